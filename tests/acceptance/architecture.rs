@@ -156,7 +156,7 @@ fn the_front_ends_reach_the_database_through_their_executor_alone() {
     // B1-12
     let mut boundary = 0;
     for (path, text) in sources("crates/agent-cli/src") {
-        // Handed on, for whoever brings an executor.
+        // Re-exported for programs that register an executor.
         let handed_on: &[&str] = if path.ends_with("/executor.rs") { &["DirectExecutor", "RowSink"] } else { &[] };
         for word in words_of("pg", &text) {
             assert!(BOUNDARY.contains(&word) || handed_on.contains(&word), "{path} names pg::{word}");

@@ -156,7 +156,7 @@ async fn the_first_record_that_was_altered_removed_or_inserted_is_named() {
     assert!(said.contains("record 2 is missing: it was sealed and never pruned (entry 1"), "{said}");
 
     let db = database().await;
-    // An id that was drawn and never committed is no record, and nobody can put one there later.
+    // An id that was drawn and never committed has no record, and none can be inserted later.
     db.run("begin; select nextval(pg_get_serial_sequence('countersign.record', 'id')); rollback").await;
     insert_failed_records(&db, 1, 0).await;
     audit(&db, &["seal"]).await;

@@ -1,5 +1,5 @@
-//! Bounds: whatever a query asks for, the answer is a clear error or a part that says so, within the deadline, and the
-//! server's memory stays within 64 MiB of what it takes when idle (attacks DO02 to DO26).
+//! Bounds of queries and messages (attacks DO02 to DO26). Every answer is a clear error or a marked part, within the deadline.
+//! The server's memory stays within 64 MiB of its idle size.
 //!
 //! Each bomb prints what became of it: `cargo test -p acceptance bounds:: -- --nocapture`.
 #![allow(clippy::print_stdout, clippy::disallowed_macros, reason = "what was measured is for people to read")]
@@ -116,7 +116,7 @@ impl Watched {
         assert!(above < ALLOWED_KIB, "{name}: {above} KiB above the idle level of {} KiB", self.memory.idle_kib());
     }
 
-    /// The same server answers, and no backend of its reader is at work.
+    /// The server still answers, and no backend of its reader is busy.
     async fn lives(&self, name: &str) {
         assert_eq!(self.server.query("select 1 as n").await, [json!({"n": 1})], "{name}");
         let free = "select 1 where not exists (select from pg_stat_activity where usename = 'countersign_reader' \

@@ -1,4 +1,4 @@
-//! Cancel: whoever does not want an answer any more, or may not have it, leaves no backend at work; and a late cancel never
+//! Cancellation: an abandoned or overdue call frees its backend, and a late cancel never
 //! hits the next query (promises; ARCHITECTURE.md, invariant 5).
 //!
 //! What is measured is the time from the moment the client acts to the moment at which `pg_stat_activity` shows the backend

@@ -7,7 +7,7 @@
 //!
 //! A person takes back by plans what agents write into tables of their own, and is interrupted in all ways meanwhile (`operator`).
 //!
-//! The same once more with PgBouncer in transaction mode between the servers and PostgreSQL, and with one server.
+//! Further runs have PgBouncer in transaction mode between the servers and PostgreSQL, or only one server.
 //!
 //! Each run plays every fault and every way to run a plan once, and in its long form goes on for some seconds. `COUNTERSIGN_CHAOS_SECONDS` makes it longer,
 //! `COUNTERSIGN_CHAOS_SEED` plays the same faults again.
@@ -120,7 +120,7 @@ async fn run(name: &str, db: &Database, fleet: Fleet, at_least: Duration) -> Vec
     judge(name, db, fleet, &journal, &operations, &format!("{played:?}")).await
 }
 
-/// The same where only the operator is interrupted.
+/// A run in which only the operator is interrupted.
 async fn run_without_faults(name: &str, db: &Database, fleet: Fleet) -> Vec<String> {
     let mut rng = seeded(name);
     let fleet = Arc::new(fleet);

@@ -1,4 +1,4 @@
-//! `countersign check`: all mistakes at once, what is missing as SQL, and what each tool does.
+//! `countersign check`: it reports all mistakes at once, missing privileges as SQL, and the effect of each tool.
 
 use testkit::{Database, TestManifest, database, repository, run};
 use tokio::process::Command;

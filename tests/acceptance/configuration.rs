@@ -1,4 +1,4 @@
-//! `countersign.toml`: where it is taken from, what goes before it, and that what it says holds.
+//! `countersign.toml`: its location, its precedence, and the effect of its settings.
 
 use serde_json::json;
 use testkit::{ConfigDir, Database, Server, countersign, database, repository, startup_error};
@@ -87,7 +87,7 @@ async fn a_flag_overrides_a_variable_then_the_file_then_database_url() {
     };
     assert_eq!(count(&db, &flag).await, 3);
 
-    // The same for the two ways to give a connection string: the file of the flag goes before the variable's text.
+    // For connection strings, too: the file of the flag takes precedence over the text of the variable.
     let url = folder.write("url", &db.url());
     let secret = |command: &mut Command| {
         command.env("COUNTERSIGN_DATABASE_URL", wrong).arg("--database-url-file").arg(&url);

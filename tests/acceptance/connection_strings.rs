@@ -1,4 +1,4 @@
-//! Every way in which libpq's users say where their database is: each really connects, and to the place that it names.
+//! Every form of connection setting that libpq accepts: each connects, and to the server that it names.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -74,7 +74,7 @@ async fn is_refused(command: &mut Command, said: &[&str]) {
     }
 }
 
-/// A port where nobody listens.
+/// A port without a listener.
 fn dead_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -157,7 +157,7 @@ async fn the_variables_of_libpq_are_enough_and_the_default_user_is_the_os_user()
     is_refused(&mut check(home.path(), None, &variables), &["it is a primary", "target_session_attrs"]).await;
     let variables = [("PGHOST", socket.as_str()), ("PGSSLMODE", "hunter2")];
     is_refused(&mut check(home.path(), None, &variables), &["PGSSLMODE", "verify-full"]).await;
-    // Whoever sits behind the socket is asked for, too.
+    // The owner of the socket is checked, too.
     let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(db.cluster().data_dir()).unwrap());
     let owner = User::from_uid(owner.into()).unwrap().expect("the server's user").name;
     let url = db.url();

@@ -1,4 +1,4 @@
-//! The pool: how many connections there are, who waits for one, and what is left in them.
+//! The pool: the number of connections, the order of waiting calls, and the state that calls leave in a connection.
 
 mod misbehaving;
 mod silent;
@@ -178,7 +178,7 @@ async fn a_client_that_does_not_read_its_responses_keeps_no_transaction_open() {
     let query = "select repeat('x', 1000) from generate_series(1, 900)";
     let params = json!({"name": "query_database", "arguments": {"query": query, "row_limit": 900}});
     for id in 1..=20 {
-        // Nobody takes the answers, and a pipe holds less than one of them.
+        // The answers stay unread, and a pipe has room for less than one of them.
         let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
         stalled.send(&call.to_string()).await;
     }

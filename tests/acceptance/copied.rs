@@ -1,5 +1,5 @@
-//! A copy of a database has its ledger, and is not where it was made (F-68): no server works on it, and nobody decides on its
-//! proposals, until its ledger has been made one of its own.
+//! A copied database contains its original's ledger (F-68). No server works on it, and no reviewer can decide on its
+//! proposals, until the ledger has been forked.
 
 use serde_json::json;
 use testkit::{Database, Server, database, poll, run_countersign, startup_error};

@@ -1,4 +1,4 @@
-//! Errors that let a model correct itself: the line that is meant, and the nearest names that exist.
+//! Errors contain what an agent needs to correct its call: the line in question, and the nearest existing names.
 
 use serde_json::{Value, json};
 use testkit::{ConfigDir, Server, database};

@@ -1,4 +1,4 @@
-//! What an agent is told when PostgreSQL is too slow or not there (promises A1-20, D3-01, D4-05, D5-03). In the long form
+//! Errors for a slow or unreachable PostgreSQL (promises A1-20, D3-01, D4-05, D5-03). In the long form
 //! the deadline is the default, 30 seconds.
 
 use std::time::{Duration, Instant};

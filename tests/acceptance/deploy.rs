@@ -1,4 +1,4 @@
-//! The files of the pages about deploying are what they say. PgBouncer's are tried in `pgbouncer::told`.
+//! The files on the pages about deployment work as documented. Those of PgBouncer are tested in `pgbouncer::told`.
 
 use std::path::Path;
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! `countersign doctor`: what is stuck or wrong, and what to do (promises C5-06, C5-09, C5-10).
+//! `countersign doctor`: it reports stuck work and mistakes with their remedies (promises C5-06, C5-09, C5-10).
 
 use serde_json::{Value, json};
 use testkit::audit::{audit, insert_failed_records, insert_pending_record, tamper};
@@ -64,7 +64,7 @@ async fn doctor_reports_no_problem_and_warns_of_roles_without_members() {
         assert!(lines.contains(part), "{part} is missing in:\n{lines}");
     }
 
-    // F-13: settings of the servers' login, whoever asks.
+    // F-13: settings of the servers' login, for every login of doctor.
     db.run("alter role countersign_writer set default_transaction_read_only = on").await;
     db.run("alter role countersign_writer set session_replication_role = replica").await;
     let (found, code) = findings(&db.url(), &[]).await;
@@ -103,7 +103,7 @@ async fn writes_that_are_pending_for_too_long_are_listed_until_a_server_ends_the
     server.close().await;
 }
 
-/// A proposal that somebody has confirmed so long ago and that nobody carried out; its name.
+/// Creates a proposal that was confirmed this long ago and not executed; returns its id.
 async fn confirmed(db: &Database, account: &str, minutes_ago: u32, expires_in_minutes: i32) -> String {
     let insert = format!(
         "with made as (select gen_random_uuid() as id, clock_timestamp() - interval '{minutes_ago} minutes' as at) \
@@ -205,7 +205,7 @@ async fn a_login_that_can_do_too_much_or_too_little_is_named() {
     assert_eq!(code, 1);
     finding(&found, "problem", "roles", "the reader cannot log in: ");
 
-    // AP01: of all logins that servers use, whoever asks.
+    // AP01: all logins of servers, for every login of doctor.
     let second = format!("second_{}", db.name());
     let made = run_countersign(&db.url(), &["init", "--writer", &second]).await;
     assert_eq!(made.code, 0, "{}", made.err);

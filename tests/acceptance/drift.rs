@@ -1,4 +1,4 @@
-//! The database changes under a running server: a tool that no longer fits is refused, and says why (attack MA04).
+//! The database changes while a server runs: a tool that no longer matches is refused with the reason (attack MA04).
 
 use serde_json::{Value, json};
 use testkit::{Database, Server, TestManifest, database};

@@ -1,4 +1,4 @@
-//! Which calls are the same call, and what the second one is answered (promises A1, A4; attacks ID01 to ID08).
+//! Identity of calls, and the answer to a repeated call (promises A1, A4; attacks ID01 to ID08).
 
 mod arguments;
 mod killed;
@@ -35,7 +35,7 @@ async fn the_same_call_again_is_a_duplicate_also_in_another_server() {
     );
     assert_ne!(duplicate["meta"]["correlation_id"], original["meta"]["correlation_id"]);
     assert_eq!(likes(&db, tweet).await, "1");
-    // The same parameters on another tool are another call.
+    // Equal parameters of another tool are another call.
     let other = second.succeed("bookmark_tweet", json!({"tweet_id": tweet})).await;
     assert_eq!(other["data"]["duplicate"], Value::Null);
 }
@@ -196,7 +196,7 @@ async fn within_half_a_minute_the_server_itself_remembers_and_makes_no_record() 
     assert_eq!(&duplicate["data"]["original_correlation_id"], receipt);
     assert_eq!(&duplicate["meta"]["correlation_id"], receipt, "a receipt that finds a record");
     assert_eq!(statuses(&db).await, "success 1");
-    // Whoever does not remember asks the ledger, and leaves a record (A8-02, A4-06).
+    // A server without the result in memory asks the ledger, which records the duplicate (A8-02, A4-06).
     let other = Server::without_dedup_cache(&db).await.succeed("post_tweet", call).await;
     assert_eq!(&other["data"]["original_correlation_id"], receipt);
     assert_ne!(&other["meta"]["correlation_id"], receipt);

@@ -1,4 +1,4 @@
-//! What an acknowledged write survives, and what the intent of one does (attacks CR04, CR09).
+//! Durability of acknowledged writes and of intents (attacks CR04, CR09).
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -84,7 +84,7 @@ async fn records_after_losing_both(durable: bool) -> Vec<Vec<String>> {
     let likes = "select count(*) from social.tweet_like";
     let before = db.value(likes).await;
     let blocker = db.connect().await;
-    // Whoever else waits for the disk takes the intent with it: autovacuum, and a server that seals records when it starts.
+    // Other sessions that wait for the disk flush the intent too: autovacuum, and a server that seals records at its start.
     db.run("alter system set autovacuum = off").await;
     db.run("select pg_reload_conf()").await;
     db.first_value("select 1 where not exists (select from pg_stat_activity where backend_type = 'autovacuum worker')")

@@ -1,7 +1,9 @@
-//! Effects, as agents and people see them: by table and key, with the columns before and after.
+//! Effects in the view of agents and operators: by table and key, with the columns before and after.
 
 use serde_json::{Value, json};
 use testkit::{Database, Server, TestManifest, database, run_countersign};
+
+use crate::shop::{DROP_ORDER, SET_STATUS};
 
 const SHOP: &str = "
 create schema shop;
@@ -15,14 +17,6 @@ grant all on all tables in schema shop to countersign_writer;
 ";
 
 const TOOLS: &str = r#"
-[[tool]]
-name = "set_status"
-access = "write"
-description = "Set the status of an order."
-sql = "update shop.orders set status = $2 where id = $1 returning id"
-rows = "one"
-param = [{ name = "id", description = "Which." }, { name = "status", description = "What." }]
-
 [[tool]]
 name = "set_secret"
 access = "write"
@@ -39,20 +33,12 @@ sql = "update shop.orders set status = $1 returning id"
 rows = "some"
 max_rows = 1000
 param = [{ name = "status", description = "What." }]
-
-[[tool]]
-name = "drop_order"
-access = "write"
-description = "Drop an order with its items."
-sql = "delete from shop.orders where id = $1 returning id"
-rows = "one"
-param = [{ name = "id", description = "Which." }]
 "#;
 
 async fn shop() -> (Database, Server) {
     let db = database().await;
     db.run(SHOP).await;
-    let server = TestManifest::new(TOOLS).serve(&db).await;
+    let server = TestManifest::new(&format!("{SET_STATUS}{DROP_ORDER}{TOOLS}")).serve(&db).await;
     (db, server)
 }
 

@@ -20,7 +20,7 @@ fn change() -> Value {
     })
 }
 
-/// The price of the first package, which is 120.00 until somebody agrees.
+/// The price of the first package, which is 120.00 until an approval.
 async fn price(db: &Database) -> String {
     db.value("select price from studio.package where package_id = 1").await
 }

@@ -1,4 +1,4 @@
-//! One shape for every answer, whichever tool it is and whatever becomes of the call (promises A2, A3, X-11, X-12).
+//! All answers have one shape, for every tool and every outcome (promises A2, A3, X-11, X-12).
 
 mod failures;
 mod receipts;

@@ -1,4 +1,4 @@
-//! `execute_sql`: any one statement, through the gate. Whatever it is, its record tells the truth, and nothing of it
+//! `execute_sql` runs one arbitrary statement through the gate. Its record is correct for every statement, and no state of it
 //! reaches the next write (A11-07, A11-17).
 
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What an executor written in Rust cannot do: the gate does not trust it.
+//! Limits of an executor written in Rust: the gate does not trust it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,4 +1,4 @@
-//! The plan of a query, as JSON, and never the query itself: nothing is executed, whatever the text.
+//! `explain_query` returns the plan of a query as JSON and never executes the query.
 
 use serde_json::{Value, json};
 use testkit::{Database, Server, database};

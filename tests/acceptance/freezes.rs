@@ -1,4 +1,4 @@
-//! `countersign freeze` and `unfreeze`: an operator stops writes, servers refuse them, and all else goes on.
+//! `countersign freeze` and `unfreeze`: an operator stops the writes of an account; servers refuse them and continue otherwise.
 
 use serde_json::{Value, json};
 use testkit::{CommandOutput, Database, Server, database, run_countersign};

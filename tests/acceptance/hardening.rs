@@ -22,14 +22,14 @@ async fn run(url: &str, arguments: &[&str]) -> (String, bool) {
     (String::from_utf8([stdout, stderr].concat()).unwrap(), status.success())
 }
 
-/// The same for a command that has to succeed.
+/// Runs a command that has to succeed.
 async fn succeed(url: &str, arguments: &[&str]) -> String {
     let (said, succeeded) = run(url, arguments).await;
     assert!(succeeded, "{arguments:?}: {said}");
     said
 }
 
-/// The same for a command that has to fail, and say this.
+/// Runs a command that has to fail with this text.
 async fn refused(url: &str, arguments: &[&str], words: &[&str]) {
     let (said, succeeded) = run(url, arguments).await;
     assert!(!succeeded, "{arguments:?}: {said}");

@@ -1,4 +1,4 @@
-//! Arguments of a write tool that are not what they seem: exact, or refused with nothing written (attacks AR02 to AR07,
+//! Hostile arguments of a write tool are written exactly or refused with nothing written (attacks AR02 to AR07,
 //! ID10, MA05).
 
 use serde_json::{Value, json};

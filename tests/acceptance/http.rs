@@ -1,4 +1,4 @@
-//! MCP over HTTP: what stands before a tool, sessions and their ends, and what becomes of calls when something goes away.
+//! MCP over HTTP: the checks before a tool, sessions and their ends, and calls whose client or server stops.
 
 mod asked;
 mod crowded;

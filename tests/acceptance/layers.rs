@@ -30,7 +30,7 @@ fn reader(target: &ConnectOptions, deadline: Duration) -> Reader {
     Reader::new(target.clone(), &path, limits)
 }
 
-/// Who said no, or that nobody did.
+/// The layer that refused an attack, if any.
 fn stopped_by(outcome: &Result<(), ReadError>) -> &'static str {
     let Err(error) = outcome else { return "-" };
     match error {

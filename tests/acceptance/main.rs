@@ -66,6 +66,7 @@ mod resources;
 mod roles;
 mod samples;
 mod sensitive;
+mod shop;
 mod skips;
 mod standby;
 mod startup;

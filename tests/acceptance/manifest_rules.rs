@@ -59,7 +59,7 @@ async fn a_manifest_that_cannot_be_run_as_it_is_stops_the_start() {
             "executor = \"x\"",
             "sql or an executor, not both",
         ),
-        // C6-07: what somebody is asked to agree to, they can see, and it is kept until then.
+        // C6-07: a reviewer can see the rows to approve, and they are stored until then.
         (
             "update social.tweet set text = 'x' where id = 1 returning id",
             "rows = \"one\"\ntier = \"confirm\"",

@@ -28,7 +28,7 @@ impl World {
         Self::over(ConnectOptions::parse(&db.writer_url()).unwrap(), limits).await
     }
 
-    /// The same over this way to the database.
+    /// Like `new`, but over this connection string.
     pub(crate) async fn over(target: ConnectOptions, limits: ReadLimits) -> Self {
         let ledger = Ledger::new(target.clone(), LedgerOptions { sessions: 2, ..LedgerOptions::default() });
         let backends = Services {

@@ -1,4 +1,4 @@
-//! What the manifests say of the schema, in `describe_database`: the operator's notes, and which tools touch a table.
+//! Notes on the schema in manifests, as `describe_database` returns them, and the tools that use a table.
 
 use serde_json::{Value, json};
 use testkit::{ConfigDir, Database, Server, database};

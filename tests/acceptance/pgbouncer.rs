@@ -1,6 +1,6 @@
-//! Behind PgBouncer in transaction mode, where each transaction may have another backend, which somebody else had just before
-//! (docs/setup/pgbouncer.md): reads and writes keep what they promise, nothing of a call is left for the next one, and a
-//! server that was not told of the pooler does not work at all. The crashes are in `chaos`.
+//! PgBouncer in transaction mode: each transaction may get another backend, which another client has just used
+//! (docs/setup/pgbouncer.md). Reads and writes keep their promises, and a call leaves no state for the next one. A
+//! server without the pooler setting does not work at all. The crashes are in `chaos`.
 
 mod cost;
 mod leftovers;

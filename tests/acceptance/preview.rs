@@ -1,4 +1,4 @@
-//! A preview shows what a write would do, and does nothing (promise A11-05, attack AR08).
+//! A preview shows the effects of a write and changes nothing (promise A11-05, attack AR08).
 
 use serde_json::{Value, json};
 use testkit::social::{every_write, untouched_tweet};

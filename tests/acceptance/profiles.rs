@@ -1,4 +1,4 @@
-//! The operator's own profiles: what is not in one does not exist, and none goes around the ledger.
+//! The operator's own profiles: a tool outside a profile does not exist, and no profile bypasses the ledger.
 
 use serde_json::{Value, json};
 use testkit::{ConfigDir, RawStdioServer, Server, database, repository};

@@ -1,5 +1,5 @@
-//! Writes that wait for agreement: what is agreed to is exactly what happens, once (promises C1 to C7,
-//! attacks AP01 to AP10). How a client's user is asked is `elicitation`, what people see `proposals_cli`.
+//! Writes that wait for an approval: exactly the approved effects happen, once (promises C1 to C7,
+//! attacks AP01 to AP10). Questions to a client's user are in `elicitation`, the command line in `proposals_cli`.
 
 mod altered;
 mod crashes;
@@ -156,7 +156,7 @@ async fn only_a_reviewer_with_the_role_approves_and_a_server_executes() {
         arguments.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
         server.fail("confirm_proposal", arguments, "invalid_params").await;
     }
-    // With the server's own login nobody approves either, not even by the function itself.
+    // The server's login cannot approve either, not even by calling the function.
     let (client, connection) = tokio_postgres::connect(&db.writer_url(), tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
     let (id, digest) = (id(&proposal), proposal["digest"].as_str().unwrap());
@@ -176,7 +176,7 @@ async fn only_a_reviewer_with_the_role_approves_and_a_server_executes() {
     );
     let answer = client.query_one(&decided, &[]).await.unwrap();
     assert_eq!(answer.get::<_, String>(0), "not_yours");
-    // The proposer is nobody's reviewer.
+    // The proposer cannot be the reviewer.
     assert_eq!(decide_as_person(&db, &proposal, "confirmed", "default").await, "proposer");
     assert_eq!(state(&db, &proposal).await, "pending");
 
@@ -203,7 +203,7 @@ async fn an_admins_free_statement_does_not_run_before_a_reviewer_approves_it() {
     let server = Server::start(command).await;
     let next = "select nextval(pg_get_serial_sequence('social.tweet', 'id'))";
     let before: i64 = db.value(next).await.parse().unwrap();
-    // What no rollback would take back, and what nobody may want an agent to read.
+    // Effects beyond a rollback, and data that an agent should not read.
     let taking = server.propose("execute_sql", json!({"sql": next})).await;
     assert_eq!(db.value(next).await, (before + 1).to_string(), "the statement did not run");
     assert_eq!(taking["preview"].get("rows_affected"), None);

@@ -1,4 +1,4 @@
-//! MCP as clients really speak it, and as they should not: the server answers and lives on.
+//! Valid and invalid MCP messages: the server answers and continues.
 
 use serde_json::{Value, json};
 use testkit::{RawStdioServer, Server, database};

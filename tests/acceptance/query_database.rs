@@ -89,7 +89,7 @@ async fn a_truncated_answer_names_the_limit_and_how_to_continue() {
     }
 }
 
-/// What whoever tries to write is told.
+/// Error for a statement that writes.
 const ONLY_READ_ONLY: &str = "Only read-only queries are allowed (SELECT, WITH, EXPLAIN, SHOW, VALUES, TABLE)";
 
 #[tokio::test(flavor = "multi_thread")]

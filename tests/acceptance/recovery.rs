@@ -1,4 +1,4 @@
-//! PostgreSQL restarts, crashes, loses a backend: a read is asked again on a fresh connection, and its caller sees nothing.
+//! PostgreSQL restarts, crashes or loses a backend: the server repeats the read on a new connection, unseen by the agent.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! SIGHUP: the tools change while the server runs, whole or not at all.
+//! SIGHUP: the tools change while the server runs, all or none.
 
 use nix::sys::signal::Signal;
 use std::path::PathBuf;
@@ -149,7 +149,7 @@ async fn a_manifest_or_a_configuration_that_is_wrong_keeps_the_old_tools_and_eve
     let answer = logged.server.request(3, "tools/call", call).await;
     assert_eq!(answer["result"]["structuredContent"]["data"]["text"], "old", "{answer}");
 
-    // Nobody was told of a change, since there was none: the next thing to come is that of the right files.
+    // No notification came, since nothing changed: the next one is about the valid files.
     setup.folder.write("countersign.toml", &setup.config("account = \"later\"\n"));
     setup.write(&[tool("changed", NEW)]);
     send_signal(pid, Signal::SIGHUP);

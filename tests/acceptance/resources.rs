@@ -1,5 +1,5 @@
-//! What `describe_database` answers, as MCP resources: in every protocol revision, for whoever has the tool, and for
-//! nobody else.
+//! The answers of `describe_database` as MCP resources, in every protocol revision, only for profiles that have the
+//! tool.
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -304,7 +304,7 @@ async fn the_newest_protocol_gets_resources_in_its_own_form() {
         .await;
     assert_eq!(content(&read)["table"]["name"], "tweet");
     for result in [&listed, &read["result"]] {
-        // What the caller may read is nobody else's, and the database may have changed by the next time.
+        // The content depends on the caller, and the database may change before the next read.
         let hints = (&result["resultType"], &result["ttlMs"], &result["cacheScope"]);
         assert_eq!(hints, (&json!("complete"), &json!(0), &json!("private")), "{result}");
     }
@@ -363,7 +363,7 @@ async fn a_client_is_notified_when_the_notes_or_its_privileges_on_resources_chan
     assert_eq!(read(&mut server, tweet).await["error"]["code"], -32002);
     assert_eq!(list(&mut server).await, [Value::Null; 0]);
 
-    // Nobody is told when neither has changed: the next word is that of the tools alone.
+    // Without a change there is no notification: the next one is about the tools only.
     changing.write("New.", "except = [\"describe_database\", \"explain_query\"]\n");
     send_signal(server.pid(), Signal::SIGHUP);
     assert_eq!(server.receive().await["method"], "notifications/tools/list_changed");

@@ -1,5 +1,5 @@
-//! Who may do what to the ledger: an owner that nobody logs in as, a writer that has the protocol's functions, a reader that
-//! has nothing of it.
+//! Privileges on the ledger: its owner is not a login, the writer has only the functions of the protocol, and the reader
+//! has none.
 
 use std::process::{Output, Stdio};
 

@@ -1,4 +1,4 @@
-//! A sensitive value is nowhere but where the statement puts it: not in the ledger, not in logs, not in later answers
+//! A sensitive value appears only where the statement puts it: not in the ledger, in logs or in later answers
 //! (attacks AU07, AU08).
 
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! A machine with a Rust toolchain and nothing else passes: what is missing is said, and nothing else happens (F-01).
+//! The tests pass on a machine with only a Rust toolchain: missing programs are reported (F-01).
 
 use std::process::Output;
 

@@ -1,4 +1,4 @@
-//! What stops the server before it serves: one clear message that names the thing and the way out.
+//! Mistakes that stop the server at its start: one clear message names the cause and the remedy.
 
 mod waiting;
 

@@ -1,4 +1,4 @@
-//! TLS as libpq's users know it: `sslmode` from disable to verify-full, with roots of one's own.
+//! TLS with libpq's options: `sslmode` from disable to verify-full, with custom roots.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -236,7 +236,7 @@ async fn a_login_uses_a_client_certificate_or_channel_binding() {
     let none = format!("sslmode=verify-full&{root}");
     guarded.is_refused_as("certified", NAMED, &none, "Authentication failed").await;
     guarded.is_refused_as("certified", NAMED, &format!("{own}&sslcertmode=disable"), "Authentication failed").await;
-    // Somebody else's authority, somebody else's name, somebody else's key.
+    // A foreign authority, a foreign name, a foreign key.
     guarded.is_refused_as("certified", NAMED, &with("other.crt", "other.key"), "Cannot connect").await;
     guarded.is_refused_as("certified", NAMED, &with("both.crt", "both.key"), "Authentication failed").await;
     guarded.is_refused_as("certified", NAMED, &with("certified.crt", "both.key"), "does not go with the key").await;

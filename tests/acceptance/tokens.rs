@@ -1,4 +1,4 @@
-//! `countersign token`: made without a database, shown once, kept as a hash; and that the configuration takes what it prints.
+//! `countersign token` works without a database, shows a token once and prints the hash that the configuration accepts.
 
 use std::collections::HashSet;
 use std::process::{Output, Stdio};
@@ -32,7 +32,7 @@ async fn hash(input: &[u8]) -> Output {
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    // Whoever has heard enough does not read to the end.
+    // A reader may close the output early.
     let _ = stdin.write_all(input).await;
     drop(stdin);
     child.wait_with_output().await.unwrap()
@@ -61,7 +61,7 @@ async fn a_new_token_is_shown_once_and_the_configuration_takes_what_is_printed()
     let (second, other_table) = printed(&new(&folder, "", &["--account", "team-a"]).await);
     assert_ne!(first, second);
 
-    // The hash in the table is the one of the token, whoever computes it.
+    // The hash in the table is that of the token by any implementation.
     let hashed = hash(format!("{first}\n").as_bytes()).await;
     assert!(
         hashed.status.success() && table.contains(&format!("hash = \"{}\"", text(&hashed.stdout).trim())),

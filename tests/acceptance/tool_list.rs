@@ -1,4 +1,4 @@
-//! What `tools/list` says: a golden file for every tool, and the rules that clients have for schemas.
+//! Content of `tools/list`: a golden file for every tool, and the schema rules of clients.
 
 use serde_json::{Value, json};
 use testkit::{Database, RawStdioServer, Server, assert_golden, assert_page, database, wrapped};

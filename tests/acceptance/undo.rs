@@ -102,7 +102,7 @@ async fn an_undo_restores_every_row_also_those_that_triggers_and_cascades_change
         assert_eq!(server.record(&done).await["reversed_by"], json!([undone["meta"]["correlation_id"]]));
         assert_eq!(server.record(&undone).await["reverses"], json!([done["meta"]["correlation_id"]]));
 
-        // The same call again is the same undo.
+        // The repeated call is the same undo.
         let again = server.succeed("undo_mutation", id(&done)).await;
         assert_eq!((&again["data"]["duplicate"], contents(&db).await), (&json!(true), before.clone()), "{tool}");
 

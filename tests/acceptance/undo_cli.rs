@@ -1,4 +1,4 @@
-//! `countersign undo`: people take writes back, one by one or by a plan.
+//! `countersign undo`: operators undo writes, one by one or by a plan.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -10,42 +10,16 @@ use testkit::{
 };
 use tokio::process::Command;
 
-const SHOP: &str = "
-create schema shop;
-create table shop.orders (id int primary key, status text not null default 'open');
-create table shop.item (order_id int references shop.orders on delete cascade, line int, primary key (order_id, line));
-insert into shop.orders select g from generate_series(1, 9) g;
-insert into shop.item select g, 1 from generate_series(1, 9) g;
-select countersign.track(t) from unnest('{shop.orders, shop.item}'::regclass[]) t;
-grant usage on schema shop to countersign_writer, public;
-grant all on all tables in schema shop to countersign_writer, public;
-";
-
-const TOOLS: &str = r#"
-[[tool]]
-name = "set_status"
-access = "write"
-description = "Set the status of an order."
-sql = "update shop.orders set status = $2 where id = $1 returning id"
-rows = "one"
-param = [{ name = "id", description = "Which." }, { name = "status", description = "What." }]
-
-[[tool]]
-name = "drop_order"
-access = "write"
-description = "Drop an order with its items."
-sql = "delete from shop.orders where id = $1 returning id"
-rows = "one"
-param = [{ name = "id", description = "Which." }]
-"#;
+use crate::shop::{DROP_ORDER, SET_STATUS, SHOP};
 
 /// The database, a server of an agent, and the connection string of an operator.
 async fn shop() -> (Database, Server, String) {
     let db = database().await;
     db.run(SHOP).await;
+    db.run("grant usage on schema shop to public; grant all on all tables in schema shop to public").await;
     let operator = format!("operator_{}", db.name());
     db.run(&format!("create role {operator} login; grant countersign_operator to {operator}")).await;
-    let server = TestManifest::new(TOOLS).serve(&db).await;
+    let server = TestManifest::new(&format!("{SET_STATUS}{DROP_ORDER}")).serve(&db).await;
     let url = db.url().replace("user=postgres", &format!("user={operator}"));
     (db, server, url)
 }

@@ -1,37 +1,12 @@
-//! `undo_plan` and `undo_run`: an agent with the profile `admin` takes many of its account's writes back.
+//! `undo_plan` and `undo_run`: an agent with the profile `admin` undoes many writes of its account.
 
 use serde_json::{Value, json};
 use testkit::{Database, Server, TestManifest, database, run_countersign};
 
-const SHOP: &str = "
-create schema shop;
-create table shop.orders (id int primary key, status text not null default 'open');
-create table shop.item (order_id int references shop.orders on delete cascade, line int, primary key (order_id, line));
-insert into shop.orders select g from generate_series(1, 9) g;
-insert into shop.item select g, 1 from generate_series(1, 9) g;
-select countersign.track(t) from unnest('{shop.orders, shop.item}'::regclass[]) t;
-grant usage on schema shop to countersign_writer;
-grant all on all tables in schema shop to countersign_writer;
-";
+use crate::shop::{DROP_ORDER, SET_STATUS, SHOP};
 
-const TOOLS: &str = r#"
-[[tool]]
-name = "set_status"
-access = "write"
-description = "Set the status of an order."
-sql = "update shop.orders set status = $2 where id = $1 returning id"
-rows = "one"
-param = [{ name = "id", description = "Which." }, { name = "status", description = "What." }]
-
-[[tool]]
-name = "drop_order"
-access = "write"
-undo_tier = "approve"
-description = "Drop an order with its items."
-sql = "delete from shop.orders where id = $1 returning id"
-rows = "one"
-param = [{ name = "id", description = "Which." }]
-
+/// Tool whose write needs an approval and whose undo needs none.
+const CLOSE_ORDER: &str = r#"
 [[tool]]
 name = "close_order"
 access = "write"
@@ -44,6 +19,11 @@ rows = "one"
 param = [{ name = "id", description = "Which." }]
 "#;
 
+/// The tools of the shop. An undo of `drop_order` needs an approval.
+fn tools(drop_order: &str) -> String {
+    format!("{SET_STATUS}{drop_order}undo_tier = \"approve\"\n{CLOSE_ORDER}")
+}
+
 struct Shop {
     db: Database,
     manifest: TestManifest,
@@ -54,7 +34,7 @@ impl Shop {
     async fn open() -> Self {
         let db = database().await;
         db.run(SHOP).await;
-        let manifest = TestManifest::new(TOOLS);
+        let manifest = TestManifest::new(&tools(DROP_ORDER));
         let server = Self::serve(&db, &manifest, "default").await;
         Self { db, manifest, server }
     }
@@ -233,8 +213,7 @@ async fn bad_input_is_named_and_other_profiles_do_not_have_the_tools() {
     let writer = shop.manifest.serve(&shop.db).await;
     assert!(writer.tool_names().await.iter().all(|name| name != "undo_plan" && name != "undo_run"));
 
-    let text =
-        TOOLS.replace("access = \"write\"\nundo_tier = \"approve\"", "access = \"read\"\nundo_tier = \"approve\"");
+    let text = tools(&DROP_ORDER.replace("access = \"write\"", "access = \"read\""));
     let error = TestManifest::new(&text).compile_error(&shop.db).await;
     assert!(error.contains("a read leaves nothing to undo: undo_tier is for writes"), "{error}");
 }

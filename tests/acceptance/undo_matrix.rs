@@ -1,5 +1,5 @@
-//! Every write tool says how it is undone, and that is true (promises A7, A2-08): do it, make the calls that the
-//! envelope names, compare every table with the state before, and do it once more.
+//! Every write tool declares its undo, and the declaration is correct (promises A7, A2-08). The test writes, makes the calls that the
+//! envelope names, compares every table with the state before, and writes once more.
 
 use serde_json::{Value, json};
 use testkit::social::untouched_tweet;

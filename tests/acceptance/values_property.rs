@@ -1,9 +1,10 @@
-//! Whatever the type and the value, the read path says what `to_jsonb` says, and takes back what it has said (promises
+//! For every type and value, the read path returns what `to_jsonb` returns, and accepts what it has returned (promises
 //! B4, B5).
 //!
 //! A batch of expressions of generated types is read in one query, and in another one, over tokio-postgres, `to_jsonb` is
 //! asked for the same expressions. `PROPTEST_CASES` sets how many batches.
 
+mod ranges;
 mod types;
 mod values;
 

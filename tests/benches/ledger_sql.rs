@@ -147,7 +147,7 @@ impl Session {
         self.client.batch_execute("commit").await.unwrap();
     }
 
-    /// The same in one.
+    /// Runs the hand-written transaction in one round trip.
     async fn by_hand_pipelined(&self, statement: &Statement, id: i32) {
         let (statement_params, log_params): ([Param<'_>; 1], [Param<'_>; 1]) =
             ([&id], [&"{\"id\": 1234, \"delta\": 1}"]);

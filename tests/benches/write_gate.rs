@@ -42,7 +42,7 @@ fn records() -> u32 {
 const INSERT: &str = "insert into public.item (n, note) values ($1, $2) returning id";
 const INSERT_TRACKED: &str = "insert into public.tracked_item (n, note) values ($1, $2) returning id";
 const UNDO: &str = "select countersign.undo(array[$1]::pg_catalog.uuid[])";
-/// What somebody writes by hand who wants to know afterwards what happened.
+/// Hand-written log table, for comparison.
 const LOG: &str = "insert into public.log (tool, params, result) values ($1, $2, $3)";
 
 static NEXT: AtomicI64 = AtomicI64::new(1);
@@ -195,7 +195,7 @@ async fn by_hand(client: &Client, statements: &[tokio_postgres::Statement; 2]) {
     client.batch_execute("commit").await.unwrap();
 }
 
-/// The same in one pipeline.
+/// Runs the hand-written transaction in one pipeline.
 async fn in_one_pipeline(client: &Client, statements: &[tokio_postgres::Statement; 2]) {
     let n = next();
     let params = json!({"n": n, "note": "note"}).to_string();

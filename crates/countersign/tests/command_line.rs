@@ -32,7 +32,7 @@ fn an_unknown_profile_is_named_with_those_that_exist() {
 }
 
 #[test]
-fn a_log_filter_that_is_none_is_named() {
+fn an_invalid_log_filter_is_named() {
     let output = countersign(&["check", "--log", "pg=loud=very"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8(output.stderr).unwrap().contains("log (--log, COUNTERSIGN_LOG) is \"pg=loud=very\""));

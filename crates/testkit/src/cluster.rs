@@ -1,4 +1,4 @@
-//! One cluster for each test binary, a database for each test; a cluster of its own for what kills servers.
+//! One cluster for each test binary and one database for each test. Tests that kill PostgreSQL get a separate cluster.
 
 use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -63,7 +63,7 @@ pub async fn database() -> Database {
     create(maintenance(), &format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed)), TEMPLATE).await.for_one_test()
 }
 
-/// The same on a cluster that nobody else uses: it may be killed. It ends with the last of its databases.
+/// Creates a database on a separate cluster, which the test may kill. The cluster ends with the last of its databases.
 pub async fn lone_database() -> Database {
     exclusive::shared().await;
     let options = options().copy_of(stopped_cluster().await.data_dir());
@@ -107,7 +107,7 @@ async fn create(maintenance: &Database, name: &str, template: &str) -> Database 
     maintenance.run(&format!("create database {name} template {template}{strategy}")).await;
     let made = maintenance.beside(name);
     if template != EMPTY {
-        // The copy is a database of its own.
+        // The copy is a separate database.
         made.run("select countersign.fork()").await;
     }
     made
@@ -125,7 +125,7 @@ pub struct Database {
 /// A database that was made for a test. Some hundreds of them, at ten megabytes each, would fill a small disk.
 #[derive(Debug)]
 struct Made {
-    /// Of the maintenance database.
+    /// Connection string of the maintenance database.
     url: String,
     name: String,
 }
@@ -208,7 +208,7 @@ impl Database {
         self.cluster.connection_string(&self.name)
     }
 
-    /// The same, read.
+    /// Parsed form of [`Database::url`].
     pub fn target(&self) -> ConnectOptions {
         ConnectOptions::parse(&self.url()).expect("our own connection string")
     }
@@ -218,7 +218,7 @@ impl Database {
         &self.name
     }
 
-    /// A connection of the test's own.
+    /// Opens a connection for the test itself.
     pub async fn connect(&self) -> tokio_postgres::Client {
         let (client, connection) =
             tokio_postgres::connect(&self.url(), NoTls).await.expect("a connection for the test");

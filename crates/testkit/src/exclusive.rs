@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Held by every test that works with a database: shared, or exclusively by one that measures.
+/// Lock of the machine. Tests with a database hold it shared; tests that measure hold it exclusively.
 static MACHINE: RwLock<()> = RwLock::const_new(());
 
 #[expect(dead_code, reason = "held until it is dropped")]
@@ -14,7 +14,7 @@ enum Held {
 }
 
 thread_local! {
-    /// The test's hold. libtest runs each test on a thread of its own, which drops this when the test is over.
+    /// The guard of the current test. libtest runs each test on a separate thread, which drops the guard at its end.
     static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 

@@ -35,7 +35,7 @@ impl External {
     pub const ALL: [Self; 6] =
         [Self::Curl, Self::HaProxy, Self::PgBouncer, Self::SystemdAnalyze, Self::Python, Self::NodeModules];
 
-    /// The variable that names another one than the one that would be found.
+    /// Environment variable that overrides the program found in the path.
     pub fn variable(self) -> &'static str {
         match self {
             Self::Curl => "COUNTERSIGN_TEST_CURL",
@@ -47,7 +47,7 @@ impl External {
         }
     }
 
-    /// What is missing, and how to get it.
+    /// Name of the missing program and the way to install it.
     fn advice(self) -> &'static str {
         match self {
             Self::Curl => "curl is not installed: apt-get install curl",

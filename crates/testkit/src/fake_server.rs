@@ -12,14 +12,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// What it does.
+/// Behaviour of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Misbehaviour {
-    /// Sessions start, and then say nothing, whoever cancels them.
+    /// Sessions start and then send nothing, also when a client cancels.
     SaysNothing,
-    /// The same; who cancels is sent zeros for as long as the connection takes them.
+    /// Like `SaysNothing`, but a connection that cancels gets zeros for as long as it is open.
     AnswersCancels,
-    /// The same, and sessions have no key to cancel them with.
+    /// Like `SaysNothing`, but sessions have no key for cancel requests.
     HasNoKeys,
     /// It asks for the password itself.
     AsksInClear,
@@ -47,7 +47,7 @@ struct Seen {
 }
 
 impl FakeServer {
-    /// The password that it knows, whoever comes.
+    /// The password that the server accepts for every user.
     pub const PASSWORD: &str = "secret";
 
     /// On every address of this machine.
@@ -72,12 +72,12 @@ impl FakeServer {
         self.port
     }
 
-    /// How many cancel requests have come.
+    /// Number of cancel requests received.
     pub fn cancels(&self) -> usize {
         self.seen.cancels.load(Ordering::SeqCst)
     }
 
-    /// How many bytes those who cancel have taken.
+    /// Number of bytes sent to connections that cancel.
     pub fn bytes_taken(&self) -> usize {
         self.seen.bytes.load(Ordering::SeqCst)
     }
@@ -171,7 +171,7 @@ async fn message(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     body(stream).await
 }
 
-/// What follows a length.
+/// Reads a length and the bytes that follow it.
 async fn body(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     let length = stream.read_u32().await?;
     let mut body = vec![0; usize::try_from(length).expect("a size").saturating_sub(4)];

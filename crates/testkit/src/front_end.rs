@@ -10,10 +10,10 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use crate::cluster::Database;
 use crate::server::countersign;
 
-/// How long an event may take before the test fails.
+/// Limit of the wait for an event before the test fails.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What starts `countersign query`, `pipe` or `psql` with no configuration around it.
+/// Command that starts `countersign query`, `pipe` or `psql` without any configuration.
 pub fn bare_front_end(name: &str) -> Command {
     let mut command = Command::new(countersign());
     let surroundings = std::env::vars_os().map(|(name, _)| name);
@@ -27,19 +27,19 @@ pub fn bare_front_end(name: &str) -> Command {
     command
 }
 
-/// The same on this database, as its superuser.
+/// Like [`bare_front_end`], but on this database as its superuser.
 pub fn front_end(name: &str, database: &Database) -> Command {
     let mut command = bare_front_end(name);
     command.arg("--conninfo-secret").arg(database.url());
     command
 }
 
-/// What a front end that ran to its end gave.
+/// Output of a front end that has ended.
 #[derive(Debug)]
 pub struct FrontEndOutput {
     /// Every line of standard output.
     pub events: Vec<Value>,
-    /// How it ended.
+    /// Exit status.
     pub status: i32,
 }
 
@@ -107,7 +107,7 @@ pub struct Pipe {
     input: Option<ChildStdin>,
     output: Lines<BufReader<ChildStdout>>,
     errors: ChildStderr,
-    /// Events that nobody has asked for yet.
+    /// Events that were received but not returned yet.
     waiting: Vec<Value>,
 }
 
@@ -155,7 +155,7 @@ impl Pipe {
         line.expect("UTF-8").map(|line| parse(&line))
     }
 
-    /// The next event that is like this; others wait for whoever asks for them.
+    /// Returns the next event that matches. Other events stay queued.
     pub async fn event(&mut self, is_wanted: impl Fn(&Value) -> bool) -> Value {
         if let Some(index) = self.waiting.iter().position(&is_wanted) {
             return self.waiting.remove(index);
@@ -185,7 +185,7 @@ impl Pipe {
         self.last_event_of(id).await
     }
 
-    /// The same with more keys.
+    /// Like [`Pipe::run`], with more keys in the command.
     pub async fn run_with(&mut self, id: &str, sql: &str, more: Value) -> Value {
         let mut command = json!({"code": "query", "id": id, "sql": sql});
         for (key, value) in more.as_object().expect("keys") {
@@ -206,7 +206,7 @@ impl Pipe {
         self.rest().await
     }
 
-    /// The same with its input left open.
+    /// Reads to the end like [`Pipe::finish`], but keeps the input open.
     pub async fn rest(mut self) -> FrontEndOutput {
         let mut events = std::mem::take(&mut self.waiting);
         while let Some(event) = self.next().await {

@@ -1,4 +1,4 @@
-//! HAProxy in front of servers: each request goes to another one, and one that does not answer is passed over.
+//! HAProxy in front of servers. Requests go to the servers in turn; a server that does not respond is skipped.
 
 use std::fmt::Write;
 use std::process::Stdio;
@@ -46,7 +46,7 @@ impl HaProxy {
     /// Starts it in front of these servers.
     pub async fn before(servers: &[HttpServer]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        // The port is free when it is given back, and nobody else is told of it.
+        // The port is free once its listener is dropped; no other test gets it.
         let free = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("its number");
         let mut config = format!("{CONFIG}    bind {free}\n");
         for (number, server) in servers.iter().enumerate() {
@@ -68,7 +68,7 @@ impl HaProxy {
         poll::until("HAProxy has a server that is ready", serves).await;
     }
 
-    /// Somebody who comes through it.
+    /// HTTP client that connects through HAProxy.
     pub fn http_client(&self) -> HttpClient {
         HttpClient::at(self.base.clone())
     }

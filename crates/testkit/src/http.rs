@@ -15,10 +15,10 @@ use crate::poll;
 use crate::repository::repository;
 use crate::server::countersign;
 
-/// How long something may take before the test fails.
+/// Limit of each wait before the test fails.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A server over HTTP on a port of its own.
+/// A server over HTTP on a free port.
 #[derive(Debug)]
 pub struct HttpServer {
     child: Child,
@@ -27,7 +27,7 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// What starts `countersign serve --http` on this database with the social manifest; add arguments as needed.
+    /// Command that starts `countersign serve --http` on this database with the social manifest. Tests add arguments.
     pub fn command(database: &Database) -> Command {
         let mut command = Command::new(countersign());
         command.env("DATABASE_URL", database.writer_url()).args(["--log", "info", "serve", "--http", "127.0.0.1:0"]);
@@ -47,7 +47,7 @@ impl HttpServer {
         Self::start(Self::command(database)).await
     }
 
-    /// The same with a configuration file of this text, kept in `folder`.
+    /// Starts a server with a configuration file of this text, which is kept in `folder`.
     pub async fn configured(database: &Database, folder: &tempfile::TempDir, config: &str) -> Self {
         let path = folder.path().join("countersign.toml");
         std::fs::write(&path, config).expect("a configuration file");
@@ -160,7 +160,7 @@ pub struct HttpClient {
     headers: HeaderMap,
 }
 
-/// What came back.
+/// Response of the server.
 #[derive(Debug)]
 pub struct HttpAnswer {
     /// Its status.
@@ -200,13 +200,13 @@ impl HttpClient {
         Self { http: reqwest::Client::new(), base, headers }
     }
 
-    /// The same, sent to another server.
+    /// A copy of this client that sends its requests to another server.
     #[must_use]
     pub fn connected_to(&self, server: &HttpServer) -> Self {
         Self { base: server.base.clone(), ..self.clone() }
     }
 
-    /// The same with this header.
+    /// Adds this header to all requests.
     #[must_use]
     pub fn with(mut self, name: &str, value: &str) -> Self {
         let name: HeaderName = name.parse().expect("the name of a header");
@@ -214,7 +214,7 @@ impl HttpClient {
         self
     }
 
-    /// The same with this bearer token.
+    /// Adds this bearer token to all requests.
     #[must_use]
     pub fn with_token(self, token: &str) -> Self {
         self.with("authorization", &format!("Bearer {token}"))
@@ -260,7 +260,7 @@ impl HttpClient {
         tokio::time::timeout(TIMEOUT, sending).await.expect("an answer in time")
     }
 
-    /// What calls a tool; in protocol 2026-07-28 if there is no session.
+    /// Request that calls a tool; in protocol 2026-07-28 if there is no session.
     pub fn calling(&self, id: u32, tool: &str, arguments: &Value) -> RequestBuilder {
         let mut params = json!({"name": tool, "arguments": arguments});
         let mut request = self.request(Method::POST, "/mcp");
@@ -278,10 +278,10 @@ impl HttpClient {
         request.body(json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string())
     }
 
-    /// The same of an answer that may get lost on its way; its whole body.
+    /// Calls a tool and reads the whole body of the response, which may get lost.
     ///
     /// # Errors
-    /// That it did.
+    /// The connection was lost before the end of the response.
     pub async fn try_call(&self, id: u32, tool: &str, arguments: &Value) -> reqwest::Result<HttpAnswer> {
         let response = self.calling(id, tool, arguments).timeout(TIMEOUT).send().await?;
         let (status, headers) = (response.status(), response.headers().clone());

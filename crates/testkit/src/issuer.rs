@@ -64,7 +64,7 @@ pub struct KeyServer {
 }
 
 impl KeyServer {
-    /// On a port of its own, with these keys.
+    /// Starts the server on a free port with these keys.
     pub async fn start(keys: &[&SigningKey]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}/keys", listener.local_addr().expect("its number"));

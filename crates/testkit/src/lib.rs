@@ -2,7 +2,7 @@
 //!
 //! | modules | what a test gets |
 //! |---|---|
-//! | `cluster`, `standby`, `pgbouncer`, `proxy` | a database of its own; a streaming standby; a pooler; lost connections |
+//! | `cluster`, `standby`, `pgbouncer`, `proxy` | a database per test; a streaming standby; a pooler; lost connections |
 //! | `fake_server` | a server that misbehaves |
 //! | `server`, `http`, `raw_stdio`, `haproxy`, `issuer` | the built server with an MCP client, over HTTP, with lines as they are |
 //! | `front_end`, `command`, `audit` | the commands of the binary and what they print |

@@ -1,4 +1,4 @@
-//! How much a test does: little by default, and much in its long form, which `.ci/run` takes.
+//! The amount of work of a test: short by default, long in its long form, which `.ci/run` selects.
 
 use std::io::Write;
 use std::{env, thread};

@@ -17,8 +17,8 @@ use crate::external::External;
 use crate::poll;
 use crate::proxy::Proxy;
 
-/// PgBouncer in front of the server of a database, on a socket of its own. It ends when this is dropped, and also when the
-/// test is killed.
+/// PgBouncer in front of the server of a database, on a separate socket. The process ends when this is dropped, and also
+/// when the test is killed.
 #[derive(Debug)]
 pub struct PgBouncer {
     database: Database,
@@ -37,7 +37,7 @@ kill -9 $loop
 kill -9 "$(cat "$file")"
 "#;
 
-/// What `docs/setup/pgbouncer.md` says, as far as it makes a difference, but for passwords.
+/// Settings of `docs/setup/pgbouncer.md` that make a difference, except passwords.
 const SETTINGS: [(&str, &str); 6] = [
     ("pool_mode", "transaction"),
     ("server_reset_query", "DISCARD ALL"),
@@ -53,7 +53,7 @@ impl PgBouncer {
         Self::with(database, &[]).await
     }
 
-    /// The same with other settings.
+    /// Starts PgBouncer with these settings instead.
     pub async fn with(database: &Database, settings: &[(&str, &str)]) -> Self {
         Self::to(database, &database.cluster().socket_dir(), settings).await
     }
@@ -63,7 +63,7 @@ impl PgBouncer {
         Self::to(database, proxy.folder(), settings).await
     }
 
-    /// As somebody's pgbouncer.ini says, with the places and the file of passwords of this test.
+    /// Starts PgBouncer with this pgbouncer.ini. Paths and the file of passwords are those of this test.
     pub async fn documented(database: &Database, ini: &str, users: &str) -> Self {
         let folder = folder();
         let (place, port) = (folder.path().display().to_string(), database.cluster().port().to_string());
@@ -126,13 +126,13 @@ impl PgBouncer {
         self.url_of(ledger::DEFAULT_WRITER)
     }
 
-    /// The same as somebody else.
+    /// Connection string through the pooler for this user.
     pub fn url_of(&self, user: &str) -> String {
         let (folder, port) = (self.folder.path().display(), self.database.cluster().port());
         format!("host={folder} port={port} user={user} dbname={}", self.database.name())
     }
 
-    /// A connection of the test's own, as this user.
+    /// Opens a connection for the test itself, as this user.
     pub async fn connect(&self, user: &str) -> tokio_postgres::Client {
         let (client, connection) =
             tokio_postgres::connect(&self.url_of(user), NoTls).await.expect("a connection for the test");
@@ -140,7 +140,7 @@ impl PgBouncer {
         client
     }
 
-    /// What it has logged.
+    /// Text of the log file.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).expect("its log")
     }

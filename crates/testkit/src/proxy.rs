@@ -54,12 +54,12 @@ impl FaultPoint {
     }
 }
 
-/// What happens to the connection then.
+/// Fault of a connection at the chosen point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionFault {
     /// Both sides find it closed.
     Cut,
-    /// The same, and so is every other one, until [`Proxy::accept_connections`].
+    /// The proxy cuts all connections and refuses new ones until [`Proxy::accept_connections`].
     CutAndRefuse,
     /// Nothing gets through on it, until [`Proxy::thaw`]. Neither side can tell.
     Freeze,
@@ -207,7 +207,7 @@ async fn accept(listener: UnixListener, state: Arc<State>) {
             let ended = async {
                 tokio::select! {
                     biased;
-                    // Both sockets stay open, and nobody reads them.
+                    // Both sockets stay open and unread.
                     _ = swallows.changed() => std::future::pending().await,
                     () = &mut forwarding => {}
                 }
@@ -225,7 +225,7 @@ async fn accept(listener: UnixListener, state: Arc<State>) {
 async fn forward(client: UnixStream, server: UnixStream, state: &State) {
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    // What is to be done when the answer comes by.
+    // The action for the moment at which the response passes.
     let waiting = Mutex::new(None);
     let progress = Progress::default();
     tokio::select! {
@@ -297,7 +297,7 @@ async fn answers(
 /// Asks for the answers so far.
 const FLUSH: &[u8] = b"H\0\0\0\x04";
 
-/// How many statements were sent on a connection, and how many are done with.
+/// Numbers of statements sent and completed on a connection.
 #[derive(Default)]
 struct Progress {
     sent: AtomicUsize,

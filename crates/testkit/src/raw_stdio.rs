@@ -25,7 +25,7 @@ impl RawStdioServer {
         Self::logging(command, Stdio::inherit(), protocol).await
     }
 
-    /// The same with its log in a place of the test's own.
+    /// Starts a server whose standard error goes to `log`.
     pub async fn logging(command: Command, log: Stdio, protocol: &str) -> Self {
         let mut server = Self::spawn(command, log);
         server.open(protocol, json!({})).await;
@@ -48,7 +48,7 @@ impl RawStdioServer {
         self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
     }
 
-    /// The same, with what it writes to standard error.
+    /// Starts a server and returns it with its standard error.
     pub async fn start_logged(command: Command, protocol: &str) -> (Self, ChildStderr) {
         let mut server = Self::spawn(command, Stdio::piped());
         let log = server.child.stderr.take().expect("its log");
@@ -56,8 +56,8 @@ impl RawStdioServer {
         (server, log)
     }
 
-    /// The same for a server whose session begins with all of its tools: on a busy machine one may be served before it has
-    /// reached its database, and that one is started again.
+    /// Starts a server whose session begins with all of its tools. On a busy machine a session may begin before the server has
+    /// reached its database; such a server is started again.
     pub async fn connected(command: impl Fn() -> Command, protocol: &str) -> Self {
         for _ in 0..10 {
             let server = Self::start(command(), protocol).await;
@@ -69,7 +69,7 @@ impl RawStdioServer {
         panic!("the server does not reach its database");
     }
 
-    /// What it tells its clients at the beginning of a session.
+    /// Instructions that the server sends at the beginning of a session.
     pub fn instructions(&self) -> &str {
         &self.instructions
     }

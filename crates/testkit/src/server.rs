@@ -41,7 +41,7 @@ pub fn countersign() -> PathBuf {
         .clone()
 }
 
-/// When the newest file of this kind was changed, tests left aside.
+/// Time of the last change to a file of this kind, except tests.
 fn last_change(folder: &Path, kind: &str) -> Option<SystemTime> {
     let entries = std::fs::read_dir(folder).expect("a folder of the repository").map(|entry| entry.expect("an entry"));
     entries
@@ -74,28 +74,28 @@ pub struct Server {
 }
 
 impl Server {
-    /// What starts `countersign serve` on this database with the social manifest; add arguments as needed.
+    /// Command that starts `countersign serve` on this database with the social manifest. Tests add arguments.
     pub fn command(database: &Database) -> Command {
         let mut command = Self::bare_command(database);
         command.arg("--manifest").arg(repository().join("manifests/social.toml"));
         command
     }
 
-    /// The same through a proxy.
+    /// Like [`Server::command`], but the server connects through a proxy.
     pub fn command_through(proxy: &Proxy, database: &Database) -> Command {
         let mut command = Self::command(database);
         command.env("DATABASE_URL", proxy.url());
         command
     }
 
-    /// The same through PgBouncer, as the setting says.
+    /// Like [`Server::command`], but the server connects through PgBouncer and has the setting for it.
     pub fn command_pooled(pooler: &PgBouncer) -> Command {
         let mut command = Self::command(pooler.database());
         command.env("DATABASE_URL", pooler.url()).env("COUNTERSIGN_POOLER", "transaction");
         command
     }
 
-    /// The same without a manifest.
+    /// Like [`Server::command`], but without a manifest.
     pub fn bare_command(database: &Database) -> Command {
         let mut command = Command::new(countersign());
         command.env("DATABASE_URL", database.writer_url()).args(["--log", "warn", "serve"]).kill_on_drop(true);
@@ -107,7 +107,7 @@ impl Server {
         Self { client: Client::start(command).await.expect("an MCP session") }
     }
 
-    /// The same with a client that puts the server's questions to this user; `None` is no answer, ever.
+    /// Starts a server whose client puts its questions to this user. With `None` the user never answers.
     pub async fn with_user(
         command: Command,
         user: impl Fn(&str) -> Option<UserAnswer> + Send + Sync + 'static,
@@ -115,7 +115,7 @@ impl Server {
         Self { client: Client::start_with_user(command, user).await.expect("an MCP session") }
     }
 
-    /// What starts `countersign serve` on this database with the studio manifest.
+    /// Command that starts `countersign serve` on this database with the studio manifest.
     pub fn studio_command(database: &Database) -> Command {
         let mut command = Self::bare_command(database);
         command.arg("--manifest").arg(repository().join("manifests/studio.toml"));
@@ -132,7 +132,7 @@ impl Server {
         Self::start(Self::command(database)).await
     }
 
-    /// The same without the memory layer: every duplicate reaches the ledger and leaves its record.
+    /// Starts a server without the memory layer: every duplicate reaches the ledger and leaves a record.
     pub async fn without_dedup_cache(database: &Database) -> Self {
         let mut command = Self::command(database);
         command.env("COUNTERSIGN_DUPLICATE_MEMORY_S", "0");

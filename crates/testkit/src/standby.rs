@@ -15,12 +15,12 @@ use crate::cluster::Database;
 /// A standby of the cluster that a database is on. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Standby {
-    /// The same database on the standby.
+    /// The copy of the database on the standby.
     pub database: Database,
     _folder: TempDir,
 }
 
-/// What a base backup leaves out: what belongs to the running server, and what comes from the primary anyway.
+/// Files that a base backup excludes: those of the running server, and those that the primary sends anyway.
 const LEFT_OUT: [&str; 4] = ["postmaster.pid", "postmaster.opts", "pg_wal", "pg_replslot"];
 
 impl Standby {

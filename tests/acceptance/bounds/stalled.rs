@@ -1,5 +1,5 @@
-//! A client that asks and does not read what it is told holds neither a transaction nor memory without end (promises X-18,
-//! X-32), and gets every answer once it reads on.
+//! A client that sends requests and does not read the responses keeps neither a transaction nor unbounded memory (promises X-18,
+//! It gets every response once it reads again.
 
 use testkit::RawStdioServer;
 

@@ -1,4 +1,4 @@
-//! A cancel that comes when its query is already done must hit nothing: 200 tries around the end of the query, and 1,000 in
+//! A cancel after the end of its query must hit nothing: 200 tries around the end of the query, and 1,000 in
 //! the long form.
 
 use super::*;

@@ -1,4 +1,4 @@
-//! The same over TCP and TLS. A proxy sees how each connection begins: over TLS no CancelRequest may go in clear.
+//! Cancellation over TCP and TLS. A proxy records how each connection begins: over TLS no CancelRequest may be in clear text.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;

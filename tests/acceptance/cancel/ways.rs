@@ -1,4 +1,4 @@
-//! Every way to be cancelled, over every kind of connection.
+//! Every cause of a cancellation, over every kind of connection.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,4 +1,4 @@
-//! The tables, the ledger and what the agents were told must agree. Every sentence it returns is a broken promise.
+//! The checker compares the tables, the ledger and the answers that the agents got. Each text that it returns is a broken promise.
 
 use std::collections::{HashMap, HashSet};
 

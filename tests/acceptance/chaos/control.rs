@@ -1,5 +1,5 @@
-//! The mechanisms taken away: the outcome is recorded by a transaction of its own, as a log table beside the work would; an undo marks
-//! what it has not undone; it leaves a row out, and nobody compares.
+//! Control runs with missing mechanisms. A separate transaction records the outcome, like a log table beside the work; an undo marks
+//! writes that it has not undone; an undo skips a row without comparing.
 
 use testkit::Database;
 

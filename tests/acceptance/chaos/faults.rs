@@ -1,4 +1,4 @@
-//! What goes wrong: one thing after the other, in an order that the seed decides.
+//! Faults, one after the other, in an order that the seed decides.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Servers on one database, behind one proxy, and perhaps a pooler before it: what is killed is replaced.
+//! Servers on one database behind one proxy, with or without a pooler. A killed process is replaced.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -54,7 +54,7 @@ impl Fleet {
             None => Server::command_through(&self.proxy, &self.db),
         };
         command.args(self.manifest.arguments()).env("COUNTERSIGN_ACTOR", operator::ACTOR);
-        // The loss of connections is what this is about: nobody wants to read of every single one.
+        // This test causes lost connections; their log lines are not shown.
         command.args(["--log", "off"]);
         Client::start(command).await.expect("an MCP session")
     }

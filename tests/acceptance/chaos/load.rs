@@ -1,4 +1,4 @@
-//! Agents that write, repeat what got lost until it is acknowledged, and keep a journal of what they were told.
+//! Agents that write, repeat lost calls until they are acknowledged, and keep a journal of the answers.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -164,7 +164,7 @@ impl Agent {
         self.journal.lock().unwrap().tweets.insert(text.to_owned(), rows);
     }
 
-    /// The same call through two servers at the same time.
+    /// Sends one call through two servers at once.
     async fn at_once_twice(&mut self, tool: &str, call: &Value) -> Option<(Value, String)> {
         let mut twin = Self { rng: self.rng.fork(), ..self.clone() };
         let (mine, its) = tokio::join!(self.until_acknowledged(tool, call), twin.until_acknowledged(tool, call));

@@ -1,5 +1,5 @@
-//! A person who takes back what agents write, by plans, and who is interrupted in all ways: another person runs the same plan, the
-//! process or its backend is killed, its connection is lost on either side of COMMIT.
+//! An operator who undoes by plans what agents write. Every kind of interruption happens: another operator runs the plan as well,
+//! the process or its backend is killed, or the connection is lost on either side of COMMIT.
 //!
 //! The tables of this schema belong to the operator's plans: agents write to them and undo none of it, so what stands is what no plan
 //! has taken back.

@@ -1,4 +1,4 @@
-//! The inspector's command line (`--cli`): what people try a server with, and scripts.
+//! The inspector's command line (`--cli`), with which developers and scripts try a server.
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -62,7 +62,7 @@ impl Inspector {
         Self::new(&["--server-url", &server.url(path)], era)
     }
 
-    /// The same with this bearer token.
+    /// Runs the inspector with this bearer token.
     fn with_token(mut self, token: &str) -> Self {
         self.to.extend([
             "--header".to_owned(),

@@ -11,7 +11,7 @@ async fn said(db: &Database, script: &str, manifest: &str) -> String {
     said_with(db, script, &[countersign().as_os_str(), manifest.as_os_str()]).await
 }
 
-/// The same of a script that is given an address.
+/// Runs a script with an address.
 async fn said_over_http(db: &Database, server: &HttpServer, script: &str, path: &str) -> String {
     said_with(db, script, &[server.url(path).as_ref()]).await
 }

@@ -1,4 +1,4 @@
-//! Servers that misbehave: what is sent to them is bounded, what they send is, and none is told the password that way.
+//! Servers that misbehave: messages in both directions are bounded, and no such server gets the password.
 
 use std::net::{IpAddr, UdpSocket};
 

@@ -1,5 +1,5 @@
-//! A network that swallows the connections that are open, without a word to either side, beside a server that answers new
-//! ones: it is noticed once, and not again by each session that lay idle.
+//! A network that drops the packets of open connections silently, while a server answers new ones.
+//! The first read detects it; idle sessions do not detect it again one by one.
 
 use pg::{ConnectOptions, ReadLimits};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Every effective argument counts, also one that may be left out (promise X-05).
+//! Every effective argument is part of a call's identity, also an optional one (promise X-05).
 
 use serde_json::{Value, json};
 use testkit::{Server, TestManifest, database};

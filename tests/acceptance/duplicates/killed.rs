@@ -1,4 +1,4 @@
-//! A server that is killed in mid-write holds nobody up (F-65).
+//! A server killed during a write does not block other servers (F-65).
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Protocol 2026-07-28: the answer is the question, and the call comes again with what the user said and with what the
-//! server gave the client to carry. That is attacker-controlled (attack AP11).
+//! Protocol 2026-07-28: the response contains the question. The client repeats the call with the user's decision and the state
+//! that the server gave it. Both are controlled by the attacker (attack AP11).
 
 use serde_json::{Value, json};
 use testkit::{Database, RawStdioServer, Server, database};
@@ -44,7 +44,7 @@ impl Session {
         (questions["agreement"]["params"].clone(), result["requestState"].clone())
     }
 
-    /// The same call again.
+    /// Repeats the call.
     pub(super) async fn again(&mut self, tool: &str, arguments: &Value, state: &Value, action: &str) -> Value {
         let more = json!({"requestState": state, "inputResponses": {"agreement": {"action": action}}});
         self.call_with(tool, arguments, true, more).await
@@ -186,7 +186,7 @@ async fn a_call_without_an_answer_is_asked_again_about_the_same_proposal() {
         json!({"requestState": state}),
         json!({"requestState": state, "inputResponses": {}}),
         json!({"requestState": state, "inputResponses": {"another": yes}}),
-        // An answer that nobody asked for.
+        // An unsolicited answer.
         json!({"inputResponses": {"agreement": yes}}),
     ] {
         let answer = session.call_with("upsert_package", &change(), true, more).await;

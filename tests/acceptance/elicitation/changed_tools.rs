@@ -1,4 +1,4 @@
-//! The tools change between the question and the answer: an answer is worth what the tool asked for then, and no more.
+//! The tools change between question and answer: an answer is valid only for the tool that asked.
 
 use serde_json::{Value, json};
 use testkit::{Database, Server, TestManifest, database, repository};

@@ -1,4 +1,4 @@
-//! What a user reads: what the database says would happen, in the server's own sentences, and nothing that is hidden.
+//! Text of the question: the effects that the database reports, in the server's words, with nothing hidden.
 
 use serde_json::{Value, json};
 use testkit::{Server, UserAnswer, database};

@@ -1,4 +1,4 @@
-//! The user does not answer: time is up, the call is taken back, the client or the server goes away. Nothing is written, and
+//! The user does not answer: the time ends, the client cancels the call, or client or server stops. Nothing is written, and
 //! the proposal waits.
 
 use nix::sys::signal::{Signal, kill};
@@ -95,7 +95,7 @@ async fn a_client_that_cancels_its_call_learns_that_the_question_is_closed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_closes_its_end_while_its_user_thinks_leaves_the_proposal_waiting() {
-    // The user could think for two minutes: that it ends within the patience of a test shows that nobody waits for them.
+    // The user has two minutes. The end within the limit of a test shows that the server does not wait for the user.
     let db = database().await;
     let mut server = session(&db).await;
     let question = asked(&mut server, 1, "upsert_package", change()).await;

@@ -1,4 +1,4 @@
-//! Protocols before 2026-07-28: the server asks within the call, and the call goes on with the answer.
+//! Protocols before 2026-07-28: the server asks during the call and continues the call with the answer.
 
 use serde_json::{Value, json};
 use testkit::{RawStdioServer, Server, UserAnswer, database};
@@ -32,7 +32,7 @@ async fn a_user_who_accepts_has_the_write_done_within_the_call() {
         say(&mut server, &question, json!({"action": "accept", "content": {}})).await;
         let answer = server.receive().await;
         assert_eq!((&answer["id"], &answer["result"]["isError"]), (&json!(7), &json!(false)), "{answer}");
-        // The tool's own answer, as if nobody had been asked.
+        // The answer of the tool, as without a question.
         let envelope = envelope(&answer);
         assert_eq!((&envelope["data"]["package_id"], &envelope["data"]["added"]), (&json!(1), &json!(false)));
         assert_eq!(envelope["data"]["price"].to_string(), "99.00");

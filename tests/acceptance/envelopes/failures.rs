@@ -1,4 +1,4 @@
-//! Whatever an agent sends to whichever tool: what is refused says so in one form, with a code of docs/reference/errors.md.
+//! Invalid calls to every tool: each refusal has one form and a code of docs/reference/errors.md.
 
 use std::collections::BTreeSet;
 

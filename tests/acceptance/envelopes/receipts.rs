@@ -1,4 +1,4 @@
-//! Behind the gate every failure has a record, whatever its code, and the answer says which.
+//! After admission every failure has a record, and the answer names it.
 
 use std::future::Future;
 

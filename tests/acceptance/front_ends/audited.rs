@@ -1,4 +1,4 @@
-//! Writes of the command line that the ledger records: mutations of the tool `cli_write`, so that the history has no hole.
+//! Writes of the command line that the ledger records as mutations of the tool `cli_write`, so that the history has no gap.
 
 use serde_json::{Value, json};
 use testkit::{
@@ -34,7 +34,7 @@ async fn a_write_has_a_record_with_the_statement_the_person_and_the_outcome() {
         (&json!("CREATE TABLE"), true),
         "{created}"
     );
-    // The same text again is another write, and no duplicate.
+    // A repeated statement is another write, not a duplicate.
     for id in ["d", "e"] {
         assert_eq!(pipe.run_with(id, "insert into u values (1)", write()).await["command_tag"], "INSERT 0 1");
     }

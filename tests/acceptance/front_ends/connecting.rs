@@ -1,4 +1,4 @@
-//! Where a front end connects to, and what it says when it cannot (promises B7).
+//! Connection targets of the front ends, and their connection errors (promises B7).
 
 use serde_json::json;
 use testkit::{FrontEndOutput, Pipe, bare_front_end, database};

@@ -290,7 +290,7 @@ async fn statements_that_need_their_own_session_are_refused_and_the_session_cont
 
 #[tokio::test]
 async fn a_copy_that_fails_before_it_reads_does_not_shift_the_answers_behind_it() {
-    // PostgreSQL answers twice then; whoever uses the session next must not take the one for the other.
+    // PostgreSQL answers twice then; the next user of the session must not confuse the two.
     let db = database().await;
     db.run(
         "drop schema countersign cascade; create table t (a int); create view v as select a from t; create function no() \

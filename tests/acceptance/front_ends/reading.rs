@@ -1,6 +1,6 @@
-//! Reading is the default, and whoever types it may be a superuser: every hostile statement through the pipe, as one. Looked at
-//! afterwards: the session, files, a port that counts connections; and at the end, or after each in the long form, the
-//! database and another session of the same login.
+//! Reading is the default, also for a superuser: every hostile statement runs through the pipe as one. Afterwards the test
+//! checks the session, files and a port that counts connections. At the end, or after each statement in the long form, it
+//! checks the database and another session of the same login.
 
 use serde_json::{Value, json};
 use testkit::{Pipe, long_form};

@@ -1,4 +1,4 @@
-//! A network that swallows everything without a word: the answer comes within 5 s of the statement's own timeout.
+//! A network that drops every packet silently: the result comes within 5 s after the statement's timeout.
 
 use std::time::Duration;
 

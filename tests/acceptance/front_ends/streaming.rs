@@ -1,4 +1,4 @@
-//! Rows as they arrive, in bounded memory, as slow as their reader.
+//! Rows stream on arrival, in bounded memory, at the speed of their reader.
 
 use std::time::{Duration, Instant};
 
@@ -228,17 +228,17 @@ async fn a_reader_that_stops_stops_the_query_and_memory_stays_where_it_is() {
     let grown = resident_kib(pipe.id()) - idle;
     assert!(grown < 24 * 1024, "{rows} rows of 200 bytes went through, and {grown} KiB were taken");
 
-    // Nobody reads, and the query is cancelled all the same.
+    // The query is cancelled although its output is unread.
     streamed(&mut pipe, "b", &sql, json!({"statement_timeout_ms": 0})).await;
     db.until_value(waits, "1").await;
     pipe.send(json!({"code": "cancel", "id": "b"})).await;
     let active = "select count(*) from pg_stat_activity where state = 'active' and query like '%repeat(''y''%' \
                   and pid <> pg_backend_pid()";
-    // The backend is told, whoever reads.
+    // The backend gets the cancel in every case.
     db.until_value(active, "0").await;
     assert_eq!(all(&mut pipe, "b").await.0.last().unwrap()["error_code"], "cancelled");
 
-    // Nobody reads, and the statement's time passes (X-31, X-32).
+    // The statement times out while its output is unread (X-31, X-32).
     streamed(&mut pipe, "c", &sql, json!({"statement_timeout_ms": 1000})).await;
     db.until_value(waits, "1").await;
     db.until_value(active, "0").await;

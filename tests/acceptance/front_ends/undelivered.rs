@@ -1,4 +1,4 @@
-//! A write that was committed and whose result cannot be delivered: exit code 3 and one line on standard error with the
+//! A committed write whose result cannot be delivered: exit code 3 and one line on standard error with the
 //! receipt, never a failure (F-70).
 
 use std::fs::File;
@@ -140,7 +140,7 @@ async fn on_a_disk_that_is_full() {
 #[tokio::test]
 async fn a_pipe_closed_during_a_commit() {
     let db = table(false).await;
-    // Whoever holds this lock knows when COMMIT has begun, and lets it go on.
+    // With this lock the test sees the start of COMMIT and lets it continue.
     db.run(
         "create function wait() returns trigger language plpgsql as $$ begin perform pg_advisory_xact_lock(7); return null; end $$; \
          create constraint trigger wait after insert on t deferrable initially deferred for each row execute function wait()",

@@ -1,4 +1,4 @@
-//! Values in and out, the same in every way that a statement gives them (promises B4-12 to B4-38, B5).
+//! Values in and out are equal for every way to pass a statement (promises B4-12 to B4-38, B5).
 
 use serde_json::{Value, json};
 use testkit::{Pipe, database};

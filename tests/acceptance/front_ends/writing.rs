@@ -1,4 +1,4 @@
-//! Writes without a ledger: committed only when everything they give has been taken.
+//! Writes without a ledger: committed only after the client has read the whole result.
 
 use std::time::{Duration, Instant};
 
@@ -30,10 +30,10 @@ async fn a_write_with_an_oversized_result_is_rolled_back() {
 
 #[tokio::test]
 async fn a_write_whose_reader_has_gone_before_it_ends_is_rolled_back() {
-    // In one piece nothing is written before the end: that nobody reads must be seen all the same.
+    // A result in one piece is written at the end only: the closed reader must be detected before.
     let db = database().await;
     drop(table(&db).await);
-    // Whoever holds this lock knows when the statement has begun, and lets it go on.
+    // With this lock the test sees the start of the statement and lets it continue.
     let gate = db.connect().await;
     gate.batch_execute("select pg_advisory_lock(7)").await.unwrap();
     let sql = "insert into t select 1 from (select pg_advisory_xact_lock(7)) gate";
@@ -97,7 +97,7 @@ async fn a_write_that_is_cancelled_is_not_there() {
     pipe.finish().await;
 }
 
-/// Without a ledger nobody can say what became of it, and so that is what is said.
+/// Without a ledger the outcome is unknown, and the error reports that.
 #[tokio::test]
 async fn a_lost_answer_to_commit_is_an_unknown_outcome() {
     //

@@ -9,7 +9,7 @@ async fn reads(db: &Database, table: &str) -> bool {
     db.value(&format!("select has_any_column_privilege('countersign_reader', '{table}', 'select')")).await == "t"
 }
 
-/// A database whose reader is `countersign_reader`, which its cluster shares with nobody.
+/// A database on a separate cluster, whose reader is `countersign_reader`.
 async fn shop() -> Database {
     let db = testkit::lone_database().await;
     db.run("create schema shop; create table shop.customers (id int, card text); create table shop.orders (id int)")

@@ -1,4 +1,4 @@
-//! What `init` makes, as `doctor` compares it.
+//! The objects that `init` creates, in the form that `doctor` compares.
 
 use testkit::{Database, repository};
 

@@ -1,4 +1,4 @@
-//! What a stolen login, or SQL that ran within a write, can prepare for later sessions (F-102, F-107).
+//! Attacks by a stolen login, or by SQL of a write, on later sessions (F-102, F-107).
 
 use std::process::Stdio;
 

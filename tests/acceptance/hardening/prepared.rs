@@ -229,7 +229,7 @@ async fn after_every_form_of_init_no_other_role_may_call_the_ledgers_functions()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn existing_roles_are_checked_before_they_own_or_approve_anything() {
-    // F-108. Roles belong to the cluster, so this one is nobody else's.
+    // F-108. Roles belong to the cluster, so the test has a separate one.
     let db = testkit::lone_database().await;
     let other = db.beside("postgres");
     for (change, back, words) in [

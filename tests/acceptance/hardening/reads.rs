@@ -1,4 +1,4 @@
-//! What a login for reading may be, and what reads find without a schema (F-105, F-106).
+//! Limits of a login for reading, and names without a schema in reads (F-105, F-106).
 
 use serde_json::{Value, json};
 use testkit::{Database, Server, database};

@@ -1,4 +1,4 @@
-//! Connections that say nothing, or are too many (F-110).
+//! Silent connections and too many connections (F-110).
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What becomes of calls whose client goes away, or whose server stops.
+//! Outcomes of calls whose client disconnects or whose server stops.
 
 use nix::sys::signal::Signal;
 use reqwest::RequestBuilder;
@@ -74,7 +74,7 @@ async fn a_stopping_server_answers_its_writes_first_and_leaves_nothing_pending()
         lock.batch_execute("lock table social.tweet_like in access exclusive mode").await.unwrap();
         let calling = whole(client.calling(1, "like_tweet", &json!({"tweet_id": tweet})));
         db.first_value(WAITING).await;
-        // A stream that nobody closes must not keep the server.
+        // An open stream must not delay the stop of the server.
         let stream = client.request(reqwest::Method::GET, "/sse").send().await.unwrap();
         send_signal(server.pid(), Signal::SIGTERM);
         server.logged("stopping: ").await;
@@ -124,7 +124,7 @@ async fn a_second_signal_ends_the_server_at_once_and_the_next_one_ends_its_write
     assert_eq!(server.ended().await.code(), Some(128 + 15));
     assert!(calling.await.unwrap().is_err(), "nobody answers any more");
     lock.rollback().await.unwrap();
-    // What every server does each minute with what is old enough to be nobody's any more.
+    // Every server sweeps abandoned work each minute.
     db.first_value("select countersign.sweep(interval '0', 1000)").await;
     let next = HttpServer::on(&db).await;
     let again = next.http_client().call("like_tweet", json!({"tweet_id": tweet})).await;

@@ -1,4 +1,4 @@
-//! Requests that nobody should send (attacks HT01 to HT10).
+//! Hostile requests (attacks HT01 to HT10).
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What one account may take.
+//! Limits of one account.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ async fn requests_beyond_an_accounts_limit_are_refused_with_retry_after() {
     }
     assert_eq!(statuses[..5], [200; 5]);
     assert!(statuses.contains(&429), "{statuses:?}");
-    // Probes are nobody's.
+    // Probes belong to no account.
     assert_eq!(visitor.send(visitor.request(Method::GET, "/readyz")).await.status, StatusCode::OK);
 }
 
@@ -79,7 +79,7 @@ async fn no_account_blocks_the_reads_of_others() {
         drop(sleeping);
         db.first_value(&format!("{SLEEPING} 0")).await;
     }
-    // Whoever has the server for themselves has all of it.
+    // A single account may use the whole server.
     let alone = HttpServer::configured(&db, &folder, &format!("{limits}{ana_table}\n")).await;
     let _sleeping = sleepers(&alone.http_client().with_token(&ana), 12);
     db.first_value(&format!("{SLEEPING} 4")).await;
@@ -187,7 +187,7 @@ async fn the_head_of_a_request_is_bounded_for_any_body_and_response() {
         answer.lines().next().unwrap_or_default().to_owned()
     };
     assert_eq!(answer(60 << 10, "\r\n\r\n").await, "HTTP/1.1 200 OK");
-    // Nobody waits for the end of a head that is too long already.
+    // The server does not wait for the end of an oversized head.
     assert_eq!(answer(64 << 10, "").await, "HTTP/1.1 431 Request Header Fields Too Large");
     let long = json!({"query": "select length($1) as n, repeat('y', 900000) as y", "params": ["x".repeat(3_000_000)]});
     let visitor = server.http_client();

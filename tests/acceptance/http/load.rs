@@ -1,4 +1,4 @@
-//! Load on one server: 200 clients of every transport at once, and thousands of sessions that nobody closes.
+//! Load on one server: 200 clients of every transport at once, and thousands of abandoned sessions.
 //!
 //! `COUNTERSIGN_LOAD_SECONDS` and `COUNTERSIGN_LOAD_IDLE_SECONDS` make them longer. Both print their figures.
 

@@ -1,4 +1,4 @@
-//! What it costs a server to refuse requests, and whom its limits leave alone (F-109, F-38).
+//! The cost of refused requests, and the requests that the limits exempt (F-109, F-38).
 
 use reqwest::StatusCode;
 use serde_json::json;

@@ -76,7 +76,7 @@ async fn the_reason_of_readyz_is_for_this_machine_and_for_callers_with_a_token()
     let local = server.http_client();
     let told = reason(&local).await.unwrap();
     assert!(told.contains("Cannot connect to database"), "{told}");
-    // What a proxy on this machine sends for somebody else.
+    // Headers of a proxy on this machine that forwards a remote client.
     let elsewhere = [
         local.clone().with("host", "mcp.example.com"),
         local.clone().with("x-forwarded-for", "198.51.100.1"),

@@ -15,7 +15,7 @@ pub(super) fn claims(scope: &str) -> Value {
         "iat": now_s(), "nbf": now_s(), "exp": now_s() + 600})
 }
 
-/// The same with one of them changed; null takes it out.
+/// Default claims with one of them changed; null removes it.
 pub(super) fn with(name: &str, value: Value) -> Value {
     let mut claims = claims("cs:write");
     match value {

@@ -1,4 +1,4 @@
-//! Who calls: tokens over HTTP, and accounts that see nothing of each other.
+//! Identity of callers: tokens over HTTP, and accounts that see nothing of each other.
 
 use nix::sys::signal::Signal;
 use reqwest::{Method, StatusCode};
@@ -119,7 +119,7 @@ async fn the_protocol_without_sessions_gives_no_access_to_a_session_of_another_a
     assert_eq!(opened.status, StatusCode::OK, "{}", opened.body);
     assert!(opened.message()["result"]["serverInfo"].is_object(), "{}", opened.body);
     assert!(opened.header("mcp-session-id").is_some_and(|own| own != session), "{:?}", opened.headers);
-    // A version that nobody knows.
+    // An unknown version.
     let meta = json!({"io.modelcontextprotocol/protocolVersion": "later"});
     let params = json!({"name": "query_database", "arguments": {"query": "select 1"}, "_meta": meta});
     let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params});

@@ -129,7 +129,7 @@ impl Traps {
             }
         });
         let folder = tempfile::tempdir().unwrap();
-        // PostgreSQL may run as somebody else.
+        // PostgreSQL may run as another user of the operating system.
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
         Self { port, connections, folder }
     }
@@ -240,7 +240,7 @@ impl World {
     }
 }
 
-/// What a session of this pool is like when nobody uses it.
+/// State of an idle session of this pool.
 pub(crate) async fn session_state(reader: &Reader) -> Vec<Option<String>> {
     const SQL: &str = "
         select current_user, session_user, current_setting('search_path'), current_setting('application_name'),

@@ -1,5 +1,5 @@
-//! What a call leaves in a backend is there for whoever has it next: nothing may be left (D1-08, X-17). PgBouncer itself
-//! cleans nothing here: what holds is how the transactions end.
+//! A backend passes to another client after each call, so a call must leave no state in it (D1-08, X-17). PgBouncer
+//! cleans nothing here: the ends of the transactions do.
 
 use serde_json::{Value, json};
 use testkit::{External, PgBouncer, Server, database, skip_without};
@@ -105,7 +105,7 @@ async fn a_statement_of_execute_sql_leaves_no_state_in_its_backend() {
         let records = pooler.database().rows("select status from countersign.mutation order by id desc limit 1").await;
         assert_eq!(records[0][0], if is_done { "success" } else { "failure" }, "{sql}");
     }
-    // What it would do is asked for before somebody agrees: the text is not left prepared.
+    // The preview runs before an approval: its statement does not stay prepared.
     let mut command = Server::command_pooled(&pooler);
     command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "confirm"]);
     let server = Server::start(command).await;

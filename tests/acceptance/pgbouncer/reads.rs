@@ -1,4 +1,4 @@
-//! Reads: what they give, what they refuse, and how they end.
+//! Reads through the pooler: results, refusals and ends.
 
 use std::time::{Duration, Instant};
 
@@ -96,7 +96,7 @@ async fn a_read_out_of_time_or_without_its_client_frees_its_backend() {
     assert!(started.elapsed() < Duration::from_secs(5));
     assert_eq!(server.query("select 1 as n").await, [json!({"n": 1})], "the only backend is free");
 
-    // Rows that nobody reads any more.
+    // Rows of an abandoned read.
     let endless = json!({"query": "select repeat('x', 1000) from generate_series(1, 100000)", "row_limit": 10_000});
     assert_eq!(server.succeed("query_database", endless).await["data"]["truncated"], true);
     assert_eq!(server.query("select 2 as n").await, [json!({"n": 2})]);
@@ -131,7 +131,7 @@ async fn a_cancel_never_hits_another_clients_query_on_the_same_backend() {
         let client = pooler.connect("countersign_reader").await;
         let mut hit = 0;
         for _ in 0..long_form::choose(150, 400) {
-            // Whoever is cancelled here is told so: a read of the server would be tried again.
+            // Another client gets the cancellation as an error; the server would repeat its read.
             hit += usize::from(client.simple_query("select pg_sleep(0.002)").await.is_err());
         }
         hit

@@ -1,5 +1,5 @@
-//! A server has to be told of the pooler: without, it says so and works with no database. `doctor` sees what the pooler was not told,
-//! and the configuration of docs/setup/pgbouncer.md is one that works.
+//! The pooler setting: a server without it reports that and works with no database. `doctor` reports missing settings of the pooler,
+//! and the configuration of docs/setup/pgbouncer.md works.
 
 use serde_json::{Value, json};
 use testkit::{

@@ -1,4 +1,4 @@
-//! Writes: once, with their records, their undo and their agreement, whatever backend each of their transactions has.
+//! Writes happen once, with their records, undo and approval, on any backend.
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! A stored proposal that somebody has changed in the database, past the trigger: it is not carried out.
+//! A stored proposal that was altered in the database, past the trigger, is not executed.
 
 use ledger::Fingerprints;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ async fn another_parameter_preview_tool_or_tenant_is_noticed_by_the_digest() {
         let proposal = server.propose("upsert_package", price(&format!("{}", 150 + number))).await;
         let agreement = alter(&db, &proposal, change, false).await;
         let error = server.call("confirm_proposal", agreement).await["error"].clone();
-        // The digest is looked at before anything else is; a tier that was raised is nobody's to confirm here anyway.
+        // The digest is checked first; a raised tier could not be confirmed here anyway.
         assert!(["digest_mismatch", "not_permitted"].contains(&error["code"].as_str().unwrap()), "{change}: {error}");
         assert_eq!((db.value(PRICE).await, state(&db, &proposal).await), ("120.00".to_owned(), "pending".to_owned()));
     }
@@ -57,7 +57,7 @@ async fn another_parameter_preview_tool_or_tenant_is_noticed_by_the_digest() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn parameters_that_violate_the_schema_are_refused_again_at_execution() {
-    // C4-01, C4-02, C7-06, C2-03, C2-04, C1-11: with a digest and a fingerprint that fit, whoever made them.
+    // C4-01, C4-02, C7-06, C2-03, C2-04, C1-11: with a matching digest and fingerprint by an attacker.
     let db = database().await;
     let server = Server::studio(&db).await;
     let hash =

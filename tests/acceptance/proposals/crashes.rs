@@ -1,5 +1,5 @@
-//! Servers that are killed between an agreement and its write, and between the write and its answer: carried out exactly
-//! once, and the state says so.
+//! Servers killed between an approval and its write, and between the write and its answer. The write is executed exactly
+//! once, and the state shows it.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -232,7 +232,7 @@ async fn after_any_kill_each_approval_is_executed_once_or_never() {
         )
         .await;
     assert_eq!(points, executed.to_string(), "each points to its record, and its record says who agreed");
-    // Whoever approves while nobody serves is heard by the next server.
+    // The next server executes an approval given while no server was running.
     server.close().await;
     if let Some(waiting) = proposals
         .iter()

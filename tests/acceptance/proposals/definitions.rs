@@ -1,5 +1,5 @@
-//! What is agreed to is what runs: a value that others can change is no value that the database makes anew, and a definition
-//! that was replaced since is noticed.
+//! The approved definition is the one that runs. A value that others can change is not a generated value, and a replaced
+//! definition is detected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

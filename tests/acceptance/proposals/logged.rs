@@ -1,4 +1,4 @@
-//! What the log says of what was agreed to: whose it was, which, and how it ended, and no value of it.
+//! Log records of approved proposals: the account, the proposal and the outcome, without any value.
 
 use std::process::Stdio;
 
@@ -45,7 +45,7 @@ async fn the_log_has_account_proposal_and_outcome_but_no_value() {
     let bad = propose(&mut server, "delete_package_photo", photo(2)).await;
     let approved = propose(&mut server, "delete_package", json!({"package_id": 3})).await;
 
-    // The photo goes, and the one behind it cannot move up: both stay, and whoever confirmed hears why.
+    // The photo is deleted, and the next one cannot move up: both stay, and the agent gets the reason.
     db.run("insert into public.refusal values ('for now')").await;
     let photos = "select photo_id, position from studio.package_photo where package_id = 1 order by position";
     assert_eq!(db.rows(photos).await, [["2", "1"], ["3", "2"]]);

@@ -1,4 +1,4 @@
-//! Many who agree at once, in one server and in several: one execution, one answer.
+//! Many approvals at once, in one server and in several: one execution, one answer.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The registry of executors: a tool that nothing would carry out stops the start, before anything is answered.
+//! The registry of executors: a tool without an executor stops the start before any request is answered.
 
 use std::process::Stdio;
 
@@ -6,7 +6,7 @@ use serde_json::json;
 use testkit::{Database, Server, database};
 use tokio::io::AsyncWriteExt;
 
-/// Two tools whose executors nobody has registered, and one that needs none.
+/// Two tools with unregistered executors, and one that needs no executor.
 const MANIFEST: &str = r#"
 name = "orphans"
 version = "1.0"

@@ -1,4 +1,4 @@
-//! Rows before and after are told apart by their table's key (F-64).
+//! The preview pairs rows before and after by the key of their table (F-64).
 
 use serde_json::{Value, json};
 use testkit::{TestManifest, database};

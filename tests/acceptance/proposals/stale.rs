@@ -1,4 +1,4 @@
-//! What was agreed to is what happens: when the rows have changed since, nothing happens.
+//! Only the approved effects happen: if the rows have changed since, nothing happens.
 
 use serde_json::{Value, json};
 use testkit::{Database, Server, database, poll, repository};
@@ -11,7 +11,7 @@ async fn refused_as_stale(db: &Database, server: &Server, proposal: &Value) {
     assert!(error["message"].as_str().unwrap().contains("nothing was written"), "{error}");
     assert_eq!(state(db, proposal).await, "stale");
     assert_eq!(db.rows("select * from studio.package order by package_id").await, rows, "nothing was written");
-    // The same again says the same.
+    // The repeated call gets an equal answer.
     assert_eq!(server.fail("confirm_proposal", agreement(proposal), "proposal_stale").await["code"], "proposal_stale");
 }
 
@@ -63,7 +63,7 @@ async fn a_change_that_waits_for_the_row_is_seen_before_the_write_commits() {
         db.first_value("select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%for update%'",
         )
         .await;
-        // The write waits, and nobody else does; one of tier auto is made at once.
+        // Only this write waits; a write of tier auto runs at once.
         assert_eq!(server.query(PRICE).await[0]["price"].to_string(), "120.00");
         server.propose("delete_package", json!({"package_id": 3})).await;
         let hours = json!({"weekday": 7, "opens": "10:00", "closes": "12:00"});

@@ -1,4 +1,4 @@
-//! Every state times every action: the allowed ones work, the others answer with a clear code and change nothing.
+//! Every state with every action: allowed actions work, the others get a clear code and change nothing.
 
 use serde_json::{Value, json};
 use testkit::{Database, Server, database};
@@ -18,7 +18,7 @@ const ALLOWED: [(&str, &[&str]); 7] = [
     ("stale", &[]),
 ];
 
-/// What a row needs to be in this state, whoever changes it.
+/// Columns that a row needs in this state.
 fn columns(state: &str) -> String {
     let decided = "decided_by = 'reviewer', decided_login = 'postgres', decided_at = coalesce(decided_at, now())";
     let decision = match state {
@@ -184,7 +184,7 @@ async fn another_account_has_no_such_proposal() {
     stranger.fail("get_proposal", json!({"proposal_id": proposal["proposal_id"]}), "not_found").await;
     let listed = stranger.succeed("list_proposals", json!({})).await;
     assert_eq!(listed["data"], json!({"proposals": [], "count": 0}));
-    // The same words for what there never was.
+    // A proposal that never existed gets an equal message.
     let nothing = json!({"proposal_id": "00000000-0000-4000-8000-000000000000", "digest": "0".repeat(64)});
     let missing = stranger.fail("confirm_proposal", nothing, "not_found").await;
     let foreign = stranger.fail("confirm_proposal", agreement(&proposal), "not_found").await;

@@ -1,4 +1,4 @@
-//! How long proposals are kept, how many may wait, and what is listed.
+//! Retention of proposals, the limit of waiting proposals, and the list.
 
 use serde_json::json;
 use testkit::{Server, database};
@@ -34,7 +34,7 @@ async fn an_approved_proposal_that_is_not_executed_in_time_expires_too() {
     let server = Server::start(server_of_proposer).await;
     let proposal = server.propose("upsert_package", price("150")).await;
     server.close().await;
-    // Agreed to ten minutes ago, and nobody was there.
+    // Approved ten minutes ago, when no server was running.
     db.run("alter table countersign.proposal disable trigger user").await;
     db.run("update countersign.proposal set status = 'confirmed', decision = 'confirmed', decided_by = 'default', decided_login = 'x', \
         decided_via = 'confirm_proposal', decided_at = now() - interval '10 minutes', expires_at = now() - interval '5 minutes', \

@@ -1,4 +1,4 @@
-//! `countersign proposals approve` on a terminal: it asks, and takes nothing but yes for it.
+//! `countersign proposals approve` on a terminal: it asks, and accepts only yes.
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! What a query may not call, and that it is seen however it is called.
+//! Functions that a query may not call, in every form of a call.
 
 use serde_json::json;
 use testkit::{Server, database};
@@ -30,7 +30,7 @@ async fn functions_that_act_beyond_the_transaction_are_not_called() {
     let query = "select case when $1 then pg_read_file('x') end, pg_cancel_backend(0)";
     let error = server.fail("query_database", json!({"query": query, "params": [false]}), "not_permitted").await;
     assert!(error["message"].as_str().unwrap().contains("pg_cancel_backend may not be called"), "{error}");
-    // Nobody sees what others have asked in the same session.
+    // A query cannot see earlier queries of its session.
     for secret in
         ["select 'a secret question' as q", "select 'a secret question', 1/0", "select row('a secret question')"]
     {

@@ -1,4 +1,4 @@
-//! What reads is taken, however it is written: nobody looks at the text (promises D2-14, D3-04, D5-01).
+//! Reads in every syntax are accepted, since the server does not parse the text (promises D2-14, D3-04, D5-01).
 
 use serde_json::json;
 use testkit::{Server, database};

@@ -81,7 +81,7 @@ async fn clients_over_the_network() {
         let server = server.replace("https://mcp.example.com", &listening.url(""));
         let mut server: Value = serde_json::from_str(&server).unwrap();
         if server["command"] == "npx" {
-            // The same package, which is installed here, without asking the registry for it.
+            // The package as installed here, without a request to the registry.
             let arguments = server["args"].as_array().unwrap();
             assert_eq!((&arguments[0], &arguments[1]), (&json!("-y"), &json!("mcp-remote@0.15.1")));
             let node = node(BRIDGE);

@@ -37,7 +37,7 @@ impl Shop {
         shop
     }
 
-    /// The same with the ledger, its table tracked, and what the writer needs.
+    /// A shop with the ledger, a tracked table, and the privileges that the writer needs.
     pub(super) async fn ready() -> Self {
         let shop = Self::new().await;
         for arguments in [vec!["init"], vec!["track", "shop.orders"]] {

@@ -67,7 +67,7 @@ async fn a_refused_login_is_reported_and_retried() {
     let mut changes = server.client().tool_changes();
     let error = unavailable(&server).await;
     assert_says(error["message"].as_str().unwrap(), &[&role, "not permitted to log in"]);
-    // The same call again is answered the same until the operator has done something.
+    // A repeated call gets an equal answer until the operator acts.
     assert_eq!(error["retryable"], false, "{error}");
     db.run(&format!("alter role {role} login")).await;
     told(&mut changes).await;

@@ -1,4 +1,4 @@
-//! What `query_database` shows of tables with row level security: the rows of the account that asks.
+//! Rows of tables with row level security in `query_database`: those of the calling account.
 
 use testkit::{Server, database};
 
@@ -21,7 +21,7 @@ async fn a_query_sees_only_the_rows_of_its_account() {
     }
     // Without row level security there is nothing to filter.
     assert_eq!(servers[2].query("select count(*) > 1 as all from social.account").await[0]["all"], true);
-    // A plan is made on nobody's behalf, also on a session that has read for somebody.
+    // A plan is made for no account, also on a session that has read for one.
     servers[0].succeed("explain_query", serde_json::json!({"query": own})).await;
     assert_eq!(servers[0].query(own).await.len(), 3);
     for server in servers {

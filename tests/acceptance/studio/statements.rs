@@ -1,4 +1,4 @@
-//! What the statements of the manifest do by themselves: run in one transaction, as the gate runs them.
+//! Effects of the manifest's statements alone, run in one transaction like the gate runs them.
 
 use manifest::{ServerNames, Source, ToolCatalog};
 use testkit::{Database, repository};
@@ -50,7 +50,7 @@ impl Studio {
         client.batch_execute("commit").await.map_err(|error| state(&error)).map(|()| done)
     }
 
-    /// A session of whoever runs them.
+    /// A session of this account.
     pub(super) async fn open(&self, by: As<'_>) -> Client {
         let (client, account) = match by {
             As::Account(account) => (super::writer(&self.db).await, account),
@@ -60,7 +60,7 @@ impl Studio {
         client
     }
 
-    /// The same in a transaction that the test has begun, and leaves open.
+    /// Runs statements in a transaction that the test has begun and leaves open.
     pub(super) async fn run(
         &self,
         client: &Client,

@@ -3,9 +3,9 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::values as v;
+use super::{ranges, values as v};
 
-/// Types of somebody's own, and the extensions whose types are tried.
+/// User-defined types, and the extensions whose types are tested.
 pub(super) const SETUP: &str = r#"
 create extension hstore;
 create extension citext;
@@ -54,7 +54,7 @@ struct Named {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Back {
     Yes,
-    /// But in an array of several dimensions nobody can tell them from the arrays that it is made of.
+    /// In an array of several dimensions they cannot be distinguished from its inner arrays.
     Flat,
     /// A cast to json has no way back, and records are no parameters.
     No,
@@ -115,14 +115,14 @@ const NAMED: &[Named] = &[
     named("tsvector", v::tsvector),
     named("tsquery", v::tsquery),
     named("jsonpath", v::jsonpath),
-    named("int4range", v::int4range),
-    named("int8range", v::int8range),
-    named("numrange", v::numrange),
-    named("tstzrange", v::tstzrange),
-    named("daterange", v::daterange),
-    named("nummultirange", v::nummultirange),
-    named("p.textrange", v::textrange),
-    named("p.textmultirange", v::textmultirange),
+    named("int4range", ranges::int4range),
+    named("int8range", ranges::int8range),
+    named("numrange", ranges::numrange),
+    named("tstzrange", ranges::tstzrange),
+    named("daterange", ranges::daterange),
+    named("nummultirange", ranges::nummultirange),
+    named("p.textrange", ranges::textrange),
+    named("p.textmultirange", ranges::textmultirange),
     named("oid", v::oid),
     named("regclass", v::regclass),
     named("regtype", v::regtype),

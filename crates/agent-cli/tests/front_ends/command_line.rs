@@ -20,7 +20,7 @@ async fn refused(front_end: FrontEnd, arguments: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn what_query_and_pipe_do_not_take_is_named() {
+async fn options_that_query_and_pipe_do_not_accept_are_named() {
     // B4-09, B6-02, B9-15, B9-21
     let sql = ["--sql", "rows 1"];
     for (arguments, said) in [
@@ -75,7 +75,7 @@ async fn what_query_and_pipe_do_not_take_is_named() {
 }
 
 #[tokio::test]
-async fn what_psql_does_not_take_is_named() {
+async fn options_that_psql_does_not_accept_are_named() {
     // B4-11, B6-23
     let sql = ["-c", "rows 1"];
     for (arguments, said) in [
@@ -143,7 +143,7 @@ fn help_and_version_are_text_and_0_and_show_no_short_flag() {
 }
 
 #[test]
-fn what_is_for_others_is_handed_on() {
+fn the_options_audit_and_config_are_passed_on() {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let audit = |flags: &[&str]| parse(Pipe, &words(flags), env(&[])).unwrap().audit;
     assert_eq!((audit(&[]), audit(&["--audit"]), audit(&["--no-audit"])), (None, Some(true), Some(false)));

@@ -1,5 +1,7 @@
 //! Order, pressure and ends of a pipe. Time is tokio's own and stands still while anything can be done.
 
+mod readers;
+
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -56,7 +58,7 @@ async fn an_id_in_flight_is_refused_and_free_again_after_its_terminal_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sixty_four_are_in_flight_and_one_more_is_held_back_while_ping_and_cancel_are_heard() {
+async fn sixty_four_queries_run_and_the_next_waits_while_ping_and_cancel_are_answered() {
     // B3-51, B9-35, X-45, F-80
     let mut pipe = Pipe::start(&[]);
     for id in 0..64 {
@@ -88,7 +90,7 @@ async fn sixty_four_are_in_flight_and_one_more_is_held_back_while_ping_and_cance
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_faster_than_it_runs_all_runs_in_its_order() {
+async fn queries_that_arrive_faster_than_they_run_all_run_in_order() {
     // F-80: a commit waits for the queries before it.
     let mut pipe = Pipe::start(&[]);
     pipe.send(r#"{"code":"begin","id":"begin"}"#).await;
@@ -116,7 +118,7 @@ async fn a_long_list_of_queries_is_read_to_its_end_and_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_ends_in_time_has_its_result_before_the_close() {
+async fn a_query_that_ends_in_time_has_its_result_before_the_close() {
     // B6-10, B9-35
     let mut pipe = Pipe::start(&[]);
     pipe.query("q1", "sleep 4900", "").await;
@@ -127,7 +129,7 @@ async fn what_ends_in_time_has_its_result_before_the_close() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_stop_is_left_alone_and_has_its_terminal_event_all_the_same() {
+async fn a_query_that_does_not_stop_is_abandoned_and_still_gets_its_terminal_event() {
     // B9-35
     let mut pipe = Pipe::start(&[]);
     pipe.query("stuck", "stuck", "").await;
@@ -142,73 +144,13 @@ async fn what_does_not_stop_is_left_alone_and_has_its_terminal_event_all_the_sam
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_signal_ends_it_as_close_does() {
+async fn a_signal_ends_the_pipe_like_close() {
     let mut pipe = Pipe::start(&[]);
     pipe.query("q", "wait", "").await;
     pipe.until_noted("wait on").await;
     pipe.stop.asked.cancel();
     assert_eq!(pipe.brief(2).await, ["error q cancelled", "close"]);
     assert_eq!(in_time(pipe.ended).await.unwrap().code, 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_signal_ends_it_also_if_nobody_reads_what_is_left() {
-    let mut pipe = Pipe::with_room(&[], 64);
-    pipe.query("q", "endless", STREAM).await;
-    pipe.until_noted("endless on").await;
-    pipe.stop.asked.cancel();
-    let begun = Instant::now();
-    assert_eq!(in_time(pipe.ended).await.unwrap().code, 1);
-    assert!(begun.elapsed() <= Duration::from_secs(21), "{:?}", begun.elapsed());
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_end_of_the_input_ends_it_also_if_nobody_reads_what_is_left() {
-    // F-76
-    let mut pipe = Pipe::with_room(&[], 64);
-    pipe.query("q", "endless", STREAM).await;
-    pipe.until_noted("endless on").await;
-    pipe.input.shutdown().await.unwrap();
-    let begun = Instant::now();
-    let exit = in_time(pipe.ended).await.unwrap();
-    assert_eq!((exit.code, exit.complaint), (1, None));
-    assert!(begun.elapsed() <= Duration::from_secs(21), "{:?}", begun.elapsed());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_reader_that_is_slow_gets_everything_after_the_end_of_the_input() {
-    // F-76
-    let mut pipe = Pipe::with_room(&[], 64);
-    for number in 0..30 {
-        pipe.query(&format!("q{number}"), "rows 1", "").await;
-    }
-    pipe.input.shutdown().await.unwrap();
-    let mut ends = 0;
-    while let Some(event) = pipe.try_next().await {
-        ends += usize::from(event["code"] == "result");
-        tokio::time::sleep(Duration::from_secs(15)).await;
-    }
-    assert_eq!((ends, in_time(pipe.ended).await.unwrap().code), (30, 0));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_commit_whose_result_nobody_reads_is_no_failure() {
-    // F-70, F-76: also where it waits behind other events, and where nobody knows whether it was committed.
-    let write = r#","options":{"read_only":false}"#;
-    let mut pipe = Pipe::with_room(&["--log", "query"], 64);
-    for number in 0..30 {
-        pipe.query(&format!("w{number}"), "write 1", write).await;
-    }
-    pipe.query("u", "stuck-commit", write).await;
-    pipe.until_noted("committed").await;
-    pipe.input.shutdown().await.unwrap();
-    let exit = in_time(pipe.ended).await.unwrap();
-    let complaint = exit.complaint.expect("a complaint");
-    assert_eq!(exit.code, 3);
-    for id in (0..30).map(|number| format!("\"w{number}\" (INSERT 0 1; receipt c-2)")) {
-        assert!(complaint.contains(&id), "{id}: {complaint}");
-    }
-    assert!(complaint.contains("\"u\" (the answer to COMMIT did not come"), "{complaint}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,73 +168,8 @@ async fn a_second_signal_does_not_wait_for_what_is_in_flight() {
     assert_eq!(begun.elapsed().as_secs(), 1);
 }
 
-#[tokio::test]
-async fn a_reader_that_stops_stops_queries_and_not_the_commands() {
-    // B1-04, B1-18
-    let mut pipe = Pipe::with_room(&[], 256);
-    pipe.query("e", "endless", STREAM).await;
-    pipe.query("e2", "endless", STREAM).await;
-    pipe.until_noted("endless on").await;
-    pipe.send(r#"{"code":"ping"}"#).await;
-    pipe.send(r#"{"code":"cancel","id":"e"}"#).await;
-    pipe.until_noted("endless cancelled").await;
-    // The other one is waiting for its reader.
-    let mut events = HashMap::<String, usize>::new();
-    loop {
-        let event = pipe.next().await;
-        *events.entry(brief(&event)).or_default() += 1;
-        if event["code"] == "error" {
-            break;
-        }
-    }
-    // No more than what fits between the query and its reader was made.
-    assert!(events["result_rows e"] < 40, "{events:?}");
-    assert_eq!((events.get("error e cancelled"), events.get("pong")), (Some(&1), Some(&1)), "{events:?}");
-    pipe.send(r#"{"code":"cancel","id":"e2"}"#).await;
-    let (left, code, _) = pipe.finish().await;
-    assert_eq!(left.iter().filter(|event| *event == "error e2 cancelled").count(), 1);
-    assert_eq!((left.last().map(String::as_str), code), (Some("close"), 0));
-}
-
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_stops_for_longer_than_a_statement_may_take_ends_it() {
-    // X-31, X-32
-    for begin in [None, Some(r#"{"code":"begin","id":"t"}"#)] {
-        let mut pipe = Pipe::with_room(&[], 256);
-        if let Some(begin) = begin {
-            pipe.send(begin).await;
-            assert_eq!(pipe.brief(1).await, ["result t BEGIN"]);
-        }
-        let options = r#","options":{"stream_rows":true,"batch_rows":10,"statement_timeout_ms":3000}"#;
-        pipe.query("e", "endless", options).await;
-        let has_gone = async |pipe: &Pipe, after| {
-            tokio::time::sleep(Duration::from_millis(after)).await;
-            pipe.fake.notes().contains(&"gone".to_owned())
-        };
-        assert_eq!((has_gone(&pipe, 2900).await, has_gone(&pipe, 200).await), (false, true));
-        let mut event = pipe.next().await;
-        while event["code"] != "sql_error" {
-            event = pipe.next().await;
-        }
-        assert_eq!((&event["id"], &event["sqlstate"]), (&"e".into(), &"57014".into()), "{event}");
-        let (left, code, _) = pipe.finish().await;
-        assert_eq!((left, code), (vec!["close".to_owned()], 0));
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_reader_of_what_has_ended_may_take_its_time() {
-    // Some of it waits in the queue, some before it, and nothing of it holds a backend.
-    let mut pipe = Pipe::with_room(&[], 64);
-    let options = r#","options":{"stream_rows":true,"batch_rows":10,"statement_timeout_ms":1000}"#;
-    pipe.query("r", "rows 190", options).await;
-    tokio::time::sleep(Duration::from_secs(60)).await;
-    let events = pipe.brief(21).await;
-    assert_eq!(events.last().map(String::as_str), Some("result_end r ROWS 190"), "{events:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_is_being_committed_is_not_stopped_and_says_how_it_ended() {
+async fn a_running_commit_is_not_stopped_and_reports_its_outcome() {
     // B8-11
     let write = r#","options":{"read_only":false}"#;
     let mut pipe = Pipe::start(&[]);
@@ -313,25 +190,7 @@ async fn what_is_being_committed_is_not_stopped_and_says_how_it_ended() {
 }
 
 #[tokio::test]
-async fn a_write_is_committed_only_after_its_rows_were_written_out() {
-    // B3-12, B8-11
-    let write = r#","options":{"read_only":false,"stream_rows":true}"#;
-    let mut pipe = Pipe::with_room(&[], 64);
-    pipe.query("w", "write-returning 5", write).await;
-    pipe.until_noted("write-returning").await;
-    for _ in 0..1000 {
-        tokio::task::yield_now().await;
-    }
-    pipe.send(r#"{"code":"cancel","id":"w"}"#).await;
-    while brief(&pipe.next().await) != "error w cancelled" {}
-    assert!(!pipe.fake.notes().contains(&"committed".to_owned()), "nobody has read its rows");
-    pipe.query("w", "write-returning 5", write).await;
-    assert_eq!(pipe.brief(3).await, ["result_start w", "result_rows w", "result_end w ROWS 5"]);
-    assert!(pipe.fake.notes().contains(&"committed".to_owned()));
-}
-
-#[tokio::test]
-async fn what_was_not_taken_as_a_whole_is_no_result() {
+async fn a_cancelled_write_of_output_ends_as_cancelled() {
     let mut pipe = Pipe::start(&[]);
     pipe.query("q", "deaf", "").await;
     pipe.until_noted("deaf on").await;
@@ -350,21 +209,6 @@ async fn a_result_that_does_not_fit_is_no_write() {
 }
 
 #[tokio::test]
-async fn without_a_reader_everything_is_cancelled() {
-    let mut pipe = Pipe::start(&[]);
-    pipe.query("q", "wait", "").await;
-    pipe.query("e", "endless", STREAM).await;
-    pipe.until_noted("wait on").await;
-    let Pipe { input, output, fake, ended, .. } = pipe;
-    drop(output);
-    assert_eq!(ended.await.unwrap().code, 1);
-    // The input is still open.
-    drop(input);
-    let notes = fake.notes();
-    assert!(notes.contains(&"wait cancelled".to_owned()) && notes.contains(&"drained".to_owned()), "{notes:?}");
-}
-
-#[tokio::test]
 async fn bad_lines_do_not_end_the_session_and_the_last_needs_no_end() {
     // B6-09, B6-10
     let mut pipe = Pipe::start(&[]);
@@ -378,7 +222,7 @@ async fn bad_lines_do_not_end_the_session_and_the_last_needs_no_end() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_changed_is_forgotten() {
+async fn changed_and_removed_sessions_are_closed() {
     // B3-23
     let mut pipe = Pipe::start(&[]);
     pipe.send(r#"{"code":"config","sessions":{"a":{"host":"h"},"b":{}},"inline_max_rows":5}"#).await;

@@ -49,7 +49,7 @@ async fn queries_and_their_results() {
 }
 
 #[tokio::test]
-async fn everything_that_can_go_wrong() {
+async fn each_failure_has_its_golden_output() {
     // B1-14, B2-10, B2-11, B2-12, B3-37 to B3-50, B3-56 to B3-62, B8-16, B9-01 to B9-05
     check("failures").await;
 }
@@ -110,7 +110,7 @@ fn says_what_it_is(key: &str, value: &Value, event: &Value) {
 }
 
 #[test]
-fn every_number_says_its_unit_and_every_secret_that_it_is_one() {
+fn every_numeric_key_names_its_unit_and_every_secret_is_marked() {
     // B9-11
     let events = events();
     events.iter().for_each(|event| says_what_it_is("", event, event));

@@ -69,7 +69,7 @@ mod tests {
         #![proptest_config(proptest::test_runner::Config::with_cases(2000))]
 
         #[test]
-        fn any_bytes_give_a_command_or_one_error(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+        fn any_line_of_bytes_gives_a_command_or_one_error(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
             holds(&bytes);
         }
 
@@ -86,7 +86,7 @@ mod tests {
 
     /// The seeds of the fuzz target, and what it has found before.
     #[test]
-    fn the_seeds_hold() {
+    fn the_seeds_of_the_fuzz_target_pass() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/line");
         let mut count = 0;
         for file in std::fs::read_dir(folder).unwrap() {

@@ -100,7 +100,7 @@ async fn both_parsers_give_the_same_events() {
 }
 
 #[tokio::test]
-async fn what_is_told_of_comes_with_the_filter_only() {
+async fn log_events_come_with_the_filter_only() {
     // B2-16, B3-53, B3-54, B9-06 to B9-08, B9-17
     let arguments = ["--sql", "rows 1", "--password-secret", "hunter2", "--log", " Startup ,query.result"];
     let (lines, _, _) = command_in(Query, &arguments, "", &[("PGPASSWORD", "hunter2"), ("PGUSER", "u")]).await;

@@ -47,7 +47,7 @@ async fn a_query_is_stopped_when_the_time_of_its_transaction_has_passed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_stop_takes_its_transaction_with_it() {
+async fn a_query_that_does_not_stop_ends_its_transaction() {
     let mut pipe = Pipe::start(&[]);
     pipe.send(r#"{"code":"begin","id":"t"}"#).await;
     pipe.query("q", "stuck", "").await;
@@ -59,7 +59,7 @@ async fn what_does_not_stop_takes_its_transaction_with_it() {
 }
 
 #[tokio::test]
-async fn queries_run_in_the_order_of_their_arrival_and_what_follows_the_end_waits_for_it() {
+async fn queries_run_in_the_order_of_arrival_and_requests_after_the_end_wait_for_it() {
     for _ in 0..20 {
         let mut pipe = Pipe::start(&[]);
         pipe.send(BEGIN).await;
@@ -88,7 +88,7 @@ async fn queries_run_in_the_order_of_their_arrival_and_what_follows_the_end_wait
 }
 
 #[tokio::test]
-async fn a_request_that_waits_for_its_turn_is_cancelled_at_once_and_an_end_never() {
+async fn a_waiting_query_is_cancelled_at_once_but_a_commit_or_rollback_never() {
     let mut pipe = Pipe::start(&[]);
     pipe.send(r#"{"code":"begin","id":"t"}"#).await;
     pipe.query("q1", "wait", "").await;
@@ -108,7 +108,7 @@ async fn a_request_that_waits_for_its_turn_is_cancelled_at_once_and_an_end_never
 }
 
 #[tokio::test]
-async fn a_begin_that_was_cancelled_commits_nothing_of_what_was_sent_behind_it() {
+async fn after_a_cancelled_begin_the_following_statements_are_not_committed() {
     let mut pipe = Pipe::start(&[]);
     pipe.send(r#"{"code":"begin","id":"t"}"#).await;
     pipe.query("q1", "wait", "").await;
@@ -131,7 +131,7 @@ async fn a_begin_that_was_cancelled_commits_nothing_of_what_was_sent_behind_it()
 }
 
 #[tokio::test]
-async fn sessions_have_transactions_of_their_own() {
+async fn each_session_has_its_own_transaction() {
     let mut pipe = Pipe::start(&[]);
     pipe.send(r#"{"code":"config","sessions":{"b":{}}}"#).await;
     pipe.send(r#"{"code":"begin","id":"t"}"#).await;

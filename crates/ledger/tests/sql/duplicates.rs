@@ -12,7 +12,7 @@ fn verdict(text: &str) -> Outcome {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_duplicate_is_answered_only_while_its_effect_stands() {
+async fn a_duplicate_is_answered_only_while_its_effect_is_in_place() {
     let database = ledger("duplicates").await;
     database.run(TABLE).await;
     let mut session = server(&database).await;

@@ -5,7 +5,7 @@ use countersign_ledger::DEFAULT_WRITER;
 use crate::support::{Call, OTHER_WRITER, codes, connect, ledger, run, server, undo, write};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_login_of_a_server_is_recorded_and_nobody_else() {
+async fn only_writes_of_server_logins_are_recorded() {
     let database = ledger("writers").await;
     database
         .run(
@@ -103,7 +103,7 @@ async fn large_values_that_did_not_change_are_kept_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_keeps_changes_from_being_recorded_is_named() {
+async fn obstacles_to_recording_changes_are_named() {
     let database = ledger("problems").await;
     database
         .run(&format!(

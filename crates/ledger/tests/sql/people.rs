@@ -31,7 +31,7 @@ async fn numbers(database: &Database) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn people_undo_the_writes_of_any_account_and_the_record_names_them() {
+async fn operators_undo_the_writes_of_any_account_and_the_record_names_them() {
     let database = ledger("people").await;
     database.run(TABLE).await;
     let (session, person) = (server(&database).await, connect(&database, OPERATOR).await);
@@ -62,7 +62,7 @@ async fn people_undo_the_writes_of_any_account_and_the_record_names_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_frozen_account_writes_nothing_from_that_moment_on() {
+async fn a_frozen_account_writes_nothing_after_the_freeze() {
     let database = ledger("frozen").await;
     database.run(TABLE).await;
     let (mut session, busy_session, person) =
@@ -153,7 +153,7 @@ async fn many_writes_are_undone_together_by_their_net_effect() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_leaves_out_or_adds_whole_writes_and_never_passes_over_a_change() {
+async fn a_plan_skips_or_adds_whole_writes_and_never_ignores_a_change() {
     let database = ledger("plan_modes").await;
     database.run(TABLE).await;
     let (session, person) = (server(&database).await, connect(&database, OPERATOR).await);

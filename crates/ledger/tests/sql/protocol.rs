@@ -97,7 +97,7 @@ async fn after_a_kill(database: &Database, statements: &str) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dead_server_holds_nobody_up() {
+async fn a_dead_server_does_not_block_other_writes() {
     let database = ledger("dead_server").await;
     database.run(TABLE).await;
     for (statements, wanted) in [("select 1", "1"), ("CLAIM", "2"), ("CLAIM; update s.t set n = n + 100", "3")] {
@@ -161,7 +161,7 @@ async fn a_lost_connection_resolves_to_the_truth() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_that_were_committed_without_an_outcome_are_never_called_unwritten() {
+async fn committed_rows_without_an_outcome_are_never_reported_as_unwritten() {
     let database = ledger("unfinished").await;
     database.run(TABLE).await;
     let (call, session) = (Call::new("t", "1"), server(&database).await);
@@ -173,7 +173,7 @@ async fn rows_that_were_committed_without_an_outcome_are_never_called_unwritten(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_statement_that_failed_is_on_record_and_can_be_repeated() {
+async fn a_failed_statement_is_recorded_and_can_be_repeated() {
     let database = ledger("failed").await;
     database.run(TABLE).await;
     let (call, mut session) = (Call::new("t", "1").keyed("k"), server(&database).await);
@@ -258,7 +258,7 @@ async fn a_preview_shows_every_effect_and_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_acknowledged_survives_a_crash_of_postgresql() {
+async fn acknowledged_writes_survive_a_crash_of_postgresql() {
     let database = lone_ledger("crash").await;
     database.run(TABLE).await;
     let until = Instant::now() + Duration::from_secs(long_form::choose(3, 30));

@@ -22,7 +22,7 @@ async fn seal(database: &Database) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pruning_removes_the_old_with_its_effects_and_nothing_that_is_newer() {
+async fn pruning_removes_old_records_with_their_effects_and_keeps_newer_records() {
     let database = ledger("prune").await;
     database.run(TABLE).await;
     let session = server(&database).await;

@@ -29,7 +29,7 @@ const HOSTILE: &str = r#"create schema s;
     select countersign.track('s.t')"#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_row_is_restored_whatever_its_columns_are_called() {
+async fn a_row_is_restored_for_any_column_names() {
     let database = ledger("single_names").await;
     database.run(HOSTILE).await;
     let session = server(&database).await;
@@ -76,7 +76,7 @@ const STATEMENTS: [&str; 4] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_function_of_a_table_is_for_those_who_undo_and_nobody_needs_it() {
+async fn only_servers_and_operators_may_call_the_undo_function_of_a_table() {
     let database = ledger("single_rights").await;
     database.run(SCHEMA).await;
     let session = server(&database).await;

@@ -66,7 +66,7 @@ async fn diagnostics(database: &Ledger, from: &str, to: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_write_may_name_the_executor_that_carries_it_out_and_its_parameters_have_the_types_of_before() {
+async fn a_write_may_name_its_executor_and_its_parameters_have_the_types_of_its_before_query() {
     // C4-04, C6-06
     let database = database(NOTES).await;
     let catalog = compile(&[HEALTHY], &database).await.unwrap();
@@ -84,7 +84,7 @@ async fn a_write_may_name_the_executor_that_carries_it_out_and_its_parameters_ha
 }
 
 #[tokio::test]
-async fn the_words_for_no_row_come_into_the_specification_without_the_space_around_them() {
+async fn the_message_for_no_row_is_trimmed() {
     // C3-08, C4-03
     let catalog = compile(&[HEALTHY], &*database(NOTES).await).await.unwrap();
     for tool in ["rename", "shred"] {
@@ -162,7 +162,7 @@ const SINGLE: &[(&str, &str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn each_mistake_is_named_with_its_place_and_has_no_consequences_that_are_named_too() {
+async fn each_mistake_is_named_with_its_place_and_without_its_consequences() {
     let database = database(NOTES).await;
     let mut wrong = Vec::new();
     for (from, to, message) in SINGLE {
@@ -175,7 +175,7 @@ async fn each_mistake_is_named_with_its_place_and_has_no_consequences_that_are_n
 }
 
 #[tokio::test]
-async fn words_for_no_row_have_at_most_200_characters() {
+async fn the_message_for_no_row_has_at_most_200_characters() {
     let database = database(NOTES).await;
     let said = |length: usize| format!("\"{}\"", "ä".repeat(length));
     let words = "\" Note not found or access denied \"";
@@ -191,7 +191,7 @@ async fn read(database: &Ledger, more: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_read_has_neither_an_executor_nor_words_for_no_row() {
+async fn a_read_tool_has_no_executor_and_no_message_for_no_row() {
     let database = database(NOTES).await;
     let executor = read(&database, "executor = 'shred_note'").await;
     assert_eq!(executor, "m0.toml:7:12: tool show: a read is a query, in sql: executor is for writes");
@@ -210,7 +210,7 @@ async fn unseen(database: &Ledger, tier: &str, sql: &str) -> String {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_to_agree_to_a_write_whose_rows_they_cannot_see() {
+async fn a_write_that_overwrites_rows_needs_a_before_query_to_be_proposed() {
     // C6-07
     let database = database(NOTES).await;
     let update = "'update social.note set label = $3 where account_id = $1 and id = $2 returning id'";

@@ -98,7 +98,7 @@ param = [
 }
 
 #[tokio::test]
-async fn every_statement_takes_every_parameter_whichever_it_uses() {
+async fn every_statement_accepts_all_parameters_also_unused_ones() {
     let manifest = three(
         "select c from social.entry where c = $3 for update",
         "update social.entry set a = $1",
@@ -117,7 +117,7 @@ async fn every_statement_takes_every_parameter_whichever_it_uses() {
 }
 
 #[tokio::test]
-async fn statements_that_cannot_be_described_without_one_another_are() {
+async fn statements_are_described_with_the_parameter_types_of_the_others() {
     // Each update leaves a gap before its last parameter, and in the query any type would do for $1.
     let database = database(ENTRIES).await;
     for before in ["select c from social.entry", "select c from social.entry where $1 is null or c = $3"] {
@@ -167,7 +167,7 @@ async fn a_column_is_promised_never_to_be_null_only_if_nothing_makes_a_null_of_i
 }
 
 #[tokio::test]
-async fn an_outer_join_is_seen_whatever_the_parameters_are_compared_with() {
+async fn an_outer_join_is_detected_with_any_comparison_of_parameters() {
     // With NULL for $1 the planner would find that there is nothing to join.
     let manifest = PAIR.replace(
         "delete from social.tweet_like where account_id = $1 and tweet_id = $2 returning tweet_id as id",

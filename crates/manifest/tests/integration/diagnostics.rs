@@ -1,5 +1,7 @@
 //! Manifests with mistakes: each is named, with its place, and none hides another.
 
+mod statements;
+
 use crate::support::{compile, database};
 use countersign_manifest::UndoSpec;
 use ledger::{ConnectOptions, Ledger};
@@ -285,7 +287,7 @@ const SINGLE: &[(&str, &str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn each_mistake_is_named_with_its_place_and_has_no_consequences_that_are_named_too() {
+async fn each_mistake_is_named_with_its_place_and_without_its_consequences() {
     // These come with a second mistake by their nature.
     let pairs = ["undo: for_each goes over", "two parameters have this name", "two tools have this name"];
     let database = database(NOTES).await;
@@ -302,7 +304,7 @@ async fn each_mistake_is_named_with_its_place_and_has_no_consequences_that_are_n
 
 #[tokio::test]
 async fn a_write_may_leave_its_undo_to_its_recorded_changes() {
-    // Whether they are recorded is not known here: tests/acceptance/tracking.rs.
+    // Whether they are recorded is not known here: tests/acceptance/tracking/checked.rs.
     let undo = HEALTHY.split("[tool.undo]").nth(1).unwrap().split("[[tool]]").next().unwrap();
     let text = HEALTHY.replacen(&format!("[tool.undo]{undo}"), "", 1);
     let catalog = compile(&[&text], &*database(NOTES).await).await.unwrap();
@@ -319,54 +321,6 @@ async fn a_write_without_returning_is_refused() {
 #[tokio::test]
 async fn a_smaller_integer_fits_a_larger_one_and_text_of_one_name_fits_another() {
     assert_eq!(diagnostics(&*database(NOTES).await, "id = \"result.id\"", "id = \"result.size\"").await, "");
-}
-
-/// Each: the statement of `show` as it is written in the file, and what PostgreSQL 15 says of it.
-const REFUSED: &[(&str, &str)] = &[
-    (
-        "\"\"\"\nselect 'ä',\n  oops\n\"\"\"",
-        "m0.toml:10:3: tool show: sql: column \"oops\" does not exist (SQLSTATE 42703)",
-    ),
-    (
-        "\"\"\"\r\nselect 'ä',\r\n\r\n  oops\r\n\"\"\"",
-        "m0.toml:11:3: tool show: sql: column \"oops\" does not exist (SQLSTATE 42703)",
-    ),
-    (
-        "\"\"\"\\\n    select '\\u00e4', \\\n    oops\"\"\"",
-        "m0.toml:10:5: tool show: sql: column \"oops\" does not exist (SQLSTATE 42703)",
-    ),
-    (
-        "'select id frm social.note'",
-        "m0.toml:8:22: tool show: sql: syntax error at or near \"social\" (SQLSTATE 42601)",
-    ),
-    ("'select id from'", "m0.toml:8:22: tool show: sql: syntax error at end of input (SQLSTATE 42601)"),
-    ("'select id from note'", "m0.toml:8:23: tool show: sql: relation \"note\" does not exist (SQLSTATE 42P01)"),
-    (
-        "'select id from social.note where label = id'",
-        "m0.toml:8:47: tool show: sql: operator does not exist: text = bigint (SQLSTATE 42883); \
-         hint: No operator matches the given name and argument types. You might need to add explicit type casts.",
-    ),
-    (
-        "'select 1; select 2'",
-        "m0.toml:8:7: tool show: sql: cannot insert multiple commands into a prepared statement (SQLSTATE 42601)",
-    ),
-    (
-        "'select coalesce($1, size, at) from social.note'",
-        "m0.toml:8:34: tool show: sql: COALESCE types integer and timestamp with time zone cannot be matched \
-         (SQLSTATE 42804)",
-    ),
-    (
-        "\"select 'a\\u0000b', oops\"",
-        "m0.toml:8:17: tool show: sql: invalid byte sequence for encoding \"UTF8\": 0x00 (SQLSTATE 22021)",
-    ),
-];
-
-#[tokio::test]
-async fn what_postgresql_refuses_is_shown_where_it_stands_in_the_file() {
-    let database = database(NOTES).await;
-    for (sql, message) in REFUSED {
-        assert_eq!(diagnostics(&database, SHOW_SQL, &format!("sql = {sql}\n")).await, *message, "{sql}");
-    }
 }
 
 #[tokio::test]

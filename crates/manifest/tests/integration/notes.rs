@@ -9,7 +9,7 @@ fn note(on: &str, text: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_note_is_on_a_schema_a_table_a_view_or_a_column_as_sql_names_it() {
+async fn a_note_names_a_schema_table_view_or_column_in_sql_notation() {
     let database = database(
         "create schema \"My Shop\"; create table \"My Shop\".\"a.b\" (\"row_to_json\" int, a int, \"Größe\"\"x\" text); \
          create view social.handles as select handle from social.account",
@@ -41,7 +41,7 @@ async fn a_note_is_on_a_schema_a_table_a_view_or_a_column_as_sql_names_it() {
 }
 
 #[tokio::test]
-async fn what_does_not_exist_is_a_mistake_at_its_place() {
+async fn a_missing_object_is_a_mistake_at_its_place() {
     let database = database("").await;
     let long = "x".repeat(1001);
     for (note, diagnostic) in [

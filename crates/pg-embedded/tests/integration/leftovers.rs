@@ -35,7 +35,7 @@ fn fresh_is_refused_while_another_process_uses_the_data() {
 }
 
 #[test]
-fn the_process_id_of_another_program_in_postmaster_pid_does_not_count_as_a_server() {
+fn a_foreign_process_id_in_postmaster_pid_is_not_taken_for_a_server() {
     let folder = folder();
     let cluster = start(kept_in(folder.path())).unwrap();
     query(&cluster, "create table kept as select 42 as answer").unwrap();
@@ -86,7 +86,7 @@ fn other_owner(path: &Path) -> Option<u32> {
 }
 
 #[test]
-fn a_kill_in_the_middle_of_initdb_leaves_nothing_that_is_trusted() {
+fn a_cluster_left_by_a_killed_initdb_is_not_used() {
     let folder = folder();
     let process = Other::spawn_making(folder.path().to_str().unwrap());
     wait_for("initdb has made a part of the data", || {
@@ -166,7 +166,7 @@ fn a_server_that_cannot_start_shows_the_end_of_its_log() {
 }
 
 #[test]
-fn a_start_tells_what_it_does() {
+fn a_start_reports_its_progress() {
     let folder = folder();
     let steps_of = |options| {
         let mut steps = Vec::new();

@@ -35,7 +35,7 @@ fn the_server_is_configured_as_it_must_be() {
 }
 
 #[test]
-fn where_the_server_listens_is_not_a_callers_choice() {
+fn callers_cannot_choose_the_listening_address() {
     let refused = start(Options::ephemeral().setting("Port", "1")).unwrap_err().to_string();
     assert!(refused.contains("\"Port\""), "{refused}");
 }

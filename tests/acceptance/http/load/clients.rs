@@ -120,7 +120,7 @@ impl Client {
         self.note("reads");
     }
 
-    /// A text that nobody else writes: once, with a key or without, twice at once, or given up and sent again.
+    /// Writes a unique text: once, with a key or without, twice at once, or abandoned and sent again.
     async fn post(&mut self, count: usize) -> i64 {
         let text = format!("load-{}-{count}", self.number);
         let keyed = self.rng.bool();
