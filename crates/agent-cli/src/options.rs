@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use pg::RowDelivery;
+use serde::Deserialize;
 
 use crate::error::CliError;
 
@@ -23,7 +24,8 @@ const MAX_INLINE_ROWS: u64 = 10_000_000;
 const MAX_INLINE_BYTES: u64 = 1 << 30;
 
 /// `options` of a query: what is `None` is as configured.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Options {
     /// Rows as they arrive instead of all at once; default false.
     pub stream_rows: Option<bool>,

@@ -1,80 +1,81 @@
-//! One line of input to a [`Command`] (agent-cli.md, "Commands"). Strict: a key that nobody knows is an error, not passed
-//! over, since it may be a misspelt `read_only`.
+//! One line of input to a [`Command`] (agent-cli.md, "Commands"). An unknown key is an error, since
+//! it may be a misspelt `read_only`.
 //!
-//! To add a command: a variant, a line in [`COMMANDS`] and in `command`, and its keys.
+//! To add a command: a variant, a line in [`COMMANDS`] and in `command`, and a struct of its keys in `fields`.
 
-mod object;
-mod patch;
-mod strict_json;
+mod fields;
 
 use std::fmt;
 use std::time::Duration;
 
 use pg::{IsolationLevel, TransactionOptions};
-use serde_json::Value;
-use types::{IdScanner, quoted};
+use serde_json::{Map, Value};
+use types::{IdScanner, StrictJsonError, quoted};
 
-use object::Object;
+use fields::{BeginFields, CancelFields, EndFields, NoFields, QueryFields};
 
 use crate::config::Patch;
 use crate::error::{CliError, ErrorCode};
 use crate::options::Options;
 use crate::redaction;
 
-/// The longest line, without its end, in bytes.
+/// Maximum length of a line without its end, in bytes.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
-/// The longest statement, in bytes.
+/// Maximum length of a statement, in bytes.
 pub const MAX_SQL_BYTES: usize = 1 << 20;
-/// The most parameters: what PostgreSQL takes.
+/// Maximum number of parameters: the limit of PostgreSQL's protocol.
 pub const MAX_PARAMS: usize = 65_535;
-/// The longest id or name of a session, in bytes: it is repeated in every event.
+/// Maximum length of an id or a session name, in bytes: every event repeats it.
 pub const MAX_NAME_BYTES: usize = 1024;
-/// The longest id in bytes of JSON, where a byte of text may be written as six.
+/// Maximum length of an id as JSON, in bytes: a byte of text may be written as six.
 pub(crate) const MAX_ID_BYTES: usize = 6 * MAX_NAME_BYTES;
-/// A transaction of which nothing is said.
+/// Maximum number of JSON values in a line: enough for [`MAX_PARAMS`] parameters, of which a fraction counts as two.
+const MAX_VALUES: usize = 2 * MAX_PARAMS + 1000;
+const MANY_VALUES_HINT: &str = "give many values as one array: = any($1)";
+/// Options of a transaction whose `begin` has none.
 pub const DEFAULT_BEGIN: TransactionOptions =
     TransactionOptions { read_only: true, isolation: None, timeout: Duration::from_secs(60) };
 
-/// The words of `code`.
+/// Values of `code`.
 const COMMANDS: [&str; 8] = ["query", "cancel", "config", "ping", "close", "begin", "commit", "rollback"];
 
-/// What a line asks for.
+/// One command of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// Run a statement.
     Query(Box<QueryCommand>),
-    /// Stop the request of this id.
+    /// Cancel a query in flight.
     Cancel {
-        /// Whose.
+        /// Id of the query.
         id: String,
     },
     /// Change the configuration and show it.
     Config(Box<Patch>),
-    /// Are you there?
+    /// Report counters.
     Ping,
     /// Finish what is in flight, and end.
     Close,
     /// Open a transaction that the queries of its session then share.
     Begin {
-        /// Of this command.
+        /// Id of this command.
         id: String,
-        /// Where; `None` is the default session.
+        /// Session name; `None` is the default session.
         session: Option<String>,
-        /// What it is.
+        /// Options of the transaction.
         begin: TransactionOptions,
     },
     /// Commit the session's transaction.
     Commit {
-        /// Of this command.
+        /// Id of this command.
         id: String,
-        /// Where.
+        /// Session name.
         session: Option<String>,
     },
     /// Roll the session's transaction back.
     Rollback {
-        /// Of this command.
+        /// Id of this command.
         id: String,
-        /// Where.
+        /// Session name.
         session: Option<String>,
     },
 }
@@ -82,42 +83,42 @@ pub enum Command {
 /// A statement to run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueryCommand {
-    /// Of this command.
+    /// Id of this command.
     pub id: String,
-    /// Where; `None` is the default session.
+    /// Session name; `None` is the default session.
     pub session: Option<String>,
-    /// One statement.
+    /// SQL text of one statement.
     pub sql: String,
-    /// `$1`, `$2`, ..; numbers have every digit.
+    /// Values of `$1`, `$2`, ..; numbers keep every digit.
     pub params: Vec<Value>,
-    /// How.
+    /// Options of this query.
     pub options: Options,
 }
 
-/// Why a line is no command.
+/// Rejection of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestError {
-    /// The line's id, if it has one that is a string.
+    /// Id of the line, if it is a string.
     pub id: Option<String>,
-    /// What is wrong.
+    /// Cause.
     pub problem: CliError,
-    /// What it may have been a part of.
+    /// Transactions that must not be committed without this line.
     pub meant: AffectedTransactions,
 }
 
-/// Which transaction a line that is no command may have been meant for: the rest of it must not be committed without the line.
+/// Transactions that a rejected line may have belonged to. Their other statements must not be committed without it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AffectedTransactions {
-    /// None.
+    /// No transaction.
     ForNone,
-    /// That of this session; `None` is the default session.
+    /// The transaction of one session.
     ForSession {
-        /// Which.
+        /// Session name; `None` is the default session.
         session: Option<String>,
-        /// Whether it was to open it.
+        /// Whether the line was to open the transaction.
         is_begin: bool,
     },
-    /// Nobody knows.
+    /// Unknown: any open transaction.
     ForAny,
 }
 
@@ -125,7 +126,7 @@ impl AffectedTransactions {
     fn by(line: &serde_json::Map<String, Value>) -> Self {
         let code = line.get("code").and_then(Value::as_str).unwrap_or_default();
         match line.get("session") {
-            // A commit that is refused commits nothing, and the others are no part of a transaction.
+            // A rejected commit commits nothing; the other commands are not part of a transaction.
             _ if ["cancel", "config", "ping", "close", "commit", "rollback"].contains(&code) => Self::ForNone,
             None | Some(Value::Null) => Self::ForSession { session: None, is_begin: code == "begin" },
             Some(Value::String(session)) => {
@@ -151,10 +152,10 @@ impl fmt::Display for RequestError {
     }
 }
 
-/// Reads a line that is not blank, without its end.
+/// Parses a line that is not blank, without its end.
 ///
 /// # Errors
-/// [`RequestError`] with the first thing that is wrong. It quotes keys and names, never a value.
+/// [`RequestError`] with the first mistake. It quotes keys and names, never a value.
 pub fn parse(line: &[u8]) -> Result<Command, Box<RequestError>> {
     if line.len() > MAX_LINE_BYTES {
         return Err(Box::new(RequestError::too_long(id_of(line))));
@@ -162,21 +163,33 @@ pub fn parse(line: &[u8]) -> Result<Command, Box<RequestError>> {
     let mut meant = AffectedTransactions::ForAny;
     let mut checked = || {
         std::str::from_utf8(line).map_err(|_| CliError::invalid("the line is not UTF-8"))?;
-        strict_json::check(line)?;
+        types::check_strict_json(line, MAX_VALUES).map_err(|error| match error {
+            StrictJsonError::NoJson(error) => not_json(&error),
+            StrictJsonError::KeyTwice(_) => CliError::invalid(error.to_string()),
+            StrictJsonError::TooManyValues(max) => {
+                let problem = CliError::invalid(format!("the line contains more than {max} JSON values"));
+                problem.hint(MANY_VALUES_HINT)
+            }
+        })?;
         match serde_json::from_slice(line) {
             Ok(Value::Object(object)) => {
                 meant = AffectedTransactions::by(&object);
-                command(Object::new("the command", object))
+                command(object)
             }
-            Ok(_) => Err(CliError::invalid("the line is no JSON object: a command is {\"code\":\"query\",..}")),
-            Err(error) => Err(strict_json::no_json(&error)),
+            Ok(_) => Err(CliError::invalid("expected a JSON object: a command is {\"code\":\"query\",..}")),
+            Err(error) => Err(not_json(&error)),
         }
     };
     let command: Result<Command, CliError> = checked();
     command.map_err(|problem| Box::new(RequestError { id: id_of(line), problem, meant }))
 }
 
-/// The id of a rejected line, also of one that is not valid JSON.
+/// serde_json's message quotes nothing of a text that is not valid JSON.
+fn not_json(error: &serde_json::Error) -> CliError {
+    CliError::invalid(format!("line is not valid JSON: {error}"))
+}
+
+/// Returns the id of a rejected line, also of one that is not valid JSON.
 fn id_of(line: &[u8]) -> Option<String> {
     let mut scanner = IdScanner::new(MAX_ID_BYTES);
     scanner.read(line);
@@ -189,29 +202,28 @@ pub(crate) fn name_of(id: Option<Value>) -> Option<String> {
     id.filter(|id| id.len() <= MAX_NAME_BYTES)
 }
 
-fn command(mut line: Object) -> Result<Command, CliError> {
-    let code = line.required_text("code")?;
+fn command(mut line: Map<String, Value>) -> Result<Command, CliError> {
+    const PLACE: &str = "the command";
+    let code = match line.shift_remove("code") {
+        Some(Value::String(code)) => code,
+        None | Some(Value::Null) => return Err(CliError::invalid("there is no code in the command")),
+        Some(_) => return Err(CliError::invalid("code in the command must be a string")),
+    };
     let command = match code.as_str() {
-        "query" => {
-            line.allow(&["code", "id", "session", "sql", "params", "options"])?;
-            Command::Query(Box::new(query(&mut line)?))
-        }
+        "query" => Command::Query(Box::new(query(fields::read(PLACE, line)?)?)),
         "cancel" => {
-            line.allow(&["code", "id"])?;
-            Command::Cancel { id: name(line.required_text("id")?, "id")? }
+            let CancelFields { id } = fields::read(PLACE, line)?;
+            Command::Cancel { id: check_name(id, "id")? }
         }
-        "config" => Command::Config(Box::new(patch::read(&mut line)?)),
+        "config" => Command::Config(Box::new(fields::read_patch(line)?)),
         "ping" | "close" => {
-            line.allow(&["code"])?;
+            let NoFields {} = fields::read(PLACE, line)?;
             if code == "ping" { Command::Ping } else { Command::Close }
         }
-        "begin" => {
-            line.allow(&["code", "id", "session", "options"])?;
-            begin(&mut line)?
-        }
+        "begin" => begin(fields::read(PLACE, line)?)?,
         "commit" | "rollback" => {
-            line.allow(&["code", "id", "session"])?;
-            let (id, session) = (name(line.required_text("id")?, "id")?, session(&mut line)?);
+            let EndFields { id, session } = fields::read(PLACE, line)?;
+            let (id, session) = (check_name(id, "id")?, check_session(session)?);
             if code == "commit" { Command::Commit { id, session } } else { Command::Rollback { id, session } }
         }
         other => {
@@ -222,81 +234,49 @@ fn command(mut line: Object) -> Result<Command, CliError> {
     Ok(command)
 }
 
-fn query(line: &mut Object) -> Result<QueryCommand, CliError> {
-    let id = name(line.required_text("id")?, "id")?;
-    let session = session(line)?;
-    let sql = line.required_text("sql")?;
-    check_sql(&sql)?;
-    let params = match line.optional("params") {
+fn query(fields: QueryFields) -> Result<QueryCommand, CliError> {
+    let (id, session) = (check_name(fields.id, "id")?, check_session(fields.session)?);
+    check_sql(&fields.sql)?;
+    let params = match fields.params {
         None => Vec::new(),
         Some(Value::Array(params)) => params,
-        Some(other) => return Err(not_params(&other)),
+        Some(_) => {
+            let message = "params must be an array: the value of $1, then of $2, ..";
+            return Err(CliError::new(ErrorCode::InvalidParams, message));
+        }
     };
     check_params(params.len())?;
-    let options = match line.object("options")? {
-        Some(mut options) => read_options(&mut options)?,
-        None => Options::default(),
-    };
-    Ok(QueryCommand { id, session, sql, params, options })
+    Ok(QueryCommand { id, session, sql: fields.sql, params, options: fields::read_options(fields.options)? })
 }
 
-fn not_params(value: &Value) -> CliError {
-    let message = format!("params is {}; it is an array: the value of $1, then of $2, ..", object::kind(value));
-    CliError::new(ErrorCode::InvalidParams, message)
-}
-
-/// Whether PostgreSQL can be given so many.
+/// Checks the number of parameters of a statement.
 pub(crate) fn check_params(count: usize) -> Result<(), CliError> {
     if count <= MAX_PARAMS {
         return Ok(());
     }
     let message = format!("there are {count} parameters; a statement takes {MAX_PARAMS} at most");
-    Err(CliError::invalid(message).hint("give many values as one array: = any($1)"))
+    Err(CliError::invalid(message).hint(MANY_VALUES_HINT))
 }
 
-/// Whether the text can be sent to PostgreSQL at all.
+/// Checks that PostgreSQL can read the text.
 pub(crate) fn check_sql(sql: &str) -> Result<(), CliError> {
     if sql.len() > MAX_SQL_BYTES {
         return Err(CliError::invalid(format!("sql is longer than {MAX_SQL_BYTES} bytes")));
     }
     if sql.contains('\0') {
-        return Err(CliError::invalid("sql holds U+0000, which PostgreSQL cannot read"));
+        return Err(CliError::invalid("sql contains U+0000, which PostgreSQL cannot read"));
     }
     Ok(())
 }
 
-fn read_options(options: &mut Object) -> Result<Options, CliError> {
-    options.allow(&[
-        "stream_rows",
-        "batch_rows",
-        "batch_bytes",
-        "read_only",
-        "statement_timeout_ms",
-        "lock_timeout_ms",
-        "inline_max_rows",
-        "inline_max_bytes",
-    ])?;
-    Ok(Options {
-        stream_rows: options.truth("stream_rows")?,
-        batch_rows: options.bounded("batch_rows")?,
-        batch_bytes: options.bounded("batch_bytes")?,
-        read_only: options.truth("read_only")?,
-        statement_timeout_ms: options.bounded("statement_timeout_ms")?,
-        lock_timeout_ms: options.bounded("lock_timeout_ms")?,
-        inline_max_rows: options.bounded("inline_max_rows")?,
-        inline_max_bytes: options.bounded("inline_max_bytes")?,
-    })
-}
-
-fn begin(line: &mut Object) -> Result<Command, CliError> {
-    let (id, session) = (name(line.required_text("id")?, "id")?, session(line)?);
-    let mut begin = DEFAULT_BEGIN;
-    if let Some(mut options) = line.object("options")? {
-        options.allow(&["read_only", "isolation_level", "transaction_timeout_ms"])?;
-        begin.read_only = options.truth("read_only")?.unwrap_or(begin.read_only);
-        begin.isolation = options.text("isolation_level")?.map(|level| isolation(&level)).transpose()?;
-        begin.timeout = options.bounded("transaction_timeout_ms")?.map_or(begin.timeout, Duration::from_millis);
-    }
+fn begin(fields: BeginFields) -> Result<Command, CliError> {
+    let (id, session) = (check_name(fields.id, "id")?, check_session(fields.session)?);
+    let options = fields::read_begin_options(fields.options)?;
+    let begin = TransactionOptions {
+        read_only: options.read_only.unwrap_or(DEFAULT_BEGIN.read_only),
+        isolation: options.isolation_level.map(|level| isolation(&level)).transpose()?,
+        timeout: options.transaction_timeout_ms.map_or(DEFAULT_BEGIN.timeout, Duration::from_millis),
+    };
     Ok(Command::Begin { id, session, begin })
 }
 
@@ -308,21 +288,21 @@ fn isolation(level: &str) -> Result<IsolationLevel, CliError> {
     })
 }
 
-fn session(line: &mut Object) -> Result<Option<String>, CliError> {
-    line.text("session")?.map(|session| session_name(session, "session")).transpose()
+fn check_session(session: Option<String>) -> Result<Option<String>, CliError> {
+    session.map(|session| check_session_name(session, "session")).transpose()
 }
 
-/// A name that may be shown.
-fn session_name(text: String, key: &str) -> Result<String, CliError> {
+/// Checks that a session's name can be shown: a connection string may contain a password.
+fn check_session_name(text: String, key: &str) -> Result<String, CliError> {
     if redaction::may_hold_a_password(&text) {
-        let problem = CliError::invalid(format!("{key} is or holds a connection string"));
-        return Err(problem.hint("a config command names a session and says where it connects to"));
+        let problem = CliError::invalid(format!("{key} is or contains a connection string"));
+        return Err(problem.hint("name the session and set its connection with a config command"));
     }
-    name(text, key)
+    check_name(text, key)
 }
 
-/// An id or a name that can be repeated in every event.
-fn name(text: String, key: &str) -> Result<String, CliError> {
+/// Checks the length of an id or a name: every event repeats it.
+fn check_name(text: String, key: &str) -> Result<String, CliError> {
     if text.is_empty() || text.len() > MAX_NAME_BYTES {
         return Err(CliError::invalid(format!("{key} has {} bytes; it has 1 to {MAX_NAME_BYTES}", text.len())));
     }

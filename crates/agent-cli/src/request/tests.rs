@@ -135,25 +135,26 @@ fn what_is_wrong_is_named_and_the_id_is_carried() {
     for (line, said) in [
         (
             q(r#""sql":"x","sqll":1"#),
-            r#"there is no key "sqll" in the command; it has code, id, session, sql, params, options"#,
+            r#"there is no key "sqll" in the command; known keys: id, session, sql, params, options"#,
         ),
         (
             q(r#""sql":"x","options":{"readonly":false}"#),
-            r#"there is no key "readonly" in options; it has stream_rows"#,
+            r#"there is no key "readonly" in options; known keys: stream_rows"#,
         ),
-        (q(r#""session":"s""#), "there is no sql in the command; it is a string"),
-        (q(r#""sql":1"#), "sql is a number; it is a string"),
-        (q(r#""sql":"x","session":1"#), "session is a number"),
+        (q(r#""session":"s""#), "there is no sql in the command"),
+        (q(r#""sql":1"#), "sql in the command must be a string"),
+        (q(r#""sql":"x","session":1"#), "session in the command must be a string"),
         (q(r#""sql":"x","session":"""#), "session has 0 bytes"),
-        (q(r#""sql":"x","options":[]"#), "options is an array; it is an object"),
-        (q(r#""sql":"x","options":{"read_only":"no"}"#), "read_only is a string; it is true or false"),
+        (q(r#""sql":"x","options":[true,1,2048,true,0,0,1,1]"#), "options in the command must be an object"),
+        (q(r#""sql":"x","options":[]"#), "options in the command must be an object"),
+        (q(r#""sql":"x","options":{"read_only":"no"}"#), "read_only in options must be true or false"),
         (q(r#""sql":"x","options":{"batch_rows":0}"#), "batch_rows is 0; it is a whole number from 1 to"),
-        (q(r#""sql":"x","options":{"batch_rows":1.5}"#), "batch_rows is a whole number"),
-        (q(r#""sql":"x","options":{"batch_rows":-1}"#), "batch_rows is a whole number"),
+        (q(r#""sql":"x","options":{"batch_rows":1.5}"#), "batch_rows in options must be a whole number"),
+        (q(r#""sql":"x","options":{"batch_rows":-1}"#), "batch_rows in options must be a whole number"),
         (q(r#""sql":"x\u0000""#), "U+0000"),
         (q(r#""sql":"x","sql":"y""#), r#"the key "sql" stands twice"#),
         (q(r#""sql":"x","options":{"read_only":true,"read_only":false}"#), r#"the key "read_only" stands twice"#),
-        (q(r#""sql":"#), "the line is no JSON: "),
+        (q(r#""sql":"#), "line is not valid JSON: "),
         (r#"{"code":"quary","id":"q1"}"#.to_owned(), r#"there is no command "quary"; code is one of query, cancel,"#),
         (r#"{"id":"q1","sql":"x"}"#.to_owned(), "there is no code in the command"),
         (r#"{"code":"cancel","id":"q1","x":1}"#.to_owned(), "no key \"x\""),
@@ -167,19 +168,22 @@ fn what_is_wrong_is_named_and_the_id_is_carried() {
         assert_eq!(rejected.id.as_deref(), Some("q1"), "{line}");
     }
     for (line, said) in [
-        ("nonsense", "the line is no JSON"),
-        ("[]", "the line is no JSON object"),
-        ("1", "the line is no JSON object"),
+        ("nonsense", "line is not valid JSON"),
+        ("[]", "expected a JSON object"),
+        ("1", "expected a JSON object"),
         (r#"{"code":"query","sql":"x"}"#, "there is no id in the command"),
-        (r#"{"code":"query","id":1,"sql":"x"}"#, "id is a number; it is a string"),
+        (r#"{"code":"query","id":1,"sql":"x"}"#, "id in the command must be a string"),
         (
             r#"{"code":"config","sessions":{"s":{"hots":"h"}}}"#,
-            r#"there is no key "hots" in session "s"; it has dsn_secret"#,
+            r#"there is no key "hots" in session "s"; known keys: dsn_secret"#,
         ),
-        (r#"{"code":"config","sessions":{"s":null}}"#, r#"session "s" is null; it is an object"#),
-        (r#"{"code":"config","sessions":{"s":{"port":0}}}"#, "port is 0; it is a number from 1 to 65535"),
-        (r#"{"code":"config","sessions":{"s":{"password_secret":5}}}"#, "password_secret is a number"),
-        (r#"{"code":"config","log":"query"}"#, "log is an array"),
+        (r#"{"code":"config","sessions":{"s":null}}"#, r#"session "s" must be an object"#),
+        (r#"{"code":"config","sessions":{"s":{"port":0}}}"#, r#"port in session "s" must be a number from 1 to 65535"#),
+        (
+            r#"{"code":"config","sessions":{"s":{"password_secret":5}}}"#,
+            r#"password_secret in session "s" must be a string"#,
+        ),
+        (r#"{"code":"config","log":"query"}"#, "log in the command must be an array"),
     ] {
         let rejected = rejected(line);
         assert!(rejected.problem.message.starts_with(said), "{line}: {rejected}");
@@ -232,6 +236,10 @@ fn no_message_repeats_a_value() {
         r#"{"code":"config","sessions":{"s":{"dsn_secret":"hunter2","conninfo_secret":1}}}"#,
         r#"{"code":"query","id":"q","sql":"hunter2","params":"hunter2"}"#,
         r#"{"code":"query","id":"q","sql":"hunter2","params":[hunter2]}"#,
+        r#"{"code":"query","id":"q","sql":"x","options":{"read_only":"hunter2, expected hunter2"}}"#,
+        r#"{"code":"query","id":"q","sql":"x","options":"hunter2"}"#,
+        r#"{"code":"config","sessions":{"s":{"port":"hunter2"}}}"#,
+        r#"{"code":"config","sessions":{"postgres://u:hunter2@h":{"hots":1}}}"#,
     ] {
         assert!(!format!("{:?}", rejected(line).problem).contains("hunter2"), "{line}");
     }

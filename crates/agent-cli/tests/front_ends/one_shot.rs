@@ -50,7 +50,7 @@ async fn the_statement_is_an_argument_a_file_or_standard_input() {
     for (arguments, stdin, said) in [
         (["--sql-file", "/nowhere"], "", "the statement cannot be read from /nowhere: "),
         (["--sql-file", path], "", "is not UTF-8"),
-        (["--sql-file", "-"], "a\0b", "standard input: sql holds U+0000"),
+        (["--sql-file", "-"], "a\0b", "standard input: sql contains U+0000"),
         (["--sql-file", "-"], &"x".repeat((1 << 20) + 1), "standard input: sql is longer than"),
     ] {
         let (lines, code, fake) = command(Query, &arguments, stdin).await;

@@ -1,0 +1,207 @@
+//! Fields of the JSON objects in a command, read by serde. An unknown key is an error. `null` means that a key is absent,
+//! except in a session of a `config` command, where it clears the field.
+
+use std::num::NonZeroU16;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+use types::{Secret, quoted};
+
+use super::check_session_name;
+use crate::config::{FieldPatch, Patch};
+use crate::error::CliError;
+use crate::log::LogFilters;
+use crate::options::{Options, in_bounds};
+
+/// Maximum length of a session's field, in bytes: `config` shows all of them in one event.
+const MAX_FIELD_BYTES: usize = 8192;
+
+/// Keys of a command that has none except `code`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NoFields {}
+
+/// Keys of a `cancel` command.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CancelFields {
+    pub(super) id: String,
+}
+
+/// Keys of a `query` command.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct QueryFields {
+    pub(super) id: String,
+    pub(super) session: Option<String>,
+    pub(super) sql: String,
+    pub(super) params: Option<Value>,
+    pub(super) options: Option<Map<String, Value>>,
+}
+
+/// Keys of a `begin` command.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BeginFields {
+    pub(super) id: String,
+    pub(super) session: Option<String>,
+    pub(super) options: Option<Map<String, Value>>,
+}
+
+/// Keys of the options of a `begin` command.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BeginOptions {
+    pub(super) read_only: Option<bool>,
+    pub(super) isolation_level: Option<String>,
+    pub(super) transaction_timeout_ms: Option<u64>,
+}
+
+/// Keys of `commit` and `rollback`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EndFields {
+    pub(super) id: String,
+    pub(super) session: Option<String>,
+}
+
+/// Keys of a `config` command.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ConfigFields {
+    default_session: Option<String>,
+    sessions: Option<Map<String, Value>>,
+    inline_max_rows: Option<u64>,
+    inline_max_bytes: Option<u64>,
+    statement_timeout_ms: Option<u64>,
+    lock_timeout_ms: Option<u64>,
+    log: Option<Vec<String>>,
+}
+
+/// Keys of one session in a `config` command; `Some(None)` clears the field.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct SessionFields {
+    #[serde(deserialize_with = "keep_null")]
+    dsn_secret: Option<Option<String>>,
+    #[serde(deserialize_with = "keep_null")]
+    conninfo_secret: Option<Option<String>>,
+    #[serde(deserialize_with = "keep_null")]
+    host: Option<Option<String>>,
+    #[serde(deserialize_with = "keep_null")]
+    port: Option<Option<NonZeroU16>>,
+    #[serde(deserialize_with = "keep_null")]
+    user: Option<Option<String>>,
+    #[serde(deserialize_with = "keep_null")]
+    dbname: Option<Option<String>>,
+    #[serde(deserialize_with = "keep_null")]
+    password_secret: Option<Option<String>>,
+}
+
+fn keep_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+/// Reads the keys of an object that messages call `place`.
+///
+/// # Errors
+/// The first key that is wrong. The message quotes keys, never a value, so serde's own text is not used as it is.
+pub(super) fn read<T: DeserializeOwned>(place: &str, object: Map<String, Value>) -> Result<T, CliError> {
+    serde_path_to_error::deserialize(Value::Object(object)).map_err(|error| {
+        let (key, text) = (error.path().to_string(), error.inner().to_string());
+        let expected = text.rsplit_once("expected ").map(|(_, expected)| expected);
+        CliError::invalid(if let Some(missing) = text.strip_prefix("missing field ") {
+            format!("there is no {} in {place}", missing.trim_matches('`'))
+        } else if text.starts_with("unknown field") {
+            let known = expected.map_or_else(|| "`code`".to_owned(), |known| known.replace("one of ", ""));
+            format!("there is no key {} in {place}; known keys: {}", quoted(&key), known.replace('`', ""))
+        } else {
+            match expected {
+                Some("a map") => format!("{key} in {place} must be an object"),
+                Some("a sequence") => format!("{key} in {place} must be an array"),
+                Some("a boolean") => format!("{key} in {place} must be true or false"),
+                Some("a string") => format!("{key} in {place} must be a string"),
+                _ if key == "port" => format!("{key} in {place} must be a number from 1 to 65535"),
+                _ => format!("{key} in {place} must be a whole number from 0 on"),
+            }
+        })
+    })
+}
+
+/// Reads the options of a query.
+pub(super) fn read_options(options: Option<Map<String, Value>>) -> Result<Options, CliError> {
+    let options: Options = read("options", options.unwrap_or_default())?;
+    options.check()?;
+    Ok(options)
+}
+
+/// Reads the options of a transaction.
+pub(super) fn read_begin_options(options: Option<Map<String, Value>>) -> Result<BeginOptions, CliError> {
+    let options: BeginOptions = read("options", options.unwrap_or_default())?;
+    options.transaction_timeout_ms.map_or(Ok(()), |timeout| in_bounds("transaction_timeout_ms", timeout))?;
+    Ok(options)
+}
+
+/// Reads a `config` command.
+pub(super) fn read_patch(line: Map<String, Value>) -> Result<Patch, CliError> {
+    let fields: ConfigFields = read("the command", line)?;
+    let limits = Options {
+        inline_max_rows: fields.inline_max_rows,
+        inline_max_bytes: fields.inline_max_bytes,
+        statement_timeout_ms: fields.statement_timeout_ms,
+        lock_timeout_ms: fields.lock_timeout_ms,
+        ..Options::default()
+    };
+    limits.check()?;
+    Ok(Patch {
+        default_session: fields.default_session.map(|name| check_session_name(name, "default_session")).transpose()?,
+        sessions: fields.sessions.unwrap_or_default().into_iter().map(read_session).collect::<Result<_, _>>()?,
+        inline_max_rows: limits.inline_max_rows,
+        inline_max_bytes: limits.inline_max_bytes,
+        statement_timeout_ms: limits.statement_timeout_ms,
+        lock_timeout_ms: limits.lock_timeout_ms,
+        log: fields.log.map(|words| LogFilters::new(words.iter().map(String::as_str))).transpose()?,
+    })
+}
+
+fn read_session((name, fields): (String, Value)) -> Result<(String, Vec<FieldPatch>), CliError> {
+    let name = check_session_name(name, "the name of a session")?;
+    let place = format!("session {}", quoted(&name));
+    let Value::Object(fields) = fields else {
+        return Err(CliError::invalid(format!("{place} must be an object")));
+    };
+    let fields: SessionFields = read(&place, fields)?;
+    for (key, text) in [
+        ("dsn_secret", &fields.dsn_secret),
+        ("conninfo_secret", &fields.conninfo_secret),
+        ("host", &fields.host),
+        ("user", &fields.user),
+        ("dbname", &fields.dbname),
+        ("password_secret", &fields.password_secret),
+    ] {
+        check_text(key, text.as_ref().and_then(Option::as_deref).unwrap_or_default())?;
+    }
+    let secret = |text: Option<String>| text.map(Secret::new);
+    let patches = [
+        fields.dsn_secret.map(|text| FieldPatch::DsnSecret(secret(text))),
+        fields.conninfo_secret.map(|text| FieldPatch::ConninfoSecret(secret(text))),
+        fields.host.map(FieldPatch::Host),
+        fields.port.map(|port| FieldPatch::Port(port.map(NonZeroU16::get))),
+        fields.user.map(FieldPatch::User),
+        fields.dbname.map(FieldPatch::Dbname),
+        fields.password_secret.map(|text| FieldPatch::PasswordSecret(secret(text))),
+    ];
+    Ok((name, patches.into_iter().flatten().collect()))
+}
+
+/// Checks that a text can be sent to a server and shown in an event.
+fn check_text(key: &str, text: &str) -> Result<(), CliError> {
+    if text.len() > MAX_FIELD_BYTES {
+        return Err(CliError::invalid(format!("{key} is longer than {MAX_FIELD_BYTES} bytes")));
+    }
+    if text.contains('\0') {
+        return Err(CliError::invalid(format!("{key} contains U+0000, which a connection parameter cannot contain")));
+    }
+    Ok(())
+}
