@@ -233,7 +233,11 @@ async fn a_name_that_does_not_exist_is_answered_with_the_nearest_that_do() {
         (json!({"table": "social.tweets"}), "\"social.tweets\"", "exist: social.tweet."),
         (json!({"table": "orders", "schema": "shop"}), "\"orders\" in schema \"shop\"", "shop.\"Order\"."),
         (json!({"table": "nothing_like_it"}), "\"nothing_like_it\"", "describe_database without arguments"),
-        (json!({"schema": "socail"}), "there is no schema \"socail\"", "The nearest schemas that exist: social."),
+        (
+            json!({"schema": "socail"}),
+            "schema \"socail\" does not exist or is not readable",
+            "The nearest schemas that exist: social.",
+        ),
     ] {
         let error = server.fail("describe_database", arguments, "not_found").await;
         assert!(error["message"].as_str().unwrap().contains(message), "{error}");
