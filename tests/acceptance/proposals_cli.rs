@@ -1,8 +1,8 @@
 //! `countersign proposals`: a reviewer sees the whole proposal, and only the reviewer's decision applies, once
 //! (promises, attacks AP01 to AP05, AP08, AP09).
 
-mod terminal;
 mod approvers;
+mod terminal;
 
 use nix::unistd::{Uid, User};
 use serde_json::{Value, json};

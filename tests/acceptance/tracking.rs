@@ -302,4 +302,3 @@ async fn a_role_that_owns_the_ledger_itself_has_its_tables_tracked() {
     // Once more, now that there is a function to replace.
     succeed(&url, &["track", "shop.orders", "--all-writers"]).await;
 }
-
