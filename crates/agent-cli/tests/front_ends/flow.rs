@@ -370,7 +370,7 @@ async fn bad_lines_do_not_end_the_session_and_the_last_needs_no_end() {
     let mut pipe = Pipe::start(&[]);
     let long = "x".repeat(3 << 20);
     pipe.send(&format!(r#"{{"code":"query","id":"long","sql":"{long}"}}"#)).await;
-    assert_eq!(pipe.brief(1).await, ["error invalid_request"]);
+    assert_eq!(pipe.brief(1).await, ["error long invalid_request"]);
     pipe.input.write_all(b"\n\r\n{\"id\":\"\xff\"}\n").await.unwrap();
     assert_eq!(pipe.brief(1).await, ["error invalid_request"]);
     pipe.input.write_all(br#"{"code":"query","id":"q","sql":"rows 1"}"#).await.unwrap();
