@@ -1,5 +1,5 @@
-//! The configuration of a pipe (promises B3-15 to B3-23): sessions by name, and what counts for queries that do not say
-//! otherwise. A [`Patch`] changes all that it names or, if any of it is wrong, nothing.
+//! The configuration of a pipe (promises B3-15 to B3-23): sessions by name, and defaults for the options of queries. A
+//! [`Patch`] is applied completely or, if any part of it is invalid, not at all.
 
 use std::collections::BTreeMap;
 
@@ -11,36 +11,36 @@ use crate::error::CliError;
 use crate::log::LogFilters;
 use crate::options::Defaults;
 
-/// The session that there always is.
+/// Name of the session that always exists.
 pub const DEFAULT_SESSION: &str = "default";
 
-/// The most sessions: each has a pool of its own.
+/// Maximum number of sessions: each has its own pool.
 pub const MAX_SESSIONS: usize = 64;
 
-/// What is configured. As JSON it is the `config` event: secrets are `***`. A session shows what was said of it, `connections`
-/// what flags and variables fill in.
+/// The configuration. Its JSON is the `config` event, with secrets as `***`. `sessions` has the fields that commands
+/// have set; `connections` also has those from flags and variables.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Config {
-    /// Where a query runs that names no session.
+    /// Session of a query that does not name one.
     pub default_session: String,
-    /// By name.
+    /// Sessions by name.
     pub sessions: BTreeMap<String, Session>,
-    /// The most rows of a result in one piece.
+    /// Maximum number of rows of an inline result.
     pub inline_max_rows: u64,
-    /// The most bytes of a result in one piece.
+    /// Maximum size of an inline result, in bytes.
     pub inline_max_bytes: u64,
-    /// `statement_timeout`; 0 is none.
+    /// `statement_timeout`, in milliseconds; 0 disables it.
     pub statement_timeout_ms: u64,
-    /// `lock_timeout`; 0 is none.
+    /// `lock_timeout`, in milliseconds; 0 disables it.
     pub lock_timeout_ms: u64,
-    /// What is told of.
+    /// Filters of `log` events.
     pub log: LogFilters,
-    /// Where each session connects to, flags, variables and files included; only in the event.
+    /// Address of each session, resolved from flags, variables and files; only in the event.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub connections: BTreeMap<String, String>,
 }
 
-/// What is said of a session's connection.
+/// Fields of a session's connection that commands have set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Session {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "starred")]
@@ -64,7 +64,7 @@ fn starred<S: Serializer>(_: &Option<Secret>, serializer: S) -> Result<S::Ok, S:
 }
 
 impl Session {
-    /// As a layer of the connection.
+    /// Returns these fields as a layer of the connection.
     #[must_use]
     pub fn fields(&self) -> ConnectionFields {
         ConnectionFields {
@@ -91,7 +91,7 @@ impl Session {
     }
 }
 
-/// One field of a session: what it becomes, or `None` to clear it.
+/// New value of one field of a session; `None` clears it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "they are the fields of a session")]
 pub enum FieldPatch {
@@ -104,27 +104,27 @@ pub enum FieldPatch {
     PasswordSecret(Option<Secret>),
 }
 
-/// What a `config` command changes.
+/// Changes of a `config` command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Patch {
-    /// Where a query runs that names no session.
+    /// Session of a query that does not name one.
     pub default_session: Option<String>,
-    /// Sessions, new ones too, field by field.
+    /// Changed fields of existing and new sessions.
     pub sessions: Vec<(String, Vec<FieldPatch>)>,
-    /// The most rows of a result in one piece.
+    /// Maximum number of rows of an inline result.
     pub inline_max_rows: Option<u64>,
-    /// The most bytes of a result in one piece.
+    /// Maximum size of an inline result, in bytes.
     pub inline_max_bytes: Option<u64>,
-    /// `statement_timeout`; 0 is none.
+    /// `statement_timeout`, in milliseconds; 0 disables it.
     pub statement_timeout_ms: Option<u64>,
-    /// `lock_timeout`; 0 is none.
+    /// `lock_timeout`, in milliseconds; 0 disables it.
     pub lock_timeout_ms: Option<u64>,
-    /// What is told of.
+    /// Filters of `log` events.
     pub log: Option<LogFilters>,
 }
 
 impl Config {
-    /// One session, of which nothing is said.
+    /// Creates a configuration with the default session only.
     #[must_use]
     pub fn new(defaults: Defaults, log: LogFilters) -> Self {
         Self {
@@ -139,7 +139,7 @@ impl Config {
         }
     }
 
-    /// What counts for queries that do not say otherwise.
+    /// Defaults for the options of queries.
     #[must_use]
     pub fn defaults(&self) -> Defaults {
         Defaults {
@@ -150,13 +150,13 @@ impl Config {
         }
     }
 
-    /// The session of a request that names this one, or none.
+    /// Returns the session of a request that names this one, or the default session.
     ///
-    /// A name that is not configured is an error, so that a slip does not reach the default database. A session that
-    /// connects like the default one is made by `{"code":"config","sessions":{"name":{}}}`.
+    /// A name that is not configured is an error, so that a typing mistake does not reach the default database. A
+    /// session that connects like the default one is created by `{"code":"config","sessions":{"name":{}}}`.
     ///
     /// # Errors
-    /// [`CliError`] that names the sessions that there are.
+    /// [`CliError`] that names the configured sessions.
     pub fn session(&self, name: Option<&str>) -> Result<(&str, &Session), CliError> {
         let name = name.unwrap_or(&self.default_session);
         let found = self.sessions.get_key_value(name).map(|(name, session)| (name.as_str(), session));
@@ -169,10 +169,10 @@ impl Config {
             .hint("a config command with the session under \"sessions\" makes it, also with no field: {}")
     }
 
-    /// The configuration with the patch applied.
+    /// Returns the configuration with the patch applied.
     ///
     /// # Errors
-    /// [`CliError`] if it would make no sense; then nothing is changed.
+    /// [`CliError`] if the result would be invalid.
     pub fn patched(&self, patch: Patch) -> Result<Self, CliError> {
         let mut config = self.clone();
         for (name, fields) in patch.sessions {

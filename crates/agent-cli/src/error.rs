@@ -1,4 +1,4 @@
-//! What an `error` event says: a code for programs, a sentence, and what to do.
+//! Content of an `error` event: a code for programs, a message and a hint.
 
 use std::fmt;
 
@@ -8,32 +8,32 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
-    /// A command, an option or a flag that is wrong.
+    /// A command, an option or a flag is invalid.
     InvalidRequest,
-    /// Parameters that do not fit the statement.
+    /// The parameters do not match the statement.
     InvalidParams,
-    /// There is no connection.
+    /// The server cannot be reached or refuses the connection.
     ConnectFailed,
-    /// Nothing answered in time.
+    /// The server did not respond in time.
     ConnectTimeout,
-    /// User or password are wrong.
+    /// User or password is wrong.
     AuthFailed,
-    /// More rows or bytes than an answer in one piece may have.
+    /// An inline result exceeds its limit of rows or bytes.
     ResultTooLarge,
-    /// Somebody asked for it, or the session ended.
+    /// The agent cancelled the request, or the session ended.
     Cancelled,
-    /// The connection broke. Nothing was written.
+    /// The connection was lost. Nothing was committed.
     ConnectionLost,
-    /// The answer to COMMIT did not come.
+    /// The connection was lost before the response to COMMIT arrived.
     CommitOutcomeUnknown,
-    /// PostgreSQL can do it, but not through this front end.
+    /// This front end does not support the statement.
     Unsupported,
-    /// A defect.
+    /// A defect of this program.
     InternalError,
 }
 
 impl ErrorCode {
-    /// All of them.
+    /// Every code.
     pub const ALL: [Self; 11] = [
         Self::InvalidRequest,
         Self::InvalidParams,
@@ -55,40 +55,40 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// Why something was not done. Never holds a secret.
+/// Error that is reported in an `error` event. It never contains a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct CliError {
-    /// For programs.
+    /// Code for programs.
     pub code: ErrorCode,
-    /// What is wrong: a sentence.
+    /// Message: one sentence.
     pub message: String,
-    /// What to do about it.
+    /// Advice on what to do.
     pub hint: Option<String>,
-    /// Whether the same may go well the next time.
+    /// Whether a retry may succeed.
     pub retryable: bool,
 }
 
 impl CliError {
-    /// One that will be the same the next time.
+    /// Creates an error that is not retryable and has no hint.
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), hint: None, retryable: false }
     }
 
-    /// [`ErrorCode::InvalidRequest`].
+    /// Creates an error of [`ErrorCode::InvalidRequest`].
     #[must_use]
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::InvalidRequest, message)
     }
 
-    /// With what to do about it.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// The same, which may go well the next time.
+    /// Sets whether a retry may succeed.
     #[must_use]
     pub fn retryable(self, retryable: bool) -> Self {
         Self { retryable, ..self }

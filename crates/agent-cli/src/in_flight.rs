@@ -1,4 +1,4 @@
-//! Which requests have no terminal event yet.
+//! Requests that have no terminal event yet.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,14 +10,14 @@ use crate::error::CliError;
 use crate::writer::ReservedSlot;
 use types::quoted;
 
-/// The most queries in flight.
+/// Maximum number of queries in flight.
 pub(crate) const MAX_IN_FLIGHT: usize = 64;
 
-/// The requests in flight, by id.
+/// Requests in flight, by id.
 #[derive(Clone, Default)]
 pub(crate) struct InFlight {
     table: Arc<Mutex<Table>>,
-    /// Told whenever a request has ended.
+    /// Notified whenever a request ends.
     ended: Arc<Notify>,
 }
 
@@ -32,13 +32,13 @@ struct Entry {
     kind: Kind,
 }
 
-/// What a request may be treated as.
+/// Kind of a request: whether it is limited and whether it can be cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Counts against [`MAX_IN_FLIGHT`], and can be cancelled.
+    /// A query: limited by [`MAX_IN_FLIGHT`], and can be cancelled.
     Query,
-    /// The end of a transaction: always taken, so that one never stays open for want of room; not cancelled, since nobody
-    /// would know what became of it.
+    /// A commit or rollback: always accepted, so that the limit never keeps a transaction open. It cannot be cancelled,
+    /// since its outcome would be unknown.
     TransactionEnd,
 }
 
@@ -47,7 +47,7 @@ impl InFlight {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a request in; the token that stops it. `all` stops every one.
+    /// Adds a request and returns the token that cancels it; `all` cancels every request.
     pub(crate) fn accept(&self, id: &str, kind: Kind, all: &CancellationToken) -> Result<CancellationToken, CliError> {
         let mut table = self.table();
         if table.requests.contains_key(id) {
@@ -60,16 +60,16 @@ impl InFlight {
         Ok(cancel)
     }
 
-    /// Whether one more query may be taken in.
+    /// Returns whether another query can be accepted.
     pub(crate) fn has_room(&self) -> bool {
         let queries = self.table().requests.values().filter(|entry| entry.kind == Kind::Query).count();
         queries < MAX_IN_FLIGHT
     }
 
-    /// Comes when one more query may be taken in.
+    /// Waits until another query can be accepted.
     pub(crate) async fn room(&self) {
         loop {
-            // Before anybody looks: it has every end from here on.
+            // Registered before the check, so that no later end is missed.
             let ended = self.ended.notified();
             if self.has_room() {
                 return;
@@ -78,12 +78,12 @@ impl InFlight {
         }
     }
 
-    /// Whether it has no terminal event yet.
+    /// Returns whether the request has no terminal event yet.
     pub(crate) fn is_there(&self, id: &str) -> bool {
         self.table().requests.contains_key(id)
     }
 
-    /// Tells a request to stop.
+    /// Cancels a request.
     pub(crate) fn cancel(&self, id: &str) -> Result<(), CliError> {
         let table = self.table();
         match table.requests.get(id) {
@@ -98,7 +98,7 @@ impl InFlight {
         }
     }
 
-    /// Lets a request go, together with its terminal event: nobody sees the one without the other.
+    /// Removes a request and sends its terminal event in one step.
     pub(crate) fn finish(&self, id: &str, terminal: Option<ReservedSlot<'_>>) {
         let mut table = self.table();
         table.requests.remove(id);
@@ -108,7 +108,7 @@ impl InFlight {
         self.ended.notify_waiters();
     }
 
-    /// How many there are, and how many there have been.
+    /// Returns the number of requests in flight, and of all requests so far.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let table = self.table();
         (table.requests.len() as u64, table.total)

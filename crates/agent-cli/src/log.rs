@@ -1,22 +1,22 @@
-//! Which `log` events are emitted (promises B9-06, B9-10).
+//! Filters that choose the `log` events to emit (promises B9-06, B9-10).
 
 use serde::{Serialize, Serializer};
 
 use crate::error::CliError;
 
-/// The events that can be chosen.
+/// Events that filters can choose.
 const EVENTS: [&str; 4] = ["startup", "query.result", "query.error", "query.sql_error"];
 
-/// Words that choose events: the name of one (`query.result`), the beginning of some (`query`), `all` or `*`. Empty by default:
-/// nothing is told.
+/// Words that choose events: a name (`query.result`), a prefix (`query`), `all` or `*`. Empty by default: no event is
+/// emitted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogFilters(Vec<String>);
 
 impl LogFilters {
-    /// Trimmed, in lower case, each once.
+    /// Creates filters from words, which are trimmed, put in lower case and deduplicated.
     ///
     /// # Errors
-    /// That a word chooses no event. The word is not repeated.
+    /// [`CliError`] if a word chooses no event. The message does not repeat the word.
     pub fn new<'w>(words: impl IntoIterator<Item = &'w str>) -> Result<Self, CliError> {
         let mut filters = Self::default();
         for word in words {
@@ -32,7 +32,7 @@ impl LogFilters {
         Ok(filters)
     }
 
-    /// Whether this event is to be told of.
+    /// Returns whether this event is to be emitted.
     #[must_use]
     pub fn choose(&self, event: &str) -> bool {
         self.0.iter().any(|word| chooses(word, event))

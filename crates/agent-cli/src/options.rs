@@ -1,4 +1,4 @@
-//! How one query runs: what it says itself, over the configuration.
+//! Options of one query, and their resolution against the configuration.
 
 use std::time::Duration;
 
@@ -7,54 +7,54 @@ use serde::Deserialize;
 
 use crate::error::CliError;
 
-/// Rows in a batch unless the query says otherwise.
+/// Default number of rows in a batch.
 pub const DEFAULT_BATCH_ROWS: u64 = 1000;
-/// Bytes of JSON with which a batch ends, unless the query says otherwise.
+/// Default size of a batch, in bytes of JSON.
 pub const DEFAULT_BATCH_BYTES: u64 = 262_144;
-/// The longest time that PostgreSQL takes for a limit: 24 days.
+/// Maximum of PostgreSQL's timeouts, in milliseconds: 24 days.
 pub const MAX_TIMEOUT_MS: u64 = 2_147_483_647;
 
-/// The most rows in a batch.
+/// Maximum number of rows in a batch.
 const MAX_BATCH_ROWS: u64 = 1_000_000;
-/// The most bytes of a batch, and the least.
+/// Minimum and maximum size of a batch, in bytes.
 const BATCH_BYTES: (u64, u64) = (1024, 64 << 20);
-/// The most rows of a result in one piece.
+/// Upper bound of `inline_max_rows`.
 const MAX_INLINE_ROWS: u64 = 10_000_000;
-/// The most bytes of a result in one piece.
+/// Upper bound of `inline_max_bytes`, in bytes.
 const MAX_INLINE_BYTES: u64 = 1 << 30;
 
-/// `options` of a query: what is `None` is as configured.
+/// `options` of a query; `None` means the configured value.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Options {
-    /// Rows as they arrive instead of all at once; default false.
+    /// Whether rows are sent as they arrive instead of in one event; default false.
     pub stream_rows: Option<bool>,
-    /// Rows in a batch of a stream; at least 1.
+    /// Number of rows in a batch of a stream; at least 1.
     pub batch_rows: Option<u64>,
-    /// A batch ends with the row that reaches so many bytes; at least 1024.
+    /// Size of a batch, in bytes: the row that reaches it is the last. At least 1024.
     pub batch_bytes: Option<u64>,
-    /// Whether it cannot write; default true.
+    /// Whether the query runs in a read-only transaction; default true.
     pub read_only: Option<bool>,
-    /// `statement_timeout`; 0 is none.
+    /// `statement_timeout`, in milliseconds; 0 disables it.
     pub statement_timeout_ms: Option<u64>,
-    /// `lock_timeout`; 0 is none.
+    /// `lock_timeout`, in milliseconds; 0 disables it.
     pub lock_timeout_ms: Option<u64>,
-    /// The most rows of a result in one piece.
+    /// Maximum number of rows of an inline result.
     pub inline_max_rows: Option<u64>,
-    /// The most bytes of a result in one piece.
+    /// Maximum size of an inline result, in bytes.
     pub inline_max_bytes: Option<u64>,
 }
 
-/// What the configuration says for queries that do not.
+/// Configured values for options that a query leaves out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Defaults {
-    /// The most rows of a result in one piece.
+    /// Maximum number of rows of an inline result.
     pub inline_max_rows: u64,
-    /// The most bytes of a result in one piece, each row by itself.
+    /// Maximum size of an inline result, in bytes of its rows.
     pub inline_max_bytes: u64,
-    /// `statement_timeout`; 0 is none.
+    /// `statement_timeout`, in milliseconds; 0 disables it.
     pub statement_timeout_ms: u64,
-    /// `lock_timeout`; 0 is none.
+    /// `lock_timeout`, in milliseconds; 0 disables it.
     pub lock_timeout_ms: u64,
 }
 
@@ -64,21 +64,21 @@ impl Default for Defaults {
     }
 }
 
-/// How one query runs.
+/// Options with which a query runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResolvedOptions {
-    /// Whether it cannot write.
+    /// Whether the query runs in a read-only transaction.
     pub read_only: bool,
-    /// `statement_timeout`; zero is none.
+    /// `statement_timeout`; zero disables it.
     pub statement_timeout: Duration,
-    /// `lock_timeout`; zero is none.
+    /// `lock_timeout`; zero disables it.
     pub lock_timeout: Duration,
-    /// How its rows are handed on.
+    /// Whether rows are sent inline or in batches, and their limits.
     pub delivery: RowDelivery,
 }
 
 impl Options {
-    /// The options over the configuration.
+    /// Resolves the options of a query against the configuration, which they take precedence over.
     #[must_use]
     pub fn resolve(&self, defaults: &Defaults) -> ResolvedOptions {
         let delivery = if self.stream_rows.unwrap_or(false) {
@@ -102,10 +102,10 @@ impl Options {
         }
     }
 
-    /// Whether every number is one that can be meant.
+    /// Checks that every number is within its bounds.
     ///
     /// # Errors
-    /// The first that is not, with its bounds.
+    /// [`CliError`] with the first option that is out of bounds, and the bounds.
     pub fn check(&self) -> Result<(), CliError> {
         for (name, value) in [
             ("batch_rows", self.batch_rows),
@@ -125,10 +125,10 @@ fn size(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// Whether the value of an option can be meant.
+/// Checks that the value of an option is within its bounds.
 ///
 /// # Errors
-/// [`CliError`] with the bounds if not.
+/// [`CliError`] with the bounds if it is not.
 pub(crate) fn in_bounds(name: &str, value: u64) -> Result<(), CliError> {
     let (least, most) = match name {
         "batch_rows" => (1, MAX_BATCH_ROWS),
@@ -149,22 +149,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_that_says_nothing_reads_within_the_defaults() {
+    fn a_query_without_options_reads_within_the_defaults() {
         // B3-07 to B3-14
-        let settled = Options::default().resolve(&Defaults::default());
+        let resolved = Options::default().resolve(&Defaults::default());
         let expected = ResolvedOptions {
             read_only: true,
             statement_timeout: Duration::from_secs(30),
             lock_timeout: Duration::from_secs(5),
             delivery: RowDelivery::Inline { max_rows: 1000, max_bytes: 1_048_576 },
         };
-        assert_eq!(settled, expected);
+        assert_eq!(resolved, expected);
         let streamed = Options { stream_rows: Some(true), ..Options::default() }.resolve(&Defaults::default());
         assert_eq!(streamed.delivery, RowDelivery::Batches { rows: 1000, bytes: 262_144 });
     }
 
     #[test]
-    fn what_a_query_says_counts_over_the_configuration() {
+    fn options_of_a_query_take_precedence_over_the_configuration() {
         // B3-07 to B3-20
         let defaults =
             Defaults { inline_max_rows: 2, inline_max_bytes: 3, statement_timeout_ms: 4, lock_timeout_ms: 5 };
@@ -179,10 +179,10 @@ mod tests {
             inline_max_bytes: Some(9),
             ..Options::default()
         };
-        let settled = own.resolve(&defaults);
-        assert!(!settled.read_only && settled.statement_timeout.is_zero());
-        assert_eq!(settled.lock_timeout.as_millis(), 7);
-        assert_eq!(settled.delivery, RowDelivery::Inline { max_rows: 8, max_bytes: 9 });
+        let resolved = own.resolve(&defaults);
+        assert!(!resolved.read_only && resolved.statement_timeout.is_zero());
+        assert_eq!(resolved.lock_timeout.as_millis(), 7);
+        assert_eq!(resolved.delivery, RowDelivery::Inline { max_rows: 8, max_bytes: 9 });
     }
 
     #[test]

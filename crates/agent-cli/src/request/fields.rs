@@ -1,5 +1,5 @@
-//! Fields of the JSON objects in a command, read by serde. An unknown key is an error. `null` means that a key is absent,
-//! except in a session of a `config` command, where it clears the field.
+//! Fields of the JSON objects in a command, read by serde. An unknown key is an error. `null` means that a key is
+//! absent, except in a session of a `config` command, where it clears the field.
 
 use std::num::NonZeroU16;
 
