@@ -4,8 +4,8 @@
 use pg::Conninfo;
 use types::quoted;
 
-use crate::args::{self, NUMBERS};
 use crate::error::CliError;
+use crate::flags::{NUMBERS, shown_flag, unflagged};
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
@@ -109,7 +109,7 @@ pub(crate) fn translate(argv: &[String]) -> Result<Vec<String>, PsqlError> {
         } else if Conninfo::is_uri(argument) {
             translated.push(format!("--dsn-secret={argument}"));
         } else {
-            let message = format!("{}, and no postgresql:// URI", args::unflagged(place));
+            let message = format!("{}, and no postgresql:// URI", unflagged(place));
             return Err(CliError::invalid(message).hint("name the database with -d and the user with -U").into());
         }
     }
@@ -135,7 +135,7 @@ fn push_short(
     let mut characters = short.chars();
     let flag = characters.next();
     let Some((letter, long)) = FLAGS.iter().find(|(letter, _)| Some(*letter) == flag) else {
-        return Err(not_taken(args::shown_flag(argument)));
+        return Err(not_taken(shown_flag(argument)));
     };
     let attached = characters.as_str();
     let value =

@@ -6,7 +6,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::settings::{
-    ConfigSources, ConnectKeys, DatabaseKeys, HttpKeys, Keys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
+    ConfigSources, ConnectionKeys, DatabaseKeys, HttpKeys, Keys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
 };
 
 use crate::audit::args::AuditCommand;
@@ -161,15 +161,6 @@ pub(crate) struct DoctorArgs {
     server: ServerKeys,
 }
 
-/// Which database a command is about, and how it connects.
-#[derive(Debug, Args)]
-pub(crate) struct ConnectionKeys {
-    #[command(flatten)]
-    database: DatabaseKeys,
-    #[command(flatten)]
-    connect: ConnectKeys,
-}
-
 /// Everything that is configured of a server.
 #[derive(Debug, Args)]
 struct ServerKeys {
@@ -277,12 +268,6 @@ impl Cli {
             }
         }
         keys
-    }
-}
-
-impl ConnectionKeys {
-    fn fill(&self, keys: &mut Keys) {
-        (keys.database, keys.connect) = (self.database.clone(), self.connect.clone());
     }
 }
 

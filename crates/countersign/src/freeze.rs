@@ -8,7 +8,7 @@ use ledger::{FreezeScope, Freezes, Ledger, SchemaError};
 use serde_json::{Map, Value};
 use types::visible;
 
-use crate::cli::ConnectionKeys;
+use crate::settings::ConnectionKeys;
 use crate::settings::Settings;
 use crate::table::json_line;
 use crate::terminal::print_line;

@@ -3,8 +3,8 @@
 use clap::{Args, Subcommand};
 use ledger::Ledger;
 
-use crate::cli::ConnectionKeys;
 use crate::connection;
+use crate::settings::ConnectionKeys;
 use crate::settings::Settings;
 use crate::terminal::print_line;
 

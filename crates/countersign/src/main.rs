@@ -20,7 +20,6 @@ mod keys;
 mod logging;
 mod os_user;
 mod proposals;
-mod reload;
 mod serve;
 mod settings;
 mod short_id;

@@ -6,8 +6,8 @@ use clap::Args;
 use ledger::{TableNames, TrackOptions, TrackedTable};
 use types::visible;
 
-use crate::cli::ConnectionKeys;
 use crate::connection;
+use crate::settings::ConnectionKeys;
 use crate::settings::Settings;
 use crate::terminal::print_line;
 

@@ -21,8 +21,9 @@ use pg::{
 use serde_json::Value;
 use types::{CorrelationId, ErrorCode, Failure, ReferencedObjects};
 
-use crate::executor::{ExecutorError, WriteTx, sql_failure, transaction_ended};
+use crate::failures::{ExecutorError, sql_failure, transaction_ended};
 use crate::read::ResultSet;
+use crate::write_tx::WriteTx;
 
 /// What a statement of the caller's own came to.
 #[derive(Debug)]

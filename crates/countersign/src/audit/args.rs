@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use ledger::RecordStatus;
 use types::IdPrefix;
 
-use crate::cli::ConnectionKeys;
+use crate::settings::ConnectionKeys;
 use crate::short_id;
 
 #[derive(Debug, Subcommand)]

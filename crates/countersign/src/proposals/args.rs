@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use ledger::proposals::ProposalStatus;
 use types::{AccountId, IdPrefix};
 
-use crate::cli::ConnectionKeys;
+use crate::settings::ConnectionKeys;
 use crate::short_id;
 
 #[derive(Debug, Subcommand)]

@@ -9,13 +9,18 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use clap::builder::BoolishValueParser;
 use ledger::Pooler;
-use ledger::proposals::Tier;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use types::{AccountId, Secret};
+use types::{AccountId, Secret, Tier};
 
 use super::addresses::{Host, Origin, Proxy, PublicUrl};
 use super::bounded::Bounded;
+
+/// The table of the limits.
+pub(super) const LIMITS: &str = "limits";
+
+/// The table of HTTP.
+pub(super) const HTTP: &str = "http";
 
 /// A group of keys, each of which may be missing; a layer above goes before one below.
 macro_rules! keys {
@@ -348,12 +353,12 @@ pub(crate) enum ExecuteSqlTier {
     Approve,
 }
 
-impl From<ExecuteSqlTier> for Option<Tier> {
+impl From<ExecuteSqlTier> for Tier {
     fn from(tier: ExecuteSqlTier) -> Self {
         match tier {
-            ExecuteSqlTier::Auto => None,
-            ExecuteSqlTier::Confirm => Some(Tier::Confirm),
-            ExecuteSqlTier::Approve => Some(Tier::Approve),
+            ExecuteSqlTier::Auto => Self::Auto,
+            ExecuteSqlTier::Confirm => Self::Confirm,
+            ExecuteSqlTier::Approve => Self::Approve,
         }
     }
 }
@@ -370,4 +375,20 @@ impl From<Content> for mcp::ResultContent {
 
 fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
     Ok(Secret::new(text))
+}
+
+/// The database of a command, and how to connect to it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ConnectionKeys {
+    #[command(flatten)]
+    database: DatabaseKeys,
+    #[command(flatten)]
+    connect: ConnectKeys,
+}
+
+impl ConnectionKeys {
+    /// Puts the keys into their groups.
+    pub(crate) fn fill(&self, keys: &mut Keys) {
+        (keys.database, keys.connect) = (self.database.clone(), self.connect.clone());
+    }
 }

@@ -3,9 +3,10 @@
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
-use super::auth::{OAUTH, OAuthKeys, TOKENS, TokenKeys};
-use super::file::{HTTP, LIMITS};
-use super::keys::{ConnectKeys, DatabaseKeys, HttpKeys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys};
+use super::http_auth_keys::{OAUTH, OAuthKeys, TOKENS, TokenKeys};
+use super::keys::{
+    ConnectKeys, DatabaseKeys, HTTP, HttpKeys, LIMITS, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
+};
 use super::profiles::{self, ProfileKeys};
 
 /// The schema of the whole file.

@@ -1,7 +1,7 @@
 //! The arguments of `countersign token`.
 
+use auth::{MAX_LABEL_BYTES, is_label};
 use clap::{Args, Subcommand};
-use mcp::auth::{MAX_LABEL_BYTES, is_label};
 use tools::Profile;
 use types::AccountId;
 

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use ledger::plans::PlanMode;
 use types::IdPrefix;
 
-use crate::cli::ConnectionKeys;
+use crate::settings::ConnectionKeys;
 use crate::short_id;
 
 #[derive(Debug, Args)]
