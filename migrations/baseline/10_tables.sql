@@ -72,6 +72,7 @@ create table countersign.record (
     status           text         not null check (status in ('success', 'failure', 'duplicate')),
     duplicate_of     uuid,
     undo_of          uuid[],
+    -- json and not jsonb: a repeated answer equals the first one, with its keys in order.
     result           json,
     result_summary   text,
     rows_affected    bigint,
@@ -82,6 +83,7 @@ create table countersign.record (
     error_sqlstate   text,
     error_message    text,
     error_detail     json,
+    -- In the record and under its seal, because the proposal itself is removed one day.
     approval         json,
     login            name         not null,
     slot             bytea,

@@ -74,7 +74,7 @@ async fn six_writers_that_commit_in_any_order_and_three_sealers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_id_that_was_drawn_before_its_transaction_had_an_id_is_not_given_up() {
+async fn a_record_id_drawn_before_its_transaction_id_is_not_skipped() {
     // AU06: a snapshot knows transactions by their ids, and a transaction draws its record's id before it has one.
     let db = database().await;
     db.run(
@@ -105,7 +105,7 @@ async fn an_id_that_was_drawn_before_its_transaction_had_an_id_is_not_given_up()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_load_that_never_pauses_does_not_hold_up_what_was_noted_before_it() {
+async fn a_steady_load_does_not_delay_the_sealing_of_earlier_records() {
     let db = database().await;
     let (first, second) = (db.connect().await, db.connect().await);
     db.run(INSERT).await;

@@ -61,7 +61,7 @@ async fn after_90_days_a_final_record_goes_and_a_pending_one_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_still_answers_for_a_call_stays_and_all_else_goes_with_its_effects() {
+async fn records_that_still_answer_duplicates_stay_and_others_go_with_their_effects() {
     let db = database().await;
     insert_failed_records(&db, 4, 100).await;
     insert_failed_records(&db, 1, 0).await;
@@ -104,7 +104,7 @@ async fn many_records_go_in_batches() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_is_admitted_while_old_records_go() {
+async fn a_write_is_admitted_while_old_records_are_pruned() {
     let db = database().await;
     let server = Server::on(&db).await;
     let tweet = untouched_tweet(&db).await;
@@ -130,7 +130,7 @@ async fn a_write_is_admitted_while_old_records_go() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_record_goes_without_an_entry_that_says_so() {
+async fn no_record_is_deleted_without_an_entry_about_the_deletion() {
     let db = database().await;
     insert_failed_records(&db, 2, 100).await;
     audit(&db, &["seal"]).await;

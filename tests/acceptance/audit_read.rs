@@ -36,7 +36,7 @@ async fn some_records(db: &Database) -> (i64, Vec<String>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn people_list_the_records_of_all_accounts_with_filters() {
+async fn operators_list_the_records_of_all_accounts_with_filters() {
     // A10-06
     let db = database().await;
     assert_eq!(audit(&db, &["list"]).await, "No records.\n");
@@ -76,7 +76,7 @@ async fn people_list_the_records_of_all_accounts_with_filters() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_has_aligned_columns_and_one_line_a_record_whatever_was_stored() {
+async fn a_list_has_aligned_columns_and_one_line_per_record_for_any_stored_text() {
     // AU11
     let db = database().await;
     let (_, receipts) = some_records(&db).await;
@@ -102,7 +102,7 @@ async fn a_list_has_aligned_columns_and_one_line_a_record_whatever_was_stored() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_says_in_100_columns_who_did_what_and_an_id_can_be_shortened() {
+async fn a_list_shows_account_and_tool_in_100_columns_and_accepts_a_shortened_id() {
     // F-90
     let db = database().await;
     let (tweet, receipts) = some_records(&db).await;
@@ -147,7 +147,7 @@ async fn call_traced(server: &mut RawStdioServer, id: u32, tool: &str, arguments
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_says_which_client_wrote_in_which_session_for_which_trace() {
+async fn a_record_names_its_client_session_and_trace() {
     // F-94
     let db = database().await;
     let mut server = RawStdioServer::start(Server::command(&db), "2025-11-25").await;

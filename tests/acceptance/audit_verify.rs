@@ -15,7 +15,7 @@ async fn three_sealed_records() -> testkit::Database {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_agents_wrote_is_sealed_once_and_agrees_also_after_a_reversal() {
+async fn records_are_sealed_once_and_verify_also_after_a_reversal() {
     let db = database().await;
     let server = Server::without_dedup_cache(&db).await;
     let tweet = untouched_tweet(&db).await;
@@ -219,7 +219,7 @@ async fn an_entry_that_was_altered_or_removed_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_verifier_does_not_ask_functions_that_the_tampering_hand_may_have_replaced() {
+async fn the_verifier_calls_no_function_that_an_attacker_may_have_replaced() {
     let db = three_sealed_records().await;
     tamper(
         &db,

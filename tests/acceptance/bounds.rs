@@ -139,7 +139,7 @@ fn outcome_of(envelope: &Value) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_value_of_a_gigabyte_is_refused_whatever_its_type() {
+async fn a_value_of_a_gigabyte_is_refused_for_every_type() {
     // DO04, DO06, X-14, D5-07
     let db = database().await;
     let watched = Watched::on(&db, 60_000).await;
@@ -214,7 +214,7 @@ async fn many_rows_and_wide_rows_are_cut() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_does_not_end_is_ended_at_the_deadline() {
+async fn endless_statements_end_at_the_deadline() {
     // D3-01, D4-05, DO02, DO08, DO10, DO12, DO18, DO20, DO24, DO26, X-31
     exclusive().await;
     let db = database().await;
@@ -256,7 +256,7 @@ async fn whatever_does_not_end_is_ended_at_the_deadline() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_postgresql_says_beside_rows_is_bounded_as_well() {
+async fn messages_of_postgresql_beside_rows_are_bounded_too() {
     let db = database().await;
     db.run(
         "create function public.notices(n int, length int) returns int language plpgsql as
@@ -286,7 +286,7 @@ async fn what_postgresql_says_beside_rows_is_bounded_as_well() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_client_sends_is_bounded_as_well() {
+async fn messages_of_a_client_are_bounded_too() {
     // DO14, DO16
     let db = database().await;
     let watched = Watched::on(&db, 30_000).await;

@@ -37,7 +37,7 @@ const SERVERS: usize = 3;
 const OLD_ENOUGH: Duration = Duration::from_millis(300);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_acknowledged_happened_once_through_kills_crashes_and_cuts() {
+async fn acknowledged_writes_happen_once_through_kills_crashes_and_cuts() {
     let db = lone_database().await;
     let broken = run("chaos", &db, Fleet::start(&db, SERVERS).await, at_least()).await;
     assert!(broken.is_empty(), "{} promises broken:\n{}", broken.len(), some_of(&broken));

@@ -69,7 +69,7 @@ param = [{ name = "product_id", description = "Of which product." }]
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_servers_login_lacks_is_one_line_for_each_table_and_can_be_granted_as_it_is_printed() {
+async fn missing_privileges_are_one_line_per_table_as_runnable_grants() {
     // F-39
     let db = Database::empty("check_grants").await;
     let init = Command::new(testkit::countersign()).env("DATABASE_URL", db.url()).arg("init").output().await.unwrap();
@@ -113,7 +113,7 @@ async fn what_the_servers_login_lacks_is_one_line_for_each_table_and_can_be_gran
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_tool_is_a_line_and_what_is_likely_wrong_or_not_shown_is_said() {
+async fn each_tool_is_one_line_and_likely_mistakes_and_omissions_are_reported() {
     // F-39, F-63
     let db = database().await;
     db.run(SHOP).await;

@@ -9,7 +9,7 @@ fn social() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_can_stand_in_the_file_and_secrets_in_files_of_their_own() {
+async fn everything_can_be_set_in_the_file_and_secrets_in_separate_files() {
     let db = database().await;
     let folder = ConfigDir::new();
     folder.write("url", &format!("{}\n", db.url()));
@@ -65,7 +65,7 @@ async fn a_write_ends_at_the_configured_deadline() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flag_goes_before_a_variable_before_the_file_before_database_url() {
+async fn a_flag_overrides_a_variable_then_the_file_then_database_url() {
     let db = database().await;
     let folder = ConfigDir::new();
     let wrong = "postgresql://me@127.0.0.1:1/wrong";

@@ -136,7 +136,7 @@ async fn every_form_connects_to_the_place_that_it_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_variables_of_libpq_are_enough_and_the_user_is_whoever_runs_it() {
+async fn the_variables_of_libpq_are_enough_and_the_default_user_is_the_os_user() {
     let db = lone_database().await;
     let home = tempfile::tempdir().unwrap();
     let socket = db.cluster().socket_dir().display().to_string();
@@ -220,7 +220,7 @@ async fn a_password_comes_from_the_file_that_libpq_reads_and_is_never_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_done_is_said_and_what_failed_is_named_place_by_place() {
+async fn unsupported_options_are_named_and_failures_are_listed_per_server() {
     // D4-02, X-36
     let home = tempfile::tempdir().unwrap();
     let dead = dead_port();
@@ -241,7 +241,7 @@ async fn what_cannot_be_done_is_said_and_what_failed_is_named_place_by_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_never_answers_costs_its_own_time_and_the_next_one_is_tried() {
+async fn a_silent_server_costs_only_its_timeout_and_the_next_server_is_tried() {
     // D3-05
     let db = lone_database().await;
     let home = tempfile::tempdir().unwrap();

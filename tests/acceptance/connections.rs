@@ -121,7 +121,7 @@ async fn a_login_that_is_refused_while_the_server_runs_is_not_to_be_tried_again(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_read_that_finds_no_connection_free_in_time_is_told_so_and_what_to_do() {
+async fn a_read_without_a_free_connection_in_time_fails_with_a_hint() {
     let db = database().await;
     let server = limited(&db, &[("READ_SESSIONS", "1"), ("QUERY_TIMEOUT_MS", "700")]).await;
     let sleeping = server.call("query_database", json!({"query": "select pg_sleep(60)"}));
@@ -145,7 +145,7 @@ async fn a_read_that_finds_no_connection_free_in_time_is_told_so_and_what_to_do(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_finds_no_connection_free_in_time_is_told_so_and_leaves_no_record() {
+async fn a_write_without_a_free_connection_in_time_fails_and_leaves_no_record() {
     let db = database().await;
     let limits = [("WRITE_SESSIONS", "2"), ("CALL_DEADLINE_MS", "900")];
     let server = limited(&db, &limits).await;
@@ -171,7 +171,7 @@ async fn a_write_that_finds_no_connection_free_in_time_is_told_so_and_leaves_no_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_does_not_read_its_answers_holds_no_transaction() {
+async fn a_client_that_does_not_read_its_responses_keeps_no_transaction_open() {
     //
     let db = database().await;
     let mut stalled = RawStdioServer::start(Server::command(&db), "2025-06-18").await;

@@ -21,7 +21,7 @@ async fn copy_of(db: &Database) -> Database {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copied_ledger_carries_nothing_out_until_it_is_forked() {
+async fn a_copied_ledger_executes_nothing_until_it_is_forked() {
     let db = database().await;
     let server = Server::studio(&db).await;
     let proposal = server.propose("delete_package", json!({"package_id": 3})).await;

@@ -92,7 +92,7 @@ async fn an_unknown_name_is_answered_with_the_nearest_that_exist() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_postgresql_says_well_is_left_as_it_is_and_no_name_is_invented() {
+async fn clear_postgresql_errors_are_unchanged_and_no_name_is_invented() {
     let db = database().await;
     let server = Server::on(&db).await;
     for (query, sqlstate, position, hint) in [
@@ -119,7 +119,7 @@ async fn what_postgresql_says_well_is_left_as_it_is_and_no_name_is_invented() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_may_not_be_read_is_answered_in_postgresqls_words_with_what_to_do() {
+async fn a_privilege_error_has_postgresqls_message_and_a_hint() {
     let db = database().await;
     db.run("revoke all on social.bookmark from countersign_reader").await;
     let server = Server::on(&db).await;
@@ -243,7 +243,7 @@ async fn the_line_that_the_position_points_into_is_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_names_cannot_be_looked_up_the_error_is_what_it_was() {
+async fn when_the_lookup_of_names_fails_the_original_error_is_returned() {
     let db = database().await;
     let server = Server::on(&db).await;
     let with_hint = failure(&server, "select * from social.tweets").await;
@@ -256,7 +256,7 @@ async fn when_names_cannot_be_looked_up_the_error_is_what_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lookup_that_hangs_costs_two_seconds_and_hides_nothing() {
+async fn a_hanging_lookup_costs_two_seconds_and_the_original_error_is_returned() {
     let db = database().await;
     let server = Server::on(&db).await;
     server.query("select 1").await;

@@ -34,7 +34,7 @@ async fn a_query_that_takes_too_long_is_stopped_at_the_deadline_and_its_backend_
     let started = Instant::now();
     let error = server.fail("query_database", json!({"query": "select pg_sleep(60)"}), "timeout").await;
     assert!(is_deadline(started.elapsed()), "{:?}", started.elapsed());
-    let message = format!("Database query failed: Query timed out after {} seconds", deadline_s());
+    let message = format!("Database query failed: Query timed out after {} s", deadline_s());
     assert_eq!(error["message"], message);
     // F-22
     assert_eq!(error["retryable"], false);
@@ -46,7 +46,7 @@ async fn a_query_that_takes_too_long_is_stopped_at_the_deadline_and_its_backend_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_takes_too_long_wrote_nothing_and_its_duplicate_is_told_that_it_is_in_flight() {
+async fn a_write_past_its_deadline_changes_nothing_and_its_duplicate_gets_in_flight() {
     let db = database().await;
     let tweet = untouched_tweet(&db).await;
     let (first, second) = tokio::join!(start(&db), start(&db));
@@ -75,7 +75,7 @@ async fn a_write_that_takes_too_long_wrote_nothing_and_its_duplicate_is_told_tha
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_is_down_is_said_to_be_so_and_found_again_when_it_is_back() {
+async fn calls_report_a_database_outage_and_work_again_after_it() {
     let db = lone_database().await;
     let mut command = Server::command(&db);
     // A read waits that long for the server to come back.
@@ -96,7 +96,7 @@ async fn a_database_that_is_down_is_said_to_be_so_and_found_again_when_it_is_bac
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_preview_that_takes_too_long_says_so_and_holds_nothing() {
+async fn a_preview_past_its_deadline_is_reported_and_keeps_no_lock() {
     let db = database().await;
     let server = start(&db).await;
     let tweet = untouched_tweet(&db).await;

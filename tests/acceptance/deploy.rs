@@ -31,7 +31,7 @@ async fn said(program: External, arguments: &[&str], file: &Path) -> Option<(boo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_unit_of_systemd_is_one() {
+async fn the_systemd_unit_is_valid() {
     let folder = tempfile::tempdir().unwrap();
     let unit = folder.path().join("countersign.service");
     let text = documented("systemd");
@@ -49,7 +49,7 @@ fn documented_unit(file: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_timer_that_prunes_is_one_and_its_command_prunes() {
+async fn the_prune_timer_is_valid_and_its_command_prunes() {
     // F-10
     let folder = tempfile::tempdir().unwrap();
     for file in ["countersign-prune.service", "countersign-prune.timer"] {
@@ -67,7 +67,7 @@ async fn the_timer_that_prunes_is_one_and_its_command_prunes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_configuration_of_haproxy_is_one() {
+async fn the_haproxy_configuration_is_valid() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("haproxy.cfg");
     let text = documented("haproxy").replace(" ssl crt /etc/haproxy/mcp.pem", "");

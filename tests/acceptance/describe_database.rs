@@ -66,7 +66,7 @@ fn named<'a>(list: &'a Value, name: &str) -> &'a Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_arguments_schemas_and_their_tables_are_listed_and_no_columns() {
+async fn without_arguments_schemas_and_tables_are_listed_without_columns() {
     let (_db, server) = shop().await;
     let data = describe(&server, json!({})).await;
     assert_eq!(
@@ -182,7 +182,7 @@ async fn a_table_is_found_by_its_name_alone_with_its_schema_and_as_sql_writes_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_search_finds_words_in_names_and_comments_whatever_their_case() {
+async fn a_search_in_names_and_comments_ignores_case() {
     let (_db, server) = shop().await;
     let found = describe(&server, json!({"search": "PROD"})).await["found"].clone();
     assert_eq!(names(&found["tables"]), ["product"]);
@@ -227,7 +227,7 @@ async fn only_what_the_login_may_read_is_shown() {
 async fn a_name_that_does_not_exist_is_answered_with_the_nearest_that_do() {
     let (_db, server) = shop().await;
     for (arguments, message, hint) in [
-        (json!({"table": "produkt"}), "there is no table or view \"produkt\" that may be read", "shop.product."),
+        (json!({"table": "produkt"}), "table or view \"produkt\" does not exist or is not readable", "shop.product."),
         (json!({"table": "social.tweets"}), "\"social.tweets\"", "exist: social.tweet."),
         (json!({"table": "orders", "schema": "shop"}), "\"orders\" in schema \"shop\"", "shop.\"Order\"."),
         (json!({"table": "nothing_like_it"}), "\"nothing_like_it\"", "describe_database without arguments"),
@@ -266,7 +266,7 @@ fn bytes(data: &Value) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_overview_of_thousands_of_tables_is_small_and_says_what_it_leaves_out() {
+async fn an_overview_of_thousands_of_tables_is_small_and_lists_its_omissions() {
     let (db, server) = shop().await;
     assert!(bytes(&describe(&server, json!({})).await) < 4 << 10, "small databases have small answers");
     db.run(MANY).await;
@@ -334,7 +334,7 @@ async fn a_table_that_everything_refers_to_shows_a_hundred_references() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_table_that_is_being_changed_holds_nobody_up() {
+async fn a_locked_table_does_not_block_descriptions() {
     let (db, server) = shop().await;
     let changing = db.connect().await;
     changing.batch_execute("begin; lock table shop.product in access exclusive mode").await.unwrap();
@@ -348,7 +348,7 @@ async fn a_table_that_is_being_changed_holds_nobody_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_level_security_is_told_with_the_policies_that_apply() {
+async fn row_level_security_is_described_with_the_policies_that_apply() {
     // F-27
     let (db, server) = shop().await;
     db.run(

@@ -36,7 +36,7 @@ fn problems(findings: &[Value]) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_nothing_is_wrong_it_says_so_and_who_is_missing_it_says_too() {
+async fn doctor_reports_no_problem_and_warns_of_roles_without_members() {
     // A cluster of its own: roles belong to all of its databases.
     let db = lone_database().await;
     let studio = repository().join("manifests/studio.toml");
@@ -118,7 +118,7 @@ async fn confirmed(db: &Database, account: &str, minutes_ago: u32, expires_in_mi
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn proposals_that_are_confirmed_and_not_carried_out_are_listed_newest_first() {
+async fn confirmed_proposals_that_are_not_executed_are_listed_newest_first() {
     // C5-09, C5-10
     let db = database().await;
     finding(&findings(&db.writer_url(), &[]).await.0, "ok", "proposals", "none was confirmed within the last hour");
@@ -150,7 +150,7 @@ async fn proposals_that_are_confirmed_and_not_carried_out_are_listed_newest_firs
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_that_are_stuck_the_newest_are_listed_and_all_are_counted() {
+async fn of_many_stuck_writes_the_newest_are_listed_and_all_are_counted() {
     let db = database().await;
     for _ in 0..21 {
         confirmed(&db, "default", 10, 10).await;
@@ -166,7 +166,7 @@ async fn of_many_that_are_stuck_the_newest_are_listed_and_all_are_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_for_a_person_and_what_is_not_sealed_is_said() {
+async fn doctor_reports_pending_proposals_and_unsealed_records() {
     let db = database().await;
     insert_failed_records(&db, 3, 1).await;
     let server = Server::studio(&db).await;
@@ -221,7 +221,7 @@ async fn a_login_that_can_do_too_much_or_too_little_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_connection_or_a_ledger_that_fits_it_says_what_to_do() {
+async fn without_a_connection_or_a_matching_ledger_doctor_explains_the_remedy() {
     let (found, code) = findings("host=/nowhere user=me dbname=shop", &[]).await;
     assert_eq!((found.len(), code), (1, 1));
     finding(&found, "problem", "connection", "/nowhere");
@@ -239,7 +239,7 @@ async fn without_a_connection_or_a_ledger_that_fits_it_says_what_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn manifests_that_do_not_fit_are_told_with_every_mistake() {
+async fn doctor_reports_every_mistake_of_the_manifests() {
     // C5-06
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
@@ -291,7 +291,7 @@ async fn an_altered_record_is_found_among_the_newest_and_what_was_not_compared_i
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn servers_with_different_fingerprint_keys_are_told_of() {
+async fn doctor_reports_servers_with_different_fingerprint_keys() {
     // F-13
     let db = database().await;
     let server = async |key: &str| {

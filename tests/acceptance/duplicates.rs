@@ -95,7 +95,7 @@ async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reversed_writes_no_longer_count_also_when_another_server_reversed_them() {
+async fn reversed_writes_answer_no_duplicates_also_when_another_server_reversed_them() {
     let db = database().await;
     let tweet = untouched_tweet(&db).await;
     let (here, there) = tokio::join!(Server::on(&db), Server::on(&db));
@@ -140,7 +140,7 @@ async fn the_window_is_300_seconds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_of_the_callers_own_names_one_write_and_one_only() {
+async fn an_idempotency_key_of_the_caller_names_exactly_one_write() {
     // A9-26, A10-05, A11-15, ID02, ID05
     let db = database().await;
     let server = Server::on(&db).await;
@@ -225,7 +225,7 @@ async fn identical_calls_without_the_memory_layer_are_arbitrated_by_the_ledger_a
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_remembered_counts_only_as_long_as_the_ledger_agrees() {
+async fn a_remembered_result_is_used_only_while_the_ledger_agrees() {
     let db = database().await;
     let server = Server::on(&db).await;
     let call = json!({"text": "for a moment"});
@@ -261,7 +261,7 @@ async fn after_a_failover_to_a_database_that_lacks_the_write_it_is_made_again() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fingerprints_with_a_key_tell_nothing_and_agree_between_servers_that_have_it() {
+async fn keyed_fingerprints_reveal_nothing_and_agree_between_servers_with_the_key() {
     // AU07
     let db = database().await;
     let keyed = |key: &str| {
@@ -293,7 +293,7 @@ async fn an_integer_has_one_meaning_however_it_is_spelled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn few_connections_are_enough_for_everybody_in_turn() {
+async fn few_connections_serve_many_calls_in_turn() {
     // A call that waits holds none: otherwise the waiting ones would keep those that they wait for from finishing.
     let db = database().await;
     let mut command = Server::command(&db);
@@ -332,7 +332,7 @@ undo = { irreversible = "It is a test." }
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn undo_calls_that_finish_together_reverse_their_write_all_the_same() {
+async fn undo_calls_that_finish_together_still_reverse_their_write() {
     let db = database().await;
     db.run("create table social.half (n int primary key)").await;
     let manifest = TestManifest::new(PAIRS);
@@ -365,7 +365,7 @@ async fn undo_calls_that_finish_together_reverse_their_write_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_record_takes_it_gives_back() {
+async fn each_record_returns_the_memory_that_it_takes() {
     let db = database().await;
     db.run("create table social.blob (id int primary key, body text)").await;
     let rows = |count: u32| {

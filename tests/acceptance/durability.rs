@@ -41,7 +41,7 @@ impl<'a> Crash<'a> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acknowledged_write_survives_a_crash_whatever_the_roles_default_is() {
+async fn an_acknowledged_write_survives_a_crash_despite_the_roles_defaults() {
     // CR09
     let db = lone_database().await;
     db.run("alter role countersign_writer set synchronous_commit = off").await;

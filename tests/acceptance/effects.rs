@@ -168,7 +168,7 @@ param = [{ name = "id", description = "Which order." }, { name = "line", descrip
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_proposal_is_not_carried_out_if_it_would_change_other_rows_than_were_shown() {
+async fn a_proposal_that_would_change_other_rows_than_shown_is_not_executed() {
     let db = database().await;
     db.run(SHOP).await;
     db.run(

@@ -115,7 +115,7 @@ async fn a_statement_runs_to_its_end_although_only_some_of_its_rows_are_shown() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_fails_is_recorded_and_what_does_not_fit_the_schema_is_not() {
+async fn failures_are_recorded_and_schema_violations_are_not() {
     let db = database().await;
     let server = admin(&db).await;
     let mut failed = 0;

@@ -43,7 +43,7 @@ async fn perform(db: &Database, statements: &'static [&'static str]) -> (WriteEr
         idempotency_key: None,
         deadline: tokio::time::Instant::now() + Duration::from_secs(20),
         executor: Arc::new(Careless { statements }),
-        confirmed: None,
+        precondition: None,
     };
     let stopped = Ledger::new(target, LedgerOptions::default()).gate().perform(attempt).await.unwrap_err();
     (stopped, db.rows("select status, error_code from countersign.mutation").await)
@@ -124,7 +124,7 @@ description = "Which."
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_no_rollback_takes_back_is_shown_by_its_own_preview_and_done_once_it_is_agreed_to() {
+async fn effects_beyond_a_rollback_are_shown_by_their_own_preview_and_happen_after_approval() {
     let db = database().await;
     let ledger = Ledger::new(ConnectOptions::parse(&db.url()).unwrap(), LedgerOptions::default());
     let source = manifest::Source { path: "burn.toml".into(), text: BURN.to_owned() };

@@ -39,7 +39,7 @@ async fn the_plan_is_json_with_nodes_costs_and_rows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_plan_is_the_one_for_the_values_of_the_parameters() {
+async fn the_plan_fits_the_values_of_the_parameters() {
     let (_db, server) = fixture().await;
     let query = "select * from social.reading where kind = $1 and n < $2";
     let rare = plan(&server, query, json!(["rare", 1000])).await.to_string();
@@ -181,7 +181,7 @@ async fn the_same_holds_when_the_login_could_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_planner_itself_evaluates_cannot_write() {
+async fn expressions_that_the_planner_evaluates_cannot_write() {
     // PostgreSQL computes calls of IMMUTABLE functions while it plans. One that lies about it meets the transaction.
     let (db, server) = fixture().await;
     db.run(
@@ -195,7 +195,7 @@ async fn what_the_planner_itself_evaluates_cannot_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_text_without_measure_is_planned_or_refused_and_the_server_lives_on() {
+async fn a_huge_statement_is_planned_or_refused_and_the_server_survives() {
     let (_db, server) = fixture().await;
     let nested = format!("select {}1{}", "(".repeat(20_000), ")".repeat(20_000));
     let sums = format!("select {}1", "1+".repeat(50_000));

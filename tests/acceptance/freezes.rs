@@ -110,7 +110,7 @@ async fn a_write_in_flight_is_counted_and_refused_when_it_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_operators_freeze_and_a_name_that_nobody_has_is_questioned() {
+async fn only_operators_freeze_and_an_unknown_account_gets_a_warning() {
     let db = database().await;
     let olga = operator(&db).await;
     let approver = format!("paul_{}", db.name());

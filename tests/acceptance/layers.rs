@@ -148,7 +148,7 @@ async fn survey(matrix: &mut Matrix<'_>, login: &Login, judge: fn(Layer, &[(Stri
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_changes_with_any_single_layer_missing() {
+async fn no_attack_changes_anything_with_any_single_layer_missing() {
     let (world, db) = World::new().await;
     let attacks = world.attacks();
     let mut matrix = Matrix { world, attacks: &attacks };

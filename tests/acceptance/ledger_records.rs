@@ -66,7 +66,7 @@ async fn recent_mutations_are_listed_newest_first_with_these_fields_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_is_on_record_while_it_runs_and_ends_as_what_came_of_it() {
+async fn a_write_is_recorded_while_it_runs_and_its_record_ends_with_its_outcome() {
     // A1-11, A1-12, A5-02 to A5-10, A9-27, A9-28, A10-01, A10-11
     let db = database().await;
     let (server, other) = tokio::join!(Server::on(&db), Server::on(&db));

@@ -96,7 +96,7 @@ async fn a_failure_whose_commit_is_cut_is_still_a_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_outcome_that_cannot_be_read_is_said_to_be_unknown_and_is_the_truth_once_it_can() {
+async fn an_unreadable_outcome_is_reported_as_unknown_and_correctly_once_readable() {
     // Takes the 10 s that the server looks for the truth.
     let (db, proxy, server) = behind_a_proxy().await;
     let call = json!({"text": "who knows"});
@@ -118,7 +118,7 @@ async fn an_outcome_that_cannot_be_read_is_said_to_be_unknown_and_is_the_truth_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_intent_whose_answer_is_lost_does_not_stand_in_the_way_of_the_next_call() {
+async fn an_intent_with_a_lost_answer_does_not_block_the_next_call() {
     // The record is there, the server does not know, and PostgreSQL cannot be asked for a moment.
     let (db, proxy, server) = behind_a_proxy().await;
     let fired = proxy.arm(FaultPoint::AfterAdmission, ConnectionFault::CutAndRefuse);

@@ -40,7 +40,7 @@ async fn a_manifest_titles_describes_and_switches_off_builtin_tools_and_instruct
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_manifest_says_of_the_server_holds_before_the_database_is_there() {
+async fn server_settings_of_a_manifest_apply_before_the_database_is_reachable() {
     let mut command = Command::new(testkit::countersign());
     command.env("DATABASE_URL", "postgresql://me@127.0.0.1:1/shop").arg("serve");
     let manifest = words();
@@ -59,7 +59,7 @@ async fn what_a_manifest_says_of_the_server_holds_before_the_database_is_there()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_two_manifests_say_of_one_builtin_tool_is_a_mistake_with_both_places() {
+async fn two_manifests_with_settings_for_one_builtin_tool_are_a_mistake_with_both_places() {
     let db = database().await;
     let first = words();
     let second = TestManifest::from_text(
@@ -161,7 +161,7 @@ param = [{ name = "amount", description = "How much.", minimum = 0, maximum = 10
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_numeric_parameter_takes_the_digits_of_a_number_as_text_and_both_are_one_value() {
+async fn a_numeric_parameter_accepts_a_number_or_its_digits_as_text_with_one_meaning() {
     // F-33
     let db = database().await;
     db.run("create table social.deposit (amount numeric, rest numeric[])").await;

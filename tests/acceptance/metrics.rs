@@ -52,7 +52,7 @@ impl World {
     }
 
     async fn scrape(&self) -> Scraped {
-        Scraped::parse(&self.backends.metrics.render(&self.backends).await)
+        Scraped::parse(&self.backends.render_metrics().await)
     }
 }
 
@@ -101,7 +101,7 @@ impl Scraped {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_is_counted_once_by_what_became_of_it_and_nothing_of_it_is_in_a_label() {
+async fn a_call_is_counted_once_by_its_outcome_and_labels_hold_none_of_its_data() {
     let db = database().await;
     let world = World::new(&db, 2).await;
     let before = world.scrape().await;
@@ -143,7 +143,7 @@ async fn a_call_is_counted_once_by_what_became_of_it_and_nothing_of_it_is_in_a_l
     assert_eq!(counted, expected.each_ref().map(|(name, count)| (name.as_str(), *count)));
     assert_eq!(scraped.of(r#"countersign_tool_call_duration_seconds_count{tool="query_database"}"#), 4.0);
     assert_eq!(scraped.of("countersign_calls_in_flight"), 0.0);
-    let text = world.backends.metrics.render(&world.backends).await;
+    let text = world.backends.render_metrics().await;
     let counters: Vec<&str> = text.lines().filter(|line| line.starts_with("countersign_tool_calls_total")).collect();
     assert!(counters.is_sorted(), "{counters:#?}");
     let buckets: Vec<&str> =
@@ -155,7 +155,7 @@ async fn a_call_is_counted_once_by_what_became_of_it_and_nothing_of_it_is_in_a_l
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_that_run_wait_or_are_given_up_are_seen() {
+async fn running_waiting_and_abandoned_calls_are_counted() {
     let db = database().await;
     let world = Arc::new(World::new(&db, 1).await);
     // One has the session, four wait for it, two for room.

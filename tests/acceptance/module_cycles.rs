@@ -175,7 +175,7 @@ fn no_module_depends_on_itself_through_a_sibling() {
 
 /// The control of the test above.
 #[test]
-fn a_cycle_is_found_in_whichever_way_it_is_written() {
+fn a_cycle_is_found_in_every_spelling() {
     let modules_of = |sources: &[(&str, &str)]| -> Modules {
         let path = |name: &str| name.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect();
         sources.iter().map(|(name, text)| (path(name), module_of(text))).collect()

@@ -100,7 +100,7 @@ async fn describe(server: &Server, arguments: Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn notes_stand_with_what_they_are_about() {
+async fn notes_appear_with_the_objects_that_they_describe() {
     let setup = setup().await;
     let server = setup.server("readonly").await;
     let overview = describe(&server, json!({"schema": "social"})).await;
@@ -150,7 +150,7 @@ async fn tools(server: &Server, table: &str) -> Vec<(String, String, bool)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_table_says_which_tools_of_the_profile_read_or_write_it() {
+async fn the_description_of_a_table_names_the_tools_of_the_profile_that_use_it() {
     let setup = setup().await;
     let admin = setup.server("admin").await;
     let tool = |name: &str, access: &str, writes: bool| (name.to_owned(), access.to_owned(), writes);

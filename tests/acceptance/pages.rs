@@ -131,6 +131,25 @@ fn every_page_that_the_code_names_exists() {
     assert!(named > 20, "{named}");
 }
 
+#[test]
+fn every_source_that_a_page_names_exists() {
+    // As a path of the repository, or as `tools/registry.rs`, which is crates/tools/src/registry.rs.
+    let mut named = 0;
+    for page in pages() {
+        let text = read(&page);
+        for path in text.split('`').skip(1).step_by(2).filter(|word| word.contains('/') && !word.contains([' ', '*'])) {
+            if path.ends_with(".rs") || path.ends_with(".sql") || path.starts_with("crates/") {
+                let (first, rest) = path.split_once('/').unwrap();
+                let is_there = repository().join(path).exists()
+                    || repository().join("crates").join(first).join("src").join(rest).exists();
+                assert!(is_there, "{page}: {path}: there is no such file");
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 30, "{named}");
+}
+
 /// The ids of promises (`A1-05`, `X-02`), defects (`F-61`) and attacks (`CR01`) in a text.
 fn ids<'a>(text: &'a str, attacks: &BTreeSet<&str>) -> impl Iterator<Item = &'a str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');

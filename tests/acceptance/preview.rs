@@ -104,7 +104,7 @@ async fn what_would_fail_fails_in_the_preview_in_the_same_way() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_profile_previews_its_own_tools_only_and_says_why_it_previews_no_sql() {
+async fn a_profile_previews_its_own_tools_only_and_explains_why_it_previews_no_sql() {
     let db = database().await;
     // F-32
     let mut command = Server::command(&db);
@@ -123,7 +123,7 @@ async fn a_profile_previews_its_own_tools_only_and_says_why_it_previews_no_sql()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn words_that_mix_scripts_are_pointed_out_in_escaped_form() {
+async fn words_of_mixed_scripts_are_marked_in_escaped_form() {
     // AR08
     let db = database().await;
     let server = Server::on(&db).await;

@@ -106,7 +106,7 @@ async fn a_write_is_proposed_shown_confirmed_and_only_then_made_with_its_record(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_is_repeated_while_it_waits_is_the_same_proposal_and_one_that_was_reversed_a_new_one() {
+async fn repeating_a_waiting_call_gives_the_same_proposal_and_repeating_a_reversed_call_a_new_proposal() {
     // C6-11
     let db = database().await;
     let server = Server::studio(&db).await;
@@ -143,7 +143,7 @@ async fn a_call_that_is_repeated_while_it_waits_is_the_same_proposal_and_one_tha
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_a_person_with_the_role_approves_and_a_server_carries_it_out() {
+async fn only_a_reviewer_with_the_role_approves_and_a_server_executes() {
     // C7-02, AP01, AP03; T3: no tool, no argument and no login of a server approves.
     let db = database().await;
     let server = Server::studio(&db).await;
@@ -196,7 +196,7 @@ async fn only_a_person_with_the_role_approves_and_a_server_carries_it_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_statement_of_an_admins_own_is_not_tried_before_somebody_has_approved_it() {
+async fn an_admins_free_statement_does_not_run_before_a_reviewer_approves_it() {
     let db = database().await;
     let mut command = Server::studio_command(&db);
     command.args(["--profile", "admin", "--execute-sql"]);

@@ -71,7 +71,7 @@ async fn successes(db: &Database) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_sees_everything_approves_it_and_it_is_carried_out_once() {
+async fn a_reviewer_sees_the_whole_proposal_and_its_approval_is_executed_once() {
     // AP08, X-39
     let db = database().await;
     let url = approver(&db).await;
@@ -144,12 +144,12 @@ async fn a_person_sees_everything_approves_it_and_it_is_carried_out_once() {
     let after = proposals(&url, &["show", id]).await.out;
     let decided = format!(" by {login} (OS user {}), via command_line\n", os_user());
     assert!(after.contains("state            executed\n") && after.contains(&decided), "{after}");
-    the_record_says_who_agreed(&db, &server, &receipt, &proposal, login).await;
+    the_record_names_the_reviewer(&db, &server, &receipt, &proposal, login).await;
     server.close().await;
 }
 
 /// The record of an executed proposal has its approval wherever it is shown, and it is sealed with it.
-async fn the_record_says_who_agreed(db: &Database, server: &Server, receipt: &str, proposal: &Value, login: &str) {
+async fn the_record_names_the_reviewer(db: &Database, server: &Server, receipt: &str, proposal: &Value, login: &str) {
     let detail = server.succeed("get_mutation_detail", json!({"correlation_id": receipt})).await["data"].clone();
     let approval = &detail["approval"];
     for (key, expected) in [
@@ -181,7 +181,7 @@ async fn the_record_says_who_agreed(db: &Database, server: &Server, receipt: &st
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_not_shown_is_not_approved() {
+async fn a_proposal_that_was_not_shown_is_not_approved() {
     // AP02, X-40
     let db = database().await;
     let url = approver(&db).await;
@@ -217,7 +217,7 @@ async fn what_was_not_shown_is_not_approved() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn neither_the_server_nor_the_proposer_nor_anybody_without_the_role_approves() {
+async fn only_a_role_of_approvers_approves_and_never_the_server_or_the_proposer() {
     // AP01, X-41
     let db = database().await;
     let url = approver(&db).await;
@@ -268,7 +268,7 @@ async fn neither_the_server_nor_the_proposer_nor_anybody_without_the_role_approv
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_person_rejects_stays_unwritten() {
+async fn a_rejected_proposal_is_never_written() {
     let db = database().await;
     let url = approver(&db).await;
     let server = Server::studio(&db).await;
@@ -299,7 +299,7 @@ async fn what_a_person_rejects_stays_unwritten() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_approval_comes_too_late_by_the_database_s_clock() {
+async fn an_approval_after_the_expiry_by_the_databases_clock_is_refused() {
     // AP05
     let db = database().await;
     let url = approver(&db).await;
@@ -317,7 +317,7 @@ async fn an_approval_comes_too_late_by_the_database_s_clock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_approved_while_no_server_runs_waits_for_the_next_one_and_runs_once() {
+async fn a_proposal_approved_without_a_server_waits_for_the_next_server_and_runs_once() {
     let db = database().await;
     let url = approver(&db).await;
     let server = Server::studio(&db).await;
@@ -347,7 +347,7 @@ async fn what_is_approved_while_no_server_runs_waits_for_the_next_one_and_runs_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_approved_write_that_cannot_be_is_told_with_its_reason() {
+async fn an_approved_write_that_fails_is_reported_with_its_reason() {
     // AP04
     let db = database().await;
     let url = approver(&db).await;
@@ -374,7 +374,7 @@ async fn an_approved_write_that_cannot_be_is_told_with_its_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_that_an_agent_wrote_controls_the_terminal_or_looks_like_a_line_of_ours() {
+async fn agent_text_cannot_control_the_terminal_or_imitate_a_line_of_the_program() {
     // AP09, AU11
     let db = database().await;
     let url = approver(&db).await;

@@ -12,7 +12,7 @@ async fn lives(server: &mut RawStdioServer) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_a_message_gets_a_json_rpc_error_and_the_server_lives_on() {
+async fn an_invalid_message_gets_a_json_rpc_error_and_the_server_continues() {
     // AR04, AR07, HT08
     let db = database().await;
     let mut server = RawStdioServer::start(Server::command(&db), PROTOCOL).await;
@@ -80,7 +80,7 @@ async fn every_protocol_version_since_the_first_gets_a_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn prompts_are_declared_and_there_are_none() {
+async fn the_list_of_prompts_is_declared_and_empty() {
     let db = database().await;
     let mut server = RawStdioServer::without_session(Server::command(&db));
     let hello =
@@ -146,7 +146,7 @@ async fn a_write_whose_client_went_away_still_gets_its_outcome() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_told_to_stop_finishes_its_write_first() {
+async fn a_stopping_server_finishes_its_write_first() {
     let db = database().await;
     let mut server = RawStdioServer::start(Server::command(&db), PROTOCOL).await;
     let mut blocker = db.connect().await;

@@ -7,7 +7,7 @@ use serde_json::json;
 use testkit::{Server, database, long_form};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_come_with_columns_count_and_no_trace_of_a_write() {
+async fn a_read_returns_rows_columns_and_count_and_leaves_no_record() {
     let db = database().await;
     let server = Server::on(&db).await;
     let query = json!({"query": "select 1 as n, 'a' as t, null as nothing"});
@@ -28,7 +28,7 @@ async fn rows_come_with_columns_count_and_no_trace_of_a_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_row_cap_is_500_unless_asked_and_says_when_it_cut() {
+async fn the_default_row_cap_is_500_and_a_cut_is_reported() {
     // D3-02, D3-03, X-29, X-30
     let db = database().await;
     let server = Server::on(&db).await;
@@ -44,7 +44,7 @@ async fn the_row_cap_is_500_unless_asked_and_says_when_it_cut() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_outermost_limit_of_a_query_counts_instead_of_the_default() {
+async fn the_outermost_limit_of_a_query_replaces_the_default() {
     // F-20: what the plan says, not the text, and also of a text that the session knows.
     let db = database().await;
     let server = Server::on(&db).await;
@@ -74,7 +74,7 @@ async fn the_outermost_limit_of_a_query_counts_instead_of_the_default() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_was_cut_says_by_what_and_how_to_go_on() {
+async fn a_truncated_answer_names_the_limit_and_how_to_continue() {
     // F-21
     let db = database().await;
     let server = Server::on(&db).await;
@@ -93,7 +93,7 @@ async fn an_answer_that_was_cut_says_by_what_and_how_to_go_on() {
 const ONLY_READ_ONLY: &str = "Only read-only queries are allowed (SELECT, WITH, EXPLAIN, SHOW, VALUES, TABLE)";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_writes_is_refused_and_nothing_changes() {
+async fn every_writing_statement_is_refused_and_changes_nothing() {
     // D2-02 to D2-13, D2-15, D5-02, D5-04, X-23 to X-27
     let db = database().await;
     let server = Server::on(&db).await;
@@ -178,7 +178,7 @@ async fn one_call_cannot_affect_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_reader_is_a_login_of_its_own_that_cannot_see_the_ledger() {
+async fn the_reader_is_a_separate_login_without_access_to_the_ledger() {
     //
     let db = database().await;
     let server = Server::on(&db).await;
@@ -200,7 +200,7 @@ async fn the_reader_is_a_login_of_its_own_that_cannot_see_the_ledger() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn errors_let_a_model_correct_itself() {
+async fn errors_contain_what_an_agent_needs_to_correct_its_call() {
     // D4-01, D4-04, D4-07, X-21
     let db = database().await;
     let server = Server::on(&db).await;
@@ -245,7 +245,7 @@ async fn one_row_that_is_too_large_is_an_error_and_many_rows_are_cut() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_in_another_encoding_is_an_error_and_no_text() {
+async fn an_answer_in_another_encoding_is_an_error() {
     // D3: what is shown is what is there. The encoding is set back by ROLLBACK, so no setting tells.
     let db = database().await;
     let server = Server::on(&db).await;
@@ -259,7 +259,7 @@ async fn an_answer_in_another_encoding_is_an_error_and_no_text() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_whose_encoding_was_changed_and_taken_back_is_an_error_and_no_text() {
+async fn an_answer_after_a_reverted_change_of_encoding_is_an_error() {
     // M6: bytes of LATIN1 that are UTF-8 as well. L10: a function that removes the statements of the session.
     let db = database().await;
     db.run(

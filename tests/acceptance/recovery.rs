@@ -113,7 +113,7 @@ async fn a_server_that_stays_down_is_named_within_the_deadline_and_the_next_call
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_read_whose_backend_is_killed_or_cancelled_by_somebody_runs_once_more() {
+async fn a_read_whose_backend_an_operator_kills_or_cancels_runs_once_more() {
     // SE18: sessions that cancel each other gain nothing.
     let db = lone_database().await;
     let server = Server::on(&db).await;
@@ -135,7 +135,7 @@ async fn a_read_whose_backend_is_killed_or_cancelled_by_somebody_runs_once_more(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_kills_or_cancels_a_read_twice_means_it_and_the_agent_reads_why() {
+async fn a_read_killed_or_cancelled_twice_fails_and_the_agent_gets_the_reason() {
     // D4-06: what the server said first is what is told.
     let db = lone_database().await;
     let server = Server::on(&db).await;

@@ -93,7 +93,7 @@ impl Logged {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_is_told_of_the_change_and_sees_the_new_tools() {
+async fn a_client_is_notified_of_the_change_and_sees_the_new_tools() {
     let setup = Setup::new().await;
     let mut command = setup.command("");
     command.args(["--log", "warn"]);
@@ -199,7 +199,7 @@ async fn a_write_that_runs_through_the_change_ends_with_the_tool_it_began_with_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_newest_protocol_is_told_by_a_subscription() {
+async fn clients_of_the_newest_protocol_are_notified_through_a_subscription() {
     let setup = Setup::new().await;
     let mut command = setup.command("");
     command.args(["--log", "warn"]).stderr(Stdio::inherit());

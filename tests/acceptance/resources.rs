@@ -111,14 +111,14 @@ async fn a_long_list_comes_in_pages_that_neither_repeat_nor_miss_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_there_is_the_protocols_error_with_the_nearest_names() {
+async fn a_missing_resource_gets_the_protocols_error_with_the_nearest_names() {
     let db = database().await;
     db.run(ODD).await;
     let mut server = started(&db).await;
     for (uri, said) in [
         ("countersign://database/social/twet", "The nearest tables that exist: social.tweet."),
         ("countersign://database/socal", "The nearest schemas that exist: social."),
-        ("countersign://database/vault", "there is no schema \"vault\" that may be read"),
+        ("countersign://database/vault", "schema \"vault\" does not exist or is not readable"),
         ("countersign://database/vault/gold", "there is no table or view \"gold\""),
         ("countersign://database/countersign/record", "there is no table or view \"record\""),
         ("countersign://database/pg_catalog/pg_class", "there is no table or view \"pg_class\""),
@@ -292,7 +292,7 @@ fn meta() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_newest_protocol_has_them_as_it_wants_them() {
+async fn the_newest_protocol_gets_resources_in_its_own_form() {
     let db = database().await;
     let mut server = RawStdioServer::without_session(Server::command(&db));
     let discovered = server.request(1, "server/discover", json!({"_meta": meta()})).await;
@@ -346,7 +346,7 @@ impl Changing {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_is_told_when_the_notes_or_its_right_to_the_resources_change() {
+async fn a_client_is_notified_when_the_notes_or_its_privileges_on_resources_change() {
     let changing = Changing::new().await;
     let mut server = RawStdioServer::start(changing.command(), PROTOCOL).await;
     let tweet = "countersign://database/social/tweet";
@@ -372,7 +372,7 @@ async fn a_client_is_told_when_the_notes_or_its_right_to_the_resources_change() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_subscription_is_told_of_what_it_asked_for_and_of_nothing_else() {
+async fn a_subscription_gets_only_the_notifications_that_it_requested() {
     let changing = Changing::new().await;
     for (asked, told) in [("resourcesListChanged", "resources"), ("toolsListChanged", "tools")] {
         let mut server = RawStdioServer::without_session(changing.command());

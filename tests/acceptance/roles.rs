@@ -81,7 +81,7 @@ async fn servers_seal_and_cannot_prune() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_else_can_call_the_protocol() {
+async fn no_other_role_can_call_the_protocol() {
     let db = database().await;
     let server = Server::on(&db).await;
     for call in

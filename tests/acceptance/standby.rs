@@ -64,7 +64,7 @@ async fn reads_come_from_the_standby_and_writes_go_to_the_primary() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_server_of_a_list_is_taken_for_what_it_is_and_a_failover_is_followed() {
+async fn each_server_of_a_list_is_used_by_its_role_and_a_failover_is_followed() {
     let primary = lone_database().await;
     let standby = Standby::of(&primary, &[]).await;
     let (first, second) = (&primary, &standby.database);

@@ -61,7 +61,7 @@ async fn an_unreachable_database() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_credentials_and_a_missing_database_are_told_apart() {
+async fn wrong_credentials_and_a_missing_database_have_distinct_errors() {
     // D4-03, X-36
     let own = pg_embedded::Cluster::start(pg_embedded::Options::ephemeral(), &mut |_| {}).unwrap();
     let url = own.connection_string("postgres");
@@ -248,7 +248,7 @@ async fn a_reader_that_can_do_too_much_does_not_get_the_tool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_who_may_not_create_roles_gets_the_ledger_and_is_told_what_reading_needs() {
+async fn an_owner_without_createrole_gets_the_ledger_and_the_commands_that_reading_needs() {
     let db = Database::empty("limited_owner").await;
     db.run("create role limited login; alter database limited_owner owner to limited").await;
     let url = db.url().replace("user=postgres", "user=limited");

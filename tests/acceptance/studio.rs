@@ -117,7 +117,7 @@ async fn without_an_account_the_server_sees_no_row_and_makes_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenant_sees_its_own_rows_and_no_other() {
+async fn a_tenant_sees_only_its_own_rows() {
     let db = database().await;
     let client = writer(&db).await;
     client.batch_execute(AS_DEFAULT).await.unwrap();
@@ -174,7 +174,7 @@ async fn no_row_points_to_another_tenants() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_shipped_bookings_to_come_are_ones_that_could_be_made() {
+async fn the_shipped_future_bookings_satisfy_the_rules_of_booking() {
     // The seed switches the trigger off for the one that is over.
     let db = database().await;
     let client = db.connect().await;

@@ -166,7 +166,7 @@ fn give(data: &Path, name: &str, text: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[cfg_attr(not(target_os = "linux"), ignore = "needs loopback addresses beyond 127.0.0.1")]
-async fn each_sslmode_checks_what_it_says_and_no_less() {
+async fn each_sslmode_makes_all_checks_that_libpq_documents() {
     const NAMED: &str = "127.0.0.77";
     const UNNAMED: &str = "127.0.0.78";
     let guarded = Guarded::start((NAMED, UNNAMED)).await;
@@ -223,7 +223,7 @@ async fn each_sslmode_checks_what_it_says_and_no_less() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[cfg_attr(not(target_os = "linux"), ignore = "needs loopback addresses beyond 127.0.0.1")]
-async fn a_login_is_by_certificate_or_tied_to_one() {
+async fn a_login_uses_a_client_certificate_or_channel_binding() {
     const NAMED: &str = "127.0.0.79";
     let guarded = Guarded::start((NAMED, "127.0.0.80")).await;
     let root = guarded.named("sslrootcert", "root.pem");

@@ -84,7 +84,7 @@ async fn a_new_token_is_shown_once_and_the_configuration_takes_what_is_printed()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn as_json_it_is_one_object_with_the_same() {
+async fn the_json_form_is_one_object_with_equal_content() {
     let folder = ConfigDir::new();
     let arguments = ["--account", "team-a", "--label", "bot", "--expires-in", "12h", "--json"];
     let output = new(&folder, "", &arguments).await;
@@ -103,7 +103,7 @@ async fn as_json_it_is_one_object_with_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_a_token_of_anybody_is_refused() {
+async fn malformed_tokens_are_refused() {
     let folder = ConfigDir::new();
     for (arguments, why) in [
         (&["--account", "a", "--profile", "Big"][..], "a lower-case letter, then at most 31"),
@@ -144,7 +144,7 @@ async fn what_cannot_be_a_token_of_anybody_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mistake_in_who_may_call_stops_every_command_and_check_reads_the_keys() {
+async fn a_mistake_in_the_access_settings_stops_every_command_and_check_reads_the_keys() {
     let db = database().await;
     let folder = ConfigDir::new();
     let manifest = testkit::repository().join("manifests/social.toml");

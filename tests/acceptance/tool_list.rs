@@ -32,7 +32,7 @@ async fn names(profile: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_profile_has_its_tools_and_no_other() {
+async fn each_profile_has_only_its_tools() {
     // A1-14, A1-15, A9-38 to A9-41, A11-04
     assert_eq!(names("readonly").await, READ_TOOLS);
     let mut all: Vec<&str> = WRITE_TOOLS.into_iter().chain(LEDGER_TOOLS).chain(READ_TOOLS).collect();

@@ -81,7 +81,7 @@ async fn the_owner_of_tables_has_them_tracked_and_the_writes_of_servers_are_reco
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_table_is_told_with_its_key_and_what_limits_its_undo() {
+async fn each_table_is_listed_with_its_key_and_the_limits_of_its_undo() {
     let (db, anna) = shop().await;
     let said =
         succeed(&anna, &["track", "--schema", "shop", "--maintained", "updated_at", "--sensitive", "note"]).await;
@@ -316,7 +316,7 @@ async fn a_write_needs_no_declared_undo_once_all_tables_that_it_changes_are_trac
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_login_of_servers_is_told_to_the_triggers() {
+async fn the_triggers_learn_of_a_new_login_of_servers() {
     let (db, anna) = shop().await;
     succeed(&anna, &["track", "shop.orders", "shop.items"]).await;
     let writers = |name: &str| format!("{name}_{}", db.name());

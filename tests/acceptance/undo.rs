@@ -119,7 +119,7 @@ async fn an_undo_restores_every_row_also_those_that_triggers_and_cascades_change
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_undo_overwrites_nothing_that_came_later() {
+async fn an_undo_overwrites_no_later_change() {
     // F-52
     let (db, manifest) = shop().await;
     let server = manifest.serve(&db).await;
@@ -244,7 +244,7 @@ async fn an_undo_needs_the_agreement_that_the_write_needed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_write_of_the_account_that_succeeded_is_refused_by_name() {
+async fn only_successful_writes_of_the_account_can_be_undone_and_others_are_named() {
     let (db, manifest) = shop().await;
     let server = manifest.serve(&db).await;
     let other = {
@@ -293,7 +293,7 @@ async fn a_duplicate_is_answered_only_while_the_rows_are_as_the_write_left_them(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_numeric_value_is_one_call_however_it_is_spelled() {
+async fn all_spellings_of_a_numeric_value_are_one_call() {
     // F-55
     let (db, manifest) = shop().await;
     let server = manifest.serve(&db).await;

@@ -63,7 +63,7 @@ fn objects(ran: &CommandOutput) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_undoes_a_write_of_any_account_once_and_is_on_record() {
+async fn an_operator_undoes_a_write_of_any_account_once_and_is_recorded() {
     let (db, server, url) = shop().await;
     let before = db.contents("shop").await;
     let dropped = receipt(&server.succeed("drop_order", json!({"id": 1})).await);
@@ -130,7 +130,7 @@ async fn a_conflict_names_the_row_its_values_and_who_changed_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_trial_finds_what_only_shows_when_the_rows_have_been_put_back() {
+async fn a_trial_finds_failures_that_appear_only_after_the_rows_are_restored() {
     let (db, server, url) = shop().await;
     db.run(
         "create function shop.shout() returns trigger language plpgsql as $$ begin new.status := upper(new.status); return new; end $$; \
@@ -230,7 +230,7 @@ async fn a_plan_of_many_rows_runs_in_parts_and_goes_on_where_it_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn later_writes_are_left_out_or_taken_along_as_the_mode_says() {
+async fn the_mode_decides_whether_later_writes_are_skipped_or_included() {
     let (db, server, url) = shop().await;
     server.succeed("set_status", json!({"id": 1, "status": "paid"})).await;
     server.succeed("set_status", json!({"id": 2, "status": "paid"})).await;
@@ -283,7 +283,7 @@ async fn a_lost_connection_at_commit_is_answered_with_the_truth() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_undo_leaves_nothing_half_done_and_holds_nobody_up() {
+async fn a_killed_undo_leaves_nothing_partial_and_blocks_no_other_write() {
     let (db, server, url) = shop().await;
     let before = db.contents("shop").await;
     let dropped = receipt(&server.succeed("drop_order", json!({"id": 1})).await);

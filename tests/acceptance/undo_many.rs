@@ -141,7 +141,7 @@ async fn the_writes_of_a_plan_are_taken_back_together_once_and_can_be_redone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_that_is_not_what_was_shown_any_more_changes_nothing() {
+async fn a_plan_that_differs_from_the_plan_shown_changes_nothing() {
     let shop = Shop::open().await;
     shop.set(1, "paid").await;
     let stranger = shop.of_account("stranger").await;

@@ -154,7 +154,7 @@ async fn only_the_rows_that_were_really_inserted_are_undone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_undone_says_so_and_why() {
+async fn a_write_that_cannot_be_undone_gives_the_reason() {
     // A7-04, A7-14, A10-17, A10-21
     let db = database().await;
     let server = Server::on(&db).await;

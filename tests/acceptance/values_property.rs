@@ -126,7 +126,7 @@ fn canonical_number(number: &Number) -> String {
 }
 
 #[test]
-fn numbers_are_compared_digit_by_digit_whatever_their_exponent() {
+fn numbers_are_compared_digit_by_digit_for_any_exponent() {
     for (number, expected) in [
         ("1.10", "1.10"),
         ("1e3", "1000"),

@@ -59,7 +59,7 @@ async fn a_failed_write_leaves_a_record_and_nothing_else_and_can_be_repeated_at_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_valid_is_refused_before_the_gate() {
+async fn invalid_calls_are_refused_before_the_gate() {
     // A1-17, AR02, AR03, AR06, MA05, ID11
     let db = database().await;
     let server = Server::on(&db).await;
@@ -110,7 +110,7 @@ undo = { irreversible = "They stay." }
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_write_of_several_steps_all_happens_or_nothing() {
+async fn a_write_of_several_steps_happens_completely_or_not_at_all() {
     // A8-05
     let db = database().await;
     db.run(
@@ -161,7 +161,7 @@ async fn a_deferred_constraint_is_a_failure_and_not_a_success() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_trigger_that_refuses_at_commit_is_told_in_its_own_words_and_recorded() {
+async fn the_message_of_a_trigger_that_refuses_at_commit_is_returned_and_recorded() {
     // F-35: a trigger that defers what it does until COMMIT.
     let db = database().await;
     db.run(
@@ -228,7 +228,7 @@ async fn a_backend_killed_in_the_middle_leaves_the_truth_in_the_record() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_killed_server_left_pending_is_ended_by_the_next_one_and_can_be_repeated() {
+async fn the_next_server_ends_pending_writes_of_a_killed_server_and_they_can_be_repeated() {
     // X-02, CR06: nothing stays pending, and nothing is replayed blindly.
     let db = database().await;
     let tweet = untouched_tweet(&db).await;
@@ -254,7 +254,7 @@ async fn what_a_killed_server_left_pending_is_ended_by_the_next_one_and_can_be_r
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_is_swept_while_it_waits_takes_nothing_with_it() {
+async fn sweeping_a_waiting_call_changes_nothing_else() {
     // A server may stand still for longer than the sweep is patient: a laptop that sleeps, a debugger.
     let db = database().await;
     let (running, waiting) = tokio::join!(Server::on(&db), Server::on(&db));
@@ -304,7 +304,7 @@ undo = { irreversible = "It is a test." }
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_of_a_write_is_left_in_its_session_for_the_next_account() {
+async fn a_write_leaves_no_state_in_its_session_for_the_next_account() {
     // M9: a setting that policies go by, a temporary table, an advisory lock.
     let db = database().await;
     db.run(

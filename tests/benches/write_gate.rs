@@ -165,7 +165,7 @@ async fn perform(gate: &Gate, tool: &str, params: Value, key: Option<String>, ru
         idempotency_key: key,
         deadline: tokio::time::Instant::now() + Duration::from_secs(30),
         executor: Arc::new(run),
-        confirmed: None,
+        precondition: None,
     };
     match gate.perform(attempt).await.expect("a write") {
         WriteOutcome::Executed { correlation_id, .. } => correlation_id,

@@ -12,6 +12,7 @@ use types::{Secret, quoted};
 use crate::connection::ConnectionFields;
 use crate::error::CliError;
 use crate::events::Event;
+use crate::flags::{NUMBERS, shown_flag, unflagged};
 use crate::invocation::{FrontEnd, Invocation, Mode, OneShot, ParamArg, Sql, params};
 use crate::log::LogFilters;
 use crate::options::{Defaults, Options};
@@ -49,7 +50,7 @@ struct ConnectionArgs {
     /// Default: postgres.
     #[arg(long)]
     dbname: Option<String>,
-    /// The password, as it is. Better in COUNTERSIGN_PASSWORD_SECRET: others can see the arguments of a process.
+    /// The password. Prefer COUNTERSIGN_PASSWORD_SECRET: other users can see the arguments of a process.
     #[arg(long, value_name = "PASSWORD", allow_hyphen_values = true)]
     password_secret: Option<String>,
 }
@@ -71,10 +72,10 @@ impl From<ConnectionArgs> for ConnectionFields {
 /// What is shown, and how.
 #[derive(Args)]
 struct CommonArgs {
-    /// How events are written.
+    /// Format of events.
     #[arg(long, value_enum, default_value = "json")]
     output: Output,
-    /// What is told of, separated by commas: startup, query.result, query.error, query.sql_error, query, all.
+    /// Events to log, separated by commas: startup, query.result, query.error, query.sql_error, query, all.
     #[arg(long, value_delimiter = ',', value_name = "EVENTS")]
     log: Vec<String>,
     /// Record writes in the ledger.
@@ -117,7 +118,7 @@ struct LimitArgs {
     inline_max_bytes: Option<u64>,
 }
 
-/// Runs one statement and writes what it gives as events, one JSON object a line.
+/// Runs one statement and writes its result as events, one JSON object per line.
 ///
 /// Exits with 0 for a result, 1 for an error, 2 for wrong arguments. Reads only, unless --write is given.
 #[derive(Parser)]
@@ -135,22 +136,22 @@ struct QueryArgs {
     /// $N is NULL; repeatable.
     #[arg(long = "param-null", value_name = "N")]
     null_params: Vec<String>,
-    /// Say what the statement takes and gives, and do not run it.
+    /// Describe the parameters and columns of the statement, and do not run it.
     #[arg(long)]
     dry_run: bool,
-    /// Let the statement write: the same as --read-only=false.
+    /// Let the statement write; equal to --read-only=false.
     #[arg(long, conflicts_with = "read_only")]
     write: bool,
-    /// Whether the statement cannot write. Default: true.
+    /// Whether the statement runs in a read-only transaction. Default: true.
     #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     read_only: Option<bool>,
-    /// Rows as they arrive instead of all at once.
+    /// Send rows as they arrive instead of all at once.
     #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     stream_rows: Option<bool>,
     /// Rows in a batch of a stream. Default: 1000.
     #[arg(long, value_name = "ROWS")]
     batch_rows: Option<u64>,
-    /// A batch ends with the row that reaches so many bytes. Default: 262144.
+    /// A batch ends with the row that reaches this number of bytes. Default: 262144.
     #[arg(long, value_name = "BYTES")]
     batch_bytes: Option<u64>,
     #[command(flatten)]
@@ -161,10 +162,9 @@ struct QueryArgs {
     common: CommonArgs,
 }
 
-/// Runs commands from standard input, one JSON object a line, and writes events, one JSON object a line.
+/// Runs commands from standard input and writes events, each as one JSON object per line.
 ///
-/// Commands: query, cancel, config, ping, close, begin, commit, rollback. The flags are what counts where no command says
-/// otherwise.
+/// Commands: query, cancel, config, ping, close, begin, commit, rollback. The flags are defaults for the commands.
 #[derive(Parser)]
 #[command(name = "countersign pipe", version, disable_help_flag = true, disable_version_flag = true)]
 struct PipeArgs {
@@ -272,27 +272,6 @@ pub fn without_values(error: &clap::Error, argv: &[String]) -> String {
             redaction::scrubbed(message.strip_prefix("error: ").unwrap_or(&message), argv)
         }
     }
-}
-
-/// Flags of numbers.
-pub(crate) const NUMBERS: [&str; 6] = [
-    "--batch-rows",
-    "--batch-bytes",
-    "--statement-timeout-ms",
-    "--lock-timeout-ms",
-    "--inline-max-rows",
-    "--inline-max-bytes",
-];
-
-/// What a message shows of a flag that there is not. A value may be attached to it: `-Wsecret`.
-pub(crate) fn shown_flag(flag: &str) -> &str {
-    let name = flag.split('=').next().unwrap_or_default();
-    if name.starts_with("--") || name.len() <= 3 { name } else { name.get(..2).unwrap_or("-") }
-}
-
-/// What is said of a value that belongs to no flag; not what it is.
-pub(crate) fn unflagged(place: usize) -> String {
-    format!("argument {} is neither a flag nor a flag's value", place + 1)
 }
 
 impl QueryArgs {

@@ -20,9 +20,9 @@ pub mod error;
 mod error_event;
 pub mod events;
 pub mod executor;
+mod flags;
 mod in_flight;
 pub mod invocation;
-mod lines;
 pub mod log;
 mod one_shot;
 pub mod options;
@@ -39,4 +39,5 @@ mod writer;
 
 pub use args::{ParseExit, parse, refused_later as refused};
 pub use invocation::{FrontEnd, Invocation};
-pub use run::{Exit, StopSignals, run};
+pub use run::{Exit, run};
+pub use run_query::StopSignals;

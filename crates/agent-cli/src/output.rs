@@ -1,21 +1,22 @@
 //! Events as text: `json` (one line each), `yaml` (one document each) and `plain` (one line of `key=value` each).
 //!
 //! In yaml and plain a number with a unit in its name bears the unit itself: `duration_ms: 16` becomes `duration: 16ms`.
-//! Rows and parameters are shown as they are, whatever they are called.
+//! Rows and parameters are shown as they are, whatever they are called. The crate `agent-first-data` needs a newer Rust than
+//! this workspace.
 
 use serde_json::{Map, Value};
 
 use crate::events::{Event, Rows};
 
-/// How events are written.
+/// Format of events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Output {
-    /// A JSON object a line.
+    /// One JSON object per line.
     #[default]
     Json,
-    /// A YAML document each.
+    /// One YAML document per event.
     Yaml,
-    /// A line of `key=value` each.
+    /// One line of `key=value` per event.
     Plain,
 }
 

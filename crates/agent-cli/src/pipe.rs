@@ -18,6 +18,7 @@ use futures_util::FutureExt;
 use pg::{ConnectOptions, NamedSession, Query, SqlExecutor, TransactionOptions};
 use tokio::io::AsyncRead;
 use tokio::time::Instant;
+use tokio_util::codec::FramedRead;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -26,15 +27,13 @@ use crate::connection::ConnectionLayers;
 use crate::error::{CliError, ErrorCode};
 use crate::events::{Close, CloseTrace, Event, Pong, PongTrace};
 use crate::in_flight::{InFlight, Kind};
-use crate::lines::Lines;
 use crate::log::LogFilters;
 use crate::one_shot::{DONE, FAILED};
-use crate::request::{AffectedTransactions, Command, DEFAULT_BEGIN, QueryCommand, RequestError};
-use crate::run::StopSignals;
-use crate::run_query::{self, ExecutionContext, Request, StopTokens};
+use crate::request::{AffectedTransactions, Command, DEFAULT_BEGIN, MAX_LINE_BYTES, QueryCommand, RequestError};
+use crate::run_query::{self, ExecutionContext, Request, StopSignals, StopTokens};
 use crate::transactions::{NewTransaction, TransactionCommand, TransactionLookup, Transactions};
 use crate::writer::{ControlSender, EventSender, OutputClosedError};
-use types::quoted;
+use types::{LineCodec, quoted};
 
 /// How long what is in flight may go on when the session ends.
 const CLOSE_GRACE: Duration = Duration::from_secs(5);
@@ -70,7 +69,7 @@ enum PipeEnd {
     /// `close`, the end of the input, or a signal.
     Requested,
     InputLost(std::io::Error),
-    OutputClosedError,
+    OutputClosed,
 }
 
 impl Pipe {
@@ -108,10 +107,10 @@ impl Pipe {
         stop: &StopSignals,
         ending: &CancellationToken,
     ) -> u8 {
-        let mut lines = Lines::new(input);
+        let mut lines = FramedRead::new(input, LineCodec::new(MAX_LINE_BYTES));
         let end = tokio::select! {
             biased;
-            () = closed.cancelled() => PipeEnd::OutputClosedError,
+            () = closed.cancelled() => PipeEnd::OutputClosed,
             () = stop.asked.cancelled() => PipeEnd::Requested,
             end = self.listen(&mut lines) => end,
         };
@@ -316,7 +315,7 @@ impl Pipe {
         // Transactions that are idle are rolled back, the others after what is waiting for them.
         drop(self.transactions);
         self.tasks.close();
-        let is_closed = matches!(end, PipeEnd::OutputClosedError);
+        let is_closed = matches!(end, PipeEnd::OutputClosed);
         if !is_closed {
             tokio::select! {
                 biased;

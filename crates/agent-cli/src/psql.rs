@@ -4,12 +4,12 @@
 use pg::Conninfo;
 use types::quoted;
 
-use crate::args::{self, NUMBERS};
 use crate::error::CliError;
+use crate::flags::{NUMBERS, shown_flag, unflagged};
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
-Runs one statement given by psql's flags, and writes what it gives as events, one JSON object a line.
+Runs one statement given by psql's flags, and writes its result as events, one JSON object per line.
 
 Usage: countersign psql [OPTIONS] [postgresql://user@host:port/dbname]
 
@@ -23,7 +23,8 @@ Options:
   -v N=value     The value of $N, as text; repeatable (--param-null N for NULL)
   --help         Print this help
 
-The long flags of `countersign query` work as well, but for --sql, --sql-file and --param: `countersign query --help`.
+The long flags of `countersign query` work too, except --sql, --sql-file and --param; see
+`countersign query --help`.
 Exits with 0 for a result, 1 for an error, 2 for wrong arguments. Reads only, unless --write is given.
 ";
 
@@ -108,7 +109,7 @@ pub(crate) fn translate(argv: &[String]) -> Result<Vec<String>, PsqlError> {
         } else if Conninfo::is_uri(argument) {
             translated.push(format!("--dsn-secret={argument}"));
         } else {
-            let message = format!("{}, and no postgresql:// URI", args::unflagged(place));
+            let message = format!("{}, and no postgresql:// URI", unflagged(place));
             return Err(CliError::invalid(message).hint("name the database with -d and the user with -U").into());
         }
     }
@@ -134,7 +135,7 @@ fn push_short(
     let mut characters = short.chars();
     let flag = characters.next();
     let Some((letter, long)) = FLAGS.iter().find(|(letter, _)| Some(*letter) == flag) else {
-        return Err(not_taken(args::shown_flag(argument)));
+        return Err(not_taken(shown_flag(argument)));
     };
     let attached = characters.as_str();
     let value =

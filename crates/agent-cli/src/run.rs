@@ -14,21 +14,13 @@ use crate::events::{Event, Log, Startup};
 use crate::invocation::{FrontEnd, Invocation, Mode};
 use crate::options::Defaults;
 use crate::pipe::Pipe;
+use crate::run_query::StopSignals;
 use crate::writer::WriterTask;
 use crate::{one_shot, redaction, writer};
 
 /// How long an end may take that was asked for by a signal: what is in flight, what stops it, and a reader. The same time an
 /// end that was not waits for a reader that takes nothing.
 const LAST_GRACE: Duration = Duration::from_secs(20);
-
-/// What signals ask for.
-#[derive(Debug, Clone, Default)]
-pub struct StopSignals {
-    /// The end, as `close` does.
-    pub asked: CancellationToken,
-    /// The end without the time that what is in flight has: it is cancelled.
-    pub urged: CancellationToken,
-}
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -22,6 +22,15 @@ pub(crate) const STOP_GRACE: Duration = Duration::from_secs(5);
 /// How long the answer to COMMIT is waited for when the session ends.
 pub(crate) const COMMIT_GRACE: Duration = Duration::from_secs(10);
 
+/// Requests to end, made by signals.
+#[derive(Debug, Clone, Default)]
+pub struct StopSignals {
+    /// End as `close` does.
+    pub asked: CancellationToken,
+    /// End at once: statements in flight are cancelled.
+    pub urged: CancellationToken,
+}
+
 /// What stops a statement.
 #[derive(Debug, Clone)]
 pub(crate) struct StopTokens {

@@ -34,7 +34,7 @@ impl DescribeStatement for HintingDescriber<'_> {
     async fn describe(&self, sql: &str, param_types: &[u32]) -> Result<StatementShape, DescribeError> {
         let answer = self.ledger.describe(sql, param_types).await;
         let Err(error @ DescribeError::Refused { .. }) = &answer else { return answer };
-        let found = tools::statement_hint(&self.names, sql, error).await;
+        let found = catalog::statement_hint(&self.names, sql, error).await;
         answer.map_err(|error| match error {
             DescribeError::Refused { message, sqlstate, hint, position } => {
                 DescribeError::Refused { message, sqlstate, hint: found.or(hint), position }

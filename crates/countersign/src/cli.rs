@@ -6,7 +6,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::settings::{
-    ConfigSources, ConnectKeys, DatabaseKeys, HttpKeys, Keys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
+    ConfigSources, ConnectionKeys, DatabaseKeys, HttpKeys, Keys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
 };
 
 use crate::audit::args::AuditCommand;
@@ -17,11 +17,11 @@ use crate::token::args::TokenCommand;
 use crate::track::{TrackArgs, UntrackArgs};
 use crate::undo::args::UndoArgs;
 
-/// Lets AI agents work on PostgreSQL, and lets people answer for what they did.
+/// MCP server for PostgreSQL: bounded reads, and audited writes that happen once and can be undone.
 #[derive(Debug, Parser)]
 #[command(version, arg_required_else_help = true)]
 pub(crate) struct Cli {
-    /// The configuration file. Flags and COUNTERSIGN_* variables go before what it says.
+    /// Configuration file. Flags and COUNTERSIGN_* variables take precedence over it.
     #[arg(long, env = "COUNTERSIGN_CONFIG", global = true, value_name = "FILE", help_heading = "Global options")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -32,72 +32,78 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Start a private PostgreSQL with demo data, and show a real MCP session step by step.
+    /// Start a private PostgreSQL with sample data, and show a real MCP session step by step.
     Demo(DemoArgs),
     /// Serve MCP on standard input and output, or with --http over HTTP.
     Serve(Box<ServeArgs>),
-    /// Make the ledger's schema and the reader's login in the configured database, or bring them up to date.
+    /// Create the ledger and the logins in the configured database, or update them.
     Init(InitArgs),
-    /// Record every change that writes make to these tables, so that the writes can be undone; again after DDL on them.
+    /// Record every change that writes make to these tables, so that the writes can be undone. Repeat it after
+    /// DDL on them.
     ///
-    /// Needs a database login that owns the tables and is a member of countersign_owner. All of the tables are tracked, or none. Of a
-    /// table that is tracked already, what is not given stays: --maintained '' and --is-log=false take it away.
+    /// Needs a database login that owns the tables and is a member of countersign_owner. All of the tables are
+    /// tracked, or none. A table that is tracked already keeps the options that are not given; --maintained ''
+    /// and --is-log=false remove them.
     Track(TrackArgs),
-    /// Record the changes of these tables no longer: what was recorded stays, and cannot be undone any more.
+    /// Stop recording the changes of these tables. Recorded changes stay, and can no longer be undone.
     Untrack(UntrackArgs),
-    /// Take a write back, of whatever account: every row that it changed becomes what it was, or none.
+    /// Undo a write of any account: restore every row that it changed, or none.
     ///
-    /// Needs a database login with the role countersign_operator and the rights that the write needed. Exits with 0 if it is undone, 1
-    /// after an error, and 2 if there are conflicts and nothing was changed.
+    /// Needs a database login with the role countersign_operator and the privileges that the write needed.
+    /// Exits with 0 if the write is undone, 1 after an error, and 2 if there are conflicts and nothing was
+    /// changed.
     Undo(Box<UndoArgs>),
-    /// Refuse the writes of an account, of an actor, or all of them, those in flight included; reads go on.
+    /// Refuse the writes of an account, of an actor, or all of them, running ones included. Reads continue.
     ///
-    /// Needs a database login with the role countersign_operator. Recorded are that login and the user of the operating system.
+    /// Needs a database login with the role countersign_operator. That login and the user of the operating
+    /// system are recorded.
     Freeze(FreezeArgs),
-    /// Let the writes of an account, of an actor, or all of them go on that were frozen.
+    /// Accept the writes of an account, of an actor, or all of them again.
     Unfreeze(UnfreezeArgs),
     /// Compile the manifests against the configured database and report every mistake, without serving.
     Check(CheckArgs),
-    /// Read, seal, verify and prune the records of what agents did.
+    /// Read, seal, verify and prune the records of writes.
     #[command(subcommand)]
     Audit(AuditCommand),
-    /// Show the writes that wait for somebody to agree, and approve or reject them.
+    /// Show the writes that wait for agreement, and approve or reject them.
     #[command(subcommand)]
     Proposals(ProposalsCommand),
-    /// Make the bearer tokens of the HTTP transport.
+    /// Make bearer tokens for the HTTP transport.
     #[command(subcommand)]
     Token(TokenCommand),
-    /// Change the keys that seal what clients carry for the servers.
+    /// Change the keys that seal session ids and questions to users.
     #[command(subcommand)]
     Keys(KeysCommand),
-    /// Say what is stuck or wrong with this database, its ledger and its roles, and what to do; takes the options of serve.
+    /// Report what is stuck or wrong with this database, its ledger and its roles, and what to do. Takes the
+    /// options of serve.
     ///
-    /// Exits with 1 if there is a problem, with 0 if there are none, or only warnings.
+    /// Exits with 1 if there is a problem, and with 0 if there is none, or only warnings.
     Doctor(Box<DoctorArgs>),
-    /// Print the completions of a shell: put them where it looks for completions, or source them.
+    /// Print the completions for a shell: save them in its completions folder, or source them.
     Completions(CompletionsArgs),
     /// Write the man pages of all commands into a folder.
     Man(ManArgs),
-    /// Run one SQL statement and answer with JSON; has a command line of its own (countersign query --help).
+    /// Run one SQL statement and answer with JSON. It has its own options: countersign query --help.
     #[command(disable_help_flag = true)]
     Query(PassthroughArgs),
-    /// Run SQL statements that come as JSON lines, over connections that stay; see countersign pipe --help.
+    /// Run SQL statements from JSON lines, over persistent connections. It has its own options: countersign
+    /// pipe --help.
     #[command(disable_help_flag = true)]
     Pipe(PassthroughArgs),
-    /// The same as query, for those who know psql's flags; see countersign psql --help.
+    /// Like query, with psql's flags. It has its own options: countersign psql --help.
     #[command(disable_help_flag = true)]
     Psql(PassthroughArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
-    /// Which shell.
+    /// The shell.
     pub(crate) shell: clap_complete::Shell,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// The folder, which must be there: `man -M` takes the one above a folder named man1.
+    /// An existing folder. `man -M` needs the folder above one that is named man1.
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
 }
@@ -132,7 +138,7 @@ pub(crate) fn sources_around(config: Option<PathBuf>) -> Result<ConfigSources, c
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Delete what earlier demos have left, and start anew.
+    /// Delete the data of earlier demos, and start again.
     #[arg(long)]
     pub(crate) fresh: bool,
 }
@@ -148,20 +154,11 @@ pub(crate) struct ServeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// One JSON object a line and finding: level, area, message, advice, details.
+    /// Print one JSON object per finding: level, area, message, advice, details.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
     server: ServerKeys,
-}
-
-/// Which database a command is about, and how it connects.
-#[derive(Debug, Args)]
-pub(crate) struct ConnectionKeys {
-    #[command(flatten)]
-    database: DatabaseKeys,
-    #[command(flatten)]
-    connect: ConnectKeys,
 }
 
 /// Everything that is configured of a server.
@@ -183,16 +180,17 @@ struct ServerKeys {
 
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
-    /// The login of the servers: made without a password if there is no such role, and granted what the ledger needs.
+    /// Login of the servers. It is created without a password if it does not exist, and granted what the ledger
+    /// needs.
     #[arg(long, env = "COUNTERSIGN_WRITER", value_name = "ROLE", default_value = ledger::DEFAULT_WRITER)]
     pub(crate) writer: String,
-    /// The tables and views that the reader's login is granted SELECT on.
+    /// Tables and views on which the reader's login gets SELECT.
     #[arg(long, value_enum, default_value_t, value_name = "WHICH")]
     pub(crate) reader_tables: ReaderTablesArg,
-    /// Print the SQL instead of changing anything: it is tried in a transaction that is rolled back.
+    /// Print the SQL and change nothing. The SQL is tried in a transaction that is rolled back.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// The demo's data as well, in schemas named social and studio.
+    /// Also create the demo's data, in the schemas social and studio.
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) demo: bool,
     #[command(flatten)]
@@ -202,10 +200,10 @@ pub(crate) struct InitArgs {
 /// [`ledger::ReaderTables`], as the command line takes it.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 pub(crate) enum ReaderTablesArg {
-    /// Those that were created since the last init.
+    /// Those created since the last init.
     #[default]
     New,
-    /// All, also those from which an administrator has revoked it.
+    /// All, also those on which an administrator has revoked it.
     All,
     /// None.
     None,
@@ -215,8 +213,9 @@ pub(crate) enum ReaderTablesArg {
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     manifests: ManifestKeys,
-    /// Print the SQL that grants the login of the servers what it lacks for these manifests, instead of a report: as the owner
-    /// of the tables, who sees every plan. A plan does not show views, nor sequences that a statement calls by name.
+    /// Print the SQL that grants the servers' login the privileges that it lacks for these manifests, instead
+    /// of a report. Run it as the owner of the tables. Plans contain neither views nor sequences that a
+    /// statement calls by name.
     #[arg(long, value_name = "ROLE", num_args = 0..=1, default_missing_value = ledger::DEFAULT_WRITER)]
     pub(crate) grants: Option<String>,
     #[command(flatten)]
@@ -269,12 +268,6 @@ impl Cli {
             }
         }
         keys
-    }
-}
-
-impl ConnectionKeys {
-    fn fill(&self, keys: &mut Keys) {
-        (keys.database, keys.connect) = (self.database.clone(), self.connect.clone());
     }
 }
 

@@ -8,7 +8,7 @@ use ledger::{FreezeScope, Freezes, Ledger, SchemaError};
 use serde_json::{Map, Value};
 use types::visible;
 
-use crate::cli::ConnectionKeys;
+use crate::settings::ConnectionKeys;
 use crate::settings::Settings;
 use crate::table::json_line;
 use crate::terminal::print_line;
@@ -18,13 +18,13 @@ use crate::{connection, os_user};
 pub(crate) struct FreezeArgs {
     #[command(flatten)]
     scope: ScopeArgs,
-    /// Why: it is recorded, and shown by --list and doctor.
+    /// Reason, which is recorded and shown by --list and doctor.
     #[arg(long, value_name = "TEXT", conflicts_with = "list")]
     reason: Option<String>,
     /// Print what is frozen, and change nothing.
     #[arg(long, group = "what")]
     list: bool,
-    /// With --list, one JSON object a line.
+    /// With --list: print one JSON object per line.
     #[arg(long, requires = "list")]
     json: bool,
     #[command(flatten)]

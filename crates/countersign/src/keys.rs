@@ -3,22 +3,22 @@
 use clap::{Args, Subcommand};
 use ledger::Ledger;
 
-use crate::cli::ConnectionKeys;
 use crate::connection;
+use crate::settings::ConnectionKeys;
 use crate::settings::Settings;
 use crate::terminal::print_line;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
-    /// Add a key that replaces the current one: it seals in 3 minutes, when every running server has it, and the old one still
-    /// opens what it has sealed.
+    /// Add a key that replaces the current one. It is used after 3 minutes, when every running server has it.
+    /// Values sealed with older keys remain valid for a day.
     Rotate(RotateArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RotateArgs {
-    /// Remove the older keys now: within a minute, every session over HTTP and every question to a user is void. For a key that
-    /// somebody may have copied.
+    /// Remove the older keys at once: within a minute every session over HTTP and every question to a user
+    /// becomes void. Use it if a key may have been copied.
     #[arg(long)]
     at_once: bool,
     #[command(flatten)]

@@ -22,7 +22,6 @@ mod os_user;
 mod proposals;
 #[cfg(test)]
 mod reference;
-mod reload;
 mod serve;
 mod settings;
 mod short_id;

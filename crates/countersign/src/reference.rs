@@ -167,7 +167,9 @@ fn the_page_of_the_command_line_follows_from_its_definition() {
         };
         if let Some(front_end) = front_end {
             let help = agent_cli::parse(front_end, &["--help".to_owned()], HashMap::new()).unwrap_err().stdout;
-            page.push_str(&format!("```text\n{}\n```\n\n", String::from_utf8(help).unwrap().trim_end()));
+            let help = String::from_utf8(help).unwrap();
+            let lines: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
+            page.push_str(&format!("```text\n{}\n```\n\n", lines.join("\n")));
             continue;
         }
         let arguments =

@@ -6,8 +6,8 @@ use clap::Args;
 use ledger::{TableNames, TrackOptions, TrackedTable};
 use types::visible;
 
-use crate::cli::ConnectionKeys;
 use crate::connection;
+use crate::settings::ConnectionKeys;
 use crate::settings::Settings;
 use crate::terminal::print_line;
 
@@ -15,19 +15,21 @@ use crate::terminal::print_line;
 pub(crate) struct TrackArgs {
     #[command(flatten)]
     tables: TableArgs,
-    /// Columns that triggers set (updated_at), of the tables that have them: an undo need not restore them.
+    /// Columns that triggers set (updated_at): an undo need not restore them. Applies to the tables that have
+    /// them.
     #[arg(long, value_name = "COLUMN,..", value_delimiter = ',')]
     maintained: Option<Vec<String>>,
-    /// Columns whose values are not recorded, only a keyed hash, of the tables that have them: a write that changes one cannot be undone.
+    /// Columns of which only a keyed hash is recorded: a write that changes one cannot be undone. Applies to
+    /// the tables that have them.
     #[arg(long, value_name = "COLUMN,..", value_delimiter = ',')]
     sensitive: Option<Vec<String>>,
     /// The tables are logs: an undo may add rows to them.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     is_log: Option<bool>,
-    /// Record what others than countersign change as well, with their login and application_name.
+    /// Also record changes made outside countersign, with login and application_name.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     all_writers: Option<bool>,
-    /// Print the SQL instead of changing anything: it is tried in a transaction that is rolled back.
+    /// Print the SQL and change nothing. The SQL is tried in a transaction that is rolled back.
     #[arg(long)]
     print: bool,
     #[command(flatten)]

@@ -21,8 +21,9 @@ use pg::{
 use serde_json::Value;
 use types::{CorrelationId, ErrorCode, Failure, ReferencedObjects};
 
-use crate::executor::{ExecutorError, WriteTx, sql_failure, transaction_ended};
+use crate::failures::{ExecutorError, sql_failure, transaction_ended};
 use crate::read::ResultSet;
+use crate::write_tx::WriteTx;
 
 /// What a statement of the caller's own came to.
 #[derive(Debug)]
@@ -90,7 +91,7 @@ fn unguessable() -> String {
 }
 
 impl WriteTx<'_> {
-    /// Runs one statement of the caller's own to its end, and keeps some of its rows.
+    /// Runs one statement of the caller to its end, and keeps some of its rows. A portal limit would skip what the other rows do.
     ///
     /// # Errors
     /// [`ExecutorError`]: the executor should hand it on.

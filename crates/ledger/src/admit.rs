@@ -14,9 +14,9 @@ use serde_json::Value;
 use tokio::time::Instant;
 use types::{CorrelationId, ErrorCode, Failure};
 
-use crate::conflicts;
+use crate::attempt::{RESOLVE_TIMEOUT, WriteAttempt};
 use crate::dedup_cache::DedupCache;
-use crate::gate::{RESOLVE_TIMEOUT, WriteAttempt, WriteError};
+use crate::failures::{FENCED, WriteError, aborted, frozen, key_reused, superseded, unanswered, undone_before};
 use crate::intent::Intent;
 use crate::resolve;
 
@@ -38,9 +38,6 @@ const GIVE_UP_SQL: &str = "select \
 const CHANGED_SQL: &str = "select countersign.changed_since($1)";
 const ANSWER_SQL: &str = "select countersign.answer_duplicate($1, $2, $3, $4)";
 const RESULT_SQL: &str = "select m.result from countersign.mutation m where m.correlation_id operator(pg_catalog.=) $1";
-
-/// The SQLSTATE of an attempt that is no longer this server's, or whose claim was refused (migrations).
-pub(crate) const FENCED: &str = "CS001";
 
 /// How often a waiting duplicate asks again: soon at first, since most writes take milliseconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
@@ -130,7 +127,7 @@ impl Admission<'_> {
         let deadline = Instant::now() + RESOLVE_TIMEOUT;
         match resolve::ask_record(self.writer, self.intent.correlation_id, deadline).await {
             Ok(Some(Err(failure))) => failure,
-            _ => resolve::aborted(),
+            _ => aborted(),
         }
     }
 
@@ -185,72 +182,5 @@ impl Admission<'_> {
     fn forget(&self) {
         self.writer.invalidate_idle();
         self.memory.forget_all();
-    }
-}
-
-/// What is told to a call whose effect no longer stands; `detail` is as `countersign.superseded_by` or `countersign.changed_since` has it.
-pub(crate) fn superseded(original: CorrelationId, detail: &Value) -> Failure {
-    let by = detail.get("by").or_else(|| detail.pointer("/changed_by/correlation_id")).and_then(Value::as_str);
-    let by = by.map_or_else(|| "something outside countersign".to_owned(), |by| format!("the write {by}"));
-    let what = if is_reversed(detail) { "was undone by" } else { "has rows that were changed since by" };
-    Failure::new(
-        ErrorCode::Superseded,
-        format!("an identical call has written ({original}), and that write {what} {by}; this call wrote nothing"),
-    )
-    .hint("To write again, repeat the call with a new idempotency_key.")
-}
-
-/// What is told to an undo of a write that another call has undone; `detail` says what came after that.
-fn undone_before(by: Option<CorrelationId>, detail: &Value) -> Failure {
-    let failure = conflicts::already_reversed(by.map(|by| by.to_string()).as_deref());
-    match detail.get("by").and_then(Value::as_str).filter(|_| is_reversed(detail)) {
-        Some(redo) => failure.hint(format!("That undo was undone by {redo}: to undo the write again, undo {redo}.")),
-        None => failure,
-    }
-}
-
-fn is_reversed(detail: &Value) -> bool {
-    detail.get("reason").is_some_and(|reason| reason == "reversed")
-}
-
-/// What is told to an account or actor whose writes are stopped.
-pub(crate) fn frozen() -> Failure {
-    Failure::new(ErrorCode::AccountFrozen, "writes of this account or actor are stopped; nothing was written")
-        .hint("The operator can let them go on: countersign unfreeze.")
-}
-
-/// What is told to whoever uses a key again for something else.
-pub(crate) fn key_reused() -> Failure {
-    Failure::new(
-        ErrorCode::IdempotencyKeyReused,
-        "this idempotency_key was used with other arguments within the last 24 hours; nothing was written",
-    )
-    .hint("Repeat the call with the very same arguments, or choose a new idempotency_key for a new write.")
-}
-
-pub(crate) fn unanswered(correlation_id: Option<CorrelationId>, error: &pg::Error) -> WriteError {
-    WriteError { correlation_id, failure: ledger_failure(error).into() }
-}
-
-/// What an agent is told when the ledger cannot be used. The error itself is for the log: it may name tables and hosts.
-pub(crate) fn ledger_failure(error: &pg::Error) -> Failure {
-    tracing::error!(%error, "the ledger cannot be used");
-    match error {
-        pg::Error::Connect(error) => {
-            Failure { message: format!("{error}; nothing was written"), ..Failure::from(error) }
-        }
-        pg::Error::PoolTimeout { .. } => {
-            Failure::new(ErrorCode::DatabaseUnavailable, format!("{error}; nothing was written"))
-                .hint("Call again when fewer writes run. The operator can raise write_sessions or call_deadline_ms.")
-        }
-        pg::Error::Deadline => Failure::new(
-            ErrorCode::DatabaseUnavailable,
-            "the ledger did not answer before the deadline; nothing was written",
-        ),
-        pg::Error::Server(error) => Failure {
-            sqlstate: Some(error.sqlstate.clone()),
-            ..Failure::new(ErrorCode::DbError, "the ledger cannot be written, so nothing was written")
-        },
-        _ => Failure::new(ErrorCode::DbError, "the connection to the ledger was lost; nothing was written"),
     }
 }

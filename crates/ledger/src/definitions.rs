@@ -5,7 +5,9 @@ use pg::{PipelineStatement, StatementResult};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::executor::{ExecutorError, Statement, WriteExecutor, WriteRequest, WriteTx};
+use crate::executor::{WriteExecutor, WriteRequest};
+use crate::failures::ExecutorError;
+use crate::write_tx::{Statement, WriteTx};
 
 /// A definition, and its version when a write was previewed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,8 +5,9 @@ use serde_json::{Map, Value};
 use types::ProposalId;
 
 use crate::options::LedgerOptions;
-use crate::records::{Records, rfc3339};
+use crate::records::Records;
 use crate::sweep::BEYOND_DEADLINE;
+use crate::values::rfc3339;
 
 /// Asks one database, and the ledger in it.
 #[derive(Debug, Clone)]

@@ -14,12 +14,13 @@ use serde_json::Value;
 use tokio::time::Instant;
 use types::{ErrorCode, Failure};
 
-use crate::admit::{self, FENCED};
+use crate::attempt::WriteAttempt;
 use crate::conflicts;
-use crate::executor::{ConstraintName, ExecutorError, TransactionOpening, Unopened, WriteOutput, WriteTx, sql_failure};
-use crate::gate::WriteAttempt;
+use crate::executor::WriteOutput;
+use crate::failures::{ExecutorError, FENCED, frozen, sql_failure};
 use crate::intent::{Intent, MAX_OUTCOME_BYTES};
-use crate::records::summary;
+use crate::values::summary;
+use crate::write_tx::{ConstraintName, TransactionOpening, Unopened, WriteTx};
 
 /// T2 did not succeed.
 pub(crate) enum CommitError {
@@ -71,9 +72,9 @@ pub(crate) async fn execute(
     };
     let mut tx = WriteTx::new(lease, writer, &attempt.request.principal.account_id, opening);
     let executor = attempt.executor.as_ref();
-    let executed = match &attempt.confirmed {
+    let executed = match &attempt.precondition {
         None => executor.execute(&mut tx, &attempt.request).await,
-        Some(confirmed) => confirmed.execute(executor, &mut tx, &attempt.request).await,
+        Some(precondition) => precondition.execute(executor, &mut tx, &attempt.request).await,
     };
     let executed = executed.map(|work| {
         let rollback = work.rollback.of_write(&intent.correlation_id.to_string());
@@ -183,7 +184,7 @@ async fn succeed(
 /// Why `countersign.finish` does not take a success: an undo that is no inverse, or an account that was frozen meanwhile.
 fn refusal_of_finish(error: &ServerError) -> Option<Failure> {
     let is_frozen = error.sqlstate == FENCED && error.detail.as_deref() == Some("frozen");
-    if is_frozen { Some(admit::frozen()) } else { conflicts::refused_inverse(error) }
+    if is_frozen { Some(frozen()) } else { conflicts::refused_inverse(error) }
 }
 
 /// Rolls the work back, and records why. If that cannot be done here, it is done by whoever resolves the attempt.
@@ -226,7 +227,7 @@ pub(crate) fn fail_params(intent: &Intent, attempt: &WriteAttempt, failure: &Fai
         failure.sqlstate.clone(),
         Some(failure.message.clone()),
         detail,
-        attempt.confirmed.as_ref().and_then(|confirmed| confirmed.outcome_of(failure)).map(str::to_owned),
+        attempt.precondition.as_ref().and_then(|precondition| precondition.state_after(failure)).map(str::to_owned),
     ]
 }
 

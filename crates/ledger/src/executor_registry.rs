@@ -58,7 +58,8 @@ impl std::fmt::Debug for ExecutorRegistry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::executor::{WriteFuture, WriteRequest, WriteTx};
+    use crate::executor::{WriteFuture, WriteRequest};
+    use crate::write_tx::WriteTx;
 
     struct Idle;
 

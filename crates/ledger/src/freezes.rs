@@ -6,7 +6,8 @@ use pg::WriterPool;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use crate::records::{Records, rfc3339};
+use crate::records::Records;
+use crate::values::rfc3339;
 
 /// How long a question may take.
 const DEADLINE: Duration = Duration::from_secs(30);

@@ -1,7 +1,6 @@
 //! The order of the protocol: remember, admit, execute, and, when the connection is lost on the way, resolve.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -9,89 +8,19 @@ use pg::{PipelineStatement, PooledSession, ServerError, WriterPool};
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
-use types::{CorrelationId, ErrorCode, Failure, Redaction, Rollback};
+use types::{CorrelationId, ErrorCode, Failure};
 
 use crate::admit::{self, AdmitDecision};
+use crate::attempt::{CANCEL_GRACE, RESOLVE_TIMEOUT, WriteAttempt, WriteOutcome};
 use crate::dedup_cache::{CallKey, DedupCache, InFlightGuard, Lookup};
 use crate::execute::Way;
-use crate::executor::{Unopened, WriteExecutor, WriteOutput, WriteRequest, sql_failure, too_large};
+use crate::executor::{WriteExecutor, WriteOutput, WriteRequest};
+use crate::failures::{WriteError, aborted, internal_error, ledger_failure, sql_failure, too_large, unanswered};
 use crate::intent::{Intent, MAX_PARAMS_BYTES};
 use crate::preview::Trials;
-use crate::proposals::ConfirmedProposal;
 use crate::standing::{self, ExistingWrite};
+use crate::write_tx::Unopened;
 use crate::{LedgerOptions, execute, resolve};
-
-/// One call of a write tool that has passed validation and policy.
-#[derive(Clone)]
-pub struct WriteAttempt {
-    /// Who wants what.
-    pub request: WriteRequest,
-    /// The tool.
-    pub tool: String,
-    /// What of the parameters must not be kept: it stays out of the record, of logs and of later answers. The
-    /// fingerprint still covers it.
-    pub redaction: Redaction,
-    /// The caller's own key, if there is one: that of an undo ([`undone_by`]), or any other.
-    pub idempotency_key: Option<String>,
-    /// From the call to the answer.
-    pub deadline: Instant,
-    /// What carries it out.
-    pub executor: Arc<dyn WriteExecutor>,
-    /// The proposal that it carries out, if it was one.
-    pub confirmed: Option<ConfirmedProposal>,
-}
-
-/// The write that a call with this key undoes: the key of an undo is `undo:` and the receipt of that write. What follows, `/` and a
-/// number, is there for one of several calls that undo it together.
-#[must_use]
-pub fn undone_by(idempotency_key: Option<&str>) -> Option<(CorrelationId, &str)> {
-    let (write, part) = idempotency_key?.strip_prefix("undo:")?.split_at_checked(36)?;
-    let number = part.strip_prefix('/').unwrap_or("1");
-    let is_part = (1..=4).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit());
-    let is_undo = is_part && (part.is_empty() || part.starts_with('/'));
-    let undone = CorrelationId::parse(write).filter(|id| is_undo && id.to_string() == write)?;
-    Some((undone, part))
-}
-
-/// A write that stands.
-#[derive(Debug, Clone, PartialEq)]
-pub enum WriteOutcome {
-    /// This call wrote.
-    Executed {
-        /// The receipt.
-        correlation_id: CorrelationId,
-        /// What the executor answered.
-        data: Value,
-        /// How many rows it touched.
-        rows_affected: u64,
-        /// How it is undone.
-        rollback: Rollback,
-    },
-    /// An identical call had written before.
-    Duplicate {
-        /// The receipt of this call. Answered from memory it has no record of its own, and this is the original's.
-        correlation_id: CorrelationId,
-        /// The receipt of the call that wrote.
-        original: CorrelationId,
-        /// What that one was answered, whole.
-        cached_result: Value,
-    },
-}
-
-/// A write that did not happen. `correlation_id` is there once the gate was passed, that is: a record tells of it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct WriteError {
-    /// The receipt.
-    pub correlation_id: Option<CorrelationId>,
-    /// Why.
-    pub failure: Box<Failure>,
-}
-
-impl From<Failure> for WriteError {
-    fn from(failure: Failure) -> Self {
-        Self { correlation_id: None, failure: failure.into() }
-    }
-}
 
 /// The only way to write.
 #[derive(Debug, Clone)]
@@ -103,14 +32,8 @@ pub struct Gate {
     running: TaskTracker,
 }
 
-/// How long the truth is looked for after the deadline has passed or the connection was lost.
-pub(crate) const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// How long the record of a write that is known to be undone is worked on; the sweep does the rest.
 const UNDONE_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// PostgreSQL ends the statement itself at the deadline, and the record then says why. This much later it is given up.
-pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 impl Gate {
     pub(crate) fn new(writer: WriterPool, settings: LedgerOptions) -> Self {
@@ -125,7 +48,7 @@ impl Gate {
     /// [`WriteError`]: nothing was written, unless the code is [`ErrorCode::CommitOutcomeUnknown`].
     pub async fn perform(&self, attempt: WriteAttempt) -> Result<WriteOutcome, WriteError> {
         let correlation_id =
-            attempt.confirmed.as_ref().map_or_else(CorrelationId::new, |confirmed| confirmed.correlation_id);
+            attempt.precondition.as_ref().map_or_else(CorrelationId::new, |precondition| precondition.correlation_id());
         let protocol = WriteProtocol {
             writer: self.writer.clone(),
             settings: self.settings.clone(),
@@ -182,10 +105,6 @@ impl Gate {
     }
 }
 
-pub(crate) fn internal_error() -> Failure {
-    Failure::new(ErrorCode::InternalError, "the server failed inside; its log has the rest under the correlation id")
-}
-
 /// One attempt on its way.
 struct WriteProtocol {
     writer: WriterPool,
@@ -221,7 +140,7 @@ impl WriteProtocol {
             fingerprint: fingerprint.as_str().to_owned(),
             idempotency_key: self.attempt.idempotency_key.clone(),
         };
-        let intent = Intent::new(self.correlation_id, &self.attempt, &fingerprint);
+        let intent = self.attempt.intent(self.correlation_id, &fingerprint);
         if intent.params_bytes() > MAX_PARAMS_BYTES {
             let message = format!(
                 "the parameters are {} bytes of JSON, and a record takes {MAX_PARAMS_BYTES}; nothing was written",
@@ -297,10 +216,10 @@ impl WriteProtocol {
                     lease.discard();
                     return Err(self.undone(intent, failure).await);
                 }
-                Executed::Unopened(Unopened::Failed(error)) => return Err(admit::unanswered(None, &error)),
+                Executed::Unopened(Unopened::Failed(error)) => return Err(unanswered(None, &error)),
                 Executed::Unopened(Unopened::Unclaimed(error)) => {
                     lease.discard();
-                    return Err(self.undone(intent, admit::ledger_failure(&error)).await);
+                    return Err(self.undone(intent, ledger_failure(&error)).await);
                 }
                 Executed::Unopened(Unopened::Lost(error)) => {
                     lease.discard();
@@ -309,7 +228,7 @@ impl WriteProtocol {
                     let deadline = Instant::now() + RESOLVE_TIMEOUT;
                     if lost || resolve::abort(&self.writer, (intent, &self.attempt), deadline).await {
                         tracing::info!(%error, "the connection was lost before the write committed");
-                        return Err(self.stopped(resolve::aborted()));
+                        return Err(self.stopped(aborted()));
                     }
                     tracing::info!(%error, "a pooled connection was lost; admitting again on a fresh one");
                     lost = true;
@@ -389,8 +308,8 @@ impl WriteProtocol {
     /// There is no session to write on. An attempt that is admitted gets its end.
     async fn without_session(&self, intent: &Intent, way: Way, error: &pg::Error) -> WriteError {
         match way {
-            Way::Admit { .. } => admit::unanswered(None, error),
-            Way::Claim => self.undone(intent, admit::ledger_failure(error)).await,
+            Way::Admit { .. } => unanswered(None, error),
+            Way::Claim => self.undone(intent, ledger_failure(error)).await,
         }
     }
 
@@ -412,7 +331,7 @@ impl WriteProtocol {
             _ if matches!(error.sqlstate.as_str(), "57014" | "55P03") => sql_failure(error),
             _ => {
                 let message = self.attempt.redaction.text(&error.message);
-                admit::ledger_failure(&pg::Error::Server(Box::new(ServerError { message, ..error.clone() })))
+                ledger_failure(&pg::Error::Server(Box::new(ServerError { message, ..error.clone() })))
             }
         }
     }

@@ -1,13 +1,8 @@
-//! What an attempt's record says from the beginning.
+//! The first columns of an attempt's record, and the slot that identical calls share.
 
-use serde_json::Value;
 use types::{AccountId, CorrelationId};
 
-use crate::executor::{WriteExecutor, WriteRequest};
-use crate::fingerprint::{Fingerprint, canonical_json, sha256_hex};
-use crate::gate::{WriteAttempt, undone_by};
-use crate::plans::array;
-use crate::records::summary;
+use crate::fingerprint::{Fingerprint, sha256_hex};
 
 /// What is known of an attempt before anything of it is done: the columns of `countersign.admission`, in their order, as texts.
 #[derive(Debug)]
@@ -24,38 +19,14 @@ pub(crate) const MAX_PARAMS_BYTES: usize = 2 << 20;
 pub(crate) const MAX_OUTCOME_BYTES: usize = 4 << 20;
 
 impl Intent {
+    pub(crate) const fn new(correlation_id: CorrelationId, columns: [Option<String>; COLUMNS]) -> Self {
+        Self { correlation_id, columns }
+    }
+
     /// How large the parameters are, in bytes of JSON.
     pub(crate) fn params_bytes(&self) -> usize {
         let [.., params, _, _, _] = &self.columns;
         params.as_ref().map_or(0, String::len)
-    }
-
-    pub(crate) fn new(correlation_id: CorrelationId, attempt: &WriteAttempt, fingerprint: &Fingerprint) -> Self {
-        let params = Value::Object(attempt.redaction.params(&attempt.request.params));
-        let principal = &attempt.request.principal;
-        let (account, client) = (principal.account_id.as_str(), &principal.client);
-        let key = attempt.idempotency_key.as_deref();
-        let undoes = undoes(key, attempt.executor.as_ref(), &attempt.request);
-        let slot = slot(&principal.account_id, &attempt.tool, key, &undoes, fingerprint);
-        let undo_of = (!undoes.is_empty()).then(|| array(&undoes));
-        let columns = [
-            Some(slot),
-            Some(correlation_id.to_string()),
-            Some(account.to_owned()),
-            principal.actor.clone(),
-            client.session_id.clone(),
-            client.name.clone(),
-            client.version.clone(),
-            client.trace_id.clone(),
-            Some(attempt.tool.clone()),
-            Some(fingerprint.as_str().to_owned()),
-            attempt.idempotency_key.clone(),
-            Some(params.to_string()),
-            Some(summary(&canonical_json(&params))),
-            undo_of,
-            attempt.confirmed.as_ref().map(|confirmed| confirmed.proposal_id.to_string()),
-        ];
-        Self { correlation_id, columns }
     }
 
     pub(crate) const fn columns(&self) -> &[Option<String>; COLUMNS] {
@@ -71,18 +42,6 @@ impl Intent {
     pub(crate) fn fingerprint(&self) -> Option<String> {
         let [_, _, _, _, _, _, _, _, _, fingerprint, ..] = &self.columns;
         fingerprint.clone()
-    }
-}
-
-/// The writes that a call takes back.
-pub(crate) fn undoes(
-    idempotency_key: Option<&str>,
-    executor: &dyn WriteExecutor,
-    request: &WriteRequest,
-) -> Vec<CorrelationId> {
-    match undone_by(idempotency_key) {
-        Some((write, _)) => vec![write],
-        None => executor.undoes(request),
     }
 }
 
@@ -106,4 +65,16 @@ pub(crate) fn slot(
         format!("undo {}{part}", writes.join(" "))
     };
     format!("\\x{}", sha256_hex(&call))
+}
+
+/// The write that a call with this key undoes: the key of an undo is `undo:` and the receipt of that write. What follows, `/` and a
+/// number, is there for one of several calls that undo it together.
+#[must_use]
+pub fn undone_by(idempotency_key: Option<&str>) -> Option<(CorrelationId, &str)> {
+    let (write, part) = idempotency_key?.strip_prefix("undo:")?.split_at_checked(36)?;
+    let number = part.strip_prefix('/').unwrap_or("1");
+    let is_part = (1..=4).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit());
+    let is_undo = is_part && (part.is_empty() || part.starts_with('/'));
+    let undone = CorrelationId::parse(write).filter(|id| is_undo && id.to_string() == write)?;
+    Some((undone, part))
 }

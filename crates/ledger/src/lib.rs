@@ -22,6 +22,7 @@
 
 mod adhoc_sql;
 mod admit;
+mod attempt;
 pub mod audit;
 mod baseline;
 mod conflicts;
@@ -32,6 +33,7 @@ mod effects;
 mod execute;
 mod executor;
 mod executor_registry;
+mod failures;
 mod fingerprint;
 mod freezes;
 mod gate;
@@ -56,21 +58,23 @@ mod state_keys;
 mod sweep;
 mod tracking;
 pub mod undo;
+mod values;
+mod write_tx;
 
 pub use adhoc_sql::{AdhocError, AdhocPlan, AdhocResult};
+pub use attempt::{WriteAttempt, WriteOutcome};
 pub use baseline::{BASELINE, BASELINE_GRANTS};
 pub use definitions::Definition;
 pub use doctor::{Doctor, MOST_FOUND};
-pub use executor::{
-    DEDUP_WINDOW, ExecutorError, Rows, Statement, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx,
-    outdated,
-};
+pub use executor::{DEDUP_WINDOW, WriteExecutor, WriteFuture, WriteOutput, WritePrecondition, WriteRequest};
 pub use executor_registry::{DuplicateExecutor, ExecutorRegistry};
+pub use failures::{ExecutorError, WriteError, outdated};
 pub use fingerprint::{Fingerprint, Fingerprints, canonical_json};
 pub use freezes::{FreezeScope, Freezes};
-pub use gate::{Gate, WriteAttempt, WriteError, WriteOutcome, undone_by};
+pub use gate::Gate;
 pub use gauges::{LedgerCounts, LedgerGauges};
 pub use identity::{Fork, check_identity, fork};
+pub use intent::undone_by;
 pub use options::LedgerOptions;
 pub use reader_role::{ReaderRoleError, check_reader, reader_login};
 pub use records::{RecordStatus, Records, Undoable};
@@ -84,6 +88,7 @@ pub use setup::{
 };
 pub use state_keys::{StateKey, StateKeys};
 pub use tracking::{Coverage, CoveredTable, Tracking};
+pub use write_tx::{Rows, Statement, WriteTx};
 
 pub use login_settings::{LoginSetting, unexpected_settings};
 use pg::WriterPool;

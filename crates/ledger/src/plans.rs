@@ -1,14 +1,14 @@
 //! The undo of many writes: they are selected, compared with what is there now, and stored as a plan. What runs is what was stored.
 
 use pg::WriterPool;
-use pg::value::text_array;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use types::{AccountId, CorrelationId, IdPrefix};
 
 use crate::fingerprint::sha256_hex;
-use crate::records::{Records, rfc3339};
+use crate::records::Records;
+use crate::values::{array, rfc3339};
 
 /// Which writes. What is `None` selects all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -207,12 +207,28 @@ impl Plans {
         Ok(StoredPlan { plan_id, digest, parts, is_ready: plan.is_ready() })
     }
 
-    /// The stored plans of people, or of an account, whose name begins like this.
+    /// The plan of this id that the account has stored.
     ///
     /// # Errors
-    /// Whatever the database says.
-    pub async fn find(&self, account: Option<&AccountId>, prefix: &IdPrefix) -> Result<Vec<StoredPlan>, pg::Error> {
-        let [low, high] = prefix.range();
+    /// The error of the query.
+    pub async fn get(&self, account: &AccountId, id: CorrelationId) -> Result<Option<StoredPlan>, pg::Error> {
+        Ok(self.stored([id.to_string(), id.to_string()], Some(account)).await?.into_iter().next())
+    }
+
+    /// Plans of operators whose id begins with `prefix`.
+    ///
+    /// # Errors
+    /// The error of the query.
+    pub async fn find(&self, prefix: &IdPrefix) -> Result<Vec<StoredPlan>, pg::Error> {
+        self.stored(prefix.range(), None).await
+    }
+
+    /// Plans of `account` (of operators for `None`) with an id in this range.
+    async fn stored(
+        &self,
+        [low, high]: [String; 2],
+        account: Option<&AccountId>,
+    ) -> Result<Vec<StoredPlan>, pg::Error> {
         let params = [Some(low), Some(high), account.map(|account| account.as_str().to_owned())];
         let rows = self.records.objects(STORED_SQL, &params).await?;
         let text =
@@ -272,11 +288,6 @@ pub fn digest_of(parts: &[PlanPart]) -> String {
 
 pub(crate) fn is_ready(report: &Value) -> bool {
     report.get("is_ready") == Some(&Value::Bool(true))
-}
-
-/// The receipts as an array of PostgreSQL.
-pub(crate) fn array(writes: &[CorrelationId]) -> String {
-    text_array(&writes.iter().map(ToString::to_string).collect::<Vec<_>>())
 }
 
 fn receipt(value: &Value) -> Option<CorrelationId> {

@@ -15,12 +15,12 @@ use serde_json::Value;
 use tokio::time::Instant;
 use types::{CorrelationId, ErrorCode, Failure};
 
+use crate::attempt::CANCEL_GRACE;
 use crate::definitions::{self, Definition};
 use crate::effects;
-use crate::executor::{
-    ExecutorError, TransactionOpening, WriteExecutor, WriteOutput, WriteRequest, WriteTx, sql_failure, too_large,
-};
-use crate::gate::CANCEL_GRACE;
+use crate::executor::{WriteExecutor, WriteOutput, WriteRequest};
+use crate::failures::{ExecutorError, sql_failure, too_large};
+use crate::write_tx::{TransactionOpening, WriteTx};
 
 /// A write that was tried and rolled back.
 #[derive(Debug, Clone)]

@@ -8,8 +8,7 @@ use tokio::time::Instant;
 use types::{AccountId, CorrelationId};
 
 use crate::effects;
-use crate::executor::as_object;
-use crate::plans::array;
+use crate::values::{array, as_object, rfc3339};
 
 /// The states of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,14 +55,6 @@ pub struct Records {
     /// How long an answer may take.
     deadline: Duration,
 }
-
-/// RFC 3339 with milliseconds and Z, whatever the session's time zone.
-macro_rules! rfc3339 {
-    ($column:literal) => {
-        concat!("to_char(", $column, " at time zone 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')")
-    };
-}
-pub(crate) use rfc3339;
 
 const RECENT_SQL: &str = concat!(
     "select a.correlation_id, a.tool_name, a.status, a.params_summary, a.result_summary, a.error_message, a.elapsed_ms, a.client, ",
@@ -188,37 +179,5 @@ impl Records {
         let outcome = lease.run_one(sql, params, deadline).await?;
         let columns = self.writer.resolve_columns(&mut lease, &outcome.columns).await?;
         Ok(outcome.rows.iter().map(|row| as_object(row, &columns)).collect())
-    }
-}
-
-/// The longest summary in a record, in bytes (promise A9-24).
-const SUMMARY_BYTES: usize = 500;
-
-/// At most 500 bytes, never cut inside a character.
-pub(crate) fn summary(text: &str) -> String {
-    if text.len() <= SUMMARY_BYTES {
-        return text.to_owned();
-    }
-    const MARK: &str = "…";
-    let mut end = SUMMARY_BYTES - MARK.len();
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}{MARK}", text.get(..end).unwrap_or_default())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_summary_is_never_cut_inside_a_character() {
-        // A9-24, X-06
-        for padding in 0..5 {
-            let text = format!("{}{}", "x".repeat(490 + padding), "😀".repeat(10));
-            let short = summary(&text);
-            assert!(short.len() <= 500 && short.ends_with('…'), "{} bytes", short.len());
-        }
-        assert_eq!(summary("short"), "short");
     }
 }

@@ -7,8 +7,9 @@ use serde_json::Value;
 use tokio::time::Instant;
 use types::{CorrelationId, ErrorCode, Failure, Rollback};
 
+use crate::attempt::{WriteAttempt, WriteOutcome};
 use crate::execute::fail_params;
-use crate::gate::{WriteAttempt, WriteOutcome};
+use crate::failures::aborted;
 use crate::intent::Intent;
 
 /// Waits for whoever works on the attempt, as `resolve` does.
@@ -77,13 +78,6 @@ pub(crate) async fn abort(writer: &WriterPool, call: (&Intent, &WriteAttempt), d
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
-}
-
-pub(crate) fn aborted() -> Failure {
-    Failure::new(
-        ErrorCode::InDoubtAborted,
-        "the connection was lost before the write committed; nothing was written, and the call can be repeated",
-    )
 }
 
 async fn ask(

@@ -6,8 +6,11 @@ use serde_json::Value;
 use types::{CorrelationId, ErrorCode, Failure};
 
 use crate::conflicts::undo_failure;
-use crate::executor::{ExecutorError, Statement, WriteRequest, WriteTx};
-use crate::plans::{self, PlanPart, array};
+use crate::executor::WriteRequest;
+use crate::failures::ExecutorError;
+use crate::plans::{self, PlanPart};
+use crate::values::array;
+use crate::write_tx::{Statement, WriteTx};
 
 const UNDO_SQL: &str = "select countersign.undo($1::pg_catalog.uuid[]) as outcome";
 const PLAN_SQL: &str = "select countersign.undo_plan($1::pg_catalog.uuid[], 'strict', $2) as outcome";
@@ -16,7 +19,7 @@ const DEFERRED_SQL: &str = "set constraints all immediate";
 
 /// What `countersign.undo` says.
 #[derive(Debug, Deserialize)]
-struct UndoExecutor {
+struct UndoReport {
     #[serde(default)]
     rows: u64,
     #[serde(default)]
@@ -28,7 +31,7 @@ struct UndoExecutor {
 /// # Errors
 /// [`ErrorCode::UndoConflict`] or [`ErrorCode::AlreadyReversed`], or whatever the database says.
 pub async fn undo(tx: &mut WriteTx<'_>, writes: &[CorrelationId]) -> Result<u64, ExecutorError> {
-    let undo: UndoExecutor = ask(tx, UNDO_SQL, &[Some(array(writes))]).await?;
+    let undo: UndoReport = ask(tx, UNDO_SQL, &[Some(array(writes))]).await?;
     if undo.conflicts.is_empty() { Ok(undo.rows) } else { Err(undo_failure(undo.conflicts).into()) }
 }
 

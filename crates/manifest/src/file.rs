@@ -11,9 +11,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde_spanned::Spanned;
-use types::Principal;
+use types::{Principal, Tier};
 
-use crate::spec::{Access, Limits, RowExpectation, Tier, ValueSource};
+use crate::spec::{Access, Limits, RowExpectation, ValueSource};
 use crate::value::{json, json_object};
 
 /// A countersign manifest: declares tools over one domain of a PostgreSQL database.

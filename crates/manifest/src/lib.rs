@@ -32,7 +32,7 @@ pub use diagnostic::{Diagnostic, Diagnostics, Location};
 pub use json_schema::manifest_schema;
 pub use source::Source;
 pub use spec::{
-    Access, BuiltinTool, Limits, Note, Param, ParamSource, RowExpectation, StatementSpec, Tier, ToolCatalog, ToolSpec,
+    Access, BuiltinTool, Limits, Note, Param, ParamSource, RowExpectation, StatementSpec, ToolCatalog, ToolSpec,
     UndoSpec, ValueSource,
 };
 pub use tool_schema::{decimal, enforced, envelope_schema, idempotency_key, outline, with_numbers};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
-use types::{PgType, ReferencedObjects, StatementShape, TableAccess};
+use types::{PgType, ReferencedObjects, StatementShape, TableAccess, Tier};
 
 use crate::{Diagnostic, Location};
 
@@ -273,31 +273,6 @@ impl Access {
     #[must_use]
     pub const fn writes(self) -> bool {
         matches!(self, Self::Write | Self::Admin)
-    }
-}
-
-/// Who must agree before a write runs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Tier {
-    /// T1: nobody.
-    #[default]
-    Auto,
-    /// T2: the caller's user.
-    Confirm,
-    /// T3: a person who is not the caller.
-    Approve,
-}
-
-impl Tier {
-    /// As in a manifest.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Confirm => "confirm",
-            Self::Approve => "approve",
-        }
     }
 }
 

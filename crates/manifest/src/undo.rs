@@ -71,7 +71,9 @@ mod tests {
     use types::{ReferencedObjects, StatementShape};
 
     use super::*;
-    use crate::{Access, Location, RowExpectation, StatementSpec, Tier};
+    use types::Tier;
+
+    use crate::{Access, Location, RowExpectation, StatementSpec};
 
     fn write(undo: UndoSpec) -> ToolSpec {
         let referenced_objects = ReferencedObjects::Planned {

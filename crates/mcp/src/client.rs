@@ -1,4 +1,4 @@
-//! A real MCP client over a server's standard input and output, and for tests over HTTP: for the demo and the tests.
+//! An MCP client for the demo and the tests, over a server's standard input and output, and over HTTP in tests.
 
 use std::fmt;
 
@@ -15,40 +15,40 @@ use tokio::process::Command;
 use tokio::sync::watch;
 use tools::UserAnswer;
 
-/// Why a call has no answer.
+/// Why a call has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The server could not be started.
     #[error("the server cannot be started: {0}")]
     Start(std::io::Error),
-    /// The server started and no session came about; what it wrote to standard error says why.
-    #[error("the server gave no MCP session: {0}")]
+    /// The server started, but no session was opened. The server's standard error has the reason.
+    #[error("the server opened no MCP session: {0}")]
     Session(String),
-    /// An MCP error instead of a result.
+    /// The server returned a JSON-RPC error instead of a result.
     #[error("{message} ({code})")]
     Protocol {
-        /// JSON-RPC's code.
+        /// The JSON-RPC error code.
         code: i32,
         /// The server's message.
         message: String,
     },
-    /// The connection ended, or the answer was none that MCP knows.
+    /// The connection ended, or the response is not one of MCP.
     #[error("{0}")]
     Lost(String),
 }
 
-/// What a tool answered.
+/// The result of a tool call.
 #[derive(Debug, Clone)]
 pub struct ToolCallResult {
-    /// MCP's own flag.
+    /// The `isError` member of the result.
     pub is_error: bool,
     /// The envelope, from the structured content.
     pub envelope: Value,
-    /// The text content, as it came.
+    /// The text content, unchanged.
     pub text: String,
 }
 
-/// What somebody says to a question; `None` is no answer, ever.
+/// Answers a question; `None` leaves the question unanswered.
 type AnswerFn = dyn Fn(&str) -> Option<UserAnswer> + Send + Sync;
 
 /// A user whom the server may ask (MCP elicitation).
@@ -60,12 +60,12 @@ impl fmt::Debug for SimulatedUser {
     }
 }
 
-/// Takes in what a server says by itself.
+/// Handles requests and notifications of the server.
 #[derive(Debug)]
 struct SessionHandler {
-    /// How often the server has said that its tools have changed.
+    /// Number of notifications that the tools have changed.
     tool_changes: watch::Sender<u64>,
-    /// Who answers questions. Without anybody the client does not say that it can ask.
+    /// Answers questions. Without a user, the client does not declare elicitation.
     user: Option<SimulatedUser>,
 }
 
@@ -100,7 +100,7 @@ impl ClientHandler for SessionHandler {
             Some(UserAnswer::Cancel) => ElicitationAction::Cancel,
             None => {
                 context.ct.cancelled().await;
-                return Err(ErrorData::invalid_request("the question was taken back", None));
+                return Err(ErrorData::invalid_request("the question was withdrawn", None));
             }
         };
         Ok(ElicitResult::new(action))
@@ -111,17 +111,17 @@ impl ClientHandler for SessionHandler {
     }
 }
 
-/// Which protocols a client speaks.
+/// The protocol versions that a client speaks.
 #[cfg(feature = "client-http")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProtocolGeneration {
-    /// Those to 2025-11-25: a session begins with `initialize`.
+    /// Versions up to 2025-11-25: a session begins with `initialize`.
     Handshake,
-    /// 2026-07-28: every request stands for itself.
+    /// Version 2026-07-28: every request is self-contained.
     Stateless,
 }
 
-/// A session with a server: one that this client started, or over HTTP one that was there.
+/// A session with a server that this client started, or, over HTTP, with a running server.
 #[derive(Debug)]
 pub struct Client {
     session: RunningService<RoleClient, SessionHandler>,
@@ -137,7 +137,7 @@ impl Client {
         Self::open(command, None).await
     }
 
-    /// The same with a user who is shown the server's questions and answers them; `None` is no answer, ever.
+    /// Starts a server, and answers its questions with `user`; `None` leaves a question unanswered.
     ///
     /// # Errors
     /// As [`Client::start`].
@@ -155,8 +155,8 @@ impl Client {
         Ok(Self { session: session.map_err(|error| ClientError::Session(error.to_string()))?, pid })
     }
 
-    /// Opens a session over streamable HTTP with the server at `url`, which ends in `/mcp`, with a bearer token and a user as
-    /// [`Client::start_with_user`] has.
+    /// Opens a session over streamable HTTP with the server at `url`, which ends in `/mcp`. `token` is its bearer
+    /// token, and `user` answers questions as in [`Client::start_with_user`].
     ///
     /// # Errors
     /// [`ClientError::Session`].
@@ -184,19 +184,19 @@ impl Client {
         Ok(Self { session: session.map_err(|error| initialize_error(&error))?, pid: None })
     }
 
-    /// How often the server has said that its tools have changed; the receiver can wait for the next time.
+    /// Number of notifications that the tools have changed. The receiver can wait for the next one.
     #[must_use]
     pub fn tool_changes(&self) -> watch::Receiver<u64> {
         self.session.service().tool_changes.subscribe()
     }
 
-    /// The server's process, if it had not ended before the session was there.
+    /// The process id of the server, unless the server had ended before the session was open.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.pid
     }
 
-    /// The tools as the server lists them: whole MCP `Tool` objects.
+    /// Lists the tools as whole MCP `Tool` objects.
     ///
     /// # Errors
     /// [`ClientError`] if the server does not answer.
@@ -224,16 +224,16 @@ impl Client {
         })
     }
 
-    /// Closes the session and waits for the server to end.
+    /// Closes the session and waits for the server to exit.
     ///
     /// # Errors
-    /// [`ClientError::Lost`] if it does not end well.
+    /// [`ClientError::Lost`] if the session does not end cleanly.
     pub async fn close(self) -> Result<(), ClientError> {
         self.session.cancel().await.map(drop).map_err(|error| ClientError::Lost(error.to_string()))
     }
 }
 
-/// Why there is no session over HTTP, to the last cause: what the server says of the token.
+/// The error of a session over HTTP, with all of its causes: the last one is the server's reason to reject the token.
 #[cfg(feature = "client-http")]
 fn initialize_error(error: &rmcp::service::ClientInitializeError) -> ClientError {
     let mut said = error.to_string();

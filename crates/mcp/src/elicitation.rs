@@ -1,12 +1,13 @@
-//! Asking the user of a client whether a write shall happen (MCP elicitation), as the client's protocol has it.
+//! Asks the user of a client to decide on a write (MCP elicitation), as the client's protocol version supports it.
 //!
 //! ```text
-//! to 2025-11-25   within the call: elicitation/create ── accept, decline or cancel ──> the call goes on
-//! 2026-07-28      the answer is the question (input_required), and the call comes again with inputResponses and requestState
+//! to 2025-11-25   within the call: elicitation/create ── accept, decline or cancel ──> the call continues
+//! 2026-07-28      the result is a question (input_required); the client repeats the call with inputResponses
+//!                 and requestState
 //! ```
-//! What comes back is the client's word, and the state that it carries is attacker-controlled: it is sealed for the principal and
-//! the tool, names the proposal and its digest and nothing else, and counts once, since the proposal must still wait for it.
-//! Whether it belongs to the arguments of the call, the tool looks itself.
+//! The answer and its state are input of an untrusted client. The state is sealed for the principal and the tool, and
+//! contains only the proposal and its digest. It has an effect once, because the proposal must still be pending. The
+//! tool checks that the state matches the arguments of the call.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,7 +25,7 @@ use types::{Principal, ProposalId};
 
 use crate::state_codec::StateCodec;
 
-/// Asks users.
+/// Asks users to decide on writes.
 #[derive(Debug, Clone)]
 pub struct Elicitation {
     codec: StateCodec,
@@ -34,21 +35,21 @@ pub struct Elicitation {
 /// How the user of a client can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ElicitationMode {
-    /// Not at all.
+    /// The client does not support elicitation.
     Unsupported,
-    /// By a request of the server's.
+    /// By a request of the server, within the call.
     Inline,
-    /// By an answer that is a question.
+    /// By a result that is a question. The client repeats the call with the answer.
     InputRequired,
 }
 
-/// The key of the one question and its answer.
+/// The key of the question and its answer.
 const QUESTION: &str = "agreement";
 
-/// No answer is taken after this, whatever the proposal's own end is.
+/// How long an answer is accepted, whatever the end of the proposal is.
 const TTL: Duration = Duration::from_secs(60 * 60);
 
-/// What the client carries for us.
+/// The state that the client carries.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RequestState {
@@ -57,21 +58,22 @@ struct RequestState {
 }
 
 impl Elicitation {
-    /// `codec` seals what clients carry; `timeout` is how long a call waits for its user.
+    /// `codec` seals states; `timeout` is how long a call waits for its user.
     #[must_use]
     pub fn new(codec: StateCodec, timeout: Duration) -> Self {
         Self { codec, timeout }
     }
 
-    /// The codec, for the other states that clients carry.
-    pub(crate) fn codec(&self) -> StateCodec {
+    /// The codec, for other states that clients carry.
+    #[must_use]
+    pub fn codec(&self) -> StateCodec {
         self.codec.clone()
     }
 
-    /// How the client of this request says that its user can be asked.
+    /// How the user of this request's client can be asked.
     pub(crate) fn mode(context: &RequestContext<RoleServer>) -> ElicitationMode {
         let elicitation = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
-        // Neither of the two is what clients said before there were two: a form.
+        // Clients of the first version declare neither form nor url, and support forms.
         let asks = elicitation.is_some_and(|modes| modes.form.is_some() || modes.url.is_none());
         let is_stateless = context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
         match (asks, is_stateless) {
@@ -81,7 +83,7 @@ impl Elicitation {
         }
     }
 
-    /// Asks within the call; `None` if there is no answer in time.
+    /// Asks within the call. `None` if there is no answer in time.
     pub(crate) async fn elicit(
         &self,
         question: &Question,
@@ -92,11 +94,11 @@ impl Elicitation {
                 Some(user_decision(question.proposal_id, question.digest.clone(), &result))
             }
             Ok(_) => {
-                tracing::warn!(proposal_id = %question.proposal_id, "the answer is no result of an elicitation");
+                tracing::warn!(proposal_id = %question.proposal_id, "the answer is not a result of an elicitation");
                 None
             }
             Err(error) => {
-                // It may be in the client's own words.
+                // The error may contain text of the client.
                 let error = types::quoted(&error.to_string());
                 tracing::info!(proposal_id = %question.proposal_id, error, "the user did not answer");
                 None
@@ -113,10 +115,10 @@ impl Elicitation {
         answer
     }
 
-    /// The question as an answer.
+    /// The question as a result.
     ///
     /// # Errors
-    /// That the state cannot be written.
+    /// [`ErrorData`] if the state cannot be sealed.
     pub(crate) fn input_required(
         &self,
         question: &Question,
@@ -132,11 +134,11 @@ impl Elicitation {
         Ok(InputRequiredResult::new(Some(BTreeMap::from([(QUESTION.to_owned(), request)])), Some(sealed)))
     }
 
-    /// What the user said, if the call came again with that.
+    /// The user's decision, if this call repeats an earlier one with an answer.
     ///
     /// # Errors
-    /// [`ErrorData`] for a state that is none of ours, or another principal's or tool's, or too old; and for an answer that
-    /// cannot be read.
+    /// [`ErrorData`] for a state that this server did not seal, that belongs to another principal or tool, or that
+    /// has expired; and for an unreadable answer.
     pub(crate) fn decision(
         &self,
         params: &CallToolRequestParams,
@@ -147,24 +149,24 @@ impl Elicitation {
             self.codec.current().open_json_with::<RequestState>(sealed, &associated_data(principal, &params.name));
         let state = opened.map_err(|error| {
             tracing::warn!(tool = types::quoted(&params.name), %error, "a requestState was refused");
-            let message = "requestState is not one that this server gave to this client for this tool, or it is too old; \
+            let message = "requestState was not made by this server for this client and tool, or it has expired; \
                 nothing was written: call the tool again without it";
             ErrorData::invalid_params(message, None)
         })?;
         let answer = params.input_responses.as_ref().and_then(|responses| responses.get(QUESTION));
-        // Without an answer it is the first call again.
+        // Without an answer it is treated as a first call.
         let Some(answer) = answer else { return Ok(None) };
         let result: ElicitResult = serde_json::from_value(answer.clone()).map_err(|error| {
             let message =
-                format!("inputResponses.{QUESTION} is no result of an elicitation: {error}; nothing was written");
+                format!("inputResponses.{QUESTION} is not a result of an elicitation: {error}; nothing was written");
             ErrorData::invalid_params(message, None)
         })?;
         Ok(Some(user_decision(state.proposal_id, state.digest, &result)))
     }
 }
 
-/// A question that nobody has answered yet. One whose call is gone is taken back: whoever answered it later would believe
-/// that something came of it.
+/// A question without an answer. If its call ends first, the question is withdrawn: a user who answered later would
+/// expect an effect.
 struct PendingElicitation {
     peer: Peer<RoleServer>,
     id: Option<RequestId>,
@@ -176,18 +178,18 @@ impl Drop for PendingElicitation {
         let (peer, reason) = (self.peer.clone(), "the call that asked has ended".to_owned());
         runtime.spawn(async move {
             let taken_back = CancelledNotification::new(CancelledNotificationParam::new(Some(id), Some(reason)));
-            // At the end of the session there is nobody to tell.
+            // At the end of the session there is no client to notify.
             let _told = peer.send_notification(ServerNotification::CancelledNotification(taken_back)).await;
         });
     }
 }
 
-/// What a state is good for: no account may hold a NUL, and no tool.
+/// The principal and the tool that a state is bound to. Neither can contain a NUL.
 fn associated_data(principal: &Principal, tool: &str) -> Vec<u8> {
     format!("countersign agreement\0{}\0{tool}", principal.account_id.as_str()).into_bytes()
 }
 
-/// A yes-or-no question: whoever accepts has said yes, so there is nothing to fill in.
+/// A yes-or-no form: accepting it is the answer, so it has no fields.
 fn form(question: &Question) -> ElicitRequestParams {
     ElicitRequestParams::FormElicitationParams {
         meta: None,

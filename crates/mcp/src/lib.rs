@@ -1,35 +1,34 @@
-//! The MCP side of the server, over rmcp: `server` answers requests from a [`tools::Registry`], those about
-//! resources with `resources`; `reads` has those of an account take turns; `asking` puts questions to the client's user; `stdio` carries lines, `http` requests of clients on
-//! the network, who say with `auth` who they are; `client` is the other side, for the demo and the tests.
+//! The MCP adapter, over rmcp.
 //!
-//! Nothing else knows MCP, and this crate knows nothing of PostgreSQL: it hands arguments to the registry and an
-//! envelope back. A transport is a module that serves the same [`McpServer`].
+//! [`McpServer`] answers requests from a [`tools::Registry`]; `resources` answers those about resources, and
+//! [`Elicitation`] asks users. [`serve_stdio`] serves standard input and output. The crate `mcp-http` serves the same
+//! [`McpServer`] over HTTP, and attaches a [`TransportContext`] to each request. [`Client`] is the other side, for
+//! the demo and the tests.
+//!
+//! This crate knows neither an HTTP server nor PostgreSQL. To add a transport, serve an [`McpServer`] over it, and
+//! call [`expand_message`] just before a message is written.
 
-pub mod auth;
 mod client;
 mod elicitation;
-mod http;
-mod in_flight;
 mod line_transport;
 mod list_changed;
-mod message;
+pub mod message;
 mod read_limiter;
 mod resources;
 mod result_encoding;
 mod server;
 mod state_codec;
 mod stdio;
+mod transport_context;
 
-pub use self::http::{
-    AccountQuotas, AppState, Backend, HttpOptions, ReadinessCheck, ReloadableTls, TlsError, anonymous_identity,
-    parse_host, parse_origin, parse_proxy, read_tls, resource_uri, serve_http,
-};
-pub use auth::{AuthError, Authenticator, Identity};
 #[cfg(feature = "client-http")]
 pub use client::ProtocolGeneration;
 pub use client::{Client, ClientError, ToolCallResult};
 pub use elicitation::Elicitation;
-pub use server::{McpServer, ResultContent};
+pub use read_limiter::ReadLimiter;
+pub use result_encoding::{ResultContent, expand_message};
+pub use server::McpServer;
 pub use state_codec::{StateCodec, StateKey, StateKeyError};
 pub use stdio::{ServeError, serve_stdio, standard_pipes};
 pub use tools::UserAnswer;
+pub use transport_context::{ResponseScope, TransportContext};

@@ -1,18 +1,18 @@
-//! `list_changed`: who is told when tools or resources have changed.
+//! Forwards changes of tools and resources to clients (`list_changed`).
 
 use rmcp::service::{Peer, RoleServer, SubscriptionSendError, SubscriptionSink};
 use tools::ProfileView;
 
-/// Whoever is told of changes.
+/// A client that is notified of changes.
 pub(crate) enum ChangeSubscriber<'a> {
-    /// A session with a handshake: of all.
+    /// A session with a handshake. It gets every notification.
     Session(Peer<RoleServer>),
-    /// A subscription: of what it asked for.
+    /// A subscription. It gets the notifications that it asked for.
     Subscription(&'a SubscriptionSink),
 }
 
 impl ChangeSubscriber<'_> {
-    /// Tells of each change until nobody listens.
+    /// Notifies the client of each change, until the client has gone.
     pub(crate) async fn forward_changes(&self, tools: &mut ProfileView) {
         while let Some(change) = tools.changed().await {
             if (change.tools && !self.notify_tools().await) || (change.resources && !self.notify_resources().await) {
@@ -21,7 +21,7 @@ impl ChangeSubscriber<'_> {
         }
     }
 
-    /// Whether it still listens.
+    /// Returns whether the client is still connected.
     async fn notify_tools(&self) -> bool {
         match self {
             Self::Session(peer) => peer.notify_tool_list_changed().await.is_ok(),
@@ -29,7 +29,7 @@ impl ChangeSubscriber<'_> {
         }
     }
 
-    /// Whether it still listens.
+    /// Returns whether the client is still connected.
     async fn notify_resources(&self) -> bool {
         match self {
             Self::Session(peer) => peer.notify_resource_list_changed().await.is_ok(),

@@ -1,23 +1,40 @@
-//! Texts to JSON-RPC messages, whatever transport they came by.
+//! Parses JSON-RPC messages, for every transport.
 
 use std::collections::HashMap;
 use std::fmt;
 
-use rmcp::model::{ErrorCode, ErrorData, JsonRpcMessage, RequestId};
-use rmcp::service::{RoleServer, RxJsonRpcMessage};
+use rmcp::model::{ClientNotification, ErrorCode, ErrorData, JsonRpcMessage, RequestId};
+use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use serde_json::value::RawValue;
 use types::{StrictJsonError, quoted};
 
 /// The longest message that is read, in bytes: twice what the ledger records of a call.
-pub(crate) const MAX_MESSAGE_BYTES: usize = 4 << 20;
-/// The most values in a message: room for 65,535 parameters, the most that PostgreSQL takes.
+pub const MAX_MESSAGE_BYTES: usize = 4 << 20;
+
+/// The most values in a message. PostgreSQL accepts 65,535 parameters.
 const MAX_VALUES: usize = 70_000;
 
-/// What is answered to a text that is no message.
-pub(crate) struct ParseError {
-    pub(crate) error: Box<ErrorData>,
-    /// The text's own id, as far as it has one.
-    pub(crate) id: Option<RequestId>,
+/// The most bytes that the unanswered requests of one client may take together: two of the longest, or a thousand
+/// short ones. A parsed request takes several times its length.
+pub const MAX_IN_FLIGHT_BYTES: usize = 8 << 20;
+
+/// The least that a request takes, in bytes: its task and its answer.
+const MIN_REQUEST_BYTES: usize = 8 << 10;
+
+/// What one value of a request takes, in bytes.
+const BYTES_PER_VALUE: usize = 32;
+
+/// Error code of a request that the server rejects for now. JSON-RPC reserves -32000 to -32099 for servers.
+pub const SERVER_ERROR: ErrorCode = ErrorCode(-32000);
+
+/// A text that is not a message, with the error to answer it with.
+#[derive(thiserror::Error)]
+#[error("{}", error.message)]
+pub struct ParseError {
+    /// The JSON-RPC error. Its message may quote the text, so it must not be logged.
+    pub error: Box<ErrorData>,
+    /// The id in the text, if it has one.
+    pub id: Option<RequestId>,
 }
 
 impl ParseError {
@@ -26,11 +43,17 @@ impl ParseError {
     }
 }
 
-/// The message, and how many values it is made of.
+impl fmt::Debug for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ParseError").field("code", &self.error.code).finish_non_exhaustive()
+    }
+}
+
+/// Returns the message and the number of its values.
 ///
 /// # Errors
-/// What is answered to a text that is no message.
-pub(crate) fn parse(text: &[u8]) -> Result<(RxJsonRpcMessage<RoleServer>, usize), ParseError> {
+/// [`ParseError`] if the text is not strict JSON, has too many values, is a batch, or is not a message of MCP.
+pub fn parse(text: &[u8]) -> Result<(RxJsonRpcMessage<RoleServer>, usize), ParseError> {
     let values = types::check_strict_json(text, MAX_VALUES).map_err(|refused| match refused {
         StrictJsonError::NoJson(error) => {
             ParseError::new(ErrorData::new(ErrorCode::PARSE_ERROR, format!("Parse error: {error}"), None), None)
@@ -38,14 +61,15 @@ pub(crate) fn parse(text: &[u8]) -> Result<(RxJsonRpcMessage<RoleServer>, usize)
         StrictJsonError::KeyTwice(_) => invalid_request(text, &refused),
         StrictJsonError::TooManyValues(_) => invalid_request(text, &format_args!("{refused}; give many as one text")),
     })?;
+    // Only protocol 2025-03-26 had batches, and rmcp has none.
     if text.first() == Some(&b'[') {
-        let message = "a batch (a JSON array of messages) is not taken: send its messages one by one";
+        let message = "batches (JSON arrays of messages) are not supported: send the messages one by one";
         return Err(ParseError::new(ErrorData::invalid_request(message, None), None));
     }
     serde_json::from_slice(text).map(|message| (message, values)).map_err(|error| invalid_request(text, &error))
 }
 
-/// The answer to JSON that is no message. What is in it besides method and id is not looked at.
+/// The error for JSON that is not a message. Of its contents only method and id are read.
 fn invalid_request(text: &[u8], error: &dyn fmt::Display) -> ParseError {
     let fields: HashMap<String, &RawValue> = serde_json::from_slice(text).unwrap_or_default();
     let id = fields.get("id").and_then(|id| serde_json::from_str(id.get()).ok());
@@ -59,10 +83,39 @@ fn invalid_request(text: &[u8], error: &dyn fmt::Display) -> ParseError {
     }
 }
 
-/// The id that an answer must have.
-pub(crate) fn request_id(message: &RxJsonRpcMessage<RoleServer>) -> Option<RequestId> {
+/// The id of a message that is a request.
+#[must_use]
+pub fn request_id(message: &RxJsonRpcMessage<RoleServer>) -> Option<&RequestId> {
     match message {
-        JsonRpcMessage::Request(request) => Some(request.id.clone()),
+        JsonRpcMessage::Request(request) => Some(&request.id),
         _ => None,
     }
+}
+
+/// The id of the request that a message cancels. A cancelled request gets no answer.
+#[must_use]
+pub fn cancelled_id(message: &RxJsonRpcMessage<RoleServer>) -> Option<&RequestId> {
+    match message {
+        JsonRpcMessage::Notification(notification) => match &notification.notification {
+            ClientNotification::CancelledNotification(cancelled) => cancelled.params.request_id.as_ref(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The id of the request that a message answers.
+#[must_use]
+pub fn answered_id(message: &TxJsonRpcMessage<RoleServer>) -> Option<&RequestId> {
+    match message {
+        JsonRpcMessage::Response(response) => Some(&response.id),
+        JsonRpcMessage::Error(error) => error.id.as_ref(),
+        _ => None,
+    }
+}
+
+/// Estimates the memory of a request of this many bytes and values, in bytes.
+#[must_use]
+pub fn request_bytes(bytes: usize, values: usize) -> usize {
+    MIN_REQUEST_BYTES.max(bytes + values * BYTES_PER_VALUE)
 }

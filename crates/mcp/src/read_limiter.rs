@@ -1,36 +1,119 @@
-//! Reads of an account that take turns, where several accounts share a server: none has all sessions at work.
+//! Limits the concurrent reads of an account, where several accounts share a server: no account occupies all database
+//! sessions.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 use types::{ErrorCode, Failure};
 
-use crate::http::{AccountUsage, ReadLimitError, ReadPermit};
-
-/// A place for a read of this account, if it needs one.
-///
-/// # Errors
-/// What it is told if none came free in its time.
-pub(crate) async fn acquire(account: Option<&AccountUsage>) -> Result<Option<ReadPermit>, Failure> {
-    let Some(account) = account else { return Ok(None) };
-    account.acquire_read().await.map_err(|ReadLimitError(most)| {
-        let message = format!(
-            "Database query failed: this account has {most} reads at work, as many as it may have at once, and none ended in time"
-        );
-        Failure::new(ErrorCode::DatabaseUnavailable, message).hint(
-            "The query was not started: ask again when fewer run at once. The operator can raise http.reads, read_sessions or \
-             query_timeout_ms.",
-        )
-    })
+/// The read limit of one account.
+#[derive(Debug)]
+pub struct ReadLimiter {
+    permits: Arc<Semaphore>,
+    max_reads: usize,
+    /// How long a read that had to wait may take in all.
+    read_time: Duration,
+    /// Whether other accounts share the server. The limit applies only then.
+    is_shared: Arc<AtomicBool>,
 }
 
-/// The outcome; `None` if it does not come in the time of a read that had to wait for its place: dropping it frees its backend.
-pub(crate) async fn within_deadline<T>(permit: Option<&ReadPermit>, outcome: impl Future<Output = T>) -> Option<T> {
-    match permit.and_then(|permit| permit.deadline) {
-        Some(deadline) => tokio::time::timeout_at(deadline, outcome).await.ok(),
-        None => Some(outcome.await),
+impl ReadLimiter {
+    /// A limit of `max_reads` concurrent reads. `read_time` is the longest time that a read may take if it had to
+    /// wait, in all; the limit applies while `is_shared` is set.
+    #[must_use]
+    pub fn new(max_reads: usize, read_time: Duration, is_shared: Arc<AtomicBool>) -> Self {
+        Self { permits: Arc::new(Semaphore::new(max_reads)), max_reads, read_time, is_shared }
+    }
+
+    /// Waits for a permit, in order of arrival. `None` if the account has the server for itself.
+    async fn acquire(&self) -> Result<Option<ReadPermit>, Failure> {
+        if !self.is_shared.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+            return Ok(Some(ReadPermit { _permit: permit, deadline: None }));
+        }
+        let deadline = Instant::now() + self.read_time;
+        match tokio::time::timeout_at(deadline, Arc::clone(&self.permits).acquire_owned()).await {
+            Ok(Ok(permit)) => Ok(Some(ReadPermit { _permit: permit, deadline: Some(deadline) })),
+            _ => Err(self.no_permit()),
+        }
+    }
+
+    fn no_permit(&self) -> Failure {
+        let message = format!(
+            "Database query failed: this account already runs {} reads, which is its limit, and none ended in time",
+            self.max_reads
+        );
+        Failure::new(ErrorCode::DatabaseUnavailable, message).hint(
+            "The query was not started: repeat it when fewer are running. The operator can raise http.reads, read_sessions or \
+             query_timeout_ms.",
+        )
     }
 }
 
-/// What it is told then.
-pub(crate) fn timed_out() -> Failure {
-    let message = "Database query failed: Query timed out: it had waited for other reads of this account";
-    Failure::new(ErrorCode::Timeout, message).hint("Ask again when fewer run at once.")
+/// Permission for one read.
+#[derive(Debug)]
+pub(crate) struct ReadPermit {
+    _permit: OwnedSemaphorePermit,
+    /// When a read that had to wait for its permit must end.
+    deadline: Option<Instant>,
+}
+
+/// Runs a read within the limit of its account, if there is one. The permit that comes with the output is held until
+/// the rows have been written.
+///
+/// # Errors
+/// A [`Failure`] if no permit became free in time, or if the read took too long after it had waited. Dropping the
+/// read frees its database session.
+pub(crate) async fn run<T>(
+    limiter: Option<&ReadLimiter>,
+    read: impl Future<Output = T>,
+) -> Result<(T, Option<ReadPermit>), Failure> {
+    let permit = match limiter {
+        Some(limiter) => limiter.acquire().await?,
+        None => None,
+    };
+    let output = match permit.as_ref().and_then(|permit| permit.deadline) {
+        Some(deadline) => tokio::time::timeout_at(deadline, read).await.map_err(|_| timed_out())?,
+        None => read.await,
+    };
+    Ok((output, permit))
+}
+
+fn timed_out() -> Failure {
+    let message = "Database query failed: Query timed out after it had waited for other reads of this account";
+    Failure::new(ErrorCode::Timeout, message).hint("Repeat it when fewer are running.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn reads_of_an_account_wait_for_each_other_within_their_time_if_the_server_is_shared() {
+        let is_shared = Arc::new(AtomicBool::new(false));
+        let limiter = || Arc::new(ReadLimiter::new(2, Duration::from_secs(30), Arc::clone(&is_shared)));
+        let (ana, bob) = (limiter(), limiter());
+        for _ in 0..10 {
+            assert!(ana.acquire().await.unwrap().is_none(), "the account is alone");
+        }
+        is_shared.store(true, Ordering::Relaxed);
+        let (first, second) = (ana.acquire().await.unwrap().unwrap(), ana.acquire().await.unwrap());
+        assert_eq!(first.deadline, None);
+        let began = Instant::now();
+        assert_eq!(ana.acquire().await.unwrap_err().code, ErrorCode::DatabaseUnavailable);
+        assert_eq!(began.elapsed(), Duration::from_secs(30));
+        assert!(bob.acquire().await.unwrap().is_some(), "another account waits");
+        // In order of arrival, with the rest of its time.
+        let waiting = tokio::spawn(async move { run(Some(&ana), std::future::pending::<()>()).await });
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        drop(first);
+        assert_eq!(waiting.await.unwrap().unwrap_err().code, ErrorCode::Timeout);
+        assert_eq!(began.elapsed(), Duration::from_secs(60));
+        drop(second);
+    }
 }

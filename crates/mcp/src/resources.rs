@@ -1,18 +1,19 @@
-//! MCP's requests about resources to the registry, and what it answers to MCP's results.
+//! Resource requests of MCP, answered from the registry.
 
+use catalog::{CompletionRequest, ResourceEntry, UriTemplate};
 use rmcp::model::{
     CompleteRequestParams, CompleteResult, CompletionInfo, ErrorData, ListResourceTemplatesResult, ListResourcesResult,
     ReadResourceResult, Reference, Resource, ResourceContents, ResourceTemplate,
 };
 use serde_json::{Value, json};
-use tools::{CompletionRequest, Registry, ResourceEntry, UriTemplate};
+use tools::Registry;
 use types::{ErrorCode, Failure};
 
 const MIME_TYPE: &str = "application/json";
 
 /// `resources/list`.
 pub(crate) async fn list(registry: &Registry, cursor: Option<&str>) -> Result<ListResourcesResult, ErrorData> {
-    let page = registry.list_resources(cursor).await.map_err(|failure| error(failure, None))?;
+    let page = registry.resources().list(cursor).await.map_err(|failure| error(failure, None))?;
     let mut result = ListResourcesResult::with_all_items(page.items.into_iter().map(resource).collect());
     result.next_cursor = page.next;
     Ok(result)
@@ -20,7 +21,7 @@ pub(crate) async fn list(registry: &Registry, cursor: Option<&str>) -> Result<Li
 
 /// `resources/templates/list`.
 pub(crate) fn templates(registry: &Registry) -> ListResourceTemplatesResult {
-    ListResourceTemplatesResult::with_all_items(registry.resource_templates().map(template).collect())
+    ListResourceTemplatesResult::with_all_items(registry.resources().templates().map(template).collect())
 }
 
 /// `resources/read`.
@@ -30,7 +31,7 @@ pub(crate) async fn read(registry: &Registry, uri: &str) -> Result<ReadResourceR
     Ok(ReadResourceResult::new(vec![contents]))
 }
 
-/// `completion/complete`, of the variables of resource templates.
+/// `completion/complete`, for the variables of resource templates.
 pub(crate) async fn complete(registry: &Registry, params: CompleteRequestParams) -> Result<CompleteResult, ErrorData> {
     let Reference::Resource(reference) = params.r#ref else {
         return Err(no_prompts());
@@ -41,15 +42,15 @@ pub(crate) async fn complete(registry: &Registry, params: CompleteRequestParams)
         known: params.context.and_then(|context| context.arguments).unwrap_or_default(),
         max: CompletionInfo::MAX_VALUES,
     };
-    let found = registry.complete_resource(&reference.uri, &typed).await;
-    // Only `resources/read` has a code of its own for what is not there.
+    let found = registry.resources().complete(&reference.uri, &typed).await;
+    // Only `resources/read` has a separate error code for missing resources.
     let found =
         found.map_err(|failure| ErrorData { code: rmcp::model::ErrorCode::INVALID_PARAMS, ..error(failure, None) })?;
     let completion = CompletionInfo::with_pagination(found.values, None, found.more);
     Ok(CompleteResult::new(completion.map_err(|reason| ErrorData::internal_error(reason, None))?))
 }
 
-/// Whatever prompt is asked for.
+/// The error for any prompt.
 pub(crate) fn no_prompts() -> ErrorData {
     ErrorData::invalid_params("this server has no prompts", None)
 }
@@ -65,8 +66,8 @@ fn template(template: &UriTemplate) -> ResourceTemplate {
         .with_mime_type(MIME_TYPE)
 }
 
-/// A failure as MCP's error, in words for people, with the failure itself as its data. rmcp makes -32602 of "resource not
-/// found" for clients of protocol 2026-07-28.
+/// A failure as an MCP error, with a readable message and the failure as its data. For clients of protocol
+/// 2026-07-28, rmcp replaces the code of "resource not found" by -32602.
 fn error(failure: Failure, uri: Option<&str>) -> ErrorData {
     let message = match &failure.hint {
         Some(hint) => format!("{}. {hint}", failure.message),

@@ -1,17 +1,58 @@
-//! Tool results as text, once.
+//! Tools and results as rmcp's types.
 //!
-//! rmcp's result holds structured content as a tree of values, which for a wide answer takes fifty times the room of the
-//! text that becomes of it. So an envelope travels through rmcp as text that is written as it is, by whatever transport.
+//! rmcp's result has structured content as a tree of values. For a wide answer the tree takes fifty times the memory
+//! of its text. So an envelope passes through rmcp as text, which every transport writes verbatim.
 
-use rmcp::model::{CallToolResult, ContentBlock, JsonRpcMessage, JsonRpcResponse, ServerResult};
+use std::sync::Arc;
+
+use rmcp::model::{
+    CallToolResult, ContentBlock, ErrorData, JsonRpcMessage, JsonRpcResponse, MetaObject, ServerResult, Tool,
+    ToolAnnotations,
+};
 use rmcp::service::{RoleServer, TxJsonRpcMessage};
 use serde_json::{Number, Value};
+use tools::{Annotations, ToolInfo};
+use types::Envelope;
 
-use crate::server::ResultContent;
+/// Where a tool result has the envelope.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ResultContent {
+    /// As JSON text only.
+    Text,
+    /// As structured content only.
+    Structured,
+    /// As both.
+    #[default]
+    Both,
+}
 
-/// The result for this envelope, which is the text of a JSON object. Where it stands twice, it is kept once until
-/// [`expand`]: an answer may have to wait long for its client.
-pub(crate) fn encode_result(envelope: String, is_success: bool, content: ResultContent) -> CallToolResult {
+/// A tool as `tools/list` returns it.
+pub(crate) fn encode_tool(info: &ToolInfo, content: ResultContent) -> Tool {
+    let mut tool = Tool::new(info.name.clone(), info.full_description(), Arc::new(info.input_schema.clone()));
+    tool.title.clone_from(&info.title);
+    // Clients reject a result without structured content if the tool has an output schema.
+    tool.output_schema = (content != ResultContent::Text).then(|| Arc::new(info.output_schema.clone()));
+    let annotations = ToolAnnotations::new().read_only(info.hints.read_only).open_world(false);
+    // The other annotations have no meaning for a tool that only reads.
+    tool.annotations = Some(match info.hints {
+        Annotations { read_only: true, .. } => annotations,
+        Annotations { destructive, idempotent, .. } => annotations.destructive(destructive).idempotent(idempotent),
+    });
+    tool.meta = Some(info.full_meta()).filter(|meta| !meta.is_empty()).map(MetaObject);
+    tool
+}
+
+/// The result for an envelope. If it contains the envelope twice, the second copy is made by [`expand`] just before
+/// the result is written: a result may wait a long time for its client.
+///
+/// # Errors
+/// [`ErrorData`] if the envelope cannot be written as JSON.
+pub(crate) fn encode_result(envelope: &Envelope, content: ResultContent) -> Result<CallToolResult, ErrorData> {
+    let text = serde_json::to_string(envelope).map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+    Ok(encode_text(text, envelope.is_success(), content))
+}
+
+fn encode_text(envelope: String, is_success: bool, content: ResultContent) -> CallToolResult {
     let (text, structured) = match content {
         ResultContent::Text => (Some(envelope), None),
         ResultContent::Structured => (None, Some(raw_json(envelope))),
@@ -23,10 +64,10 @@ pub(crate) fn encode_result(envelope: String, is_success: bool, content: ResultC
     result
 }
 
-/// No envelope is null.
+/// Stands for structured content that equals the text. An envelope is never null.
 const SAME_AS_TEXT: Value = Value::Null;
 
-/// Makes a result whole that is about to be written.
+/// Completes a result that is about to be written.
 pub(crate) fn expand(result: &mut CallToolResult) {
     if result.structured_content == Some(SAME_AS_TEXT) {
         let text = result.content.first().and_then(|block| block.as_text());
@@ -34,16 +75,16 @@ pub(crate) fn expand(result: &mut CallToolResult) {
     }
 }
 
-/// The same for the message that it is in.
-pub(crate) fn expand_message(message: &mut TxJsonRpcMessage<RoleServer>) {
+/// Completes a message that is about to be written, if it is a tool result.
+pub fn expand_message(message: &mut TxJsonRpcMessage<RoleServer>) {
     if let JsonRpcMessage::Response(JsonRpcResponse { result: ServerResult::CallToolResult(result), .. }) = message {
         expand(result);
     }
 }
 
-/// A value that is written as this text. With `arbitrary_precision` serde_json keeps a number as its text, and writes that
-/// without looking at it; there is no other way to put JSON text into a [`Value`]. It must not be read as a number, nor go
-/// through `serde_json::to_value`, and nothing on the way to a transport does. The tests hold this to the letter.
+/// A value that is written as this JSON text. With `arbitrary_precision`, serde_json keeps a number as text and
+/// writes it unchecked; no other [`Value`] can hold JSON text. The value must not be read as a number, nor pass
+/// through `serde_json::to_value`, and no transport does either. The tests compare the written bytes.
 fn raw_json(json: String) -> Value {
     Value::Number(Number::from_string_unchecked(json))
 }
@@ -55,7 +96,7 @@ mod tests {
     use super::*;
 
     fn sent(content: ResultContent) -> String {
-        let result = encode_result(r#"{"success":true,"n":1.10}"#.to_owned(), true, content);
+        let result = encode_text(r#"{"success":true,"n":1.10}"#.to_owned(), true, content);
         let mut message: TxJsonRpcMessage<RoleServer> =
             JsonRpcMessage::response(ServerResult::CallToolResult(result), RequestId::Number(7));
         expand_message(&mut message);
@@ -63,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn an_envelope_takes_its_place_as_text_as_structured_content_or_as_both_to_the_letter() {
+    fn an_envelope_is_written_verbatim_as_text_as_structured_content_or_as_both() {
         let start = r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","content":["#;
         let text = r#"{"type":"text","text":"{\"success\":true,\"n\":1.10}"}"#;
         let structured = r#","structuredContent":{"success":true,"n":1.10}"#;

@@ -1,4 +1,10 @@
-//! MCP requests to the registry, envelopes to MCP results.
+//! Answers MCP requests from the tool registry.
+//!
+//! ```text
+//! call_tool      rmcp's handler: ends the call when its client cancels it or goes away
+//!   answer_call  asks the user if the write needs a decision, then encodes the result
+//!     run_tool   waits for a read permit, then runs the tool: `Registry::call`
+//! ```
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,82 +12,36 @@ use std::time::Duration;
 
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult, CustomRequest,
-    CustomResult, ErrorCode, ErrorData, GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
-    ToolAnnotations,
+    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CustomRequest, CustomResult,
+    ErrorCode, ErrorData, GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, SubscriptionFilter,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tools::{Annotations, CallResult, Caller, ProfileView, Registry, ToolInfo, UserDecision};
+use tools::{CallResult, Caller, ProfileView, Registry, UserDecision};
 use types::{ClientInfo, Envelope, Failure, Meta, Principal, trace_id};
 
 use crate::elicitation::{Elicitation, ElicitationMode};
 use crate::list_changed::ChangeSubscriber;
+use crate::message::SERVER_ERROR;
+use crate::read_limiter::{self, ReadLimiter, ReadPermit};
 use crate::resources;
+use crate::result_encoding::{self, ResultContent, encode_result, encode_tool};
+use crate::transport_context::TransportContext;
 
-use crate::http::{AccountUsage, ReadPermit, RecordSessionId, ResponseScope};
-use crate::in_flight::InFlightRequests;
-use crate::read_limiter;
-use crate::result_encoding;
-
-/// Where the envelope stands in a tool result.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ResultContent {
-    /// As JSON text only.
-    Text,
-    /// As structured content only.
-    Structured,
-    /// As both.
-    #[default]
-    Both,
-}
-
-/// Serves the tools of one profile to one principal, in one session.
-#[derive(Debug, Clone)]
-pub struct McpServer {
-    tools: ProfileView,
-    principal: Principal,
-    /// Names the session in records; `None` where each request says it itself, or there are none.
-    session_id: Option<String>,
-    content: ResultContent,
-    elicitation: Elicitation,
-    /// What the account may take; `None` for a client that has the server for itself.
-    account: Option<Arc<AccountUsage>>,
-    /// The requests that the transport has taken in and not answered yet.
-    pub(crate) in_flight: InFlightRequests,
-    /// How many calls have ended.
-    completed_calls: watch::Sender<u64>,
-    /// Cancels `session` when the last clone is gone.
-    _ended: Arc<DropGuard>,
-    /// Cancelled at the end of the session.
-    pub(crate) session: CancellationToken,
-    /// Cancelled when the server stops, which is the end of the session as well.
-    stop: CancellationToken,
-    /// Whether the session is told of changes already.
-    forwards_changes: Arc<AtomicBool>,
-    /// How long reads go on after that while none of them ends.
-    grace: Duration,
-}
-
-/// A client that has closed its end: a script that pipes its questions in and reads on gets the quick answers, and no backend
-/// works for long for nobody.
+/// How long reads continue after the client has closed its end of a pipe, while others of its calls complete. A
+/// script that pipes its requests in gets the quick answers, and a slow read does not occupy a backend for long.
 const CLOSE_GRACE: Duration = Duration::from_millis(50);
 
-/// A server that stops while its clients are there: a proxy in front sends the next requests elsewhere, and notices nothing of
-/// those that end soon.
+/// How long reads continue after a shared server has been told to stop. A proxy sends the next requests elsewhere.
 const STOP_GRACE: Duration = Duration::from_secs(5);
-
-/// JSON-RPC leaves -32000 to -32099 to servers.
-const STOPPED: ErrorCode = ErrorCode(-32000);
-const BUSY: ErrorCode = STOPPED;
 
 const CANCELLED: &str = "the call was cancelled";
 
-/// The parameters of the requests that need some.
+/// The parameters of the methods that require some.
 const PARAM_SHAPES: [(&str, &str); 4] = [
     ("tools/call", "{\"name\": string, \"arguments\": object}"),
     ("resources/read", "{\"uri\": string}"),
@@ -92,22 +52,45 @@ const PARAM_SHAPES: [(&str, &str); 4] = [
     ),
 ];
 
+/// Serves the tools of one profile to one principal, in one session.
+#[derive(Debug, Clone)]
+pub struct McpServer {
+    tools: ProfileView,
+    principal: Principal,
+    /// The session in records; `None` if each request names its own, or if there are no sessions.
+    session_id: Option<String>,
+    content: ResultContent,
+    elicitation: Elicitation,
+    /// The read limit of the account; `None` if the client does not share the server.
+    reads: Option<Arc<ReadLimiter>>,
+    /// Number of completed calls.
+    completed_calls: watch::Sender<u64>,
+    /// Cancels `session` when the last clone is dropped.
+    _end_of_session: Arc<DropGuard>,
+    /// Cancelled at the end of the session.
+    session: CancellationToken,
+    /// Cancelled when the server stops. That ends the session too.
+    stop: CancellationToken,
+    /// Whether the session is subscribed to changes already.
+    forwards_changes: Arc<AtomicBool>,
+    /// How long reads continue after the end of the session while calls complete.
+    grace: Duration,
+}
+
 impl McpServer {
-    /// A server for this principal.
+    /// A server for one principal.
     #[must_use]
     pub fn new(tools: ProfileView, principal: Principal, content: ResultContent, elicitation: Elicitation) -> Self {
         let session = CancellationToken::new();
-        let completed_calls = watch::Sender::new(0);
         Self {
             tools,
             principal,
             session_id: Some(new_session_id()),
             content,
             elicitation,
-            account: None,
-            in_flight: InFlightRequests::default(),
-            completed_calls,
-            _ended: Arc::new(session.clone().drop_guard()),
+            reads: None,
+            completed_calls: watch::Sender::new(0),
+            _end_of_session: Arc::new(session.clone().drop_guard()),
             session,
             stop: CancellationToken::new(),
             forwards_changes: Arc::default(),
@@ -115,83 +98,84 @@ impl McpServer {
         }
     }
 
-    /// The same for a session that also ends when the server stops.
+    /// Ends the session when `stop` is cancelled, too.
     #[must_use]
     pub(crate) fn stopping_with(mut self, stop: &CancellationToken) -> Self {
         self.session = stop.child_token();
-        self._ended = Arc::new(self.session.clone().drop_guard());
+        self._end_of_session = Arc::new(self.session.clone().drop_guard());
         self.stop = stop.clone();
         self
     }
 
-    /// The same for a client of this account that shares the server with others, and stays when it stops.
+    /// Shares a server that ends with `stop` among the clients of several accounts. Each request names its own
+    /// session.
     #[must_use]
-    pub(crate) fn for_account(mut self, account: Arc<AccountUsage>) -> Self {
-        self.account = Some(account);
-        self.session_id = None;
-        self.grace = STOP_GRACE;
-        self
+    pub fn shared(self, reads: Arc<ReadLimiter>, stop: &CancellationToken) -> Self {
+        Self { reads: Some(reads), session_id: None, grace: STOP_GRACE, ..self.stopping_with(stop) }
     }
 
-    /// The same for all requests of one session.
+    /// Gives all requests one new session id.
     #[must_use]
-    pub(crate) fn with_session_id(mut self) -> Self {
-        self.session_id = Some(new_session_id());
-        self
+    pub fn with_session_id(self) -> Self {
+        Self { session_id: Some(new_session_id()), ..self }
     }
 
-    /// Where a call came from: what the request says goes before what the session said.
-    fn client(&self, context: &RequestContext<RoleServer>) -> ClientInfo {
+    /// The token that is cancelled at the end of the session.
+    pub(crate) fn session(&self) -> CancellationToken {
+        self.session.clone()
+    }
+
+    /// The client of a request. The request's own statements take precedence over those of the session.
+    fn client_info(&self, context: &RequestContext<RoleServer>, transport: &TransportContext) -> ClientInfo {
         let client = context.client_info().map(|client| ClientInfo::new(&client.name, &client.version));
-        let session_id = RecordSessionId::of(context).or_else(|| self.session_id.clone());
+        let session_id = transport.session_id.clone().or_else(|| self.session_id.clone());
         let trace_id = context.meta.get_traceparent().and_then(trace_id).map(str::to_owned);
         ClientInfo { session_id, trace_id, ..client.unwrap_or_default() }
     }
 
-    async fn call(
+    /// Answers a call, with a question to the user in between if the tool has one.
+    async fn answer_call(
         &self,
         context: &RequestContext<RoleServer>,
+        transport: &TransportContext,
         params: CallToolRequestParams,
     ) -> Result<CallToolResponse, ErrorData> {
-        // Taken once: the call ends with the tools that it began with.
+        // Read once, so that the call ends with the tools that it began with.
         let registry = self.tools.registry();
         let mode = Elicitation::mode(context);
         let decision = self.elicitation.decision(&params, &self.principal)?;
-        let principal = Principal { client: self.client(context), ..self.principal.clone() };
-        let (mut reply, mut permit) = self.reply(&registry, &params, &principal, mode, decision).await?;
-        if let Some(question) = reply.question.take() {
+        let client = self.client_info(context, transport);
+        let principal = Principal { client, ..self.principal.clone() };
+        let (mut result, mut permit) = self.run_tool(&registry, &params, &principal, mode, decision).await?;
+        if let Some(question) = result.question.take() {
             match mode {
                 ElicitationMode::InputRequired => {
                     return self.elicitation.input_required(&question, &self.principal, &params.name).map(Into::into);
                 }
                 ElicitationMode::Inline => {
-                    let asked = self.elicitation.elicit(&question, context);
-                    // At the end of the session nobody answers any more.
-                    let decision = self.session.run_until_cancelled(asked).await.flatten();
+                    // The end of the session ends the wait.
+                    let elicited = self.elicitation.elicit(&question, context);
+                    let decision = self.session.run_until_cancelled(elicited).await.flatten();
                     if decision.is_some() {
-                        (reply, permit) = self.reply(&registry, &params, &principal, mode, decision).await?;
+                        (result, permit) = self.run_tool(&registry, &params, &principal, mode, decision).await?;
                     }
                 }
                 ElicitationMode::Unsupported => {}
             }
         }
-        let mut result = self.encode(&reply.envelope)?;
-        match ResponseScope::of(context) {
-            Some(scope) => {
-                // rmcp writes it.
-                result_encoding::expand(&mut result);
-                if reply.room.is_some() {
-                    // Other reads wait for the room as they do for a session.
-                    scope.keep_alive(permit);
-                }
-                scope.keep_alive_room(reply.room);
-            }
-            None => self.in_flight.attach_room(&context.id, reply.room),
+        let mut encoded = encode_result(&result.envelope, self.content)?;
+        if transport.is_written_by_rmcp {
+            result_encoding::expand(&mut encoded);
         }
-        Ok(result.into())
+        if let Some(room) = result.room {
+            // Rows in memory count against the account's reads until they have been written.
+            transport.response.keep_alive((room, permit));
+        }
+        Ok(encoded.into())
     }
 
-    async fn reply(
+    /// Runs a tool. A call that may not start is a failed result.
+    async fn run_tool(
         &self,
         registry: &Arc<Registry>,
         params: &CallToolRequestParams,
@@ -206,100 +190,65 @@ impl McpServer {
             return Err(ErrorData::invalid_params(message, None));
         };
         let began = Instant::now();
-        let refused = |failure| {
-            let elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-            let envelope = Envelope::Failure { error: failure, meta: Meta::new(info.version.clone(), elapsed_ms) };
-            Ok((CallResult { envelope, room: None, question: None }, None))
-        };
-        let account = self.account.as_deref().filter(|_| info.hints.read_only);
-        let permit = match read_limiter::acquire(account).await {
-            Ok(permit) => permit,
-            Err(failure) => return refused(failure),
-        };
+        let reads = self.reads.as_deref().filter(|_| info.hints.read_only);
         let arguments = params.arguments.clone().unwrap_or_default();
-        let caller =
-            Caller { principal: principal.clone(), asks_user: mode != ElicitationMode::Unsupported, said: decision };
-        let calling = registry.call(name, arguments, caller);
-        match read_limiter::within_deadline(permit.as_ref(), calling).await {
-            Some(reply) => reply.map(|reply| (reply, permit)).ok_or_else(|| ErrorData::internal_error("no tool", None)),
-            None => refused(read_limiter::timed_out()),
+        let asks_user = mode != ElicitationMode::Unsupported;
+        let caller = Caller { principal: principal.clone(), asks_user, said: decision };
+        match read_limiter::run(reads, registry.call(name, arguments, caller)).await {
+            Ok((Some(result), permit)) => Ok((result, permit)),
+            Ok((None, _)) => Err(ErrorData::internal_error("no tool", None)),
+            Err(error) => {
+                let elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+                let envelope = Envelope::Failure { error, meta: Meta::new(info.version.clone(), elapsed_ms) };
+                Ok((CallResult { envelope, room: None, question: None }, None))
+            }
         }
     }
 
-    /// Ends when the client has closed its end, or the server stops, and no call has ended for a while: what those are told that
-    /// are cut off.
-    async fn client_closed(&self) -> ErrorData {
-        let mut completed_calls = self.completed_calls.subscribe();
-        self.session.cancelled().await;
-        while tokio::time::timeout(self.grace, completed_calls.changed()).await.is_ok_and(|sent| sent.is_ok()) {}
-        self.cancelled_error("the call was cancelled: the client closed its end")
-    }
-
-    /// What a call is told that ends without its own answer: this, unless it is the server that ends. rmcp takes that for a cancel
-    /// on standard input and output.
-    fn cancelled_error(&self, otherwise: &'static str) -> ErrorData {
-        if self.stop.is_cancelled() {
-            let message = "the server is stopping, and this call was cut off before its answer: send the same call again \
-                (a write that was under way is not made twice)";
-            return ErrorData::new(STOPPED, message, None);
-        }
-        ErrorData::invalid_request(otherwise, None)
-    }
-
-    /// Asks the registry, unless the client takes the request back or goes away: dropping it frees its backend.
-    async fn ask_registry<T>(
+    /// Runs a request about resources, until the client cancels it or goes away: dropping it frees its backend.
+    async fn read_registry<T>(
         &self,
         context: &RequestContext<RoleServer>,
-        question: impl AsyncFnOnce(&Registry) -> Result<T, ErrorData>,
+        read: impl AsyncFnOnce(&Registry) -> Result<T, ErrorData>,
     ) -> Result<T, ErrorData> {
         let registry = self.tools.registry();
-        let answered = async {
-            let refused = |failure: Failure| ErrorData::new(BUSY, failure.message, None);
-            let permit = read_limiter::acquire(self.account.as_deref()).await.map_err(refused)?;
-            let answer = read_limiter::within_deadline(permit.as_ref(), question(&registry)).await;
-            answer.unwrap_or_else(|| Err(refused(read_limiter::timed_out())))
+        let transport = TransportContext::of(context);
+        let output = async {
+            let output = read_limiter::run(self.reads.as_deref(), read(&registry)).await;
+            output.map_err(|failure: Failure| ErrorData::new(SERVER_ERROR, failure.message, None))?.0
         };
         tokio::select! {
-            answer = answered => answer,
-            () = context.ct.cancelled() => Err(self.cancelled_error(CANCELLED)),
-            () = client_gone(ResponseScope::of(context)) => Err(self.cancelled_error(CANCELLED)),
-            ended = self.client_closed() => Err(ended),
+            output = output => output,
+            () = context.ct.cancelled() => Err(self.interrupted(CANCELLED)),
+            () = transport.response.client_gone() => Err(self.interrupted(CANCELLED)),
+            error = self.end_of_session() => Err(error),
         }
     }
 
-    fn encode(&self, envelope: &Envelope) -> Result<CallToolResult, ErrorData> {
-        let text =
-            serde_json::to_string(envelope).map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
-        Ok(result_encoding::encode_result(text, envelope.is_success(), self.content))
+    /// Waits until the session has ended and no call has completed for the grace period. Returns the error for the
+    /// calls that still run.
+    async fn end_of_session(&self) -> ErrorData {
+        let mut completed = self.completed_calls.subscribe();
+        self.session.cancelled().await;
+        while tokio::time::timeout(self.grace, completed.changed()).await.is_ok_and(|changed| changed.is_ok()) {}
+        self.interrupted("the call was cancelled: the client closed its end")
+    }
+
+    /// The error for a call that ends without a result: `reason`, unless the server is stopping. On standard input
+    /// and output rmcp reports a stop as a cancelled request.
+    fn interrupted(&self, reason: &'static str) -> ErrorData {
+        if self.stop.is_cancelled() {
+            let message = "the server is stopping, and this call was cut off before its answer: send the same call again \
+                (a running write is not repeated)";
+            return ErrorData::new(SERVER_ERROR, message, None);
+        }
+        ErrorData::invalid_request(reason, None)
     }
 }
 
-/// Names a session in records, and opens none.
-pub(crate) fn new_session_id() -> String {
+/// Generates the id of a session for records. It gives no access.
+fn new_session_id() -> String {
     uuid::Uuid::new_v4().simple().to_string()
-}
-
-/// Ends when whoever waits for this answer has gone. Clients of a pipe say so.
-async fn client_gone(scope: Option<&ResponseScope>) {
-    match scope {
-        Some(scope) => scope.client_gone().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// A client refuses an answer without structured content where there is an output schema.
-fn describe_tool(info: &ToolInfo, content: ResultContent) -> Tool {
-    let mut tool = Tool::new(info.name.clone(), info.full_description(), Arc::new(info.input_schema.clone()));
-    tool.title.clone_from(&info.title);
-    tool.output_schema = (content != ResultContent::Text).then(|| Arc::new(info.output_schema.clone()));
-    let annotations = ToolAnnotations::new().read_only(info.hints.read_only).open_world(false);
-    // The others mean nothing of a tool that changes nothing.
-    tool.annotations = Some(match info.hints {
-        Annotations { read_only: true, .. } => annotations,
-        Annotations { destructive, idempotent, .. } => annotations.destructive(destructive).idempotent(idempotent),
-    });
-    tool.meta = Some(info.full_meta()).filter(|meta| !meta.is_empty()).map(MetaObject);
-    tool
 }
 
 impl ServerHandler for McpServer {
@@ -310,7 +259,7 @@ impl ServerHandler for McpServer {
             .enable_resources()
             .enable_resources_list_changed()
             .enable_completions()
-            // There are none. Clients ask all the same, and whatever is answered has to be declared.
+            // The list is always empty. Clients ask for it anyway, and the protocol wants answered methods declared.
             .enable_prompts();
         ServerConfig::new(capabilities.build())
             .with_server_info(Implementation::new("countersign", env!("CARGO_PKG_VERSION")).with_title("countersign"))
@@ -323,7 +272,8 @@ impl ServerHandler for McpServer {
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let registry = self.tools.registry();
-        Ok(ListToolsResult::with_all_items(registry.infos().map(|info| describe_tool(info, self.content)).collect()))
+        let tools = registry.infos().map(|info| encode_tool(info, self.content)).collect();
+        Ok(ListToolsResult::with_all_items(tools))
     }
 
     async fn call_tool(
@@ -331,17 +281,17 @@ impl ServerHandler for McpServer {
         params: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let scope = ResponseScope::of(&context).cloned();
-        let only_reads = self.tools.registry().info(&params.name).is_some_and(|info| info.hints.read_only);
+        let transport = TransportContext::of(&context);
+        let is_read = self.tools.registry().info(&params.name).is_some_and(|info| info.hints.read_only);
         tokio::select! {
-            result = self.call(&context, params) => {
+            result = self.answer_call(&context, &transport, params) => {
                 self.completed_calls.send_modify(|count| *count += 1);
                 result
             }
-            // Dropping the call frees its backend; a write goes on to its recorded end.
-            () = context.ct.cancelled() => Err(self.cancelled_error(CANCELLED)),
-            () = client_gone(scope.as_ref()), if only_reads => Err(self.cancelled_error(CANCELLED)),
-            ended = self.client_closed(), if only_reads => Err(ended),
+            // Dropping the call frees its backend. A write continues to its recorded end.
+            () = context.ct.cancelled() => Err(self.interrupted(CANCELLED)),
+            () = transport.response.client_gone(), if is_read => Err(self.interrupted(CANCELLED)),
+            error = self.end_of_session(), if is_read => Err(error),
         }
     }
 
@@ -351,7 +301,7 @@ impl ServerHandler for McpServer {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let cursor = params.and_then(|params| params.cursor);
-        self.ask_registry(&context, async |registry| resources::list(registry, cursor.as_deref()).await).await
+        self.read_registry(&context, async |registry| resources::list(registry, cursor.as_deref()).await).await
     }
 
     async fn list_resource_templates(
@@ -367,7 +317,8 @@ impl ServerHandler for McpServer {
         params: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        self.ask_registry(&context, async |registry| resources::read(registry, &params.uri).await).await.map(Into::into)
+        let read = self.read_registry(&context, async |registry| resources::read(registry, &params.uri).await).await;
+        read.map(Into::into)
     }
 
     async fn complete(
@@ -375,7 +326,7 @@ impl ServerHandler for McpServer {
         params: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        self.ask_registry(&context, async |registry| resources::complete(registry, params).await).await
+        self.read_registry(&context, async |registry| resources::complete(registry, params).await).await
     }
 
     async fn list_prompts(
@@ -394,19 +345,19 @@ impl ServerHandler for McpServer {
         Err(resources::no_prompts())
     }
 
-    /// A session with a handshake is told of every change until it ends.
+    /// Subscribes a session with a handshake to every change, until the session ends.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        // A client may say that it is ready as often as it likes.
+        // A client may send this notification more than once.
         if self.forwards_changes.swap(true, Ordering::Relaxed) {
             return;
         }
-        let (mut tools, ended, peer) = (self.tools.clone(), self.session.clone(), context.peer);
+        let (mut tools, session, peer) = (self.tools.clone(), self.session.clone(), context.peer);
         tokio::spawn(async move {
-            ended.run_until_cancelled(ChangeSubscriber::Session(peer).forward_changes(&mut tools)).await;
+            session.run_until_cancelled(ChangeSubscriber::Session(peer).forward_changes(&mut tools)).await;
         });
     }
 
-    /// Protocol 2026-07-28 has no handshake: whoever wants to be told of changes opens a subscription.
+    /// Protocol 2026-07-28 has no handshake: its clients open a subscription to be notified of changes.
     fn accepted_subscription_filter(&self, _: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         Some(SubscriptionFilter::builder().tools_list_changed().resources_list_changed().build())
     }
@@ -417,13 +368,13 @@ impl ServerHandler for McpServer {
         tokio::select! {
             () = subscriber.forward_changes(&mut tools) => {}
             () = context.cancelled() => {}
-            // Nothing waits for a subscription at the end.
+            // The end of the session does not wait for subscriptions.
             () = self.session.cancelled() => {}
         }
         Ok(())
     }
 
-    /// rmcp hands requests whose parameters it cannot read to this function.
+    /// rmcp passes requests with unreadable parameters to this handler.
     async fn on_custom_request(
         &self,
         request: CustomRequest,

@@ -1,30 +1,30 @@
-//! Seals what clients carry for the servers of a ledger: the state of a question, and the ids of sessions.
+//! Seals the state that clients carry between the servers of a ledger: questions, and the ids of sessions.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
 use rmcp::model::RequestStateCodec;
 
-/// The keys that seal and open. The ledger has them, so that a client may come back to another server.
+/// The sealing keys. The ledger stores them, so a client may continue with another server.
 #[derive(Clone)]
 pub struct StateCodec {
     codec: Arc<RwLock<Arc<RequestStateCodec>>>,
 }
 
-/// One key of the ring: at least 32 bytes.
+/// A key of the ring, of at least 32 bytes.
 pub struct StateKey {
-    /// Its name, which stands in what it seals.
+    /// The name of the key. Sealed states contain it.
     pub id: String,
-    /// The secret.
+    /// The secret bytes.
     pub key: Vec<u8>,
 }
 
-/// The keys cannot be used: one is too short, two have one name, or none of them is the one that seals.
+/// The keys cannot be used: one is too short, two have the same name, or none has the name of the sealing key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the keys that seal what clients carry cannot be used: {0}")]
 pub struct StateKeyError(String);
 
 impl StateCodec {
-    /// Seals with the key of this name, and opens with all of them.
+    /// A codec that seals with the key of this name, and opens with all of them.
     ///
     /// # Errors
     /// [`StateKeyError`].
@@ -32,8 +32,8 @@ impl StateCodec {
         Ok(Self { codec: Arc::new(RwLock::new(ring(sealing, keys)?)) })
     }
 
-    /// Seals with a random key that nobody else has, until [`StateCodec::replace`]: for a server that has not reached its
-    /// ledger yet.
+    /// A codec with a random key that only this process has, until [`StateCodec::replace`]. Servers use it before
+    /// they reach their ledger.
     ///
     /// # Errors
     /// [`StateKeyError`].
@@ -43,18 +43,19 @@ impl StateCodec {
         Self::new("process", vec![StateKey { id: "process".to_owned(), key }])
     }
 
-    /// Changes the keys, for every clone. What only the old ones open does not open any more.
+    /// Replaces the keys, for every clone. States that only the old keys open become invalid.
     ///
     /// # Errors
-    /// [`StateKeyError`]; the old keys stay then.
+    /// [`StateKeyError`]; the old keys remain in use.
     pub fn replace(&self, sealing: &str, keys: Vec<StateKey>) -> Result<(), StateKeyError> {
         let new = ring(sealing, keys)?;
         *self.codec.write().unwrap_or_else(PoisonError::into_inner) = new;
         Ok(())
     }
 
-    /// The keys as they are now.
-    pub(crate) fn current(&self) -> Arc<RequestStateCodec> {
+    /// The current keys.
+    #[must_use]
+    pub fn current(&self) -> Arc<RequestStateCodec> {
         Arc::clone(&self.codec.read().unwrap_or_else(PoisonError::into_inner))
     }
 }

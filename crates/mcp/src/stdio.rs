@@ -1,26 +1,26 @@
-//! MCP over standard input and output, which carries the protocol and nothing else.
+//! MCP over standard input and output, which carry only the protocol.
 
 use rmcp::ServiceExt;
-use rmcp::service::QuitReason;
+use rmcp::service::{QuitReason, ServerInitializeError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use crate::McpServer;
 use crate::line_transport::LineTransport;
+use crate::server::McpServer;
 
 /// Why serving ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The client did not open the session as MCP asks.
+    /// The client's first messages are not the handshake of MCP.
     #[error("the client did not start an MCP session: {0}")]
     Handshake(String),
-    /// The task that serves ended by itself.
+    /// The serving task ended by itself.
     #[error("serving ended: {0}")]
     Ended(String),
 }
 
-/// Standard input and output as rmcp opens them: without a thread in between where both are pipes. Also for front ends that are
-/// not MCP.
+/// Standard input and output as rmcp opens them: without a thread in between if both are pipes. Front ends that are
+/// not MCP use them too.
 #[must_use]
 pub fn standard_pipes() -> (impl AsyncRead + Send + Unpin + 'static, impl AsyncWrite + Send + Unpin + 'static) {
     rmcp::transport::stdio_pipes()
@@ -29,17 +29,15 @@ pub fn standard_pipes() -> (impl AsyncRead + Send + Unpin + 'static, impl AsyncW
 /// Serves on standard input and output until the client closes them or `stop` is cancelled.
 ///
 /// # Errors
-/// [`ServeError`] if no session came about or the serving task died.
+/// [`ServeError`] if the client starts no session, or the serving task ends with an error.
 pub async fn serve_stdio(server: McpServer, stop: CancellationToken) -> Result<(), ServeError> {
     let (input, output) = standard_pipes();
     let server = server.stopping_with(&stop);
-    let transport = LineTransport::new(input, output, server.in_flight.clone(), server.session.clone());
+    let transport = LineTransport::new(input, output, server.session());
     let running = match server.serve_with_ct(transport, stop).await {
         Ok(running) => running,
-        // A client that goes away before it says anything has done nothing wrong.
-        Err(
-            rmcp::service::ServerInitializeError::ConnectionClosed(_) | rmcp::service::ServerInitializeError::Cancelled,
-        ) => return Ok(()),
+        // A client may close its end before the handshake.
+        Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => return Ok(()),
         Err(error) => return Err(ServeError::Handshake(error.to_string())),
     };
     match running.waiting().await {

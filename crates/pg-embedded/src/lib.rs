@@ -5,7 +5,7 @@
 //! its owner can reach. It ends with its last user. The crate prints nothing: the caller gets its steps as [`Progress`].
 //!
 //! The crate must never depend on MCP, the ledger or manifests, and opens no connection except the one that asks the
-//! server whether it is ready. Unix only.
+//! server whether it is ready. It is a crate, not a module of the binary, because tests need it. Unix only.
 //!
 //! # Shared use
 //! A process holds the start lock while it starts or stops the server, and a shared lock on the file `in-use` as long as

@@ -7,49 +7,16 @@
 //! How a user is asked is the transport's: it gets the [`Question`] with the answer, and makes the same call again with what
 //! the user [`UserDecision`]. A transport that cannot ask leaves it at the answer, which says how to go on.
 
-use ledger::proposals::{DecisionChannel, ExecutedProposal, NewProposal, Proposal, ProposalStatus, Proposals, Tier};
-use ledger::{WriteError, WriteOutcome};
+use ledger::proposals::{DecisionChannel, ExecutedProposal, NewProposal, Proposal, ProposalStatus, Proposals};
+use ledger::{Gate, WriteAttempt, WriteError, WriteOutcome};
 use serde::Serialize;
-use serde_json::{Map, Value};
-use types::{ErrorCode, Failure, ProposalId};
+use serde_json::Value;
+use types::{CorrelationId, ErrorCode, Failure, Redaction, Tier};
 
-use crate::manifest_tools::write::answer;
 use crate::proposal_data::ProposalData;
 use crate::proposal_text;
-use crate::tool::{Call, Disposition, ToolError, ToolOutput, ToolResult};
-
-/// What a client's user is to be asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Question {
-    /// About which proposal.
-    pub proposal_id: ProposalId,
-    /// What it says.
-    pub digest: String,
-    /// The words.
-    pub text: String,
-}
-
-/// What the user of a client said to a question.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UserDecision {
-    /// About which proposal.
-    pub proposal_id: ProposalId,
-    /// What it said when the user was asked.
-    pub digest: String,
-    /// The answer.
-    pub answer: UserAnswer,
-}
-
-/// MCP's three outcomes of an elicitation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UserAnswer {
-    /// Yes.
-    Accept,
-    /// No.
-    Decline,
-    /// The question was closed without a choice.
-    Cancel,
-}
+use crate::services::Services;
+use crate::tool::{Call, Disposition, Question, ToolError, ToolOutput, ToolResult, UserAnswer, UserDecision};
 
 /// `data` of a write that was not made yet.
 #[derive(Debug, Serialize)]
@@ -59,30 +26,65 @@ struct RequiresApproval {
     message: String,
 }
 
-/// A tool that asks before it writes.
+/// `data` of a call that an identical call had made before (promises A4).
+#[derive(Debug, Serialize)]
+struct DuplicateData {
+    duplicate: bool,
+    original_correlation_id: CorrelationId,
+    cached_result: Value,
+    message: String,
+}
+
+/// The way of every write tool from its request to its answer: through the gate, or to a proposal.
 pub(crate) struct ApprovalFlow {
-    pub(crate) proposals: Proposals,
-    /// For people: what the tool does.
-    pub(crate) title: String,
+    gate: Gate,
+    proposals: Proposals,
+    /// Title of the tool, for people.
+    title: String,
 }
 
 impl ApprovalFlow {
-    /// Proposes the write of this call; or goes on with what the user said to that.
-    pub(crate) async fn call(&self, call: &Call, draft: NewProposal, warnings: Vec<String>) -> ToolResult {
-        draft.executor.check(&draft.request)?;
+    pub(crate) fn new(services: &Services, title: impl Into<String>) -> Self {
+        Self { gate: services.gate.clone(), proposals: services.proposals.clone(), title: title.into() }
+    }
+
+    /// Executes the write of this call, or proposes it if its tier is above `auto`. `warnings` are shown with the proposal.
+    pub(crate) async fn write(
+        &self,
+        call: &Call,
+        write: NewProposal,
+        redaction: Redaction,
+        warnings: Vec<String>,
+    ) -> ToolResult {
+        if write.tier != Tier::Auto {
+            return self.propose(call, write, warnings).await;
+        }
+        refuse_answer(call)?;
+        // Before the gate: a request that does not fit leaves no record (A1-17).
+        write.executor.check(&write.request)?;
+        let NewProposal { request, tool, idempotency_key, executor, .. } = write;
+        let (name, deadline) = (tool.clone(), call.deadline);
+        let attempt =
+            WriteAttempt { request, tool, redaction, idempotency_key, deadline, executor, precondition: None };
+        write_output(&name, self.gate.perform(attempt).await)
+    }
+
+    /// Proposes the write of this call, or continues with the user's answer.
+    async fn propose(&self, call: &Call, write: NewProposal, warnings: Vec<String>) -> ToolResult {
+        write.executor.check(&write.request)?;
         if let Some(said) = &call.said {
-            return self.resume(call, &draft, said).await;
+            return self.resume(call, &write, said).await;
         }
-        if let Some((original, cached_result)) = self.proposals.standing(&draft, call.deadline).await? {
-            let settled = WriteOutcome::Duplicate { correlation_id: original, original, cached_result };
-            return answer(&draft.tool, Ok(settled));
+        if let Some((original, cached_result)) = self.proposals.standing(&write, call.deadline).await? {
+            let outcome = WriteOutcome::Duplicate { correlation_id: original, original, cached_result };
+            return write_output(&write.tool, Ok(outcome));
         }
-        let mut preview = self.proposals.preview(&draft, call.deadline).await?;
+        let mut preview = self.proposals.preview(&write, call.deadline).await?;
         preview.warnings.extend(warnings);
         preview.warnings.extend(proposal_text::no_key(&preview));
-        let description = proposal_text::description(&self.title, &draft.request.params, &preview);
-        let proposal = self.proposals.store(&draft, &preview, &description, call.deadline).await?;
-        tracing::info!(proposal_id = %proposal.proposal_id, tool = draft.tool, tier = draft.tier.as_str(), "proposed");
+        let description = proposal_text::description(&self.title, &write.request.params, &preview);
+        let proposal = self.proposals.store(&write, &preview, &description, call.deadline).await?;
+        tracing::info!(proposal_id = %proposal.proposal_id, tool = write.tool, tier = write.tier.as_str(), "proposed");
         self.requires_approval(call, proposal)
     }
 
@@ -90,7 +92,7 @@ impl ApprovalFlow {
         let asks = proposal.tier == Tier::Confirm && call.asks_user;
         let question = asks.then(|| question(&self.title, &proposal));
         let message = match proposal.tier {
-            Tier::Confirm => {
+            Tier::Auto | Tier::Confirm => {
                 "Nothing was written yet. Show the proposal to the user. If they agree, call confirm_proposal \
                 with its proposal_id and digest; if they do not, call reject_proposal."
             }
@@ -115,7 +117,7 @@ impl ApprovalFlow {
             return Err(other_call().into());
         }
         let carried = decide(&self.proposals, call, &proposal, said).await?;
-        answer(&draft.tool, Ok(carried.settled))
+        write_output(&draft.tool, Ok(carried.settled))
     }
 }
 
@@ -161,7 +163,7 @@ pub(crate) fn refused(stopped: WriteError) -> ToolError {
 }
 
 /// A tool that asks nobody takes no answer. It asked when the tools were others: a no of then must not become a write now.
-pub(crate) fn refuse_answer(call: &Call) -> Result<(), Failure> {
+fn refuse_answer(call: &Call) -> Result<(), Failure> {
     if call.said.is_none() {
         return Ok(());
     }
@@ -172,11 +174,31 @@ pub(crate) fn refuse_answer(call: &Call) -> Result<(), Failure> {
 fn other_call() -> Failure {
     Failure::new(
         ErrorCode::InvalidParams,
-        "the answer belongs to another call: this one has other arguments, or is another account's; nothing was written",
+        "this elicitation response does not match the call (arguments or account differ); nothing was written",
     )
 }
 
-/// The caller's own key, if there is one.
-pub(crate) fn key_of(arguments: &Map<String, Value>) -> Option<String> {
-    arguments.get("idempotency_key").and_then(Value::as_str).map(str::to_owned)
+/// Answer of a write tool to the outcome of its attempt.
+fn write_output(tool: &str, outcome: Result<WriteOutcome, WriteError>) -> ToolResult {
+    match outcome {
+        Ok(WriteOutcome::Executed { correlation_id, data, rows_affected, rollback }) => {
+            ToolOutput::read(&data).map(|answer| ToolOutput {
+                correlation_id: Some(correlation_id),
+                rows_affected: Some(rows_affected),
+                rollback: Some(rollback),
+                ..answer
+            })
+        }
+        Ok(WriteOutcome::Duplicate { correlation_id, original, cached_result }) => {
+            let data = DuplicateData {
+                duplicate: true,
+                original_correlation_id: original,
+                cached_result,
+                message: format!("Identical {tool} was already executed successfully. Returning cached result."),
+            };
+            let (correlation_id, success) = (Some(correlation_id), Disposition::Duplicate);
+            ToolOutput::read(&data).map(|answer| ToolOutput { correlation_id, success, ..answer })
+        }
+        Err(error) => Err(refused(error)),
+    }
 }

@@ -1,9 +1,8 @@
 //! What an agent is told of a server before anything else: how its tools go together. Made of the tools that it has, so
 //! that it is told of no other.
 
-use manifest::Tier;
-
-use crate::registry::Registry;
+use crate::tool::ToolInfo;
+use types::Tier;
 
 const READS: [(&str, &str); 3] = [
     ("describe_database", "see what is in it with describe_database"),
@@ -35,16 +34,16 @@ pub(crate) const UNREACHED: &str = "The database was not reachable when this ses
     says how to undo it, and data.duplicate = true means that an identical call had been made before and nothing was \
     written now.";
 
-/// Of the tools of this registry.
-pub(crate) fn of_tools(tools: &Registry) -> String {
-    let has = |name: &str| tools.info(name).is_some();
+/// Instructions for a caller that has these tools.
+pub(crate) fn of_tools(tools: &[&ToolInfo]) -> String {
+    let has = |name: &str| tools.iter().any(|info| info.name == name);
     let reads: Vec<&str> = READS.into_iter().filter(|(name, _)| has(name)).map(|(_, words)| words).collect();
     let mut parts = vec!["A PostgreSQL database.".to_owned()];
     if !reads.is_empty() {
         parts.push(sentence(&reads.join(", ")));
     }
     parts.push(ANSWERS.to_owned());
-    let tiers: Vec<Tier> = tools.infos().filter_map(|info| info.tier).collect();
+    let tiers: Vec<Tier> = tools.iter().filter_map(|info| info.tier).collect();
     if !tiers.is_empty() {
         let mut say = |words: &str| parts.push(words.to_owned());
         say(WRITES);

@@ -16,7 +16,6 @@
 mod approval_flow;
 mod arguments;
 pub mod builtin;
-mod discovery;
 mod instructions;
 mod live_registry;
 mod manifest_tools;
@@ -28,21 +27,22 @@ mod proposal_data;
 mod proposal_text;
 mod proposal_worker;
 mod registry;
-mod resources;
 mod row_images;
+mod schema;
 mod schema_drift;
+mod services;
 mod tool;
 mod unavailable;
 
-pub use approval_flow::{Question, UserAnswer, UserDecision};
-pub use builtin::{ExecuteSqlSettings, Services};
-pub use discovery::hints::statement_hint;
 pub use ledger::read::ResponsePermit;
 pub use live_registry::{ListChange, LiveRegistry, ProfileRegistries, ProfileView};
 pub use metrics::Metrics;
 pub use profile::Profile;
 pub use proposal_worker::run_proposal_worker;
 pub use registry::{CallResult, Registry, RegistryError};
-pub use resources::{CompletionRequest, Completions, ResourceEntry, ResourcePage, ResourceUri, UriTemplate};
-pub use tool::{Annotations, Call, Caller, Disposition, TIER, Tool, ToolError, ToolInfo, ToolOutput, ToolResult};
+pub use services::{ExecuteSqlSettings, Services};
+pub use tool::{
+    Annotations, Call, Caller, Disposition, Question, TIER, Tool, ToolError, ToolInfo, ToolLookup, ToolOutput,
+    ToolResult, UserAnswer, UserDecision,
+};
 pub use unavailable::Unavailable;

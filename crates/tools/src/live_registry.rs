@@ -13,6 +13,7 @@ use tokio::sync::watch;
 
 use crate::profile::Profile;
 use crate::registry::Registry;
+use crate::tool::ToolLookup;
 
 /// The registries of all profiles, made together: they change together or not at all.
 #[derive(Debug, Default)]
@@ -94,7 +95,7 @@ impl ProfileView {
             let now = self.registry();
             let change = ListChange {
                 tools: !now.infos().eq(self.seen.infos()),
-                resources: now.resource_words() != self.seen.resource_words(),
+                resources: now.resources().words() != self.seen.resources().words(),
             };
             if change.tools || change.resources {
                 self.seen = now;

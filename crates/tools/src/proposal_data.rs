@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use ledger::proposals::{Preview, Proposal, ProposalStatus, Tier};
+use ledger::proposals::{Preview, Proposal, ProposalStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use types::{CorrelationId, ProposalId};
+use types::{CorrelationId, ProposalId, Tier};
 
-use crate::builtin::AnyJson;
+use crate::schema::AnyJson;
 
 /// What is told of a proposal. What is not there is left out, and not in the schema: it is there once it is decided.
 #[derive(Debug, Serialize, JsonSchema)]

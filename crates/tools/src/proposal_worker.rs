@@ -29,7 +29,7 @@ pub async fn run_proposal_worker(proposals: Proposals, toolbox: LiveRegistry) {
             Ok(()) => is_reachable = true,
             Err(failure) if is_reachable => {
                 is_reachable = false;
-                tracing::warn!(code = %failure.code, "what was agreed to will be looked for later: {}", failure.message);
+                tracing::warn!(code = %failure.code, "cannot poll confirmed proposals; will retry: {}", failure.message);
             }
             Err(_) => {}
         }

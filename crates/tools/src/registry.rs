@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use catalog::ResourceRegistry;
 use futures_util::FutureExt;
 use ledger::read::ResponsePermit;
 use ledger::{DuplicateExecutor, ExecutorRegistry, WriteExecutor};
@@ -12,64 +13,42 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 use types::{Envelope, ErrorCode, Failure, Meta};
 
-use crate::approval_flow::Question;
 use crate::arguments::ArgumentValidator;
-use crate::builtin::{self, Services};
+use crate::builtin;
 use crate::instructions;
 use crate::manifest_tools::executor::ManifestExecutor;
 use crate::manifest_tools::read::ManifestRead;
 use crate::manifest_tools::write::ManifestWrite;
 use crate::metrics::{Metrics, ToolMetrics};
 use crate::profile::Profile;
-use crate::resources::{self, Resource};
-use crate::tool::{Call, Caller, Tool, ToolError, ToolInfo, ToolOutput, ToolResult};
+use crate::services::Services;
+use crate::tool::{Call, Caller, Question, Tool, ToolError, ToolInfo, ToolLookup, ToolOutput, ToolResult};
 
-/// Why the registry cannot be made: the server must not start.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A registry that cannot be made. The server must not start.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
-    /// Two tools of one name.
+    /// Two tools have the same name.
+    #[error("two tools have the name \"{0}\": rename one of them in its manifest")]
     Duplicate(String),
-    /// Two executors of one name.
-    DuplicateExecutor(DuplicateExecutor),
-    /// A tool whose executor is not registered.
+    /// Two executors have the same name.
+    #[error("{0}: each has a name of its own")]
+    DuplicateExecutor(#[from] DuplicateExecutor),
+    /// The executor of a tool is not registered.
+    #[error("tool \"{tool}\" needs the executor \"{executor}\", which is not registered in this server")]
     NoExecutor {
         /// The tool.
         tool: String,
-        /// The name of the executor that its manifest gives.
+        /// Name of the executor in the manifest.
         executor: String,
     },
-    /// A schema that is none.
+    /// The argument schema of a tool is not usable.
+    #[error("the argument schema of tool \"{tool}\" cannot be used: {reason}")]
     Schema {
         /// The tool.
         tool: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-}
-
-impl std::error::Error for RegistryError {}
-
-impl From<DuplicateExecutor> for RegistryError {
-    fn from(error: DuplicateExecutor) -> Self {
-        Self::DuplicateExecutor(error)
-    }
-}
-
-impl std::fmt::Display for RegistryError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Duplicate(tool) => {
-                write!(f, "two tools have the name \"{tool}\": rename one of them in its manifest")
-            }
-            Self::DuplicateExecutor(error) => write!(f, "{error}: each has a name of its own"),
-            Self::NoExecutor { tool, executor } => {
-                write!(f, "tool \"{tool}\" needs the executor \"{executor}\", which is not registered in this server")
-            }
-            Self::Schema { tool, reason } => {
-                write!(f, "the argument schema of tool \"{tool}\" cannot be used: {reason}")
-            }
-        }
-    }
 }
 
 struct RegisteredTool {
@@ -84,9 +63,8 @@ struct RegisteredTool {
 #[derive(Default)]
 pub struct Registry {
     entries: Vec<Arc<RegisteredTool>>,
-    /// See `resources/serve.rs`.
-    pub(crate) resources: Vec<Arc<dyn Resource>>,
-    pub(crate) call_deadline: Duration,
+    resources: ResourceRegistry,
+    call_deadline: Duration,
     /// What carries the write tools out, by their names: of all tools, whatever the profile.
     executors: Arc<ExecutorRegistry>,
     /// For agents, from the manifests.
@@ -106,7 +84,7 @@ impl Registry {
     /// [`RegistryError`] if two of them have one name, an executor is missing, or a schema cannot be used.
     pub fn new(backends: &Services, catalog: &ToolCatalog, native: &ExecutorRegistry) -> Result<Self, RegistryError> {
         let executors = Arc::new(executors(backends, catalog, native)?);
-        let resources = resources::all(backends, catalog);
+        let resources = ResourceRegistry::new(backends.reader.as_ref(), catalog, backends.call_deadline);
         let call_deadline = backends.call_deadline;
         let instructions = catalog.instructions.clone().into();
         let mut registry = Self { resources, call_deadline, executors, instructions, ..Self::default() };
@@ -178,26 +156,34 @@ impl Registry {
         let entries: Vec<Arc<RegisteredTool>> = self.entries.iter().filter(included).cloned().collect();
         let (executors, instructions) = (Arc::clone(&self.executors), Arc::clone(&self.instructions));
         let call_deadline = self.call_deadline;
-        let mut narrowed = Self { entries, resources: Vec::new(), call_deadline, executors, instructions };
-        let readable = self.resources.iter().filter(|resource| narrowed.info(resource.info().tool).is_some());
-        narrowed.resources = readable.cloned().collect();
+        let mut narrowed =
+            Self { entries, resources: ResourceRegistry::default(), call_deadline, executors, instructions };
+        narrowed.resources = self.resources.of_tools(&|name| narrowed.info(name).is_some());
         narrowed
     }
 
     /// What an agent is told of this server before anything else: how these tools go together, and what the operator says.
     #[must_use]
     pub fn instructions(&self) -> String {
-        let own = instructions::of_tools(self);
+        let own = instructions::of_tools(&self.infos().collect::<Vec<_>>());
         std::iter::once(own.as_str())
             .chain(self.instructions.iter().map(String::as_str))
             .collect::<Vec<_>>()
             .join("\n\n")
     }
 
-    /// What carries out the write tools of this server, also those that this profile does not have.
+    /// The resources that this profile can read.
     #[must_use]
-    pub const fn executors(&self) -> &Arc<ExecutorRegistry> {
-        &self.executors
+    pub const fn resources(&self) -> &ResourceRegistry {
+        &self.resources
+    }
+
+    /// Reads a resource.
+    ///
+    /// # Errors
+    /// As [`ResourceRegistry::read`].
+    pub async fn read_resource(&self, uri: &str) -> Result<Value, Failure> {
+        self.resources.read(uri, &|name| self.info(name).is_some()).await
     }
 
     /// Whether there is no tool.
@@ -211,8 +197,7 @@ impl Registry {
         self.entries.iter().map(|entry| &entry.info)
     }
 
-    /// What clients are told about the tool of this name; `None` if it is not served here. A tool that reaches another
-    /// one must ask this of [`Call::tools`].
+    /// Info of the tool of this name, as clients get it; `None` if it is not served here.
     #[must_use]
     pub fn info(&self, name: &str) -> Option<&ToolInfo> {
         self.get(name).map(|entry| &entry.info)
@@ -237,7 +222,14 @@ impl Registry {
         let outcome = match entry.checker.check(name, &arguments) {
             Ok(()) => {
                 let deadline = started + self.call_deadline;
-                let call = Call { principal, asks_user, said, arguments, deadline, tools: Arc::clone(self) };
+                let call = Call {
+                    principal,
+                    asks_user,
+                    said,
+                    arguments,
+                    deadline,
+                    tools: Arc::clone(self) as Arc<dyn ToolLookup>,
+                };
                 caught(entry.tool.call(call)).await
             }
             Err(failure) => Err(failure.into()),
@@ -245,6 +237,16 @@ impl Registry {
         running.ended(&outcome);
         let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         Some(reply(outcome, Meta::new(entry.info.version.clone(), elapsed_ms)))
+    }
+}
+
+impl ToolLookup for Registry {
+    fn info(&self, name: &str) -> Option<&ToolInfo> {
+        Self::info(self, name)
+    }
+
+    fn executors(&self) -> &Arc<ExecutorRegistry> {
+        &self.executors
     }
 }
 
@@ -304,7 +306,7 @@ fn reply(outcome: ToolResult, meta: Meta) -> CallResult {
 /// rmcp leaves a client without an answer when a tool panics.
 async fn caught(outcome: impl Future<Output = ToolResult>) -> ToolResult {
     AssertUnwindSafe(outcome).catch_unwind().await.unwrap_or_else(|_| {
-        let message = "the tool failed inside; the server's log has the rest";
+        let message = "internal error in the tool; see the server log";
         Err(Failure::new(ErrorCode::InternalError, message).into())
     })
 }

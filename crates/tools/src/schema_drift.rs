@@ -7,8 +7,6 @@ use ledger::outdated;
 use ledger::read::{Error, ReadError};
 use types::{Column, Failure, StatementShape};
 
-use crate::builtin;
-
 /// Whether a statement still has the result columns of start-up: the same names and types in the same order.
 ///
 /// # Errors
@@ -39,6 +37,6 @@ pub(crate) fn read_failure(error: ReadError, deadline: Duration) -> Failure {
             Failure { sqlstate: Some(error.sqlstate.clone()), ..outdated(&error.message) }
         }
         // A position in the manifest's text means nothing to a caller, who does not see that.
-        error => Failure { position: None, ..builtin::read_failure(error, deadline) },
+        error => Failure { position: None, ..catalog::read_failure(error, deadline) },
     }
 }

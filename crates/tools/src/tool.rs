@@ -1,18 +1,17 @@
 //! What a tool is.
 
+use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use ledger::ExecutorRegistry;
 use ledger::read::ResponsePermit;
-use manifest::{Access, Tier};
+use manifest::Access;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
-use types::{CorrelationId, Failure, Principal, Rollback};
-
-use crate::approval_flow::{Question, UserDecision};
-use crate::registry::Registry;
+use types::{CorrelationId, Failure, Principal, ProposalId, Rollback, Tier};
 
 /// Everything that a client is told about a tool.
 #[derive(Debug, Clone, PartialEq)]
@@ -108,6 +107,48 @@ impl From<Principal> for Caller {
     }
 }
 
+/// A question to the user of the client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// The proposal that the user decides on.
+    pub proposal_id: ProposalId,
+    /// Digest of the proposal as it is shown.
+    pub digest: String,
+    /// Text of the question.
+    pub text: String,
+}
+
+/// The user's answer to a [`Question`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserDecision {
+    /// The proposal that the question was about.
+    pub proposal_id: ProposalId,
+    /// Digest of the proposal when the user was asked.
+    pub digest: String,
+    /// The answer.
+    pub answer: UserAnswer,
+}
+
+/// The three outcomes of an MCP elicitation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UserAnswer {
+    /// The user agreed.
+    Accept,
+    /// The user declined.
+    Decline,
+    /// The user closed the question without a choice.
+    Cancel,
+}
+
+/// Tools that a caller has. A tool that reaches another tool reaches none beyond these.
+pub trait ToolLookup: Debug + Send + Sync {
+    /// Info of the tool of this name; `None` if the caller does not have it.
+    fn info(&self, name: &str) -> Option<&ToolInfo>;
+
+    /// Executors of all write tools of the server, including those of other profiles.
+    fn executors(&self) -> &Arc<ExecutorRegistry>;
+}
+
 /// One call, its arguments checked against the schema.
 #[derive(Debug)]
 pub struct Call {
@@ -121,8 +162,8 @@ pub struct Call {
     pub arguments: Map<String, Value>,
     /// When the answer is due.
     pub deadline: Instant,
-    /// The tools that the caller has: a tool that reaches another one reaches none beyond these.
-    pub tools: Arc<Registry>,
+    /// The tools that the caller has.
+    pub tools: Arc<dyn ToolLookup>,
 }
 
 /// What a call that did not fail came to.

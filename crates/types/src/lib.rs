@@ -11,19 +11,20 @@ mod envelope;
 mod error_code;
 mod escape;
 mod ids;
-mod overlong;
+mod line_codec;
 mod principal;
 mod redaction;
 mod secret;
 mod statement;
 mod strict_json;
+mod tier;
 
 pub use client_info::{ClientInfo, trace_id};
 pub use envelope::{Envelope, Failure, Meta, Rollback, TOOL_VERSION, UNDO_TOOL, UndoCall};
 pub use error_code::ErrorCode;
 pub use escape::{quoted, visible};
 pub use ids::{CorrelationId, IdPrefix, ProposalId};
-pub use overlong::IdFinder;
+pub use line_codec::{Line, LineCodec};
 pub use principal::{AccountId, AccountIdError, Principal};
 pub use redaction::{REDACTED, Redaction};
 pub use secret::Secret;
@@ -32,3 +33,4 @@ pub use statement::{
     StatementShape, TableAccess, TypeKind,
 };
 pub use strict_json::{StrictJsonError, check_strict_json};
+pub use tier::Tier;

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_read_is_executed_once_whatever_becomes_of_it() {
+async fn a_read_is_executed_once_with_any_result() {
     let db = database().await;
     db.run(
         "create function public.counted(n int) returns int volatile language plpgsql as $$ begin return n; end $$;

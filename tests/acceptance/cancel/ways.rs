@@ -211,7 +211,7 @@ async fn a_closed_stream_and_a_signal_free_the_backend_and_end_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_read_that_is_cut_off_is_told_whether_its_server_stops_or_its_client_has_closed_its_end() {
+async fn the_error_of_an_interrupted_read_names_the_stopping_server_or_the_closing_client() {
     let db = database().await;
     let watch = Watch::on(&db).await;
     for (stops, code, words) in

@@ -78,12 +78,12 @@ async fn passes(suite: &str, list: &str, more: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_released_suite_passes_but_for_what_is_listed() {
+async fn the_released_suite_passes_except_for_the_listed_tests() {
     passes(RELEASED, "0.1.16.yml", &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_next_suite_passes_in_protocols_with_a_handshake_but_for_what_is_listed() {
+async fn the_next_suite_passes_in_protocols_with_a_handshake_except_for_the_listed_tests() {
     if long_form::is_left_out() {
         return;
     }
@@ -91,7 +91,7 @@ async fn the_next_suite_passes_in_protocols_with_a_handshake_but_for_what_is_lis
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_next_suite_passes_in_the_newest_protocol_but_for_what_is_listed() {
+async fn the_next_suite_passes_in_the_newest_protocol_except_for_the_listed_tests() {
     if long_form::is_left_out() {
         return;
     }
@@ -99,7 +99,7 @@ async fn the_next_suite_passes_in_the_newest_protocol_but_for_what_is_listed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_with_an_entry_that_passes_or_that_there_is_not_fails() {
+async fn a_list_with_a_passing_or_an_unknown_entry_fails() {
     if skip_without(&[External::NodeModules]) {
         return;
     }

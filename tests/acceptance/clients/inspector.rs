@@ -173,7 +173,7 @@ async fn the_inspector_lists_reads_and_writes_over_sse() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_inspector_gets_in_with_its_token_and_says_why_not_with_another() {
+async fn the_inspector_connects_with_its_token_and_reports_the_refusal_of_another() {
     if long_form::is_left_out() {
         return;
     }

@@ -59,7 +59,7 @@ async fn the_rust_client_lists_reads_writes_and_asks_its_user_over_http_in_both_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_rust_client_with_a_wrong_token_gets_no_session_and_hears_why() {
+async fn the_rust_client_with_a_wrong_token_gets_an_error_instead_of_a_session() {
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
     let (_, table) = HttpServer::token("default", &[]).await;

@@ -48,7 +48,7 @@ async fn a_session_that_does_not_stop_is_cancelled_a_few_times_and_not_for_ever(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_server_answers_to_a_cancel_request_is_not_kept() {
+async fn responses_to_a_cancel_request_are_discarded() {
     // M1
     let server = FakeServer::start(Misbehaviour::AnswersCancels).await;
     let (reader, _) = given_up(target(&server, "127.0.0.1", "sslmode=disable"), SOON).await;
@@ -60,7 +60,7 @@ async fn what_a_server_answers_to_a_cancel_request_is_not_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_asks_for_the_password_after_scram_is_not_told() {
+async fn the_client_sends_no_password_after_scram() {
     // L4
     let server = FakeServer::start(Misbehaviour::AsksAfterScram).await;
     let said = refusal(target(&server, "127.0.0.1", "sslmode=disable")).await;
@@ -69,7 +69,7 @@ async fn a_server_that_asks_for_the_password_after_scram_is_not_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_password_itself_leaves_the_machine_encrypted_or_because_somebody_said_so() {
+async fn a_plain_password_is_sent_only_encrypted_or_when_allowed_explicitly() {
     // L2
     let server = FakeServer::start(Misbehaviour::AsksInClear).await;
     // This machine's own address: nothing is sent to find it.
@@ -93,7 +93,7 @@ async fn the_password_itself_leaves_the_machine_encrypted_or_because_somebody_sa
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_spoken_here_is_named() {
+async fn unsupported_scram_iterations_and_protocol_versions_are_named() {
     // L13
     let server = FakeServer::start(Misbehaviour::Iterations(200_000)).await;
     let said = refusal(target(&server, "127.0.0.1", "")).await;

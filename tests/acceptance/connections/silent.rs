@@ -34,7 +34,7 @@ async fn read(world: &World, sql: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sessions_that_lay_idle_find_out_at_once_that_their_peer_is_gone_and_the_read_is_repeated() {
+async fn idle_sessions_detect_a_lost_peer_at_once_and_the_read_is_repeated() {
     // H1
     let db = database().await;
     let (proxy, world) = warm(&db, 6, Duration::from_secs(30), Duration::ZERO).await;
@@ -72,7 +72,7 @@ async fn a_write_whose_intent_goes_to_a_peer_that_is_gone_is_done_once_and_soon(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_hears_nothing_until_its_deadline_is_the_last_to_trust_the_sessions_that_lay_idle() {
+async fn after_a_call_without_a_response_the_idle_sessions_are_not_trusted() {
     // H1
     let db = database().await;
     let never = Duration::from_secs(3600);

@@ -63,7 +63,7 @@ fn assert_refused(answer: &Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_call_with_a_yes_is_carried_out_and_the_yes_counts_once() {
+async fn the_repeated_call_with_an_acceptance_executes_and_the_acceptance_applies_once() {
     // C1-06 to C1-10, AP11
     let db = database().await;
     let mut session = session(&db);
@@ -92,7 +92,7 @@ async fn the_same_call_with_a_yes_is_carried_out_and_the_yes_counts_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_no_ends_the_proposal_and_a_yes_after_it_comes_too_late() {
+async fn a_refusal_ends_the_proposal_and_a_later_acceptance_is_too_late() {
     // AP12
     for (action, reason) in
         [("decline", "declined by the user"), ("cancel", "the user closed the question without a choice")]
@@ -110,7 +110,7 @@ async fn a_no_ends_the_proposal_and_a_yes_after_it_comes_too_late() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_state_that_was_forged_or_given_to_somebody_else_is_refused() {
+async fn a_forged_request_state_or_that_of_another_account_is_refused() {
     // AP11, X-40. That no byte of it can be changed is a test of crates/mcp.
     let db = database().await;
     let mut session = session(&db);
@@ -150,7 +150,7 @@ async fn a_state_that_was_forged_or_given_to_somebody_else_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_yes_is_for_the_arguments_that_were_shown_and_for_no_others() {
+async fn an_acceptance_is_valid_only_for_the_arguments_that_were_shown() {
     // an edited payload
     let db = database().await;
     let mut session = session(&db);
@@ -164,7 +164,7 @@ async fn a_yes_is_for_the_arguments_that_were_shown_and_for_no_others() {
             let answer = session.again("upsert_package", &arguments, &state, action).await;
             assert_eq!(envelope(&answer)["error"]["code"], "invalid_params", "{answer}");
             let message = envelope(&answer)["error"]["message"].as_str().unwrap();
-            assert!(message.contains("belongs to another call"), "{message}");
+            assert!(message.contains("does not match the call"), "{message}");
             assert_pending(&db).await;
         }
     }
@@ -216,7 +216,7 @@ async fn a_client_that_cannot_ask_gets_the_proposal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_agent_confirms_the_user_is_asked_about_all_the_same() {
+async fn the_user_is_asked_even_when_the_agent_confirms() {
     //
     for (action, status) in [("accept", "executed"), ("decline", "rejected")] {
         let db = database().await;
@@ -254,7 +254,7 @@ async fn the_answer_may_come_to_another_server_of_the_database() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_answers_at_once_one_is_carried_out() {
+async fn of_two_answers_at_once_exactly_one_is_executed() {
     let db = database().await;
     let (mut one, mut two) = (session(&db), session(&db));
     let (_, state) = one.asked("upsert_package", &change()).await;
@@ -291,7 +291,7 @@ async fn of_two_answers_at_once_one_is_carried_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_yes_to_a_proposal_that_has_expired_comes_too_late() {
+async fn an_acceptance_of_an_expired_proposal_is_too_late() {
     let db = database().await;
     let mut command = Server::studio_command(&db);
     command.env("COUNTERSIGN_PROPOSAL_LIFETIME_S", "1");

@@ -19,7 +19,7 @@ async fn state(db: &Database) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_no_is_no_write_also_where_nobody_is_asked_any_more() {
+async fn a_refusal_prevents_the_write_even_where_no_question_is_needed_any_more() {
     let db = database().await;
     let (state, manifest) = (state(&db).await, manifest("auto"));
     let mut session = Session::new(manifest.command(&db));
@@ -31,7 +31,7 @@ async fn a_no_is_no_write_also_where_nobody_is_asked_any_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_yes_of_the_user_is_not_enough_where_somebody_else_has_to_approve_by_now() {
+async fn an_acceptance_is_not_enough_once_a_reviewer_has_to_approve() {
     let db = database().await;
     let (state, manifest) = (state(&db).await, manifest("approve"));
     let mut session = Session::new(manifest.command(&db));

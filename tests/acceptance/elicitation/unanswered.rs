@@ -57,7 +57,7 @@ async fn without_an_answer_in_time_the_proposal_waits_and_can_be_confirmed_later
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_who_never_answers_holds_up_nobody_else() {
+async fn a_user_who_never_answers_does_not_block_other_calls() {
     let db = database().await;
     let (server, questions) = server_with_user(&db, None).await;
     let working = async {
@@ -74,7 +74,7 @@ async fn a_user_who_never_answers_holds_up_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_takes_its_call_back_is_told_that_the_question_is_closed() {
+async fn a_client_that_cancels_its_call_learns_that_the_question_is_closed() {
     let db = database().await;
     let confirm = propose(&db).await;
     for (tool, arguments) in [("upsert_package", change()), ("confirm_proposal", confirm)] {

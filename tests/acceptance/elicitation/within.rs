@@ -82,7 +82,7 @@ async fn decline_and_cancel_are_two_refusals_and_nothing_is_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_agent_confirms_the_user_is_asked_about_all_the_same() {
+async fn the_user_is_asked_even_when_the_agent_confirms() {
     // confirm_proposal is the agent's word, and the user of this client can speak for themselves.
     for (says, status, via) in
         [(UserAnswer::Accept, "executed", "elicitation"), (UserAnswer::Decline, "rejected", "elicitation")]
@@ -118,7 +118,7 @@ async fn what_the_agent_confirms_the_user_is_asked_about_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_a_person_has_to_approve_is_none_of_the_users_business() {
+async fn a_write_that_a_reviewer_has_to_approve_is_not_put_to_the_user() {
     let db = database().await;
     let before = db.contents("studio").await;
     let (server, questions) = server_with_user(&db, Some(UserAnswer::Accept)).await;
@@ -160,7 +160,7 @@ async fn a_client_that_cannot_ask_is_not_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_action_is_the_answer_whatever_stands_in_the_content() {
+async fn the_action_decides_regardless_of_the_content() {
     // The form has no fields: MCP's action says yes or no, and a second answer in the content would be one that the server
     // never asked for and the client need not have shown.
     for (result, expected) in [
@@ -191,7 +191,7 @@ async fn the_action_is_the_answer_whatever_stands_in_the_content() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_questions_about_one_write_the_first_answer_counts() {
+async fn of_two_questions_about_one_write_the_first_answer_applies() {
     for (second, reason) in [("accept", "proposal_closed"), ("decline", "proposal_closed")] {
         let db = database().await;
         let capabilities = json!({"elicitation": {}});

@@ -101,7 +101,7 @@ async fn a_write_without_a_record_is_asked_for_and_can_be_forbidden() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_or_is_cancelled_is_rolled_back_and_recorded_so() {
+async fn oversized_and_cancelled_statements_are_rolled_back_and_recorded() {
     let db = database().await;
     db.run("create table t (a int)").await;
     let mut pipe = Pipe::on(&db);
@@ -216,7 +216,7 @@ async fn with_a_ledger_a_lost_answer_to_commit_is_looked_up() {
 }
 
 #[tokio::test]
-async fn a_login_that_may_not_write_to_the_ledger_writes_nothing_unrecorded() {
+async fn a_login_without_rights_on_the_ledger_writes_nothing_unrecorded() {
     let db = database().await;
     db.run("create table t (a int); create role clerk login; grant insert on t to clerk").await;
     let insert = ["--user", "clerk", "--write", "--sql", "insert into t values (1)"];

@@ -122,7 +122,7 @@ async fn the_connection_of_every_other_command_is_the_front_ends_too() {
 }
 
 #[tokio::test]
-async fn a_connection_error_says_where_its_parts_come_from() {
+async fn a_connection_error_names_the_source_of_each_part() {
     // F-06
     let mut query = bare_front_end("query");
     query.env("PGUSER", "ann").args(["--port", "1", "--dbname", "shop", "--sql", "select 1"]);
@@ -177,7 +177,7 @@ async fn a_password_may_have_any_character() {
 }
 
 #[tokio::test]
-async fn failures_to_connect_are_told_apart() {
+async fn connection_failures_have_distinct_errors() {
     // B3-58 to B3-60, B7-22
     let db = database().await;
     let socket = db.value("select current_setting('unix_socket_directories')").await;

@@ -147,7 +147,7 @@ async fn a_hangup_ends_one_statement_in_order_unless_the_process_ignores_it() {
 }
 
 #[tokio::test]
-async fn a_backend_looks_for_its_client_whatever_runs() {
+async fn a_backend_checks_its_client_during_any_statement() {
     // F-78: what it sees of one that is gone is PostgreSQL's own business.
     let db = database().await;
     let mut pipe = Pipe::on(&db);
@@ -171,7 +171,7 @@ async fn a_backend_looks_for_its_client_whatever_runs() {
     pipe.finish().await;
 }
 #[tokio::test]
-async fn a_query_whose_postgresql_goes_away_is_told_so_and_the_pipe_goes_on() {
+async fn a_query_reports_a_lost_postgresql_and_the_pipe_continues() {
     // connection_lost, and again when it is back
     let db = lone_database().await;
     let mut pipe = busy(&db).await;

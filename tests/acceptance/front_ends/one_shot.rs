@@ -81,7 +81,7 @@ async fn psql_is_no_more_than_its_flags() {
 }
 
 #[tokio::test]
-async fn a_statement_that_fails_is_told_in_postgresqls_words_with_exit_1() {
+async fn a_failing_statement_prints_postgresqls_message_and_exits_with_1() {
     // B9-01, B9-20, B3-37 to B3-44
     let db = database().await;
     let told = FrontEndOutput::of(front_end("query", &db).args(["--sql", "select * from nowhere where x = 1"])).await;
@@ -94,7 +94,7 @@ async fn a_statement_that_fails_is_told_in_postgresqls_words_with_exit_1() {
 }
 
 #[tokio::test]
-async fn a_plan_that_is_too_large_is_told_as_such() {
+async fn an_oversized_plan_has_its_own_error() {
     let db = database().await;
     let event = FrontEndOutput::of(
         front_end("query", &db).args(["--sql", "select length(repeat('x', 9000000) || current_user)"]),
@@ -108,7 +108,7 @@ async fn a_plan_that_is_too_large_is_told_as_such() {
 }
 
 #[tokio::test]
-async fn reading_is_the_default_and_a_write_is_asked_for() {
+async fn reading_is_the_default_and_writing_needs_an_option() {
     // B3-12, B9-32, B8-02, B3-26
     let db = database().await;
     db.run("drop schema countersign cascade; create table t (a int)").await;
@@ -127,7 +127,7 @@ async fn reading_is_the_default_and_a_write_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_dry_run_says_what_a_statement_takes_and_gives_and_runs_nothing() {
+async fn a_dry_run_prints_parameters_and_columns_and_runs_nothing() {
     // B3-55, B4-08
     let db = database().await;
     db.run("create table t (a int, b text)").await;
@@ -174,7 +174,7 @@ async fn a_value_stays_a_value() {
 }
 
 #[tokio::test]
-async fn yaml_and_plain_format_what_is_around_rows_and_nothing_in_them() {
+async fn yaml_and_plain_change_the_framing_of_rows_but_not_their_values() {
     // B9-13, B9-14, B9-18
     let db = database().await;
     let sql = "select 'hunter2' as api_key_secret, 5 as duration_ms";
@@ -192,7 +192,7 @@ async fn yaml_and_plain_format_what_is_around_rows_and_nothing_in_them() {
 }
 
 #[tokio::test]
-async fn yaml_is_yaml_whatever_is_in_the_rows() {
+async fn yaml_output_is_valid_for_any_row() {
     if skip_without(&[External::Python]) {
         return;
     }
@@ -219,7 +219,7 @@ async fn yaml_is_yaml_whatever_is_in_the_rows() {
 }
 
 #[tokio::test]
-async fn no_secret_is_in_any_log_and_rows_are_as_they_are() {
+async fn no_secret_is_in_any_log_and_rows_are_unchanged() {
     // B9-06 to B9-10, B9-16, B9-17, B2-16, B3-53, B3-54
     let db = database().await;
     db.run("create role keeper login superuser password 'geheim-7'").await;
@@ -278,7 +278,7 @@ async fn help_has_no_short_flags_and_bad_flags_are_named() {
 }
 
 #[tokio::test]
-async fn what_is_not_utf_8_is_refused_and_not_made_into_something_else() {
+async fn invalid_utf_8_is_refused_and_never_replaced() {
     use std::os::unix::ffi::OsStrExt;
     let db = database().await;
     db.run("create table t (a text)").await;
@@ -300,7 +300,7 @@ async fn what_is_not_utf_8_is_refused_and_not_made_into_something_else() {
 }
 
 #[tokio::test]
-async fn a_statement_that_does_not_come_does_not_hold_up_the_end() {
+async fn a_statement_that_never_arrives_does_not_delay_the_end() {
     let db = database().await;
     for arguments in [["query", "--sql-file"], ["psql", "-f"]] {
         let mut command = front_end(arguments[0], &db);

@@ -43,7 +43,7 @@ async fn a_thousand_queries_use_as_many_backends_as_the_pool_has() {
 }
 
 #[tokio::test]
-async fn a_text_that_comes_again_is_prepared_once_a_connection_and_anew_when_it_does_not_fit_any_more() {
+async fn a_repeated_statement_is_prepared_once_per_connection_and_again_after_a_schema_change() {
     // B9-26: PostgreSQL itself tells when it prepared what runs.
     let db = database().await;
     db.run(
@@ -72,7 +72,7 @@ async fn a_text_that_comes_again_is_prepared_once_a_connection_and_anew_when_it_
 }
 
 #[tokio::test]
-async fn a_line_that_is_wrong_ends_nothing() {
+async fn an_invalid_line_does_not_end_the_pipe() {
     // B3-01 to B3-06, B6-08, B6-09, B3-56, B4-03
     let db = database().await;
     let mut pipe = Pipe::on(&db);
@@ -148,7 +148,7 @@ async fn ping_answers_while_all_connections_are_busy() {
 }
 
 #[tokio::test]
-async fn options_hold_for_one_query_and_the_configuration_for_all() {
+async fn options_apply_to_one_query_and_the_configuration_to_all() {
     // B3-07 to B3-22, B9-33, B9-34, B2-03, B2-13, B8-08, B8-14, B3-61
     let db = database().await;
     db.run("create table t (a int)").await;
@@ -198,7 +198,7 @@ async fn options_hold_for_one_query_and_the_configuration_for_all() {
 }
 
 #[tokio::test]
-async fn sessions_go_where_they_are_told_and_are_dropped_when_that_changes() {
+async fn sessions_follow_their_options_and_close_when_those_change() {
     // B3-15, B3-16, B3-23, B7-19, B9-16
     let (one, other) = (database().await, database().await);
     let mut pipe = Pipe::on(&one);
@@ -224,7 +224,7 @@ async fn sessions_go_where_they_are_told_and_are_dropped_when_that_changes() {
 }
 
 #[tokio::test]
-async fn nothing_of_a_query_is_left_for_the_next_one() {
+async fn a_query_leaves_no_state_for_the_next_query() {
     // Sessions are reset between queries; also after a write.
     let db = database().await;
     db.run("drop schema countersign cascade").await;
@@ -271,7 +271,7 @@ async fn notices_come_before_the_result() {
 }
 
 #[tokio::test]
-async fn what_needs_a_session_of_its_own_is_refused_and_the_session_goes_on() {
+async fn statements_that_need_their_own_session_are_refused_and_the_session_continues() {
     // B9-28, B9-29, X-33: COPY, LISTEN, transaction control as a text
     let db = database().await;
     db.run("drop schema countersign cascade; create table t (a int); insert into t values (1)").await;
@@ -312,7 +312,7 @@ async fn a_copy_that_fails_before_it_reads_does_not_shift_the_answers_behind_it(
 }
 
 #[tokio::test]
-async fn what_is_sent_behind_a_change_of_its_session_goes_to_the_new_place() {
+async fn requests_after_a_change_of_the_session_go_to_the_new_server() {
     let (one, other) = (database().await, database().await);
     for db in [&one, &other] {
         db.run("create table t (a int)").await;

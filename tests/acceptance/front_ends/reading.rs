@@ -24,7 +24,7 @@ async fn harm_of(world: &mut World, attack: &Attack, seen: &[String], is_last: b
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_hostile_statement_of_a_superuser_does_harm_without_being_told_to_write() {
+async fn no_hostile_statement_of_a_superuser_does_harm_without_the_write_option() {
     // B3-12, B9-32; attacks of tests/attacks/reads.jsonl
     let (mut world, db) = World::new().await;
     world.watch(&db.target()).await;
@@ -56,7 +56,7 @@ async fn no_hostile_statement_of_a_superuser_does_harm_without_being_told_to_wri
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn neither_does_one_in_a_transaction_that_cannot_write() {
+async fn no_hostile_statement_in_a_read_only_transaction_does_harm() {
     let (mut world, db) = World::new().await;
     world.watch(&db.target()).await;
     let mut pipe = Pipe::on(&db);

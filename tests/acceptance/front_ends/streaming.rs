@@ -247,7 +247,7 @@ async fn a_reader_that_stops_stops_the_query_and_memory_stays_where_it_is() {
 }
 
 #[tokio::test]
-async fn a_query_writes_its_rows_as_they_come_and_ends_when_nobody_reads_them() {
+async fn a_query_streams_its_rows_and_ends_when_its_reader_closes() {
     let db = database().await;
     let mut command = front_end("query", &db);
     // In the list, because one in FROM is written to disk whole before its first row.

@@ -18,7 +18,7 @@ async fn command(pipe: &mut Pipe, code: &str, options: Value) -> Value {
 }
 
 #[tokio::test]
-async fn statements_between_begin_and_commit_stand_or_fall_together() {
+async fn statements_between_begin_and_commit_succeed_or_fail_together() {
     // B9-27
     let db = database().await;
     let mut pipe = plain(&db).await;
@@ -43,7 +43,7 @@ async fn statements_between_begin_and_commit_stand_or_fall_together() {
 }
 
 #[tokio::test]
-async fn a_transaction_that_failed_takes_nothing_but_a_rollback() {
+async fn a_failed_transaction_accepts_only_a_rollback() {
     let db = database().await;
     let mut pipe = plain(&db).await;
     command(&mut pipe, "begin", json!({"read_only": false})).await;
@@ -106,7 +106,7 @@ async fn a_transaction_goes_back_to_its_savepoints_also_after_an_error() {
 }
 
 #[tokio::test]
-async fn whatever_else_ends_a_transaction_is_refused_also_behind_a_savepoint() {
+async fn other_statements_that_end_a_transaction_are_refused_also_after_a_savepoint() {
     // F-75: a part of it must not be committed.
     let db = database().await;
     let mut pipe = plain(&db).await;
@@ -168,7 +168,7 @@ async fn a_part_of_a_transaction_is_never_committed() {
 }
 
 #[tokio::test]
-async fn what_is_refused_of_a_transaction_takes_the_rest_of_it_along() {
+async fn a_refused_statement_aborts_its_whole_transaction() {
     // B9-27: a client that has sent everything at once must not get a part of it.
     let db = database().await;
     drop(plain(&db).await);
@@ -224,7 +224,7 @@ async fn what_is_refused_of_a_transaction_takes_the_rest_of_it_along() {
 }
 
 #[tokio::test]
-async fn behind_a_begin_that_is_refused_nothing_is_written() {
+async fn after_a_refused_begin_nothing_is_written() {
     let db = database().await;
     let mut pipe = plain(&db).await;
     for begin in [
@@ -289,7 +289,7 @@ async fn a_transaction_has_the_isolation_level_that_it_asks_for() {
 }
 
 #[tokio::test]
-async fn what_a_transaction_has_set_holds_until_its_end_with_and_without_a_ledger() {
+async fn settings_of_a_transaction_last_until_its_end_with_and_without_a_ledger() {
     let db = database().await;
     db.run("create table t (a int); create role tenant; grant select on t to tenant").await;
     let mut pipe = Pipe::on(&db);
@@ -365,7 +365,7 @@ async fn a_read_only_transaction_sees_one_state_and_cannot_be_made_to_write() {
 }
 
 #[tokio::test]
-async fn a_transaction_that_takes_too_long_is_rolled_back_and_says_so() {
+async fn a_transaction_past_its_deadline_is_rolled_back_with_an_error() {
     let db = database().await;
     let mut pipe = plain(&db).await;
     let options = json!({"read_only": false, "transaction_timeout_ms": 300});
@@ -381,7 +381,7 @@ async fn a_transaction_that_takes_too_long_is_rolled_back_and_says_so() {
 }
 
 #[tokio::test]
-async fn what_is_open_at_the_end_is_rolled_back() {
+async fn a_transaction_open_at_the_end_is_rolled_back() {
     let db = database().await;
     let mut pipe = plain(&db).await;
     command(&mut pipe, "begin", json!({"read_only": false})).await;

@@ -138,7 +138,7 @@ async fn on_a_disk_that_is_full() {
 }
 
 #[tokio::test]
-async fn in_a_pipe_that_is_closed_while_it_commits() {
+async fn a_pipe_closed_during_a_commit() {
     let db = table(false).await;
     // Whoever holds this lock knows when COMMIT has begun, and lets it go on.
     db.run(

@@ -87,7 +87,7 @@ async fn every_type_comes_back_as_it_went_in() {
 }
 
 #[tokio::test]
-async fn what_a_write_returns_is_converted_like_what_a_read_does() {
+async fn returned_rows_of_a_write_are_converted_like_those_of_a_read() {
     // B5-01 to B5-23, B8-01 through RETURNING and CALL; SHOW and EXPLAIN give text
     let db = database().await;
     db.run(&format!("drop schema countersign cascade; {TYPES}")).await;

@@ -11,7 +11,7 @@ async fn table(db: &Database) -> Pipe {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_rolled_back() {
+async fn a_write_with_an_oversized_result_is_rolled_back() {
     // "never an error after a commit"
     let db = database().await;
     let mut pipe = table(&db).await;
@@ -63,7 +63,7 @@ async fn a_write_whose_reader_has_gone_before_it_ends_is_rolled_back() {
 }
 
 #[tokio::test]
-async fn a_write_whose_rows_nobody_takes_is_rolled_back() {
+async fn a_write_is_rolled_back_when_its_reader_closes() {
     let db = database().await;
     drop(table(&db).await);
     let mut command = front_end("query", &db);

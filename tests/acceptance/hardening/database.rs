@@ -83,7 +83,7 @@ async fn no_command_calls_a_function_of_a_hostile_database() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_person_runs_means_what_their_login_says_and_our_own_sql_does_not() {
+async fn an_operators_statement_uses_the_search_path_of_the_login_and_internal_sql_does_not() {
     // The front ends keep the login's own search path: these statements call no twin, so nothing may.
     let db = hostile_database("hostile_front_ends").await;
     succeed(&db.url(), &["init"]).await;

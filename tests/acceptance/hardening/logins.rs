@@ -60,7 +60,7 @@ async fn settings_of_a_servers_login_are_named_and_do_not_decide_whose_functions
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_call_in_an_approvers_session_approves_nothing() {
+async fn a_single_call_in_an_approvers_session_approves_nothing() {
     // F-102: a statement that an approver is made to run is one transaction.
     let db = database().await;
     let mut server = Server::studio_command(&db);

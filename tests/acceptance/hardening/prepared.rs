@@ -186,7 +186,7 @@ async fn init_takes_privileges_back_that_it_does_not_grant() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_may_call_the_ledgers_functions_whichever_way_init_was_run() {
+async fn after_every_form_of_init_no_other_role_may_call_the_ledgers_functions() {
     // F-104: an auditor with USAGE ended another account's write.
     let public = "select p.oid::regprocedure from pg_proc p where p.pronamespace = 'countersign'::regnamespace \
                   and has_function_privilege('public', p.oid, 'execute')";
@@ -228,7 +228,7 @@ async fn nobody_may_call_the_ledgers_functions_whichever_way_init_was_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn roles_that_exist_are_looked_at_before_they_own_or_approve_anything() {
+async fn existing_roles_are_checked_before_they_own_or_approve_anything() {
     // F-108. Roles belong to the cluster, so this one is nobody else's.
     let db = testkit::lone_database().await;
     let other = db.beside("postgres");

@@ -11,7 +11,7 @@ async fn keys(db: &Database) -> Vec<Vec<String>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_key_seals_after_every_server_has_it_and_old_ones_go_when_nothing_needs_them() {
+async fn a_new_key_seals_once_all_servers_have_it_and_unused_keys_are_deleted() {
     // F-114
     let db = database().await;
     let [first] = <[Vec<String>; 1]>::try_from(keys(&db).await).unwrap();

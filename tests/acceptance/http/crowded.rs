@@ -33,7 +33,7 @@ async fn a_connection_without_a_whole_request_in_five_seconds_is_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn silent_connections_keep_no_client_out() {
+async fn silent_connections_do_not_keep_other_clients_out() {
     let Some(address) = network_address() else { return };
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
@@ -52,7 +52,7 @@ async fn silent_connections_keep_no_client_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_has_its_share_of_connections_and_the_rest_is_for_others() {
+async fn an_address_gets_only_its_share_of_connections() {
     let Some(address) = network_address() else { return };
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
@@ -80,7 +80,7 @@ async fn an_address_has_its_share_of_connections_and_the_rest_is_for_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_all_connections_in_use_probes_and_loopback_are_answered_and_others_told_to_come_again() {
+async fn with_all_connections_in_use_probes_and_loopback_are_answered_and_others_get_retry_after() {
     let Some(address) = network_address() else { return };
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();

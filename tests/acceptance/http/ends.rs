@@ -42,7 +42,7 @@ async fn a_read_ends_with_its_client_in_every_era() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_goes_on_without_its_client_and_its_repetition_writes_nothing_more() {
+async fn a_write_continues_without_its_client_and_its_repetition_changes_nothing() {
     let db = database().await;
     let server = HttpServer::on(&db).await;
     for client in [server.session(HANDSHAKE).await, server.http_client()] {
@@ -63,7 +63,7 @@ async fn a_write_goes_on_without_its_client_and_its_repetition_writes_nothing_mo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_told_to_stop_answers_its_writes_first_and_leaves_nothing_pending() {
+async fn a_stopping_server_answers_its_writes_first_and_leaves_nothing_pending() {
     for is_stateful in [true, false] {
         let db = database().await;
         let mut server = HttpServer::on(&db).await;

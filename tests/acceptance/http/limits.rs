@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_requests_than_an_account_may_send_are_refused_with_the_time_to_come_again() {
+async fn requests_beyond_an_accounts_limit_are_refused_with_retry_after() {
     let db = database().await;
     let mut command = HttpServer::command(&db);
     command.args(["--http-requests-per-s", "1", "--http-burst", "5"]);
@@ -57,7 +57,7 @@ fn sleepers(visitor: &HttpClient, count: u32) -> JoinSet<reqwest::Result<String>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_account_keeps_the_others_from_reading() {
+async fn no_account_blocks_the_reads_of_others() {
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
     let (ana, ana_table) = HttpServer::token("ana", &[]).await;
@@ -126,7 +126,7 @@ async fn more_streams_than_an_account_may_have_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_subscription_counts_as_a_stream_and_what_opens_a_session_is_short() {
+async fn a_subscription_is_limited_as_a_stream_and_requests_that_open_a_session_are_short() {
     let db = database().await;
     let mut command = HttpServer::command(&db);
     command.args(["--http-streams", "1"]);
@@ -154,7 +154,7 @@ async fn a_subscription_counts_as_a_stream_and_what_opens_a_session_is_short() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_asks_whether_the_server_is_ready_and_goes_away_takes_no_session_from_writes() {
+async fn abandoned_readiness_probes_take_no_session_from_writes() {
     let db = database().await;
     let server = HttpServer::on(&db).await;
     server.http_client().call("post_tweet", json!({"text": "warm"})).await;
@@ -173,7 +173,7 @@ async fn whoever_asks_whether_the_server_is_ready_and_goes_away_takes_no_session
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_head_of_a_request_is_short_whatever_its_body_and_its_answer_are() {
+async fn the_head_of_a_request_is_bounded_for_any_body_and_response() {
     // HT07
     let db = database().await;
     let server = HttpServer::on(&db).await;

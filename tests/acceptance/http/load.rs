@@ -27,7 +27,7 @@ const FLAT_KIB: u64 = 6 << 10;
 
 /// Every answer is one, or a limit that has a name; memory does not grow; and each acknowledged write is there once.
 #[tokio::test(flavor = "multi_thread")]
-async fn two_hundred_clients_are_answered_or_told_a_limit_and_every_write_is_accounted_for() {
+async fn two_hundred_clients_get_a_response_or_a_limit_and_every_write_is_accounted_for() {
     let db = lone_database().await;
     let mut command = HttpServer::command(&db);
     command.args(["--http-requests-per-s", &REQUESTS_PER_S.to_string(), "--http-burst", "500"]);

@@ -7,7 +7,7 @@ use serde_json::json;
 use testkit::{HttpServer, Proxy, database, lone_database};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_waits_for_its_database_and_says_why_it_is_not_ready() {
+async fn a_server_waits_for_its_database_and_reports_why_it_is_not_ready() {
     let db = database().await;
     let proxy = Proxy::before(&db);
     proxy.refuse();
@@ -42,7 +42,7 @@ async fn a_server_waits_for_its_database_and_says_why_it_is_not_ready() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_with_the_manifests_ends_the_process_as_ever() {
+async fn a_manifest_that_does_not_match_the_database_ends_the_process() {
     let db = database().await;
     db.run("drop table social.tweet_like cascade").await;
     let mut server = HttpServer::listening(HttpServer::command(&db)).await;
@@ -70,7 +70,7 @@ impl Drop for WriteError {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_hangs_is_said_to_hang() {
+async fn a_hanging_database_is_reported() {
     let db = lone_database().await;
     let server = HttpServer::on(&db).await;
     let own = db.connect().await;

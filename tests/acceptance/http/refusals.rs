@@ -54,7 +54,7 @@ async fn a_flood_of_requests_without_a_token_costs_little_and_shuts_out_no_token
     // From the same address, at once.
     assert_eq!(status(&server.http_client().with_token(&token)).await, StatusCode::OK);
 
-    let summary = server.logged("more was refused than is logged one by one").await;
+    let summary = server.logged("more requests were refused than are logged one by one").await;
     assert!(summary.contains("WARN") && summary.contains("429: ") && summary.contains("from 127.0.0.1 ("), "{summary}");
     let log = server.log();
     let written = log.len() - before;
@@ -65,7 +65,7 @@ async fn a_flood_of_requests_without_a_token_costs_little_and_shuts_out_no_token
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_ends_after_some_refusals_whatever_was_sent_ahead() {
+async fn a_connection_ends_after_some_refusals_despite_pipelined_requests() {
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
     let (token, table) = HttpServer::token("team-a", &[]).await;
@@ -139,7 +139,7 @@ async fn behind_a_trusted_proxy_each_client_has_its_own_limit_and_no_other_peer_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_line_of_a_refusal_says_from_where_and_to_what_and_no_more_than_that() {
+async fn the_log_line_of_a_refusal_has_only_source_and_target() {
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
     let (expired, table) = HttpServer::token("team-a", &["--label", "old bot"]).await;
@@ -148,7 +148,7 @@ async fn a_line_of_a_refusal_says_from_where_and_to_what_and_no_more_than_that()
     let mut connection = RawConnection::to(&server).await;
     assert_eq!(connection.ask(&get("/mcp?access_token=hidden", &[])).await.unwrap().status, 401);
     let line = server.logged("a request was refused").await;
-    for part in ["status=401", "client=127.0.0.1", "path=\"/mcp\"", "this server wants a token"] {
+    for part in ["status=401", "client=127.0.0.1", "path=\"/mcp\"", "this server requires a token"] {
         assert!(line.contains(part), "{part}: {line}");
     }
     assert_eq!(status(&server.http_client().with_token(&expired)).await, StatusCode::UNAUTHORIZED);
@@ -164,7 +164,7 @@ async fn a_line_of_a_refusal_says_from_where_and_to_what_and_no_more_than_that()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_root_is_one_page_that_says_what_this_is() {
+async fn the_root_is_one_page_about_the_server() {
     let db = database().await;
     let server = HttpServer::on(&db).await;
     let mut connection = RawConnection::to(&server).await;

@@ -7,7 +7,7 @@ use testkit::{HttpServer, database, poll, send_signal};
 use super::HANDSHAKE;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_goes_on_at_another_server_of_the_same_ledger_and_survives_its_own() {
+async fn a_session_continues_at_another_server_of_its_ledger_and_survives_its_first_server() {
     let db = database().await;
     let mut first = HttpServer::on(&db).await;
     let second = HttpServer::on(&db).await;
@@ -38,7 +38,7 @@ async fn a_session_goes_on_at_another_server_of_the_same_ledger_and_survives_its
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_needs_no_session_keeps_none_from_being_taken_up() {
+async fn a_call_without_a_session_does_not_keep_a_session_from_being_resumed() {
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
     let (ana, ana_table) = HttpServer::token("ana", &[]).await;
@@ -77,7 +77,7 @@ async fn a_call_that_needs_no_session_keeps_none_from_being_taken_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_session_of_this_ledger_is_not_found() {
+async fn a_session_id_of_another_ledger_is_not_found() {
     let (db, other) = (database().await, database().await);
     // F-114: the databases of tests are copies of one, with its keys.
     let server = HttpServer::on(&db).await;
@@ -105,7 +105,7 @@ async fn what_is_no_session_of_this_ledger_is_not_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_sessions_those_that_lie_idle_are_given_up_and_taken_up_again() {
+async fn idle_sessions_are_closed_among_many_and_resumed_later() {
     let db = database().await;
     let mut command = HttpServer::command(&db);
     command.args(["--http-sessions", "3", "--http-requests-per-s", "0"]);

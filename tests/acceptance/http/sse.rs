@@ -83,7 +83,7 @@ impl Session {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_of_the_old_transport_reads_writes_and_leaves_nothing_at_work() {
+async fn a_client_of_the_old_transport_reads_writes_and_leaves_nothing_running() {
     let db = database().await;
     let server = HttpServer::on(&db).await;
     let mut session = Session::open(server.http_client()).await;
@@ -136,7 +136,7 @@ async fn many_requests_at_once_are_all_answered_in_one_stream() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_was_cancelled_keeps_nothing_and_nobody_waits_for_it_at_the_end() {
+async fn a_cancelled_request_keeps_nothing_and_does_not_delay_the_stop() {
     let db = database().await;
     let mut server = HttpServer::on(&db).await;
     let mut session = Session::open(server.http_client()).await;

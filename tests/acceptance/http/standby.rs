@@ -84,7 +84,7 @@ async fn read(client: HttpClient, written: Arc<AtomicU32>) -> BTreeMap<String, u
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_standby_that_is_promoted_beside_its_primary_goes_on_answering_reads_and_no_write_notices() {
+async fn a_standby_promoted_beside_its_primary_keeps_answering_reads_and_writes_are_unaffected() {
     let primary = lone_database().await;
     let standby = Standby::of(&primary, &[]).await;
     let traffic = Traffic::start(&primary, &primary.writer_url(), &reader_url(&standby.database)).await;

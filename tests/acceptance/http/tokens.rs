@@ -45,7 +45,7 @@ async fn status(server: &HttpServer, token: &str) -> StatusCode {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_signed_token_says_who_calls_and_its_scope_what_they_may() {
+async fn a_signed_token_determines_the_account_and_its_scope_the_profile() {
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
     let key = SigningKey::new("first");
@@ -116,7 +116,7 @@ async fn a_token_that_is_not_the_issuers_for_this_server_now_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_audience_that_no_client_asks_for_counts_and_is_warned_of() {
+async fn a_fixed_audience_is_accepted_with_a_warning() {
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
     let key = SigningKey::new("first");
@@ -148,7 +148,7 @@ async fn an_issuer_without_an_address_for_clients_stops_the_start() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_the_keys_of_the_issuer_cannot_be_had_clients_are_told_when_to_come_again() {
+async fn without_the_issuers_keys_clients_get_retry_after() {
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
     let key = SigningKey::new("first");
@@ -166,7 +166,7 @@ async fn while_the_keys_of_the_issuer_cannot_be_had_clients_are_told_when_to_com
 /// By itself a server looks up a key that is not there once a minute at most (the tests of `mcp::auth` have that); SIGHUP
 /// makes it look at once.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_key_counts_and_a_withdrawn_one_does_not_after_sighup() {
+async fn after_sighup_a_new_key_is_accepted_and_a_withdrawn_key_is_not() {
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
     let (first, second) = (SigningKey::new("first"), SigningKey::new("second"));

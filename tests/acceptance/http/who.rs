@@ -8,7 +8,7 @@ use testkit::{HttpServer, database, send_signal};
 use super::HANDSHAKE;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_answered_without_a_token_that_counts_and_the_answer_says_how_to_get_in() {
+async fn without_a_valid_token_requests_are_refused_with_a_challenge() {
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
     let (good, table) = HttpServer::token("team-a", &["--profile", "readonly", "--label", "bot"]).await;
@@ -90,7 +90,7 @@ async fn no_account_sees_anothers_records_duplicates_or_sessions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_protocol_without_sessions_is_no_way_into_anothers_session() {
+async fn the_protocol_without_sessions_gives_no_access_to_a_session_of_another_account() {
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
     let (ana, ana_table) = HttpServer::token("ana", &[]).await;
@@ -133,7 +133,7 @@ async fn the_protocol_without_sessions_is_no_way_into_anothers_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_is_taken_out_of_the_file_counts_no_more_after_sighup() {
+async fn after_sighup_a_token_removed_from_the_file_is_refused() {
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
     let (kept, kept_table) = HttpServer::token("default", &[]).await;
@@ -160,7 +160,7 @@ async fn a_token_that_is_taken_out_of_the_file_counts_no_more_after_sighup() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_issuers_clients_learn_where_to_get_a_token() {
+async fn clients_of_an_issuer_learn_where_to_get_a_token() {
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
     let config = "[http]\npublic_url = \"https://mcp.example.com\"\n\
@@ -184,7 +184,7 @@ async fn an_issuers_clients_learn_where_to_get_a_token() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_called_and_refused_is_counted() {
+async fn calls_and_refusals_are_counted() {
     let db = database().await;
     let server = HttpServer::on(&db).await;
     let client = server.session(HANDSHAKE).await;

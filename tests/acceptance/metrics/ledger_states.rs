@@ -11,7 +11,7 @@ use super::{Scraped, without_reader};
 async fn scrape(db: &Database) -> Scraped {
     let ledger = Ledger::new(ConnectOptions::parse(&db.writer_url()).unwrap(), LedgerOptions::default());
     let backends = without_reader(&ledger);
-    Scraped::parse(&backends.metrics.render(&backends).await)
+    Scraped::parse(&backends.render_metrics().await)
 }
 
 /// A proposal of that state: made, decided and ended so many minutes ago.
@@ -40,7 +40,7 @@ fn about(seconds: f64, expected: f64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_open_in_the_ledger_is_counted_with_its_age() {
+async fn unfinished_ledger_entries_are_counted_with_their_age() {
     // C5-10, A9-33
     let db = database().await;
     let empty = scrape(&db).await;
@@ -94,7 +94,7 @@ async fn what_is_open_in_the_ledger_is_counted_with_its_age() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn counting_reads_the_ends_of_indexes_whatever_the_ledger_has_grown_to() {
+async fn counting_reads_only_the_ends_of_indexes_at_any_size_of_the_ledger() {
     let db = database().await;
     let sql = include_str!("../../../crates/ledger/src/gauges.sql");
     insert_failed_records(&db, 30_000, 2).await;

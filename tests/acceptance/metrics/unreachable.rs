@@ -12,7 +12,7 @@ use super::{Scraped, without_reader};
 async fn down(url: &str, at_most: Duration) {
     let ledger = Ledger::new(ConnectOptions::parse(url).unwrap(), LedgerOptions::default());
     let backends = without_reader(&ledger);
-    let render = || backends.metrics.render(&backends);
+    let render = || backends.render_metrics();
     let begun = Instant::now();
     let texts = tokio::join!(render(), render(), render());
     assert!(begun.elapsed() < at_most, "{:?}", begun.elapsed());
@@ -31,7 +31,7 @@ async fn down(url: &str, at_most: Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_database_the_scrape_answers_at_once_and_says_so() {
+async fn without_a_database_a_scrape_responds_at_once_and_reports_the_outage() {
     let folder = tempfile::tempdir_in("/tmp").unwrap();
     let url = format!("host={} port=5432 user=me dbname=shop", folder.path().display());
     down(&url, Duration::from_secs(2)).await;
@@ -41,7 +41,7 @@ async fn without_a_database_the_scrape_answers_at_once_and_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_ledger_that_is_locked_is_given_up_after_2_seconds_and_leaves_nothing_waiting() {
+async fn a_scrape_of_a_locked_ledger_ends_after_2_seconds_and_leaves_nothing_waiting() {
     let db = database().await;
     let client = db.connect().await;
     client.batch_execute("begin; lock table countersign.proposal in access exclusive mode").await.unwrap();

@@ -30,7 +30,7 @@ async fn left(client: &Client) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_of_a_read_is_left() {
+async fn a_read_leaves_no_state_in_its_backend() {
     if skip_without(&[External::PgBouncer]) {
         return;
     }
@@ -70,7 +70,7 @@ async fn nothing_of_a_read_is_left() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_of_a_statement_of_execute_sql_is_left() {
+async fn a_statement_of_execute_sql_leaves_no_state_in_its_backend() {
     if skip_without(&[External::PgBouncer]) {
         return;
     }
@@ -118,7 +118,7 @@ async fn nothing_of_a_statement_of_execute_sql_is_left() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_others_have_left_in_a_backend_changes_no_call() {
+async fn leftovers_of_other_clients_in_a_backend_change_no_call() {
     if skip_without(&[External::PgBouncer]) {
         return;
     }

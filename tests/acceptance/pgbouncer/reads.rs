@@ -118,7 +118,7 @@ async fn a_read_out_of_time_or_without_its_client_frees_its_backend() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancel_never_hits_somebody_elses_query_on_the_same_backend() {
+async fn a_cancel_never_hits_another_clients_query_on_the_same_backend() {
     if skip_without(&[External::PgBouncer]) {
         return;
     }

@@ -16,7 +16,7 @@ const IGNORED: &str = "DateStyle,IntervalStyle,extra_float_digits,bytea_output,s
     default_transaction_isolation,default_transaction_read_only,options";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_was_not_told_of_the_pooler_does_not_work_through_it() {
+async fn a_server_without_the_pooler_setting_refuses_to_work_through_a_pooler() {
     if skip_without(&[External::PgBouncer]) {
         return;
     }
@@ -48,7 +48,7 @@ async fn unavailable(command: Command) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_needs_a_session_of_its_own_is_refused() {
+async fn statements_that_need_their_own_session_are_refused() {
     if skip_without(&[External::PgBouncer]) {
         return;
     }

@@ -109,7 +109,7 @@ async fn a_proposal_is_shown_and_confirmed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_settings_of_a_write_are_those_of_a_session_of_its_own() {
+async fn a_write_has_the_settings_of_a_dedicated_session() {
     if skip_without(&[External::PgBouncer]) {
         return;
     }

@@ -56,7 +56,7 @@ async fn another_parameter_preview_tool_or_tenant_is_noticed_by_the_digest() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn parameters_that_do_not_fit_the_tool_are_refused_again_when_it_is_carried_out() {
+async fn parameters_that_violate_the_schema_are_refused_again_at_execution() {
     // C4-01, C4-02, C7-06, C2-03, C2-04, C1-11: with a digest and a fingerprint that fit, whoever made them.
     let db = database().await;
     let server = Server::studio(&db).await;
@@ -116,7 +116,7 @@ async fn parameters_that_do_not_fit_the_tool_are_refused_again_when_it_is_carrie
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_approval_that_is_changed_afterwards_is_found_by_the_audit() {
+async fn the_audit_finds_an_approval_that_was_altered_later() {
     let db = database().await;
     let server = Server::studio(&db).await;
     let proposal = server.propose("upsert_package", price("150")).await;
@@ -137,7 +137,7 @@ async fn an_approval_that_is_changed_afterwards_is_found_by_the_audit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_altered_one_holds_nothing_up_and_ends_like_any_other() {
+async fn an_altered_proposal_blocks_nothing_and_ends_like_any_other() {
     let db = database().await;
     let server = Server::studio(&db).await;
     let altered = server.propose("delete_package", json!({"package_id": 3})).await;
@@ -177,7 +177,7 @@ async fn an_altered_one_holds_nothing_up_and_ends_like_any_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_confirmed_that_a_person_has_to_approve_by_now_whoever_proposed_it_as_what() {
+async fn a_proposal_that_now_needs_a_reviewer_cannot_be_confirmed() {
     let db = database().await;
     let sql = "insert into social.tweet (account_id, text) values ('default', 'raised')";
     let with_tier = |tier: &'static str| {
@@ -211,7 +211,7 @@ async fn nothing_is_confirmed_that_a_person_has_to_approve_by_now_whoever_propos
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_statement_of_a_write_decides_whatever_it_sets() {
+async fn no_statement_of_a_write_can_decide_on_a_proposal() {
     let db = database().await;
     let mut command = Server::studio_command(&db);
     command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]);

@@ -142,7 +142,7 @@ async fn a_write_that_outlasts_its_deadline_is_not_called_failed_while_it_goes_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_goes_away_leaves_the_agreement_standing_and_it_is_carried_out_later() {
+async fn an_approval_survives_a_database_outage_and_is_executed_later() {
     let db = testkit::lone_database().await;
     let server = Server::studio(&db).await;
     let proposal = server.propose("upsert_package", price("150")).await;
@@ -167,7 +167,7 @@ async fn a_database_that_goes_away_leaves_the_agreement_standing_and_it_is_carri
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_is_killed_when_each_agreement_is_carried_out_once_or_not_at_all() {
+async fn after_any_kill_each_approval_is_executed_once_or_never() {
     // C5-04, C5-10: a storm of agreements over servers that are killed in the middle, twice.
     const EACH: usize = 12;
     let db = database().await;
@@ -243,7 +243,7 @@ async fn whatever_is_killed_when_each_agreement_is_carried_out_once_or_not_at_al
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_statement_of_ones_own_that_was_interrupted_is_not_begun_again() {
+async fn an_interrupted_free_statement_is_not_repeated() {
     let db = database().await;
     let_attempts_have_time(&db, false).await;
     let admin = || {

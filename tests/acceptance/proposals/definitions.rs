@@ -76,7 +76,7 @@ async fn invoices(db: &Database) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_value_that_somebody_keeps_changing_is_shown_and_compared() {
+async fn a_value_under_constant_change_is_shown_and_compared() {
     // F-61: without one snapshot for both trials the price differs between them, is taken for a value that the database
     // makes anew, and any price is carried out.
     let (db, server) = shop().await;

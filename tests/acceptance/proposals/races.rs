@@ -9,7 +9,7 @@ use testkit::{Server, database};
 use super::{PRICE, agreement, approve, id, price, state};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn twelve_who_confirm_at_once_over_three_servers_execute_once_and_hear_the_same() {
+async fn twelve_confirmations_at_once_over_three_servers_execute_once_with_equal_answers() {
     // X-39, AP06
     let db = database().await;
     let servers = join_all((0..3).map(|_| Server::studio(&db))).await;
@@ -31,7 +31,7 @@ async fn twelve_who_confirm_at_once_over_three_servers_execute_once_and_hear_the
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_confirms_and_whoever_rejects_at_once_one_of_them_counts() {
+async fn of_a_confirmation_and_a_rejection_at_once_exactly_one_applies() {
     let db = database().await;
     let server = Server::studio(&db).await;
     for round in 0..10 {
@@ -50,7 +50,7 @@ async fn whoever_confirms_and_whoever_rejects_at_once_one_of_them_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn several_servers_that_carry_out_what_was_approved_do_it_once() {
+async fn several_servers_execute_an_approved_proposal_once() {
     let db = database().await;
     let servers = join_all((0..3).map(|_| async {
         let mut command = Server::studio_command(&db);

@@ -56,7 +56,7 @@ async fn check(db: &Database, manifest: &std::path::Path) -> (bool, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_tool_without_its_executor_is_named_and_nothing_is_answered() {
+async fn a_server_names_every_tool_without_an_executor_and_does_not_start() {
     // C1-01, C2-05, C2-06, C2-08, C5-05, C5-06, C6-03
     let db = database().await;
     let file = orphans(MANIFEST);
@@ -84,7 +84,7 @@ async fn every_tool_without_its_executor_is_named_and_nothing_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_needs_no_executor_in_rust_starts_without_one_and_the_shipped_one_is_there() {
+async fn a_manifest_without_native_tools_needs_no_executor_and_the_shipped_executor_is_registered() {
     // C2-02, C2-07, C4-11, C5-02, C5-07, C6-06, C1-12
     let db = database().await;
     let reads = MANIFEST.split("[[tool]]").last().unwrap();
@@ -103,7 +103,7 @@ async fn what_needs_no_executor_in_rust_starts_without_one_and_the_shipped_one_i
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_executor_in_rust_checks_the_owner_itself_and_says_no_more_of_a_foreign_row_than_of_a_missing_one() {
+async fn a_native_executor_checks_the_owner_and_answers_foreign_rows_like_missing_rows() {
     // C2-04, C3-05 to C3-09, C4-02 to C4-05, C4-08
     let db = database().await;
     let server = Server::studio(&db).await;

@@ -35,7 +35,7 @@ param = [{ name = "row_no", description = "Which." }]
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn values_that_change_places_are_shown_by_the_key_or_warned_of() {
+async fn swapped_values_are_shown_by_key_or_with_a_warning() {
     let db = database().await;
     db.run(
         "create table public.seat (name text, seat_no int, row_no int, primary key (row_no, seat_no)); \

@@ -16,7 +16,7 @@ async fn refused_as_stale(db: &Database, server: &Server, proposal: &Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_row_that_has_changed_or_gone_since_stops_the_write() {
+async fn a_row_changed_or_deleted_since_stops_the_write() {
     // AP04
     let db = database().await;
     let server = Server::studio(&db).await;
@@ -80,7 +80,7 @@ async fn a_change_that_waits_for_the_row_is_seen_before_the_write_commits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_database_makes_anew_each_time_is_named_and_does_not_make_a_proposal_stale() {
+async fn generated_values_are_named_and_do_not_make_a_proposal_stale() {
     let db = database().await;
     let server = Server::studio(&db).await;
     let new = json!({"title": "Newborn", "description": "", "price": 99, "duration_minutes": 90});
@@ -95,7 +95,7 @@ async fn what_the_database_makes_anew_each_time_is_named_and_does_not_make_a_pro
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_that_has_changed_since_is_not_what_was_agreed_to() {
+async fn an_approval_is_void_after_its_tool_has_changed() {
     let db = database().await;
     let server = Server::studio(&db).await;
     let proposal = server.propose("upsert_package", price("150")).await;
@@ -133,7 +133,7 @@ async fn an_identical_write_in_between_makes_it_stale_and_is_not_made_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_after_the_agreement_is_told_and_the_next_call_can_propose_again() {
+async fn a_failure_after_approval_is_reported_and_the_next_call_can_propose_again() {
     // C4-10, C6-08 to C6-10
     let db = database().await;
     db.run(
@@ -164,7 +164,7 @@ async fn a_failure_after_the_agreement_is_told_and_the_next_call_can_propose_aga
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_deferred_triggers_do_is_shown_and_compared() {
+async fn effects_of_deferred_triggers_are_shown_and_compared() {
     let db = database().await;
     db.run(
         "create function public.round_up() returns trigger language plpgsql as $$ begin \

@@ -49,7 +49,7 @@ async fn bring(db: &Database, proposal: &Value, to: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_ledger_lets_nobody_change_a_state_in_another_way() {
+async fn the_ledger_refuses_every_other_change_of_state() {
     // C7-01, C7-05: not even a superuser, short of switching the trigger off.
     let db = database().await;
     let server = Server::studio(&db).await;
@@ -91,7 +91,7 @@ async fn bring_to_an_end(db: &Database, proposal: &Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_action_on_every_state_works_or_says_why_not() {
+async fn every_action_on_every_state_works_or_explains_its_refusal() {
     let db = database().await;
     // One that is confirmed is another server's for now: a confirm waits for it, within its deadline.
     let mut command = Server::studio_command(&db);
@@ -145,7 +145,7 @@ async fn every_action_on_every_state_works_or_says_why_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_approves_what_is_pending_and_nothing_else() {
+async fn a_reviewer_approves_only_pending_proposals() {
     let db = database().await;
     let mut command = Server::studio_command(&db);
     command.args(["--profile", "admin", "--execute-sql"]);
@@ -202,7 +202,7 @@ async fn another_account_has_no_such_proposal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_profile_without_the_tool_confirms_nothing_of_it() {
+async fn a_profile_without_the_tool_cannot_confirm_its_proposals() {
     let db = database().await;
     let server = Server::studio(&db).await;
     let proposal = server.propose("upsert_package", price("150")).await;

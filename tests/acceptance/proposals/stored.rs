@@ -6,7 +6,7 @@ use testkit::{Server, database};
 use super::{agreement, id, price, state};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_nobody_agrees_to_in_time_expires_by_the_databases_clock() {
+async fn an_undecided_proposal_expires_by_the_databases_clock() {
     // C7-03, AP05
     let db = database().await;
     let mut command = Server::studio_command(&db);
@@ -26,7 +26,7 @@ async fn one_that_nobody_agrees_to_in_time_expires_by_the_databases_clock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_agreed_to_and_not_carried_out_in_time_expires_too() {
+async fn an_approved_proposal_that_is_not_executed_in_time_expires_too() {
     // Nothing stays in confirmed.
     let db = database().await;
     let mut server_of_proposer = Server::studio_command(&db);
@@ -50,7 +50,7 @@ async fn what_was_agreed_to_and_not_carried_out_in_time_expires_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rejected_and_expired_ones_are_removed_after_seven_days_and_executed_ones_are_kept() {
+async fn rejected_and_expired_proposals_are_removed_after_seven_days_and_executed_proposals_stay() {
     // C7-09
     let db = database().await;
     let server = Server::studio(&db).await;
@@ -89,7 +89,7 @@ async fn rejected_and_expired_ones_are_removed_after_seven_days_and_executed_one
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_account_has_a_hundred_that_wait_and_no_more() {
+async fn an_account_has_at_most_a_hundred_waiting_proposals() {
     let db = database().await;
     let server = Server::studio(&db).await;
     let mut first = None;

@@ -48,7 +48,7 @@ async fn session(url: &str, id: &str, answer: &str) -> Session {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_a_terminal_the_person_is_asked_and_only_yes_is_yes() {
+async fn on_a_terminal_the_reviewer_is_asked_and_only_yes_approves() {
     let db = database().await;
     let url = approver(&db).await;
     let server = Server::studio(&db).await;

@@ -4,7 +4,7 @@ use serde_json::json;
 use testkit::{Server, database};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_acts_beyond_the_transaction_is_not_called() {
+async fn functions_that_act_beyond_the_transaction_are_not_called() {
     // SE14, SE18, RD08: `layers.rs` has the rest.
     let db = database().await;
     db.run(
@@ -108,7 +108,7 @@ async fn no_query_reads_the_rows_of_another_account() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_others_have_asked_is_not_seen_while_a_query_is_planned_either() {
+async fn planning_a_query_does_not_reveal_the_queries_of_others() {
     // SE18: planning calls functions that are STABLE, and fails with what they say.
     let db = database().await;
     let mut command = Server::command(&db);
@@ -125,7 +125,7 @@ async fn what_others_have_asked_is_not_seen_while_a_query_is_planned_either() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_text_that_means_something_else_later_is_looked_at_again() {
+async fn a_statement_whose_meaning_changes_is_analysed_again() {
     // SE18: 'now' is the moment at which a text is parsed, so a text can wait until it has been looked at.
     let db = database().await;
     let mut command = Server::command(&db);
@@ -145,7 +145,7 @@ async fn a_text_that_means_something_else_later_is_looked_at_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_planned_does_not_run() {
+async fn statements_that_cannot_be_planned_do_not_run() {
     // SE18: CS36 of `layers.rs` is the same as an attack.
     let db = database().await;
     let server = Server::on(&db).await;
@@ -157,7 +157,7 @@ async fn what_cannot_be_planned_does_not_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn partitions_hide_nothing_of_what_is_called() {
+async fn functions_called_through_partitions_are_checked_too() {
     // SE18: CS37 of `layers.rs` is the same as an attack.
     let db = database().await;
     db.run(

@@ -55,7 +55,7 @@ async fn tools_are_announced_when_postgresql_is_started_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_login_is_told_and_tried_again() {
+async fn a_refused_login_is_reported_and_retried() {
     let db = database().await;
     let role = format!("guarded_{}", db.name());
     db.run(&format!("create role {role} nologin in role countersign_writer")).await;
@@ -101,7 +101,7 @@ async fn a_manifest_that_is_wrong_by_itself_stops_the_start_without_a_database()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_manifest_that_does_not_fit_a_database_which_comes_later_is_told_in_the_answers() {
+async fn a_manifest_that_does_not_match_a_late_database_is_reported_in_the_responses() {
     let db = lone_database().await;
     db.run("alter table social.tweet rename to tweets").await;
     with_cluster(&db, Cluster::stop_immediate).await;

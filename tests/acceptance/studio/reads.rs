@@ -3,7 +3,7 @@
 use testkit::{Server, database};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_query_sees_the_rows_of_its_own_account_and_of_no_other() {
+async fn a_query_sees_only_the_rows_of_its_account() {
     let db = database().await;
     let own = "select package_id, tenant_id from studio.package order by package_id";
     let mut servers = Vec::new();

@@ -1,11 +1,13 @@
 //! Commands in the order of their lines. Queries that there is no room for are held back, and what follows them as well.
 
+use futures_util::StreamExt;
 use tokio::io::AsyncRead;
 use tokio::time::Instant;
+use tokio_util::codec::FramedRead;
+use types::{Line, LineCodec};
 
 use super::{CLOSE_GRACE, Parsed, Pipe, PipeEnd};
 use crate::error::{CliError, ErrorCode};
-use crate::lines::{Line, Lines};
 use crate::request::{self, AffectedTransactions, Command, RequestError};
 use crate::writer::OutputClosedError;
 
@@ -14,14 +16,14 @@ const MAX_HELD: usize = 64;
 
 impl Pipe {
     /// Takes in commands until the end is asked for.
-    pub(super) async fn listen<R: AsyncRead + Unpin>(&mut self, lines: &mut Lines<R>) -> PipeEnd {
+    pub(super) async fn listen<R: AsyncRead + Unpin>(&mut self, lines: &mut FramedRead<R, LineCodec>) -> PipeEnd {
         loop {
             if self.held.front().is_some_and(|command| self.has_room_for(command))
                 && let Some(command) = self.held.pop_front()
             {
                 match self.handle(command).await {
                     Ok(()) => continue,
-                    Err(OutputClosedError) => return PipeEnd::OutputClosedError,
+                    Err(OutputClosedError) => return PipeEnd::OutputClosed,
                 }
             }
             if self.held.is_empty() && self.asked_to_end.is_some() {
@@ -34,10 +36,10 @@ impl Pipe {
                 line = lines.next(), if self.asked_to_end.is_none() && self.held.len() < MAX_HELD => line,
             };
             let command = match line {
-                Ok(Some(Line::Whole(line))) => request::parse(&line),
-                Ok(Some(Line::TooLong(id))) => Err(Box::new(RequestError::too_long(id))),
-                Ok(None) => Ok(Command::Close),
-                Err(error) => return PipeEnd::InputLost(error),
+                Some(Ok(Line::Complete(line))) => request::parse(&line),
+                Some(Ok(Line::TooLong)) => Err(Box::new(RequestError::too_long())),
+                None => Ok(Command::Close),
+                Some(Err(error)) => return PipeEnd::InputLost(error),
             };
             let handled = match command {
                 Ok(Command::Close) => {
@@ -54,7 +56,7 @@ impl Pipe {
                 }
             };
             if handled.is_err() {
-                return PipeEnd::OutputClosedError;
+                return PipeEnd::OutputClosed;
             }
         }
     }

@@ -11,8 +11,10 @@ use std::fmt;
 use std::time::Duration;
 
 use pg::{IsolationLevel, TransactionOptions};
+use serde::Deserializer;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
-use types::{IdFinder, quoted};
+use types::quoted;
 
 use object::Object;
 
@@ -136,10 +138,10 @@ impl AffectedTransactions {
 
 impl RequestError {
     /// A line over [`MAX_LINE_BYTES`].
-    pub(crate) fn too_long(id: Option<String>) -> Self {
+    pub(crate) fn too_long() -> Self {
         let problem = CliError::invalid(format!("the line is longer than {MAX_LINE_BYTES} bytes"));
         let problem = problem.hint("give large values as parameters, in several statements");
-        Self { id, problem, meant: AffectedTransactions::ForAny }
+        Self { id: None, problem, meant: AffectedTransactions::ForAny }
     }
 }
 
@@ -155,7 +157,7 @@ impl fmt::Display for RequestError {
 /// [`RequestError`] with the first thing that is wrong. It quotes keys and names, never a value.
 pub fn parse(line: &[u8]) -> Result<Command, Box<RequestError>> {
     if line.len() > MAX_LINE_BYTES {
-        return Err(Box::new(RequestError::too_long(id_of(line))));
+        return Err(Box::new(RequestError::too_long()));
     }
     let mut meant = AffectedTransactions::ForAny;
     let mut checked = || {
@@ -174,22 +176,34 @@ pub fn parse(line: &[u8]) -> Result<Command, Box<RequestError>> {
     command.map_err(|problem| Box::new(RequestError { id: id_of(line), problem, meant }))
 }
 
-/// The id of a line, whatever else it is.
+/// Returns the id of a rejected line, also of one that is not valid JSON after its id.
 fn id_of(line: &[u8]) -> Option<String> {
-    let mut finder = id_finder();
-    finder.read(line);
-    found_id(finder)
-}
-
-/// What looks for the id of a line that is not read as a whole. Within a text each byte may be written as six.
-pub(crate) fn id_finder() -> IdFinder {
-    IdFinder::new(6 * MAX_NAME_BYTES)
-}
-
-/// The id that was found, if it may be one.
-pub(crate) fn found_id(finder: IdFinder) -> Option<String> {
-    let id = finder.id()?.as_str().map(str::to_owned);
+    let mut id = None;
+    // An error after the id does not matter: the line has been rejected already.
+    let _ = serde_json::Deserializer::from_slice(line).deserialize_map(IdVisitor(&mut id));
     id.filter(|id| id.len() <= MAX_NAME_BYTES)
+}
+
+/// Stores the first `id` of an object as soon as it has been read.
+struct IdVisitor<'a>(&'a mut Option<String>);
+
+impl<'de> Visitor<'de> for IdVisitor<'_> {
+    type Value = ();
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<String>()? {
+            if key == "id" && self.0.is_none() {
+                *self.0 = map.next_value::<Value>()?.as_str().map(str::to_owned);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn command(mut line: Object) -> Result<Command, CliError> {

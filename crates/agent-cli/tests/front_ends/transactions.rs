@@ -146,7 +146,7 @@ async fn sessions_have_transactions_of_their_own() {
 }
 
 #[tokio::test]
-async fn what_is_open_at_the_end_is_rolled_back() {
+async fn a_transaction_open_at_the_end_is_rolled_back() {
     let mut pipe = Pipe::start(&[]);
     pipe.send(BEGIN).await;
     pipe.query("q", "write 1", "").await;

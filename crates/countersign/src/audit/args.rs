@@ -6,31 +6,35 @@ use clap::{Args, Subcommand, ValueEnum};
 use ledger::RecordStatus;
 use types::IdPrefix;
 
-use crate::cli::ConnectionKeys;
+use crate::settings::ConnectionKeys;
 use crate::short_id;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
-    /// The newest records of all accounts, newest first.
+    /// List the newest records of all accounts, newest first.
     List(ListArgs),
-    /// One record with everything: parameters, result, images, and the calls that it duplicates, reverses, or that reversed it.
+    /// Show one record completely: parameters, result, images, and the calls that it duplicates or reverses, or
+    /// that reversed it.
     Show(ShowArgs),
-    /// Every recorded change of one row of a tracked table, newest first.
+    /// Show every recorded change of one row of a tracked table, newest first.
     Row(RowArgs),
-    /// How many records are in each state, by tool and overall.
+    /// Count the records in each state, by tool and overall.
     Counts(CountsArgs),
-    /// Seal what is final now, and print the checkpoint: a JSON line to be kept outside the database.
+    /// Seal the final records, and print the checkpoint: a JSON line to keep outside the database.
     Seal(SealArgs),
-    /// Compare every record with the seals, and the seals with checkpoints; exits with 1 if something does not agree.
+    /// Compare every record with the seals, and the seals with checkpoints. Exits with 1 if something does not
+    /// agree.
     Verify(VerifyArgs),
-    /// Remove final records of more than 90 days. The ledger keeps an entry that says which, when and by whom.
+    /// Remove final records that are older than 90 days. The ledger keeps an entry that says which, when and by
+    /// whom.
     Prune(PruneArgs),
-    /// Let the ledger of a copied or restored database go on as one of its own: open proposals of the original end here.
+    /// Make the ledger of a copied or restored database a ledger of its own. Open proposals of the original end
+    /// in it.
     Fork(ForkArgs),
 }
 
 impl AuditCommand {
-    /// Which database it is about.
+    /// The database.
     pub(crate) const fn connection(&self) -> &ConnectionKeys {
         match self {
             Self::List(arguments) => &arguments.connection,
@@ -47,7 +51,7 @@ impl AuditCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct ForkArgs {
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(long)]
     pub(crate) yes: bool,
     #[command(flatten)]
@@ -56,7 +60,7 @@ pub(crate) struct ForkArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// At most so many records, 1 to 10000.
+    /// Number of records, 1 to 10000.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,
     /// Only records of this tool.
@@ -71,10 +75,10 @@ pub(crate) struct ListArgs {
     /// Only records of this actor.
     #[arg(long)]
     pub(crate) actor: Option<String>,
-    /// Only records of the session whose id begins like this; --wide and show have the ids.
+    /// Only records of the session whose id begins with this. --wide and show print the ids.
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
-    /// Only records that are not older than this: 12h, 7d or 4w.
+    /// Only records that are at most this old: 12h, 7d or 4w.
     #[arg(long, value_name = "AGE", value_parser = age)]
     pub(crate) since: Option<u32>,
     /// Only records that are older than this: 12h, 7d or 4w.
@@ -86,10 +90,10 @@ pub(crate) struct ListArgs {
     /// Only records that changed the row with this key: 7, or order_id=7,line=2.
     #[arg(long, requires = "table", value_parser = row_key)]
     pub(crate) key: Option<RowKey>,
-    /// Whole ids, times in UTC, and more columns; no line is cut.
+    /// Print whole ids, times in UTC, and more columns, and cut no line.
     #[arg(long, conflicts_with = "json")]
     pub(crate) wide: bool,
-    /// One JSON object a line, with nothing cut off.
+    /// Print one JSON object per line, with nothing cut.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -98,13 +102,13 @@ pub(crate) struct ListArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// The correlation id that the write was answered with, or its first characters.
+    /// Correlation id of the write, or its first characters.
     #[arg(value_parser = short_id::parse)]
     pub(crate) correlation_id: IdPrefix,
-    /// All of it: without, long values are summed up.
+    /// Print everything. Default: long values are summarised.
     #[arg(long)]
     pub(crate) full: bool,
-    /// As one JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -118,13 +122,13 @@ pub(crate) struct RowArgs {
     /// The key of the row: 7, or order_id=7,line=2.
     #[arg(value_parser = row_key)]
     pub(crate) key: RowKey,
-    /// At most so many changes, 1 to 10000.
+    /// Number of changes, 1 to 10000.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,
-    /// No value is cut.
+    /// Cut no value.
     #[arg(long)]
     pub(crate) full: bool,
-    /// One JSON object a line.
+    /// One JSON object per line.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -133,10 +137,10 @@ pub(crate) struct RowArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CountsArgs {
-    /// Only records that are not older than this: 12h, 7d or 4w.
+    /// Only records that are at most this old: 12h, 7d or 4w.
     #[arg(long, value_name = "AGE", value_parser = age)]
     pub(crate) since: Option<u32>,
-    /// One JSON object a line; the last one, for all tools, has no tool_name.
+    /// Print one JSON object per line. The last one, for all tools, has no tool_name.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -151,7 +155,7 @@ pub(crate) struct SealArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
-    /// A file with lines that `countersign audit seal` printed; every one of them is compared.
+    /// File with lines that `countersign audit seal` printed; every line is compared.
     #[arg(long, value_name = "FILE")]
     pub(crate) checkpoint: Option<PathBuf>,
     #[command(flatten)]
@@ -160,14 +164,14 @@ pub(crate) struct VerifyArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PruneArgs {
-    /// Remove only records that were made longer ago than this: 36h, 90d or 52w, and 1d at least.
+    /// Remove only records that are older than this: 36h, 90d or 52w, at least 1d.
     #[arg(long, value_name = "AGE", value_parser = retention, default_value = "90d")]
     pub(crate) older_than: u32,
-    /// Go on: prune now and then every so often, such as 1d, until a signal ends it. What it removes is logged; it survives a
-    /// database that cannot be reached for a while.
+    /// Prune now and then again after each such time, such as 1d, until a signal ends the process. Removals are
+    /// logged. An unreachable database does not end it.
     #[arg(long, value_name = "TIME", value_parser = age, conflicts_with = "dry_run")]
     pub(crate) every: Option<u32>,
-    /// Only say what would be removed.
+    /// Print what would be removed, and remove nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]

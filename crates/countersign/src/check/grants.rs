@@ -47,7 +47,8 @@ struct Grant {
     statement: String,
 }
 
-/// The statements, or a comment that says that nothing is missing.
+/// The `GRANT` statements, or a comment that says that nothing is missing. The plans are those of the tables' owner: PostgreSQL
+/// plans nothing for a login without privileges, and its errors name neither schema nor privilege.
 ///
 /// # Errors
 /// As [`CatalogQueries::ask`]; that there is no such role.

@@ -8,10 +8,10 @@ mod unseen;
 use anyhow::Context;
 use ledger::read::{ReadLimits, ReadRequest, Reader, RowFormat, SearchPath};
 use ledger::{ConnectOptions, Ledger};
-use manifest::{Tier, ToolCatalog};
+use manifest::ToolCatalog;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use types::visible;
+use types::{Tier, visible};
 
 use crate::cli::CheckArgs;
 use crate::settings::Settings;

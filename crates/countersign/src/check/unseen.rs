@@ -1,10 +1,10 @@
 //! What a write of a tier above `auto` changes beyond its statements, which a plan does not show, and so a proposal may not
 //! show either: by foreign keys and triggers.
 
-use manifest::{Tier, ToolCatalog, ToolSpec};
+use manifest::{ToolCatalog, ToolSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use types::{Privilege, TableAccess, visible};
+use types::{Privilege, TableAccess, Tier, visible};
 
 use super::CatalogQueries;
 

@@ -247,7 +247,7 @@ impl LedgerExecutor {
             idempotency_key: Some(CorrelationId::new().to_string()),
             deadline: Instant::now() + within + AROUND,
             executor: Arc::<CliWrite>::clone(write),
-            confirmed: None,
+            precondition: None,
         };
         let gate = self.gate.clone();
         tokio::spawn(async move {

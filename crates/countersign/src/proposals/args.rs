@@ -5,27 +5,29 @@ use clap::{Args, Subcommand};
 use ledger::proposals::ProposalStatus;
 use types::{AccountId, IdPrefix};
 
-use crate::cli::ConnectionKeys;
+use crate::settings::ConnectionKeys;
 use crate::short_id;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProposalsCommand {
-    /// The newest proposals of all accounts, newest first.
+    /// List the newest proposals of all accounts, newest first.
     List(ListArgs),
-    /// One proposal with everything: parameters, the rows before and after, warnings, digest, what has become of it.
+    /// Show one proposal completely: parameters, the rows before and after, warnings, digest, state.
     Show(ShowArgs),
-    /// Approve what somebody else has proposed (tier approve); a server that serves the tool then carries it out.
+    /// Approve a proposal of tier approve. A server that serves the tool then executes it.
     ///
-    /// Shows the proposal first. On a terminal it asks; elsewhere it needs --digest or --yes. What is approved is what was shown.
-    /// Needs a database login with the role countersign_approver. Recorded are that login and the user of the operating system.
+    /// Shows the proposal first. On a terminal it asks; elsewhere it needs --digest or --yes. Exactly what was
+    /// shown is approved. Needs a database login with the role countersign_approver. That login and the user of
+    /// the operating system are recorded.
     #[command(after_help = "Exit codes:\n  \
         0  approved, and carried out or waiting for a server\n  \
         1  not approved; or approved and then not carried out (failed, stale, expired)\n  \
         2  the arguments are wrong")]
     Approve(ApproveArgs),
-    /// Reject a proposal that nobody has decided on, of any tier: nothing of it is ever written.
+    /// Reject a pending proposal of any tier. It is then never executed.
     ///
-    /// Needs a database login with the role countersign_approver. Recorded are that login and the user of the operating system.
+    /// Needs a database login with the role countersign_approver. That login and the user of the operating
+    /// system are recorded.
     #[command(
         after_help = "Exit codes:\n  0  rejected, now or before\n  1  not rejected\n  2  the arguments are wrong"
     )]
@@ -33,7 +35,7 @@ pub(crate) enum ProposalsCommand {
 }
 
 impl ProposalsCommand {
-    /// Which database it is about.
+    /// The database.
     pub(crate) const fn connection(&self) -> &ConnectionKeys {
         match self {
             Self::List(arguments) => &arguments.connection,
@@ -46,7 +48,7 @@ impl ProposalsCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// At most so many proposals, 1 to 1000.
+    /// Number of proposals, 1 to 1000.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) limit: u32,
     /// Only proposals in this state.
@@ -55,10 +57,10 @@ pub(crate) struct ListArgs {
     /// Only proposals of this account.
     #[arg(long)]
     pub(crate) account: Option<AccountId>,
-    /// Whole ids, times in UTC, and more columns; no line is cut.
+    /// Print whole ids, times in UTC, and more columns, and cut no line.
     #[arg(long, conflicts_with = "json")]
     pub(crate) wide: bool,
-    /// One JSON object a line, without parameters and preview: show has these.
+    /// Print one JSON object per line, without parameters and preview, which show prints.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -67,13 +69,13 @@ pub(crate) struct ListArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// The proposal_id that the tool was answered with, or its first characters.
+    /// The proposal_id of the tool's answer, or its first characters.
     #[arg(value_name = "ID", value_parser = short_id::parse)]
     pub(crate) id: IdPrefix,
-    /// All of it: without, the rows of a large write are summed up.
+    /// Print everything. Default: the rows of a large write are summarised.
     #[arg(long)]
     pub(crate) full: bool,
-    /// As one JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -82,19 +84,19 @@ pub(crate) struct ShowArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ApproveArgs {
-    /// The proposal_id that the tool was answered with, or its first characters.
+    /// The proposal_id of the tool's answer, or its first characters.
     #[arg(value_name = "ID", value_parser = short_id::parse)]
     pub(crate) id: IdPrefix,
-    /// Show all of it first: without, the rows of a large write are summed up.
+    /// Show everything first. Default: the rows of a large write are summarised.
     #[arg(long)]
     pub(crate) full: bool,
-    /// Approve only if the proposal has this digest, as `proposals show` has it; nothing is asked then.
+    /// Approve only if the proposal has this digest, as `proposals show` prints it, without asking.
     #[arg(long, value_parser = digest)]
     pub(crate) digest: Option<String>,
-    /// Approve without being asked.
+    /// Approve without asking.
     #[arg(long)]
     pub(crate) yes: bool,
-    /// For how many seconds to wait until a server has carried it out, 0 to 3600.
+    /// Seconds to wait until a server has executed it, 0 to 3600.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(0..=3600))]
     pub(crate) wait: u32,
     #[command(flatten)]
@@ -103,10 +105,10 @@ pub(crate) struct ApproveArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RejectArgs {
-    /// The proposal_id that the tool was answered with, or its first characters.
+    /// The proposal_id of the tool's answer, or its first characters.
     #[arg(value_name = "ID", value_parser = short_id::parse)]
     pub(crate) id: IdPrefix,
-    /// Why: the agent is told.
+    /// Reason, which the agent gets.
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     pub(crate) reason: Option<String>,
     #[command(flatten)]

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{anyhow, bail, ensure};
 use ledger::Ledger;
-use ledger::proposals::{Decision, Proposal, ProposalStatus, Tier};
+use ledger::proposals::{Decision, Proposal, ProposalStatus};
 use tokio::time::Instant;
-use types::visible;
+use types::{Tier, visible};
 
 use super::args::{ApproveArgs, RejectArgs};
 use super::show::decider;

@@ -1,8 +1,8 @@
 //! `countersign proposals show`: everything that a reviewer needs, with nothing hidden in it (attack AP09).
 
-use ledger::proposals::{Preview, Proposal, ProposalStatus, Tier};
+use ledger::proposals::{Preview, Proposal, ProposalStatus};
 use serde_json::Value;
-use types::visible;
+use types::{Tier, visible};
 
 use super::args::ShowArgs;
 use super::{find, open};
@@ -36,6 +36,7 @@ pub(super) fn print(proposal: &Proposal, full: bool) {
     let optional =
         |heading: &str, value: &Option<String>| value.iter().flat_map(|value| text(heading, value)).collect();
     let tier = match proposal.tier {
+        Tier::Auto => "auto: no agreement is needed",
         Tier::Confirm => "confirm: the proposing account agrees, in its client",
         Tier::Approve => "approve: a person who is not the proposer agrees",
     };

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use mcp::{AppState, Authenticator, Backend, Identity, ReadinessCheck, ReloadableTls};
+use auth::{Authenticator, Identity};
+use mcp_http::{AppState, Backend, ReadinessCheck, ReloadableTls};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
@@ -42,7 +43,7 @@ pub(super) async fn serve(
         .with_context(|| format!("cannot listen on {} (--http)", options.listen))?;
     let scheme = if door.tls.is_some() { "https" } else { "http" };
     tracing::info!("listening on {scheme}://{}/mcp", listener.local_addr()?);
-    let serving = mcp::serve_http(listener, door.tls.clone(), Arc::clone(&door.state), stop.clone());
+    let serving = mcp_http::serve_http(listener, door.tls.clone(), Arc::clone(&door.state), stop.clone());
     let serving = tokio::spawn(serving);
     let giving_back = tokio::spawn(give_memory_back());
     let started = stop.run_until_cancelled(started(start, &settings, &door)).await;
@@ -124,7 +125,7 @@ impl HttpFrontend {
     ) -> anyhow::Result<Self> {
         warn_of_audience(settings);
         let anonymous: Identity =
-            mcp::anonymous_identity(settings.account.clone(), settings.actor.clone(), settings.profile.clone());
+            mcp_http::anonymous_identity(settings.account.clone(), settings.actor.clone(), settings.profile.clone());
         let tls =
             options.tls.as_ref().map(|(certificate, key)| tls(certificate, key)).transpose()?.map(ReloadableTls::new);
         Ok(Self { state: AppState::new(options.options(), authenticator, anonymous, metrics), tls })
@@ -160,7 +161,7 @@ impl HttpFrontend {
 fn warn_of_audience(settings: &Settings) {
     let Some(issuer) = &settings.oauth else { return };
     let Some(url) = settings.http.as_ref().and_then(|options| options.public_url.as_deref()) else { return };
-    let (audience, resource) = (issuer.audience.as_str(), mcp::resource_uri(url));
+    let (audience, resource) = (issuer.audience.as_str(), mcp_http::resource_uri(url));
     if audience != resource {
         tracing::warn!(
             audience,
@@ -178,7 +179,7 @@ pub(crate) struct ReloadedAuth {
 }
 
 fn tls(certificate: &Path, key: &Path) -> anyhow::Result<rustls::ServerConfig> {
-    mcp::read_tls(certificate, key).with_context(|| {
+    mcp_http::read_tls(certificate, key).with_context(|| {
         format!("the certificate {} and its key {} cannot be used", certificate.display(), key.display())
     })
 }

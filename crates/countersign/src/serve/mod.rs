@@ -1,6 +1,7 @@
 //! `countersign serve`: MCP on standard input and output, or over HTTP.
 
 mod http;
+mod reload;
 mod stdio;
 
 use std::ops::ControlFlow;
@@ -17,9 +18,9 @@ use tokio_util::sync::CancellationToken;
 use tools::metrics::Metrics;
 use tools::{LiveRegistry, ProfileRegistries, Services};
 
+use self::reload::Reloader;
 use crate::bootstrap::{self, ServerBuilder};
 use crate::cli::ServeArgs;
-use crate::reload::{self, Reloader};
 use crate::settings::{ConfigSources, Settings};
 use crate::{connection, demo};
 

@@ -41,24 +41,24 @@ macro_rules! checked {
 checked!(
     /// A host, with a port or without.
     Host,
-    mcp::parse_host,
+    mcp_http::parse_host,
     "the name of a host: name, name:port, or [address]:port. Names are listed, there are no patterns"
 );
 checked!(
     /// An origin as browsers write it.
     Origin,
-    mcp::parse_origin,
+    mcp_http::parse_origin,
     "an origin: https://name or https://name:port. Origins are listed, there are no patterns"
 );
 checked!(
     /// A proxy in front, or a network of proxies.
     Proxy,
-    mcp::parse_proxy,
+    mcp_http::parse_proxy,
     "the address of a proxy, or a network: 10.0.0.1, 10.0.0.0/8, fd00::/8. Names are not looked up"
 );
 checked!(
     /// The address of the server, without a path.
     PublicUrl,
-    mcp::parse_origin,
+    mcp_http::parse_origin,
     "the address of a server: https://name or https://name:port, without a path"
 );

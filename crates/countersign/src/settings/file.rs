@@ -1,24 +1,18 @@
 //! `countersign.toml`: the same keys as flags and variables, in a file. Every mistake in it is reported, with its place.
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use manifest::{Diagnostic, Diagnostics, Source};
-use serde::de::DeserializeOwned;
-use serde_spanned::Spanned;
-use toml::de::{DeTable, DeValue, ValueDeserializer};
+use manifest::{Diagnostics, Source};
+use toml::de::DeTable;
 
-use super::auth::{self, IssuerConfig, TokenConfig};
-use super::keys::{ConnectKeys, DatabaseKeys, HttpKeys, Keys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys};
+use super::http_auth::{self, IssuerConfig, TokenConfig};
+use super::keys::{
+    ConnectKeys, DatabaseKeys, HTTP, HttpKeys, Keys, LIMITS, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
+};
 use super::profiles::{self, ProfileConfig, ProfileKeys};
+use super::reader::Reader;
 
-/// The table of the limits.
-pub(super) const LIMITS: &str = "limits";
-
-/// The table of HTTP.
-pub(super) const HTTP: &str = "http";
-
-/// What the file says. Paths in it are relative to its own folder.
+/// The content of the file. Its paths are relative to its folder.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ConfigFile {
     pub(super) keys: Keys,
@@ -68,32 +62,7 @@ impl Keys {
     }
 }
 
-pub(super) struct Reader<'s> {
-    pub(super) source: &'s Source,
-    pub(super) mistakes: Vec<Diagnostic>,
-}
-
 impl<'s> Reader<'s> {
-    pub(super) const fn new(source: &'s Source) -> Self {
-        Self { source, mistakes: Vec::new() }
-    }
-
-    pub(super) fn mistake(&mut self, span: Range<usize>, message: impl Into<String>) {
-        let at = self.source.locate(span.start);
-        self.mistakes.push(Diagnostic { at, tool: None, message: message.into() });
-    }
-
-    /// Everything, if it is TOML.
-    pub(super) fn top(&mut self) -> Option<DeTable<'s>> {
-        match DeTable::parse(&self.source.text) {
-            Ok(document) => Some(document.into_inner()),
-            Err(error) => {
-                self.mistake(error.span().unwrap_or_default(), format!("this is not TOML: {}", error.message()));
-                None
-            }
-        }
-    }
-
     fn document(&mut self, folder: &Path) -> Option<ConfigFile> {
         let mut top = self.top()?;
         let mut limits = self.table(&mut top, LIMITS);
@@ -102,7 +71,7 @@ impl<'s> Reader<'s> {
         // A profile with a mistake in it is no unknown one.
         let names: Vec<String> = profiles.keys().map(|name| name.get_ref().to_string()).collect();
         let tokens = self.tokens(&mut top);
-        self.mistakes.extend(auth::mistakes(&tokens, names.iter().map(String::as_str)));
+        self.mistakes.extend(http_auth::mistakes(&tokens, names.iter().map(String::as_str)));
         let oauth = self.oauth(&mut top, folder, &names);
         let keys = Keys {
             log: self.group(&mut top, LogKeys::NAMES),
@@ -140,57 +109,4 @@ impl<'s> Reader<'s> {
         }
         profiles
     }
-
-    /// Takes a table out of another one; empty if it is not there.
-    pub(super) fn table(&mut self, from: &mut DeTable<'s>, name: &str) -> DeTable<'s> {
-        let Some(value) = from.remove(name) else { return DeTable::new() };
-        let span = value.span();
-        match value.into_inner() {
-            DeValue::Table(table) => table,
-            other => {
-                self.mistake(
-                    span,
-                    format!("{name} is a table, written as [{name}], and not of type {}", other.type_str()),
-                );
-                DeTable::new()
-            }
-        }
-    }
-
-    /// Takes the keys of a group out of a table. A key with a wrong value is noted and left out, and the rest is read
-    /// again: serde stops at the first mistake.
-    pub(super) fn group<T: DeserializeOwned + Default>(&mut self, from: &mut DeTable<'s>, names: &[&str]) -> T {
-        let mut table = DeTable::new();
-        for name in names {
-            if let Some((key, value)) = from.remove_entry(*name) {
-                table.insert(key, value);
-            }
-        }
-        loop {
-            let root = Spanned::new(0..0, DeValue::Table(table.clone()));
-            let error = match T::deserialize(ValueDeserializer::from(root)) {
-                Ok(value) => return value,
-                Err(error) => error,
-            };
-            let at = error.span().unwrap_or_default();
-            let culprit = table.iter().find(|(_, value)| contains(&value.span(), &at)).map(|(key, _)| key.clone());
-            let name = culprit.as_ref().map_or("", |key| key.get_ref().as_ref());
-            self.mistake(at, format!("{name}: {}", error.message()));
-            if table.remove(name).is_none() {
-                return T::default();
-            }
-        }
-    }
-
-    /// What nobody took is unknown.
-    pub(super) fn refuse_rest(&mut self, rest: &DeTable<'s>, prefix: &str, known: &[String]) {
-        for key in rest.keys() {
-            let message = format!("there is no key {prefix}{}; the keys here are: {}", key.get_ref(), known.join(", "));
-            self.mistake(key.span(), message);
-        }
-    }
-}
-
-fn contains(outer: &Range<usize>, inner: &Range<usize>) -> bool {
-    outer.start <= inner.start && inner.end <= outer.end
 }

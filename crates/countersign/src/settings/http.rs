@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use ledger::read::ReadLimits;
-use mcp::{AccountQuotas, HttpOptions};
+use mcp_http::{AccountQuotas, HttpOptions};
 
 use super::addresses::{Host, Origin, Proxy, PublicUrl};
 use super::keys::HttpKeys;

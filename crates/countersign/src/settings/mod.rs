@@ -3,30 +3,31 @@
 //! To add a key: a field in `keys`, and what becomes of it in [`Settings`]. Flag, variable, file and schema follow.
 
 mod addresses;
-mod auth;
 mod bounded;
 mod file;
 mod http;
+mod http_auth;
+mod http_auth_keys;
 mod keys;
 mod profiles;
+mod reader;
 mod schema;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use ledger::proposals::Tier;
+use auth::{BearerToken, Issuer};
 use ledger::read::ReadLimits;
 use ledger::{DEFAULT_CONNECT_TIMEOUT, Fingerprints, Pooler};
-use mcp::auth::{BearerToken, Issuer};
 use tools::Profile;
-use types::{AccountId, Secret};
+use types::{AccountId, Secret, Tier};
 
 use addresses::PublicUrl;
 use file::ConfigFile;
 pub(crate) use http::HttpSettings;
 pub(crate) use keys::{
-    ConnectKeys, Content, DatabaseKeys, Keys, LogFormat, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
+    ConnectKeys, ConnectionKeys, Content, DatabaseKeys, Keys, LogFormat, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
 };
 pub(crate) use keys::{HttpKeys, LimitKeys};
 pub(crate) use profiles::{ProfileConfig, is_name as is_profile_name};
@@ -63,7 +64,7 @@ pub(crate) struct Settings {
     pub(crate) allow_privileged_reader: bool,
     pub(crate) execute_sql: bool,
     /// Who has to agree to what execute_sql does; `None` for nobody.
-    pub(crate) execute_sql_tier: Option<Tier>,
+    pub(crate) execute_sql_tier: Tier,
     pub(crate) content: Content,
     pub(crate) strict_roles: bool,
     /// Whether no write of the command line goes without a record.
@@ -123,7 +124,7 @@ impl ConfigSources {
         } = serve;
         let profiles = file.profiles.iter().map(|own| own.profile.name.as_str());
         let tokens = match tokens_file {
-            Some(path) => auth::read_file(&path, file.tokens, profiles)?,
+            Some(path) => http_auth::read_file(&path, file.tokens, profiles)?,
             None => file.tokens,
         };
         let public_url = http.public_url.clone().map(PublicUrl::into_text);
@@ -192,8 +193,8 @@ impl Settings {
     ///
     /// # Errors
     /// If these keys cannot be read.
-    pub(crate) fn authenticator(&self) -> anyhow::Result<mcp::Authenticator> {
-        Ok(mcp::Authenticator::new(self.tokens.clone(), self.oauth.clone())?)
+    pub(crate) fn authenticator(&self) -> anyhow::Result<auth::Authenticator> {
+        Ok(auth::Authenticator::new(self.tokens.clone(), self.oauth.clone())?)
     }
 }
 

@@ -3,9 +3,10 @@
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
-use super::auth::{OAUTH, OAuthKeys, TOKENS, TokenKeys};
-use super::file::{HTTP, LIMITS};
-use super::keys::{ConnectKeys, DatabaseKeys, HttpKeys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys};
+use super::http_auth_keys::{OAUTH, OAuthKeys, TOKENS, TokenKeys};
+use super::keys::{
+    ConnectKeys, DatabaseKeys, HTTP, HttpKeys, LIMITS, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
+};
 use super::profiles::{self, ProfileKeys};
 
 /// The schema of the whole file.
@@ -17,21 +18,21 @@ pub(super) fn schema() -> Value {
     top.extend(properties::<ServeKeys>());
     top.extend(properties::<WriteKeys>());
     top.extend(properties::<LogKeys>());
-    top.insert(LIMITS.to_owned(), table("What is bounded.", limits));
-    top.insert(HTTP.to_owned(), table("How HTTP is served.", properties::<HttpKeys>()));
-    let mut own = table("A profile of your own: a set of tools.", properties::<ProfileKeys>());
+    top.insert(LIMITS.to_owned(), table("Limits.", limits));
+    top.insert(HTTP.to_owned(), table("MCP over HTTP.", properties::<HttpKeys>()));
+    let mut own = table("Your own set of tools.", properties::<ProfileKeys>());
     if let Some(own) = own.as_object_mut() {
         own.insert("minProperties".to_owned(), 1.into());
     }
-    let names = json!({"description": "Profiles of your own, by name.", "type": "object",
+    let names = json!({"description": "Your own profiles, by name.", "type": "object",
         "patternProperties": {"^[a-z][a-z0-9_-]{0,31}$": own}, "additionalProperties": false});
     top.insert(profiles::TABLE.to_owned(), names);
-    let mut token = table("A token that counts, by its hash.", properties::<TokenKeys>());
+    let mut token = table("A token, by its hash.", properties::<TokenKeys>());
     if let Some(token) = token.as_object_mut() {
         token.insert("required".to_owned(), json!(["hash", "account"]));
     }
     let list =
-        json!({"description": "Who may call over HTTP with a token of their own.", "type": "array", "items": token});
+        json!({"description": "Callers over HTTP, by the hash of their token.", "type": "array", "items": token});
     top.insert(TOKENS.to_owned(), list);
     top.insert(OAUTH.to_owned(), oauth());
     let mut schema = table("The configuration of countersign: countersign.toml.", top);
@@ -43,11 +44,11 @@ pub(super) fn schema() -> Value {
 
 fn oauth() -> Value {
     let mut keys = properties::<OAuthKeys>();
-    let description = "Which scope gives which profile; of several the one that stands last.";
+    let description = "Profile of each scope, from the weakest to the strongest: the last match applies.";
     let scopes = json!({"description": description, "type": "object", "minProperties": 1,
         "additionalProperties": {"type": "string"}});
     keys.insert("scopes".to_owned(), scopes);
-    let mut oauth = table("Whose JWTs count, over HTTP.", keys);
+    let mut oauth = table("The issuer whose JWTs are accepted over HTTP.", keys);
     if let Some(oauth) = oauth.as_object_mut() {
         oauth.insert("required".to_owned(), json!(["issuer", "scopes"]));
         oauth.insert("oneOf".to_owned(), json!([{"required": ["jwks_url"]}, {"required": ["jwks_file"]}]));

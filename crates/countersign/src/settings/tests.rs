@@ -125,10 +125,10 @@ fn every_key_has_a_flag_and_a_variable_and_every_flag_a_key() {
         .chain(serve.get_arguments())
         .filter(|argument| !actions.contains(&argument.get_id().as_str()))
         .collect();
-    let mut keys = schema::names(Some(file::LIMITS));
-    let http = schema::names(Some(file::HTTP));
+    let mut keys = schema::names(Some(keys::LIMITS));
+    let http = schema::names(Some(keys::HTTP));
     keys.extend(http.clone());
-    let tables = [file::LIMITS, file::HTTP, profiles::TABLE, auth::TOKENS, auth::OAUTH];
+    let tables = [keys::LIMITS, keys::HTTP, profiles::TABLE, http_auth_keys::TOKENS, http_auth_keys::OAUTH];
     keys.extend(schema::names(None).into_iter().filter(|key| !tables.contains(&key.as_str())));
     for key in &keys {
         let argument = arguments.iter().find(|argument| argument.get_id() == key.as_str());
@@ -174,7 +174,8 @@ fn the_example_in_the_documentation_is_read_and_has_every_key() {
         assert_eq!(settings.http.unwrap().public_url.as_deref(), Some("https://mcp.example.com"));
         assert_eq!(settings.oauth.unwrap().audience, "https://mcp.example.com/mcp");
     }
-    let tables = [None, Some(file::LIMITS), Some(file::HTTP), Some(auth::TOKENS), Some(auth::OAUTH)];
+    let tables =
+        [None, Some(keys::LIMITS), Some(keys::HTTP), Some(http_auth_keys::TOKENS), Some(http_auth_keys::OAUTH)];
     for key in tables.into_iter().flat_map(schema::names) {
         let is_shown =
             ["{} = ", "[{}", "[[{}]]"].iter().any(|form| whole.contains(&format!("\n{}", form.replace("{}", &key))));
@@ -240,7 +241,7 @@ fn tokens_and_the_issuer_are_read() {
     let oauth = settings.oauth.as_ref().unwrap();
     assert_eq!(oauth.issuer.as_str(), "https://login.example.com/");
     assert_eq!((oauth.account_claim.as_str(), oauth.account_prefix.as_str()), ("sub", "oauth:"));
-    assert_eq!(oauth.keys, mcp::auth::JwksSource::File("/etc/cs/jwks.json".into()));
+    assert_eq!(oauth.keys, auth::JwksSource::File("/etc/cs/jwks.json".into()));
     // The order of the file, whatever the alphabet says.
     assert_eq!(oauth.scopes, [("b".to_owned(), "readonly".to_owned()), ("a".to_owned(), "support".to_owned())]);
     assert_eq!(oauth.request_scopes, ["b", "a"]);
@@ -308,7 +309,7 @@ fn every_mistake_in_tokens_and_the_issuer_is_named_with_its_place() {
             "jwks_url: it must begin with https:// (http:// is for this machine only",
         ),
         ("\"keys\"", "jwks_url: it is no URL"),
-        ("\"https://me:hunter2@a/keys\"", "jwks_url: it must have no user name"),
+        ("\"https://me:hunter2@a/keys\"", "jwks_url: it must not contain a user name"),
         ("7", "jwks_url: invalid type"),
     ] {
         let said = parse(&format!("{url}{given}\n")).unwrap_err();

@@ -1,7 +1,7 @@
 //! The arguments of `countersign token`.
 
+use auth::{MAX_LABEL_BYTES, is_label};
 use clap::{Args, Subcommand};
-use mcp::auth::{MAX_LABEL_BYTES, is_label};
 use tools::Profile;
 use types::AccountId;
 
@@ -10,27 +10,27 @@ use crate::settings::is_profile_name;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Make a token, show it once, and print what the configuration needs to know of it. Needs no database.
+    /// Make a token, print it once, and print its table for the configuration. Needs no database.
     New(NewArgs),
-    /// Read a token that was made elsewhere from standard input, and print its hash for the configuration.
+    /// Read a token from standard input, and print its hash for the configuration.
     Hash,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct NewArgs {
-    /// On whose behalf whoever has the token calls: scope of the records, of duplicates and of idempotency keys.
+    /// Account of calls with this token: scope of its records, duplicates and idempotency keys.
     #[arg(long)]
     pub(crate) account: AccountId,
-    /// Which tools it sees: readonly, write, admin, or a profile of the configuration file.
+    /// Profile of calls with this token: readonly, write, admin, or a profile of the configuration file.
     #[arg(long, default_value = Profile::DEFAULT, value_parser = profile)]
     pub(crate) profile: String,
-    /// A label for the records: which agent or which person gets the token.
+    /// Label for the records: the agent or person that gets the token.
     #[arg(long, value_parser = label)]
     pub(crate) label: Option<String>,
-    /// How long it counts: 12h, 90d or 52w. Without, for ever.
+    /// Time until the token expires: 12h, 90d or 52w. Default: never.
     #[arg(long, value_name = "TIME", value_parser = hours)]
     pub(crate) expires_in: Option<u32>,
-    /// One JSON object: token, hash, account, profile, label, expires, toml.
+    /// Print one JSON object: token, hash, account, profile, label, expires, toml.
     #[arg(long)]
     pub(crate) json: bool,
 }

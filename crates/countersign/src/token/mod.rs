@@ -5,7 +5,7 @@ pub(crate) mod args;
 use std::fmt::Write;
 
 use anyhow::{Context, ensure};
-use mcp::auth::{BearerToken, TokenHash, generate_token, hash_token};
+use auth::{BearerToken, TokenHash, generate_token, hash_token};
 use serde_json::json;
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use ledger::plans::PlanMode;
 use types::IdPrefix;
 
-use crate::cli::ConnectionKeys;
+use crate::settings::ConnectionKeys;
 use crate::short_id;
 
 #[derive(Debug, Args)]
@@ -17,7 +17,7 @@ pub(crate) struct UndoArgs {
 }
 
 impl UndoArgs {
-    /// Which database it is about.
+    /// The database.
     pub(crate) const fn connection(&self) -> &ConnectionKeys {
         match &self.command {
             Some(UndoCommand::Plan(plan)) => &plan.connection,
@@ -29,13 +29,13 @@ impl UndoArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct OneArgs {
-    /// The correlation id that the write was answered with, or its first characters.
+    /// Correlation id of the write, or its first characters.
     #[arg(value_parser = short_id::parse, required = true)]
     pub(crate) correlation_id: Option<IdPrefix>,
-    /// Try it in a transaction that is rolled back.
+    /// Try the undo in a transaction that is rolled back.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// One JSON object for the outcome, or for each conflict.
+    /// Print one JSON object for the outcome, or for each conflict.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -44,9 +44,10 @@ pub(crate) struct OneArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum UndoCommand {
-    /// Show what undoing many writes would change, and keep that as a plan; nothing is undone.
+    /// Show what undoing many writes would change, and store that as a plan. Nothing is undone.
     Plan(Box<PlanArgs>),
-    /// Undo what a plan has shown, if it would still be the same; a plan that was interrupted goes on where it stopped.
+    /// Undo what a plan has shown, if it would still change the same rows. An interrupted plan continues where
+    /// it stopped.
     Run(RunArgs),
 }
 
@@ -58,19 +59,19 @@ pub(crate) struct PlanArgs {
     /// '2026-11-22 09:00' (UTC).
     #[arg(long, value_name = "TIME")]
     pub(crate) from: String,
-    /// Only writes that were completed before this time; now by default.
+    /// Only writes that were completed before this time. Default: now.
     #[arg(long, value_name = "TIME", default_value = "now")]
     pub(crate) to: String,
-    /// What becomes of writes that conflict.
+    /// Treatment of writes with conflicts.
     #[arg(long, value_enum, default_value_t = ModeArg::Strict)]
     pub(crate) mode: ModeArg,
-    /// Beyond so many rows the plan runs in several transactions.
+    /// Number of rows above which the plan runs in several transactions.
     #[arg(long, value_name = "ROWS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_rows: u64,
     /// Freeze the account or actor first.
     #[arg(long)]
     pub(crate) freeze: bool,
-    /// One JSON object for the plan.
+    /// Print one JSON object for the plan.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -102,13 +103,13 @@ pub(crate) struct PlanScope {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// The plan, or its first characters.
+    /// Id of the plan, or its first characters.
     #[arg(value_parser = short_id::parse)]
     pub(crate) plan: IdPrefix,
-    /// The digest that the plan was shown with.
+    /// Digest of the plan, as `undo plan` printed it.
     #[arg(long)]
     pub(crate) digest: String,
-    /// One JSON object for each part of the plan.
+    /// Print one JSON object for each part of the plan.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -117,11 +118,11 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ModeArg {
-    /// Any conflict, and the plan cannot run.
+    /// Any conflict prevents the plan.
     Strict,
-    /// Whole writes that conflict are left out, with the selected writes that they stand on.
+    /// Writes with conflicts are left out as a whole, with the selected writes that they depend on.
     Skip,
-    /// Later recorded writes on the same rows are undone as well.
+    /// Later recorded writes on the same rows are undone too.
     Cascade,
 }
 

@@ -5,7 +5,8 @@ use types::{CorrelationId, IdPrefix};
 
 use super::Audit;
 use super::row::TrackedRow;
-use crate::records::{RecordStatus, rfc3339};
+use crate::records::RecordStatus;
+use crate::values::rfc3339;
 
 /// Which records to list.
 #[derive(Debug, Clone)]

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{Audit, unreadable};
 use crate::effects;
-use crate::records::rfc3339;
+use crate::values::rfc3339;
 
 /// A tracked table, or one row of it.
 #[derive(Debug, Clone)]

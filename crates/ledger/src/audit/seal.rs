@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Audit, number, one_row};
-use crate::records::rfc3339;
+use crate::values::rfc3339;
 
 /// Where the chain ends: kept outside the database, it shows later whether the chain is still the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -21,8 +21,10 @@ pub use parts::UndoProgress;
 use crate::conflicts::{refused_inverse, undo_failure};
 use crate::effects;
 use crate::fingerprint::sha256_hex;
-use crate::plans::{Plans, array};
-use crate::records::{Records, summary};
+use crate::plans::Plans;
+use crate::records::Records;
+use crate::values::array;
+use crate::values::summary;
 
 /// How long one undo may take: it may have thousands of rows.
 const DEADLINE: Duration = Duration::from_secs(600);

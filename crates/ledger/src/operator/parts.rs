@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use types::{CorrelationId, IdPrefix};
 
 use super::{DEADLINE, Operator, UndoError, UndoOutcome};
-use crate::plans::{Plan, PlanMode, PlanPart, Selection, StoredPlan, array, is_ready};
+use crate::plans::{Plan, PlanMode, PlanPart, Selection, StoredPlan, is_ready};
+use crate::values::array;
 
 /// What came of one part of a plan.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,7 +58,7 @@ impl Operator {
     /// # Errors
     /// Whatever the database says.
     pub async fn stored_plans(&self, prefix: &IdPrefix) -> Result<Vec<StoredPlan>, UndoError> {
-        Ok(self.plans.find(None, prefix).await?)
+        Ok(self.plans.find(prefix).await?)
     }
 
     /// Undoes one part of a stored plan, if it is still what was shown. A part that is undone stays so: a second run goes on

@@ -5,7 +5,9 @@ use types::{CorrelationId, ErrorCode, Failure, ProposalId};
 use super::preview::Preview;
 use super::state::{ProposalStatus, closed};
 use crate::definitions;
-use crate::executor::{ExecutorError, Statement, WriteExecutor, WriteOutput, WriteRequest, WriteTx};
+use crate::executor::{WriteExecutor, WriteFuture, WriteOutput, WritePrecondition, WriteRequest};
+use crate::failures::ExecutorError;
+use crate::write_tx::{Statement, WriteTx};
 
 /// Which proposal an attempt carries out, as which mutation, and what was shown.
 #[derive(Debug, Clone)]
@@ -20,10 +22,37 @@ const MOST_NAMED: usize = 5;
 
 const HOLD_SQL: &str = "select countersign.lock_proposal($1, $2) as verdict";
 
+impl WritePrecondition for ConfirmedProposal {
+    fn correlation_id(&self) -> CorrelationId {
+        self.correlation_id
+    }
+
+    fn proposal_id(&self) -> ProposalId {
+        self.proposal_id
+    }
+
+    fn execute<'a>(
+        &'a self,
+        executor: &'a dyn WriteExecutor,
+        tx: &'a mut WriteTx<'_>,
+        request: &'a WriteRequest,
+    ) -> WriteFuture<'a> {
+        Box::pin(self.execute_confirmed(executor, tx, request))
+    }
+
+    /// `None` if only this attempt has failed, in a conflict with other transactions (SQLSTATE class 40).
+    fn state_after(&self, failure: &Failure) -> Option<&'static str> {
+        if failure.sqlstate.as_deref().is_some_and(|state| state.starts_with("40")) {
+            return None;
+        }
+        Some(if failure.code == ErrorCode::ProposalStale { "stale" } else { "failed" })
+    }
+}
+
 impl ConfirmedProposal {
     /// Does the work, and refuses it unless it comes to what was shown. The comparison is made in the transaction of
     /// the work itself, under every lock that it took: nothing can change any more before it commits.
-    pub(crate) async fn execute(
+    async fn execute_confirmed(
         &self,
         executor: &dyn WriteExecutor,
         tx: &mut WriteTx<'_>,
@@ -77,15 +106,6 @@ impl ConfirmedProposal {
         let verdict = row.and_then(|row| row.get("verdict")).and_then(|verdict| verdict.as_str()).unwrap_or_default();
         if verdict == "done" { Ok(()) } else { Err(refused(verdict).into()) }
     }
-
-    /// What a failure of the write makes of the proposal, for `countersign.fail`; `None` if only this attempt has failed, in a
-    /// conflict with others (SQLSTATE class 40).
-    pub(crate) fn outcome_of(&self, failure: &Failure) -> Option<&'static str> {
-        if failure.sqlstate.as_deref().is_some_and(|state| state.starts_with("40")) {
-            return None;
-        }
-        Some(if failure.code == ErrorCode::ProposalStale { "stale" } else { "failed" })
-    }
 }
 
 /// What is told when what was agreed to is no longer what would happen.
@@ -99,11 +119,9 @@ pub(super) fn refused(verdict: &str) -> Failure {
     match verdict {
         "altered" => Failure::new(
             ErrorCode::DigestMismatch,
-            "the stored proposal is not what it was when it was made; nothing was written",
+            "the proposal was modified in the database after it was created; nothing was written",
         )
-        .hint(
-            "Somebody has changed it in the database: tell the operator, and call the tool again for a new proposal.",
-        ),
+        .hint("Tell the operator, and call the tool again for a new proposal."),
         "busy" => Failure::new(ErrorCode::DuplicateInFlight, "another server carries out this proposal"),
         verdict => match ProposalStatus::parse(verdict) {
             Some(status) => closed(status, None),

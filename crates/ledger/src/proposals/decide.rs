@@ -6,8 +6,8 @@ use types::{AccountId, CorrelationId, ErrorCode, Failure, ProposalId};
 use super::confirmed::refused;
 use super::state::{ProposalStatus, closed, not_found};
 use super::{Proposal, Proposals};
-use crate::admit::ledger_failure;
-use crate::gate::RESOLVE_TIMEOUT;
+use crate::attempt::RESOLVE_TIMEOUT;
+use crate::failures::ledger_failure;
 
 /// What the account decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,7 +152,7 @@ pub(super) fn verdict_of(verdict: &str) -> Result<TransitionResult, Failure> {
         .hint("Tell the user: it waits for `countersign proposals approve`. get_proposal says what becomes of it.")),
         "digest_mismatch" => Err(Failure::new(
             ErrorCode::DigestMismatch,
-            "the digest is not the proposal's: what was shown is not what is stored; nothing was written",
+            "digest mismatch: the stored proposal differs from the one shown; nothing was written",
         )
         .hint("Read it with get_proposal, show that, and confirm with its digest.")),
         verdict => match ProposalStatus::parse(verdict) {

@@ -10,10 +10,10 @@ use super::confirmed::{ConfirmedProposal, refused, stale};
 use super::decide::{Decision, DecisionChannel, TransitionResult};
 use super::state::{ProposalStatus, not_found};
 use super::{Proposal, Proposals, definition};
-use crate::admit::ledger_failure;
+use crate::attempt::{CANCEL_GRACE, RESOLVE_TIMEOUT, WriteAttempt, WriteOutcome};
 use crate::executor::WriteExecutor;
 use crate::executor_registry::ExecutorRegistry;
-use crate::gate::{CANCEL_GRACE, RESOLVE_TIMEOUT, WriteAttempt, WriteError, WriteOutcome};
+use crate::failures::{WriteError, ledger_failure};
 use crate::resolve;
 
 /// What a proposal came to, and the write's own answer.
@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How long nobody tries again after the ledger could not be used.
 const BACKOFF: Duration = Duration::from_secs(2);
 
-pub(super) const STILL_CONFIRMED: &str = "The proposal stays confirmed, and a server carries it out as soon as one can: ask get_proposal, and do not \
+pub(super) const STILL_CONFIRMED: &str = "The proposal stays confirmed, and a server executes it as soon as possible: ask get_proposal, and do not \
     propose it again.";
 
 const RELEASE_SQL: &str =
@@ -154,11 +154,11 @@ impl Proposals {
                 idempotency_key: proposal.idempotency_key.clone(),
                 deadline,
                 executor,
-                confirmed: Some(ConfirmedProposal {
+                precondition: Some(Arc::new(ConfirmedProposal {
                     proposal_id: id,
                     correlation_id: attempt,
                     preview: proposal.preview.clone(),
-                }),
+                })),
             })
             .await;
         match performed {
@@ -279,5 +279,5 @@ impl Proposals {
 }
 
 fn refused_digest() -> Failure {
-    Failure::new(ErrorCode::DigestMismatch, "the digest is not the proposal's, which somebody has agreed to already")
+    Failure::new(ErrorCode::DigestMismatch, "digest mismatch: the confirmed proposal differs from the one shown")
 }

@@ -8,7 +8,7 @@ use types::{ErrorCode, Failure, ProposalId, Secret};
 use super::decide::{Decision, TransitionResult, verdict_of};
 use super::state::{ProposalStatus, closed, not_found};
 use super::{Proposal, Proposals};
-use crate::admit::ledger_failure;
+use crate::failures::ledger_failure;
 
 const BEGIN_SQL: &str = "select countersign.begin_decision($1)";
 const DECIDE_SQL: &str = "select countersign.decide_as_reviewer($1, $2, $3, $4, $5, $6)";
@@ -57,7 +57,7 @@ impl Proposals {
                 ErrorCode::DbError,
                 "the connection to the ledger was lost, and whether the decision counts is not known",
             )
-            .hint("Look with `countersign proposals show`; the same decision again is the same."),
+            .hint("Look with `countersign proposals show`; repeating the decision is safe."),
             _ => may_not_decide(&error).unwrap_or_else(|| ledger_failure(&error)),
         })?;
         let verdict =
@@ -65,7 +65,7 @@ impl Proposals {
         let transitioned = match verdict.as_str() {
             "proposer" => {
                 let message = format!("\"{who}\" has proposed this, and nobody approves their own proposals");
-                return Err(Failure::new(ErrorCode::NotPermitted, message).hint("Somebody else has to approve it."));
+                return Err(Failure::new(ErrorCode::NotPermitted, message).hint("A different person must approve it."));
             }
             "nonce_unknown" => {
                 let message = "more than 15 minutes have passed since the proposal was shown; nothing was decided";

@@ -34,17 +34,19 @@ pub use execute::ExecutedProposal;
 pub use human_decision::DecisionNonce;
 pub use preview::Preview;
 pub use proposal::{NewProposal, Proposal, ProposalFilter, ProposalSummary};
-pub use state::{ProposalStatus, Tier, not_found};
+pub use state::{ProposalStatus, not_found};
 
-use crate::admit::{key_reused, ledger_failure, superseded};
+use crate::attempt::undoes;
 use crate::conflicts;
 use crate::executor::WriteExecutor;
+use crate::failures::{internal_error, key_reused, ledger_failure, superseded};
 use crate::fingerprint::{Fingerprints, sha256_hex};
-use crate::gate::{Gate, internal_error};
-use crate::intent::{slot, undoes};
+use crate::gate::Gate;
+use crate::intent::slot;
 use crate::preview::Trials;
-use crate::records::{Records, rfc3339};
+use crate::records::Records;
 use crate::standing::{self, ExistingWrite};
+use crate::values::rfc3339;
 
 /// How many proposals of one account may wait: an agent that proposes on and on must not bury the one that matters.
 const MOST_PENDING: u32 = 100;
@@ -218,7 +220,9 @@ impl Proposals {
                 ErrorCode::NotPermitted,
                 format!("{MOST_PENDING} proposals of this account wait already; nothing was written"),
             )
-            .hint("Have some of them decided on first: list_proposals shows them, reject_proposal takes one back.")),
+            .hint(
+                "Ask the user to decide pending proposals (list_proposals), or take some back with reject_proposal.",
+            )),
         }
     }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use types::{AccountId, ClientInfo, CorrelationId, Failure, Principal, ProposalId};
+use types::{AccountId, ClientInfo, CorrelationId, Failure, Principal, ProposalId, Tier};
 
 use super::preview::Preview;
-use super::state::{ProposalStatus, Tier, closed};
+use super::state::{ProposalStatus, closed};
 use crate::executor::{WriteExecutor, WriteRequest};
 
 /// A write that is to be proposed.

@@ -7,9 +7,8 @@ use tokio::time::Instant;
 use types::{CorrelationId, ErrorCode, Failure, ProposalId};
 
 use super::{ExecutedProposal, Proposals};
-use crate::admit::ledger_failure;
 use crate::executor_registry::ExecutorRegistry;
-use crate::gate::WriteError;
+use crate::failures::{WriteError, ledger_failure};
 
 const CONFIRMED_SQL: &str = "select p.proposal_id from countersign.proposal p \
     where p.status = 'confirmed' and p.attempt_until <= clock_timestamp() and p.tool_name = any ($1::text[]) \

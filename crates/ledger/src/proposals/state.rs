@@ -55,32 +55,11 @@ impl ProposalStatus {
     }
 }
 
-/// Who has to agree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Tier {
-    /// The user of the proposing account.
-    Confirm,
-    /// A person who is not the proposer, outside of the agent.
-    Approve,
-}
-
-impl Tier {
-    /// The word in the ledger and on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Confirm => "confirm",
-            Self::Approve => "approve",
-        }
-    }
-}
-
 /// What is told of a proposal that is in this state, to whoever wants something else of it; `why` is what it says itself.
 pub(super) fn closed(status: ProposalStatus, why: Option<&str>) -> Failure {
     let (code, message, hint) = match status {
         ProposalStatus::Pending => {
-            (ErrorCode::ProposalClosed, "nobody has agreed to the proposal yet", "Ask for agreement first.")
+            (ErrorCode::ProposalClosed, "the proposal is still pending", "Ask for agreement first.")
         }
         ProposalStatus::Confirmed => (
             ErrorCode::DuplicateInFlight,
@@ -119,5 +98,5 @@ pub(super) fn closed(status: ProposalStatus, why: Option<&str>) -> Failure {
 #[must_use]
 pub fn not_found() -> Failure {
     Failure::new(ErrorCode::NotFound, "this account has no such proposal")
-        .hint("list_proposals has those that there are. Old ones that were rejected or have expired are removed after 7 days.")
+        .hint("Use list_proposals to see current proposals. Rejected and expired proposals are removed after 7 days.")
 }

@@ -1,11 +1,12 @@
 //! Checks of a tool declaration alone: names, description, statements, rows, executor, tier.
 
 use std::collections::HashMap;
+use types::Tier;
 
 use super::is_name;
+use crate::Diagnostics;
 use crate::file::ToolDeclaration;
 use crate::parse::ParsedTool;
-use crate::{Diagnostics, Tier};
 
 /// The most that `max_rows` may allow.
 const MOST_ROWS: i64 = 10_000;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use types::{PgType, Scalar, TableAccess, TypeKind};
+use types::{PgType, Scalar, TableAccess, Tier, TypeKind};
 
-use crate::{Diagnostic, Param, ParamSource, Tier, ToolSpec};
+use crate::{Diagnostic, Param, ParamSource, ToolSpec};
 
 /// Every warning, in the order of the tools.
 pub(crate) fn warnings(tools: &[Arc<ToolSpec>]) -> Vec<Diagnostic> {

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use crate::support::{compile, database};
-use countersign_manifest::{Access, ParamSource, RowExpectation, Tier, UndoSpec, ValueSource};
+use countersign_manifest::{Access, ParamSource, RowExpectation, UndoSpec, ValueSource};
 use ledger::Ledger;
 use serde_json::{Value, json};
+use types::Tier;
 
 const PAIR: &str = r#"
 name = "social"

@@ -109,7 +109,9 @@ const HEADER_BYTES: usize = 5;
 /// How much is asked of the socket at once, at least.
 const READ_BYTES: usize = 8 * 1024;
 
-/// The most that is taken in while there is something to send: twice what a pipeline may return.
+/// The most bytes that are read while data remains to be sent: twice what a pipeline may return. Sending and receiving run
+/// at the same time. Otherwise a pipeline with large parameters, whose first statement returns a large row, would stop:
+/// each side would wait for the other to read.
 const MAX_BYTES_AHEAD: usize = 16 << 20;
 
 /// How much is read only to be forgotten, in bytes.

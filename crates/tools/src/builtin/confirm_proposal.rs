@@ -3,15 +3,17 @@
 use std::pin::Pin;
 
 use ledger::WriteOutcome;
-use ledger::proposals::{DecisionChannel, Proposal, ProposalStatus, Proposals, Tier, not_found};
+use ledger::proposals::{DecisionChannel, Proposal, ProposalStatus, Proposals, not_found};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use types::{ErrorCode, Failure, ProposalId, TOOL_VERSION};
+use types::{ErrorCode, Failure, ProposalId, TOOL_VERSION, Tier};
 
-use super::{AnyJson, answer_schema, proposal_id, schema_of};
+use super::proposal_id;
 use crate::approval_flow::{decide, question, refused};
+use crate::schema::arguments;
+use crate::schema::{AnyJson, answer_schema, schema_of};
 use crate::tool::{Annotations, Call, Disposition, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "confirm_proposal";
@@ -109,7 +111,7 @@ impl Tool for ConfirmProposal {
 
     fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
-            let Arguments { proposal_id: id, digest } = super::arguments(NAME, std::mem::take(&mut call.arguments))?;
+            let Arguments { proposal_id: id, digest } = arguments(NAME, std::mem::take(&mut call.arguments))?;
             let id = proposal_id(NAME, &id)?;
             let proposal = self.find(&call, id).await?;
             let carried = match call.said.take() {
@@ -133,7 +135,7 @@ impl Tool for ConfirmProposal {
                 }
             };
             let WriteOutcome::Executed { correlation_id, data, rows_affected, rollback } = carried.settled else {
-                return Err(Failure::new(ErrorCode::InternalError, "the write has no answer of its own").into());
+                return Err(Failure::new(ErrorCode::InternalError, "proposal executed but returned no result").into());
             };
             let data = ConfirmData {
                 proposal_id: id,

@@ -7,12 +7,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use types::{ErrorCode, Failure};
 
-use super::reading_info;
-use crate::discovery::{DatabaseDescriber, DescribeData};
-use crate::registry::Registry;
-use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
+use crate::schema::arguments;
+use crate::schema::reading_info;
+use crate::tool::{Call, Tool, ToolInfo, ToolLookup, ToolOutput, ToolResult};
+use catalog::{DatabaseDescriber, DescribeData};
 
-pub(crate) const NAME: &str = "describe_database";
+pub(crate) const NAME: &str = catalog::DESCRIBE_TOOL;
 
 const DESCRIPTION: &str = "Find out what is in the database. Without arguments: the schemas with their \
     tables and views. With schema: those of one schema. With table or \
@@ -57,19 +57,20 @@ impl DescribeDatabase {
         Self { info: info(), describer }
     }
 
-    async fn describe(&self, arguments: &Arguments, tools: &Registry) -> Result<DescribeData, Failure> {
+    async fn describe(&self, arguments: &Arguments, tools: &dyn ToolLookup) -> Result<DescribeData, Failure> {
         let schema = arguments.schema.as_deref();
+        let serves = |name: &str| tools.info(name).is_some();
         match (&arguments.table, &arguments.tables, &arguments.search) {
-            (Some(table), None, None) => self.describer.table(schema, table, tools).await,
-            (None, Some(names), None) => self.describer.tables(schema, names, tools).await,
+            (Some(table), None, None) => self.describer.table(schema, table, &serves).await,
+            (None, Some(names), None) => self.describer.tables(schema, names, &serves).await,
             (None, None, Some(word)) => self.describer.search(schema, word).await,
             (None, None, None) => self.describer.overview(schema).await,
             (Some(_), Some(_), _) => {
-                let message = format!("{NAME}: table and tables do not go together");
+                let message = format!("{NAME}: pass either `table` or `tables`, not both");
                 Err(Failure::new(ErrorCode::InvalidParams, message).hint("Give all of them as tables."))
             }
             (_, _, Some(_)) => {
-                let message = format!("{NAME}: table and search do not go together");
+                let message = format!("{NAME}: pass either `table` or `search`, not both");
                 Err(Failure::new(ErrorCode::InvalidParams, message)
                     .hint("Search first, then ask for the table that was found."))
             }
@@ -84,8 +85,8 @@ impl Tool for DescribeDatabase {
 
     fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
-            let arguments: Arguments = super::arguments(NAME, call.arguments)?;
-            match tokio::time::timeout_at(call.deadline, self.describe(&arguments, &call.tools)).await {
+            let arguments: Arguments = arguments(NAME, call.arguments)?;
+            match tokio::time::timeout_at(call.deadline, self.describe(&arguments, call.tools.as_ref())).await {
                 Ok(data) => ToolOutput::read(&data?),
                 Err(_) => Err(Failure::new(ErrorCode::Timeout, format!("{NAME} did not finish in time")).into()),
             }

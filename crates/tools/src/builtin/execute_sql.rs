@@ -4,18 +4,19 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ledger::proposals::{NewProposal, Tier};
-use ledger::{Gate, RowRetention, WriteAttempt, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
+use ledger::proposals::NewProposal;
+use ledger::{RowRetention, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use types::{ErrorCode, Failure, Redaction, ReferencedObjects, Rollback, TOOL_VERSION, TableAccess};
+use types::{ErrorCode, Failure, Redaction, ReferencedObjects, Rollback, TOOL_VERSION, TableAccess, Tier};
 
 use super::query_database::QueryData;
-use super::{AnyJson, ExecuteSqlSettings, Services};
-use crate::approval_flow::{ApprovalFlow, refuse_answer};
-use crate::manifest_tools::write::answer;
+use crate::approval_flow::ApprovalFlow;
+use crate::schema::AnyJson;
+use crate::schema::{answer_schema, arguments, schema_of};
+use crate::services::{ExecuteSqlSettings, Services};
 use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolResult};
 
 pub(super) const NAME: &str = "execute_sql";
@@ -66,23 +67,19 @@ struct ExecuteData {
 /// The tool.
 pub(super) struct ExecuteSql {
     info: ToolInfo,
-    gate: Gate,
     executor: Arc<dyn WriteExecutor>,
-    /// Who has to agree, and how they are asked; `None` for nobody.
-    proposing: Option<(Tier, ApprovalFlow)>,
+    flow: ApprovalFlow,
+    tier: Tier,
 }
 
 impl ExecuteSql {
-    pub(super) fn new(backends: &Services, settings: &ExecuteSqlSettings, executor: Arc<dyn WriteExecutor>) -> Self {
-        let proposing = settings
-            .tier
-            .map(|tier| (tier, ApprovalFlow { proposals: backends.proposals.clone(), title: TITLE.to_owned() }));
-        Self { info: info(settings), gate: backends.gate.clone(), executor, proposing }
+    pub(super) fn new(services: &Services, settings: &ExecuteSqlSettings, executor: Arc<dyn WriteExecutor>) -> Self {
+        Self { info: info(settings), executor, flow: ApprovalFlow::new(services, TITLE), tier: settings.tier }
     }
 }
 
 fn info(settings: &ExecuteSqlSettings) -> ToolInfo {
-    let mut input_schema = super::schema_of::<Arguments>();
+    let mut input_schema = schema_of::<Arguments>();
     if let Some(Value::Object(properties)) = input_schema.get_mut("properties") {
         properties.insert("idempotency_key".to_owned(), manifest::idempotency_key());
     }
@@ -92,21 +89,12 @@ fn info(settings: &ExecuteSqlSettings) -> ToolInfo {
         description: DESCRIPTION.to_owned(),
         version: TOOL_VERSION.to_owned(),
         access: Access::Admin,
-        tier: Some(tier(settings)),
+        tier: Some(settings.tier),
         input_schema,
-        output_schema: super::answer_schema::<ExecuteData>(),
+        output_schema: answer_schema::<ExecuteData>(),
         hints: Annotations { read_only: false, destructive: true, idempotent: true },
         meta: Map::new(),
         sensitive: Vec::new(),
-    }
-}
-
-/// Who has to agree, in the words of a manifest.
-pub(super) const fn tier(settings: &ExecuteSqlSettings) -> manifest::Tier {
-    match settings.tier {
-        None => manifest::Tier::Auto,
-        Some(Tier::Confirm) => manifest::Tier::Confirm,
-        Some(Tier::Approve) => manifest::Tier::Approve,
     }
 }
 
@@ -117,34 +105,19 @@ impl Tool for ExecuteSql {
 
     fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
-            let Arguments { sql, params, idempotency_key } =
-                super::arguments(NAME, std::mem::take(&mut call.arguments))?;
+            let Arguments { sql, params, idempotency_key } = arguments(NAME, std::mem::take(&mut call.arguments))?;
             let recorded = [("sql".to_owned(), Value::from(sql)), ("params".to_owned(), params.into())];
             let request = WriteRequest { principal: call.principal.clone(), params: recorded.into_iter().collect() };
             let executor = Arc::clone(&self.executor);
-            if let Some((tier, proposing)) = &self.proposing {
-                let draft = NewProposal {
-                    request,
-                    tool: NAME.to_owned(),
-                    tool_version: TOOL_VERSION.to_owned(),
-                    tier: *tier,
-                    idempotency_key,
-                    executor,
-                };
-                return proposing.call(&call, draft, vec![UNTRIED.to_owned()]).await;
-            }
-            refuse_answer(&call)?;
-            executor.check(&request)?;
-            let attempt = WriteAttempt {
+            let write = NewProposal {
                 request,
                 tool: NAME.to_owned(),
-                redaction: Redaction::default(),
+                tool_version: TOOL_VERSION.to_owned(),
+                tier: self.tier,
                 idempotency_key,
-                deadline: call.deadline,
                 executor,
-                confirmed: None,
             };
-            answer(NAME, self.gate.perform(attempt).await)
+            self.flow.write(&call, write, Redaction::default(), vec![UNTRIED.to_owned()]).await
         })
     }
 }
@@ -152,7 +125,7 @@ impl Tool for ExecuteSql {
 /// One statement of the caller's own.
 pub(super) struct AdhocSqlExecutor {
     keep: RowRetention,
-    tier: Option<Tier>,
+    tier: Tier,
 }
 
 /// What it is told to execute, as the record and a proposal keep it.
@@ -239,10 +212,10 @@ impl WriteExecutor for AdhocSqlExecutor {
     }
 
     fn definition(&self) -> String {
-        format!("{NAME} {TOOL_VERSION} {}", self.tier.map_or("auto", Tier::as_str))
+        format!("{NAME} {TOOL_VERSION} {}", self.tier.as_str())
     }
 
-    fn tier(&self) -> Option<Tier> {
+    fn tier(&self) -> Tier {
         self.tier
     }
 }

@@ -8,9 +8,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{AnyJson, read_failure, reading_info};
-use crate::discovery::hints::corrected;
+use crate::schema::arguments;
+use crate::schema::{AnyJson, reading_info};
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
+use catalog::corrected;
+use catalog::read_failure;
 
 pub(super) const NAME: &str = "explain_query";
 
@@ -69,7 +71,7 @@ impl Tool for ExplainQuery {
 
     fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
-            let arguments: Arguments = super::arguments(NAME, call.arguments)?;
+            let arguments: Arguments = arguments(NAME, call.arguments)?;
             match self.reader.explain(&arguments.query, &arguments.params).await {
                 Ok(explained) => ToolOutput::read(&PlanData::new(explained)),
                 Err(error) => {

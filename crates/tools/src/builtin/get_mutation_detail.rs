@@ -9,8 +9,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use types::{CorrelationId, ErrorCode, Failure};
 
-use super::{ledger_failure, reading_info};
+use crate::schema::arguments;
+use crate::schema::reading_info;
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
+use catalog::ledger_failure;
 
 pub(super) const NAME: &str = "get_mutation_detail";
 
@@ -45,7 +47,7 @@ impl Tool for GetMutationDetail {
 
     fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
-            let arguments: Arguments = super::arguments(NAME, call.arguments)?;
+            let arguments: Arguments = arguments(NAME, call.arguments)?;
             let Some(correlation_id) = CorrelationId::parse(&arguments.correlation_id) else {
                 let message =
                     format!("{NAME}: correlation_id must be a UUID like 3f0c1a52-9c1e-4c7e-8a55-0d9f6b1f2a34");

@@ -7,8 +7,10 @@ use manifest::Access;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{proposal_id, reading_info};
+use super::proposal_id;
 use crate::proposal_data::ProposalData;
+use crate::schema::arguments;
+use crate::schema::reading_info;
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "get_proposal";
@@ -44,7 +46,7 @@ impl Tool for GetProposal {
 
     fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
-            let arguments: Arguments = super::arguments(NAME, call.arguments)?;
+            let arguments: Arguments = arguments(NAME, call.arguments)?;
             let id = proposal_id(NAME, &arguments.proposal_id)?;
             let found = self.proposals.get(Some(&call.principal.account_id), id).await?;
             ToolOutput::read(&ProposalData::new(found.ok_or_else(not_found)?))

@@ -8,8 +8,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{ledger_failure, reading_info};
+use crate::schema::arguments;
+use crate::schema::reading_info;
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
+use catalog::ledger_failure;
 
 pub(super) const NAME: &str = "get_recent_mutations";
 
@@ -80,7 +82,7 @@ impl Tool for GetRecentMutations {
 
     fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
-            let arguments: Arguments = super::arguments(NAME, call.arguments)?;
+            let arguments: Arguments = arguments(NAME, call.arguments)?;
             let status =
                 RecordStatus::ALL.into_iter().find(|status| Some(status.as_str()) == arguments.status.as_deref());
             let mutations = self

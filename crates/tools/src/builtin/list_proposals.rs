@@ -2,13 +2,14 @@
 
 use std::pin::Pin;
 
-use ledger::proposals::{self, ProposalFilter, ProposalStatus, Proposals, Tier};
+use ledger::proposals::{self, ProposalFilter, ProposalStatus, Proposals};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use types::{CorrelationId, ProposalId};
+use types::{CorrelationId, ProposalId, Tier};
 
-use super::reading_info;
+use crate::schema::arguments;
+use crate::schema::reading_info;
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "list_proposals";
@@ -121,7 +122,7 @@ impl Tool for ListProposals {
 
     fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
-            let arguments: Arguments = super::arguments(NAME, call.arguments)?;
+            let arguments: Arguments = arguments(NAME, call.arguments)?;
             let filter = ProposalFilter {
                 account: Some(call.principal.account_id.clone()),
                 status: arguments.status.as_deref().and_then(ProposalStatus::parse),

@@ -9,17 +9,17 @@ use manifest::{Access, ToolCatalog};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use types::{ErrorCode, Failure, Redaction, Rollback, UNDO_TOOL};
+use types::{ErrorCode, Failure, Redaction, Rollback};
 
-use super::undo_mutation::UndoMutation;
-use super::undo_run::{self, UndoRun};
-use super::undo_tiers::UndoTiers;
-use super::{AnyJson, Services, execute_sql, reading_info};
-use crate::Registry;
+use super::execute_sql;
+use super::undo::{UndoKind, UndoTiers, UndoTool};
 use crate::arguments::{ArgumentValidator, redaction};
 use crate::manifest_tools::write::ManifestWrite;
 use crate::mixed_script;
-use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
+use crate::schema::arguments;
+use crate::schema::{AnyJson, reading_info};
+use crate::services::Services;
+use crate::tool::{Call, Tool, ToolInfo, ToolLookup, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "preview_mutation";
 
@@ -88,8 +88,7 @@ pub(super) struct PreviewMutation {
 /// A tool that can be previewed.
 enum PreviewedWrite {
     Manifest(ManifestWrite),
-    Undo(UndoMutation),
-    UndoRun(UndoRun),
+    Undo(UndoTool),
 }
 
 impl PreviewedWrite {
@@ -107,14 +106,8 @@ impl PreviewedWrite {
                 Ok((request, redaction, warnings))
             }
             Self::Undo(tool) => {
-                let (request, write) = UndoMutation::request(arguments.clone(), call)?;
-                // Whose write it is, and whether there is anything to undo.
-                tool.tier(call, write).await?;
-                Ok((request, Redaction::default(), Vec::new()))
-            }
-            Self::UndoRun(tool) => {
-                let planned = tool.planned(arguments.clone(), call).await?;
-                Ok((planned.request, Redaction::default(), Vec::new()))
+                let undo = tool.requested(arguments.clone(), call).await?;
+                Ok((undo.request, Redaction::default(), Vec::new()))
             }
         }
     }
@@ -123,7 +116,6 @@ impl PreviewedWrite {
         match self {
             Self::Manifest(tool) => tool.executor(),
             Self::Undo(tool) => tool.executor(),
-            Self::UndoRun(tool) => tool.executor(),
         }
     }
 }
@@ -132,25 +124,21 @@ impl PreviewMutation {
     /// # Errors
     /// The name of a tool whose argument schema cannot be used, and why.
     pub(super) fn new(
-        backends: &Services,
+        services: &Services,
         catalog: &ToolCatalog,
         executors: &ExecutorRegistry,
         tiers: &UndoTiers,
     ) -> Result<Self, (String, String)> {
         let mut targets = BTreeMap::new();
         let written = catalog.tools.iter().filter(|spec| spec.access.writes()).filter_map(|spec| {
-            let tool = ManifestWrite::new(Arc::clone(spec), Arc::clone(executors.get(&spec.name)?), backends);
+            let tool = ManifestWrite::new(Arc::clone(spec), Arc::clone(executors.get(&spec.name)?), services);
             Some((tool.info().clone(), PreviewedWrite::Manifest(tool)))
         });
-        let undo = executors.get(UNDO_TOOL).map(|executor| {
-            let tool = UndoMutation::new(backends, tiers.clone(), Arc::clone(executor));
-            (tool.info().clone(), PreviewedWrite::Undo(tool))
+        let undo = [UndoKind::Mutation, UndoKind::Run].into_iter().filter_map(|kind| {
+            let tool = UndoTool::new(kind, services, tiers.clone(), Arc::clone(executors.get(kind.name())?));
+            Some((tool.info().clone(), PreviewedWrite::Undo(tool)))
         });
-        let undo_run = executors.get(undo_run::NAME).map(|executor| {
-            let tool = UndoRun::new(backends, tiers.clone(), Arc::clone(executor));
-            (tool.info().clone(), PreviewedWrite::UndoRun(tool))
-        });
-        for (info, target) in written.chain(undo).chain(undo_run) {
+        for (info, target) in written.chain(undo) {
             let checker =
                 ArgumentValidator::new(&info.input_schema, &info.sensitive).map_err(|why| (info.name.clone(), why))?;
             targets.insert(info.name, (target, checker));
@@ -159,13 +147,13 @@ impl PreviewMutation {
         // A mistake in its form must not quote what may be another tool's sensitive parameter.
         Ok(Self {
             info: ToolInfo { sensitive: vec!["params".to_owned()], ..info },
-            gate: backends.gate.clone(),
+            gate: services.gate.clone(),
             targets,
         })
     }
 
     /// The tool of this name, if it is one of the caller's.
-    fn target(&self, name: &str, callers: &Registry) -> Result<&(PreviewedWrite, ArgumentValidator), Failure> {
+    fn target(&self, name: &str, callers: &dyn ToolLookup) -> Result<&(PreviewedWrite, ArgumentValidator), Failure> {
         let is_callers = |name: &str| callers.info(name).is_some();
         if name == execute_sql::NAME && is_callers(name) {
             return Err(Failure::new(ErrorCode::InvalidParams, UNTRIED).hint(UNTRIED_HINT));
@@ -190,8 +178,8 @@ impl Tool for PreviewMutation {
 
     fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
-            let arguments: Arguments = super::arguments(NAME, std::mem::take(&mut call.arguments))?;
-            let (target, checker) = self.target(&arguments.tool, &call.tools)?;
+            let arguments: Arguments = arguments(NAME, std::mem::take(&mut call.arguments))?;
+            let (target, checker) = self.target(&arguments.tool, call.tools.as_ref())?;
             checker.check(&arguments.tool, &arguments.params)?;
             let (request, redaction, warnings) = target.request(&arguments.params, &call).await?;
             let executor = target.executor();

@@ -9,9 +9,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{AnyJson, Truncation, read_failure, reading_info};
-use crate::discovery::hints::corrected;
+use crate::schema::arguments;
+use crate::schema::{AnyJson, reading_info};
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
+use catalog::corrected;
+use catalog::{Truncation, read_failure};
 
 pub(super) const NAME: &str = "query_database";
 
@@ -134,7 +136,7 @@ impl Tool for QueryDatabase {
 
     fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
-            let arguments: Arguments = super::arguments(NAME, call.arguments)?;
+            let arguments: Arguments = arguments(NAME, call.arguments)?;
             let request = ReadRequest {
                 sql: &arguments.query,
                 params: &arguments.params,

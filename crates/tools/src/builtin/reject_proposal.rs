@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Map;
 use types::{ProposalId, TOOL_VERSION};
 
-use super::{answer_schema, proposal_id, schema_of};
+use super::proposal_id;
+use crate::schema::arguments;
+use crate::schema::{answer_schema, schema_of};
 use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "reject_proposal";
@@ -76,7 +78,7 @@ impl Tool for RejectProposal {
 
     fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
-            let arguments: Arguments = super::arguments(NAME, call.arguments)?;
+            let arguments: Arguments = arguments(NAME, call.arguments)?;
             let id = proposal_id(NAME, &arguments.proposal_id)?;
             let account = &call.principal.account_id;
             let rejected =

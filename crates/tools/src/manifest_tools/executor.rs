@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use ledger::{ExecutorError, Rows, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx, read};
-use manifest::{ParamSource, Tier, ToolSpec};
+use manifest::{ParamSource, ToolSpec};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use types::{ErrorCode, Failure};
+use types::{ErrorCode, Failure, Tier};
 
 use crate::row_images::RowImages;
 use crate::schema_drift;
@@ -154,15 +154,6 @@ impl ManifestExecutor {
     }
 }
 
-/// Who has to agree to a tool of this tier.
-pub(crate) const fn proposal_tier(tier: Tier) -> Option<ledger::proposals::Tier> {
-    match tier {
-        Tier::Auto => None,
-        Tier::Confirm => Some(ledger::proposals::Tier::Confirm),
-        Tier::Approve => Some(ledger::proposals::Tier::Approve),
-    }
-}
-
 /// What is deferred happens now, where it can still be seen.
 const SETTLE: ledger::Statement<'_> =
     ledger::Statement { sql: "set constraints all immediate", params: &[], param_types: &[] };
@@ -234,8 +225,8 @@ impl WriteExecutor for ManifestExecutor {
         self.spec.before.as_ref().map(|before| before.shape.key.as_slice()).unwrap_or_default()
     }
 
-    fn tier(&self) -> Option<ledger::proposals::Tier> {
-        proposal_tier(self.spec.tier)
+    fn tier(&self) -> Tier {
+        self.spec.tier
     }
 
     fn definition(&self) -> String {

@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 use types::{ErrorCode, Failure};
 
 use crate::arguments::{effective_params, redaction};
-use crate::builtin::{RowsPage, Truncation};
 use crate::manifest_tools::write::info;
 use crate::schema_drift;
 use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolOutput, ToolResult};
+use catalog::{RowsPage, Truncation};
 
 /// A tool that reads.
 pub(crate) struct ManifestRead {

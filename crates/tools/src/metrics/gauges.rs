@@ -3,15 +3,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ledger::read::PoolStatus;
-use ledger::{LedgerCounts, LedgerGauges};
+use ledger::read::{PoolStatus, Reader};
+use ledger::{Gate, LedgerCounts, LedgerGauges};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::{Registry, Unit};
 
 use super::PREFIX;
-use crate::builtin::Services;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PoolLabel {
@@ -40,10 +39,10 @@ pub(super) async fn count(states: LedgerGauges, is_silent: &AtomicBool) -> Optio
 }
 
 /// The gauges of this moment; `counted` is what the ledger said.
-pub(super) fn registry(backends: &Services, counted: Option<&LedgerCounts>) -> Registry {
+pub(super) fn registry(reader: Option<&Reader>, gate: &Gate, counted: Option<&LedgerCounts>) -> Registry {
     let mut registry = Registry::with_prefix(PREFIX);
-    let read = backends.reader.as_ref().map(|reader| ("read", reader.status()));
-    let pools: Vec<(&'static str, PoolStatus)> = read.into_iter().chain([("write", backends.gate.usage())]).collect();
+    let read = reader.map(|reader| ("read", reader.status()));
+    let pools: Vec<(&'static str, PoolStatus)> = read.into_iter().chain([("write", gate.usage())]).collect();
     register_pools(&mut registry, &pools);
     let up = ConstGauge::new(u64::from(counted.is_some()));
     registry.register(

@@ -16,13 +16,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
-use ledger::LedgerCounts;
+use ledger::read::Reader;
+use ledger::{Gate, LedgerCounts, LedgerGauges};
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 pub use self::http::{GaugeGuard, HttpMetrics, RefusalReason};
-use crate::builtin::Services;
 use cached::Cached;
 use calls::CallMetrics;
 pub(crate) use calls::ToolMetrics;
@@ -112,12 +112,12 @@ impl Metrics {
 
     /// Everything, as [`CONTENT_TYPE`], within some 2 s: without the ledger's part if that does not answer. It is asked every
     /// 5 s at most, however many ask here.
-    pub async fn render(&self, backends: &Services) -> String {
-        let (shared, states) = (Arc::clone(&self.shared), backends.states.clone());
+    pub(crate) async fn render(&self, reader: Option<&Reader>, gate: &Gate, ledger: &LedgerGauges) -> String {
+        let (shared, states) = (Arc::clone(&self.shared), ledger.clone());
         // A task of its own: when a scraper goes away, the next one finds what was asked for it.
         let asked = tokio::spawn(async move { shared.ledger.get(|| gauges::count(states, &shared.is_silent)).await });
         let counted = asked.await.ok().flatten();
-        let (ours, process) = (gauges::registry(backends, counted.as_ref()), process::registry(self.shared.since));
+        let (ours, process) = (gauges::registry(reader, gate, counted.as_ref()), process::registry(self.shared.since));
         let mut text = String::new();
         let written = [&self.shared.registry, &ours, &process]
             .into_iter()

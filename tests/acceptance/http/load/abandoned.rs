@@ -67,7 +67,7 @@ async fn until_given_back(memory: &ProcessMemory) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn thousands_of_sessions_that_nobody_closes_are_given_up_and_their_memory_returns() {
+async fn thousands_of_abandoned_sessions_expire_and_their_memory_is_freed() {
     let db = database().await;
     let sessions = long_form::choose(1000, 5000);
     let idle_s = long_form::variable_or("COUNTERSIGN_LOAD_IDLE_SECONDS", 2, 3);

@@ -1,0 +1,22 @@
+//! Flags in error messages, for both parsers of command lines.
+
+/// Flags of numbers.
+pub(crate) const NUMBERS: [&str; 6] = [
+    "--batch-rows",
+    "--batch-bytes",
+    "--statement-timeout-ms",
+    "--lock-timeout-ms",
+    "--inline-max-rows",
+    "--inline-max-bytes",
+];
+
+/// What a message shows of a flag that there is not. A value may be attached to it: `-Wsecret`.
+pub(crate) fn shown_flag(flag: &str) -> &str {
+    let name = flag.split('=').next().unwrap_or_default();
+    if name.starts_with("--") || name.len() <= 3 { name } else { name.get(..2).unwrap_or("-") }
+}
+
+/// What is said of a value that belongs to no flag; not what it is.
+pub(crate) fn unflagged(place: usize) -> String {
+    format!("argument {} is neither a flag nor a flag's value", place + 1)
+}

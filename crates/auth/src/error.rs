@@ -1,0 +1,34 @@
+//! Errors of the configuration.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::bearer::TokenHash;
+use crate::jwk::JwksError;
+
+/// Why an authenticator cannot be created.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthConfigError {
+    /// A token is configured for two principals.
+    #[error("the token {0} is configured twice")]
+    SameToken(TokenHash),
+    /// `jwks_file` cannot be read.
+    #[error("the issuer's keys in {path} (jwks_file) cannot be read")]
+    KeysNotRead {
+        /// The path of the file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// `jwks_file` has no usable keys.
+    #[error("the issuer's keys in {path} (jwks_file) cannot be used")]
+    NoKeys {
+        /// The path of the file.
+        path: PathBuf,
+        /// The cause.
+        source: JwksError,
+    },
+    /// No certificate authority is available to verify the server of `jwks_url`.
+    #[error("the issuer's keys (jwks_url) cannot be fetched")]
+    Roots(#[source] io::Error),
+}

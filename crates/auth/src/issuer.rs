@@ -1,0 +1,145 @@
+//! The OAuth issuer, and the mapping of its claims to identities.
+
+use std::num::NonZeroUsize;
+
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use tokio::sync::Semaphore;
+use types::{AccountId, Principal};
+
+use crate::jwks_cache::{JwksCache, JwksSource, KeyLookupError};
+use crate::jwks_fetch::HttpsUrl;
+use crate::jwt::{JwtClaims, UnverifiedJwt};
+use crate::verified_tokens::{VerifiedToken, VerifiedTokenCache};
+use crate::{AuthConfigError, AuthError, Authentication, Identity, TokenHash, is_label};
+
+/// A configured issuer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Issuer {
+    /// The required `iss` claim, compared exactly.
+    pub issuer: HttpsUrl,
+    /// The value that the `aud` claim must contain: this server.
+    pub audience: String,
+    /// The source of its keys.
+    pub keys: JwksSource,
+    /// The claim that names the account.
+    pub account_claim: String,
+    /// The prefix of its accounts, so that no claim of the issuer can name the account of a configured token.
+    pub account_prefix: String,
+    /// The claim that names the actor.
+    pub label_claim: Option<String>,
+    /// Scopes and their profiles. If several apply, the last one takes precedence.
+    pub scopes: Vec<(String, String)>,
+    /// The scopes that clients are told to request.
+    pub request_scopes: Vec<String>,
+}
+
+/// An issuer with its keys.
+#[derive(Debug)]
+pub(crate) struct JwtVerifier {
+    issuer: Issuer,
+    keys: JwksCache,
+    verified: VerifiedTokenCache,
+    /// Limits concurrent signature checks. Any client can send tokens, and a check is a computation (some 50 µs for
+    /// RSA with 4096 bits). Half of the processors remain for callers with known tokens.
+    verifications: Semaphore,
+}
+
+impl JwtVerifier {
+    pub(crate) fn new(issuer: Issuer) -> Result<Self, AuthConfigError> {
+        let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let verifications = Semaphore::new((processors / 2).max(1));
+        Ok(Self { keys: JwksCache::new(&issuer.keys)?, issuer, verified: VerifiedTokenCache::default(), verifications })
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn verifications(&self) -> &Semaphore {
+        &self.verifications
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn keys(&self) -> &JwksCache {
+        &self.keys
+    }
+
+    pub(crate) fn requested_scopes(&self) -> Vec<String> {
+        self.issuer.request_scopes.clone()
+    }
+
+    /// The metadata of RFC 9728, section 2.
+    pub(crate) fn metadata(&self, resource: &str) -> Value {
+        json!({
+            "resource": resource,
+            "authorization_servers": [self.issuer.issuer.as_str()],
+            "scopes_supported": self.issuer.request_scopes,
+            "bearer_methods_supported": ["header"],
+            "resource_name": "countersign",
+        })
+    }
+
+    /// The result for a token with this hash that was verified before.
+    pub(crate) fn recognize(&self, hash: TokenHash) -> Option<Authentication> {
+        let keys = self.keys.current()?;
+        self.verified.get(hash, &keys, now_s()).map(VerifiedToken::into_authentication)
+    }
+
+    pub(crate) async fn identify(&self, token: &str, hash: TokenHash) -> Result<Authentication, AuthError> {
+        let token = UnverifiedJwt::parse(token).map_err(|fault| self.invalid(fault))?;
+        let key_id = token.key_id.as_deref();
+        let keys = match self.keys.keys_for(key_id, token.algorithm).await {
+            Ok(keys) => keys,
+            Err(KeyLookupError::Unknown) => {
+                return Err(self.invalid("the issuer has no key that the token could be signed with"));
+            }
+            Err(KeyLookupError::Unavailable(reason)) => return Err(AuthError::Unavailable { reason }),
+        };
+        let verified = {
+            // Waits in order of arrival. It fails only if the semaphore is closed, and no code closes it.
+            let _permit = self.verifications.acquire().await;
+            token.verify(&keys.candidates(key_id, token.algorithm))
+        };
+        let (claims, key) = verified.map_err(|fault| self.invalid(fault))?;
+        let Issuer { issuer, audience, .. } = &self.issuer;
+        let valid_until = claims.check(issuer.as_str(), audience, now_s()).map_err(|fault| self.invalid(fault))?;
+        let accepted = VerifiedToken { identity: self.identity(&claims)?, key, valid_until };
+        self.verified.insert(hash, accepted.clone());
+        Ok(accepted.into_authentication())
+    }
+
+    fn identity(&self, claims: &JwtClaims) -> Result<Identity, AuthError> {
+        let Issuer { account_claim, account_prefix, .. } = &self.issuer;
+        let account = claims.text(account_claim).filter(|account| !account.is_empty());
+        let account = account.and_then(|account| AccountId::new(format!("{account_prefix}{account}")));
+        let account_id = account.ok_or_else(|| {
+            let log = format!("the token has no account: its claim {account_claim} is not a valid account id");
+            let description = "the token names no account".to_owned();
+            AuthError::Invalid { description, log: Some(log), scopes: self.requested_scopes() }
+        })?;
+        let granted: Vec<&str> = claims.scopes().collect();
+        let mut given = self.issuer.scopes.iter().rev();
+        let Some((_, profile)) = given.find(|(scope, _)| granted.contains(&scope.as_str())) else {
+            return Err(AuthError::InsufficientScope { needed: self.requested_scopes(), account: account_id });
+        };
+        let label = self.issuer.label_claim.as_deref().and_then(|claim| claims.text(claim));
+        let actor = label.filter(|label| is_label(label)).map(ToOwned::to_owned);
+        let principal = Principal { account_id, actor, ..Principal::default() };
+        Ok(Identity { principal, profile: profile.clone(), credential: "jwt" })
+    }
+
+    fn invalid(&self, fault: &str) -> AuthError {
+        AuthError::Invalid { description: fault.to_owned(), log: None, scopes: self.requested_scopes() }
+    }
+}
+
+impl VerifiedToken {
+    fn into_authentication(self) -> Authentication {
+        // A time that no clock reaches is treated as never.
+        let expires = OffsetDateTime::from_unix_timestamp(self.valid_until.ceil() as i64).ok();
+        Authentication { identity: self.identity, expires }
+    }
+}
+
+/// The current time, in seconds since 1970.
+fn now_s() -> f64 {
+    OffsetDateTime::now_utc().unix_timestamp() as f64
+}

@@ -1,0 +1,121 @@
+//! A JWT of the issuer (RFC 7515, RFC 7519, RFC 9068): its parts, signature and claims.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::jwk::{Algorithm, PublicKey};
+
+/// The tolerated difference between the issuer's clock and the server's, in seconds.
+const LEEWAY_S: f64 = 30.0;
+
+/// A JWT whose signature has not been verified. Only its header may be used, and only to find the key.
+pub(crate) struct UnverifiedJwt<'t> {
+    pub(crate) algorithm: Algorithm,
+    pub(crate) key_id: Option<String>,
+    /// Header and claims, in the signed encoding.
+    signed: &'t str,
+    claims: &'t str,
+    signature: Vec<u8>,
+}
+
+/// The header members that are read. A key in the header (`jwk`, `jku`, `x5c`, `x5u`) is ignored: the token's author
+/// chose it.
+#[derive(Deserialize)]
+struct Header {
+    alg: String,
+    kid: Option<String>,
+    crit: Option<Value>,
+}
+
+/// The claims of a JWT with a valid signature.
+#[derive(Debug)]
+pub(crate) struct JwtClaims(Map<String, Value>);
+
+/// Why a JWT is rejected, as a sentence for the client's developer.
+pub(crate) type JwtError = &'static str;
+
+/// Whether a token has the three parts of a JWT. The parts are not checked.
+pub(crate) fn looks_like_jwt(token: &str) -> bool {
+    token.split('.').count() == 3
+}
+
+impl<'t> UnverifiedJwt<'t> {
+    pub(crate) fn parse(token: &'t str) -> Result<Self, JwtError> {
+        const NO_JWT: JwtError = "the token is not a signed JWT";
+        let (signed, signature) = token.rsplit_once('.').ok_or(NO_JWT)?;
+        let (header, claims) = signed.split_once('.').ok_or(NO_JWT)?;
+        let header = URL_SAFE_NO_PAD.decode(header).map_err(|_| NO_JWT)?;
+        let header: Header = serde_json::from_slice(&header).map_err(|_| NO_JWT)?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| NO_JWT)?;
+        if header.crit.is_some() {
+            return Err("the header of the token has crit, and no extension is supported");
+        }
+        let algorithm = Algorithm::from_name(&header.alg)
+            .ok_or("the token is signed with another algorithm than RS, PS, ES256, ES384 or EdDSA")?;
+        Ok(Self { algorithm, key_id: header.kid, signed, claims, signature })
+    }
+
+    /// Returns the claims and the key that signed them, if the key is one of these.
+    pub(crate) fn verify(&self, keys: &[&Arc<PublicKey>]) -> Result<(JwtClaims, Arc<PublicKey>), JwtError> {
+        let signed_by = |key: &&&Arc<PublicKey>| key.verify(self.algorithm, self.signed.as_bytes(), &self.signature);
+        let key = keys.iter().find(signed_by).ok_or("the signature of the token is not valid")?;
+        const NO_CLAIMS: JwtError = "the claims of the token are not a JSON object";
+        let claims = URL_SAFE_NO_PAD.decode(self.claims).map_err(|_| NO_CLAIMS)?;
+        let claims = serde_json::from_slice(&claims).map(JwtClaims).map_err(|_| NO_CLAIMS)?;
+        Ok((claims, Arc::clone(key)))
+    }
+}
+
+impl JwtClaims {
+    /// Checks issuer, audience and time. Returns the end of the validity. Times are in seconds since 1970.
+    pub(crate) fn check(&self, issuer: &str, audience: &str, now: f64) -> Result<f64, JwtError> {
+        if self.text("iss") != Some(issuer) {
+            return Err("the token is not from the issuer of this server (iss)");
+        }
+        if !self.texts("aud").any(|one| one == audience) {
+            return Err("the token is not for this server (aud)");
+        }
+        let valid_until = self.time("exp")?.ok_or("the token has no time at which it expires (exp)")? + LEEWAY_S;
+        if now >= valid_until {
+            return Err("the token has expired (exp)");
+        }
+        if self.time("nbf")?.is_some_and(|begins| now + LEEWAY_S < begins) {
+            return Err("the token is not valid yet (nbf)");
+        }
+        Ok(valid_until)
+    }
+
+    /// A claim that is a string.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).and_then(Value::as_str)
+    }
+
+    /// A claim that is a string or a list of strings.
+    fn texts<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+        let (one, many) = match self.0.get(name) {
+            Some(Value::Array(many)) => (None, Some(many)),
+            other => (other, None),
+        };
+        one.into_iter().chain(many.into_iter().flatten()).filter_map(Value::as_str)
+    }
+
+    /// The scopes: `scope` (RFC 9068), or `scp` as some issuers have it. Each is one text with spaces, or a list.
+    pub(crate) fn scopes(&self) -> impl Iterator<Item = &str> {
+        self.texts("scope").chain(self.texts("scp")).flat_map(|text| text.split(' ')).filter(|scope| !scope.is_empty())
+    }
+
+    /// A NumericDate: seconds since 1970, possibly with a fraction.
+    fn time(&self, name: &str) -> Result<Option<f64>, JwtError> {
+        match self.0.get(name) {
+            None => Ok(None),
+            Some(value) => match value.as_f64().filter(|seconds| seconds.is_finite()) {
+                Some(seconds) => Ok(Some(seconds)),
+                None => Err("a time of the token is not a number (exp, nbf)"),
+            },
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The identity behind an `Authorization` header: bearer tokens that the configuration knows by their hashes, and
+//! JWTs of one OAuth issuer.
+//!
+//! [`Authenticator::identify`] is the entry point. It reads the `Authorization` header only: a token in a query
+//! string is logged by every proxy. This crate serves no HTTP and knows no MCP.
+
+mod authenticator;
+mod bearer;
+mod challenge;
+mod error;
+mod identity;
+mod issuer;
+mod jwk;
+mod jwks_cache;
+mod jwks_fetch;
+mod jwt;
+mod verified_tokens;
+
+pub use authenticator::Authenticator;
+pub use bearer::{BearerToken, RandomnessError, TokenError, TokenHash, TokenHashError, generate_token, hash_token};
+pub use challenge::AuthError;
+pub use error::AuthConfigError;
+pub use identity::{Authentication, Identity, MAX_LABEL_BYTES, is_label};
+pub use issuer::Issuer;
+pub use jwk::JwksError;
+pub use jwks_cache::JwksSource;
+pub use jwks_fetch::{HttpsUrl, HttpsUrlError};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,8 @@
+//! Credentials that must be accepted or rejected, with real keys and a real HTTP server for the issuer's keys.
+
+mod jwts;
+mod lookups;
+mod recognized;
+mod support;
+mod tls;
+mod tokens;

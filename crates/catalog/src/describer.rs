@@ -1,0 +1,161 @@
+//! What `describe_database` and the resources answer.
+
+use std::sync::Arc;
+
+use ledger::read::{ReadError, Reader};
+use manifest::ToolCatalog;
+use types::{ErrorCode, Failure};
+
+use crate::annotations::CatalogAnnotations;
+use crate::nearest::nearest;
+use crate::queries;
+use crate::read_failure::read_failure;
+use crate::responses::{DescribeData, TableData};
+use crate::served::ServedTools;
+use crate::suggestion::{listed, nearest_tables};
+use crate::truncate::{fit, fit_one, fitting};
+
+/// How large an overview may become, in bytes of JSON: some 4,000 tokens.
+const MAX_OVERVIEW_BYTES: usize = 16 << 10;
+
+/// How large the descriptions of several tables may become together, in bytes of JSON: some 10,000 tokens.
+const MAX_TABLES_BYTES: usize = 40 << 10;
+
+/// Tables and columns that a search shows.
+const MAX_FOUND: usize = 50;
+
+/// Reads what there is and adds what the manifests say of it.
+#[derive(Debug, Clone)]
+pub struct DatabaseDescriber {
+    reader: Reader,
+    annotations: Arc<CatalogAnnotations>,
+}
+
+impl DatabaseDescriber {
+    /// A describer that reads through `reader` and adds the notes and tools of the manifests.
+    #[must_use]
+    pub fn new(reader: Reader, catalog: &ToolCatalog) -> Self {
+        Self { reader, annotations: Arc::new(CatalogAnnotations::new(catalog)) }
+    }
+
+    pub(crate) fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    /// What the manifests say, in words that change when they do.
+    pub(crate) fn words(&self) -> Vec<String> {
+        self.annotations.words()
+    }
+
+    /// Describes all schemas, or one, with as many of their tables as fit.
+    ///
+    /// # Errors
+    /// `not_found` with the nearest names that exist, or the failure of the read.
+    pub async fn overview(&self, schema: Option<&str>) -> Result<DescribeData, Failure> {
+        let schemas = queries::overview(&self.reader, schema).await;
+        let mut schemas = schemas.map_err(|error| self.failure(error))?;
+        self.annotations.annotate_schemas(&mut schemas);
+        let (schemas, truncated) = match schema {
+            None => fit(schemas, MAX_OVERVIEW_BYTES),
+            Some(name) => {
+                let Some(schema) = schemas.pop() else { return Err(self.no_such_schema(name).await) };
+                let (schema, truncated) = fit_one(schema, MAX_OVERVIEW_BYTES);
+                (vec![schema], truncated)
+            }
+        };
+        Ok(DescribeData { schemas: Some(schemas), truncated, ..DescribeData::default() })
+    }
+
+    /// Finds tables and columns whose name, comment or note contains `word`.
+    ///
+    /// # Errors
+    /// `not_found` with the nearest names that exist, or the failure of the read.
+    pub async fn search(&self, schema: Option<&str>, word: &str) -> Result<DescribeData, Failure> {
+        let found = queries::search(&self.reader, schema, word, MAX_FOUND, &self.annotations).await;
+        let mut found = found.map_err(|error| self.failure(error))?;
+        found.iter_mut().for_each(|found| self.annotations.annotate_found(found));
+        let truncated = found.as_ref().is_some_and(|found| found.truncated);
+        Ok(DescribeData { found, truncated, ..DescribeData::default() })
+    }
+
+    /// Describes one table, with those of `tools` that use it.
+    ///
+    /// # Errors
+    /// `not_found` with the nearest names that exist, or the failure of the read.
+    pub async fn table(
+        &self,
+        schema: Option<&str>,
+        table: &str,
+        tools: ServedTools<'_>,
+    ) -> Result<DescribeData, Failure> {
+        let table = self.one_table(schema, table, tools).await?;
+        let truncated = table.truncated;
+        Ok(DescribeData { table: Some(table), truncated, ..DescribeData::default() })
+    }
+
+    /// Describes several tables, as many as fit; the first one in any case.
+    ///
+    /// # Errors
+    /// `not_found` with the nearest names that exist, or the failure of the read.
+    pub async fn tables(
+        &self,
+        schema: Option<&str>,
+        names: &[String],
+        tools: ServedTools<'_>,
+    ) -> Result<DescribeData, Failure> {
+        let mut tables = Vec::with_capacity(names.len());
+        for name in names {
+            tables.push(self.one_table(schema, name, tools).await?);
+        }
+        let shown = fitting(&tables, MAX_TABLES_BYTES).max(1);
+        tables.truncate(shown);
+        let left_out: Vec<String> = names.iter().skip(shown).cloned().collect();
+        let truncated = !left_out.is_empty() || tables.iter().any(|table| table.truncated);
+        Ok(DescribeData { tables: Some(tables), left_out, truncated, ..DescribeData::default() })
+    }
+
+    async fn one_table(&self, schema: Option<&str>, table: &str, tools: ServedTools<'_>) -> Result<TableData, Failure> {
+        let found = queries::tables(&self.reader, schema, table, &self.annotations).await;
+        let found = found.map_err(|error| self.failure(error))?;
+        let schemas: Vec<String> = found.iter().map(|it| it.schema.clone()).collect();
+        let mut found = found.into_iter();
+        let Some(mut first) = found.next() else { return Err(self.no_such_table(schema, table).await) };
+        // Within one schema, one that is only written like it (`"a.b"` for b of schema a) gives way.
+        if schema.is_none() && schemas.len() > 1 {
+            let message = format!("several schemas have a table named \"{table}\"");
+            let hint = format!("Give one of these as schema: {}.", schemas.join(", "));
+            return Err(Failure::new(ErrorCode::InvalidParams, message).hint(hint));
+        }
+        self.annotations.annotate_table(&mut first, tools);
+        Ok(first)
+    }
+
+    async fn no_such_schema(&self, schema: &str) -> Failure {
+        let existing = queries::schema_names(&self.reader).await.unwrap_or_default();
+        let near = nearest(schema, &existing, |it| &it.name);
+        let hint = listed("The nearest schemas that exist", near.into_iter().map(|it| it.shown.clone()));
+        not_found(&format!("schema \"{schema}\""), hint)
+    }
+
+    async fn no_such_table(&self, schema: Option<&str>, table: &str) -> Failure {
+        let (written_schema, name) = table.split_once('.').map_or((None, table), |(schema, name)| (Some(schema), name));
+        let schema = schema.or(written_schema);
+        let existing = queries::table_names(&self.reader, name).await.unwrap_or_default();
+        let near = nearest_tables(schema, name, &existing);
+        let hint = listed("The nearest tables that exist", near.into_iter().map(|it| it.shown.clone()));
+        let place = schema.filter(|_| written_schema.is_none()).map(|schema| format!(" in schema \"{schema}\""));
+        not_found(&format!("table or view \"{table}\"{}", place.unwrap_or_default()), hint)
+    }
+
+    /// What an agent is told when reading the catalog did not work.
+    pub(crate) fn failure(&self, error: ReadError) -> Failure {
+        let failure = read_failure(error, self.reader.limits().deadline);
+        let asks_for_much = matches!(failure.code, ErrorCode::ResultTooLarge | ErrorCode::Timeout);
+        if asks_for_much { failure.hint("Ask for less: one schema, one table, or a search.") } else { failure }
+    }
+}
+
+fn not_found(what: &str, hint: Option<String>) -> Failure {
+    Failure::new(ErrorCode::NotFound, format!("{what} does not exist or is not readable"))
+        .hint(hint.unwrap_or_else(|| "describe_database without arguments lists what there is.".to_owned()))
+}

@@ -1,0 +1,74 @@
+//! What is wrong with the form of a query, which PostgreSQL says in words that do not help: there is nothing in it, more than
+//! one statement, or a command of psql.
+
+use types::{ErrorCode, Failure};
+
+const EMPTY: &str = "The query is empty. Give one statement, such as SELECT.";
+const SEVERAL: &str =
+    "Nothing was executed. One call takes one statement: call once for each, without a semicolon in between.";
+const PSQL: &str = "Commands that begin with a backslash are psql's, and no SQL. describe_database lists the schemas and tables, \
+    and with table it describes one.";
+
+/// A hint, if it is the form.
+pub(crate) fn hint(query: &str, failure: &Failure) -> Option<&'static str> {
+    let statement = without_comments(query);
+    if statement.is_empty() && failure.code == ErrorCode::NotReadOnly {
+        return Some(EMPTY);
+    }
+    if failure.sqlstate.as_deref() != Some("42601") {
+        return None;
+    }
+    if statement.starts_with('\\') {
+        return Some(PSQL);
+    }
+    // Of several statements PostgreSQL gives no place, and of the other errors of syntax it does.
+    let has_several = statement.trim_end_matches(|it: char| it == ';' || it.is_whitespace()).contains(';');
+    (failure.position.is_none() && has_several).then_some(SEVERAL)
+}
+
+/// What stands behind the white space, semicolons and comments that a query begins with.
+fn without_comments(query: &str) -> &str {
+    let mut rest = query;
+    loop {
+        rest = rest.trim_start_matches(|it: char| it == ';' || it.is_whitespace());
+        let behind = match (rest.strip_prefix("--"), rest.strip_prefix("/*")) {
+            (Some(line), _) => line.split_once('\n').map(|(_, behind)| behind),
+            (_, Some(block)) => behind_comment(block),
+            _ => return rest,
+        };
+        rest = behind.unwrap_or_default();
+    }
+}
+
+/// What stands behind a comment whose beginning was read; comments are nested.
+fn behind_comment(block: &str) -> Option<&str> {
+    let mut depth = 1;
+    let mut at = 0;
+    while depth > 0 {
+        let rest = block.get(at..)?;
+        let end = rest.find("*/")?;
+        match rest.find("/*").filter(|begin| *begin < end) {
+            Some(begin) => (depth, at) = (depth + 1, at + begin + 2),
+            None => (depth, at) = (depth - 1, at + end + 2),
+        }
+    }
+    block.get(at..)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_and_blanks_are_nothing() {
+        for (query, expected) in [
+            (" ;\n-- a\n /* b /* c */ d */ select 1", "select 1"),
+            ("-- a", ""),
+            ("/* a", ""),
+            (" ; ; ", ""),
+            ("\\d x", "\\d x"),
+        ] {
+            assert_eq!(without_comments(query), expected, "{query}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What helps a model to correct its query: the line that PostgreSQL points to, and what a word was most likely meant to
+//! be.
+
+use std::time::Duration;
+
+use ledger::read::Reader;
+use tokio::time::Instant;
+use types::{DescribeError, ErrorCode, Failure};
+
+use crate::error_position::{line_at, name_at};
+use crate::form;
+use crate::suggestion::suggestion;
+
+/// How long looking for names may take beyond the failed query itself.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What helps an operator to correct a statement of a manifest, beside PostgreSQL's own hint.
+pub async fn statement_hint(reader: &Reader, sql: &str, error: &DescribeError) -> Option<String> {
+    let DescribeError::Refused { message, sqlstate, hint, position } = error else { return None };
+    let failure = Failure {
+        sqlstate: Some(sqlstate.clone()),
+        hint: hint.clone(),
+        position: *position,
+        ..Failure::new(ErrorCode::SqlError, message.clone())
+    };
+    let unqualified = sqlstate == UNDEFINED_TABLE && position.is_some_and(|at| name_at(sql, at).parts.len() == 1);
+    let rule = unqualified.then(|| QUALIFY.to_owned());
+    let hints = [rule, with_suggestion(reader, sql, failure, Instant::now() + PATIENCE).await.hint];
+    Some(hints.into_iter().flatten().collect::<Vec<_>>().join(" ")).filter(|hint| !hint.is_empty())
+}
+
+const UNDEFINED_TABLE: &str = "42P01";
+
+const QUALIFY: &str =
+    "A manifest writes tables with their schema: its statements run with pg_catalog alone as search_path.";
+
+/// The failure of `query` with all the help that can be had before `deadline`. Whatever goes wrong while looking for
+/// it, the failure stays what it was.
+pub async fn corrected(reader: &Reader, query: &str, failure: Failure, deadline: Instant) -> Failure {
+    let mut failure = failure;
+    if failure.detail.is_none() {
+        failure.detail = failure.position.and_then(|position| line_at(query, position));
+    }
+    match form::hint(query, &failure) {
+        Some(hint) => failure.hint(hint),
+        None => with_suggestion(reader, query, failure, deadline).await,
+    }
+}
+
+async fn with_suggestion(reader: &Reader, query: &str, mut failure: Failure, deadline: Instant) -> Failure {
+    if !matches!(failure.code, ErrorCode::SqlError | ErrorCode::NotPermitted | ErrorCode::InvalidParams) {
+        return failure;
+    }
+    let until = deadline.min(Instant::now() + PATIENCE);
+    match tokio::time::timeout_at(until, suggestion(reader, query, &failure)).await {
+        Ok(Ok(Some(suggestion))) => {
+            failure.hint = Some(match failure.hint.take() {
+                Some(hint) => format!("{hint} {suggestion}"),
+                None => suggestion,
+            });
+        }
+        Ok(Ok(None)) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "no names could be looked up for a hint"),
+        Err(_) => tracing::debug!("looking up names for a hint took too long"),
+    }
+    failure
+}

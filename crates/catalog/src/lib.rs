@@ -1,0 +1,37 @@
+//! Discovery of the database: its schemas, tables and columns, for agents that do not know them, and hints for queries that
+//! name something that does not exist.
+//!
+//! [`DatabaseDescriber`] answers `describe_database` and the content of the resources ([`ResourceRegistry`]). [`corrected`] adds
+//! hints to the failure of a query, [`statement_hint`] to the diagnostic of a manifest. [`read_failure`] is the failure of a read
+//! as agents get it.
+//!
+//! `queries` has the SQL, `responses` the answers, `truncate` keeps them small, `annotations` adds the notes and tools of the
+//! manifests. `hints` uses `form`, `suggestion`, `nearest` and `error_position`.
+//!
+//! This crate only reads. It must never know a protocol, nor the registry of tools.
+
+mod annotations;
+mod describer;
+mod error_position;
+mod form;
+mod hints;
+mod nearest;
+mod queries;
+mod read_failure;
+mod resources;
+mod responses;
+mod served;
+mod suggestion;
+mod truncate;
+
+pub use describer::DatabaseDescriber;
+pub use hints::{corrected, statement_hint};
+pub use read_failure::{RowsPage, Truncation, ledger_failure, read_failure};
+pub use resources::{
+    CompletionRequest, Completions, ResourceEntry, ResourcePage, ResourceRegistry, ResourceUri, UriTemplate,
+};
+pub use responses::DescribeData;
+pub use served::ServedTools;
+
+/// Name of the tool that answers what the resources contain.
+pub const DESCRIBE_TOOL: &str = "describe_database";

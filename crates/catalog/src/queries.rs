@@ -1,0 +1,259 @@
+//! Queries over the system catalog, as far as the login of the reader may read it.
+//!
+//! Each query is a constant (the `.sql` files, put together below). It goes through the read path with bound parameters and
+//! within the limits of an agent's own query. Comments and names are data of others: they are returned, never executed.
+
+use std::collections::HashSet;
+
+use ledger::read::{ReadError, ReadRequest, Reader, RowFormat};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::annotations::CatalogAnnotations;
+use crate::responses::{SchemaData, SearchResult, TableData};
+
+const OVERVIEW: &str = concat!(
+    include_str!("readable.sql"),
+    include_str!("asked_schema.sql"),
+    include_str!("sized.sql"),
+    include_str!("overview.sql")
+);
+const TABLE: &str = concat!(
+    include_str!("readable.sql"),
+    include_str!("asked_table.sql"),
+    include_str!("sized.sql"),
+    include_str!("table.sql")
+);
+const SEARCH: &str = concat!(include_str!("readable.sql"), include_str!("search.sql"));
+const SCHEMA_NAMES: &str = concat!(include_str!("readable.sql"), include_str!("schema_names.sql"));
+const TABLE_NAMES: &str = concat!(include_str!("readable.sql"), include_str!("table_names.sql"));
+const LISTING: &str = concat!(include_str!("readable.sql"), include_str!("listing.sql"));
+const SCHEMA_COMPLETION: &str = concat!(include_str!("readable.sql"), include_str!("schema_completion.sql"));
+const TABLE_COMPLETION: &str = concat!(include_str!("readable.sql"), include_str!("table_completion.sql"));
+const MENTIONED_TABLES: &str = concat!(include_str!("readable.sql"), include_str!("mentioned_tables.sql"));
+const COLUMN_NAMES: &str = concat!(include_str!("readable.sql"), include_str!("column_names.sql"));
+const FUNCTION_NAMES: &str = include_str!("function_names.sql");
+const TYPE_NAMES: &str = include_str!("type_names.sql");
+const ENUM_LABELS: &str = include_str!("enum_labels.sql");
+const KEYWORDS: &str = include_str!("keywords.sql");
+
+/// How many names are compared at the most.
+const MAX_NAMES: u32 = 10_000;
+
+/// Of how many tables an overview has more than the name, and of how many the name, before it is cut to size.
+const MAX_SUMMARIES: u32 = 200;
+const MAX_LISTED: u32 = 2_000;
+
+/// The schemas with their tables, or with the names of them, as far as they are complete.
+pub(crate) async fn overview(reader: &Reader, schema: Option<&str>) -> Result<Vec<SchemaData>, ReadError> {
+    ask(reader, OVERVIEW, &[json!(schema), json!(MAX_SUMMARIES), json!(MAX_LISTED)]).await
+}
+
+/// Everything of the tables of this name: more than one if several schemas have it. One of that very name is first.
+pub(crate) async fn tables(
+    reader: &Reader,
+    schema: Option<&str>,
+    table: &str,
+    annotations: &CatalogAnnotations,
+) -> Result<Vec<TableData>, ReadError> {
+    let (schemas, names): (Vec<&str>, Vec<&str>) =
+        annotations.touched().into_iter().map(|(schema, name)| (schema.as_str(), name.as_str())).unzip();
+    ask(reader, TABLE, &[json!(schema), json!(table), json!(schemas), json!(names)]).await
+}
+
+/// Tables and columns whose name, comment or note has `word` in it, at most `max` of each.
+pub(crate) async fn search(
+    reader: &Reader,
+    schema: Option<&str>,
+    word: &str,
+    max: usize,
+    annotations: &CatalogAnnotations,
+) -> Result<Option<SearchResult>, ReadError> {
+    let noted = annotations.noted(word);
+    let schemas: Vec<&str> = noted.iter().map(|(schema, _, _)| *schema).collect();
+    let tables: Vec<&str> = noted.iter().map(|(_, table, _)| *table).collect();
+    let columns: Vec<Option<&str>> = noted.iter().map(|(_, _, column)| *column).collect();
+    let params = [json!(like_pattern(word)), json!(schema), json!(max), json!(schemas), json!(tables), json!(columns)];
+    let found = ask(reader, SEARCH, &params).await?;
+    Ok(found.into_iter().next())
+}
+
+/// A schema, or a table in it, in the order of a listing: all schemas, then all tables.
+#[derive(Debug, Deserialize)]
+pub(crate) struct CatalogEntry {
+    pub(crate) schema: String,
+    pub(crate) table: Option<String>,
+    /// `schema`, or as in a description of the table.
+    pub(crate) kind: String,
+}
+
+/// The next entries behind this schema or table; from the first on if `None`.
+pub(crate) async fn listing(
+    reader: &Reader,
+    behind: Option<(&str, Option<&str>)>,
+    max: usize,
+) -> Result<Vec<CatalogEntry>, ReadError> {
+    let (place, schema, table) = match behind {
+        None => (-1, "", ""),
+        Some((schema, None)) => (0, schema, ""),
+        Some((schema, Some(table))) => (1, schema, table),
+    };
+    ask(reader, LISTING, &[json!(place), json!(schema), json!(table), json!(max)]).await
+}
+
+#[derive(Debug, Deserialize)]
+struct FoundNames {
+    name: String,
+}
+
+/// Names of schemas that have `part` in them, those that begin with it first.
+pub(crate) async fn schemas_like(reader: &Reader, part: &str, max: usize) -> Result<Vec<String>, ReadError> {
+    let pattern = like_pattern(part);
+    let params = [json!(pattern), json!(pattern.trim_start_matches('%')), json!(max)];
+    let found: Vec<FoundNames> = ask(reader, SCHEMA_COMPLETION, &params).await?;
+    Ok(found.into_iter().map(|it| it.name).collect())
+}
+
+/// The same for tables, of one schema or of all.
+pub(crate) async fn tables_like(
+    reader: &Reader,
+    schema: Option<&str>,
+    part: &str,
+    max: usize,
+) -> Result<Vec<String>, ReadError> {
+    let pattern = like_pattern(part);
+    let params = [json!(pattern), json!(pattern.trim_start_matches('%')), json!(max), json!(schema)];
+    let found: Vec<FoundNames> = ask(reader, TABLE_COMPLETION, &params).await?;
+    Ok(found.into_iter().map(|it| it.name).collect())
+}
+
+/// Matches whatever has `word` in it, to the letter.
+fn like_pattern(word: &str) -> String {
+    let mut pattern = String::from("%");
+    for letter in word.chars() {
+        if matches!(letter, '\\' | '%' | '_') {
+            pattern.push('\\');
+        }
+        pattern.push(letter);
+    }
+    pattern.push('%');
+    pattern
+}
+
+/// A schema that exists.
+#[derive(Debug, Deserialize)]
+pub(crate) struct SchemaName {
+    pub(crate) name: String,
+    /// As SQL takes it: quoted if need be.
+    pub(crate) shown: String,
+}
+
+pub(crate) async fn schema_names(reader: &Reader) -> Result<Vec<SchemaName>, ReadError> {
+    ask(reader, SCHEMA_NAMES, &[]).await
+}
+
+/// A table or view that exists.
+#[derive(Debug, Deserialize)]
+pub(crate) struct TableName {
+    pub(crate) oid: u32,
+    pub(crate) schema_name: String,
+    pub(crate) name: String,
+    /// With its schema, as SQL takes it.
+    pub(crate) shown: String,
+    /// Whether only some of its columns may be read.
+    #[serde(default)]
+    pub(crate) partly: bool,
+}
+
+/// Tables whose names are not much longer or shorter than `wanted`.
+pub(crate) async fn table_names(reader: &Reader, wanted: &str) -> Result<Vec<TableName>, ReadError> {
+    ask(reader, TABLE_NAMES, &[json!(wanted)]).await
+}
+
+/// Tables whose name is one of these words, which are in lower case.
+pub(crate) async fn mentioned_tables(reader: &Reader, words: &HashSet<String>) -> Result<Vec<TableName>, ReadError> {
+    ask(reader, MENTIONED_TABLES, &[json!(words)]).await
+}
+
+/// A column that exists.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ColumnName {
+    pub(crate) name: String,
+    pub(crate) shown: String,
+    pub(crate) table: String,
+}
+
+pub(crate) async fn column_names(reader: &Reader, tables: &[TableName]) -> Result<Vec<ColumnName>, ReadError> {
+    let oids: Value = tables.iter().map(|table| table.oid).collect();
+    ask(reader, COLUMN_NAMES, &[oids]).await
+}
+
+/// A function that exists.
+#[derive(Debug, Deserialize)]
+pub(crate) struct FunctionName {
+    pub(crate) name: String,
+    pub(crate) shown: String,
+    /// Of each function of this name, if it is the very name that was asked for.
+    pub(crate) arguments: Option<Vec<String>>,
+}
+
+pub(crate) async fn function_names(reader: &Reader, called: &str) -> Result<Vec<FunctionName>, ReadError> {
+    ask(reader, FUNCTION_NAMES, &[json!(called)]).await
+}
+
+/// A type that exists.
+#[derive(Debug, Deserialize)]
+pub(crate) struct TypeName {
+    pub(crate) name: String,
+    pub(crate) shown: String,
+}
+
+pub(crate) async fn type_names(reader: &Reader, wanted: &str) -> Result<Vec<TypeName>, ReadError> {
+    ask(reader, TYPE_NAMES, &[json!(wanted)]).await
+}
+
+/// An enum and its values, in order.
+#[derive(Debug, Deserialize)]
+pub(crate) struct EnumLabels {
+    pub(crate) name: String,
+    pub(crate) labels: Vec<String>,
+}
+
+/// The enum that PostgreSQL's message is about.
+pub(crate) async fn enum_labels(reader: &Reader, message: &str) -> Result<Option<EnumLabels>, ReadError> {
+    Ok(ask(reader, ENUM_LABELS, &[json!(message)]).await?.pop())
+}
+
+/// A word of PostgreSQL's grammar.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Keyword {
+    /// In lower case.
+    pub(crate) word: String,
+    /// In upper case.
+    pub(crate) shown: String,
+    /// Whether it cannot be every kind of name without quotes.
+    pub(crate) reserved: bool,
+}
+
+pub(crate) async fn keywords(reader: &Reader) -> Result<Vec<Keyword>, ReadError> {
+    ask(reader, KEYWORDS, &[]).await
+}
+
+/// Reads the rows of one of our own questions.
+async fn ask<T: DeserializeOwned>(reader: &Reader, sql: &str, params: &[Value]) -> Result<Vec<T>, ReadError> {
+    let request = ReadRequest { sql, params, row_limit: Some(MAX_NAMES), format: RowFormat::Object, account: None };
+    let result = reader.for_trusted_sql().query(&request).await?;
+    let rows = result.rows.iter().map(|row| serde_json::from_str(row.get()));
+    rows.collect::<Result<_, _>>().map_err(|error| ReadError::Database(std::io::Error::other(error).into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_letters_that_like_takes_for_patterns_are_letters_here() {
+        assert_eq!(like_pattern(r"100%_\"), r"%100\%\_\\%");
+    }
+}

@@ -1,0 +1,133 @@
+//! `countersign://database`: what there is in the database, as `describe_database` answers it.
+
+use ledger::read::Reader;
+use manifest::ToolCatalog;
+use serde_json::Value;
+use types::{ErrorCode, Failure};
+
+use super::{
+    CompletionRequest, Completions, Resource, ResourceEntry, ResourceFuture, ResourceInfo, ResourceUri, UriTemplate,
+};
+use crate::describer::DatabaseDescriber;
+use crate::queries::{self, CatalogEntry};
+use crate::served::ServedTools;
+
+const NAME: &str = "database";
+
+const INFO: ResourceInfo = ResourceInfo {
+    name: NAME,
+    tool: crate::DESCRIBE_TOOL,
+    templates: &[
+        UriTemplate {
+            uri: "countersign://database/{schema}",
+            name: "schema",
+            title: "A schema",
+            description: "The tables and views of a schema, as describe_database answers them.",
+        },
+        UriTemplate {
+            uri: "countersign://database/{schema}/{table}",
+            name: "table",
+            title: "A table or view",
+            description: "Everything of a table or view, as describe_database answers it: columns, keys, references, \
+                indexes, notes, and the tools that read or write it.",
+        },
+    ],
+};
+
+/// The resource.
+pub(super) struct Database {
+    describer: DatabaseDescriber,
+}
+
+impl Database {
+    pub(super) fn new(reader: Reader, catalog: &ToolCatalog) -> Self {
+        Self { describer: DatabaseDescriber::new(reader, catalog) }
+    }
+
+    async fn listed(&self, behind: Option<&[String]>, max: usize) -> Result<Vec<ResourceEntry>, Failure> {
+        let behind = match behind {
+            None | Some([]) => Ok(None),
+            Some([schema]) => Ok(Some((schema.as_str(), None))),
+            Some([schema, table]) => Ok(Some((schema.as_str(), Some(table.as_str())))),
+            Some(_) => Err(Failure::new(ErrorCode::InvalidParams, "invalid pagination cursor")),
+        };
+        let is_first = matches!(behind, Ok(None));
+        let found = queries::listing(self.describer.reader(), behind?, max).await;
+        let found = found.map_err(|error| self.describer.failure(error))?;
+        let overview = is_first.then(overview);
+        Ok(overview.into_iter().chain(found.into_iter().map(listed)).collect())
+    }
+
+    async fn described(&self, path: &[String], tools: ServedTools<'_>) -> Result<Value, Failure> {
+        let data = match path {
+            [] => self.describer.overview(None).await,
+            [schema] => self.describer.overview(Some(schema)).await,
+            [schema, table] => self.describer.table(Some(schema), table, tools).await,
+            _ => {
+                let message = "an address has at most a schema and a table: countersign://database/{schema}/{table}";
+                Err(Failure::new(ErrorCode::NotFound, message).hint("Write a / within a name as %2F."))
+            }
+        }?;
+        serde_json::to_value(data).map_err(|error| {
+            tracing::error!(%error, "a description cannot be serialized");
+            Failure::new(ErrorCode::InternalError, "the description cannot be written as JSON")
+        })
+    }
+
+    async fn completed(&self, typed: &CompletionRequest) -> Result<Completions, Failure> {
+        let (reader, max) = (self.describer.reader(), typed.max);
+        let found = match typed.variable.as_str() {
+            "schema" => queries::schemas_like(reader, &typed.value, max + 1).await,
+            "table" => {
+                let schema = typed.known.get("schema").map(String::as_str);
+                queries::tables_like(reader, schema, &typed.value, max + 1).await
+            }
+            _ => Ok(Vec::new()),
+        };
+        let mut values = found.map_err(|error| self.describer.failure(error))?;
+        let more = values.len() > max;
+        values.truncate(max);
+        Ok(Completions { values, more })
+    }
+}
+
+fn overview() -> ResourceEntry {
+    let description = "What there is in the database: schemas and their tables, as describe_database answers without \
+                       arguments.";
+    ResourceEntry { uri: ResourceUri::new(NAME, &[]), name: NAME.to_owned(), description: description.to_owned() }
+}
+
+/// Without comments: those are for whoever asks for the table.
+fn listed(entry: CatalogEntry) -> ResourceEntry {
+    let CatalogEntry { schema, table, kind } = entry;
+    match table {
+        None => ResourceEntry { uri: ResourceUri::new(NAME, &[&schema]), name: schema, description: kind },
+        Some(table) => ResourceEntry {
+            uri: ResourceUri::new(NAME, &[&schema, &table]),
+            name: format!("{schema}.{table}"),
+            description: kind,
+        },
+    }
+}
+
+impl Resource for Database {
+    fn info(&self) -> &ResourceInfo {
+        &INFO
+    }
+
+    fn words(&self) -> Vec<String> {
+        self.describer.words()
+    }
+
+    fn list<'a>(&'a self, behind: Option<&'a [String]>, max: usize) -> ResourceFuture<'a, Vec<ResourceEntry>> {
+        Box::pin(self.listed(behind, max))
+    }
+
+    fn read<'a>(&'a self, path: &'a [String], tools: ServedTools<'a>) -> ResourceFuture<'a, Value> {
+        Box::pin(self.described(path, tools))
+    }
+
+    fn complete<'a>(&'a self, typed: &'a CompletionRequest) -> ResourceFuture<'a, Completions> {
+        Box::pin(self.completed(typed))
+    }
+}

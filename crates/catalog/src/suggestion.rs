@@ -1,0 +1,252 @@
+//! The nearest names that exist, for one that does not: of tables, columns, functions and types; and keywords, for a
+//! word that PostgreSQL's grammar stumbled over.
+
+use std::collections::HashSet;
+
+use ledger::read::{ReadError, Reader};
+use types::{ErrorCode, Failure};
+
+use crate::error_position::{IdentifierAt, is_name_letter, name_at, quoted_in, word_before, words};
+use crate::nearest::nearest;
+use crate::queries::{
+    ColumnName, Keyword, TableName, column_names, enum_labels, function_names, keywords, mentioned_tables, table_names,
+    type_names,
+};
+
+/// Words of a query that may be names of tables, and what is listed at the most.
+const MAX_WORDS: usize = 2_000;
+const MAX_COLUMNS: usize = 40;
+const MAX_FUNCTIONS: usize = 20;
+
+const UNTYPED: &str = "Write the parameter's type, as in $1::text, and use every number from $1 on.";
+
+/// A hint, if there is one to give: by what PostgreSQL found wrong, in whatever language it says so.
+pub(crate) async fn suggestion(reader: &Reader, query: &str, failure: &Failure) -> Result<Option<String>, ReadError> {
+    // Of parameters, PostgreSQL's message is all that is left.
+    if failure.code == ErrorCode::InvalidParams {
+        return unknown_label(reader, failure).await;
+    }
+    let Some(sqlstate) = failure.sqlstate.as_deref() else { return Ok(None) };
+    let place = failure.position.map(|position| name_at(query, position)).unwrap_or_default();
+    let said = |name: &str| failure.message.contains(name);
+    match (sqlstate, place.parts.last(), &failure.hint) {
+        ("42P01", Some(_), None) => unknown_table(reader, &place.parts, failure).await,
+        ("42703", Some(last), None) if said(last) => unknown_column(reader, query, last, &place).await,
+        // It has no place (JOIN .. USING), or points to a word beside the name: its message has the name.
+        ("42703", _, None) => match quoted_in(&failure.message) {
+            Some(name) => column_to_join(reader, query, name).await,
+            None => Ok(None),
+        },
+        ("42702", Some(last), None) if said(last) => ambiguous_column(reader, query, last).await,
+        // Always has a hint, but one that is about its arguments.
+        ("42883", Some(last), _) if said(last) => unknown_function(reader, last).await,
+        ("42704", Some(last), None) if said(last) => unknown_type(reader, last).await,
+        ("22P02", _, None) => unknown_label(reader, failure).await,
+        ("42501", ..) if failure.code == ErrorCode::NotPermitted => readable_columns(reader, query, failure).await,
+        ("42P18", _, None) => Ok(Some(UNTYPED.to_owned())),
+        ("42601", _, None) => misspelt_or_quoted(reader, query, failure).await,
+        _ => Ok(None),
+    }
+}
+
+async fn unknown_table(reader: &Reader, name: &[String], failure: &Failure) -> Result<Option<String>, ReadError> {
+    // The message quotes the whole name of a table that does not exist; but only `x` of a column `x.id` whose `x` is not
+    // in FROM.
+    let wanted = match name {
+        [alias @ .., _] if !alias.is_empty() && !failure.message.contains(&name.join(".")) => alias,
+        name => name,
+    };
+    let (schema, table) = match wanted {
+        [.., schema, table] => (Some(schema.as_str()), table),
+        [table] => (None, table),
+        [] => return Ok(None),
+    };
+    let existing = table_names(reader, table).await?;
+    let near = nearest_tables(schema, table, &existing);
+    Ok(listed("The nearest tables that exist", near.into_iter().map(|table| table.shown.clone())))
+}
+
+/// Tables with a name like this one; of those that are equally like it, the ones in `schema` first.
+pub(crate) fn nearest_tables<'a>(schema: Option<&str>, table: &str, existing: &'a [TableName]) -> Vec<&'a TableName> {
+    let mut ordered: Vec<&TableName> = existing.iter().collect();
+    ordered.sort_by_key(|it| schema.is_some_and(|schema| it.schema_name != schema));
+    nearest(table, &ordered, |it| &it.name).into_iter().copied().collect()
+}
+
+/// The tables that a query is about, which PostgreSQL does not say: words that are names of tables are guess enough. The
+/// name at `except` is none of them: it is what does not exist.
+pub(crate) async fn tables_of(
+    reader: &Reader,
+    query: &str,
+    except: &IdentifierAt,
+) -> Result<Vec<TableName>, ReadError> {
+    let words: HashSet<String> = words(query, except).take(MAX_WORDS).collect();
+    mentioned_tables(reader, &words).await
+}
+
+async fn unknown_column(
+    reader: &Reader,
+    query: &str,
+    column: &str,
+    place: &IdentifierAt,
+) -> Result<Option<String>, ReadError> {
+    let tables = tables_of(reader, query, place).await?;
+    let columns = column_names(reader, &tables).await?;
+    Ok(nearest_columns(column, &columns))
+}
+
+/// A column that one side of JOIN .. USING does not have; the other side may.
+async fn column_to_join(reader: &Reader, query: &str, column: &str) -> Result<Option<String>, ReadError> {
+    let tables = tables_of(reader, query, &IdentifierAt::default()).await?;
+    let columns = column_names(reader, &tables).await?;
+    let with_it: HashSet<String> = columns.iter().filter(|it| it.name == column).map(|it| it.table.clone()).collect();
+    let others: Vec<ColumnName> = columns.into_iter().filter(|it| !with_it.contains(&it.table)).collect();
+    Ok(nearest_columns(column, &others))
+}
+
+/// Those with a name like this one, or else all that there are.
+fn nearest_columns(column: &str, columns: &[ColumnName]) -> Option<String> {
+    let near = nearest(column, columns, |it| &it.name);
+    if !near.is_empty() {
+        let near = near.into_iter().map(|it| format!("{} (in {})", it.shown, it.table));
+        return listed("The nearest columns that exist", near);
+    }
+    let some = columns.get(..MAX_COLUMNS).unwrap_or(columns);
+    let tables = some.chunk_by(|one, next| one.table == next.table);
+    let lists = tables.filter_map(|of_table| {
+        listed(&format!("{} has", of_table.first()?.table), of_table.iter().map(|it| it.shown.clone()))
+    });
+    Some(lists.collect::<Vec<String>>().join(" ")).filter(|lists| !lists.is_empty())
+}
+
+async fn ambiguous_column(reader: &Reader, query: &str, column: &str) -> Result<Option<String>, ReadError> {
+    let tables = tables_of(reader, query, &IdentifierAt::default()).await?;
+    let columns = column_names(reader, &tables).await?;
+    let having = columns.iter().filter(|it| it.name == column).map(|it| it.table.clone());
+    let having = listed("It is in", having);
+    Ok(having.map(|having| format!("{having} Write the table's name or alias in front of it.")))
+}
+
+async fn unknown_function(reader: &Reader, function: &str) -> Result<Option<String>, ReadError> {
+    let existing = function_names(reader, function).await?;
+    let same: Vec<String> = existing
+        .iter()
+        .flat_map(|it| it.arguments.iter().flatten().map(|arguments| format!("{}({arguments})", it.shown)))
+        .collect();
+    if !same.is_empty() {
+        return Ok(listed("It exists as", same.into_iter().take(MAX_FUNCTIONS)));
+    }
+    let near = nearest(function, &existing, |it| &it.name);
+    Ok(listed("The nearest functions that exist", near.into_iter().map(|it| it.shown.clone())))
+}
+
+async fn unknown_type(reader: &Reader, wanted: &str) -> Result<Option<String>, ReadError> {
+    let existing = type_names(reader, wanted).await?;
+    let near = nearest(wanted, &existing, |it| &it.name);
+    let mut shown: Vec<String> = near.into_iter().map(|it| it.shown.clone()).collect();
+    // `int4` and `integer` are both names of one type.
+    shown.dedup();
+    Ok(listed("The nearest types that exist", shown.into_iter()))
+}
+
+async fn unknown_label(reader: &Reader, failure: &Failure) -> Result<Option<String>, ReadError> {
+    let Some(found) = enum_labels(reader, &failure.message).await? else { return Ok(None) };
+    Ok(listed(&format!("{} takes", found.name), found.labels.iter().map(|label| format!("'{label}'"))))
+}
+
+/// The columns that may be read of tables of which not all may: of the one that the message names, if it names one.
+async fn readable_columns(reader: &Reader, query: &str, failure: &Failure) -> Result<Option<String>, ReadError> {
+    let mut tables = tables_of(reader, query, &IdentifierAt::default()).await?;
+    tables.retain(|table| table.partly && failure.message.contains(&table.name));
+    let columns = column_names(reader, &tables).await?;
+    let of_tables = columns.chunk_by(|one, next| one.table == next.table);
+    let lists = of_tables.filter_map(|of_table| {
+        let some = of_table.iter().take(MAX_COLUMNS).map(|it| it.shown.clone());
+        listed(&format!("Of {} only these columns may be read", of_table.first()?.table), some)
+    });
+    Ok(Some(lists.collect::<Vec<String>>().join(" ")).filter(|lists| !lists.is_empty()))
+}
+
+/// `What: a, b.`; nothing if there is nothing to list.
+pub(crate) fn listed(what: &str, names: impl Iterator<Item = String>) -> Option<String> {
+    let names: Vec<String> = names.collect();
+    (!names.is_empty()).then(|| format!("{what}: {}.", names.join(", ")))
+}
+
+/// Shorter words are like too many others.
+const MIN_LETTERS: usize = 3;
+const MAX_SHOWN: usize = 3;
+
+/// A hint for a syntax error: a keyword that needs quotes as a name, or a misspelt keyword.
+async fn misspelt_or_quoted(reader: &Reader, query: &str, failure: &Failure) -> Result<Option<String>, ReadError> {
+    let Some(position) = failure.position else { return Ok(None) };
+    let word = name_at(query, position).parts.into_iter().next().unwrap_or_default();
+    let before = word_before(query, position);
+    let keywords = keywords(reader).await?;
+    let tables = tables_of(reader, query, &IdentifierAt::default()).await?;
+    let columns = column_names(reader, &tables).await?;
+    let is_keyword = keywords.iter().any(|it| it.word == word);
+    if is_keyword && let Some(hint) = to_be_quoted(&word, &tables, &columns) {
+        return Ok(Some(hint));
+    }
+    // `select 1 fro t` fails at t: fro may be a name for the column.
+    let misspelt = [word, before].into_iter().find_map(|word| {
+        let is_name = tables.iter().any(|it| it.name == word) || columns.iter().any(|it| it.name == word);
+        if is_name { None } else { nearest_keywords(&word, &keywords) }
+    });
+    Ok(misspelt)
+}
+
+/// A table or a column of that name, which only quotes make a name.
+fn to_be_quoted(word: &str, tables: &[TableName], columns: &[ColumnName]) -> Option<String> {
+    let is_it = |name: &str| name.to_lowercase() == word;
+    let tables = tables.iter().filter(|it| is_it(&it.name)).map(|it| format!("{} is a table", it.shown));
+    let columns = columns.iter().filter(|it| is_it(&it.name));
+    let columns = columns.map(|it| format!("{} has a column \"{}\"", it.table, it.name.replace('"', "\"\"")));
+    let found: Vec<String> = columns.chain(tables).take(MAX_SHOWN).collect();
+    (!found.is_empty()).then(|| format!("{}: a keyword is a name only in double quotes.", found.join(", ")))
+}
+
+fn nearest_keywords(word: &str, keywords: &[Keyword]) -> Option<String> {
+    let is_plain = word.chars().count() >= MIN_LETTERS && word.chars().all(is_name_letter);
+    if !is_plain || keywords.iter().any(|it| it.word == word) {
+        return None;
+    }
+    let most = if word.len() > 6 { 2 } else { 1 };
+    let mut near: Vec<(usize, bool, &Keyword)> = keywords
+        .iter()
+        .map(|it| (strsim::osa_distance(word, &it.word), !it.reserved, it))
+        .filter(|(distance, ..)| *distance <= most)
+        .collect();
+    // Those that make up the shape of a statement, before words that are keywords here and there.
+    near.sort_by_key(|(distance, unreserved, near)| (*unreserved, *distance, near.word.len() != word.len()));
+    let reserved = near.iter().any(|(_, unreserved, _)| !unreserved);
+    let near = near.into_iter().filter(|(_, unreserved, _)| !(reserved && *unreserved));
+    let near = near.take(MAX_SHOWN).map(|(_, _, near)| near.shown.clone());
+    listed(&format!("\"{word}\" is no keyword. The nearest are"), near)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_keyword_misspelt_is_found_and_an_ordinary_word_is_not() {
+        let word = |(word, reserved): (&str, bool)| Keyword {
+            word: word.to_owned(),
+            shown: word.to_ascii_uppercase(),
+            reserved,
+        };
+        let all =
+            [("select", true), ("from", true), ("for", true), ("where", true), ("when", true), ("partition", false)];
+        let all: Vec<Keyword> = all.into_iter().chain([("form", false)]).map(word).collect();
+        let found = |word: &str| nearest_keywords(word, &all).unwrap_or_default();
+        assert_eq!(found("selec"), "\"selec\" is no keyword. The nearest are: SELECT.");
+        assert_eq!(found("wher"), "\"wher\" is no keyword. The nearest are: WHEN, WHERE.");
+        assert_eq!(found("frm"), "\"frm\" is no keyword. The nearest are: FROM.");
+        assert_eq!(found("partitoin"), "\"partitoin\" is no keyword. The nearest are: PARTITION.");
+        for none in ["select", "id", "", "tweet", "größe", "\"from"] {
+            assert_eq!(found(none), "", "{none}");
+        }
+    }
+}

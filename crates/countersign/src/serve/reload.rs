@@ -1,0 +1,69 @@
+//! SIGHUP: manifests and profiles are read and compiled again, and served if they are whole; else the old ones stay.
+
+use manifest::Diagnostics;
+use tokio::signal::unix::Signal;
+use tools::LiveRegistry;
+
+use super::HttpFrontend;
+use crate::bootstrap::ServerBuilder;
+use crate::settings::{ConfigSources, Settings};
+
+/// Reloads at every signal, one after the other.
+pub(crate) async fn at_every(mut hangup: Signal, reloader: Reloader) {
+    while hangup.recv().await.is_some() {
+        reloader.reload().await;
+    }
+}
+
+/// What a reload needs.
+pub(crate) struct Reloader {
+    pub(crate) sources: ConfigSources,
+    /// What the server was started with.
+    pub(crate) running: Settings,
+    pub(crate) builder: ServerBuilder,
+    pub(crate) registry: LiveRegistry,
+    /// Of a server over HTTP.
+    pub(crate) door: Option<HttpFrontend>,
+}
+
+impl Reloader {
+    async fn reload(&self) {
+        match self.replace().await {
+            Ok(tools) => tracing::info!(tools, "the manifests and profiles were read again and are served"),
+            Err(error) => {
+                tracing::error!("the manifests and profiles were not reloaded, the old ones stay: {}", outline(&error));
+                for mistake in error.downcast_ref::<Diagnostics>().into_iter().flat_map(|mistakes| &mistakes.0) {
+                    tracing::error!("{mistake}");
+                }
+            }
+        }
+    }
+
+    /// How many tools are served now.
+    async fn replace(&self) -> anyhow::Result<usize> {
+        let settings = self.sources.load()?;
+        anyhow::ensure!(
+            settings.has_profile(&self.running.profile),
+            "the profile {} is served and is no longer there",
+            self.running.profile
+        );
+        let reread = self.door.as_ref().map(|door| door.reread(&settings)).transpose()?;
+        let registries = self.builder.registries(&settings).await?;
+        if !settings.same_but_for_tools(&self.running) {
+            tracing::warn!("other settings than manifests and profiles have changed: they count from the next start");
+        }
+        if let (Some(door), Some(reread)) = (&self.door, reread) {
+            door.put(reread);
+        }
+        let tools = registries.get(&self.running.profile).map_or(0, |registry| registry.infos().count());
+        self.registry.replace(registries);
+        // The statements of the old tools, which are prepared in them, go with them.
+        self.builder.ledger.forget_idle_sessions();
+        Ok(tools)
+    }
+}
+
+/// The message without the mistakes, which have lines of their own.
+fn outline(error: &anyhow::Error) -> String {
+    if error.downcast_ref::<Diagnostics>().is_some() { error.to_string() } else { format!("{error:#}") }
+}

@@ -1,0 +1,257 @@
+//! `[[tokens]]` and `[oauth]`: who may call over HTTP.
+
+use std::path::Path;
+
+use auth::{BearerToken, HttpsUrl, Issuer, JwksSource, MAX_LABEL_BYTES, is_label};
+use manifest::{Diagnostic, Diagnostics, Location, Source};
+use serde_spanned::Spanned;
+use toml::de::{DeTable, DeValue};
+use tools::Profile;
+use types::AccountId;
+
+use super::http_auth_keys::{Expiry, OAUTH, OAuthKeys, TOKENS, TokenKeys};
+use super::reader::Reader;
+use super::schema;
+
+/// The table in it that maps scopes to profiles.
+const SCOPES: &str = "scopes";
+
+/// A token, and where it stands.
+#[derive(Debug, Clone)]
+pub(super) struct TokenConfig {
+    pub(super) token: BearerToken,
+    at: Location,
+    profile_at: Location,
+}
+
+/// The issuer of the file, but for what follows from the address of the server.
+#[derive(Debug, Clone)]
+pub(super) struct IssuerConfig {
+    issuer: Issuer,
+    /// As it is given.
+    audience: Option<String>,
+}
+
+impl IssuerConfig {
+    /// That of the server which clients find at this address; `None` if nothing says whom its tokens are for.
+    pub(super) fn of_server(self, public_url: Option<&str>) -> Option<Issuer> {
+        let audience = self.audience.or_else(|| public_url.map(mcp_http::resource_uri))?;
+        Some(Issuer { audience, ..self.issuer })
+    }
+}
+
+/// The mistakes that only show when all tokens and profiles are known.
+pub(super) fn mistakes<'p>(tokens: &[TokenConfig], profiles: impl Iterator<Item = &'p str> + Clone) -> Vec<Diagnostic> {
+    let mistake = |at: &Location, message| Diagnostic { at: at.clone(), tool: None, message };
+    let mut found = Vec::new();
+    for (index, own) in tokens.iter().enumerate() {
+        if let Some(message) = unknown_profile(&own.token.profile, profiles.clone()) {
+            found.push(mistake(&own.profile_at, format!("{TOKENS}: {message}")));
+        }
+        let before = tokens.iter().take(index).find(|before| before.token.hash == own.token.hash);
+        if let Some(before) = before {
+            found.push(mistake(&own.at, format!("{TOKENS}: this token stands at {} already", before.at)));
+        }
+    }
+    found
+}
+
+fn unknown_profile<'p>(name: &str, profiles: impl Iterator<Item = &'p str>) -> Option<String> {
+    let known: Vec<&str> = Profile::BUILTIN.into_iter().chain(profiles).collect();
+    (!known.contains(&name)).then(|| format!("there is no profile \"{name}\": it is one of {}", known.join(", ")))
+}
+
+/// The tokens of a file that has nothing else.
+///
+/// # Errors
+/// That it cannot be read, or every mistake in it; `others` are the tokens that there are already.
+pub(super) fn read_file<'p>(
+    path: &Path,
+    others: Vec<TokenConfig>,
+    profiles: impl Iterator<Item = &'p str> + Clone,
+) -> anyhow::Result<Vec<TokenConfig>> {
+    let source = Source::read(path).map_err(|error| anyhow::anyhow!("the tokens (tokens_file) {error}"))?;
+    let mut reader = Reader::new(&source);
+    let mut tokens = others;
+    if let Some(mut top) = reader.top() {
+        tokens.extend(reader.tokens(&mut top));
+        reader.refuse_rest(&top, "", &[TOKENS.to_owned()]);
+    }
+    let mut found = reader.mistakes;
+    found.extend(mistakes(&tokens, profiles));
+    if found.is_empty() {
+        return Ok(tokens);
+    }
+    found.sort();
+    Err(anyhow::anyhow!("the tokens (tokens_file) have mistakes\n{}", Diagnostics(found)))
+}
+
+impl<'s> Reader<'s> {
+    pub(super) fn tokens(&mut self, top: &mut DeTable<'s>) -> Vec<TokenConfig> {
+        let Some(value) = top.remove(TOKENS) else { return Vec::new() };
+        let span = value.span();
+        let DeValue::Array(entries) = value.into_inner() else {
+            self.mistake(span, format!("{TOKENS} is a list of tables, each written as [[{TOKENS}]]"));
+            return Vec::new();
+        };
+        let mut tokens = Vec::new();
+        for entry in entries {
+            let span = entry.span();
+            match entry.into_inner() {
+                DeValue::Table(table) => tokens.extend(self.token(table, span.start)),
+                _ => self.mistake(span, format!("{TOKENS} is a list of tables, each written as [[{TOKENS}]]")),
+            }
+        }
+        tokens
+    }
+
+    fn token(&mut self, mut table: DeTable<'s>, start: usize) -> Option<TokenConfig> {
+        let before = self.mistakes.len();
+        let keys: TokenKeys = self.group(&mut table, TokenKeys::NAMES);
+        self.refuse_rest(&table, "tokens.", &schema::names(Some(TOKENS)));
+        // What could not be read is no reason to call it missing.
+        let was_read = self.mistakes.len() == before;
+        for (name, is_there) in [("hash", keys.hash.is_some()), ("account", keys.account.is_some())] {
+            if was_read && !is_there {
+                self.mistake(start..start, format!("{TOKENS}: {name} is missing"));
+            }
+        }
+        let hash = keys.hash.as_ref().and_then(|hash| {
+            let parsed = hash.get_ref().parse();
+            parsed.map_err(|error| self.mistake(hash.span(), format!("hash: {error}"))).ok()
+        });
+        if let Some(label) = keys.label.as_ref().filter(|label| !is_label(label.get_ref())) {
+            self.mistake(
+                label.span(),
+                format!("label: a label takes 1 to {MAX_LABEL_BYTES} bytes without control characters"),
+            );
+        }
+        let at = self.source.locate(keys.hash.as_ref().map_or(start, |hash| hash.span().start));
+        let profile_at = self.source.locate(keys.profile.as_ref().map_or(start, |profile| profile.span().start));
+        let token = BearerToken {
+            hash: hash?,
+            account: keys.account?,
+            profile: keys.profile.map_or_else(|| Profile::DEFAULT.to_owned(), Spanned::into_inner),
+            label: keys.label.map(Spanned::into_inner),
+            expires: keys.expires.map(|Expiry(at)| at),
+        };
+        Some(TokenConfig { token, at, profile_at })
+    }
+
+    /// The issuer, if there is one. `profiles` are the names of those that the file makes.
+    pub(super) fn oauth(&mut self, top: &mut DeTable<'s>, folder: &Path, profiles: &[String]) -> Option<IssuerConfig> {
+        let start = top.get(OAUTH)?.span().start;
+        let mut table = self.table(top, OAUTH);
+        let scopes = self.scopes(&mut table, start, profiles);
+        let before = self.mistakes.len();
+        let keys: OAuthKeys = self.group(&mut table, OAuthKeys::NAMES);
+        self.refuse_rest(&table, "oauth.", &schema::names(Some(OAUTH)));
+        let was_read = self.mistakes.len() == before;
+        if was_read && keys.issuer.is_none() {
+            self.mistake(start..start, format!("{OAUTH}: issuer is missing"));
+        }
+        for (name, text) in
+            [("audience", &keys.audience), ("account_claim", &keys.account_claim), ("label_claim", &keys.label_claim)]
+        {
+            if let Some(text) = text.as_ref().filter(|text| text.get_ref().is_empty()) {
+                self.mistake(text.span(), format!("{name}: it is empty"));
+            }
+        }
+        let fits = |prefix: &Spanned<String>| AccountId::new(format!("{}x", prefix.get_ref())).is_some();
+        if let Some(prefix) = keys.account_prefix.as_ref().filter(|prefix| !fits(prefix)) {
+            self.mistake(prefix.span(), "account_prefix: no account can begin with it");
+        }
+        let request_scopes = self.request_scopes(keys.request_scopes, &scopes);
+        let issuer = keys.issuer.and_then(|issuer| self.web_url("issuer", &issuer));
+        let source = self.key_source(keys.jwks_url, keys.jwks_file, was_read.then_some(start), folder);
+        let text =
+            |given: Option<Spanned<String>>, usual: &str| given.map_or_else(|| usual.to_owned(), Spanned::into_inner);
+        let issuer = Issuer {
+            issuer: issuer?,
+            audience: String::new(),
+            keys: source?,
+            account_claim: text(keys.account_claim, "sub"),
+            account_prefix: text(keys.account_prefix, "oauth:"),
+            label_claim: keys.label_claim.map(Spanned::into_inner),
+            scopes,
+            request_scopes,
+        };
+        Some(IssuerConfig { issuer, audience: keys.audience.map(Spanned::into_inner) })
+    }
+
+    /// Which scope gives which profile, in their order.
+    fn scopes(&mut self, oauth: &mut DeTable<'s>, start: usize, profiles: &[String]) -> Vec<(String, String)> {
+        let at = oauth.get(SCOPES).map_or(start, |value| value.span().start);
+        let before = self.mistakes.len();
+        let table = self.table(oauth, SCOPES);
+        if table.is_empty() && self.mistakes.len() == before {
+            let form = r#"scopes = { "countersign:write" = "write" }"#;
+            self.mistake(at..at, format!("{OAUTH}: no scope gives a profile, so nobody could call: {form}"));
+        }
+        let mut scopes = Vec::new();
+        for (scope, profile) in table {
+            let (name, span) = (scope.get_ref().to_string(), profile.span());
+            if !is_scope(&name) {
+                self.mistake(
+                    scope.span(),
+                    format!("scopes: \"{name}\" is no scope: these have no spaces, quotes or backslashes"),
+                );
+            }
+            let DeValue::String(profile) = profile.into_inner() else {
+                self.mistake(span, format!("scopes: \"{name}\" gives the name of a profile, in quotes"));
+                continue;
+            };
+            if let Some(message) = unknown_profile(&profile, profiles.iter().map(String::as_str)) {
+                self.mistake(span, format!("scopes: {message}"));
+            }
+            scopes.push((name, profile.into_owned()));
+        }
+        scopes
+    }
+
+    fn request_scopes(&mut self, given: Option<Vec<Spanned<String>>>, scopes: &[(String, String)]) -> Vec<String> {
+        let names = || scopes.iter().map(|(scope, _)| scope.clone());
+        let Some(given) = given else { return names().collect() };
+        for one in given.iter().filter(|one| !names().any(|scope| scope == *one.get_ref())) {
+            self.mistake(one.span(), format!("request_scopes: \"{}\" is not in scopes", one.get_ref()));
+        }
+        given.into_iter().map(Spanned::into_inner).collect()
+    }
+
+    /// Exactly one of the two. `start` is where to say so, if both could be read.
+    fn key_source(
+        &mut self,
+        url: Option<Spanned<String>>,
+        file: Option<Spanned<String>>,
+        start: Option<usize>,
+        folder: &Path,
+    ) -> Option<JwksSource> {
+        match (url, file) {
+            (Some(url), None) => self.web_url("jwks_url", &url).map(JwksSource::Url),
+            (None, Some(file)) => Some(JwksSource::File(folder.join(file.into_inner()))),
+            (Some(_), Some(file)) => {
+                self.mistake(file.span(), "jwks_file: jwks_url is there as well: keep one of them");
+                None
+            }
+            (None, None) => {
+                if let Some(start) = start {
+                    self.mistake(
+                        start..start,
+                        format!("{OAUTH}: the issuer's keys are missing: jwks_url or jwks_file"),
+                    );
+                }
+                None
+            }
+        }
+    }
+
+    fn web_url(&mut self, name: &str, text: &Spanned<String>) -> Option<HttpsUrl> {
+        let parsed = text.get_ref().parse();
+        parsed.map_err(|error| self.mistake(text.span(), format!("{name}: {error}"))).ok()
+    }
+}
+
+/// `scope-token` of RFC 6749.
+fn is_scope(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| matches!(b, b'!'..=b'~') && b != b'"' && b != b'\\')
+}

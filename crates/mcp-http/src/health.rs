@@ -1,0 +1,73 @@
+//! Routes for people, supervisors, load balancers and monitoring, and the metadata of OAuth.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use http::{HeaderMap, StatusCode, header};
+use serde_json::json;
+use tools::metrics::CONTENT_TYPE;
+
+use crate::client_address::ClientAddress;
+use crate::state::AppState;
+
+/// `/`: a page for people who open the address in a browser. It discloses nothing.
+pub(crate) async fn root() -> &'static str {
+    "This is countersign, an MCP server for PostgreSQL. It is for MCP clients, not for browsers.\n\
+     \n\
+     /mcp      streamable HTTP: the address to give to an MCP client\n\
+     /sse      HTTP+SSE, for clients of protocol 2024-11-05\n\
+     /healthz  whether the server runs\n\
+     /readyz   whether it can answer calls\n"
+}
+
+/// `/healthz`: whether the process answers.
+pub(crate) async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// `/readyz`: whether the server can answer calls, as status 200 or 503. The reason may name the database and its
+/// login, so only authenticated callers and programs on this machine see it.
+pub(crate) async fn readyz(
+    State(state): State<Arc<AppState>>,
+    Extension(caller): Extension<ClientAddress>,
+    headers: HeaderMap,
+) -> Response {
+    let Err(reason) = state.readiness.check().await else { return Json(json!({"status": "ready"})).into_response() };
+    let may_see_reason = caller.is_local(&state.proxies, &headers)
+        || headers.contains_key(header::AUTHORIZATION)
+            && state.requires_credentials()
+            && state.authenticate(&caller, &headers).await.is_ok();
+    let body = match may_see_reason {
+        true => json!({"status": "unavailable", "reason": reason}),
+        false => json!({"status": "unavailable"}),
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response()
+}
+
+/// `/metrics`. Metrics name tools, so the caller must be authenticated if the server requires credentials.
+pub(crate) async fn metrics(
+    State(state): State<Arc<AppState>>,
+    Extension(caller): Extension<ClientAddress>,
+    headers: HeaderMap,
+) -> Response {
+    if let Err(error) = state.authenticate(&caller, &headers).await {
+        return error.response();
+    }
+    match state.readiness.current() {
+        Ok(active) => {
+            let text = active.backend.services.render_metrics().await;
+            ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response()
+        }
+        Err(error) => error.response(),
+    }
+}
+
+/// The metadata that tells clients where to get a token (RFC 9728).
+pub(crate) async fn protected_resource(State(state): State<Arc<AppState>>) -> Response {
+    match state.metadata() {
+        Some(metadata) => Json(metadata).into_response(),
+        None => StatusCode::NOT_FOUND.into_response(),
+    }
+}

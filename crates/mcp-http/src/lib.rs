@@ -1,0 +1,49 @@
+//! MCP over HTTP: the axum application around the adapter of the crate `mcp`.
+//!
+//! Each request passes these checks before a tool runs:
+//!
+//! ```text
+//! connection     TLS, header and write timeouts                         `listener`, `min_throughput`
+//!                limits in total and per address                        `connections`, `trusted_proxies`
+//! address        Host, Origin, Sec-Fetch-Site                           `router` (every route), `host_check`
+//! identity       bearer token or JWT                                    crate `auth`, `failed_attempts`
+//! quota          rate, memory, streams, sessions, reads of the account  `quota`
+//! message        content type, size, time, one strict parser            `body`
+//! transport      /mcp (`streamable`, over rmcp), /sse and /message (`sse`)
+//! ```
+//!
+//! [`serve_http`] is the entry point and [`AppState`] the shared state. rmcp does not pass the caller's identity to
+//! its session manager, so the identity travels in a task-local (`request_context`). Memory and permits of a request
+//! are released when its response has been written or its client has gone (`response_body`).
+
+mod active_backend;
+mod body;
+mod client_address;
+mod connections;
+mod error_response;
+mod failed_attempts;
+mod health;
+mod host_check;
+mod listener;
+mod min_throughput;
+mod quota;
+mod readiness;
+mod rejection_log;
+mod request_context;
+mod response_body;
+mod router;
+mod session_ids;
+mod sessions;
+mod sse;
+mod sse_sessions;
+mod state;
+mod streamable;
+mod streams;
+mod trusted_proxies;
+
+pub use host_check::{parse_host, parse_origin};
+pub use listener::{ReloadableTls, TlsError, read_tls, serve_http};
+pub use quota::AccountQuotas;
+pub use request_context::{Backend, ReadinessCheck};
+pub use state::{AppState, HttpOptions, anonymous_identity, resource_uri};
+pub use trusted_proxies::parse_proxy;

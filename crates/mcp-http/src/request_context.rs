@@ -1,0 +1,68 @@
+//! The context of the request that a task handles, for the functions that rmcp calls without their request.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use auth::Identity;
+use mcp::{Elicitation, McpServer, ResultContent};
+use rmcp::model::InitializeRequestParams;
+use tokio_util::sync::CancellationToken;
+use tools::{LiveRegistry, Services};
+
+use crate::quota::AccountUsage;
+
+tokio::task_local! {
+    static REQUEST_CONTEXT: HttpRequestContext;
+}
+
+/// Checks whether the database answers; the error is the reason why not.
+pub type ReadinessCheck = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync>;
+
+/// What requests are served from once the database is connected.
+#[derive(Clone)]
+pub struct Backend {
+    /// The tools of all profiles.
+    pub registry: LiveRegistry,
+    /// Asks users.
+    pub elicitation: Elicitation,
+    /// Where results have the envelope.
+    pub content: ResultContent,
+    /// The services of the tools, for their metrics.
+    pub services: Services,
+    /// Checks the database.
+    pub check: ReadinessCheck,
+}
+
+/// An authenticated request.
+#[derive(Clone)]
+pub(crate) struct HttpRequestContext {
+    pub(crate) identity: Identity,
+    /// The quota of its account.
+    pub(crate) account: Arc<AccountUsage>,
+    pub(crate) backend: Backend,
+    /// The parameters of `initialize`, if the request opens a session.
+    pub(crate) initialize: Option<InitializeRequestParams>,
+    /// Cancelled when the server stops.
+    pub(crate) stop: CancellationToken,
+}
+
+impl HttpRequestContext {
+    /// The context of the current task.
+    pub(crate) fn current() -> Option<Self> {
+        REQUEST_CONTEXT.try_with(Clone::clone).ok()
+    }
+
+    /// Runs the handler of the request with this context.
+    pub(crate) async fn scope<F: Future>(self, handler: F) -> F::Output {
+        REQUEST_CONTEXT.scope(self, handler).await
+    }
+
+    /// A server for the caller of the request.
+    pub(crate) fn mcp_server(&self) -> McpServer {
+        let Backend { registry, elicitation, content, .. } = &self.backend;
+        let tools = registry.of_profile(&self.identity.profile);
+        McpServer::new(tools, self.identity.principal.clone(), *content, elicitation.clone())
+            .shared(Arc::clone(&self.account.reads), &self.stop)
+    }
+}

@@ -1,0 +1,188 @@
+//! The sessions of the transport of protocol 2024-11-05, and their queues.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use auth::Identity;
+use axum::response::sse::Event;
+use mcp::{expand_message, message};
+use rmcp::model::RequestId;
+use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use tokio::sync::mpsc;
+
+use crate::error_response::HttpError;
+use crate::response_body::PendingBody;
+
+/// The messages that a session queues, in each direction.
+const CHANNEL_CAPACITY: usize = 4;
+
+/// The open sessions.
+#[derive(Clone, Default)]
+pub(crate) struct SseSessions {
+    by_id: Arc<Mutex<HashMap<String, SseSession>>>,
+}
+
+/// One session.
+#[derive(Clone)]
+pub(crate) struct SseSession {
+    identity: Identity,
+    inbox: mpsc::Sender<RxJsonRpcMessage<RoleServer>>,
+    in_flight: InFlightScopes,
+}
+
+/// The scopes of the requests whose answer has not reached the stream yet.
+type InFlightScopes = Arc<Mutex<HashMap<RequestId, PendingBody>>>;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl SseSessions {
+    /// Opens a session of this identity. It ends when the outbox is dropped.
+    pub(crate) fn open(&self, identity: Identity) -> (SseTransport, SseOutbox) {
+        let id = uuid::Uuid::new_v4().simple().to_string();
+        let (inbox, incoming) = mpsc::channel(CHANNEL_CAPACITY);
+        let (outgoing, outbox) = mpsc::channel(CHANNEL_CAPACITY);
+        let in_flight = InFlightScopes::default();
+        let session = SseSession { identity, inbox, in_flight: Arc::clone(&in_flight) };
+        lock(&self.by_id).insert(id.clone(), session);
+        (SseTransport { incoming, outgoing }, SseOutbox { id, sessions: self.clone(), events: outbox, in_flight })
+    }
+
+    /// The session with this id, if it belongs to this identity.
+    pub(crate) fn get(&self, id: &str, identity: &Identity) -> Option<SseSession> {
+        lock(&self.by_id).get(id).filter(|session| session.identity == *identity).cloned()
+    }
+}
+
+/// The events of a session's stream.
+pub(crate) struct SseOutbox {
+    id: String,
+    sessions: SseSessions,
+    events: mpsc::Receiver<OutgoingEvent>,
+    in_flight: InFlightScopes,
+}
+
+impl SseOutbox {
+    pub(crate) fn session_id(&self) -> &str {
+        &self.id
+    }
+
+    /// The next event. Releases what is held for the request that it answers.
+    pub(crate) async fn next_event(&mut self) -> Option<Event> {
+        let OutgoingEvent { answered, event } = self.events.recv().await?;
+        if let Some(id) = answered {
+            lock(&self.in_flight).remove(&id);
+        }
+        Some(event)
+    }
+}
+
+impl Drop for SseOutbox {
+    fn drop(&mut self) {
+        lock(&self.sessions.by_id).remove(&self.id);
+    }
+}
+
+impl SseSession {
+    /// Queues a message for the session's task. What `pending` holds for a request is kept until its answer is on the
+    /// stream.
+    pub(crate) async fn enqueue(
+        &self,
+        message: RxJsonRpcMessage<RoleServer>,
+        pending: PendingBody,
+    ) -> Result<(), HttpError> {
+        // First of all: a client that goes away while it waits for a slot has sent nothing.
+        let slot = self.inbox.reserve().await.map_err(|_| HttpError::NoSuchSession)?;
+        if let Some(id) = message::cancelled_id(&message) {
+            lock(&self.in_flight).remove(id);
+        }
+        if let Some(id) = message::request_id(&message) {
+            match lock(&self.in_flight).entry(id.clone()) {
+                Entry::Vacant(entry) => drop(entry.insert(pending)),
+                Entry::Occupied(_) => return Err(HttpError::IdInUse(Some(id.clone()))),
+            }
+        }
+        slot.send(message);
+        Ok(())
+    }
+}
+
+/// An event, with the request that it answers.
+struct OutgoingEvent {
+    answered: Option<RequestId>,
+    event: Event,
+}
+
+/// rmcp's transport of one session.
+pub(crate) struct SseTransport {
+    incoming: mpsc::Receiver<RxJsonRpcMessage<RoleServer>>,
+    outgoing: mpsc::Sender<OutgoingEvent>,
+}
+
+impl Transport<RoleServer> for SseTransport {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        mut item: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
+        let outgoing = self.outgoing.clone();
+        async move {
+            // Serialized after the wait for a slot: a text takes as much memory as the values that it is made of.
+            let slot = outgoing.reserve().await.map_err(io::Error::other)?;
+            expand_message(&mut item);
+            let event = Event::default().event("message").data(serde_json::to_string(&item)?);
+            slot.send(OutgoingEvent { answered: message::answered_id(&item).cloned(), event });
+            Ok(())
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        self.incoming.recv().await
+    }
+
+    async fn close(&mut self) -> Result<(), io::Error> {
+        self.incoming.close();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    fn ping(id: u32) -> RxJsonRpcMessage<RoleServer> {
+        serde_json::from_value(serde_json::json!({"jsonrpc": "2.0", "id": id, "method": "ping"})).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_client_that_goes_away_while_its_message_waits_for_a_slot_leaves_nothing() {
+        let (inbox, mut incoming) = mpsc::channel(1);
+        let principal = types::Principal::default();
+        let identity = Identity { principal, profile: "write".to_owned(), credential: "none" };
+        let session = SseSession { identity, inbox, in_flight: InFlightScopes::default() };
+        session.enqueue(ping(1), PendingBody::default()).await.unwrap();
+        let held = Arc::new(());
+        let pending = PendingBody::default();
+        pending.keep_alive(Arc::clone(&held));
+        // The channel is full.
+        assert!(session.enqueue(ping(2), pending).now_or_never().is_none(), "there is a slot");
+        assert_eq!(Arc::strong_count(&held), 1, "what was held for it stays");
+        assert!(incoming.recv().await.is_some());
+        session.enqueue(ping(2), PendingBody::default()).await.unwrap();
+        assert!(incoming.recv().await.is_some());
+        // The scope of an accepted message is held, and its id is in use. The slot of a rejected message is free
+        // again.
+        for _ in 0..2 {
+            let again = session.enqueue(ping(2), PendingBody::default()).now_or_never();
+            assert!(matches!(again, Some(Err(HttpError::IdInUse(Some(_))))), "{again:?}");
+        }
+        assert_eq!(lock(&session.in_flight).len(), 2);
+    }
+}

@@ -1,0 +1,70 @@
+//! What a transport attaches to a request for the server.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::request::Parts;
+use rmcp::service::{RequestContext, RoleServer};
+use tokio_util::sync::CancellationToken;
+
+/// The transport's side of one request. Requests of a transport that attaches nothing have the default.
+#[derive(Clone, Default)]
+pub struct TransportContext {
+    /// The lifetime of the response.
+    pub response: ResponseScope,
+    /// The session of the request, as records name it. It gives no access.
+    pub session_id: Option<String>,
+    /// Whether rmcp writes the result, which then must be complete when the handler returns. Our own transports call
+    /// [`expand_message`](crate::expand_message) just before they write.
+    pub is_written_by_rmcp: bool,
+}
+
+impl TransportContext {
+    /// The context of a request, from its extensions. rmcp's HTTP transport keeps those of the HTTP request below its
+    /// [`Parts`].
+    pub(crate) fn of(context: &RequestContext<RoleServer>) -> Self {
+        let of_http = || context.extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Self>());
+        context.extensions.get::<Self>().or_else(of_http).cloned().unwrap_or_default()
+    }
+}
+
+/// Keeps values alive until a response has been written or its client has gone. Clones share the scope.
+#[derive(Clone, Default)]
+pub struct ResponseScope {
+    state: Arc<Mutex<ScopeState>>,
+    client_gone: CancellationToken,
+}
+
+#[derive(Default)]
+struct ScopeState {
+    is_finished: bool,
+    kept: Vec<Box<dyn Send>>,
+}
+
+impl ResponseScope {
+    /// Keeps a value until the scope is finished. A finished scope drops it at once.
+    pub fn keep_alive(&self, value: impl Send + 'static) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if !state.is_finished {
+            state.kept.push(Box::new(value));
+        }
+    }
+
+    /// Drops the kept values. `is_complete` is whether the response has been written in full; if not, the client has
+    /// gone.
+    pub fn finish(&self, is_complete: bool) {
+        if !is_complete {
+            self.client_gone.cancel();
+        }
+        let kept = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.is_finished = true;
+            std::mem::take(&mut state.kept)
+        };
+        drop(kept);
+    }
+
+    /// Returns when the client has gone before its response was complete.
+    pub(crate) async fn client_gone(&self) {
+        self.client_gone.cancelled().await;
+    }
+}

@@ -1,0 +1,94 @@
+//! The executor of both undo tools.
+
+use ledger::{WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
+use serde_json::{Value, json};
+use types::{CorrelationId, ErrorCode, Failure, Rollback, TOOL_VERSION, Tier};
+
+use super::{MutationData, RunData, UndoKind, UndoTiers};
+
+impl UndoKind {
+    /// The writes that the request names.
+    ///
+    /// # Errors
+    /// `invalid_params` for a request that names none.
+    pub(super) fn writes(self, request: &WriteRequest) -> Result<Vec<CorrelationId>, Failure> {
+        match self {
+            Self::Mutation => {
+                let write = request.params.get("correlation_id").and_then(Value::as_str).and_then(CorrelationId::parse);
+                Ok(vec![write.ok_or_else(not_a_uuid)?])
+            }
+            Self::Run => {
+                let writes = request.params.get("writes").and_then(Value::as_array);
+                let writes = writes.into_iter().flatten().map(|write| write.as_str().and_then(CorrelationId::parse));
+                writes.collect::<Option<Vec<_>>>().filter(|writes| !writes.is_empty()).ok_or_else(|| {
+                    Failure::new(ErrorCode::InvalidParams, format!("{}: writes is a list of UUIDs", self.name()))
+                })
+            }
+        }
+    }
+}
+
+pub(super) fn not_a_uuid() -> Failure {
+    let name = UndoKind::Mutation.name();
+    let message = format!("{name}: correlation_id must be a UUID like 3f0c1a52-9c1e-4c7e-8a55-0d9f6b1f2a34");
+    Failure::new(ErrorCode::InvalidParams, message)
+}
+
+/// Undoes the writes that the request names.
+pub(crate) struct UndoExecutor {
+    kind: UndoKind,
+    tiers: UndoTiers,
+}
+
+impl UndoExecutor {
+    pub(in crate::builtin) const fn new(kind: UndoKind, tiers: UndoTiers) -> Self {
+        Self { kind, tiers }
+    }
+}
+
+impl WriteExecutor for UndoExecutor {
+    fn check(&self, request: &WriteRequest) -> Result<(), Failure> {
+        self.kind.writes(request).map(drop)
+    }
+
+    fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
+        Box::pin(async move {
+            let writes = self.kind.writes(request)?;
+            let (data, rows) = match self.kind {
+                UndoKind::Mutation => {
+                    let rows = ledger::undo::undo(tx, &writes).await?;
+                    let undone = writes.iter().map(ToString::to_string).collect();
+                    (json!(MutationData { undone, rows }), rows)
+                }
+                UndoKind::Run => {
+                    let digest = request.params.get("digest").and_then(Value::as_str).unwrap_or_default();
+                    let rows = ledger::undo::undo_plan(tx, request, &writes, digest).await?;
+                    (json!(RunData { writes: writes.len(), rows }), rows)
+                }
+            };
+            Ok(WriteOutput { data, rows_affected: rows, before: None, after: None, rollback: Rollback::by_effects() })
+        })
+    }
+
+    /// The preview fails for an undo that the ledger would refuse.
+    fn preview<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
+        Box::pin(async move {
+            let output = self.execute(tx, request).await?;
+            ledger::undo::refuse_trial(tx, &self.kind.writes(request)?).await?;
+            Ok(output)
+        })
+    }
+
+    fn definition(&self) -> String {
+        json!([self.kind.name(), TOOL_VERSION, self.tiers.definition()]).to_string()
+    }
+
+    /// The tier of a proposal is that of the writes that it undoes, and the definition contains all of them.
+    fn supports_tier(&self, _: Tier) -> bool {
+        true
+    }
+
+    fn undoes(&self, request: &WriteRequest) -> Vec<CorrelationId> {
+        self.kind.writes(request).unwrap_or_default()
+    }
+}

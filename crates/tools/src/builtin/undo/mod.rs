@@ -1,0 +1,230 @@
+//! Undo of writes by their recorded effects: `undo_mutation` undoes one write, `undo_run` executes a plan of `undo_plan`
+//! (`plan`). Each undo is a write of its own and needs the strictest tier of the writes that it undoes (`tiers`).
+
+mod executor;
+pub(super) mod plan;
+mod tiers;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use ledger::plans::Plans;
+use ledger::proposals::NewProposal;
+use ledger::{Records, WriteExecutor, WriteRequest};
+use manifest::Access;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use types::{CorrelationId, ErrorCode, Failure, Redaction, TOOL_VERSION, Tier, UNDO_TOOL};
+
+pub(super) use executor::UndoExecutor;
+pub(super) use tiers::UndoTiers;
+
+use crate::approval_flow::ApprovalFlow;
+use crate::schema::{answer_schema, arguments, schema_of};
+use crate::services::Services;
+use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolResult};
+use catalog::ledger_failure;
+
+/// The two tools that undo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UndoKind {
+    /// `undo_mutation`: one write.
+    Mutation,
+    /// `undo_run`: the writes of a plan.
+    Run,
+}
+
+impl UndoKind {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Mutation => UNDO_TOOL,
+            Self::Run => "undo_run",
+        }
+    }
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Mutation => "Undo a write",
+            Self::Run => "Undo many writes",
+        }
+    }
+
+    fn info(self) -> ToolInfo {
+        let (description, access, input_schema, output_schema) = match self {
+            Self::Mutation => {
+                (MUTATION, Access::Write, schema_of::<MutationArguments>(), answer_schema::<MutationData>())
+            }
+            Self::Run => (RUN, Access::Admin, schema_of::<RunArguments>(), answer_schema::<RunData>()),
+        };
+        ToolInfo {
+            name: self.name().to_owned(),
+            title: Some(self.title().to_owned()),
+            description: description.to_owned(),
+            version: TOOL_VERSION.to_owned(),
+            access,
+            // The tier depends on the writes.
+            tier: None,
+            input_schema,
+            output_schema,
+            hints: Annotations { read_only: false, destructive: false, idempotent: true },
+            sensitive: Vec::new(),
+            meta: Map::new(),
+        }
+    }
+}
+
+const MUTATION: &str = "Take back one write of this account, named by the correlation_id that its answer carried: every row \
+    that it changed becomes what it was, or none: if something has changed one since, the answer is undo_conflict. It needs the agreement \
+    that the write needed, and can itself be undone. Where meta.rollback names another undo_tool, call that.";
+
+const RUN: &str = "Take back the writes of a plan that undo_plan has made: every row becomes what it was before them, or none, if \
+    something has changed one since. It needs the strictest agreement that one of the writes needed, and can itself be undone with \
+    undo_mutation.";
+
+/// Arguments of `undo_mutation`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct MutationArguments {
+    /// meta.correlation_id of the write's answer: a UUID.
+    correlation_id: String,
+}
+
+/// `data` of the answer of `undo_mutation`.
+#[derive(Debug, Serialize, JsonSchema)]
+struct MutationData {
+    /// The write that was taken back.
+    undone: String,
+    /// How many rows are what they were before it.
+    rows: u64,
+}
+
+/// Arguments of `undo_run`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RunArguments {
+    /// plan_id of undo_plan's answer: a UUID.
+    plan_id: String,
+    /// digest of the same answer: 64 hexadecimal digits.
+    digest: String,
+}
+
+/// `data` of the answer of `undo_run`.
+#[derive(Debug, Serialize, JsonSchema)]
+struct RunData {
+    /// How many writes were taken back.
+    writes: usize,
+    /// How many rows are what they were before them.
+    rows: u64,
+}
+
+/// An undo that a call asks for.
+pub(super) struct RequestedUndo {
+    pub(super) request: WriteRequest,
+    /// The strictest tier of the writes that it undoes.
+    tier: Tier,
+    idempotency_key: String,
+}
+
+/// One of the two tools.
+pub(super) struct UndoTool {
+    kind: UndoKind,
+    info: ToolInfo,
+    records: Records,
+    plans: Plans,
+    executor: Arc<dyn WriteExecutor>,
+    flow: ApprovalFlow,
+    tiers: UndoTiers,
+}
+
+impl UndoTool {
+    pub(super) fn new(kind: UndoKind, services: &Services, tiers: UndoTiers, executor: Arc<dyn WriteExecutor>) -> Self {
+        Self {
+            kind,
+            info: kind.info(),
+            records: services.records.clone(),
+            plans: services.plans.clone(),
+            executor,
+            flow: ApprovalFlow::new(services, kind.title()),
+            tiers,
+        }
+    }
+
+    pub(super) fn executor(&self) -> &Arc<dyn WriteExecutor> {
+        &self.executor
+    }
+
+    /// The undo that these arguments ask for.
+    ///
+    /// # Errors
+    /// Arguments that name no write or plan of the account, or a write that the caller cannot undo.
+    pub(super) async fn requested(&self, given: Map<String, Value>, call: &Call) -> Result<RequestedUndo, Failure> {
+        let (params, idempotency_key) = match self.kind {
+            UndoKind::Mutation => mutation(given)?,
+            UndoKind::Run => self.run(given, call).await?,
+        };
+        let request = WriteRequest { principal: call.principal.clone(), params };
+        let writes = self.kind.writes(&request)?;
+        let tier = self.tiers.strictest(call, &self.records, self.kind.name(), &writes).await?;
+        Ok(RequestedUndo { request, tier, idempotency_key })
+    }
+
+    /// Parameters and key of the undo of a plan.
+    async fn run(&self, given: Map<String, Value>, call: &Call) -> Result<(Map<String, Value>, String), Failure> {
+        let name = self.kind.name();
+        let RunArguments { plan_id, digest } = arguments(name, given)?;
+        let unknown = || {
+            let message = format!("this account has no plan {plan_id}; nothing was changed");
+            Failure::new(ErrorCode::NotFound, message)
+                .hint(format!("{} makes one, and it is kept for a day.", plan::NAME))
+        };
+        let id = CorrelationId::parse(&plan_id).ok_or_else(|| {
+            let message = format!("{name}: plan_id is a UUID of 36 characters, as undo_plan answers it");
+            Failure::new(ErrorCode::InvalidParams, message)
+        })?;
+        let found = self.plans.get(&call.principal.account_id, id).await;
+        let plan = found.map_err(|error| ledger_failure(&error))?.ok_or_else(unknown)?;
+        if plan.digest != digest {
+            let message = format!("the digest is not that of the plan {}; nothing was changed", plan.plan_id);
+            return Err(Failure::new(ErrorCode::DigestMismatch, message).hint("Send both as undo_plan answered them."));
+        }
+        let writes: Vec<String> = plan.parts.into_iter().flat_map(|part| part.writes).collect();
+        let params = Map::from_iter([
+            ("plan_id".to_owned(), plan.plan_id.into()),
+            ("digest".to_owned(), plan.digest.into()),
+            ("writes".to_owned(), writes.into()),
+        ]);
+        Ok((params, format!("undo:{digest}")))
+    }
+}
+
+/// Parameters and key of the undo of one write.
+fn mutation(given: Map<String, Value>) -> Result<(Map<String, Value>, String), Failure> {
+    let MutationArguments { correlation_id } = arguments(UndoKind::Mutation.name(), given)?;
+    let write = CorrelationId::parse(&correlation_id).ok_or_else(executor::not_a_uuid)?;
+    // As PostgreSQL writes it: the same id in other letters is the same call.
+    let params = Map::from_iter([("correlation_id".to_owned(), write.to_string().into())]);
+    Ok((params, format!("undo:{write}")))
+}
+
+impl Tool for UndoTool {
+    fn info(&self) -> &ToolInfo {
+        &self.info
+    }
+
+    fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
+        Box::pin(async move {
+            let given = std::mem::take(&mut call.arguments);
+            let RequestedUndo { request, tier, idempotency_key } = self.requested(given, &call).await?;
+            let write = NewProposal {
+                request,
+                tool: self.kind.name().to_owned(),
+                tool_version: TOOL_VERSION.to_owned(),
+                tier,
+                idempotency_key: Some(idempotency_key),
+                executor: Arc::clone(&self.executor),
+            };
+            self.flow.write(&call, write, Redaction::default(), Vec::new()).await
+        })
+    }
+}

@@ -1,0 +1,90 @@
+//! JSON Schemas of the arguments and answers of built-in tools, from their Rust types.
+
+use manifest::Access;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value};
+use types::{ErrorCode, Failure, TOOL_VERSION};
+
+use crate::tool::{Annotations, ToolInfo};
+
+/// The info of a built-in tool that reads: arguments from their type, the envelope around `data`.
+pub(crate) fn reading_info<A: schemars::JsonSchema, D: schemars::JsonSchema>(
+    name: &str,
+    title: &str,
+    description: &str,
+    access: Access,
+) -> ToolInfo {
+    ToolInfo {
+        name: name.to_owned(),
+        title: Some(title.to_owned()),
+        description: description.to_owned(),
+        version: TOOL_VERSION.to_owned(),
+        access,
+        tier: None,
+        input_schema: schema_of::<A>(),
+        output_schema: answer_schema::<D>(),
+        hints: Annotations { read_only: true, destructive: false, idempotent: true },
+        sensitive: Vec::new(),
+        meta: Map::new(),
+    }
+}
+
+/// The envelope around `data` of this type.
+pub(crate) fn answer_schema<D: schemars::JsonSchema>() -> Map<String, Value> {
+    manifest::envelope_schema(manifest::outline(&schema_of::<D>()))
+}
+
+/// The arguments as their type. Their shape was checked against the schema that the type made, so a mistake here is one
+/// of the schema's; but for U+0000, which JSON Schema has no good word for, and PostgreSQL no place.
+pub(crate) fn arguments<A: serde::de::DeserializeOwned>(tool: &str, given: Map<String, Value>) -> Result<A, Failure> {
+    if let Some((name, _)) = given.iter().find(|(_, value)| value.as_str().is_some_and(|text| text.contains('\0'))) {
+        return Err(Failure::new(ErrorCode::InvalidParams, format!("{tool}: {name} holds U+0000")));
+    }
+    serde_json::from_value(Value::Object(given))
+        .map_err(|error| Failure::new(ErrorCode::InvalidParams, format!("{tool}: {error}")))
+}
+
+/// The schema of a type, in the subset that clients take: everything inline, nothing but the object at the root.
+pub(crate) fn schema_of<T: schemars::JsonSchema>() -> Map<String, Value> {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = match settings.into_generator().into_root_schema_for::<T>().to_value() {
+        Value::Object(schema) => schema,
+        _ => Map::new(),
+    };
+    schema.remove("title");
+    schema.remove("description");
+    simplify(&mut schema);
+    schema
+}
+
+/// Takes out what Rust's types add and clients stumble over: formats such as `uint32`, and defaults that are null.
+fn simplify(schema: &mut Map<String, Value>) {
+    if schema.get("format").and_then(Value::as_str).is_some_and(|format| format.starts_with("uint")) {
+        schema.remove("format");
+    }
+    schema.retain(|key, value| key != "default" || !value.is_null());
+    // It says nothing, and clients refuse boolean schemas.
+    schema.retain(|key, value| key != "additionalProperties" || *value != Value::Bool(true));
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    for property in properties.into_iter().flat_map(|properties| properties.iter_mut().map(|(_, property)| property)) {
+        property.as_object_mut().into_iter().for_each(simplify);
+    }
+    schema.get_mut("items").and_then(Value::as_object_mut).into_iter().for_each(simplify);
+}
+
+/// A place where every JSON value fits. `{}` and not `true`: clients refuse boolean schemas.
+pub(crate) struct AnyJson;
+
+impl JsonSchema for AnyJson {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "AnyJson".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({})
+    }
+}
