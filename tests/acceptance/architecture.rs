@@ -193,7 +193,7 @@ fn an_executor_is_found_in_the_registry_and_nowhere_else() {
             fill.push(path.as_str());
         }
     }
-    assert_eq!(fill, ["crates/countersign/src/wiring.rs"], "who fills the registry");
+    assert_eq!(fill, ["crates/countersign/src/bootstrap.rs"], "who fills the registry");
 }
 
 #[test]

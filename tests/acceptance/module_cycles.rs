@@ -28,7 +28,7 @@ fn modules(folder: &Path, path: &ModulePath, found: &mut Modules) {
         let name = entry.file_name().into_string().unwrap();
         let stem = name.strip_suffix(".rs").unwrap_or(&name).to_owned();
         let is_root = ["lib", "main", "mod"].contains(&stem.as_str());
-        let module = if is_root { path.clone() } else { [path.as_slice(), &[stem.clone()]].concat() };
+        let module = if is_root { path.clone() } else { [path.as_slice(), std::slice::from_ref(&stem)].concat() };
         if entry.file_type().unwrap().is_dir() {
             modules(&entry.path(), &module, found);
         } else if name.ends_with(".rs") && stem != "tests" {

@@ -92,7 +92,7 @@ async fn started(start: Startup, settings: &Settings, door: &HttpFrontend) -> an
     let running = start.run(opened, served, settings, Some(door.clone()))?;
     let (registry, elicitation) = (running.registry.clone(), running.elicitation.clone());
     let (content, backends) = (settings.content.into(), running.backends.clone());
-    Ok((running, Backend { registry: registry, elicitation, content, services: backends, check }))
+    Ok((running, Backend { registry, elicitation, content, services: backends, check }))
 }
 
 fn check(builder: &ServerBuilder) -> ReadinessCheck {
