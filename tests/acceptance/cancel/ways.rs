@@ -160,7 +160,7 @@ async fn the_deadline_frees_the_backend_and_covers_the_whole_call() {
         let pid = watch.backend(&sql[..18]).await;
         let error = session.answer(id).await["error"].clone();
         assert_eq!(error["code"], "timeout", "{error}");
-        assert_eq!(error["message"], "Database query failed: Query timed out after 1 seconds");
+        assert_eq!(error["message"], "Database query failed: Query timed out after 1 s");
         assert!(since.elapsed() < Duration::from_millis(2500), "{:?}", since.elapsed());
         times.push(watch.until_free(pid, since + Duration::from_secs(1)).await);
         held.await.unwrap();

@@ -32,7 +32,7 @@ enum Level {
     /// It works, and somebody should look at it.
     Warning,
     /// Something does not work, or waits for ever.
-    CliError,
+    Problem,
 }
 
 /// One thing that was looked at.
@@ -66,12 +66,12 @@ impl Finding {
     }
 
     fn problem(area: &'static str, message: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { level: Level::CliError, ..Self::warning(area, message, advice) }
+        Self { level: Level::Problem, ..Self::warning(area, message, advice) }
     }
 
     /// A problem whose message says what to do, or where nothing can be done from here.
     fn broken(area: &'static str, message: impl Into<String>) -> Self {
-        Self { level: Level::CliError, ..Self::ok(area, message) }
+        Self { level: Level::Problem, ..Self::ok(area, message) }
     }
 
     /// That something could not be asked.
@@ -100,7 +100,7 @@ pub(crate) async fn run(arguments: &DoctorArgs, settings: &Settings) -> anyhow::
     } else {
         print(&findings);
     }
-    let is_well = findings.iter().all(|finding| finding.level != Level::CliError);
+    let is_well = findings.iter().all(|finding| finding.level != Level::Problem);
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -203,7 +203,7 @@ fn print(findings: &[Finding]) {
             Level::Ok => style.good(&format!("{:<LEVEL$}", "ok")),
             Level::Unchecked => style.faint(&format!("{:<LEVEL$}", "unchecked")),
             Level::Warning => style.bold(&format!("{:<LEVEL$}", "warning")),
-            Level::CliError => style.bad(&format!("{:<LEVEL$}", "problem")),
+            Level::Problem => style.bad(&format!("{:<LEVEL$}", "problem")),
         };
         print_line(&format!("{level}{:<area$}  {}", finding.area, types::visible(&finding.message)));
         if let Some(advice) = &finding.advice {
@@ -212,7 +212,7 @@ fn print(findings: &[Finding]) {
     }
     let count = |level: Level| findings.iter().filter(|finding| finding.level == level).count();
     let plural = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
-    print_line(&match (count(Level::CliError), count(Level::Warning)) {
+    print_line(&match (count(Level::Problem), count(Level::Warning)) {
         (0, 0) => "Nothing is wrong with what was checked.".to_owned(),
         (problems, warnings) => format!("{}, {}.", plural(problems, "problem"), plural(warnings, "warning")),
     });
