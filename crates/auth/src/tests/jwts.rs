@@ -122,15 +122,15 @@ async fn the_claims_must_be_for_us_and_for_now() {
         ("aud", Value::Null, "aud"),
         ("exp", json!(now() - 31), "has expired"),
         ("exp", Value::Null, "no time at which it expires"),
-        ("exp", json!((now() + 600).to_string()), "is no number"),
-        ("exp", json!([now() + 600]), "is no number"),
+        ("exp", json!((now() + 600).to_string()), "is not a number"),
+        ("exp", json!([now() + 600]), "is not a number"),
         ("nbf", json!(now() + 600), "is not valid yet"),
-        ("nbf", json!("soon"), "is no number"),
-        ("sub", Value::Null, "does not say whose"),
-        ("sub", json!(""), "does not say whose"),
-        ("sub", json!(17), "does not say whose"),
-        ("sub", json!("a\nb"), "does not say whose"),
-        ("sub", json!("x".repeat(255)), "does not say whose"),
+        ("nbf", json!("soon"), "is not a number"),
+        ("sub", Value::Null, "no account"),
+        ("sub", json!(""), "no account"),
+        ("sub", json!(17), "no account"),
+        ("sub", json!("a\nb"), "no account"),
+        ("sub", json!("x".repeat(255)), "no account"),
     ] {
         let said = refused(&known, &token(&claims_with(name, value.clone()))).await;
         assert!(said.contains(why), "{name} {value}: {said}");
@@ -147,7 +147,7 @@ async fn the_claims_must_be_for_us_and_for_now() {
         let identity = identify(&known, &token(&claims_with(name, value.clone()))).await;
         assert!(identity.is_ok(), "{name} {value}: {identity:?}");
     }
-    assert!(refused(&known, &token(&json!(["no", "object"]))).await.contains("no JSON object"));
+    assert!(refused(&known, &token(&json!(["no", "object"]))).await.contains("not a JSON object"));
     // An invalid label is dropped.
     let identity = identify(&known, &token(&claims_with("email", json!("a\u{1b}[2Jb")))).await.unwrap();
     assert_eq!(identity.principal.actor, None);

@@ -188,10 +188,10 @@ fn an_url_with_interceptable_traffic_is_rejected() {
         ("ftp://localhost/", "must begin with https://"),
         ("https://me:hunter2@example.com/", "not contain a user name"),
         ("http://localhost@example.com/", "not contain a user name"),
-        ("/keys", "is no URL"),
-        ("login.example.com", "is no URL"),
-        ("https://example.com/#keys", "is no URL"),
-        ("", "is no URL"),
+        ("/keys", "is not a URL"),
+        ("login.example.com", "is not a URL"),
+        ("https://example.com/#keys", "is not a URL"),
+        ("", "is not a URL"),
     ] {
         let error = wrong.parse::<HttpsUrl>().unwrap_err().to_string();
         assert!(error.contains(why), "{wrong}: {error}");

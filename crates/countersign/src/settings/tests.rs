@@ -308,7 +308,7 @@ fn every_mistake_in_tokens_and_the_issuer_is_named_with_its_place() {
             "\"http://login.example.com/keys\"",
             "jwks_url: it must begin with https:// (http:// is for this machine only",
         ),
-        ("\"keys\"", "jwks_url: it is no URL"),
+        ("\"keys\"", "jwks_url: it is not a URL"),
         ("\"https://me:hunter2@a/keys\"", "jwks_url: it must not contain a user name"),
         ("7", "jwks_url: invalid type"),
     ] {
