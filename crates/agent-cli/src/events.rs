@@ -61,7 +61,7 @@ impl From<&Column> for ColumnName {
 }
 
 /// A JSON array of rows, each an object by column name. Kept as text, on one line; none by default. As a field of an event it is
-/// an empty array: [`crate::Output`] puts the text in its place.
+/// an empty array: [`crate::output::Output`] puts the text in its place.
 #[derive(Debug, Default)]
 pub struct Rows(Option<String>);
 

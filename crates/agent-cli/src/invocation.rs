@@ -1,4 +1,4 @@
-//! What a command line asks for, whichever of the parsers read it ([`crate::args`], [`crate::psql`]).
+//! What a command line asks for, whichever of the parsers read it (`args`, `psql`).
 
 use std::collections::HashMap;
 use std::path::PathBuf;

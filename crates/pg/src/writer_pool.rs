@@ -82,7 +82,7 @@ impl WriterPool {
     /// Runs one statement of our own on a session of the pool, before `deadline`.
     ///
     /// # Errors
-    /// As [`PooledSession::ask`], or why there is no session.
+    /// Like [`PooledSession::run_one`](crate::PooledSession::run_one), on a session of the pool.
     pub async fn run_one(
         &self,
         sql: &str,

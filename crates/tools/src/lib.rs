@@ -10,7 +10,7 @@
 //! approved. What carries a write out is an executor: `manifest_tools::executor`, `builtin::execute_sql`, or one of `native`.
 //!
 //! To add a built-in tool: a file in `builtin/` with its arguments (their schema is derived), its result and its
-//! [`Tool`] implementation, and one line in [`builtin::all`]. Schema, docs, `tools/list` and profiles follow from there.
+//! [`Tool`] implementation, and one line in `builtin::all`. Schema, docs, `tools/list` and profiles follow from there.
 //! To add a manifest tool: no Rust at all. To add an executor in Rust: `native`. To add a resource (the same data, read by its address): `resources`.
 
 mod approval_flow;

@@ -25,7 +25,7 @@ pub struct Services {
     pub call_deadline: Duration,
     /// The writes that wait for somebody to agree.
     pub proposals: Proposals,
-    /// What of the ledger is open, for [`Metrics::render`].
+    /// Gauges of the ledger for the metrics page.
     pub states: LedgerGauges,
     /// Where calls are counted: for as long as the process lives, whatever tools it serves.
     pub metrics: Metrics,
@@ -43,7 +43,7 @@ pub struct ExecuteSqlSettings {
 }
 
 impl Services {
-    /// The metrics page. Pools and ledger are asked at this moment, see [`Metrics::render`].
+    /// The metrics page, with the state of pools and ledger at this moment.
     pub async fn render_metrics(&self) -> String {
         self.metrics.render(self.reader.as_ref(), &self.gate, &self.states).await
     }

@@ -1,7 +1,7 @@
 //! One line of input to a [`Command`] (agent-cli.md, "Commands"). An unknown key is an error, since
 //! it may be a misspelt `read_only`.
 //!
-//! To add a command: a variant, a line in [`COMMANDS`] and in `command`, and a struct of its keys in `fields`.
+//! To add a command: a variant, a line in `COMMANDS` and in `command`, and a struct of its keys in `fields`.
 
 mod fields;
 

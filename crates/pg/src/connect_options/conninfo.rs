@@ -10,7 +10,7 @@ use super::ConnectOptionsError;
 /// Keys and values in the order in which they stand; of a repeated key the last one counts.
 type Pairs = Vec<(String, String)>;
 
-/// What a connection string says, for whoever adds to it; [`super::ConnectOptions::of`] says whether it makes sense. Not `Debug`:
+/// What a connection string says, for whoever adds to it; `ConnectOptions` checks it. Not `Debug`:
 /// there may be a password in it.
 pub struct Conninfo {
     pairs: Pairs,

@@ -22,7 +22,7 @@ pub struct Query {
     pub params: Vec<Value>,
     /// Whether a string among them is what PostgreSQL reads, whatever the type: for json, the text of JSON and no JSON string.
     pub params_are_texts: bool,
-    /// Whether it runs in a transaction that cannot write and is rolled back. In a [`Transaction`], that one decides.
+    /// Whether it runs in a transaction that cannot write and is rolled back. Within a [`Transaction`](crate::Transaction), the mode of that transaction applies.
     pub read_only: bool,
     /// `statement_timeout`; zero is none.
     pub statement_timeout: Duration,
@@ -45,7 +45,7 @@ impl Query {
 /// How rows are handed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowDelivery {
-    /// All at once, at the end; more than this is [`ExecuteError::TooLarge`], and nothing was done.
+    /// All at once, at the end; more than this is [`ExecuteError::TooLarge`](crate::ExecuteError::TooLarge), and nothing was done.
     Inline {
         /// The most rows.
         max_rows: usize,

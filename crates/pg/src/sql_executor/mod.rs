@@ -83,7 +83,7 @@ pub enum ExecuteError {
     /// The parameters do not fit the statement.
     #[error("{0}")]
     Params(String),
-    /// It gives more than [`RowDelivery::Inline`] allows, or a row that is too large for any answer.
+    /// It gives more than [`RowDelivery::Inline`](crate::RowDelivery::Inline) allows, or a row that is too large for any answer.
     #[error("{message}")]
     TooLarge {
         /// What the limit is.

@@ -48,7 +48,7 @@ fn labels(sample: &str) -> String {
     rest.map_or(labels, |rest| rest.trim_start_matches(',')).to_owned()
 }
 
-/// What [`Metrics::render`] renders, as a media type.
+/// Media type of the metrics page.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// What all names begin with, but for those of the process.
