@@ -1,11 +1,11 @@
-//! What a write tool above tier `auto` does when it is called: it shows what it would do and asks for agreement.
+//! Flow of a write tool above tier `auto`: the call previews the write and requests approval.
 //!
 //! ```text
-//! call ──> an identical write stands? ──> preview, twice ──> proposal ──> "requires approval", and the question
-//! the same call with the user's answer ──> carried out, or rejected
+//! call ──> an identical write exists? ──> preview, twice ──> proposal ──> "requires approval", and the question
+//! the same call with the user's answer ──> executed, or rejected
 //! ```
-//! How a user is asked is the transport's: it gets the [`Question`] with the answer, and makes the same call again with what
-//! the user [`UserDecision`]. A transport that cannot ask leaves it at the answer, which says how to go on.
+//! The transport decides how to ask the user. It gets the [`Question`] with the output, and repeats the call with the
+//! [`UserDecision`]. A transport that cannot ask forwards only the output, which explains the next step.
 
 use ledger::proposals::{DecisionChannel, ExecutedProposal, NewProposal, Proposal, ProposalStatus, Proposals};
 use ledger::{Gate, WriteAttempt, WriteError, WriteOutcome};
@@ -18,7 +18,7 @@ use crate::proposal_text;
 use crate::services::Services;
 use crate::tool::{Call, Disposition, Question, ToolError, ToolOutput, ToolResult, UserAnswer, UserDecision};
 
-/// `data` of a write that was not made yet.
+/// `data` of a write that is not executed yet.
 #[derive(Debug, Serialize)]
 struct RequiresApproval {
     requires_approval: bool,
@@ -26,7 +26,7 @@ struct RequiresApproval {
     message: String,
 }
 
-/// `data` of a call that an identical call had made before (promises A4).
+/// `data` of a call that duplicates an earlier identical call (promises A4).
 #[derive(Debug, Serialize)]
 struct DuplicateData {
     duplicate: bool,
@@ -35,11 +35,11 @@ struct DuplicateData {
     message: String,
 }
 
-/// The way of every write tool from its request to its answer: through the gate, or to a proposal.
+/// Path of every write tool from its request to its output: through the gate, or to a proposal.
 pub(crate) struct ApprovalFlow {
     gate: Gate,
     proposals: Proposals,
-    /// Title of the tool, for people.
+    /// Title of the tool, for users.
     title: String,
 }
 
@@ -48,7 +48,8 @@ impl ApprovalFlow {
         Self { gate: services.gate.clone(), proposals: services.proposals.clone(), title: title.into() }
     }
 
-    /// Executes the write of this call, or proposes it if its tier is above `auto`. `warnings` are shown with the proposal.
+    /// Executes the write of this call, or proposes it if its tier is above `auto`.
+    /// The proposal shows `warnings`.
     pub(crate) async fn write(
         &self,
         call: &Call,
@@ -60,7 +61,7 @@ impl ApprovalFlow {
             return self.propose(call, write, warnings).await;
         }
         refuse_answer(call)?;
-        // Before the gate: a request that does not fit leaves no record (A1-17).
+        // The check precedes the gate, so that an invalid request leaves no record (A1-17).
         write.executor.check(&write.request)?;
         let NewProposal { request, tool, idempotency_key, executor, .. } = write;
         let (name, deadline) = (tool.clone(), call.deadline);
@@ -109,7 +110,7 @@ impl ApprovalFlow {
         ToolOutput::read(&data).map(|answer| ToolOutput { question, success: Disposition::Proposed, ..answer })
     }
 
-    /// The call has come again, with the user's answer to the question.
+    /// Continues a repeated call with the user's answer to the question.
     async fn resume(&self, call: &Call, draft: &NewProposal, said: &UserDecision) -> ToolResult {
         let account = &call.principal.account_id;
         let proposal = self.proposals.get(Some(account), said.proposal_id).await?.ok_or_else(other_call)?;
@@ -121,7 +122,7 @@ impl ApprovalFlow {
     }
 }
 
-/// Does what the user said. An answer counts once: the proposal must still wait for it.
+/// Applies the user's decision. A decision is valid only once: the proposal must still be pending.
 pub(crate) async fn decide(
     proposals: &Proposals,
     call: &Call,
@@ -149,7 +150,7 @@ pub(crate) async fn decide(
     Err(failure.hint("Do not propose it again unless the user asks for it.").into())
 }
 
-/// What the user of a client that can ask is asked.
+/// Question for the user of a client that supports elicitation.
 pub(crate) fn question(title: &str, proposal: &Proposal) -> Question {
     Question {
         proposal_id: proposal.proposal_id,
@@ -162,7 +163,8 @@ pub(crate) fn refused(stopped: WriteError) -> ToolError {
     ToolError { correlation_id: stopped.correlation_id, failure: stopped.failure }
 }
 
-/// A tool that asks nobody takes no answer. It asked when the tools were others: a no of then must not become a write now.
+/// Rejects an answer to a tool that asks no question. The tool asked before the registry changed. An earlier "no" must
+/// not become a write now.
 fn refuse_answer(call: &Call) -> Result<(), Failure> {
     if call.said.is_none() {
         return Ok(());
@@ -178,7 +180,7 @@ fn other_call() -> Failure {
     )
 }
 
-/// Answer of a write tool to the outcome of its attempt.
+/// Output of a write tool for the outcome of its attempt.
 fn write_output(tool: &str, outcome: Result<WriteOutcome, WriteError>) -> ToolResult {
     match outcome {
         Ok(WriteOutcome::Executed { correlation_id, data, rows_affected, rollback }) => {

@@ -1,9 +1,9 @@
-//! The tools that are served now, and their change while calls run.
+//! The tools that are served now; they can change while calls run.
 //!
 //! ```text
-//! Toolbox ── put ──> Shelves (one registry a profile) <── Toolset (what one server of a profile sees)
+//! LiveRegistry ── replace ──> ProfileRegistries (one registry per profile) <── ProfileView (view of one server)
 //! ```
-//! A call takes its registry once and keeps it: it ends with the tools that it began with.
+//! A call takes its registry once and keeps it, so a running call is not affected by a change.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use crate::profile::Profile;
 use crate::registry::Registry;
 use crate::tool::ToolLookup;
 
-/// The registries of all profiles, made together: they change together or not at all.
+/// The registries of all profiles. They are built together and replaced together.
 #[derive(Debug, Default)]
 pub struct ProfileRegistries {
     by_profile: HashMap<String, Arc<Registry>>,
-    /// Of all tools.
+    /// Registry of all tools.
     executors: Option<Arc<ExecutorRegistry>>,
 }
 
 impl ProfileRegistries {
-    /// What each of these profiles sees of all tools.
+    /// Builds the view of each of these profiles from the registry of all tools.
     #[must_use]
     pub fn new(all: &Registry, profiles: &[Profile]) -> Self {
         let shelf = |profile: &Profile| (profile.name.clone(), Arc::new(all.narrowed(profile)));
@@ -32,38 +32,38 @@ impl ProfileRegistries {
         Self { by_profile: profiles.iter().map(shelf).collect(), executors }
     }
 
-    /// The tools of a profile, if there is one of this name.
+    /// Registry of the profile with this name, if the profile exists.
     #[must_use]
     pub fn get(&self, profile: &str) -> Option<&Arc<Registry>> {
         self.by_profile.get(profile)
     }
 }
 
-/// Holds the tools that are served; shared by every server of a process.
+/// The tools that are served now; shared by every server of a process.
 #[derive(Debug, Clone)]
 pub struct LiveRegistry {
     shelves: watch::Sender<Arc<ProfileRegistries>>,
 }
 
 impl LiveRegistry {
-    /// A toolbox with these in it.
+    /// A live registry with these tools.
     #[must_use]
     pub fn new(shelves: ProfileRegistries) -> Self {
         Self { shelves: watch::Sender::new(Arc::new(shelves)) }
     }
 
-    /// Puts these in the place of what was there. Calls that run are not touched.
+    /// Replaces the served registries. Running calls are not affected.
     pub fn replace(&self, shelves: ProfileRegistries) {
         self.shelves.send_replace(Arc::new(shelves));
     }
 
-    /// What carries out the write tools that are served now, in whatever profile.
+    /// Executors of all write tools that are served now, in every profile.
     #[must_use]
     pub fn executors(&self) -> Option<Arc<ExecutorRegistry>> {
         self.shelves.borrow().executors.clone()
     }
 
-    /// What a server of this profile sees, now and after each change.
+    /// View of a server of this profile, now and after each change.
     #[must_use]
     pub fn of_profile(&self, profile: &str) -> ProfileView {
         let mut shelves = self.shelves.subscribe();
@@ -72,24 +72,24 @@ impl LiveRegistry {
     }
 }
 
-/// The tools of one profile. A profile that is gone has none.
+/// The tools of one profile. A profile that no longer exists has no tools.
 #[derive(Debug, Clone)]
 pub struct ProfileView {
     profile: String,
     shelves: watch::Receiver<Arc<ProfileRegistries>>,
-    /// What [`ProfileView::changed`] compares with.
+    /// Baseline for the comparison in [`ProfileView::changed`].
     seen: Arc<Registry>,
 }
 
 impl ProfileView {
-    /// The tools as they are now.
+    /// Current registry of the profile.
     #[must_use]
     pub fn registry(&self) -> Arc<Registry> {
         self.shelves.borrow().get(&self.profile).cloned().unwrap_or_default()
     }
 
-    /// Waits until what clients are told of tools or resources is another than at the last change (or at the beginning).
-    /// `None` if that can no longer happen.
+    /// Waits until the tools or resources listed to clients differ from those at the last change (or at the start).
+    /// Returns `None` if they can no longer change.
     pub async fn changed(&mut self) -> Option<ListChange> {
         while self.shelves.changed().await.is_ok() {
             let now = self.registry();
@@ -106,11 +106,11 @@ impl ProfileView {
     }
 }
 
-/// What clients must be told of.
+/// Change that clients must be notified of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListChange {
-    /// The list of tools is another.
+    /// The list of tools changed.
     pub tools: bool,
-    /// There are other resources, or the operator's notes in them have changed.
+    /// The resources changed, or the operator's notes in them.
     pub resources: bool,
 }

@@ -1,25 +1,25 @@
-//! The rows as a write found them and as it left them, for its record (promise A11-12).
+//! The rows before and after a write, for its record (promise A11-12).
 
 use serde_json::{Map, Value};
 use types::{ErrorCode, Failure};
 
-/// What the images of one write may be together, in bytes of JSON: they are kept as long as the record is.
+/// Size limit of both images of one write together, in bytes of JSON. They are kept as long as the record.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 
 /// The images of one write.
 #[derive(Debug, Default)]
 pub(crate) struct RowImages {
-    /// `None` if the tool does not look.
+    /// `None` if the tool captures no image before the write.
     pub(crate) before: Option<Vec<Map<String, Value>>>,
-    /// `None` if the tool does not look.
+    /// `None` if the tool captures no image after the write.
     pub(crate) after: Option<Vec<Map<String, Value>>>,
 }
 
 impl RowImages {
-    /// Both as JSON arrays of rows.
+    /// Both images as JSON arrays of rows.
     ///
     /// # Errors
-    /// [`ErrorCode::ResultTooLarge`] if they are larger than [`MAX_BYTES`] together: the write must not happen then.
+    /// [`ErrorCode::ResultTooLarge`] if together they exceed [`MAX_BYTES`]. The write must not happen then.
     pub(crate) fn into_json(self, tool: &str) -> Result<(Option<Value>, Option<Value>), Failure> {
         let json = |rows: Option<Vec<Map<String, Value>>>| {
             rows.map(|rows| rows.into_iter().map(Value::Object).collect::<Value>())

@@ -1,5 +1,6 @@
-//! A tool of a manifest was made for the database as it was at start-up: it must not answer with anything else than it
-//! promised (attack MA04). What no longer prepares, PostgreSQL says; what still does, its result columns say.
+//! Detection of schema drift. A tool of a manifest was compiled for the database as it was at start-up. Its result must
+//! not differ from its declared columns (attack MA04). PostgreSQL reports a statement that no longer prepares; the
+//! server compares the result columns of a statement that still does.
 
 use std::time::Duration;
 
@@ -7,10 +8,10 @@ use ledger::outdated;
 use ledger::read::{Error, ReadError};
 use types::{Column, Failure, StatementShape};
 
-/// Whether a statement still has the result columns of start-up: the same names and types in the same order.
+/// Checks that a statement still has the result columns of start-up: the same names and types in the same order.
 ///
 /// # Errors
-/// [`types::ErrorCode::ToolOutdated`], which names the first difference.
+/// [`types::ErrorCode::ToolOutdated`], with the first difference, if the columns differ.
 pub(crate) fn check(promised: &StatementShape, found: &[Column]) -> Result<(), Failure> {
     let promised = promised.columns.as_deref().unwrap_or_default();
     let shown = |column: Option<&Column>| {
@@ -30,13 +31,13 @@ pub(crate) fn check(promised: &StatementShape, found: &[Column]) -> Result<(), F
     }
 }
 
-/// What an agent is told when a read tool of a manifest did not work.
+/// Failure for the agent when a read tool of a manifest fails.
 pub(crate) fn read_failure(error: ReadError, deadline: Duration) -> Failure {
     match error {
         ReadError::Database(Error::Server(error)) if error.is_schema_drift() => {
             Failure { sqlstate: Some(error.sqlstate.clone()), ..outdated(&error.message) }
         }
-        // A position in the manifest's text means nothing to a caller, who does not see that.
+        // The position in the manifest's SQL is useless to a caller, who does not see the SQL.
         error => Failure { position: None, ..catalog::read_failure(error, deadline) },
     }
 }

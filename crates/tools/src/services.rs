@@ -1,4 +1,4 @@
-//! Services that tools work with.
+//! Services that tools use.
 
 use std::time::Duration;
 
@@ -10,40 +10,40 @@ use types::Tier;
 
 use crate::metrics::Metrics;
 
-/// What tools work on.
+/// Services that tools use.
 #[derive(Debug, Clone)]
 pub struct Services {
-    /// The read path; `None` if there is no login that may be used for it.
+    /// Read path; `None` if no login may be used for it.
     pub reader: Option<Reader>,
-    /// The way to write.
+    /// Write path.
     pub gate: Gate,
-    /// The ledger's records.
+    /// Records of the ledger.
     pub records: Records,
-    /// The undo of many writes.
+    /// Plans for the undo of many writes.
     pub plans: Plans,
-    /// How long any call may take.
+    /// Time limit of every call.
     pub call_deadline: Duration,
-    /// The writes that wait for somebody to agree.
+    /// Proposals, the writes that need approval.
     pub proposals: Proposals,
     /// Gauges of the ledger for the metrics page.
     pub states: LedgerGauges,
-    /// Where calls are counted: for as long as the process lives, whatever tools it serves.
+    /// Counters of calls. They live as long as the process, whatever tools it serves.
     pub metrics: Metrics,
     /// `None` if execute_sql is not served.
     pub execute_sql: Option<ExecuteSqlSettings>,
 }
 
-/// How execute_sql is served.
+/// Settings of execute_sql.
 #[derive(Debug, Clone)]
 pub struct ExecuteSqlSettings {
-    /// The bounds of what it returns.
+    /// Limits of the returned rows.
     pub limits: ReadLimits,
-    /// Who must agree before a statement runs.
+    /// Approval that a statement needs before it runs.
     pub tier: Tier,
 }
 
 impl Services {
-    /// The metrics page, with the state of pools and ledger at this moment.
+    /// The metrics page, with the current state of pools and ledger.
     pub async fn render_metrics(&self) -> String {
         self.metrics.render(self.reader.as_ref(), &self.gate, &self.states).await
     }

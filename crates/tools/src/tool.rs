@@ -1,4 +1,4 @@
-//! What a tool is.
+//! Interface of a tool: its info, its calls and its output.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -18,33 +18,33 @@ use types::{CorrelationId, Failure, Principal, ProposalId, Rollback, Tier};
 pub struct ToolInfo {
     /// `^[a-zA-Z0-9_-]{1,64}$`, unique.
     pub name: String,
-    /// For people.
+    /// Title for users.
     pub title: Option<String>,
-    /// For the agent.
+    /// Description for the agent.
     pub description: String,
-    /// `meta.tool_version` of its answers.
+    /// `meta.tool_version` of the tool's responses.
     pub version: String,
-    /// Which profiles have it.
+    /// Access class, which decides the profiles that have the tool.
     pub access: Access,
-    /// Who must agree before it writes; `None` for a tool that does not write by itself.
+    /// Approval that a write needs; `None` for a tool that does not write by itself.
     pub tier: Option<Tier>,
     /// JSON Schema of the arguments.
     pub input_schema: Map<String, Value>,
     /// JSON Schema of the envelope.
     pub output_schema: Map<String, Value>,
-    /// MCP's hints.
+    /// MCP's annotations.
     pub hints: Annotations,
-    /// The arguments whose values no message may quote.
+    /// Names of the arguments whose values must not appear in any message.
     pub sensitive: Vec<String>,
-    /// MCP's `_meta`; empty for none.
+    /// MCP's `_meta`; empty if there is none.
     pub meta: Map<String, Value>,
 }
 
-/// The key of MCP's `_meta` that has the tier of a tool.
+/// Key of MCP's `_meta` that contains the tier of a tool.
 pub const TIER: &str = "countersign/tier";
 
 impl ToolInfo {
-    /// The description as clients get it: with a sentence on the tier.
+    /// Description as clients get it, with a sentence about the tier.
     #[must_use]
     pub fn full_description(&self) -> String {
         let sentence = match self.tier {
@@ -56,7 +56,7 @@ impl ToolInfo {
         format!("{} {sentence}", self.description.trim_end())
     }
 
-    /// `_meta` as clients get it: the operator's own, and the tier.
+    /// `_meta` as clients get it: the operator's entries and the tier.
     #[must_use]
     pub fn full_meta(&self) -> Map<String, Value> {
         let mut meta = self.meta.clone();
@@ -65,19 +65,19 @@ impl ToolInfo {
     }
 }
 
-/// MCP's tool annotations that follow from what the tool is.
+/// MCP's tool annotations, derived from the kind of tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Annotations {
-    /// It changes nothing.
+    /// The tool changes nothing.
     pub read_only: bool,
-    /// It may take something away that no tool brings back.
+    /// The tool may remove something that no tool can restore.
     pub destructive: bool,
-    /// The same call again changes nothing more.
+    /// A repeated identical call has no further effect.
     pub idempotent: bool,
 }
 
 impl Annotations {
-    /// The same with what a manifest says otherwise, under MCP's names.
+    /// These annotations, overridden by those of the manifest, under MCP's names.
     #[must_use]
     pub fn overridden(self, annotations: &Map<String, Value>) -> Self {
         let said = |name: &str, otherwise| annotations.get(name).and_then(Value::as_bool).unwrap_or(otherwise);
@@ -89,19 +89,19 @@ impl Annotations {
     }
 }
 
-/// Who calls, and what is known of the client behind it.
+/// The caller and the facts known about its client.
 #[derive(Debug, Clone, Default)]
 pub struct Caller {
     /// The principal.
     pub principal: Principal,
-    /// As [`Call::asks_user`].
+    /// See [`Call::asks_user`].
     pub asks_user: bool,
-    /// As [`Call::said`].
+    /// See [`Call::said`].
     pub said: Option<UserDecision>,
 }
 
 impl From<Principal> for Caller {
-    /// A client that cannot ask its user anything.
+    /// A caller whose client cannot ask its user a question.
     fn from(principal: Principal) -> Self {
         Self { principal, ..Self::default() }
     }
@@ -140,7 +140,7 @@ pub enum UserAnswer {
     Cancel,
 }
 
-/// Tools that a caller has. A tool that reaches another tool reaches none beyond these.
+/// Tools of a caller. A tool that calls another tool is limited to these.
 pub trait ToolLookup: Debug + Send + Sync {
     /// Info of the tool of this name; `None` if the caller does not have it.
     fn info(&self, name: &str) -> Option<&ToolInfo>;
@@ -152,63 +152,63 @@ pub trait ToolLookup: Debug + Send + Sync {
 /// One call, its arguments checked against the schema.
 #[derive(Debug)]
 pub struct Call {
-    /// Who calls.
+    /// The caller.
     pub principal: Principal,
-    /// Whether the transport can put a [`Question`] to the user of the client.
+    /// Whether the transport can show a [`Question`] to the user of the client.
     pub asks_user: bool,
-    /// What the user said to the question of this very call, when it comes again with that.
+    /// The user's answer to the question of this call, if the transport repeats the call with it.
     pub said: Option<UserDecision>,
-    /// What the agent sent.
+    /// Arguments that the agent sent.
     pub arguments: Map<String, Value>,
-    /// When the answer is due.
+    /// Deadline of the response.
     pub deadline: Instant,
     /// The tools that the caller has.
     pub tools: Arc<dyn ToolLookup>,
 }
 
-/// What a call that did not fail came to.
+/// Kind of success of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disposition {
-    /// It was done.
+    /// The tool did the work.
     Done,
-    /// An identical call had been made before, and its answer was given again.
+    /// The response repeats the result of an earlier identical call.
     Duplicate,
-    /// Nothing was written yet: somebody has to agree.
+    /// Nothing was written yet: the write needs approval.
     Proposed,
 }
 
-/// What a tool answers when it did what it was asked.
+/// Output of a successful call.
 #[derive(Debug)]
 pub struct ToolOutput {
-    /// `data` of the envelope: an object, as the text that is sent.
+    /// `data` of the envelope: a JSON object as the text that is sent.
     pub data: Box<RawValue>,
-    /// The room that `data` takes until the client has taken it; large reads only.
+    /// Memory permit for `data`, kept until the client has received it; large reads only.
     pub room: Option<ResponsePermit>,
-    /// The receipt; writes only.
+    /// Correlation id of the write's record; writes only.
     pub correlation_id: Option<CorrelationId>,
-    /// Rows touched; writes that happened only.
+    /// Number of rows touched; executed writes only.
     pub rows_affected: Option<u64>,
-    /// How to undo it; writes that happened only.
+    /// Instructions for the undo; executed writes only.
     pub rollback: Option<Rollback>,
-    /// Whether it was done, for what is counted.
+    /// Kind of success, for the metrics.
     pub success: Disposition,
-    /// What the user of the client is to be asked before this is the last word; see [`Call::asks_user`].
+    /// Question for the user of the client, asked before this output is final; see [`Call::asks_user`].
     pub question: Option<Question>,
 }
 
 impl ToolOutput {
-    /// The answer of a read that takes so much room.
+    /// Output of a read, with the memory permit for its size.
     ///
     /// # Errors
-    /// As [`ToolOutput::read`].
+    /// See [`ToolOutput::read`].
     pub fn of_rows(data: &impl serde::Serialize, room: Option<ResponsePermit>) -> ToolResult {
         Self::read(data).map(|answer| Self { room, ..answer })
     }
 
-    /// The answer of a read. A result that has no JSON form is a defect of the tool.
+    /// Output of a read. A result without a JSON form is a defect of the tool.
     ///
     /// # Errors
-    /// [`ToolError`] with `internal_error`.
+    /// [`ToolError`] with `internal_error` if the result has no JSON form.
     pub fn read(data: &impl serde::Serialize) -> ToolResult {
         match to_raw_value(data) {
             Ok(data) => {
@@ -224,12 +224,12 @@ impl ToolOutput {
     }
 }
 
-/// What a tool answers when it did not.
+/// Error of a failed call.
 #[derive(Debug)]
 pub struct ToolError {
-    /// The receipt, if the gate was passed.
+    /// Correlation id of the write's record, if the call passed the gate.
     pub correlation_id: Option<CorrelationId>,
-    /// Why.
+    /// Reason of the failure.
     pub failure: Box<Failure>,
 }
 
@@ -239,15 +239,15 @@ impl From<Failure> for ToolError {
     }
 }
 
-/// What a call came to.
+/// Result of a call.
 pub type ToolResult = Result<ToolOutput, ToolError>;
 
-/// Something that an agent can call.
+/// A tool that an agent can call.
 pub trait Tool: Send + Sync + 'static {
-    /// What clients are told about it.
+    /// Info that clients get about the tool.
     fn info(&self) -> &ToolInfo;
 
-    /// Does it. The arguments have been checked against `info().input_schema`. Dropping the future cancels a read; a
-    /// write goes on to its end.
+    /// Executes the call. The arguments are already validated against `info().input_schema`. Dropping the
+    /// future cancels a read; a write continues to its end.
     fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>>;
 }
