@@ -1,4 +1,4 @@
-//! What the manifests say of the schema: the operators' notes, and which tools touch which table.
+//! The manifests' annotations of the schema: the operators' notes, and the tools that touch each table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use manifest::{Note, ToolCatalog, ToolSpec};
 use crate::responses::{SchemaData, SearchResult, TableData, TableKey, ToolUse};
 use crate::served::ServedTools;
 
-/// How much of a note or of a tool's description is shown in a list: as much as of a comment.
+/// Length limit of a note or of a tool's description in a list; the limit of comments is the same.
 const LISTED_CHARS: usize = 300;
 
-/// Notes and tools.
+/// Notes and tools of the manifests.
 #[derive(Debug, Default)]
 pub(crate) struct CatalogAnnotations {
     notes: Vec<Note>,
     tools: Vec<Touching>,
 }
 
-/// A tool and the tables that its statements touch; whether it writes them.
+/// A tool, the tables that its statements touch, and whether it writes them.
 #[derive(Debug)]
 struct Touching {
     spec: Arc<ToolSpec>,
@@ -26,7 +26,7 @@ struct Touching {
 }
 
 impl CatalogAnnotations {
-    /// What these manifests say.
+    /// Annotations of these manifests.
     pub(crate) fn new(catalog: &ToolCatalog) -> Self {
         let touching = |spec: &Arc<ToolSpec>| {
             let mut tables: BTreeMap<TableKey, bool> = BTreeMap::new();
@@ -43,12 +43,12 @@ impl CatalogAnnotations {
         self.tools.iter().flat_map(|tool| tool.tables.keys()).collect()
     }
 
-    /// The notes, in words that change when they do.
+    /// The notes as a text that changes when they change.
     pub(crate) fn words(&self) -> Vec<String> {
         self.notes.iter().map(|note| format!("{note:?}")).collect()
     }
 
-    /// What has a note with this word in it, whatever the case: schema, table and, of a note on a column, column.
+    /// Objects whose note contains this word, ignoring case: schema, table and, for a note on a column, the column.
     pub(crate) fn noted(&self, word: &str) -> Vec<(&str, &str, Option<&str>)> {
         let word = word.to_lowercase();
         let noted = self.notes.iter().filter(|note| note.text.to_lowercase().contains(&word));
@@ -71,7 +71,7 @@ impl CatalogAnnotations {
         }
     }
 
-    /// Adds the notes on what was found.
+    /// Adds the notes on the objects that a search found.
     pub(crate) fn annotate_found(&self, found: &mut SearchResult) {
         for table in &mut found.tables {
             table.notes = self.on(&table.schema, Some(&table.name), None, LISTED_CHARS);

@@ -1,4 +1,4 @@
-//! What `describe_database` and the resources answer.
+//! Content of `describe_database` and of the resources.
 
 use std::sync::Arc;
 
@@ -15,16 +15,16 @@ use crate::served::ServedTools;
 use crate::suggestion::{listed, nearest_tables};
 use crate::truncate::{fit, fit_one, fitting};
 
-/// How large an overview may become, in bytes of JSON: some 4,000 tokens.
+/// Size limit of an overview, in bytes of JSON: about 4,000 tokens.
 const MAX_OVERVIEW_BYTES: usize = 16 << 10;
 
-/// How large the descriptions of several tables may become together, in bytes of JSON: some 10,000 tokens.
+/// Size limit of the descriptions of several tables together, in bytes of JSON: about 10,000 tokens.
 const MAX_TABLES_BYTES: usize = 40 << 10;
 
-/// Tables and columns that a search shows.
+/// Maximum number of tables and columns in a search result.
 const MAX_FOUND: usize = 50;
 
-/// Reads what there is and adds what the manifests say of it.
+/// Reads the catalog and adds the manifests' annotations.
 #[derive(Debug, Clone)]
 pub struct DatabaseDescriber {
     reader: Reader,
@@ -42,7 +42,7 @@ impl DatabaseDescriber {
         &self.reader
     }
 
-    /// What the manifests say, in words that change when they do.
+    /// The manifests' notes as a text that changes when they change.
     pub(crate) fn words(&self) -> Vec<String> {
         self.annotations.words()
     }
@@ -78,7 +78,7 @@ impl DatabaseDescriber {
         Ok(DescribeData { found, truncated, ..DescribeData::default() })
     }
 
-    /// Describes one table, with those of `tools` that use it.
+    /// Describes one table, with the tools among `tools` that use it.
     ///
     /// # Errors
     /// `not_found` with the nearest names that exist, or the failure of the read.
@@ -93,7 +93,7 @@ impl DatabaseDescriber {
         Ok(DescribeData { table: Some(table), truncated, ..DescribeData::default() })
     }
 
-    /// Describes several tables, as many as fit; the first one in any case.
+    /// Describes as many of these tables as fit, but always the first one.
     ///
     /// # Errors
     /// `not_found` with the nearest names that exist, or the failure of the read.
@@ -147,7 +147,7 @@ impl DatabaseDescriber {
         not_found(&format!("table or view \"{table}\"{}", place.unwrap_or_default()), hint)
     }
 
-    /// What an agent is told when reading the catalog did not work.
+    /// Failure for the agent when a read of the catalog fails.
     pub(crate) fn failure(&self, error: ReadError) -> Failure {
         let failure = read_failure(error, self.reader.limits().deadline);
         let asks_for_much = matches!(failure.code, ErrorCode::ResultTooLarge | ErrorCode::Timeout);

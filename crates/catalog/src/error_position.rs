@@ -1,13 +1,13 @@
-//! The place in a query that PostgreSQL's error points to: its line for people and models, and the name that stands
-//! there. Only ever used to word a hint; nothing is decided by it.
+//! Position in a query that PostgreSQL's error points to: its line for users and models, and the name at that
+//! position. It is used only for the wording of hints; no decision depends on it.
 
 use std::ops::Range;
 
-/// How much of a line is shown.
+/// Length limit of the quoted line.
 const LINE_CHARS: usize = 72;
 
-/// `LINE 3: select handel from ...` and a caret below the place, as psql shows it. `position` is in characters from 1;
-/// just behind the end is a place too.
+/// `LINE 3: select handel from ...` and a caret below the position, as psql shows it. `position` is in characters from
+/// 1; the position just after the end is valid too.
 pub(crate) fn line_at(query: &str, position: u32) -> Option<String> {
     let place = (position as usize).checked_sub(1)?;
     let before: String = query.chars().take(place).collect();
@@ -18,7 +18,7 @@ pub(crate) fn line_at(query: &str, position: u32) -> Option<String> {
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
     let start = place - column;
     let line: Vec<char> = query.chars().skip(start).take_while(|it| *it != '\n').map(printable).collect();
-    // A long line is cut so that the place stays in sight.
+    // A long line is cut so that the position stays visible.
     let from = if column + 10 > LINE_CHARS { column - LINE_CHARS / 2 } else { 0 };
     let shown: String = line.iter().skip(from).take(LINE_CHARS).collect();
     let lead = if from > 0 { "..." } else { "" };
@@ -36,16 +36,16 @@ fn printable(letter: char) -> char {
 /// A name in a query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct IdentifierAt {
-    /// As PostgreSQL reads them: `"My Table".id` is `My Table` and `id`. Empty if there stands no name.
+    /// Parts of the name as PostgreSQL reads them: `"My Table".id` is `My Table` and `id`. Empty if there is no name.
     pub(crate) parts: Vec<String>,
-    /// Where it stands, in characters from 0.
+    /// Start of the name, in characters from 0.
     pub(crate) span: Range<usize>,
 }
 
 /// The name at `position`, in characters from 1.
 pub(crate) fn name_at(query: &str, position: u32) -> IdentifierAt {
     let start = (position as usize).saturating_sub(1);
-    // Each with the place behind it.
+    // Each part with the position after it.
     let mut letters = query.chars().enumerate().skip(start).map(|(at, letter)| (letter, at + 1)).peekable();
     let mut place = IdentifierAt { parts: Vec::new(), span: start..start };
     loop {
@@ -89,7 +89,7 @@ pub(crate) fn words(query: &str, except: &IdentifierAt) -> impl Iterator<Item = 
     words.into_iter()
 }
 
-/// The word before `position` with nothing but white space between, in lower case.
+/// The word before `position`, separated from it only by white space, in lower case.
 pub(crate) fn word_before(query: &str, position: u32) -> String {
     let before: String = query.chars().take((position as usize).saturating_sub(1)).collect();
     let before = before.trim_end();
@@ -97,7 +97,7 @@ pub(crate) fn word_before(query: &str, position: u32) -> String {
     start.and_then(|(at, _)| before.get(at..)).unwrap_or_default().to_lowercase()
 }
 
-/// What a message quotes first.
+/// The first quoted text in a message.
 pub(crate) fn quoted_in(message: &str) -> Option<&str> {
     let (_, rest) = message.split_once('"')?;
     rest.split_once('"').map(|(name, _)| name)

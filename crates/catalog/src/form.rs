@@ -1,5 +1,5 @@
-//! What is wrong with the form of a query, which PostgreSQL says in words that do not help: there is nothing in it, more than
-//! one statement, or a command of psql.
+//! Mistakes in the form of a query for which PostgreSQL's message does not help: an empty query, more than one
+//! statement, or a command of psql.
 
 use types::{ErrorCode, Failure};
 
@@ -9,7 +9,7 @@ const SEVERAL: &str =
 const PSQL: &str = "Commands that begin with a backslash are psql's, and no SQL. describe_database lists the schemas and tables, \
     and with table it describes one.";
 
-/// A hint, if it is the form.
+/// A hint, if the form of the query is the mistake.
 pub(crate) fn hint(query: &str, failure: &Failure) -> Option<&'static str> {
     let statement = without_comments(query);
     if statement.is_empty() && failure.code == ErrorCode::NotReadOnly {
@@ -21,12 +21,12 @@ pub(crate) fn hint(query: &str, failure: &Failure) -> Option<&'static str> {
     if statement.starts_with('\\') {
         return Some(PSQL);
     }
-    // Of several statements PostgreSQL gives no place, and of the other errors of syntax it does.
+    // PostgreSQL reports no position for several statements, but it does for other syntax errors.
     let has_several = statement.trim_end_matches(|it: char| it == ';' || it.is_whitespace()).contains(';');
     (failure.position.is_none() && has_several).then_some(SEVERAL)
 }
 
-/// What stands behind the white space, semicolons and comments that a query begins with.
+/// The query without its leading white space, semicolons and comments.
 fn without_comments(query: &str) -> &str {
     let mut rest = query;
     loop {
@@ -40,7 +40,7 @@ fn without_comments(query: &str) -> &str {
     }
 }
 
-/// What stands behind a comment whose beginning was read; comments are nested.
+/// The text after a comment whose beginning was already read; comments are nested.
 fn behind_comment(block: &str) -> Option<&str> {
     let mut depth = 1;
     let mut at = 0;

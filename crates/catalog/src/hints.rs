@@ -1,5 +1,5 @@
-//! What helps a model to correct its query: the line that PostgreSQL points to, and what a word was most likely meant to
-//! be.
+//! Hints that help a model to correct its query: the line that PostgreSQL points to, and the most likely meaning of a
+//! word.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::error_position::{line_at, name_at};
 use crate::form;
 use crate::suggestion::suggestion;
 
-/// How long looking for names may take beyond the failed query itself.
+/// Time limit of the search for hints, in addition to the failed query.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What helps an operator to correct a statement of a manifest, beside PostgreSQL's own hint.
+/// Hint that helps an operator to correct a statement of a manifest, in addition to PostgreSQL's own hint.
 pub async fn statement_hint(reader: &Reader, sql: &str, error: &DescribeError) -> Option<String> {
     let DescribeError::Refused { message, sqlstate, hint, position } = error else { return None };
     let failure = Failure {
@@ -34,8 +34,8 @@ const UNDEFINED_TABLE: &str = "42P01";
 const QUALIFY: &str =
     "A manifest writes tables with their schema: its statements run with pg_catalog alone as search_path.";
 
-/// The failure of `query` with all the help that can be had before `deadline`. Whatever goes wrong while looking for
-/// it, the failure stays what it was.
+/// The failure of `query` with all hints that the server finds before `deadline`. If the search for hints fails, the
+/// failure stays unchanged.
 pub async fn corrected(reader: &Reader, query: &str, failure: Failure, deadline: Instant) -> Failure {
     let mut failure = failure;
     if failure.detail.is_none() {

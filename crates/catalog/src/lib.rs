@@ -1,14 +1,14 @@
-//! Discovery of the database: its schemas, tables and columns, for agents that do not know them, and hints for queries that
-//! name something that does not exist.
+//! Discovery of the database: its schemas, tables and columns, for agents that do not know them, and hints for queries
+//! that name something that does not exist.
 //!
-//! [`DatabaseDescriber`] answers `describe_database` and the content of the resources ([`ResourceRegistry`]). [`corrected`] adds
-//! hints to the failure of a query, [`statement_hint`] to the diagnostic of a manifest. [`read_failure`] is the failure of a read
-//! as agents get it.
+//! [`DatabaseDescriber`] answers `describe_database` and the content of the resources ([`ResourceRegistry`]).
+//! [`corrected`] adds hints to the failure of a query, [`statement_hint`] to the diagnostic of a manifest.
+//! [`read_failure`] is the failure of a read as agents get it.
 //!
-//! `queries` has the SQL, `responses` the answers, `truncate` keeps them small, `annotations` adds the notes and tools of the
-//! manifests. `hints` uses `form`, `suggestion`, `nearest` and `error_position`.
+//! `queries` has the SQL, `responses` the answers, `truncate` keeps them small, `annotations` adds the notes and tools
+//! of the manifests. `hints` uses `form`, `suggestion`, `nearest` and `error_position`.
 //!
-//! This crate only reads. It must never know a protocol, nor the registry of tools.
+//! This crate only reads. It must not depend on a protocol or on the registry of tools.
 
 mod annotations;
 mod describer;
@@ -33,5 +33,5 @@ pub use resources::{
 pub use responses::DescribeData;
 pub use served::ServedTools;
 
-/// Name of the tool that answers what the resources contain.
+/// Name of the tool that returns the content of the resources.
 pub const DESCRIBE_TOOL: &str = "describe_database";

@@ -1,13 +1,13 @@
-//! Names that exist, for a name that does not: what a model most likely meant.
+//! Nearest existing names for a name that does not exist: the names that a model most likely meant.
 
-/// How many names are worth reading.
+/// Maximum number of suggested names.
 const MAX_NAMES: usize = 5;
 
-/// PostgreSQL cuts longer names (`NAMEDATALEN`), so nothing beyond this can tell two of them apart.
+/// PostgreSQL cuts longer names (`NAMEDATALEN`), so characters after this limit cannot distinguish two names.
 const MAX_CHARS: usize = 63;
 
-/// The candidates that are most like `wanted`, best first. `name_of` is the part of a candidate to compare with; of
-/// candidates that are alike, the one listed first comes first.
+/// The candidates most similar to `wanted`, best first. `name_of` returns the part of a candidate to compare.
+/// Candidates that are equally similar keep their order.
 pub(crate) fn nearest<'a, T>(wanted: &str, candidates: &'a [T], name_of: impl Fn(&T) -> &str) -> Vec<&'a T> {
     let wanted = comparable(wanted);
     let mut scored: Vec<(usize, &T)> = candidates
@@ -18,23 +18,23 @@ pub(crate) fn nearest<'a, T>(wanted: &str, candidates: &'a [T], name_of: impl Fn
     scored.into_iter().take(MAX_NAMES).map(|(_, candidate)| candidate).collect()
 }
 
-/// Case and underscores are what a guess gets wrong most easily: `tweetLikes` is `tweet_likes`.
+/// Guesses most often differ in case and underscores: `tweetLikes` is `tweet_likes`.
 fn comparable(name: &str) -> String {
     name.chars().take(MAX_CHARS).filter(|it| *it != '_').flat_map(char::to_lowercase).collect()
 }
 
-/// How many changes lead from one name to the other; `None` if they are not alike. A third of the letters may be wrong.
-/// A name within the other one (`like` and `tweet_like`) is alike too, but never more than a name misspelt.
+/// Number of edits between the two names; `None` if they are not similar. A third of the letters may differ.
+/// A name within the other one (`like` and `tweet_like`) is similar too, but never more than a misspelt name.
 fn distance(wanted: &str, candidate: &str) -> Option<usize> {
     let (wanted_chars, candidate_chars) = (wanted.chars().count(), candidate.chars().count());
     let tolerance = (wanted_chars.max(candidate_chars) / 3).max(1);
     let changes = strsim::osa_distance(wanted, candidate);
-    // `a` and `b` are one change apart and have nothing in common.
+    // `a` and `b` are one edit apart and have nothing in common.
     let shares_letters = changes < wanted_chars.max(candidate_chars);
     if changes <= tolerance && shares_letters {
         return Some(changes);
     }
-    // Two letters are within everything.
+    // Almost every name contains a given pair of letters.
     let is_within =
         wanted_chars.min(candidate_chars) >= 3 && (candidate.contains(wanted) || wanted.contains(candidate));
     is_within.then_some(MAX_CHARS + changes)

@@ -1,7 +1,8 @@
-//! Queries over the system catalog, as far as the login of the reader may read it.
+//! Queries over the system catalog, limited to the objects that the reader's login may read.
 //!
-//! Each query is a constant (the `.sql` files, put together below). It goes through the read path with bound parameters and
-//! within the limits of an agent's own query. Comments and names are data of others: they are returned, never executed.
+//! Each query is a constant (the `.sql` files, put together below). It goes through the read path with bound parameters
+//! and within the limits of an agent's own query. Comments and names are data of others: they are returned, never
+//! executed.
 
 use std::collections::HashSet;
 
@@ -38,7 +39,7 @@ const TYPE_NAMES: &str = include_str!("type_names.sql");
 const ENUM_LABELS: &str = include_str!("enum_labels.sql");
 const KEYWORDS: &str = include_str!("keywords.sql");
 
-/// How many names are compared at the most.
+/// Maximum number of names that are compared.
 const MAX_NAMES: u32 = 10_000;
 
 /// Of how many tables an overview has more than the name, and of how many the name, before it is cut to size.
@@ -50,7 +51,7 @@ pub(crate) async fn overview(reader: &Reader, schema: Option<&str>) -> Result<Ve
     ask(reader, OVERVIEW, &[json!(schema), json!(MAX_SUMMARIES), json!(MAX_LISTED)]).await
 }
 
-/// Everything of the tables of this name: more than one if several schemas have it. One of that very name is first.
+/// Descriptions of the tables of this name: several if several schemas have one. An exact match is first.
 pub(crate) async fn tables(
     reader: &Reader,
     schema: Option<&str>,
@@ -62,7 +63,7 @@ pub(crate) async fn tables(
     ask(reader, TABLE, &[json!(schema), json!(table), json!(schemas), json!(names)]).await
 }
 
-/// Tables and columns whose name, comment or note has `word` in it, at most `max` of each.
+/// Tables and columns whose name, comment or note contains `word`, at most `max` of each.
 pub(crate) async fn search(
     reader: &Reader,
     schema: Option<&str>,
@@ -88,7 +89,7 @@ pub(crate) struct CatalogEntry {
     pub(crate) kind: String,
 }
 
-/// The next entries behind this schema or table; from the first on if `None`.
+/// The next entries after this schema or table; from the first on if `None`.
 pub(crate) async fn listing(
     reader: &Reader,
     behind: Option<(&str, Option<&str>)>,
@@ -107,7 +108,7 @@ struct FoundNames {
     name: String,
 }
 
-/// Names of schemas that have `part` in them, those that begin with it first.
+/// Names of schemas that contain `part`; names that begin with it come first.
 pub(crate) async fn schemas_like(reader: &Reader, part: &str, max: usize) -> Result<Vec<String>, ReadError> {
     let pattern = like_pattern(part);
     let params = [json!(pattern), json!(pattern.trim_start_matches('%')), json!(max)];
@@ -115,7 +116,7 @@ pub(crate) async fn schemas_like(reader: &Reader, part: &str, max: usize) -> Res
     Ok(found.into_iter().map(|it| it.name).collect())
 }
 
-/// The same for tables, of one schema or of all.
+/// Names of tables that contain `part`, in one schema or in all; names that begin with it come first.
 pub(crate) async fn tables_like(
     reader: &Reader,
     schema: Option<&str>,
@@ -128,7 +129,7 @@ pub(crate) async fn tables_like(
     Ok(found.into_iter().map(|it| it.name).collect())
 }
 
-/// Matches whatever has `word` in it, to the letter.
+/// Pattern that matches every text containing `word` literally.
 fn like_pattern(word: &str) -> String {
     let mut pattern = String::from("%");
     for letter in word.chars() {
@@ -145,7 +146,7 @@ fn like_pattern(word: &str) -> String {
 #[derive(Debug, Deserialize)]
 pub(crate) struct SchemaName {
     pub(crate) name: String,
-    /// As SQL takes it: quoted if need be.
+    /// Name as SQL needs it: quoted if necessary.
     pub(crate) shown: String,
 }
 
@@ -159,7 +160,7 @@ pub(crate) struct TableName {
     pub(crate) oid: u32,
     pub(crate) schema_name: String,
     pub(crate) name: String,
-    /// With its schema, as SQL takes it.
+    /// Name with its schema, as SQL needs it.
     pub(crate) shown: String,
     /// Whether only some of its columns may be read.
     #[serde(default)]
@@ -194,7 +195,7 @@ pub(crate) async fn column_names(reader: &Reader, tables: &[TableName]) -> Resul
 pub(crate) struct FunctionName {
     pub(crate) name: String,
     pub(crate) shown: String,
-    /// Of each function of this name, if it is the very name that was asked for.
+    /// Arguments of each function of this name; `None` unless it is exactly the requested name.
     pub(crate) arguments: Option<Vec<String>>,
 }
 
@@ -225,14 +226,14 @@ pub(crate) async fn enum_labels(reader: &Reader, message: &str) -> Result<Option
     Ok(ask(reader, ENUM_LABELS, &[json!(message)]).await?.pop())
 }
 
-/// A word of PostgreSQL's grammar.
+/// A keyword of PostgreSQL's grammar.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Keyword {
-    /// In lower case.
+    /// The keyword in lower case.
     pub(crate) word: String,
-    /// In upper case.
+    /// The keyword in upper case.
     pub(crate) shown: String,
-    /// Whether it cannot be every kind of name without quotes.
+    /// Whether the keyword needs quotes in some kinds of names.
     pub(crate) reserved: bool,
 }
 
@@ -240,7 +241,7 @@ pub(crate) async fn keywords(reader: &Reader) -> Result<Vec<Keyword>, ReadError>
     ask(reader, KEYWORDS, &[]).await
 }
 
-/// Reads the rows of one of our own questions.
+/// Reads the rows of one of the server's own queries.
 async fn ask<T: DeserializeOwned>(reader: &Reader, sql: &str, params: &[Value]) -> Result<Vec<T>, ReadError> {
     let request = ReadRequest { sql, params, row_limit: Some(MAX_NAMES), format: RowFormat::Object, account: None };
     let result = reader.for_trusted_sql().query(&request).await?;

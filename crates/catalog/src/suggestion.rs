@@ -1,5 +1,5 @@
-//! The nearest names that exist, for one that does not: of tables, columns, functions and types; and keywords, for a
-//! word that PostgreSQL's grammar stumbled over.
+//! Nearest existing names for a name that does not exist, among tables, columns, functions and types. For a syntax
+//! error, the nearest keywords.
 
 use std::collections::HashSet;
 
@@ -20,7 +20,7 @@ const MAX_FUNCTIONS: usize = 20;
 
 const UNTYPED: &str = "Write the parameter's type, as in $1::text, and use every number from $1 on.";
 
-/// A hint, if there is one to give: by what PostgreSQL found wrong, in whatever language it says so.
+/// A hint, if there is one. It depends on PostgreSQL's error, in whatever language the message is.
 pub(crate) async fn suggestion(reader: &Reader, query: &str, failure: &Failure) -> Result<Option<String>, ReadError> {
     // Of parameters, PostgreSQL's message is all that is left.
     if failure.code == ErrorCode::InvalidParams {
@@ -50,8 +50,8 @@ pub(crate) async fn suggestion(reader: &Reader, query: &str, failure: &Failure) 
 }
 
 async fn unknown_table(reader: &Reader, name: &[String], failure: &Failure) -> Result<Option<String>, ReadError> {
-    // The message quotes the whole name of a table that does not exist; but only `x` of a column `x.id` whose `x` is not
-    // in FROM.
+    // The message quotes the whole name of a table that does not exist; but only `x` of a column `x.id` whose `x` is
+    // not in FROM.
     let wanted = match name {
         [alias @ .., _] if !alias.is_empty() && !failure.message.contains(&name.join(".")) => alias,
         name => name,
@@ -66,15 +66,15 @@ async fn unknown_table(reader: &Reader, name: &[String], failure: &Failure) -> R
     Ok(listed("The nearest tables that exist", near.into_iter().map(|table| table.shown.clone())))
 }
 
-/// Tables with a name like this one; of those that are equally like it, the ones in `schema` first.
+/// Tables with a similar name; among equally similar ones, those in `schema` come first.
 pub(crate) fn nearest_tables<'a>(schema: Option<&str>, table: &str, existing: &'a [TableName]) -> Vec<&'a TableName> {
     let mut ordered: Vec<&TableName> = existing.iter().collect();
     ordered.sort_by_key(|it| schema.is_some_and(|schema| it.schema_name != schema));
     nearest(table, &ordered, |it| &it.name).into_iter().copied().collect()
 }
 
-/// The tables that a query is about, which PostgreSQL does not say: words that are names of tables are guess enough. The
-/// name at `except` is none of them: it is what does not exist.
+/// The tables that a query is about, which PostgreSQL does not say: words that are names of tables are guess enough.
+/// The name at `except` is none of them: it is what does not exist.
 pub(crate) async fn tables_of(
     reader: &Reader,
     query: &str,
@@ -95,7 +95,7 @@ async fn unknown_column(
     Ok(nearest_columns(column, &columns))
 }
 
-/// A column that one side of JOIN .. USING does not have; the other side may.
+/// A column that one side of JOIN .. USING does not have; the other side may have it.
 async fn column_to_join(reader: &Reader, query: &str, column: &str) -> Result<Option<String>, ReadError> {
     let tables = tables_of(reader, query, &IdentifierAt::default()).await?;
     let columns = column_names(reader, &tables).await?;
@@ -104,7 +104,7 @@ async fn column_to_join(reader: &Reader, query: &str, column: &str) -> Result<Op
     Ok(nearest_columns(column, &others))
 }
 
-/// Those with a name like this one, or else all that there are.
+/// Columns with a similar name, or else all columns.
 fn nearest_columns(column: &str, columns: &[ColumnName]) -> Option<String> {
     let near = nearest(column, columns, |it| &it.name);
     if !near.is_empty() {
@@ -167,13 +167,13 @@ async fn readable_columns(reader: &Reader, query: &str, failure: &Failure) -> Re
     Ok(Some(lists.collect::<Vec<String>>().join(" ")).filter(|lists| !lists.is_empty()))
 }
 
-/// `What: a, b.`; nothing if there is nothing to list.
+/// `What: a, b.`; `None` for an empty list.
 pub(crate) fn listed(what: &str, names: impl Iterator<Item = String>) -> Option<String> {
     let names: Vec<String> = names.collect();
     (!names.is_empty()).then(|| format!("{what}: {}.", names.join(", ")))
 }
 
-/// Shorter words are like too many others.
+/// Shorter words resemble too many other words.
 const MIN_LETTERS: usize = 3;
 const MAX_SHOWN: usize = 3;
 

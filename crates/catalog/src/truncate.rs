@@ -1,6 +1,7 @@
-//! Small answers first: an overview that is too large says less of its largest schemas.
+//! Size limit of an overview: an overview that is too large has fewer details of its largest schemas.
 //!
-//! Of each schema it has one of: the tables with kind, rows, size and comment; their names; how many they are.
+//! The overview has one of these for each schema: the tables with kind, rows, size and comment; their names; their
+//! number.
 
 use std::collections::BinaryHeap;
 
@@ -8,8 +9,8 @@ use serde::Serialize;
 
 use crate::responses::SchemaData;
 
-/// As much as `max_bytes` of JSON hold, and whether something was left out. The schema that takes most room is the first
-/// to lose something; the last ones are left out if not even the schemas alone fit.
+/// The overview cut to `max_bytes` of JSON, and whether something was left out. The largest schema loses details
+/// first. If not even the bare schemas fit, the last ones are left out.
 pub(crate) fn fit(mut schemas: Vec<SchemaData>, max_bytes: usize) -> (Vec<SchemaData>, bool) {
     let mut names: Vec<Option<Vec<String>>> = schemas.iter_mut().map(complete_only).collect();
     let mut truncated = schemas.iter().any(|schema| schema.tables.is_none());
@@ -42,7 +43,7 @@ pub(crate) fn fit(mut schemas: Vec<SchemaData>, max_bytes: usize) -> (Vec<Schema
     (schemas, truncated)
 }
 
-/// The same for the one schema that was asked for: of its names as many as fit.
+/// Cuts the overview of one requested schema: as many names as fit.
 pub(crate) fn fit_one(mut schema: SchemaData, max_bytes: usize) -> (SchemaData, bool) {
     let names = schema.table_names.take().unwrap_or_default();
     let is_complete = schema.tables.as_ref().is_some_and(|tables| tables.len() as u64 == schema.table_count);
@@ -56,14 +57,14 @@ pub(crate) fn fit_one(mut schema: SchemaData, max_bytes: usize) -> (SchemaData, 
     (schema, true)
 }
 
-/// Takes the names out, and the tables as well if they are not all: a part must not look like the whole.
+/// Removes the names, and an incomplete list of tables as well: a part must not look like the whole.
 fn complete_only(schema: &mut SchemaData) -> Option<Vec<String>> {
     let all = schema.table_count;
     schema.tables = schema.tables.take().filter(|tables| tables.len() as u64 == all);
     schema.table_names.take().filter(|names| names.len() as u64 == all)
 }
 
-/// How many of these fit, from the first on.
+/// Number of leading entries that fit.
 pub(crate) fn fitting(items: &[impl Serialize], max_bytes: usize) -> usize {
     let mut room = max_bytes;
     let fits = |item| match room.checked_sub(bytes(item)) {
@@ -76,7 +77,7 @@ pub(crate) fn fitting(items: &[impl Serialize], max_bytes: usize) -> usize {
     items.iter().map(fits).take_while(|fits| *fits).count()
 }
 
-/// As JSON, with the comma behind it.
+/// Size as JSON, with the comma after it.
 fn bytes(value: &impl Serialize) -> usize {
     serde_json::to_string(value).map_or(0, |json| json.len() + 1)
 }

@@ -1,4 +1,4 @@
-//! `countersign://database`: what there is in the database, as `describe_database` answers it.
+//! `countersign://database`: the content of the database, as `describe_database` returns it.
 
 use ledger::read::Reader;
 use manifest::ToolCatalog;
@@ -97,7 +97,7 @@ fn overview() -> ResourceEntry {
     ResourceEntry { uri: ResourceUri::new(NAME, &[]), name: NAME.to_owned(), description: description.to_owned() }
 }
 
-/// Without comments: those are for whoever asks for the table.
+/// An entry of the list, without comments. The description of a table has them.
 fn listed(entry: CatalogEntry) -> ResourceEntry {
     let CatalogEntry { schema, table, kind } = entry;
     match table {

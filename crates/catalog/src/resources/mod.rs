@@ -1,7 +1,7 @@
-//! What can be read by its address, beside the tools: the same data for clients that attach it rather than call for it.
+//! Resources, which clients read by URI: the data of tools, for clients that attach data instead of calling a tool.
 //!
-//! To add a resource: a file here with its [`Resource`] implementation, and one line in [`ResourceRegistry::new`]. Lists, addresses,
-//! profiles and protocols follow from there. No protocol is known here.
+//! To add a resource: a file here with its [`Resource`] implementation, and one line in [`ResourceRegistry::new`].
+//! Lists, addresses, profiles and protocols follow from there. This module does not depend on a protocol.
 
 mod database;
 mod registry;
@@ -18,79 +18,79 @@ pub use uri::ResourceUri;
 
 use crate::served::ServedTools;
 
-/// What clients are told about a kind of resource.
+/// Info that clients get about a kind of resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ResourceInfo {
-    /// The first part of its addresses.
+    /// First part of its URIs.
     pub(crate) name: &'static str,
-    /// The tool that answers the same: who has it, and nobody else, can read the resource.
+    /// Tool with the same content: a caller can read the resource only if it has this tool.
     pub(crate) tool: &'static str,
-    /// How addresses of it are made.
+    /// Forms of its URIs.
     pub(crate) templates: &'static [UriTemplate],
 }
 
-/// How the addresses of one form are made.
+/// A form of URI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UriTemplate {
     /// A URI template (RFC 6570), such as `countersign://database/{schema}`.
     pub uri: &'static str,
-    /// A short name.
+    /// Short name.
     pub name: &'static str,
-    /// For people.
+    /// Title for users.
     pub title: &'static str,
-    /// For the agent.
+    /// Description for the agent.
     pub description: &'static str,
 }
 
-/// One that exists.
+/// A resource that exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceEntry {
-    /// How to read it.
+    /// URI of the resource.
     pub uri: ResourceUri,
-    /// A short name.
+    /// Short name.
     pub name: String,
-    /// What it is.
+    /// Description of the resource.
     pub description: String,
 }
 
-/// What begins like a value that is being typed, or has it in it.
+/// Completions: values that begin with the typed text or contain it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Completions {
-    /// At most as many as were asked for, best first.
+    /// The values, best first, at most the requested number.
     pub values: Vec<String>,
-    /// Whether there are more.
+    /// Whether there are more values.
     pub more: bool,
 }
 
-/// What is being typed into a template.
+/// Request to complete a variable of a template.
 #[derive(Debug, Clone)]
 pub struct CompletionRequest {
-    /// The variable of the template.
+    /// Variable of the template.
     pub variable: String,
     /// Its value so far.
     pub value: String,
-    /// Variables that have their values already.
+    /// Variables that already have a value.
     pub known: HashMap<String, String>,
-    /// How many values are wanted.
+    /// Maximum number of values.
     pub max: usize,
 }
 
 type ResourceFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
 
-/// A kind of resource. Dropping a future ends what it does in the database.
+/// A kind of resource. Dropping a future cancels its work in the database.
 pub(crate) trait Resource: Send + Sync + 'static {
-    /// What clients are told about it.
+    /// Info that clients get about it.
     fn info(&self) -> &ResourceInfo;
 
-    /// What it says by itself, beyond the database. When it changes, clients are told that resources have changed.
+    /// Content that does not come from the database. When it changes, clients are notified that resources have changed.
     fn words(&self) -> Vec<String>;
 
-    /// At most `max` that exist, in a fixed order, behind the one with this path; from the first on if `None`.
+    /// At most `max` existing resources in a fixed order, after the one with this path; from the first on if `None`.
     fn list<'a>(&'a self, behind: Option<&'a [String]>, max: usize) -> ResourceFuture<'a, Vec<ResourceEntry>>;
 
-    /// The one with this path, as JSON, for a caller who has these tools.
+    /// The resource with this path, as JSON, for a caller who has these tools.
     fn read<'a>(&'a self, path: &'a [String], tools: ServedTools<'a>) -> ResourceFuture<'a, Value>;
 
-    /// Values for a variable of its templates; none for any other.
+    /// Values for a variable of its templates; empty for an unknown variable.
     fn complete<'a>(&'a self, typed: &'a CompletionRequest) -> ResourceFuture<'a, Completions>;
 }

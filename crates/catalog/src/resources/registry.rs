@@ -1,4 +1,4 @@
-//! The one way to the resources: only those whose tool the caller has, within the deadline of a call.
+//! Access to the resources: a caller gets only those whose tool it has, within the deadline of a call.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use super::database::Database;
 use super::{CompletionRequest, Completions, Resource, ResourceEntry, ResourceUri, UriTemplate};
 use crate::served::ServedTools;
 
-/// How many are listed at once.
+/// Number of resources on a page.
 const PAGE: usize = 100;
 
-/// Some of what there is.
+/// A page of resources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourcePage {
-    /// In order.
+    /// The resources, in order.
     pub items: Vec<ResourceEntry>,
-    /// What to give for the next page; `None` at the end.
+    /// Cursor of the next page; `None` at the end.
     pub next: Option<String>,
 }
 
@@ -57,15 +57,15 @@ impl ResourceRegistry {
         self.resources.iter().flat_map(|resource| resource.info().templates)
     }
 
-    /// What clients are told about resources without asking the database.
+    /// The annotations that clients get with resources, read without the database.
     pub fn words(&self) -> Vec<(&str, Vec<String>)> {
         self.resources.iter().map(|resource| (resource.info().name, resource.words())).collect()
     }
 
-    /// The resources that exist, a page at a time. A cursor is the address of the last one on the page before.
+    /// The existing resources, a page at a time. A cursor is the URI of the last resource on the previous page.
     ///
     /// # Errors
-    /// `invalid_params` for a cursor that is none, or what reading the catalog came to.
+    /// `invalid_params` for an invalid cursor, or the failure of the read of the catalog.
     pub async fn list(&self, cursor: Option<&str>) -> Result<ResourcePage, Failure> {
         let behind = cursor.map(|cursor| self.after(cursor)).transpose()?;
         let start = behind.as_ref().map_or(0, |(index, _)| *index);
@@ -86,7 +86,7 @@ impl ResourceRegistry {
         Ok(ResourcePage { items, next })
     }
 
-    /// The resource that a cursor is in, and its place there.
+    /// The resource that a cursor points into, and the position there.
     fn after(&self, cursor: &str) -> Result<(usize, ResourceUri), Failure> {
         let uri = ResourceUri::parse(cursor);
         let found = uri.and_then(|uri| {
@@ -102,7 +102,7 @@ impl ResourceRegistry {
     /// Reads a resource.
     ///
     /// # Errors
-    /// `not_found` with the nearest names that exist, or what reading the catalog came to.
+    /// `not_found` with the nearest names that exist, or the failure of the read of the catalog.
     pub async fn read(&self, uri: &str, tools: ServedTools<'_>) -> Result<Value, Failure> {
         let found = ResourceUri::parse(uri).and_then(|parsed| Some((self.named(&parsed.name)?, parsed)));
         let Some((resource, parsed)) = found else {
@@ -116,10 +116,10 @@ impl ResourceRegistry {
         self.within_deadline(resource.read(&parsed.path, tools)).await
     }
 
-    /// Values for what is being typed into a template.
+    /// Completions for a variable of a template.
     ///
     /// # Errors
-    /// `not_found` for an unknown template, or what reading the catalog came to.
+    /// `not_found` for an unknown template, or the failure of the read of the catalog.
     pub async fn complete(&self, template: &str, typed: &CompletionRequest) -> Result<Completions, Failure> {
         let has = |resource: &&Arc<dyn Resource>| resource.info().templates.iter().any(|it| it.uri == template);
         match self.resources.iter().find(has) {
@@ -136,7 +136,7 @@ impl ResourceRegistry {
         self.resources.iter().find(|resource| resource.info().name == name)
     }
 
-    /// Never later than a call, and never a panic: rmcp leaves a client without an answer then.
+    /// Applies the deadline of a call and catches panics: rmcp sends a client no response after a panic.
     async fn within_deadline<T>(&self, answer: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         match timeout(self.call_deadline, AssertUnwindSafe(answer).catch_unwind()).await {
             Ok(Ok(answer)) => answer,

@@ -1,26 +1,26 @@
-//! Addresses of resources: `countersign://NAME/PART/PART`, each part percent-encoded (RFC 3986).
+//! URIs of resources: `countersign://NAME/PART/PART`, each part percent-encoded (RFC 3986).
 
 use std::fmt;
 
 const SCHEME: &str = "countersign://";
 
-/// What a resource is found by.
+/// URI of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceUri {
-    /// Which kind of resource.
+    /// Kind of the resource.
     pub name: String,
-    /// Which one of them; each part decoded.
+    /// Path within the kind; each part is decoded.
     pub path: Vec<String>,
 }
 
 impl ResourceUri {
-    /// The address of these parts.
+    /// The URI of these parts.
     #[must_use]
     pub fn new(name: &str, path: &[&str]) -> Self {
         Self { name: name.to_owned(), path: path.iter().map(|&part| part.to_owned()).collect() }
     }
 
-    /// Reads an address; `None` if it is none. One slash at the end means nothing.
+    /// Parses a URI; `None` if it is invalid. A single slash at the end is ignored.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let rest = text.strip_prefix(SCHEME)?;
@@ -28,7 +28,7 @@ impl ResourceUri {
         let mut parts = rest.split('/').map(decoded);
         let name = parts.next()?.filter(|name| !name.is_empty())?;
         let path: Vec<String> = parts.collect::<Option<_>>()?;
-        // No name in PostgreSQL is empty or has a NUL in it.
+        // A name in PostgreSQL is never empty and never contains NUL.
         path.iter().all(|part| !part.is_empty() && !part.contains('\0')).then_some(Self { name, path })
     }
 }
@@ -40,7 +40,7 @@ impl fmt::Display for ResourceUri {
     }
 }
 
-/// All but unreserved characters as `%XX`, as the expansion of a URI template does it.
+/// Encodes all characters except unreserved ones as `%XX`, like the expansion of a URI template.
 fn encoded(part: &str) -> String {
     let mut encoded = String::new();
     for byte in part.bytes() {
@@ -54,7 +54,7 @@ fn encoded(part: &str) -> String {
     encoded
 }
 
-/// `None` if a `%` is not followed by two hexadecimal digits, or what they give is not UTF-8.
+/// `None` if a `%` is not followed by two hexadecimal digits, or the decoded bytes are not UTF-8.
 fn decoded(part: &str) -> Option<String> {
     let mut bytes = part.bytes();
     let mut decoded = Vec::with_capacity(part.len());
@@ -80,7 +80,7 @@ mod tests {
                 ResourceUri::new("database", &["a/b", "Größe 100%?#\"x\""]),
                 "countersign://database/a%2Fb/Gr%C3%B6%C3%9Fe%20100%25%3F%23%22x%22",
             ),
-            // A part of nothing but dots would be taken out by whoever normalizes the address.
+            // Software that normalizes URIs would remove a part that consists only of dots.
             (ResourceUri::new("database", &["..", "a.b"]), "countersign://database/%2E%2E/a.b"),
         ] {
             assert_eq!(uri.to_string(), text);
