@@ -1,4 +1,4 @@
-//! Arguments against a tool's schema, and what became of them: the effective parameters.
+//! Validation of arguments against a tool's schema, and the effective parameters that result.
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{ValidationError, Validator};
@@ -7,7 +7,7 @@ use manifest::{ParamSource, ToolSpec};
 use serde_json::{Map, Number, Value};
 use types::{ErrorCode, Failure, PgType, Principal, REDACTED, Redaction, Scalar, TypeKind};
 
-/// A schema, ready to check with.
+/// A compiled schema.
 pub(crate) struct ArgumentValidator {
     schema: Value,
     validator: Validator,
@@ -16,7 +16,7 @@ pub(crate) struct ArgumentValidator {
 }
 
 impl ArgumentValidator {
-    /// No message will quote the values of `sensitive` arguments.
+    /// Compiles a schema. Messages never quote the values of `sensitive` arguments.
     pub(crate) fn new(schema: &Map<String, Value>, sensitive: &[String]) -> Result<Self, String> {
         let listed = Value::Object(schema.clone());
         let validator = jsonschema::options()
@@ -58,15 +58,15 @@ impl ArgumentValidator {
             ValidationErrorKind::Required { property } => {
                 format!("missing argument \"{}\"", property.as_str().unwrap_or_default())
             }
-            // Of the arguments as a whole.
+            // The error concerns the arguments as a whole.
             _ if name.is_empty() => error.masked().to_string(),
             _ => format!("argument \"{name}\": {error}"),
         }
     }
 }
 
-/// Every parameter by name, in the manifest's order: what the agent gave, else the default, else null; and what the
-/// server fills in. The same meaning has one spelling, since the fingerprint is made of this.
+/// Every parameter by name, in the manifest's order: the agent's value, else the default, else null. The server fills
+/// in the values of the principal. Equal values have one spelling, because the fingerprint is computed from this.
 pub(crate) fn effective_params(
     spec: &ToolSpec,
     arguments: &Map<String, Value>,
@@ -110,8 +110,8 @@ const KEYS_OF_OURS: [&str; 12] = [
     "correlation_id",
 ];
 
-/// `7.0` and `0.7e1` are the integer 7 to JSON Schema, so they are to an integer parameter; and `"1.50"` is the number
-/// 1.50 to a numeric one.
+/// `7.0` and `0.7e1` are the integer 7 in JSON Schema, so they are valid for an integer parameter. `"1.50"` is the
+/// number 1.50 for a numeric parameter.
 fn one_spelling(value: Value, ty: &PgType) -> Value {
     match (value, &ty.base().kind) {
         (Value::Number(number), TypeKind::Scalar(Scalar::Int2 | Scalar::Int4 | Scalar::Int8)) => {

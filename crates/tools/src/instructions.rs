@@ -1,5 +1,5 @@
-//! What an agent is told of a server before anything else: how its tools go together. Made of the tools that it has, so
-//! that it is told of no other.
+//! Instructions that an agent gets first: how the tools of a server work together. They mention only tools that the
+//! server has.
 
 use crate::tool::ToolInfo;
 use types::Tier;
@@ -28,7 +28,7 @@ const DUPLICATES: &str = "A call identical to one that succeeded within the last
 
 const PROPOSALS: &str = "A write that answers requires_approval was not made yet.";
 
-/// For a session that begins before the database is there: a client reads instructions once.
+/// Instructions of a session that begins before the database is reachable: a client reads instructions once.
 pub(crate) const UNREACHED: &str = "The database was not reachable when this session began. Further tools are announced once \
     it is. Of those that write: each write is recorded and happens once, meta.correlation_id is its receipt, meta.rollback \
     says how to undo it, and data.duplicate = true means that an identical call had been made before and nothing was \
@@ -75,7 +75,7 @@ pub(crate) fn of_tools(tools: &[&ToolInfo]) -> String {
     parts.join(" ")
 }
 
-/// With a capital letter and a full stop.
+/// The text with a capital letter and a full stop.
 fn sentence(words: &str) -> String {
     let mut letters = words.chars();
     letters.next().map(|first| format!("{}{}.", first.to_uppercase(), letters.as_str())).unwrap_or_default()

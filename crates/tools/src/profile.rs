@@ -1,26 +1,26 @@
-//! Which tools a caller sees.
+//! Profiles: the sets of tools that callers see.
 
 use manifest::Access;
 
-/// A set of tools: by what they may do, by name, and without some. What is not in it does not exist for the caller.
+/// A set of tools: by access, by name, and with exclusions. A tool outside the set does not exist for the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
-    /// `readonly`, `write`, `admin`, or `^[a-z][a-z0-9_-]{0,31}$` for one of the operator's own.
+    /// `readonly`, `write`, `admin`, or `^[a-z][a-z0-9_-]{0,31}$` for an operator's profile.
     pub name: String,
-    /// Every tool of these kinds.
+    /// Every tool with one of these kinds of access.
     pub access: Vec<Access>,
-    /// And these tools.
+    /// Additional tools by name.
     pub tools: Vec<String>,
-    /// But not these.
+    /// Excluded tools by name.
     pub except: Vec<String>,
 }
 
 impl Profile {
-    /// The profiles that every server has: reads of the database only, without a look into the ledger; those, the
-    /// manifests' writes, and the records of one's own account; everything.
+    /// Names of the profiles that every server has. `readonly` reads the database, not the ledger. `write` adds the
+    /// manifests' writes and the records of the caller's account. `admin` has everything.
     pub const BUILTIN: [&str; 3] = ["readonly", "write", "admin"];
 
-    /// The one that is served unless something else is configured.
+    /// Default profile.
     pub const DEFAULT: &str = "write";
 
     /// The profiles that every server has.
@@ -37,7 +37,7 @@ impl Profile {
         Self::BUILTIN.into_iter().zip(kinds).map(profile).collect()
     }
 
-    /// Whether a tool of this name and access is in it.
+    /// Whether the profile includes a tool of this name and access.
     #[must_use]
     pub fn includes(&self, tool: &str, access: Access) -> bool {
         let named = |names: &[String]| names.iter().any(|name| name == tool);

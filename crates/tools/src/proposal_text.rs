@@ -1,26 +1,27 @@
-//! What people are told of a write that waits for them. The sentences are the server's; whatever comes from the agent or
-//! from the database stands in them as JSON, with nothing hidden in it (attack AP09), and what is left out is counted.
+//! Texts that users and reviewers read about a write that needs approval. The sentences come from the server. Data of
+//! the agent or the database appears as JSON with every character visible (attack AP09). The length of omitted text is
+//! given.
 
 use ledger::proposals::{Preview, Proposal};
 use serde_json::{Map, Value};
 use types::visible;
 
-/// The longest value that is shown whole in a description, in characters.
+/// Maximum length of a value that a description shows in full, in characters.
 const IN_SHORT: usize = 200;
-/// The longest parameter that is shown whole in a question: this is what somebody agrees to.
+/// Maximum length of a parameter that a question shows in full: the user agrees to this text.
 const PARAM: usize = 4000;
-/// The same of a write that was not tried: its text is all that there is to look at.
+/// Maximum length of a parameter of a write without a preview: its text is all that a reviewer can examine.
 const UNTRIED: usize = 100_000;
-/// The longest value of a row.
+/// Maximum length of a value in a row.
 const IN_ROW: usize = 300;
-/// The longest row.
+/// Maximum length of a row.
 const ROW: usize = 2000;
-/// How many rows are shown.
+/// Maximum number of rows.
 const ROWS: usize = 10;
-/// How much of what two texts have in common is shown before they part, in characters.
+/// Maximum length of the common text shown before the first difference of two texts, in characters.
 const COMMON: usize = 30;
 
-/// One paragraph: what would happen, to how many rows, and whether it can be taken back.
+/// One paragraph: the effect of the write, its number of rows, and whether it can be undone.
 pub(crate) fn description(title: &str, params: &Map<String, Value>, preview: &Preview) -> String {
     let params: Vec<String> =
         params.iter().map(|(name, value)| format!("{} {}", visible(name), cut(&json(value), IN_SHORT))).collect();
@@ -28,7 +29,7 @@ pub(crate) fn description(title: &str, params: &Map<String, Value>, preview: &Pr
     format!("{}{with}. {}. {}", visible(title), touches(preview), undo(preview))
 }
 
-/// What a client's user is asked.
+/// Question for a client's user.
 pub(crate) fn question(title: &str, proposal: &Proposal) -> String {
     let preview = &proposal.preview;
     let mut lines = vec![format!("{} ({})?", visible(title), proposal.tool_name), String::new()];
@@ -51,7 +52,7 @@ pub(crate) fn question(title: &str, proposal: &Proposal) -> String {
     lines.join("\n")
 }
 
-/// A warning where the rows before and after cannot be told apart.
+/// A warning if the rows before and after the write cannot be matched.
 pub(crate) fn no_key(preview: &Preview) -> Option<String> {
     let is_ambiguous = preview.row_key.is_empty() && rows(preview.before.as_ref()).len() > 1;
     is_ambiguous.then(|| {
@@ -98,7 +99,7 @@ fn changes(preview: &Preview) -> Vec<String> {
         (None, None) => return listed("the answer", &rows(Some(&preview.result))),
         (before, after) => (rows(before.as_ref()), rows(after.as_ref())),
     };
-    // Those that stay as they are are told of in one line.
+    // Unchanged columns share one line.
     let (mut gone, mut new, mut same) = (Vec::new(), after, 0);
     for row in before {
         match new.iter().position(|other| *other == row) {
@@ -129,8 +130,8 @@ fn rows(image: Option<&Value>) -> Vec<&Row> {
     }
 }
 
-/// What tells the rows of one image apart, and finds them again in the other: the table's key, if it is there; nothing but the
-/// count, where there is one row in each; or else the first column whose values are all different.
+/// What tells the rows of one image apart, and finds them again in the other: the table's key, if it is there; nothing
+/// but the count, where there is one row in each; or else the first column whose values are all different.
 fn key(row_key: &[String], gone: &[&Row], new: &[&Row]) -> Option<Key> {
     let first = gone.first().or(new.first())?;
     let alike = |row: &&Row| row.len() == first.len() && row.keys().all(|column| first.contains_key(column));
@@ -157,7 +158,7 @@ fn key(row_key: &[String], gone: &[&Row], new: &[&Row]) -> Option<Key> {
 enum Key {
     /// There is at most one row on each side.
     Only,
-    /// The rows are told apart by these columns.
+    /// These columns identify the rows.
     Columns(Vec<String>),
 }
 
@@ -169,7 +170,7 @@ impl Key {
         }
     }
 
-    /// How a line about this row begins.
+    /// Start of a line about this row.
     fn name(&self, row: &Row) -> String {
         match self {
             Self::Only => String::new(),
@@ -199,7 +200,7 @@ fn paired(key: &Key, gone: &[&Row], new: &[&Row]) -> Vec<String> {
     lines.into_iter().take(ROWS).flatten().chain(left_out).collect()
 }
 
-/// One row, before and after: a line for each column that changes, and one for the others.
+/// One row, before and after: a line for each column that changes, and one line for the others.
 fn differing(key: &Key, before: &Row, after: &Row) -> Vec<String> {
     let (mut lines, mut same) = (Vec::new(), Map::new());
     for (column, old) in before {
@@ -236,12 +237,12 @@ fn whole(row: &Row) -> String {
     cut(&values.join(", "), ROW)
 }
 
-/// A value as JSON on one line, with nothing hidden in it.
+/// A value as JSON on one line, with every character visible.
 fn json(value: &Value) -> String {
     visible(&value.to_string())
 }
 
-/// Not longer than this, and with the count of what is not there.
+/// Cuts the text to this length and appends the number of omitted characters.
 fn cut(text: &str, characters: usize) -> String {
     match text.char_indices().nth(characters) {
         Some((end, _)) => {
@@ -252,7 +253,7 @@ fn cut(text: &str, characters: usize) -> String {
     }
 }
 
-/// Two values that differ: of long ones what they begin with alike is left out, so that the difference is seen.
+/// Two different values. The common beginning of long ones is omitted, so that the difference is visible.
 fn parting(old: &str, new: &str) -> (String, String) {
     let is_long = |text: &str| text.chars().nth(IN_ROW).is_some();
     if !is_long(old) && !is_long(new) {
@@ -301,7 +302,7 @@ mod tests {
             "as it is: 1 more row",
         ];
         assert_eq!(lines, expected);
-        // Nothing tells them apart, or they are not rows of one table: then nothing is compared.
+        // The rows cannot be identified, or they do not belong to one table: they are not compared.
         let lines = shown(json!([{"n": 1}, {"n": 1}]), json!([{"n": 2}, {"n": 2}]));
         assert_eq!(lines, ["before: n 1", "before: n 1", "after: n 2", "after: n 2"]);
         assert_eq!(shown(json!([{"n": 1}]), json!([{"m": 1}])), ["before: n 1", "after: m 1"]);

@@ -1,4 +1,4 @@
-//! Carries out what people have approved, and what somebody agreed to and a server that went away did not carry out.
+//! Executes approved proposals, and confirmed ones that another server left unexecuted when it stopped.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use tokio::time::MissedTickBehavior;
 
 use crate::live_registry::LiveRegistry;
 
-/// A person who approves waits for it.
+/// Poll interval, kept short because a reviewer waits for the execution of an approved proposal.
 const EVERY: Duration = Duration::from_secs(1);
-/// What has expired is ended when somebody wants something of it; the rest is tidiness.
+/// An expired proposal is closed when a caller uses it; the periodic cleanup is only for tidiness.
 const SWEEP_EVERY: u32 = 60;
 
-/// Does it now and then every second, for as long as the future is polled. Several servers may do it at once.
+/// Executes proposals at once and then every second, while the future is polled. Several servers may do it at once.
 pub async fn run_proposal_worker(proposals: Proposals, toolbox: LiveRegistry) {
     let mut ticks = tokio::time::interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,4 +1,4 @@
-//! All tools by name, and the one way to call them.
+//! Registry of all tools by name; every call of a tool goes through it.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::profile::Profile;
 use crate::services::Services;
 use crate::tool::{Call, Caller, Question, Tool, ToolError, ToolInfo, ToolLookup, ToolOutput, ToolResult};
 
-/// A registry that cannot be made. The server must not start.
+/// Error in the construction of a registry. The server must not start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
     /// Two tools have the same name.
@@ -53,21 +53,21 @@ pub enum RegistryError {
 
 struct RegisteredTool {
     tool: Box<dyn Tool>,
-    /// The tool's own, with what a manifest says instead.
+    /// The tool's info with the overrides of a manifest.
     info: ToolInfo,
     checker: ArgumentValidator,
     series: ToolMetrics,
 }
 
-/// Tools, in the order in which clients see them: built-in ones first. All that there are, or those of one profile.
+/// Tools in the order in which clients see them, built-in ones first: all tools, or those of one profile.
 #[derive(Default)]
 pub struct Registry {
     entries: Vec<Arc<RegisteredTool>>,
     resources: ResourceRegistry,
     call_deadline: Duration,
-    /// What carries the write tools out, by their names: of all tools, whatever the profile.
+    /// Executors of the write tools by tool name; of all tools, whatever the profile.
     executors: Arc<ExecutorRegistry>,
-    /// For agents, from the manifests.
+    /// Instructions for agents, from the manifests.
     instructions: Arc<[String]>,
 }
 
@@ -81,7 +81,7 @@ impl Registry {
     /// Every tool that can be served. `native` are the executors in Rust that manifests can name.
     ///
     /// # Errors
-    /// [`RegistryError`] if two of them have one name, an executor is missing, or a schema cannot be used.
+    /// [`RegistryError`] if two tools or executors have the same name, an executor is missing, or a schema is unusable.
     pub fn new(backends: &Services, catalog: &ToolCatalog, native: &ExecutorRegistry) -> Result<Self, RegistryError> {
         let executors = Arc::new(executors(backends, catalog, native)?);
         let resources = ResourceRegistry::new(backends.reader.as_ref(), catalog, backends.call_deadline);
@@ -109,14 +109,14 @@ impl Registry {
         Ok(registry)
     }
 
-    /// No tools yet, for a database that is not reachable; `catalog` has the instructions of the manifests.
+    /// A registry without tools, for an unreachable database; `catalog` has the instructions of the manifests.
     pub(crate) fn unreached(call_deadline: Duration, catalog: &ToolCatalog) -> Self {
         let unreached = std::iter::once(instructions::UNREACHED.to_owned());
         let instructions = unreached.chain(catalog.instructions.iter().cloned()).collect();
         Self { call_deadline, instructions, ..Self::default() }
     }
 
-    /// Adds a built-in tool, unless a manifest has switched it off, with what it says of it.
+    /// Adds a built-in tool with the overrides of a manifest, unless a manifest has disabled it.
     pub(crate) fn add_builtin(
         &mut self,
         tool: Box<dyn Tool>,
@@ -130,7 +130,7 @@ impl Registry {
         }
     }
 
-    /// Adds a tool with what a manifest says of it.
+    /// Adds a tool with the overrides of a manifest.
     fn add(&mut self, tool: Box<dyn Tool>, says: &BuiltinTool, metrics: &Metrics) -> Result<(), RegistryError> {
         let mut info = tool.info().clone();
         info.title = says.title.clone().or(info.title);
@@ -145,8 +145,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Those that a profile includes: no other can be called through what this returns, and no resource read whose tool
-    /// is not among them.
+    /// The tools that a profile includes. The returned registry calls no other tool. It reads a resource only if it has
+    /// the resource's tool.
     #[must_use]
     pub fn narrowed(&self, profile: &Profile) -> Self {
         let included = |entry: &&Arc<RegisteredTool>| {
@@ -162,7 +162,7 @@ impl Registry {
         narrowed
     }
 
-    /// What an agent is told of this server before anything else: how these tools go together, and what the operator says.
+    /// Instructions that an agent gets first: how these tools work together, and the operator's instructions.
     #[must_use]
     pub fn instructions(&self) -> String {
         let own = instructions::of_tools(&self.infos().collect::<Vec<_>>());
@@ -181,18 +181,18 @@ impl Registry {
     /// Reads a resource.
     ///
     /// # Errors
-    /// As [`ResourceRegistry::read`].
+    /// See [`ResourceRegistry::read`].
     pub async fn read_resource(&self, uri: &str) -> Result<Value, Failure> {
         self.resources.read(uri, &|name| self.info(name).is_some()).await
     }
 
-    /// Whether there is no tool.
+    /// Whether the registry has no tools.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// What clients are told about each tool.
+    /// Info of each tool, as clients get it.
     pub fn infos(&self) -> impl Iterator<Item = &ToolInfo> {
         self.entries.iter().map(|entry| &entry.info)
     }
@@ -207,7 +207,7 @@ impl Registry {
         self.entries.iter().find(|entry| entry.info.name == name)
     }
 
-    /// Calls a tool; `None` if there is none of this name. Never panics: a tool that does is an `internal_error`.
+    /// Calls a tool; `None` if no tool has this name. Never panics: a panic of a tool becomes an `internal_error`.
     pub async fn call(
         self: &Arc<Self>,
         name: &str,
@@ -217,7 +217,7 @@ impl Registry {
         let Caller { principal, asks_user, said } = caller.into();
         let started = Instant::now();
         let entry = self.get(name)?;
-        // Counts the call when it is dropped, so also one that its caller gives up.
+        // The guard records the call when it is dropped, so a call that its caller cancels is recorded too.
         let running = entry.series.begin(started);
         let outcome = match entry.checker.check(name, &arguments) {
             Ok(()) => {
@@ -250,8 +250,8 @@ impl ToolLookup for Registry {
     }
 }
 
-/// What carries out each write tool, registered by the tool's name. Made of what the tools themselves say, so that none can be
-/// forgotten: a tool whose manifest names an executor that is not there stops the start.
+/// Executors of the write tools, registered by the tool's name. The map is built from the tools, so it is always
+/// complete. A tool whose manifest names an unknown executor prevents the start.
 fn executors(
     backends: &Services,
     catalog: &ToolCatalog,
@@ -267,7 +267,7 @@ fn executors(
     Ok(executors)
 }
 
-/// The executor in Rust that the tool names, if it names one.
+/// The Rust executor that the tool names, if any.
 fn native_executor(
     spec: &ToolSpec,
     native: &ExecutorRegistry,
@@ -277,14 +277,14 @@ fn native_executor(
     native.get(name).cloned().map(Some).ok_or_else(missing)
 }
 
-/// What a call is answered with.
+/// Result of a call.
 #[derive(Debug)]
 pub struct CallResult {
-    /// The answer itself.
+    /// The envelope.
     pub envelope: Envelope,
-    /// The room that it takes: to be dropped once the client has taken it.
+    /// Memory permit of the envelope: to be dropped once the client has received it.
     pub room: Option<ResponsePermit>,
-    /// What the user is to be asked, if the caller can ask: the same call with what they said has the last word.
+    /// Question for the user, if the caller can ask. The repeated call with the user's answer has the final result.
     pub question: Option<Question>,
 }
 
@@ -303,7 +303,7 @@ fn reply(outcome: ToolResult, meta: Meta) -> CallResult {
     }
 }
 
-/// rmcp leaves a client without an answer when a tool panics.
+/// rmcp sends a client no response when a tool panics.
 async fn caught(outcome: impl Future<Output = ToolResult>) -> ToolResult {
     AssertUnwindSafe(outcome).catch_unwind().await.unwrap_or_else(|_| {
         let message = "internal error in the tool; see the server log";

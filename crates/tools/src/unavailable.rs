@@ -1,5 +1,5 @@
-//! The tools of a server that has not reached its database yet: those that read, as they will be, and each call of them fails
-//! with the reason.
+//! Tools of a server that has not reached its database yet. It lists the tools that read, and each call fails with the
+//! reason.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use crate::metrics::Metrics;
 use crate::registry::{Registry, RegistryError};
 use crate::tool::{Call, Tool, ToolInfo, ToolResult};
 
-/// What every call is answered with for now; whoever tries to reach the database keeps it up to date.
+/// Failure that every call returns for now; the task that tries to connect keeps it up to date.
 pub type Unavailable = watch::Receiver<Failure>;
 
 struct UnavailableTool {
@@ -35,10 +35,10 @@ impl Tool for UnavailableTool {
 }
 
 impl Registry {
-    /// The tools that read, for a database that is not reachable; `catalog` has what manifests say of them.
+    /// The tools that read, for an unreachable database; `catalog` has the overrides of manifests.
     ///
     /// # Errors
-    /// [`RegistryError`] if a schema cannot be used.
+    /// [`RegistryError`] if a schema is unusable.
     pub fn unavailable(
         limits: &ReadLimits,
         call_deadline: Duration,

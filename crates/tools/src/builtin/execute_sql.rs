@@ -1,5 +1,5 @@
-//! `execute_sql`: any one statement, for administrators, where the operator has switched it on. It writes through the
-//! gate like every other write: recorded, once, with a receipt (promises A11-07, A11-17).
+//! `execute_sql`: one arbitrary statement, for administrators, if the operator has enabled it. It writes through the
+//! gate like every other write: recorded, executed once, with a correlation id (promises A11-07, A11-17).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -122,13 +122,13 @@ impl Tool for ExecuteSql {
     }
 }
 
-/// One statement of the caller's own.
+/// A statement that the caller wrote.
 pub(super) struct AdhocSqlExecutor {
     keep: RowRetention,
     tier: Tier,
 }
 
-/// What it is told to execute, as the record and a proposal keep it.
+/// Parameters of the statement, as the record and a proposal contain them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RequestedSql {
@@ -136,7 +136,7 @@ struct RequestedSql {
     params: Vec<Value>,
 }
 
-/// What it would do, as far as that is known without doing it.
+/// Effect of the statement, as far as the server knows it without executing it.
 #[derive(Debug, Serialize)]
 struct ForeseenData {
     /// The tables that its plan touches, and whether it writes to them; null for a command without a plan.
@@ -188,8 +188,8 @@ impl WriteExecutor for AdhocSqlExecutor {
         })
     }
 
-    /// It is not tried: nobody has agreed to it yet, and not everything that a statement does is rolled back. What it
-    /// would return could also be what nobody wants an agent to read.
+    /// Not executed for the preview: the statement is not approved yet, and a rollback does not revert all effects. The
+    /// result could also be data that an agent must not read.
     fn preview<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
             let RequestedSql { sql, params } = ordered(request)?;

@@ -84,7 +84,7 @@ pub(crate) fn all(
     Ok(tools)
 }
 
-/// What clients are told of the tools that read any relation.
+/// Description for clients of the tools that read any relation.
 pub(crate) fn reading_infos(limits: &ReadLimits) -> [ToolInfo; 3] {
     [query_database::info(limits), describe_database::info(), explain_query::info()]
 }

@@ -1,4 +1,4 @@
-//! `preview_mutation`: what a write tool would do, without doing it (promise A11-05).
+//! `preview_mutation`: shows the effect of a write tool without executing the write (promise A11-05).
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -81,7 +81,7 @@ struct PreviewData {
 pub(super) struct PreviewMutation {
     info: ToolInfo,
     gate: Gate,
-    /// Every write tool; which of them a caller may preview, its profile says.
+    /// Every write tool; the caller's profile decides which of them the caller may preview.
     targets: BTreeMap<String, (PreviewedWrite, ArgumentValidator)>,
 }
 
@@ -92,7 +92,7 @@ enum PreviewedWrite {
 }
 
 impl PreviewedWrite {
-    /// What these arguments ask for, with what of it must not be shown and the warnings about it.
+    /// The write that these arguments request, with its redaction and warnings.
     async fn request(
         &self,
         arguments: &Map<String, Value>,
@@ -152,7 +152,7 @@ impl PreviewMutation {
         })
     }
 
-    /// The tool of this name, if it is one of the caller's.
+    /// The tool of this name, if the caller has it.
     fn target(&self, name: &str, callers: &dyn ToolLookup) -> Result<&(PreviewedWrite, ArgumentValidator), Failure> {
         let is_callers = |name: &str| callers.info(name).is_some();
         if name == execute_sql::NAME && is_callers(name) {

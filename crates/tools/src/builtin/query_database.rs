@@ -1,4 +1,4 @@
-//! `query_database`: the one tool that runs SQL of the agent's own.
+//! `query_database`: the only tool that runs SQL written by the agent.
 
 use std::pin::Pin;
 
@@ -96,7 +96,7 @@ impl QueryData {
     }
 }
 
-/// How to have the rows that were left out.
+/// Hint on how to get the omitted rows.
 fn next_rows(by: TruncatedBy) -> &'static str {
     match by {
         TruncatedBy::RowLimit => {

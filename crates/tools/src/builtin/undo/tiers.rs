@@ -1,4 +1,4 @@
-//! Who has to agree to the undo of a write: as for the write itself, unless its manifest says otherwise.
+//! Approval that the undo of a write needs: that of the write itself, unless its manifest declares another.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,8 @@ impl UndoTiers {
         Self(Arc::new(declared.chain(any_statement).collect()))
     }
 
-    /// The strictest tier of these writes of the caller's account, each of which has to be a success of a tool that the caller is served.
+    /// The strictest tier of these writes of the caller's account. Each must be a success of a tool that the caller
+    /// has.
     pub(in crate::builtin) async fn strictest(
         &self,
         call: &Call,
@@ -54,7 +55,7 @@ impl UndoTiers {
         Ok(tier)
     }
 
-    /// All of them, for the definition of an executor: who agrees to an undo agrees to its tier.
+    /// All tiers, for the definition of an executor: the approval of an undo includes its tier.
     pub(in crate::builtin) fn definition(&self) -> Value {
         json!(self.0.iter().map(|(tool, tier)| (tool, tier.as_str())).collect::<Vec<_>>())
     }
