@@ -1,17 +1,18 @@
-//! What an agent can call: the built-in tools, the tools of the manifests, and the registry that both are in.
+//! Tools that agents can call: the built-in tools, the tools of the manifests, and their registry.
 //!
-//! A call goes through the [`Registry`] only: it finds the tool, checks the arguments against the tool's schema, runs
-//! it, and makes one [`types::Envelope`] of what comes back. Tools know neither MCP nor a connection: they read
-//! through [`ledger::read`] and write through [`ledger::Gate`]. `discovery` asks what there is in the database, for
-//! `describe_database` and for the hints of failed queries. What is served can change while calls run: `live_registry`.
-//! What became of the calls is counted for Prometheus: `metrics`. Before the database was reached: `unavailable`.
+//! Every call goes through the [`Registry`]. It finds the tool, validates the arguments against the tool's schema, runs
+//! the tool, and wraps the result in one [`types::Envelope`]. Tools do not depend on MCP or on a connection: they read
+//! through [`ledger::read`] and write through [`ledger::Gate`]. `live_registry` changes the served tools while calls
+//! run. `metrics` records the results of calls for Prometheus. `unavailable` serves until the database is reached.
 //!
-//! A write tool above tier `auto` proposes (`approval_flow`, in the words of `proposal_text`); `proposal_worker` carries out what people have
-//! approved. What carries a write out is an executor: `manifest_tools::executor`, `builtin::execute_sql`, or one of `native`.
+//! A write tool above tier `auto` creates a proposal (`approval_flow`, texts in `proposal_text`). `proposal_worker`
+//! executes approved proposals. Executors run the writes: `manifest_tools::executor`, `builtin::execute_sql`, or
+//! `native`.
 //!
 //! To add a built-in tool: a file in `builtin/` with its arguments (their schema is derived), its result and its
 //! [`Tool`] implementation, and one line in `builtin::all`. Schema, docs, `tools/list` and profiles follow from there.
-//! To add a manifest tool: no Rust at all. To add an executor in Rust: `native`. To add a resource (the same data, read by its address): `resources`.
+//! To add a manifest tool: no Rust is needed. To add an executor in Rust: see `native`. To add a resource (the same
+//! data, read by its URI): see `resources` of the crate `catalog`.
 
 mod approval_flow;
 mod arguments;

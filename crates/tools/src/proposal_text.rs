@@ -90,7 +90,7 @@ fn generated(preview: &Preview) -> String {
 
 type Row = Map<String, Value>;
 
-/// What would be another way afterwards, a line each; of a tool that looks at no rows, what it would answer.
+/// One line for each change of the rows. For a tool without row images, the data that it would return.
 fn changes(preview: &Preview) -> Vec<String> {
     let (before, after) = match (&preview.before, &preview.after) {
         (None, None) if preview.rows_affected.is_none() => {
@@ -130,8 +130,8 @@ fn rows(image: Option<&Value>) -> Vec<&Row> {
     }
 }
 
-/// What tells the rows of one image apart, and finds them again in the other: the table's key, if it is there; nothing
-/// but the count, where there is one row in each; or else the first column whose values are all different.
+/// Columns that identify the rows of both images: the table's key, if present; none if each image has at most one row;
+/// otherwise the first column with only distinct values.
 fn key(row_key: &[String], gone: &[&Row], new: &[&Row]) -> Option<Key> {
     let first = gone.first().or(new.first())?;
     let alike = |row: &&Row| row.len() == first.len() && row.keys().all(|column| first.contains_key(column));

@@ -1,5 +1,5 @@
-//! What carries out a write tool of a manifest: its statements, or the executor in Rust that it names, between the images
-//! that `before` and `after` capture.
+//! Executor of a manifest's write tool. It runs the tool's statements or its Rust executor, between the images that
+//! `before` and `after` capture.
 
 use std::sync::Arc;
 
@@ -162,7 +162,7 @@ fn step<'s>(statement: &'s manifest::StatementSpec, encoded: &'s [Option<String>
     ledger::Statement { sql: &statement.sql, params: encoded, param_types: &statement.param_types }
 }
 
-/// What statements return must be what they promised.
+/// Checks that the result columns of the statements are the declared ones.
 fn check_shapes(statements: &[&manifest::StatementSpec], answers: &[Rows]) -> Result<(), Failure> {
     for (statement, answer) in statements.iter().zip(answers) {
         schema_drift::check(&statement.shape, &answer.columns)?;

@@ -1,14 +1,14 @@
-//! An answer that is kept for a while, so that however many want it, it is asked for now and then.
+//! A cached value: frequent requests for it cause only occasional queries.
 
 use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// For how long an answer counts. Prometheus asks every 15 s or more, and two of them not at the same time.
+/// Lifetime of a value. Prometheus scrapes every 15 s or less often, and two servers scrape at different times.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// The last answer, also if it was that there is none.
+/// The last value, even if the query returned none.
 pub(super) struct Cached<T> {
     last: Mutex<Option<(Instant, Option<T>)>>,
 }
@@ -20,8 +20,8 @@ impl<T> Default for Cached<T> {
 }
 
 impl<T: Clone> Cached<T> {
-    /// The answer. Those who want it while it is asked for wait for the same one. Must be polled to its end: who drops it
-    /// leaves the next one to ask again.
+    /// The value. Concurrent callers wait for the same query. The future must be polled to its end; if a caller drops
+    /// it, the next caller repeats the query.
     pub(super) async fn get<F: Future<Output = Option<T>>>(&self, ask: impl FnOnce() -> F) -> Option<T> {
         let mut last = self.last.lock().await;
         match &*last {

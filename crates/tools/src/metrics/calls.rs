@@ -1,4 +1,4 @@
-//! Calls by tool and by what became of them.
+//! Counters of calls by tool and outcome.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,14 +13,14 @@ use types::ErrorCode;
 
 use crate::tool::{Disposition, ToolResult};
 
-/// In seconds.
+/// Bucket bounds in seconds.
 const BUCKETS: [f64; 15] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
-/// Of a call that was dropped before it had an outcome: its client cancelled it, or went away.
+/// Outcome of a call that was dropped before its end: the client cancelled it or disconnected.
 const CANCELLED: &str = "cancelled";
 
-/// The outcomes that are there at zero from the first call of a tool on: somebody is woken by them, and a counter that begins with
-/// 1 has not risen, for Prometheus.
+/// Outcomes that are exported as zero from the first call of a tool on. Alerts depend on them, and Prometheus does not
+/// see an increase in a counter that begins with 1.
 const FROM_THE_FIRST_CALL: [&str; 3] =
     [word(Disposition::Done), ErrorCode::CommitOutcomeUnknown.as_str(), ErrorCode::InternalError.as_str()];
 
@@ -35,7 +35,7 @@ struct CallLabels {
     outcome: &'static str,
 }
 
-/// What is counted of all calls.
+/// Metrics of all calls.
 pub(super) struct CallMetrics {
     total: Family<CallLabels, Counter>,
     duration: Durations,
@@ -61,7 +61,7 @@ impl CallMetrics {
         this
     }
 
-    /// Where the calls of one tool are counted. Nothing of it is rendered before its first call.
+    /// Metrics of the calls of one tool. They are not rendered before its first call.
     pub(super) fn of_tool(&self, name: &str) -> ToolMetrics {
         ToolMetrics {
             tool: name.into(),
@@ -73,18 +73,19 @@ impl CallMetrics {
     }
 }
 
-/// What is counted of the calls of one tool.
+/// Metrics of the calls of one tool.
 pub(crate) struct ToolMetrics {
     tool: Arc<str>,
     total: Family<CallLabels, Counter>,
     durations: Durations,
-    /// That of this tool, from its first call on.
+    /// Metrics of this tool, from its first call on.
     duration: OnceLock<Histogram>,
     in_flight: Gauge,
 }
 
 impl ToolMetrics {
-    /// A call that began then. It is counted when what this returns is dropped.
+    /// Starts the measurement of a call that began at this time. The returned guard records the call when it is
+    /// dropped.
     pub(crate) fn begin(&self, started: Instant) -> CallTimer<'_> {
         self.in_flight.inc();
         let duration = self.duration.get_or_init(|| {
@@ -101,7 +102,7 @@ impl ToolMetrics {
     }
 }
 
-/// A call on its way.
+/// A running call.
 pub(crate) struct CallTimer<'a> {
     series: &'a ToolMetrics,
     duration: &'a Histogram,
@@ -110,7 +111,7 @@ pub(crate) struct CallTimer<'a> {
 }
 
 impl CallTimer<'_> {
-    /// It came to this.
+    /// Sets the outcome of the call.
     pub(crate) fn ended(mut self, outcome: &ToolResult) {
         self.outcome = match outcome {
             Ok(answer) => word(answer.success),

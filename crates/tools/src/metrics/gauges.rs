@@ -1,4 +1,4 @@
-//! How things stand when they are asked for: pools, and what is open in the ledger.
+//! Current state at the time of a scrape: the pools, and the pending entries of the ledger.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -28,7 +28,7 @@ struct StatusLabel {
     status: &'static str,
 }
 
-/// Asks the ledger. The log says why there is no answer, the first time.
+/// Queries the ledger. The first failure is logged with its reason.
 pub(super) async fn count(states: LedgerGauges, is_silent: &AtomicBool) -> Option<LedgerCounts> {
     let counted = states.count().await;
     let was_silent = is_silent.swap(counted.is_err(), Ordering::Relaxed);
@@ -38,7 +38,7 @@ pub(super) async fn count(states: LedgerGauges, is_silent: &AtomicBool) -> Optio
     counted.ok()
 }
 
-/// The gauges of this moment; `counted` is what the ledger said.
+/// The current gauges; `counted` is the ledger's result.
 pub(super) fn registry(reader: Option<&Reader>, gate: &Gate, counted: Option<&LedgerCounts>) -> Registry {
     let mut registry = Registry::with_prefix(PREFIX);
     let read = reader.map(|reader| ("read", reader.status()));

@@ -1,4 +1,4 @@
-//! What a server over HTTP tells: this crate knows no HTTP.
+//! Metrics that an HTTP server reports. This crate does not depend on HTTP.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -6,35 +6,35 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-/// Why a request was refused before any tool was reached.
+/// Reason for the refusal of a request before it reached a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RefusalReason {
-    /// No credentials, or not good ones.
+    /// The credentials are missing or invalid.
     Unauthenticated,
-    /// Good credentials, which may not do this.
+    /// The credentials are valid but do not permit the request.
     Forbidden,
     /// The Host header names another host.
     Host,
-    /// The Origin header names a page that may not call.
+    /// The Origin header names a page that may not send requests.
     Origin,
-    /// The body is larger than a message may be.
+    /// The body exceeds the maximum size of a message.
     BodyTooLarge,
-    /// Too many requests in too short a time.
+    /// The request exceeds the rate limit.
     RateLimited,
-    /// As many sessions as there may be.
+    /// The maximum number of sessions is reached.
     TooManySessions,
-    /// As many streams as there may be.
+    /// The maximum number of streams is reached.
     TooManyStreams,
-    /// As many connections as there may be, of all clients or of one.
+    /// The maximum number of connections is reached, of all clients or of one.
     TooManyConnections,
     /// The client took too long to send or to read.
     TooSlow,
-    /// The server is about to end.
+    /// The server is shutting down.
     Draining,
 }
 
 impl RefusalReason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 11] = [
         Self::Unauthenticated,
         Self::Forbidden,
@@ -49,7 +49,7 @@ impl RefusalReason {
         Self::Draining,
     ];
 
-    /// The word of the label.
+    /// Value of the label.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ struct RefusedLabels {
     reason: &'static str,
 }
 
-/// What is counted of HTTP.
+/// Metrics of HTTP.
 #[derive(Debug)]
 pub struct HttpMetrics {
     requests: Family<RequestLabels, Counter>,
@@ -112,29 +112,29 @@ impl HttpMetrics {
         this
     }
 
-    /// A request was answered with this status. `route` is a route of the program, and one word for all that there are not:
-    /// never the path that was sent.
+    /// Records the response status of a request. `route` is a route of the program, or one fixed word for all unknown
+    /// paths, never the path of the request.
     pub fn answered(&self, route: &'static str, status: u16) {
         self.requests.get_or_create_owned(&RequestLabels { route, status }).inc();
     }
 
-    /// A request was refused. Its answer is to be told as well.
+    /// Records a refused request. The caller must record its response as well.
     pub fn refused(&self, reason: RefusalReason) {
         self.refused.get_or_create_owned(&RefusedLabels { reason: reason.as_str() }).inc();
     }
 
-    /// A session has begun; it has ended when what this returns is dropped.
+    /// Records the start of a session; it ends when the returned guard is dropped.
     pub fn session(&self) -> GaugeGuard {
         GaugeGuard::new(&self.sessions)
     }
 
-    /// The same of a stream of events.
+    /// Records the start of an event stream; it ends when the returned guard is dropped.
     pub fn stream(&self) -> GaugeGuard {
         GaugeGuard::new(&self.streams)
     }
 }
 
-/// Something that is open until this is dropped.
+/// A session or stream that is open until this guard is dropped.
 #[derive(Debug)]
 #[must_use = "what is dropped is closed"]
 pub struct GaugeGuard {

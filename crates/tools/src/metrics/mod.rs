@@ -1,10 +1,11 @@
-//! What an operator's monitoring sees, as OpenMetrics text. `docs/reference/metrics.md` is generated from the help texts here.
+//! What an operator's monitoring sees, as OpenMetrics text. `docs/reference/metrics.md` is generated from the help
+//! texts here.
 //!
 //! `calls` counts what goes through the registry, `http` what a server over HTTP tells; `moment` is asked anew for each
 //! scrape: the pools, the process, and the ledger, which `cached` spares.
 //!
-//! What labels hold is bounded, and never an account, an actor, SQL or a value: names of tools that are (or were) served,
-//! words of fixed lists, routes of the program, statuses of HTTP.
+//! What labels hold is bounded, and never an account, an actor, SQL or a value: names of tools that are (or were)
+//! served, words of fixed lists, routes of the program, statuses of HTTP.
 
 mod cached;
 mod calls;
@@ -27,8 +28,8 @@ use cached::Cached;
 use calls::CallMetrics;
 pub(crate) use calls::ToolMetrics;
 
-/// The same samples, those of a metric in the order of their labels: the library keeps them in none. The samples of one histogram
-/// stay together, in their own order.
+/// The same samples, those of a metric in the order of their labels: the library keeps them in none. The samples of one
+/// histogram stay together, in their own order.
 fn sorted(text: &str) -> String {
     let mut lines: Vec<&str> = text.lines().collect();
     let is_comment = |line: &&str| line.starts_with('#');
@@ -51,10 +52,10 @@ fn labels(sample: &str) -> String {
 /// Media type of the metrics page.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What all names begin with, but for those of the process.
+/// Prefix of all names except those of the process.
 const PREFIX: &str = "countersign";
 
-/// All that is counted in one process. Clones count together.
+/// All metrics of one process. Clones share them.
 #[derive(Clone)]
 pub struct Metrics {
     shared: Arc<Shared>,
@@ -65,9 +66,9 @@ struct Shared {
     calls: CallMetrics,
     http: HttpMetrics,
     ledger: Cached<LedgerCounts>,
-    /// Whether the ledger did not answer when it was last asked.
+    /// Whether the last query of the ledger failed.
     is_silent: AtomicBool,
-    /// When the process began, or soon after.
+    /// Start time of the process, approximately.
     since: SystemTime,
 }
 
@@ -84,7 +85,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Nothing is counted yet.
+    /// Metrics without any recorded value.
     #[must_use]
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix(PREFIX);
@@ -99,22 +100,23 @@ impl Metrics {
         Self { shared: Arc::new(Shared { registry, calls, http, ledger, is_silent, since: SystemTime::now() }) }
     }
 
-    /// What a server over HTTP tells.
+    /// Metrics that an HTTP server reports.
     #[must_use]
     pub fn http(&self) -> &HttpMetrics {
         &self.shared.http
     }
 
-    /// Where the calls of a tool are counted. Only for tools that are served: each is a label for as long as the process lives.
+    /// Where the calls of a tool are counted. Only for tools that are served: each is a label for as long as the
+    /// process lives.
     pub(crate) fn of_tool(&self, name: &str) -> ToolMetrics {
         self.shared.calls.of_tool(name)
     }
 
-    /// Everything, as [`CONTENT_TYPE`], within some 2 s: without the ledger's part if that does not answer. It is asked every
-    /// 5 s at most, however many ask here.
+    /// Everything, as [`CONTENT_TYPE`], within some 2 s: without the ledger's part if that does not answer. It is asked
+    /// every 5 s at most, however many ask here.
     pub(crate) async fn render(&self, reader: Option<&Reader>, gate: &Gate, ledger: &LedgerGauges) -> String {
         let (shared, states) = (Arc::clone(&self.shared), ledger.clone());
-        // A task of its own: when a scraper goes away, the next one finds what was asked for it.
+        // The query runs in a separate task: if a scraper disconnects, the next one gets its result.
         let asked = tokio::spawn(async move { shared.ledger.get(|| gauges::count(states, &shared.is_silent)).await });
         let counted = asked.await.ok().flatten();
         let (ours, process) = (gauges::registry(reader, gate, counted.as_ref()), process::registry(self.shared.since));
@@ -130,7 +132,7 @@ impl Metrics {
         sorted(&text)
     }
 
-    /// What is counted here, without what is asked for.
+    /// Metrics recorded in the process, without the values queried for a scrape.
     #[cfg(test)]
     pub(crate) fn counted(&self) -> String {
         let mut text = String::new();

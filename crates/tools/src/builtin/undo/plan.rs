@@ -1,4 +1,4 @@
-//! `undo_plan`: what taking many writes of the account back would mean. `undo_run` carries the plan out.
+//! `undo_plan`: previews the undo of many writes of the account. `undo_run` executes the plan.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,13 +26,13 @@ const DESCRIPTION: &str = "Plan to take back many writes of this account: those 
 
 const NEVER_UNDONE: &str = "Sequences, NOTIFY, what left the database, and tables that are not tracked are not undone.";
 
-/// The most rows, and the most writes, that one call takes back.
+/// Maximum number of rows, and of writes, that one call undoes.
 const MOST_ROWS: u64 = 10_000;
 
-/// The most writes of each kind that an answer lists.
+/// Maximum number of writes of each kind in the response.
 const MOST_LISTED: usize = 100;
 
-/// The most conflicts that an answer lists.
+/// Maximum number of conflicts in the response.
 const MOST_CONFLICTS: usize = 20;
 
 /// What the agent sends.
@@ -65,7 +65,8 @@ struct Arguments {
     #[serde(default)]
     #[schemars(with = "String")]
     table: Option<String>,
-    /// If a write conflicts: strict (nothing is undone), skip (it is left out), cascade (later writes on its rows are undone too).
+    /// If a write conflicts: strict (nothing is undone), skip (it is left out), cascade (later writes on its rows are
+    /// undone too).
     #[serde(default)]
     #[schemars(with = "Mode", default)]
     mode: Mode,
@@ -185,7 +186,7 @@ impl UndoPlan {
         Ok(UndoPlanData { plan_id, digest, ..shown(&plan, writes.len()) })
     }
 
-    /// Tries the plan in a transaction that is rolled back: whether nothing was in the way.
+    /// Tries the plan in a transaction that is rolled back. Returns whether it had no conflict.
     async fn try_undo(&self, call: &Call, part: &PlanPart, plan: &mut Plan) -> Result<bool, Failure> {
         let digest = digest_of(std::slice::from_ref(part));
         let writes = part.writes.clone();
@@ -257,7 +258,7 @@ fn refuse_too_many(plan: &Plan, writes: usize) -> Result<(), Failure> {
         .hint("Choose a shorter time or one table. A person can undo more, in parts: countersign undo plan."))
 }
 
-/// A time that PostgreSQL cannot read is the agent's mistake.
+/// A time that PostgreSQL cannot parse is the agent's mistake.
 fn refused(error: &ledger::read::Error) -> Failure {
     match error {
         ledger::read::Error::Server(error) if error.sqlstate.starts_with("22") => {
