@@ -4,6 +4,7 @@
 //! the tool, and wraps the result in one [`types::Envelope`]. Tools do not depend on MCP or on a connection: they read
 //! through [`ledger::read`] and write through [`ledger::Gate`]. `live_registry` changes the served tools while calls
 //! run. `metrics` records the results of calls for Prometheus. `unavailable` serves until the database is reached.
+//! The crate `catalog` describes the database for `describe_database` and for the hints of failed queries.
 //!
 //! A write tool above tier `auto` creates a proposal (`approval_flow`, texts in `proposal_text`). `proposal_worker`
 //! executes approved proposals. Executors run the writes: `manifest_tools::executor`, `builtin::execute_sql`, or

@@ -1,4 +1,4 @@
-//! `confirm_proposal`: the user of the proposing account agrees, and the write is carried out.
+//! `confirm_proposal`: the user of the proposing account confirms, and the server executes the write.
 
 use std::pin::Pin;
 
@@ -76,7 +76,7 @@ impl ConfirmProposal {
         Self { info, proposals }
     }
 
-    /// The account's proposal of this name, if the caller has its tool.
+    /// The account's proposal with this id, if the caller has its tool.
     async fn find(&self, call: &Call, id: ProposalId) -> Result<Proposal, Failure> {
         let found = self.proposals.get(Some(&call.principal.account_id), id).await?;
         let proposal = found.ok_or_else(not_found)?;
@@ -89,7 +89,7 @@ impl ConfirmProposal {
         Ok(proposal)
     }
 
-    /// Asks the user of a client that can: what an agent says of its user's will is not theirs.
+    /// Asks the user of a client that supports elicitation: an agent's claim about its user's consent is not proof.
     fn ask(proposal: &Proposal, title: &str) -> ToolResult {
         let data = ConfirmData {
             proposal_id: proposal.proposal_id,

@@ -1,4 +1,4 @@
-//! `describe_database`: what there is, for agents who do not know the schema. Small answers first, detail on demand.
+//! `describe_database`: the schema of the database. The overview is small; details are available on request.
 
 use std::pin::Pin;
 

@@ -1,4 +1,4 @@
-//! `explain_query`: how PostgreSQL would run a query, without running it.
+//! `explain_query`: PostgreSQL's plan of a query, without its execution.
 
 use std::pin::Pin;
 
@@ -41,7 +41,7 @@ struct PlanData {
 }
 
 impl PlanData {
-    /// EXPLAIN answers with an array of one object, and the plan in it.
+    /// The output of EXPLAIN is an array with one object, which contains the plan.
     fn new(mut explained: Value) -> Self {
         let plan = explained.pointer_mut("/0/Plan").map(Value::take);
         Self { plan: plan.unwrap_or(explained) }

@@ -1,4 +1,4 @@
-//! `get_mutation_detail`: everything that the ledger knows of one write (promises A6).
+//! `get_mutation_detail`: the ledger's full record of one write (promises A6).
 
 use std::pin::Pin;
 

@@ -1,4 +1,4 @@
-//! `get_proposal`: one proposal, whole.
+//! `get_proposal`: one proposal with all its fields.
 
 use std::pin::Pin;
 

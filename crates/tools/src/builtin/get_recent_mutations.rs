@@ -1,4 +1,4 @@
-//! `get_recent_mutations`: what was written lately, for agents that are about to write (promises A5).
+//! `get_recent_mutations`: recent writes, for agents that are about to write (promises A5).
 
 use std::pin::Pin;
 

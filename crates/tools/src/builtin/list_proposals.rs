@@ -1,4 +1,4 @@
-//! `list_proposals`: the account's proposals, the newest first.
+//! `list_proposals`: the account's proposals, newest first.
 
 use std::pin::Pin;
 

@@ -1,4 +1,4 @@
-//! `reject_proposal`: the proposing account takes a proposal back, whatever its tier.
+//! `reject_proposal`: the proposing account withdraws a proposal of any tier.
 
 use std::pin::Pin;
 

@@ -69,7 +69,7 @@ impl Tool for ManifestRead {
     }
 }
 
-/// How to have the rows that were left out: the tool has no pages.
+/// Hint on how to get the omitted rows: the tool has no pages.
 fn fewer_rows(_: TruncatedBy) -> &'static str {
     "Give arguments that select fewer rows, or read the rest with query_database, if it is among your tools."
 }

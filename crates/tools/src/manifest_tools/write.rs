@@ -35,23 +35,23 @@ impl ManifestWrite {
         Self { info: info(&spec, hints), spec, executor, flow: ApprovalFlow::new(services, title) }
     }
 
-    /// What it was made from.
+    /// Specification of the tool in the manifest.
     pub(crate) fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
-    /// What carries it out.
+    /// Executor of the tool's writes.
     pub(crate) fn executor(&self) -> &Arc<dyn WriteExecutor> {
         &self.executor
     }
 
-    /// What is ordered with these arguments, which have been checked against the schema.
+    /// Request for these arguments, which are already validated against the schema.
     pub(crate) fn request(&self, arguments: &Map<String, Value>, principal: &Principal) -> WriteRequest {
         WriteRequest { params: effective_params(&self.spec, arguments, principal), principal: principal.clone() }
     }
 }
 
-/// What clients are told about a tool of a manifest.
+/// Info that clients get about a tool of a manifest.
 pub(crate) fn info(spec: &ToolSpec, hints: Annotations) -> ToolInfo {
     ToolInfo {
         name: spec.name.clone(),

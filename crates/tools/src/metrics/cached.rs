@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// Lifetime of a value. Prometheus scrapes every 15 s or less often, and two servers scrape at different times.
+/// Lifetime of a value. Prometheus scrapes every 15 s or less often; two Prometheus servers scrape at different times.
 const KEPT: Duration = Duration::from_secs(5);
 
 /// The last value, even if the query returned none.
