@@ -8,7 +8,7 @@ use types::{ErrorCode, Failure, TOOL_VERSION};
 
 use crate::tool::{Annotations, ToolInfo};
 
-/// The info of a built-in tool that reads: arguments from their type, the envelope around `data`.
+/// Info of a built-in tool that reads: the argument schema from the type, and the envelope schema around `data`.
 pub(crate) fn reading_info<A: schemars::JsonSchema, D: schemars::JsonSchema>(
     name: &str,
     title: &str,
@@ -30,7 +30,7 @@ pub(crate) fn reading_info<A: schemars::JsonSchema, D: schemars::JsonSchema>(
     }
 }
 
-/// The envelope around `data` of this type.
+/// Schema of the envelope around `data` of this type.
 pub(crate) fn answer_schema<D: schemars::JsonSchema>() -> Map<String, Value> {
     manifest::envelope_schema(manifest::outline(&schema_of::<D>()))
 }
@@ -76,7 +76,7 @@ fn simplify(schema: &mut Map<String, Value>) {
     schema.get_mut("items").and_then(Value::as_object_mut).into_iter().for_each(simplify);
 }
 
-/// A place where every JSON value fits. `{}` and not `true`: clients refuse boolean schemas.
+/// Schema of an arbitrary JSON value. It is `{}` instead of `true`, because clients reject boolean schemas.
 pub(crate) struct AnyJson;
 
 impl JsonSchema for AnyJson {

@@ -8,11 +8,11 @@ use types::{ErrorCode, Failure, Rollback, TOOL_VERSION};
 
 pub(super) const NAME: &str = "delete_package_photo";
 
-/// The same words for a package of another tenant and for one that is not there.
+/// One text for a package of another tenant and for a missing package, so that the caller cannot distinguish them.
 const NO_PACKAGE: &str = "Package not found or access denied";
 const NO_PHOTO: &str = "Photo not found";
 
-/// Somebody who deletes another photo of the package waits here.
+/// Lock on the package: concurrent deletions of its other photos wait here.
 const LOCK_SQL: &str =
     "select package_id from studio.package where tenant_id = $1 and package_id = $2::bigint for update";
 const DELETE_SQL: &str = "delete from studio.package_photo \
