@@ -1,5 +1,5 @@
-//! `delete_package_photo` of `manifests/studio.toml`: deletes a photo and closes the gap that it leaves, so that the next
-//! photo becomes the cover when the cover goes.
+//! `delete_package_photo` of `manifests/studio.toml`: deletes a photo and closes the gap that it leaves, so that the
+//! next photo becomes the cover when the cover goes.
 
 use ledger::{ExecutorError, Statement, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
 use serde::{Deserialize, Serialize};
