@@ -65,8 +65,7 @@ struct Arguments {
     #[serde(default)]
     #[schemars(with = "String")]
     table: Option<String>,
-    /// If a write conflicts: strict (nothing is undone), skip (it is left out), cascade (later writes on its rows are
-    /// undone too).
+    /// If a write conflicts: strict (nothing is undone), skip (it is left out), cascade (later writes on its rows are undone too).
     #[serde(default)]
     #[schemars(with = "Mode", default)]
     mode: Mode,
