@@ -1,6 +1,8 @@
 //! What does a read cost, at the core (`Reader`) and through MCP stdio, against the same statement over bare
-//! tokio-postgres: BEGIN READ ONLY, the statement (prepared) and ROLLBACK pipelined into one round trip, over as many
-//! connections?
+//! tokio-postgres: BEGIN READ ONLY, the statement and ROLLBACK pipelined into one round trip, over as many connections?
+//!
+//! Agents write a new text each time, so each case runs with texts that the server has never seen; the same text again
+//! and again (prepared at the bare side) is a case of its own.
 //!
 //! The sides run in turns against one PostgreSQL, so that a busy machine slows them alike; only the ratios mean anything.
 //!
@@ -18,6 +20,7 @@
 use std::fs;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ledger::read::{ReadLimits, ReadRequest, Reader, RowFormat, SearchPath};
@@ -37,6 +40,13 @@ const LARGE_ROUNDS: usize = 15;
 
 const BY_KEY: &str = "select id, account_id, text from social.tweet where id = $1";
 const LARGE: &str = "select i as id, 'row number ' || i as text, i * 1.5 as price from generate_series(1, 10000) i";
+
+/// A text that no side has seen: the numbers go on through all rounds and sides.
+fn new_text(id: i64) -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("select id, account_id, text from social.tweet where id = {id} and {number} >= 0")
+}
 
 fn key(call: usize) -> i64 {
     i64::try_from(call % 20).unwrap() + 1
@@ -75,6 +85,21 @@ impl Bare {
         self.back.send(connection).unwrap();
     }
 
+    async fn new_text(&self, id: i64) {
+        let connection = self.free.lock().await.recv().await.unwrap();
+        let (client, ..) = &connection;
+        let text = new_text(id);
+        let (began, rows, ended) = tokio::join!(
+            client.batch_execute("begin read only"),
+            client.query_typed(&text, &[]),
+            client.batch_execute("rollback")
+        );
+        began.and(ended).unwrap();
+        let row = rows.unwrap().remove(0);
+        assert_eq!((row.get::<_, i64>(0), row.get::<_, &str>(2).is_empty()), (id, false));
+        self.back.send(connection).unwrap();
+    }
+
     async fn large(&self) {
         let connection = self.free.lock().await.recv().await.unwrap();
         let (client, _, statement) = &connection;
@@ -93,6 +118,12 @@ async fn core_by_key(reader: &Reader, id: i64) {
     let params = [json!(id)];
     let request =
         ReadRequest { sql: BY_KEY, params: &params, row_limit: None, format: RowFormat::Object, account: None };
+    assert_eq!(reader.query(&request).await.unwrap().rows.len(), 1);
+}
+
+async fn core_new_text(reader: &Reader, id: i64) {
+    let text = new_text(id);
+    let request = ReadRequest { sql: &text, params: &[], row_limit: None, format: RowFormat::Object, account: None };
     assert_eq!(reader.query(&request).await.unwrap().rows.len(), 1);
 }
 
@@ -157,6 +188,11 @@ impl Stdio {
         self.answered().await;
     }
 
+    async fn new_text(&mut self, id: i64) {
+        self.ask(json!({"query": new_text(id)})).await;
+        self.answered().await;
+    }
+
     async fn large(&mut self) {
         self.ask(json!({"query": LARGE, "row_limit": 10_000})).await;
         self.answered().await;
@@ -208,7 +244,28 @@ async fn sequential(bare: &Bare, reader: &Reader, stdio: &mut Stdio) {
             times = Default::default();
         }
     }
-    for (name, at) in [("by key, sequential, p50", 0.5), ("by key, sequential, p99", 0.99)] {
+    for (name, at) in [("seen text, sequential, p50", 0.5), ("seen text, sequential, p99", 0.99)] {
+        report(name, "us", times.each_mut().map(|times| percentile(times, at).as_secs_f64() * 1e6));
+    }
+}
+
+async fn sequential_new(bare: &Bare, reader: &Reader, stdio: &mut Stdio) {
+    let mut times: [Vec<Duration>; 3] = Default::default();
+    for round in 0..=ROUNDS {
+        for call in 0..CALLS_PER_ROUND {
+            timed(&mut times[0], bare.new_text(key(call))).await;
+        }
+        for call in 0..CALLS_PER_ROUND {
+            timed(&mut times[1], core_new_text(reader, key(call))).await;
+        }
+        for call in 0..CALLS_PER_ROUND {
+            timed(&mut times[2], stdio.new_text(key(call))).await;
+        }
+        if round == 0 {
+            times = Default::default();
+        }
+    }
+    for (name, at) in [("new text, sequential, p50", 0.5), ("new text, sequential, p99", 0.99)] {
         report(name, "us", times.each_mut().map(|times| percentile(times, at).as_secs_f64() * 1e6));
     }
 }
@@ -232,18 +289,20 @@ async fn in_flight<F: Future<Output = ()> + Send + 'static>(calls: usize, call: 
     calls as f64 / started.elapsed().as_secs_f64()
 }
 
-async fn throughput(bare: &Arc<Bare>, reader: &Reader, stdio: &mut Stdio) {
+async fn throughput(bare: &Arc<Bare>, reader: &Reader, stdio: &mut Stdio, is_new: bool) {
     const CALLS: usize = 1_000;
     let mut rates: [Vec<f64>; 3] = Default::default();
     for _ in 0..MANY_ROUNDS {
         let side = |index| {
             let bare = Arc::clone(bare);
-            async move { bare.by_key(key(index)).await }
+            async move { if is_new { bare.new_text(key(index)).await } else { bare.by_key(key(index)).await } }
         };
         rates[0].push(in_flight(CALLS, side).await);
         let side = |index| {
             let reader = reader.clone();
-            async move { core_by_key(&reader, key(index)).await }
+            async move {
+                if is_new { core_new_text(&reader, key(index)).await } else { core_by_key(&reader, key(index)).await }
+            }
         };
         rates[1].push(in_flight(CALLS, side).await);
         let started = Instant::now();
@@ -252,7 +311,8 @@ async fn throughput(bare: &Arc<Bare>, reader: &Reader, stdio: &mut Stdio) {
                 stdio.answered().await;
             }
             if call < CALLS {
-                stdio.ask(json!({"query": BY_KEY, "params": [key(call)]})).await;
+                let seen = || json!({"query": BY_KEY, "params": [key(call)]});
+                stdio.ask(if is_new { json!({"query": new_text(key(call))}) } else { seen() }).await;
             }
         }
         rates[2].push(CALLS as f64 / started.elapsed().as_secs_f64());
@@ -261,7 +321,8 @@ async fn throughput(bare: &Arc<Bare>, reader: &Reader, stdio: &mut Stdio) {
         rates.sort_unstable_by(f64::total_cmp);
         rates[rates.len() / 2]
     };
-    report("by key, 16 in flight", "/s", rates.each_mut().map(median));
+    let name = if is_new { "new text, 16 in flight" } else { "seen text, 16 in flight" };
+    report(name, "/s", rates.each_mut().map(median));
 }
 
 async fn large(bare: &Bare, reader: &Reader, stdio: &mut Stdio) {
@@ -291,8 +352,10 @@ async fn main() {
     let mut stdio = Stdio::start(&db).await;
     stdio.by_key(1).await;
     println!("resident after one answer    {:>9} KiB", stdio.resident_kib());
+    sequential_new(&bare, &reader, &mut stdio).await;
+    throughput(&bare, &reader, &mut stdio, true).await;
     sequential(&bare, &reader, &mut stdio).await;
-    throughput(&bare, &reader, &mut stdio).await;
+    throughput(&bare, &reader, &mut stdio, false).await;
     println!("resident after these         {:>9} KiB", stdio.resident_kib());
     large(&bare, &reader, &mut stdio).await;
     println!("resident after 10,000 rows   {:>9} KiB", stdio.resident_kib());

@@ -26,7 +26,30 @@ pub enum PlanResult {
     Refused(Box<ServerError>),
 }
 
-/// PlanParameters which values of its parameters a statement is planned.
+impl PlanResult {
+    /// The result in a row of EXPLAIN.
+    pub(crate) fn parse(row: Option<&str>) -> Self {
+        match row.and_then(|text| serde_json::from_str(text).ok()) {
+            Some(plan @ Value::Array(_)) if plan.pointer("/0/Plan").is_some() => Self::Plan(plan),
+            Some(Value::Array(plans)) if plans.is_empty() => Self::Empty,
+            Some(_) => Self::Utility,
+            None => Self::Refused(Box::new(ServerError {
+                message: "EXPLAIN gave no plan that can be read".to_owned(),
+                ..ServerError::default()
+            })),
+        }
+    }
+
+    /// The result for an error of EXPLAIN.
+    ///
+    /// # Errors
+    /// The error, if the next attempt may succeed.
+    pub(crate) fn refused(error: Box<ServerError>) -> Result<Self, Error> {
+        if error.is_retryable() { Err(Error::Server(error)) } else { Ok(Self::Refused(error)) }
+    }
+}
+
+/// The values of the parameters for which a statement is planned.
 pub(crate) enum PlanParameters<'a> {
     /// Whatever they are (this many): as they are unknown, nothing that depends on them is left out. With values, an
     /// outer join over `id = NULL` leaves nothing of itself.
@@ -86,7 +109,7 @@ impl PlanParameters<'_> {
     }
 
     /// The EXPLAIN of the statement of this name. Without the costs a plan is smaller.
-    fn explain(&self, statement: &str, has_costs: bool) -> String {
+    pub(crate) fn explain(&self, statement: &str, has_costs: bool) -> String {
         let values = match self {
             Self::AnyValues(count) => vec!["null".to_owned(); *count],
             Self::These(values) => values.iter().map(|it| value::sql_literal(it.as_deref())).collect(),
@@ -102,21 +125,11 @@ async fn explain(session: &mut Session, before: &[&str], explain: &str, behind: 
     let outcome = session.run_large(&texts.map(PipelineStatement::without_params).collect::<Vec<_>>()).await;
     session.forget(explain)?;
     match outcome {
-        Ok(outcomes) => {
-            let plan = outcomes.get(before.len()).and_then(|outcome| outcome.rows.first()?.first()?.as_deref());
-            let plan: Option<Value> = plan.and_then(|text| serde_json::from_str(text).ok());
-            Ok(match plan {
-                Some(plan) if plan.pointer("/0/Plan").is_some() => PlanResult::Plan(plan),
-                Some(Value::Array(plans)) if plans.is_empty() => PlanResult::Empty,
-                Some(_) => PlanResult::Utility,
-                None => PlanResult::Refused(Box::new(ServerError {
-                    message: "EXPLAIN gave no plan that can be read".to_owned(),
-                    ..ServerError::default()
-                })),
-            })
-        }
+        Ok(outcomes) => Ok(PlanResult::parse(
+            outcomes.get(before.len()).and_then(|outcome| outcome.rows.first()?.first()?.as_deref()),
+        )),
         Err(failed) => match failed.error {
-            Error::Server(error) if !error.is_retryable() => Ok(PlanResult::Refused(error)),
+            Error::Server(error) => PlanResult::refused(error),
             error => Err(error),
         },
     }

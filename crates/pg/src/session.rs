@@ -72,7 +72,7 @@ pub struct PipelineError {
 }
 
 /// What one pipeline may return, in bytes of text, before it is cut off with [`Error::MessageTooLarge`].
-const MAX_PIPELINE_BYTES: usize = 8 << 20;
+pub(crate) const MAX_PIPELINE_BYTES: usize = 8 << 20;
 
 /// The tag, the length and the number of columns, which every row has.
 const ROW_HEADER_BYTES: usize = 7;
@@ -92,6 +92,8 @@ pub struct Session {
     names: u64,
     /// Whether the statements around a read are prepared (`read::frame`), or need not be, through a pooler.
     pub(crate) boundary_prepared: bool,
+    /// Whether the check of functions is prepared (`read::function_policy`).
+    pub(crate) guard_prepared: bool,
     /// The circumstances of the next read.
     pub(crate) settings: TransactionSettings,
     /// The statements of agents that are prepared.
@@ -117,6 +119,7 @@ impl Session {
             prepared: HashMap::new(),
             names: 0,
             boundary_prepared: is_pooled,
+            guard_prepared: false,
             settings: TransactionSettings::default(),
             statements: StatementCache::new(!is_pooled),
             has_system_path: settings.has_system_path(),

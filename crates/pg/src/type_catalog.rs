@@ -39,9 +39,9 @@ from pg_catalog.pg_type t join pg_catalog.pg_attribute a on a.attrelid operator(
 where t.oid operator(pg_catalog.=) any($1::pg_catalog.oid[]) and a.attnum operator(pg_catalog.>) 0 and not a.attisdropped";
 
 /// Set the search path aside for a statement of our own. All three are one transaction, or part of the one that is open.
-const SET_PATH_SQL: &str = "select pg_catalog.set_config('countersign.search_path', pg_catalog.current_setting('search_path'), true), \
+pub(crate) const SET_PATH_SQL: &str = "select pg_catalog.set_config('countersign.search_path', pg_catalog.current_setting('search_path'), true), \
      pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)";
-const RESTORE_PATH_SQL: &str =
+pub(crate) const RESTORE_PATH_SQL: &str =
     "select pg_catalog.set_config('search_path', pg_catalog.current_setting('countersign.search_path'), true)";
 
 /// The row types among some types, with their fields as they were when they were looked up. They are what

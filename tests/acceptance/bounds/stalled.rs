@@ -23,7 +23,8 @@ async fn a_client_that_does_not_read_keeps_no_transaction_and_no_memory_and_gets
     }
     // As many as there is room for have been read, 12 of 1 MB, and no more: each session has been back in its pool since.
     let quiet = "select 1 where (select count(*) from pg_stat_activity where usename = 'countersign_reader' \
-                 and datname = current_database() and state = 'idle' and query like '%pg_advisory_unlock_all%') = 8 \
+                 and datname = current_database() and state = 'idle' \
+                 and (query = 'rollback' or query like '%pg_advisory_unlock_all%')) = 8 \
                  and not exists (select from pg_stat_activity where usename = 'countersign_reader' \
                  and datname = current_database() and (state <> 'idle' or state_change > clock_timestamp() - interval '0.3 s'))";
     db.first_value(quiet).await;

@@ -59,6 +59,7 @@ impl Layer {
             ),
             Self::Rollback if sql == "rollback" => Some("commit"),
             Self::Cleaning if sql == "set session authorization default" || sql == "reset all" => Some("select 1"),
+            Self::Cleaning if sql.starts_with("select pg_catalog.convert_from(") => Some("select ''"),
             Self::Cleaning if sql.contains("pg_advisory_unlock_all()") => Some("select false"),
             _ => None,
         }
@@ -79,8 +80,8 @@ impl Layer {
                 framed(b'P', &[name.as_bytes(), b"\0", weakened.as_bytes(), b"\0", &body[rest..]].concat())
             }
             // No parameters, in no format; results in the default format.
-            b'B' if self == Self::FixedMode && string(string(0).1).0 == "countersign_first" => {
-                framed(b'B', b"\0countersign_first\0\0\0\0\0\0\0")
+            b'B' if self == Self::FixedMode && string(string(0).1).0 == "countersign_settings" => {
+                framed(b'B', b"\0countersign_settings\0\0\0\0\0\0\0")
             }
             _ => message,
         }

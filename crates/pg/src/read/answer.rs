@@ -1,5 +1,6 @@
 //! The answer to a caller's statement, on its way to where its rows go.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use postgres_protocol::message::backend::DataRowBody;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::function_policy::names_of;
 use super::server_json::{PartialRow, ServerJson, too_many_drafts};
 use super::statement_metadata::StatementMetadata;
 use crate::error::{Error, ServerError};
@@ -96,6 +98,10 @@ pub(crate) struct Answer<'a, O> {
     run_to_end: bool,
     /// The check of the row types, if one was sent before the statement.
     row_types_check: Option<StatementId>,
+    /// The check of the functions that the statement calls, if one was sent before the statement.
+    guard: Option<StatementId>,
+    /// The names of these functions that exist in other schemas than `pg_catalog`.
+    pub(super) elsewhere: BTreeSet<String>,
     /// A row type has changed since the statement was described.
     pub(super) is_stale: bool,
     pub(crate) was_bound: bool,
@@ -118,18 +124,15 @@ pub(crate) struct Answer<'a, O> {
 const MAX_LARGEST_DRAFTS: usize = 4;
 
 impl<'a, O: RowOutput> Answer<'a, O> {
-    pub(crate) fn new(
-        statement: StatementId,
-        row_types_check: Option<StatementId>,
-        metadata: &'a StatementMetadata,
-        output: &'a mut O,
-    ) -> Self {
+    pub(crate) fn new(statement: StatementId, metadata: &'a StatementMetadata, output: &'a mut O) -> Self {
         Self {
             statement,
             metadata,
             output,
             run_to_end: false,
-            row_types_check,
+            row_types_check: None,
+            guard: None,
+            elsewhere: BTreeSet::new(),
             is_stale: false,
             was_bound: false,
             is_suspended: false,
@@ -142,9 +145,18 @@ impl<'a, O: RowOutput> Answer<'a, O> {
         }
     }
 
+    /// Expects the rows of these checks before those of the statement.
+    pub(super) fn with_checks(self, row_types_check: Option<StatementId>, guard: Option<StatementId>) -> Self {
+        Self { row_types_check, guard, ..self }
+    }
+
     /// Receives the rest of the rows where the output takes no more.
     pub(crate) fn run_to_end(self) -> Self {
         Self { run_to_end: true, ..self }
+    }
+
+    pub(super) fn metadata(&self) -> &'a StatementMetadata {
+        self.metadata
     }
 
     pub(super) fn conversion(&self) -> Option<&ServerJson> {
@@ -188,6 +200,7 @@ impl<O: RowOutput> Take for Answer<'_, O> {
                 let row = owned_row(&body)?;
                 self.is_stale = self.metadata.row_types.as_ref().is_some_and(|row_types| !row_types.are(&row));
             }
+            Event::Row(id, body) if Some(id) == self.guard => self.elsewhere = names_of(&body)?,
             Event::Bound(id) if id == self.statement => self.was_bound = true,
             Event::Columns(id, Some(columns)) if id == self.statement => {
                 let oids = columns.iter().map(|column| column.type_oid);

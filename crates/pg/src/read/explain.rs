@@ -6,6 +6,7 @@ use tokio_postgres::types::Type;
 
 use super::fetch::{FetchError, StatementHandle};
 use super::function_policy::plan_too_large;
+use super::inspection::Inspection;
 use super::row_buffer::RowBuffer;
 use super::statement_metadata::StatementMetadata;
 use super::{ReadError, ReadRequest, Reader, RowFormat, refusal, too_large};
@@ -62,9 +63,9 @@ impl Reader {
         // A plan is nobody's in particular.
         session.settings = TransactionSettings::within("", self.limits.deadline);
         let name = session.statements.new_name();
-        let own = self.describe(session, &name, sql).await;
+        let described = self.describe(session, (&name, sql), None).await;
         session.statements.drop_name(name);
-        let own = own?;
+        let (own, _) = described?;
         let text_params = value::encode_all(params, &own.params)?;
         // FunctionPolicy that are STABLE are called now, and both an estimate and an error tell what they say.
         session.push_close_remembered()?;
@@ -83,7 +84,7 @@ impl Reader {
         let metadata = StatementMetadata::new(own.params, columns, vec![Type::JSON.oid()]);
         let request = ReadRequest { sql: &text, params, row_limit: Some(1), format: RowFormat::Array, account: None };
         let mut rows = RowBuffer::new(&self.limits, &request);
-        let handle = StatementHandle::Described(&explained);
+        let handle = StatementHandle::Inspected { name: &explained, sql: &text, inspection: &Inspection::NONE };
         let outcome = self.execute(session, &metadata, handle, &text_params, &mut rows).await;
         let result = outcome.map_err(FetchError::into_error).and_then(|()| rows.finish(None).map_err(too_large));
         let result = result.map_err(|error| match error {

@@ -1,5 +1,6 @@
-//! What is fetched, and why it may fail.
+//! The statement of a pipeline, and why it may fail.
 
+use super::inspection::Inspection;
 use super::{ReadError, read_transaction, refusal};
 use crate::error::{Error, ServerError};
 use crate::wire::{Failure, StatementId};
@@ -7,8 +8,13 @@ use crate::wire::{Failure, StatementId};
 /// Where the statement of a pipeline comes from.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum StatementHandle<'a> {
-    /// It has been described in this transaction, under this name.
-    Described(&'a str),
+    /// It was described and inspected in the transaction that is open.
+    Inspected {
+        /// The name of the prepared statement.
+        name: &'a str,
+        sql: &'a str,
+        inspection: &'a Inspection,
+    },
     /// It is prepared in this session, under this name.
     Prepared(&'a str),
 }
@@ -47,7 +53,7 @@ impl From<std::io::Error> for FetchError {
     }
 }
 
-/// The error of the statement that this one means: an error of what comes behind the statement is not its own.
+/// The error to report for a statement, where it or a statement of the server's own after it has failed.
 pub(super) fn statement_error(failure: Failure, statement: StatementId) -> ServerError {
     if failure.statement > statement { read_transaction::statement_error(failure.error) } else { failure.error }
 }

@@ -1,134 +1,154 @@
-//! What a read may call: nothing that acts beyond its transaction, where `ROLLBACK` does not reach.
+//! The functions that a read may call: none that acts beyond its transaction, where `ROLLBACK` does not reach.
 //!
-//! PostgreSQL lets every role cancel the sessions of its own login, and a superuser read files, all of it from a SELECT in
-//! a transaction that is read only. So before a session runs a text for the first time its plan is asked which functions it
-//! calls (`EXPLAIN (VERBOSE)`, in which PostgreSQL writes the expressions, views resolved), and the catalog what these are
-//! (`functions.sql`). What has no plan does not run.
+//! PostgreSQL lets every role cancel the sessions of its own login, and lets a superuser read files, all of it from a SELECT
+//! in a read-only transaction. So before a session runs a text for the first time, its plan shows which functions it calls
+//! (`EXPLAIN (VERBOSE)` writes out the expressions, with views resolved), and the catalog says what these functions are
+//! (`functions.sql`). A text without a plan does not run.
 //!
-//! What is looked at is the plan for any parameters, partitions and all: it shows whatever a later run may call, since only
-//! constants are worked out in it. A query can see that it is being planned (`plan_cache_mode`), and have its planning fail
-//! by that, which is its own loss.
+//! The plan is the one for any parameters, with all partitions: it shows every call that a later run may make, since only
+//! constants are evaluated in it. A query can find out that it is being planned (`plan_cache_mode`) and make its planning
+//! fail; it is refused then.
 //!
-//! It is a layer and not the wall. A plan does not show the bodies of functions, what operators, casts and domains call, the
-//! left side of IN, ANY and ALL over a subquery, the counts of LIMIT and OFFSET, the frame of a window, the rows of VALUES if
-//! there are several, or what EXPLAIN ANALYZE and CALL run. The wall is a login that may call nothing of the kind.
+//! This is one layer. A plan does not show the bodies of functions, the functions that operators, casts and domains call,
+//! the left side of IN, ANY and ALL over a subquery, the counts of LIMIT and OFFSET, the frame of a window, the rows of
+//! VALUES if there are several, or what EXPLAIN ANALYZE and CALL run. The login, which has no right to call such functions,
+//! is the layer that does not depend on plans.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use postgres_protocol::message::backend::DataRowBody;
 use serde_json::Value;
 use types::{ReferencedObjects, TableAccess};
 
+use super::inspection::{Inspection, PolicyVerdict};
 use super::{ReadError, account_setting, refusal};
 use crate::error::{Error, ServerError};
 use crate::plan::{BACK_TO_SAVEPOINT, PlanParameters, PlanResult, SAVEPOINT, plan_in_full};
 use crate::referenced_objects::{called, referenced_objects};
 use crate::session::{SEEN_FOR, Session};
+use crate::type_catalog::{RESTORE_PATH_SQL, SET_PATH_SQL};
 use crate::value;
-use crate::wire::Purpose;
+use crate::wire::{Purpose, StatementId, owned_row};
 
-const FORBIDDEN_SQL: &str = include_str!("functions.sql");
+/// The first of these functions that a read may not call, and why.
+const FORBIDDEN_SQL: &str = concat!(
+    "select f.proname, f.why from (",
+    include_str!("functions.sql"),
+    ") f where f.why is not null order by f.proname limit 1"
+);
 
-/// What the view `pg_prepared_statements` calls.
+/// Fails with SQLSTATE 22P02 if a read may not call one of these functions: a reason is no number. Otherwise one row, with
+/// the names that exist in other schemas than `pg_catalog` as JSON.
+const GUARD_SQL: &str = concat!(
+    "select pg_catalog.to_json(pg_catalog.array_agg(distinct f.proname) filter (where f.nspname <> 'pg_catalog')), \
+            pg_catalog.min(f.why::pg_catalog.int4) from (",
+    include_str!("functions.sql"),
+    ") f"
+);
+const GUARD: &str = "countersign_functions";
+
+/// The function of the view `pg_prepared_statements`.
 const LISTS_STATEMENTS: &str = "pg_prepared_statement";
+
+/// Functions of `pg_catalog` whose effects on the session outlast the transaction or a setting in it, besides those for
+/// advisory locks.
+const LEAVES_TRACES: [&str; 2] = ["set_config", "setseed"];
 
 const PORTAL: &str = "countersign_looked_at";
 const NO_ROW: &str = "move forward 0 in countersign_looked_at";
 
-/// How many names are remembered as harmless. A database has some thousands of functions, a name at most 63 bytes.
+/// The number of names that are remembered as harmless. A database has some thousands of functions, a name at most 63 bytes.
 const MAX_NAMES: usize = 5_000;
 
-/// The functions that were found harmless, so that the catalog is asked once a name, and after a while again: rights are
-/// taken away, and an extension brings a function of the same name.
+/// The functions that were found harmless. The catalog is asked about a name once, and again after [`SEEN_FOR`]: privileges
+/// are revoked, and extensions bring functions of the same name.
 #[derive(Debug, Default)]
 pub(super) struct FunctionPolicy {
     harmless: Mutex<Harmless>,
     /// The schema whose relations are not read.
     refused_schema: Option<&'static str>,
-    /// Whether the statements are of somebody who may say on whose behalf they run.
+    /// Whether the statements may change `countersign.account_id`.
     takes_any_setting: bool,
 }
 
 #[derive(Debug)]
 struct Harmless {
-    names: HashSet<String>,
+    /// By name, whether the function exists in `pg_catalog` only.
+    names: HashMap<String, bool>,
     since: Instant,
 }
 
 impl Default for Harmless {
     fn default() -> Self {
-        Self { names: HashSet::new(), since: Instant::now() }
+        Self { names: HashMap::new(), since: Instant::now() }
     }
 }
 
-/// What the plan of a text has shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Inspection {
-    /// For which calls of the text it holds.
-    pub(super) verdict: PolicyVerdict,
-    /// Whether the outermost node of the plan is a `Limit`: LIMIT, FETCH FIRST and OFFSET at the top level of the query, or of
-    /// a view that it reads and does nothing else with. PostgreSQL leaves out LIMIT ALL.
-    pub(super) has_limit: bool,
-    /// Whether the plan has a `Gather` or a `Gather Merge`, which collect the rows of parallel workers.
-    pub(super) is_parallel: bool,
-}
-
-impl Inspection {
-    /// Of a text that is not looked at.
-    pub(super) const NONE: Self = Self { verdict: PolicyVerdict::Always, has_limit: false, is_parallel: false };
-}
-
-/// For which calls of a text the answer holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PolicyVerdict {
-    /// Whatever its parameters are.
-    Always,
-    /// These parameters, and only if no statements of others can be seen: it looks at what is prepared.
-    SeesStatements,
-    /// These parameters.
-    ThisTime,
-    /// It is a command without a plan: what it calls is not to be seen.
-    Unseen,
-}
-
-/// Whether the node of a plan is of one of these types.
-fn is_of(node: &Value, types: &[&str]) -> bool {
-    node.get("Node Type").and_then(Value::as_str).is_some_and(|of| types.contains(&of))
-}
-
-/// Whether it, or a node below it, is of one of these types.
-fn has_node(node: &Value, types: &[&str]) -> bool {
-    let below = node.get("Plans").and_then(Value::as_array);
-    is_of(node, types) || below.is_some_and(|nodes| nodes.iter().any(|node| has_node(node, types)))
-}
-
 impl FunctionPolicy {
-    /// The same, and relations of this schema are refused as well.
+    /// A policy that also refuses relations of this schema.
     pub(super) fn deny_schema(schema: &'static str) -> Self {
         Self { refused_schema: Some(schema), ..Self::default() }
     }
 
-    /// Of statements that are their caller's own, who may change any setting.
+    /// A policy for statements that may change any setting.
     pub(super) fn with_any_setting() -> Self {
         Self { takes_any_setting: true, ..Self::default() }
     }
 
-    /// Refuses this text if it calls what a read may not. It has been described in the transaction that is open, so what it
-    /// reads is locked, and means the same until the end. What cannot be planned is refused as well.
+    /// Inspects a text that has been described in the transaction that is open, so the relations that it reads are locked until
+    /// the end. It is planned under a name of its own, and refused if it cannot be planned.
     ///
-    /// It is planned under a name of its own: a plan that was made to be looked at must not be the one that runs.
+    /// # Errors
+    /// [`ReadError`]: the text calls a function that a read may not call, or cannot be planned.
     pub(super) async fn check(
         &self,
         session: &mut Session,
         sql: &str,
         params: &[Option<String>],
-    ) -> Result<Inspection, ReadError> {
+    ) -> Result<PolicyVerdict, ReadError> {
         let name = session.statements.new_name();
         session.push_ahead(&name, sql)?;
-        let planned = in_full(session, &name, params).await;
+        let planned = plan_in_full(session, SAVEPOINT, &name, PlanParameters::AnyValues(params.len())).await;
+        let inspection = match planned {
+            Ok(planned) => self.inspect(session, (&name, sql), params, planned, false).await,
+            Err(error) => Err(failure(error)),
+        };
         session.connection.push_close_statement(&name).map_err(Error::Lost)?;
-        let (plan, verdict) = planned?;
+        let Inspection { verdict, unverified, .. } = inspection?;
+        if !unverified.is_empty() {
+            if let Some(forbidden) = forbidden(session, &unverified).await? {
+                return Err(forbidden);
+            }
+            self.remember(&unverified, &BTreeSet::from_iter(unverified.iter().cloned()));
+        }
+        Ok(verdict)
+    }
+
+    /// Inspects a text by the plan for any parameters, or by the plan for these if that one cannot be made. `is_open`: the
+    /// settings for planning are still in force.
+    ///
+    /// # Errors
+    /// [`ReadError`]: the plan shows that the text must not run, or there is no plan.
+    pub(super) async fn inspect(
+        &self,
+        session: &mut Session,
+        (name, sql): (&str, &str),
+        params: &[Option<String>],
+        planned: PlanResult,
+        is_open: bool,
+    ) -> Result<Inspection, ReadError> {
+        let (plan, verdict, in_planning) = match planned {
+            PlanResult::Plan(plan) => (Some(plan), PolicyVerdict::Always, is_open),
+            PlanResult::Utility | PlanResult::Empty => (None, PolicyVerdict::Unseen, is_open),
+            PlanResult::Refused(error) if is_too_much(&error) => return Err(too_much(&error)),
+            // `case when $1 then 1/0 end` is evaluated while it is planned, unless $1 is known to be false.
+            PlanResult::Refused(_) => {
+                let (plan, verdict) = plan_for_these(session, name, params).await?;
+                (plan, verdict, false)
+            }
+        };
         if let (Some(plan), Some(refused)) = (&plan, self.refused_schema) {
             refuse_relations(plan, refused)?;
         }
@@ -138,31 +158,26 @@ impl FunctionPolicy {
             return Err(ReadError::ForbiddenFunction { function: function.to_owned(), why: why.to_owned() });
         }
         let names: BTreeSet<String> = plan.iter().flat_map(called).map(|call| call.name).collect();
-        let sees_statements = names.contains(LISTS_STATEMENTS);
-        self.look_up(session, names).await?;
-        let outermost = plan.as_ref().and_then(|plan| plan.pointer("/0/Plan"));
-        Ok(Inspection {
-            verdict: if sees_statements { PolicyVerdict::SeesStatements } else { verdict },
-            has_limit: outermost.is_some_and(|node| is_of(node, &["Limit"])),
-            is_parallel: outermost.is_some_and(|node| has_node(node, &["Gather", "Gather Merge"])),
-        })
+        let verdict = if names.contains(LISTS_STATEMENTS) { PolicyVerdict::SeesStatements } else { verdict };
+        let (unverified, are_built_in) = self.unverified(&names);
+        let leaves_nothing = verdict == PolicyVerdict::Always
+            && are_built_in
+            && !names.iter().any(|name| name.contains("advisory") || LEAVES_TRACES.contains(&name.as_str()));
+        Ok(Inspection::of(plan.as_ref(), verdict, in_planning, unverified, leaves_nothing))
     }
 
-    async fn look_up(&self, session: &mut Session, names: BTreeSet<String>) -> Result<(), ReadError> {
-        let unknown: Vec<String> = {
-            let harmless = self.harmless();
-            names.into_iter().filter(|name| !harmless.names.contains(name)).collect()
-        };
-        if unknown.is_empty() {
-            return Ok(());
-        }
-        let rows = session.rows(FORBIDDEN_SQL, &[Some(value::text_array(&unknown))]).await?;
-        let found = rows.first().and_then(|row| row.first_chunk::<2>());
-        if let Some([Some(function), Some(why)]) = found {
-            return Err(ReadError::ForbiddenFunction { function: function.clone(), why: why.clone() });
-        }
-        self.harmless().names.extend(unknown);
-        Ok(())
+    /// The names that the catalog has to be asked about, and whether all of them are known to exist in `pg_catalog` only.
+    fn unverified(&self, names: &BTreeSet<String>) -> (Vec<String>, bool) {
+        let harmless = self.harmless();
+        let unverified = names.iter().filter(|name| !harmless.names.contains_key(*name)).cloned().collect();
+        let are_built_in = names.iter().all(|name| harmless.names.get(name).copied().unwrap_or_default());
+        (unverified, are_built_in)
+    }
+
+    /// Remembers names that a read may call; `elsewhere` are those that exist in other schemas than `pg_catalog`.
+    pub(super) fn remember(&self, names: &[String], elsewhere: &BTreeSet<String>) {
+        let facts = names.iter().map(|name| (name.clone(), !elsewhere.contains(name)));
+        self.harmless().names.extend(facts);
     }
 
     fn harmless(&self) -> MutexGuard<'_, Harmless> {
@@ -174,7 +189,58 @@ impl FunctionPolicy {
     }
 }
 
-/// Refuses a plan that reads a relation of this schema. A view stands for what it reads.
+/// Queues a statement that fails if a read may not call one of these functions, so that the statements after it do not run.
+pub(super) fn push_guard(session: &mut Session, names: &[String]) -> Result<StatementId, Error> {
+    push_path(session, SET_PATH_SQL)?;
+    let guard = session.connection.next_statement();
+    let params = [Some(value::text_array(names))];
+    if session.is_pooled() {
+        session.connection.push_parse("", GUARD_SQL, &[])?;
+        session.connection.push_bind("", "", &params)?;
+    } else {
+        if !std::mem::replace(&mut session.guard_prepared, true) {
+            session.connection.push_close_statement(GUARD)?;
+            session.connection.push_parse(GUARD, GUARD_SQL, &[])?;
+        }
+        session.connection.push_bind("", GUARD, &params)?;
+    }
+    session.connection.push_execute("", 0)?;
+    push_path(session, RESTORE_PATH_SQL)?;
+    Ok(guard)
+}
+
+fn push_path(session: &mut Session, sql: &str) -> Result<(), Error> {
+    if session.has_system_path {
+        return Ok(());
+    }
+    session.push_unnamed(sql, &[], &[])?;
+    Ok(session.connection.push_execute("", 0)?)
+}
+
+/// The names in the row of the guard.
+pub(super) fn names_of(row: &DataRowBody) -> Result<BTreeSet<String>, Error> {
+    let names = owned_row(row)?.into_iter().next().flatten();
+    Ok(names.and_then(|names| serde_json::from_str(&names).ok()).unwrap_or_default())
+}
+
+/// Whether the guard has failed because of a function.
+pub(super) fn is_forbidden(error: &ServerError) -> bool {
+    error.sqlstate == "22P02"
+}
+
+/// Which of these functions a read may not call, if any.
+pub(super) async fn forbidden(session: &mut Session, names: &[String]) -> Result<Option<ReadError>, Error> {
+    let rows = session.rows(FORBIDDEN_SQL, &[Some(value::text_array(names))]).await?;
+    let found = rows.first().and_then(|row| row.first_chunk::<2>());
+    Ok(match found {
+        Some([Some(function), Some(why)]) => {
+            Some(ReadError::ForbiddenFunction { function: function.clone(), why: why.clone() })
+        }
+        _ => None,
+    })
+}
+
+/// Refuses a plan that reads a relation of this schema. A view stands for the relations that it reads.
 fn refuse_relations(plan: &Value, refused: &str) -> Result<(), ReadError> {
     let ReferencedObjects::Planned { tables, .. } = referenced_objects(plan) else { return Ok(()) };
     match tables.into_iter().find(|table| table.schema == refused) {
@@ -183,30 +249,22 @@ fn refuse_relations(plan: &Value, refused: &str) -> Result<(), ReadError> {
     }
 }
 
-/// The plan of the statement that is prepared under this name, for any parameters or else for these, if it has one.
-async fn in_full(
+/// The plan of a prepared statement for these parameters, where there is none for any parameters.
+async fn plan_for_these(
     session: &mut Session,
     name: &str,
     params: &[Option<String>],
 ) -> Result<(Option<Value>, PolicyVerdict), ReadError> {
-    match plan_in_full(session, SAVEPOINT, name, PlanParameters::AnyValues(params.len())).await.map_err(failure)? {
-        PlanResult::Plan(plan) => return Ok((Some(plan), PolicyVerdict::Always)),
-        PlanResult::Utility | PlanResult::Empty => return Ok((None, PolicyVerdict::Unseen)),
-        PlanResult::Refused(error) if is_too_much(&error) => return Err(too_much(&error)),
-        // `case when $1 then 1/0 end` is computed while it is planned, unless $1 is known to be false.
-        PlanResult::Refused(_) => {}
-    }
-    // PostgreSQL calls functions that are STABLE while it plans, before anybody has seen that they are called, and an error
-    // quotes what they say: this one is told, so there must be nothing of others to be seen.
+    // PostgreSQL calls STABLE functions while it plans, before the plan shows that they are called, and an error quotes what
+    // they return. This error is passed on, so no statements of others may be visible.
     session.push_close_remembered()?;
     match plan_in_full(session, BACK_TO_SAVEPOINT, name, PlanParameters::These(params)).await.map_err(failure)? {
         PlanResult::Plan(plan) => Ok((Some(plan), PolicyVerdict::ThisTime)),
-        // Nothing that takes values is one.
         PlanResult::Utility | PlanResult::Empty => Ok((None, PolicyVerdict::Unseen)),
         PlanResult::Refused(error) if is_too_much(&error) => Err(too_much(&error)),
-        // It might run all the same: a setting that is there for the plan alone is not there any more then, and a query can
-        // ask for it. So this is the answer, also where it is a right that is missing: but of what would write, that is
-        // what PostgreSQL says first when it runs, and not when it is planned.
+        // It might run all the same, since a query can ask for the settings that are made for planning. The error is the
+        // answer even so. Only for a missing privilege there may be a better one: PostgreSQL checks whether a statement writes
+        // when it runs, and privileges when it is planned.
         PlanResult::Refused(error) if error.sqlstate == "42501" => {
             Err(refusal(would_write(session, name, params).await?.unwrap_or(Error::Server(error))))
         }
@@ -214,9 +272,8 @@ async fn in_full(
     }
 }
 
-/// What PostgreSQL says to the statement that is prepared under this name if it writes. It is bound, which starts a plain
-/// query and does not run it; then its portal is moved by no row, which starts anything else, and that is what a transaction
-/// that cannot write refuses.
+/// The error of PostgreSQL for this prepared statement if it writes. Bind starts a plain query without running it. MOVE by no
+/// row starts any other statement, which a read-only transaction refuses.
 async fn would_write(session: &mut Session, name: &str, params: &[Option<String>]) -> Result<Option<Error>, Error> {
     session.push_unnamed(BACK_TO_SAVEPOINT, &[], &[])?;
     session.connection.push_execute("", 0)?;
@@ -233,13 +290,13 @@ async fn would_write(session: &mut Session, name: &str, params: &[Option<String>
     }
 }
 
-/// program_limit_exceeded, out_of_memory: a plan shows the values that were computed while it was made, and
-/// ROW in ROW takes twice the room with each step.
+/// program_limit_exceeded, out_of_memory: a plan contains the constants that were evaluated while it was made, and ROW in
+/// ROW doubles in size with each step.
 fn is_too_much(error: &ServerError) -> bool {
     matches!(error.sqlstate.as_str(), "54000" | "53200")
 }
 
-fn failure(error: Error) -> ReadError {
+pub(super) fn failure(error: Error) -> ReadError {
     match error {
         Error::Server(error) if is_too_much(&error) => too_much(&error),
         Error::MessageTooLarge { limit, .. } => plan_too_large(&format!("it may have {limit} bytes")),

@@ -1,61 +1,56 @@
--- Which of the functions with these names a read may not call, and why. By name, since that is what a plan shows: a name
--- is refused if any function that it may stand for is.
+-- The functions with these names: their schemas, and why a read may not call them, if it may not. A plan shows names, so a
+-- name is refused if any function of that name is.
 --
--- A function is refused if what it does is not to be seen in the plan, or outlasts the transaction:
--- * It runs SQL that is given as text, or reads a relation that is given by name: a view with whatever that calls, and
---   pg_prepared_statements, where the texts of others stand. In pg_catalog these are all functions in C that go through SPI
---   (xml.c, tsvector_op.c, tsquery_rewrite.c) but those that ask fixed questions of the catalog (pg_get_viewdef and its like,
---   table_to_xmlschema, schema_to_xmlschema and database_to_xmlschema, which describe columns and read no row).
--- * It stops, tells or waits for others, writes files, large objects or the log of the server, or sets what RESET ALL leaves.
--- * Not everybody may call it. That is most of what works on files, and what pg_visibility, pgstattuple, amcheck, pg_buffercache,
---   pg_freespacemap and pg_walinspect have. Extensions that anybody may call and that reach out are named below.
-select f.proname, f.why
-from (
-    select p.proname,
-        case
-            when n.nspname = 'pg_catalog' and p.proname in ('pg_cancel_backend', 'pg_terminate_backend')
-                then 'it stops other sessions'
-            when n.nspname = 'pg_catalog' and (
-                    p.proname in ('pg_logical_emit_message', 'pg_replication_slot_advance', 'pg_drop_replication_slot',
-                                  'pg_sync_replication_slots', 'gin_clean_pending_list')
-                    or p.proname ~ '^(pg_create_|pg_copy_).*_replication_slot$' or p.proname ~ '^pg_logical_slot_'
-                    or p.proname ~ '^(brin_(de)?summarize|binary_upgrade_|pg_(restore|clear)_[a-z_]+_stats)')
-                then 'what it does is not undone by ROLLBACK'
-            -- READ ONLY stops these from PostgreSQL 16 on.
-            when n.nspname = 'pg_catalog'
-                    and p.proname in ('lo_creat', 'lo_create', 'lo_from_bytea', 'lo_put', 'lowrite', 'lo_truncate',
-                                      'lo_truncate64', 'lo_unlink', 'lo_import', 'lo_export')
-                then 'it writes large objects or files'
-            when n.nspname = 'pg_catalog' and p.proname = 'pg_notify' then 'it tells other sessions something'
-            when n.nspname = 'pg_catalog' and (p.proname ~ '^(query|cursor)_to_xml' or p.proname in ('ts_stat', 'ts_rewrite'))
-                then 'it runs SQL that is given as text'
-            when n.nspname = 'pg_catalog' and p.proname ~ '^(table|schema|database)_to_xml(_and_xmlschema)?$'
-                then 'it reads tables and views that are given by name'
-            when e.extname = 'isn' and p.proname = 'isn_weak' then 'what it does is not undone by ROLLBACK'
-            when e.extname = 'tablefunc' and p.proname ~ '^(crosstab|connectby)' or e.extname = 'xml2' and p.proname = 'xpath_table'
-                then 'it runs SQL that is given as text'
-            when e.extname in ('dblink', 'http', 'pg_net') then 'it reaches other servers'
-            when e.extname in ('adminpack', 'pageinspect', 'pg_surgery', 'pg_prewarm', 'pg_walinspect')
-                then 'it works on files beneath the tables'
-            -- Not what every role may call, and granted neither to this login nor to a role that it is in: only a
-            -- superuser or its owner can.
-            when not exists (
-                    select from pg_catalog.aclexplode(coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))) a
-                    where a.privilege_type = 'EXECUTE'
-                        and (a.grantee = 0
-                             or a.grantee <> p.proowner and a.grantee = r.oid
-                             or a.grantee <> p.proowner and not r.rolsuper and pg_catalog.pg_has_role(r.oid, a.grantee, 'usage')))
-                then 'it is not granted to this login or to everybody'
-        end as why
-    from pg_catalog.pg_proc p
-        join pg_catalog.pg_namespace n on n.oid = p.pronamespace
-        cross join (select oid, rolsuper from pg_catalog.pg_roles where rolname = session_user) r
-        left join pg_catalog.pg_depend d
-            on d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass and d.objid = p.oid and d.deptype = 'e'
-        left join pg_catalog.pg_extension e on e.oid = d.refobjid
-            and d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass
-    where p.proname = any ($1::pg_catalog.name[])
-) f
-where f.why is not null
-order by f.proname
-limit 1
+-- A function is refused if the plan does not show its effect, or if the effect outlasts the transaction:
+-- * It runs SQL given as text, or reads a relation given by name. The relation may be a view that calls anything, or
+--   pg_prepared_statements, which shows the texts of other agents. In pg_catalog these are the C functions that go through
+--   SPI (xml.c, tsvector_op.c, tsquery_rewrite.c). Functions that ask the catalog fixed questions are allowed
+--   (pg_get_viewdef and similar; table_to_xmlschema, schema_to_xmlschema and database_to_xmlschema read no rows).
+-- * It stops other sessions, notifies them or waits for them; it writes files, large objects or the server log; or it sets
+--   something that RESET ALL does not reset.
+-- * PUBLIC may not execute it. This covers most functions that work on files, and those of pg_visibility, pgstattuple,
+--   amcheck, pg_buffercache, pg_freespacemap and pg_walinspect. The extensions named below reach out and are open to PUBLIC.
+select p.proname, n.nspname,
+    case
+        when n.nspname = 'pg_catalog' and p.proname in ('pg_cancel_backend', 'pg_terminate_backend')
+            then 'it stops other sessions'
+        when n.nspname = 'pg_catalog' and (
+                p.proname in ('pg_logical_emit_message', 'pg_replication_slot_advance', 'pg_drop_replication_slot',
+                              'pg_sync_replication_slots', 'gin_clean_pending_list')
+                or p.proname ~ '^(pg_create_|pg_copy_).*_replication_slot$' or p.proname ~ '^pg_logical_slot_'
+                or p.proname ~ '^(brin_(de)?summarize|binary_upgrade_|pg_(restore|clear)_[a-z_]+_stats)')
+            then 'what it does is not undone by ROLLBACK'
+        -- READ ONLY stops these from PostgreSQL 16 on.
+        when n.nspname = 'pg_catalog'
+                and p.proname in ('lo_creat', 'lo_create', 'lo_from_bytea', 'lo_put', 'lowrite', 'lo_truncate',
+                                  'lo_truncate64', 'lo_unlink', 'lo_import', 'lo_export')
+            then 'it writes large objects or files'
+        when n.nspname = 'pg_catalog' and p.proname = 'pg_notify' then 'it tells other sessions something'
+        when n.nspname = 'pg_catalog' and (p.proname ~ '^(query|cursor)_to_xml' or p.proname in ('ts_stat', 'ts_rewrite'))
+            then 'it runs SQL that is given as text'
+        when n.nspname = 'pg_catalog' and p.proname ~ '^(table|schema|database)_to_xml(_and_xmlschema)?$'
+            then 'it reads tables and views that are given by name'
+        when e.extname = 'isn' and p.proname = 'isn_weak' then 'what it does is not undone by ROLLBACK'
+        when e.extname = 'tablefunc' and p.proname ~ '^(crosstab|connectby)' or e.extname = 'xml2' and p.proname = 'xpath_table'
+            then 'it runs SQL that is given as text'
+        when e.extname in ('dblink', 'http', 'pg_net') then 'it reaches other servers'
+        when e.extname in ('adminpack', 'pageinspect', 'pg_surgery', 'pg_prewarm', 'pg_walinspect')
+            then 'it works on files beneath the tables'
+        -- Not what every role may call, and granted neither to this login nor to a role that it is in: only a
+        -- superuser or its owner can.
+        when not exists (
+                select from pg_catalog.aclexplode(coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))) a
+                where a.privilege_type = 'EXECUTE'
+                    and (a.grantee = 0
+                         or a.grantee <> p.proowner and a.grantee = r.oid
+                         or a.grantee <> p.proowner and not r.rolsuper and pg_catalog.pg_has_role(r.oid, a.grantee, 'usage')))
+            then 'it is not granted to this login or to everybody'
+    end as why
+from pg_catalog.pg_proc p
+    join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+    cross join (select oid, rolsuper from pg_catalog.pg_roles where rolname = session_user) r
+    left join pg_catalog.pg_depend d
+        on d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass and d.objid = p.oid and d.deptype = 'e'
+    left join pg_catalog.pg_extension e on e.oid = d.refobjid
+        and d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass
+where p.proname = any ($1::pg_catalog.name[])

@@ -12,6 +12,7 @@ mod execution;
 mod explain;
 mod fetch;
 mod function_policy;
+mod inspection;
 mod portioned;
 mod portions;
 mod query;

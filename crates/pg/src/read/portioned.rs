@@ -36,7 +36,7 @@ impl Reader {
             let has_leaves = server_json::push(session, &drafts)?;
             let is_last = !answer.is_suspended;
             if is_last {
-                self.transaction.push_rollback(session)?;
+                self.transaction.push_end(session, answer.metadata().leaves_nothing)?;
             }
             session.connection.flush().await?;
             let converted = self.take_converted(session, answer, drafts, has_leaves).await?;
@@ -45,7 +45,7 @@ impl Reader {
             }
             if is_last {
                 // The end fails with the conversion.
-                let ended = self.ended(session).await?;
+                let ended = self.ended(session, answer.metadata()).await?;
                 return Ok(converted.or(ended));
             }
             failure = converted;
@@ -53,9 +53,9 @@ impl Reader {
                 continue;
             }
             if !answer.is_suspended {
-                self.transaction.push_rollback(session)?;
+                self.transaction.push_end(session, answer.metadata().leaves_nothing)?;
                 session.connection.flush().await?;
-                return Ok(self.ended(session).await?);
+                return Ok(self.ended(session, answer.metadata()).await?);
             }
             portions.ask(answer.output.blocked());
             failure = match self.push_portion(session, &portions, answer.output)? {

@@ -14,7 +14,8 @@ impl Reader {
     ) -> Result<ResultSet, ReadError> {
         session.settings = TransactionSettings::within(request.account.unwrap_or_default(), self.limits.deadline);
         let mut rows = RowBuffer::new(&self.limits, request);
-        self.run(session, request.sql, |types| value::encode_all(request.params, types), &mut rows).await?;
+        let text = (request.sql, request.params.len());
+        self.run(session, text, |types| value::encode_all(request.params, types), &mut rows).await?;
         let columns = match rows.changed() {
             None => None,
             Some(raw) => {

@@ -1,47 +1,47 @@
-//! What stands around an agent's statement: the same few statements of ours each time, prepared once a session.
+//! The transaction of a read: statements of the server's own around the statement of an agent.
+//!
+//! Every session prepares them once:
 //!
 //! ```text
-//! BEGIN READ ONLY · first · the agent's statement · encoding · ROLLBACK · Sync      RESET .. · check · Sync
+//! known text   BEGIN READ ONLY · settings · the statement · encoding · Sync        ROLLBACK · reset · Sync
+//! new text     BEGIN READ ONLY · settings · Parse, Describe · SAVEPOINT · mode · EXPLAIN · Sync
+//!              ROLLBACK TO · RELEASE · the statement · encoding · Sync             ROLLBACK · reset · Sync
 //! ```
-//! A statement that fails takes what follows with it, up to the next Sync, so then the end is sent once more.
+//! A statement that fails takes the rest of its pipeline with it, up to the next Sync. `ROLLBACK` stands after a Sync, so it
+//! runs in any case, and no answer waits for it.
 //!
-//! Through a pooler nothing is prepared, since the next read has another backend, and the cleaning comes before the end: with
-//! the end the backend is lent to somebody else.
+//! A pooler may lend the next transaction another backend, so nothing is prepared, and the reset precedes the end of the
+//! transaction:
 //!
 //! ```text
-//! BEGIN READ ONLY · first · the agent's statement · encoding · advisory locks · DEALLOCATE ALL · ROLLBACK · Sync
+//! BEGIN READ ONLY · settings · the statement · encoding · advisory locks · DEALLOCATE ALL · ROLLBACK · Sync
 //! ```
 //!
-//! After ROLLBACK the only things that a statement can leave behind are advisory locks and what SQL's PREPARE has made,
-//! since nothing else outlives the transaction. The rest of the cleaning is what DISCARD ALL does beyond that (PostgreSQL
-//! manual), but for the prepared statements of ours: another layer, should ROLLBACK not do what it says.
+//! `ROLLBACK` undoes all that a statement can do to its session, except for session-level advisory locks and statements made
+//! by SQL's PREPARE. The encoding check releases the locks. The rest of the reset repeats what `ROLLBACK` does and looks for
+//! prepared statements; a statement whose plan shows that it can leave nothing needs none of it (see
+//! [`super::inspection::Inspection::leaves_nothing`]).
 
 use crate::error::{Error, ServerError};
+use crate::plan::{BACK_TO_SAVEPOINT, RELEASE, SAVEPOINT};
 use crate::session::pooler_transaction::{RESET_STATEMENTS, setting};
 use crate::session::{Session, TransactionSettings};
 use crate::session_settings::{SessionSettings, check_client};
 use crate::wire::{MAX_MESSAGE_BYTES, Purpose, other_encoding};
 
-const BEGIN: &str = "countersign_begin";
-const FIRST: &str = "countersign_first";
-const ENCODING: &str = "countersign_encoding";
-const END: &str = "countersign_end";
-const AUTHORIZATION: &str = "countersign_authorization";
-const RESET: &str = "countersign_reset";
-const CHECK: &str = "countersign_check";
-
-/// The first column tells whether the session must not be used again: the statements that SQL's PREPARE has made stay.
+/// The first column says whether SQL's PREPARE has left a statement: the session must not be used again then.
 const CHECK_SQL: &str = "\
 select exists(select from pg_catalog.pg_prepared_statements where from_sql), pg_catalog.pg_advisory_unlock_all()";
 
-/// Fails with SQLSTATE 22021 when the statement has changed `client_encoding`. PostgreSQL 14 and later report a changed setting
-/// only before ReadyForQuery, and ROLLBACK has taken it back by then.
+/// Fails with SQLSTATE 22021 if the statement has changed `client_encoding`. PostgreSQL 14 and later report a changed setting
+/// only before ReadyForQuery, and `ROLLBACK` has undone the change by then.
 const ENCODING_SQL: &str = "\
 select pg_catalog.convert_from(case when pg_catalog.pg_client_encoding() operator(pg_catalog.=) 'UTF8' \
-                                    then ''::pg_catalog.bytea else '\\xff' end, 'UTF8')";
+                                    then ''::pg_catalog.bytea else '\\xff' end, 'UTF8'), \
+       pg_catalog.pg_advisory_unlock_all()";
 
-/// The first query fixes the mode: afterwards SET TRANSACTION READ WRITE is an error, whoever says it. What it sets is
-/// [`TransactionSettings`], in this order.
+/// The first query fixes the mode of the transaction: SET TRANSACTION READ WRITE is an error after it. It makes the settings
+/// of [`TransactionSettings`], in this order.
 const SETTINGS_SQL: &str = concat!(
     "select pg_catalog.set_config('countersign.account_id', $1, true), \
             pg_catalog.set_config('statement_timeout', $2, true), pg_catalog.set_config('lock_timeout', $3, true), \
@@ -49,102 +49,142 @@ const SETTINGS_SQL: &str = concat!(
     check_client!()
 );
 
-/// The statements of ours that every session prepares, by name.
-const PREPARED: [(&str, &str); 7] = [
-    (BEGIN, "begin read only"),
-    (FIRST, SETTINGS_SQL),
-    (ENCODING, ENCODING_SQL),
-    (END, "rollback"),
-    (AUTHORIZATION, "set session authorization default"),
-    (RESET, "reset all"),
-    (CHECK, CHECK_SQL),
+/// The plan for any parameters, with no partition left out of it: PostgreSQL often decides which partitions it skips when a
+/// statement starts, and EXPLAIN would show only the others.
+const PLAN_MODE_SQL: &str = "\
+select pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', true), \
+       pg_catalog.set_config('enable_partition_pruning', 'off', true)";
+
+/// A statement of the server's own.
+#[derive(Debug, Clone, Copy)]
+struct Own {
+    name: &'static str,
+    sql: &'static str,
+}
+
+const BEGIN: Own = Own { name: "countersign_begin", sql: "begin read only" };
+const SETTINGS: Own = Own { name: "countersign_settings", sql: SETTINGS_SQL };
+const SET_SAVEPOINT: Own = Own { name: "countersign_savepoint", sql: SAVEPOINT };
+const PLAN_MODE: Own = Own { name: "countersign_plan_mode", sql: PLAN_MODE_SQL };
+const TO_SAVEPOINT: Own = Own { name: "countersign_to_savepoint", sql: BACK_TO_SAVEPOINT };
+const RELEASE_SAVEPOINT: Own = Own { name: "countersign_release", sql: RELEASE };
+const ENCODING: Own = Own { name: "countersign_encoding", sql: ENCODING_SQL };
+const ROLLBACK: Own = Own { name: "countersign_rollback", sql: "rollback" };
+const AUTHORIZATION: Own = Own { name: "countersign_authorization", sql: "set session authorization default" };
+const RESET: Own = Own { name: "countersign_reset", sql: "reset all" };
+const CHECK: Own = Own { name: "countersign_check", sql: CHECK_SQL };
+
+/// Those that a session prepares inside of its first transaction.
+const PREPARED: [Own; 10] = [
+    SETTINGS,
+    SET_SAVEPOINT,
+    PLAN_MODE,
+    TO_SAVEPOINT,
+    RELEASE_SAVEPOINT,
+    ENCODING,
+    ROLLBACK,
+    AUTHORIZATION,
+    RESET,
+    CHECK,
 ];
 
-/// The boundary of read transactions, for the sessions of one pool.
+/// The statements around reads, for the sessions of one pool.
 #[derive(Debug)]
 pub(super) struct ReadTransaction {
-    /// The second statement of the opening, through a pooler: also what a session of our own is started with.
-    pooled_first: String,
+    /// The second statement through a pooler: it also makes the settings that a direct session is started with.
+    pooled_settings: String,
 }
 
 impl ReadTransaction {
-    /// For sessions that would be started with these settings.
+    /// For sessions that are started with these settings, where no pooler is in between.
     pub(super) fn new(settings: &SessionSettings) -> Self {
         let all: Vec<_> = settings.iter().collect();
-        Self { pooled_first: format!("{SETTINGS_SQL}, {}", setting(&all)) }
+        Self { pooled_settings: format!("{SETTINGS_SQL}, {}", setting(&all)) }
     }
 
     /// Queues the beginning of the transaction.
     pub(super) fn push_begin(&self, session: &mut Session) -> Result<(), Error> {
         let settings = session.settings.clone();
         if session.is_pooled() {
-            session.push_unnamed("begin read only", &[], &[])?;
-            session.connection.push_execute("", 0)?;
-            session.push_unnamed(&self.pooled_first, &settings.params(), &[])?;
+            push_own(session, BEGIN)?;
+            session.push_unnamed(&self.pooled_settings, &settings.params(), &[])?;
             return Ok(session.connection.push_execute("", 0)?);
         }
         if !session.boundary_prepared {
-            prepare(session, PREPARED.first())?;
+            prepare(session, &[BEGIN])?;
         }
-        push(session, BEGIN)?;
+        push_own(session, BEGIN)?;
         if !session.boundary_prepared {
-            // In the transaction block: what is parsed before takes a snapshot, and then BEGIN may not say READ WRITE.
-            prepare(session, PREPARED.iter().skip(1))?;
+            // After BEGIN: to parse a query takes a snapshot, and the mode of a transaction cannot change after that.
+            prepare(session, &PREPARED)?;
             session.boundary_prepared = true;
         }
         push_settings(session, &settings)
     }
 
-    /// Queues the end of a transaction that has not failed, and the reset of the session. The reset has a ReadyForQuery of its
-    /// own, unless a pooler is in between. [`statement_error`] says what its errors mean.
-    pub(super) fn push_rollback(&self, session: &mut Session) -> Result<(), Error> {
+    /// Queues the end of a transaction, and the reset of the session after a ReadyForQuery of the transaction's own. Through
+    /// a pooler, the transaction must not have failed. [`statement_error`] says what errors of the end mean.
+    pub(super) fn push_end(&self, session: &mut Session, leaves_nothing: bool) -> Result<(), Error> {
         session.connection.max_message_bytes = MAX_MESSAGE_BYTES;
-        if !session.is_pooled() {
-            push(session, ENCODING)?;
-            push(session, END)?;
+        push_own(session, ENCODING)?;
+        if session.is_pooled() {
+            for sql in RESET_STATEMENTS.into_iter().chain([ROLLBACK.sql]) {
+                session.push_unnamed(sql, &[], &[])?;
+                session.connection.push_execute("", 0)?;
+            }
             session.connection.push_sync(Purpose::Call);
-            return push_reset(session);
-        }
-        for sql in [ENCODING_SQL].into_iter().chain(RESET_STATEMENTS).chain(["rollback"]) {
-            session.push_unnamed(sql, &[], &[])?;
-            session.connection.push_execute("", 0)?;
+            return Ok(());
         }
         session.connection.push_sync(Purpose::Call);
-        Ok(())
+        push_rollback(session, leaves_nothing)
     }
 
-    /// Queues the end of a transaction that may have failed, and the reset of the session; one ReadyForQuery answers all of
-    /// it, and then the session can be used again.
-    pub(super) fn push_abort_and_reset(&self, session: &mut Session) -> Result<(), Error> {
+    /// Queues `ROLLBACK` and the reset of the session. One ReadyForQuery answers all of it; then the session can be used
+    /// again.
+    pub(super) fn push_rollback(&self, session: &mut Session) -> Result<(), Error> {
         session.connection.max_message_bytes = MAX_MESSAGE_BYTES;
         if session.is_pooled() {
             return session.push_abort_and_reset();
         }
-        push(session, END)?;
-        push_reset(session)
+        push_rollback(session, false)
     }
 }
 
-/// Queues the query that fixes the mode, makes the settings, and says on whose behalf this is. Not through a pooler.
+/// Queues the query that fixes the mode and makes the settings. Not through a pooler.
 pub(super) fn push_settings(session: &mut Session, settings: &TransactionSettings) -> Result<(), Error> {
     session.connection.next_statement();
-    session.connection.push_bind("", FIRST, &settings.params())?;
+    session.connection.push_bind("", SETTINGS.name, &settings.params())?;
     Ok(session.connection.push_execute("", 0)?)
 }
 
-/// Queues the reset of the session; one ReadyForQuery answers it, and then the session can be used again.
-fn push_reset(session: &mut Session) -> Result<(), Error> {
+/// Queues the settings for a plan that is only looked at. [`push_end_of_planning`] undoes them, together with whatever the
+/// functions have set that PostgreSQL evaluates while it plans.
+pub(super) fn push_planning(session: &mut Session) -> Result<(), Error> {
+    push_own(session, SET_SAVEPOINT)?;
+    push_own(session, PLAN_MODE)
+}
+
+/// Queues the return to the settings of the transaction.
+pub(super) fn push_end_of_planning(session: &mut Session) -> Result<(), Error> {
+    push_own(session, TO_SAVEPOINT)?;
+    push_own(session, RELEASE_SAVEPOINT)
+}
+
+fn push_rollback(session: &mut Session, leaves_nothing: bool) -> Result<(), Error> {
+    push_own(session, ROLLBACK)?;
     for name in session.statements.take_obsolete() {
         session.connection.push_close_statement(&name)?;
     }
-    for name in [AUTHORIZATION, RESET, CHECK] {
-        push(session, name)?;
+    if !leaves_nothing {
+        for own in [AUTHORIZATION, RESET, CHECK] {
+            push_own(session, own)?;
+        }
     }
     session.push_last_sync();
     Ok(())
 }
 
-/// The error of the statement that an error of the end of its transaction means.
+/// The error of the caller's statement, for an error that a statement after it has raised.
 pub(super) fn statement_error(error: ServerError) -> ServerError {
     match error.sqlstate.as_str() {
         "22021" => other_encoding("another one"),
@@ -159,21 +199,23 @@ pub(super) fn statement_error(error: ServerError) -> ServerError {
     }
 }
 
-fn prepare<'a>(
-    session: &mut Session,
-    statements: impl IntoIterator<Item = &'a (&'a str, &'a str)>,
-) -> Result<(), Error> {
-    for (name, text) in statements {
+fn prepare(session: &mut Session, statements: &[Own]) -> Result<(), Error> {
+    for own in statements {
         session.connection.next_statement();
-        // It may be there, if it is not known whether it is.
-        session.connection.push_close_statement(name)?;
-        session.connection.push_parse(name, text, &[])?;
+        // A statement of this name may exist: after an error it is unknown which ones were prepared.
+        session.connection.push_close_statement(own.name)?;
+        session.connection.push_parse(own.name, own.sql, &[])?;
     }
     Ok(())
 }
 
-fn push(session: &mut Session, name: &str) -> Result<(), Error> {
-    session.connection.next_statement();
-    session.connection.push_bind("", name, &[])?;
+/// Queues one statement without parameters.
+fn push_own(session: &mut Session, own: Own) -> Result<(), Error> {
+    if session.is_pooled() {
+        session.push_unnamed(own.sql, &[], &[])?;
+    } else {
+        session.connection.next_statement();
+        session.connection.push_bind("", own.name, &[])?;
+    }
     Ok(session.connection.push_execute("", 0)?)
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use types::{Column, PgType};
 
+use super::inspection::Inspection;
 use super::server_json::ServerJson;
 use crate::type_catalog::RowTypes;
 
@@ -27,6 +28,8 @@ pub(crate) struct StatementMetadata {
     pub(crate) has_limit: bool,
     /// Whether its plan has parallel workers.
     pub(crate) is_parallel: bool,
+    /// Whether it leaves nothing in its session that outlasts `ROLLBACK`.
+    pub(crate) leaves_nothing: bool,
 }
 
 impl StatementMetadata {
@@ -42,7 +45,15 @@ impl StatementMetadata {
             row_types,
             has_limit: false,
             is_parallel: false,
+            leaves_nothing: false,
         }
+    }
+
+    /// Adds what the plan has shown.
+    pub(super) fn apply(&mut self, inspection: &Inspection) {
+        self.has_limit = inspection.has_limit;
+        self.is_parallel = inspection.is_parallel;
+        self.leaves_nothing = inspection.leaves_nothing;
     }
 
     /// Whether PostgreSQL itself says so when it does not hold any more, and it is small enough to be kept with its text.

@@ -8,12 +8,13 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::answer::RowOutput;
-use super::function_policy::PolicyVerdict;
+use super::inspection::PolicyVerdict;
 use super::statement_metadata::StatementMetadata;
-use super::{ReadError, Reader};
+use super::{ReadError, Reader, read_transaction};
 use crate::error::{Error, ServerError};
 use crate::query::{Query, QueryDescription, RowSink};
 use crate::session::{Session, TransactionSettings};
+use crate::wire::Purpose;
 
 /// What a command without a plan calls cannot be seen beforehand, and a superuser's can do anything (COPY TO PROGRAM), so it
 /// runs as a role that may only read; that of a login which may do such things without being one does not run. It is a layer:
@@ -87,7 +88,7 @@ impl Reader {
             statement_timeout_ms: query.statement_timeout.as_millis(),
             lock_timeout_ms: query.lock_timeout.as_millis(),
         };
-        self.run(session, &query.sql, |types| query.encoded(types), sink).await
+        self.run(session, (&query.sql, query.params.len()), |types| query.encoded(types), sink).await
     }
 
     /// Refuses this text, which has been described, if it calls what a read may not. If that is not to be seen, it runs as a
@@ -99,8 +100,8 @@ impl Reader {
         params: &[Option<String>],
     ) -> Result<Option<String>, ReadError> {
         let Some(functions) = &self.functions else { return Ok(None) };
-        match functions.check(session, sql, params).await?.verdict {
-            PolicyVerdict::Unseen => Ok(Some(session.drop_superuser().await?)),
+        match functions.check(session, sql, params).await? {
+            PolicyVerdict::Unseen => Ok(Some(session.drop_superuser(false).await?)),
             _ => Ok(None),
         }
     }
@@ -109,9 +110,9 @@ impl Reader {
     pub(crate) async fn describe_on(&self, session: &mut Session, sql: &str) -> Result<QueryDescription, ReadError> {
         session.settings = TransactionSettings::default();
         let name = session.statements.new_name();
-        let shape = self.describe(session, &name, sql).await;
+        let described = self.describe(session, (&name, sql), None).await;
         session.statements.drop_name(name);
-        let shape = shape?;
+        let (shape, _) = described?;
         self.push_abort_and_reset(session).await?;
         let StatementMetadata { params, columns, returns_rows, .. } = shape;
         Ok(QueryDescription { params, columns: returns_rows.then_some(columns) })
@@ -119,8 +120,15 @@ impl Reader {
 }
 
 impl Session {
-    /// What follows in this transaction runs as a role that may only read, if this one is a superuser's; the role before.
-    pub(super) async fn drop_superuser(&mut self) -> Result<String, ReadError> {
+    /// Makes the rest of this transaction run as a role that may only read, if its role is a superuser. Returns the role before.
+    /// `in_planning`: the settings for planning are still in force.
+    pub(super) async fn drop_superuser(&mut self, in_planning: bool) -> Result<String, ReadError> {
+        if in_planning {
+            read_transaction::push_end_of_planning(self)?;
+            self.connection.push_sync(Purpose::Call);
+            self.connection.flush().await.map_err(Error::Lost)?;
+            self.finish().await?;
+        }
         let row = self.rows(LESS_SQL, &[]).await?.into_iter().next();
         let [role, less, has_more] = row.and_then(|row| row.try_into().ok()).unwrap_or_default();
         if less.is_none() && has_more.as_deref() != Some("f") {

@@ -30,18 +30,19 @@ impl Session {
             push_describe(connection, name, sql, param_types)
         })?;
         self.connection.flush().await?;
-        Ok(self.receive_description().await??)
+        let (described, failure) = self.receive_description(&mut |_| Ok(())).await?;
+        failure.map_or(Ok(described), |failure| Err(failure.into()))
     }
 
-    pub(crate) fn push_describe(&mut self, name: &str, sql: &str, param_types: &[u32]) -> Result<StatementId, Error> {
-        push_describe(&mut self.connection, name, sql, param_types)
-    }
-
-    /// Receives what Describe says, up to the next ReadyForQuery.
-    pub(crate) async fn receive_description(&mut self) -> Result<Result<StatementDescription, Failure>, Error> {
+    /// Receives the answer to Describe, up to the next ReadyForQuery, and the first error. `also` sees every event.
+    pub(crate) async fn receive_description(
+        &mut self,
+        also: &mut (impl FnMut(&Event) -> Result<(), Error> + Send),
+    ) -> Result<(StatementDescription, Option<Failure>), Error> {
         let mut described = StatementDescription::default();
         let mut failure = None;
         let mut take = |event| {
+            also(&event)?;
             match event {
                 Event::Parameters(statement, params) => match params {
                     Some(params) => described.params = params,
@@ -54,7 +55,7 @@ impl Session {
             Ok(())
         };
         let refused = self.connection.converse(&mut take).await?;
-        Ok(refused.or(failure).map_or(Ok(described), Err))
+        Ok((described, failure.or(refused)))
     }
 }
 

@@ -20,9 +20,13 @@ impl Session {
     /// # Errors
     /// If the session is not clean: it must not be used again then.
     pub(crate) async fn await_reset(&mut self) -> Result<(), Error> {
-        if !self.connection.reset_pending() {
-            return Ok(());
+        while self.connection.reset_pending() {
+            self.receive_reset().await?;
         }
+        Ok(())
+    }
+
+    async fn receive_reset(&mut self) -> Result<(), Error> {
         let mut has_statements = false;
         let mut take = |event| {
             // The check of `read::read_transaction`: something is left that a reset does not remove.
@@ -34,7 +38,7 @@ impl Session {
         let failure = self.connection.converse(&mut take).await?.map(Error::from);
         let failure = failure
             .or_else(|| has_statements.then(|| left_behind("prepared statements of a call are left")))
-            .or_else(|| (!self.is_idle()).then(|| left_behind("the transaction of a call is still open")));
+            .or_else(|| self.is_in_block().then(|| left_behind("the transaction of a call is still open")));
         self.outdated |= failure.is_some();
         failure.map_or(Ok(()), Err)
     }
@@ -50,6 +54,7 @@ impl Session {
     /// It is not known what of the frame around a read is prepared.
     pub(crate) fn invalidate_boundary_statements(&mut self) {
         self.boundary_prepared = self.is_pooled();
+        self.guard_prepared = false;
     }
 
     /// Takes away what a transaction leaves in its session and is not rolled back: settings, role, temporary tables, sequence

@@ -253,7 +253,7 @@ impl Session {
         let id = pushed.map_err(Error::Lost)?;
         self.connection.push_sync(Purpose::Call);
         self.connection.flush().await.map_err(Error::Lost)?;
-        let mut answer = Answer::new(id, None, metadata, sink).run_to_end();
+        let mut answer = Answer::new(id, metadata, sink).run_to_end();
         let failure = self.connection.converse(&mut answer).await?;
         if answer.copies {
             return Err(ExecuteError::copy());

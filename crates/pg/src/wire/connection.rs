@@ -167,10 +167,10 @@ impl Connection {
         self.exchange.pending_syncs().next().is_some()
     }
 
-    /// Whether everything was sent, and nothing but the end of a reset is still to come.
+    /// Whether everything was sent, and only answers to resets are still to come.
     pub(crate) fn reset_pending(&self) -> bool {
-        let is_reset = self.exchange.pending_syncs().eq([Purpose::Reset]);
-        is_reset && self.outbox.is_empty() && !self.is_broken
+        let is_reset = self.exchange.pending_syncs().all(|purpose| purpose == Purpose::Reset);
+        self.has_pending() && is_reset && self.outbox.is_empty() && !self.is_broken
     }
 
     /// How many bytes of memory the inbox takes.
