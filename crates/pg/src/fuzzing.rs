@@ -4,8 +4,8 @@ use bytes::Buf;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 
-use crate::connect_options::{Address, Keepalive, TlsOptions};
-use crate::wire::{Connection, Endpoint, Event, MAX_MESSAGE_BYTES, Purpose, Socket};
+use crate::client::connect_options::{Address, Keepalive, TlsOptions};
+use crate::client::wire::{Connection, Endpoint, Event, MAX_MESSAGE_BYTES, Purpose, Socket};
 
 /// The most statements that are sent.
 const MAX_STATEMENTS: u8 = 16;

@@ -8,9 +8,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use types::Column;
 
-use super::{QueryEvent, QuerySummary, RowDelivery};
-use crate::error::{Error, ServerError};
-use crate::json_rows::RowWriter;
+use super::events::{QueryEvent, QuerySummary, RowDelivery};
+use crate::client::error::{Error, ServerError};
+use crate::query::json_rows::RowWriter;
 
 /// The largest row, as PostgreSQL sends it, where rows are handed on as they arrive.
 const MAX_ROW_BYTES: usize = 16 << 20;

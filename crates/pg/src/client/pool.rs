@@ -1,0 +1,322 @@
+//! Pools of sessions, and the lease that makes sure that only a clean session goes back.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use deadpool::Runtime;
+use deadpool::managed::{self, Metrics, Object, Pool as Deadpool, RecycleError, RecycleResult, TimeoutType, Timeouts};
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use crate::client::connect_options::ConnectOptions;
+use crate::client::error::{ConnectError, Error};
+use crate::client::session::{PipelineStatement, Session, StatementResult};
+use crate::client::session_settings::SessionSettings;
+use crate::client::wire;
+
+#[derive(Debug)]
+struct Manager {
+    target: ConnectOptions,
+    settings: SessionSettings,
+    /// When a connection was last found lost: whatever is older is not trusted.
+    lost: Mutex<Option<std::time::Instant>>,
+    /// Sessions that are being stopped.
+    stopping: TaskTracker,
+}
+
+impl Manager {
+    fn invalidate_idle(&self) {
+        *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::time::Instant::now());
+    }
+
+    fn is_trusted(&self, metrics: &Metrics) -> bool {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).is_none_or(|lost| metrics.created > lost)
+    }
+}
+
+impl managed::Manager for Manager {
+    type Type = Session;
+    type Error = ConnectError;
+
+    async fn create(&self) -> Result<Session, ConnectError> {
+        Session::connect(&self.target, &self.settings).await
+    }
+
+    async fn recycle(&self, session: &mut Session, metrics: &Metrics) -> RecycleResult<ConnectError> {
+        if session.was_closed() {
+            return Err(RecycleError::message("closed by the server"));
+        }
+        if session.is_reusable() && self.is_trusted(metrics) {
+            // A cleaning takes as long as an answer to a probe.
+            match tokio::time::timeout(self.target.keepalive.probe_timeout, session.await_reset()).await {
+                Ok(Ok(())) => {
+                    session.push_probe();
+                    return Ok(());
+                }
+                Ok(Err(_)) => {}
+                Err(_) => self.invalidate_idle(),
+            }
+        }
+        // Its successor must not find it still there. Of a server that cannot be reached, nobody hears anyway.
+        session.end(GOODBYE_BEFORE_THE_NEXT).await;
+        Err(RecycleError::message("not to be used again"))
+    }
+}
+
+/// A pool of sessions on one database as one role.
+#[derive(Debug, Clone)]
+pub struct Pool {
+    pool: Deadpool<Manager>,
+}
+
+/// How a pool stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PoolStatus {
+    /// The most sessions that it opens.
+    pub max: usize,
+    /// Sessions that are lent, or are being stopped.
+    pub in_use: usize,
+    /// Sessions that nobody has.
+    pub idle: usize,
+    /// Those who wait for a session: for a place, or until it is open.
+    pub waiting: usize,
+}
+
+/// How long a read waits until it tries to connect again: soon at first, since a server restarts in milliseconds.
+const FIRST_PAUSE: Duration = Duration::from_millis(25);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long an old session may take to end while a call waits for a new one.
+const GOODBYE_BEFORE_THE_NEXT: Duration = Duration::from_millis(100);
+
+/// How long a session that is given up may take.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// How long a read waits for a server that does not answer at all. One that says that it is starting is waited for until
+/// the deadline.
+const PATIENCE_WITH_NOBODY: Duration = Duration::from_secs(5);
+
+/// The pool itself says first that its time is over: it knows what it was waiting for.
+const GRACE: Duration = Duration::from_millis(10);
+
+impl Pool {
+    /// A pool that opens a session when one is needed, at most `sessions` at once.
+    #[must_use]
+    pub fn new(target: ConnectOptions, settings: SessionSettings, sessions: usize) -> Self {
+        let manager = Manager { target, settings, lost: Mutex::default(), stopping: TaskTracker::new() };
+        let builder = Deadpool::builder(manager).max_size(sessions).runtime(Runtime::Tokio1);
+        let pool = builder.build().unwrap_or_else(|_| unreachable!("a pool with a runtime can be built"));
+        Self { pool }
+    }
+
+    /// A session, before `deadline`.
+    ///
+    /// # Errors
+    /// [`Error::PoolTimeout`] if none came free in time, [`Error::Deadline`] if connecting took too long, or why none could be
+    /// opened.
+    pub async fn acquire(&self, deadline: Instant) -> Result<PooledSession, Error> {
+        let wait = Some(deadline.saturating_duration_since(Instant::now()));
+        let timeouts = Timeouts { wait, create: None, recycle: None };
+        match tokio::time::timeout_at(deadline + GRACE, self.pool.timeout_get(&timeouts)).await {
+            Ok(Ok(session)) => Ok(PooledSession { session: Some(session), since: Instant::now() }),
+            Ok(Err(managed::PoolError::Backend(error))) => Err(Error::Connect(error)),
+            Ok(Err(managed::PoolError::Timeout(TimeoutType::Wait))) => {
+                Err(Error::PoolTimeout { sessions: self.pool.status().max_size })
+            }
+            Ok(Err(error)) => Err(Error::Lost(std::io::Error::other(error.to_string()))),
+            Err(_) => Err(Error::Deadline),
+        }
+    }
+
+    /// The same for a read, which can wait for a server that is being restarted: it is asked again, until `deadline`.
+    ///
+    /// # Errors
+    /// As [`Pool::lease`]; why it could not connect, if that is how it ended.
+    pub(crate) async fn acquire_with_retry(&self, deadline: Instant) -> Result<PooledSession, Error> {
+        let mut pause = FIRST_PAUSE;
+        let mut failure = None;
+        let read_timeout = Instant::now() + PATIENCE_WITH_NOBODY;
+        loop {
+            match (self.acquire(deadline).await, failure.take()) {
+                (Err(Error::Connect(error)), _)
+                    if error.is_transient() && (error.is_server_response() || Instant::now() < read_timeout) =>
+                {
+                    failure = Some(Error::Connect(error));
+                }
+                (Err(Error::Deadline), Some(failure)) => return Err(failure),
+                (outcome, _) => return outcome,
+            }
+            // Between half of the pause and all of it: those who wait do not come back all at once.
+            let pause_now = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
+            if Instant::now() + pause_now >= deadline {
+                return failure.map_or(Err(Error::Deadline), Err);
+            }
+            tracing::debug!(?pause_now, "no connection for a read; trying again");
+            tokio::time::sleep(pause_now).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Whether a read that ended like this is worth another try on a fresh session: its backend is gone, or somebody
+    /// cancelled it. It was not us, and not a timeout: these do not come before `deadline`.
+    pub(crate) fn should_retry_read(&self, error: &Error, deadline: Instant) -> bool {
+        match error {
+            Error::Lost(error) => {
+                tracing::info!(%error, "a connection was lost; reading again on a fresh one");
+                self.invalidate_idle();
+                true
+            }
+            Error::Server(error) if error.sqlstate == "57014" && Instant::now() < deadline => {
+                tracing::info!(%error, "somebody cancelled a read; reading again");
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// How it stands now.
+    #[must_use]
+    pub fn status(&self) -> PoolStatus {
+        let status = self.pool.status();
+        PoolStatus {
+            max: status.max_size,
+            in_use: status.size.saturating_sub(status.available),
+            idle: status.available,
+            waiting: status.waiting,
+        }
+    }
+
+    /// Where the sessions go.
+    #[must_use]
+    pub fn target(&self) -> &ConnectOptions {
+        &self.pool.manager().target
+    }
+
+    /// Waits until PostgreSQL has been told of every session that is to stop: a process that ends before leaves backends
+    /// behind, which do not notice that their client is gone until they have something to send.
+    pub async fn drain(&self) {
+        let stopping = &self.pool.manager().stopping;
+        stopping.close();
+        if tokio::time::timeout(STOP_TIMEOUT, stopping.wait()).await.is_err() {
+            tracing::warn!("the server did not take all cancel requests");
+        }
+    }
+
+    /// The server has restarted, or so it seems: no session of before is lent again. Those that lie idle end when their places
+    /// are needed.
+    pub fn invalidate_idle(&self) {
+        self.pool.manager().invalidate_idle();
+    }
+}
+
+/// A session on loan. KeywordValues back by drop if it is idle; otherwise the server is asked to stop what it is doing and the
+/// session is thrown away, so that neither the work nor a late cancel can reach the next caller.
+#[derive(Debug)]
+pub struct PooledSession {
+    session: Option<Object<Manager>>,
+    since: Instant,
+}
+
+/// How long a backend is told to stop, and how long it has to do so before it is told again: each request is a process of the
+/// server's.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+const FIRST_STOP_PAUSE: Duration = Duration::from_millis(25);
+const LONGEST_STOP_PAUSE: Duration = Duration::from_secs(1);
+
+/// How often in a row a server may fail to take a cancel request in.
+const MAX_UNDELIVERED: usize = 3;
+
+/// How long the server has to take a cancel request in.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl PooledSession {
+    /// The session.
+    pub fn session(&mut self) -> &mut Session {
+        self.session.as_mut().unwrap_or_else(|| unreachable!("a lease holds its session until it is dropped"))
+    }
+
+    /// Runs one statement of our own to its end, before `deadline`; a row may be as large as a record of the ledger.
+    ///
+    /// # Errors
+    /// [`Error::Deadline`], or whatever the session says.
+    pub async fn run_one(
+        &mut self,
+        sql: &str,
+        params: &[Option<String>],
+        deadline: Instant,
+    ) -> Result<StatementResult, Error> {
+        let step = PipelineStatement { sql, params, param_types: &[] };
+        let Ok(ran) = tokio::time::timeout_at(deadline, self.session().run_large(&[step])).await else {
+            self.suspect_silence();
+            return Err(Error::Deadline);
+        };
+        Ok(ran.map_err(|failed| failed.error)?.into_iter().next().unwrap_or_default())
+    }
+
+    /// A call has ended by its deadline. If nothing has arrived all that time, the peer may be gone without a word, and then the
+    /// idle sessions are lost as well: none of them is lent again.
+    pub(crate) fn suspect_silence(&self) {
+        let Some(session) = &self.session else { return };
+        if let Some(pool) = Object::pool(session).filter(|_| session.connection.last_heard < self.since) {
+            tracing::info!(backend_pid = session.backend_pid(), "nothing was heard until the deadline");
+            pool.manager().invalidate_idle();
+        }
+    }
+
+    /// Throws the session away, whatever its state.
+    pub fn discard(mut self) {
+        if let Some(session) = self.session.take() {
+            stop(session);
+        }
+    }
+}
+
+impl Drop for PooledSession {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take_if(|session| !session.is_reusable()) {
+            stop(session);
+        }
+    }
+}
+
+/// Its place in the pool stays taken until the backend is gone, so that there are never more of them than there may be.
+fn stop(mut session: Object<Manager>) {
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return drop(Object::take(session)) };
+    if session.is_broken() {
+        return drop(Object::take(session));
+    }
+    let stopping = Object::pool(&session).map(|pool| pool.manager().stopping.clone()).unwrap_or_default();
+    runtime.spawn(stopping.track_future(async move {
+        if !session.is_idle() && tokio::time::timeout(STOP_TIMEOUT, interrupt(&mut session)).await.is_err() {
+            tracing::warn!(backend_pid = session.backend_pid(), "the backend does not stop");
+        }
+        // The socket stays open until the cancel is in: a closed one would let the backend's number be used again.
+        session.end(GOODBYE).await;
+        drop(Object::take(session));
+    }));
+}
+
+/// Asks the server to stop what the session runs, until it has.
+///
+/// Once is not enough: a backend that has not begun yet, because the statement is still on its way, takes no notice of a
+/// cancel, and runs the statement afterwards for nobody.
+async fn interrupt(session: &mut Session) {
+    let key = session.cancel_key();
+    if !key.is_given() {
+        return;
+    }
+    let (mut pause, mut undelivered) = (FIRST_STOP_PAUSE, 0);
+    while undelivered < MAX_UNDELIVERED {
+        let cancelled = tokio::time::timeout(CANCEL_TIMEOUT, wire::cancel(&key)).await;
+        if matches!(cancelled, Ok(Ok(()))) {
+            undelivered = 0;
+        } else {
+            undelivered += 1;
+            tracing::debug!(backend_pid = session.backend_pid(), "the server did not take the cancel request");
+        }
+        if tokio::time::timeout(pause, session.connection.drain_responses()).await.is_ok() {
+            return;
+        }
+        pause = (pause * 2).min(LONGEST_STOP_PAUSE);
+    }
+}

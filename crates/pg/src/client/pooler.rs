@@ -1,0 +1,92 @@
+//! What stands between us and PostgreSQL, as far as that can be seen from here: by what it does.
+
+use std::time::Duration;
+
+use crate::client::connect_options::ConnectOptions;
+use crate::client::error::Error;
+use crate::client::session::{PipelineStatement, Session};
+use crate::client::session_settings::SessionSettings;
+
+/// What a pooler does with the backends that it lends. `None`: that could not be seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolerReport {
+    /// Whether there is one at all.
+    pub is_there: bool,
+    /// Whether what a transaction has left in a backend is still there for the next one (no `server_reset_query_always`).
+    pub keeps_settings: Option<bool>,
+    /// Whether it gives prepared statements names of its own, so that `EXECUTE` does not find them (`max_prepared_statements`).
+    pub renames_statements: bool,
+}
+
+/// How often it is tried to meet the same backend again.
+const TRIES: usize = 5;
+
+const PREPARED: &str = "countersign_doctor";
+const MARK: &str = "countersign.doctor";
+const MARKED_SQL: &str = "select pg_catalog.pg_backend_pid(), pg_catalog.current_setting('countersign.doctor', true)";
+
+/// How long the pooler and the server behind it have for all answers.
+const EXAMINE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Looks at it through connections of its own. What it leaves in a backend is taken back if the pooler does not do it.
+///
+/// # Errors
+/// Whatever the connection or the server says; [`Error::Deadline`] if it has not said all of it within 20 s.
+pub async fn probe_pooler(target: &ConnectOptions) -> Result<PoolerReport, Error> {
+    tokio::time::timeout(EXAMINE_TIMEOUT, examine(target)).await.unwrap_or(Err(Error::Deadline))
+}
+
+async fn examine(target: &ConnectOptions) -> Result<PoolerReport, Error> {
+    let mut session = Session::connect(target, &SessionSettings::default()).await?;
+    let backend = PipelineStatement::without_params("select pg_catalog.pg_backend_pid()");
+    let rows = session.run(&[backend]).await.map_err(|failed| failed.error)?;
+    let process = rows.first().and_then(|outcome| outcome.rows.first()?.first()?.clone());
+    let is_there = process.is_some_and(|process| process != session.backend_pid().to_string());
+    let renames_statements = session.is_pooled() && renames(&mut session).await?;
+    let mut keeps_settings = None;
+    for try_no in 0..TRIES {
+        if !is_there || keeps_settings.is_some() {
+            break;
+        }
+        keeps_settings = keeps(&mut session, &format!("mark {try_no}")).await?;
+    }
+    session.close().await;
+    Ok(PoolerReport { is_there, keeps_settings, renames_statements })
+}
+
+/// Whether SQL does not find what the protocol has prepared in the same transaction.
+async fn renames(session: &mut Session) -> Result<bool, Error> {
+    session.begin(None, &[]).await.map_err(|failed| failed.error)?;
+    session.describe(PREPARED, "select 1", &[]).await?;
+    let execute = format!("execute {PREPARED}");
+    let found = session.run(&[PipelineStatement::without_params(&execute)]).await;
+    session.roll_back().await?;
+    match found.map_err(|failed| failed.error) {
+        Ok(_) => Ok(false),
+        // invalid_sql_statement_name
+        Err(Error::Server(error)) if error.sqlstate == "26000" => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a setting of the session that one transaction has made is there in the next one, if that has the same backend.
+async fn keeps(session: &mut Session, mark: &str) -> Result<Option<bool>, Error> {
+    let mark = mark.to_owned();
+    let set = format!("select pg_catalog.set_config('{MARK}', $1, false)");
+    let params = [Some(mark.clone())];
+    let steps = [
+        PipelineStatement { sql: &set, params: &params, param_types: &[] },
+        PipelineStatement::without_params(MARKED_SQL),
+    ];
+    let before = session.run(&steps).await.map_err(|failed| failed.error)?;
+    let reset = format!("reset {MARK}");
+    let steps = [PipelineStatement::without_params(MARKED_SQL), PipelineStatement::without_params(&reset)];
+    let after = session.run(&steps).await.map_err(|failed| failed.error)?;
+    let row = |outcome: Option<&crate::client::session::StatementResult>| {
+        outcome
+            .and_then(|outcome| <[Option<String>; 2]>::try_from(outcome.rows.first()?.clone()).ok())
+            .unwrap_or_default()
+    };
+    let ([before, _], [after, found]) = (row(before.last()), row(after.first()));
+    Ok((before == after).then(|| found == Some(mark)))
+}

@@ -1,0 +1,362 @@
+//! A session: statements in, rows of text out. Knows nothing of JSON, of pools or of what its statements mean.
+
+mod collector;
+mod description;
+pub(crate) mod pooler_transaction;
+mod reset;
+mod run_to_completion;
+mod statement_cache;
+mod transaction_settings;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::client::connect_options::{ConnectOptions, Pooler};
+use crate::client::error::{ConnectError, Error};
+use crate::client::session_settings::SessionSettings;
+use crate::client::wire::FieldDescription;
+use crate::client::wire::{self, CancelKey, Connection, Failure, Purpose, StatementId, TransactionStatus};
+use collector::Collector;
+pub use collector::RowRetention;
+pub use description::StatementDescription;
+use pooler_transaction::TransactionPreamble;
+pub use run_to_completion::CompleteResult;
+pub(crate) use statement_cache::{SEEN_FOR, StatementCache};
+pub(crate) use transaction_settings::TransactionSettings;
+
+/// One statement of a pipeline.
+#[derive(Debug, Clone, Copy)]
+pub struct PipelineStatement<'a> {
+    /// One statement. Prepared once a session and kept, so the number of different texts must be bounded.
+    pub sql: &'a str,
+    /// Its parameters in text form; `None` is SQL NULL.
+    pub params: &'a [Option<String>],
+    /// The types of its parameters by oid, where they are not to be inferred.
+    pub param_types: &'a [u32],
+}
+
+impl<'a> PipelineStatement<'a> {
+    /// A statement without parameters.
+    #[must_use]
+    pub fn without_params(sql: &'a str) -> Self {
+        Self { sql, params: &[], param_types: &[] }
+    }
+}
+
+/// What a statement gave back.
+#[derive(Debug, Clone, Default)]
+pub struct StatementResult {
+    /// Its result columns; empty for a statement that returns none.
+    pub columns: Vec<FieldDescription>,
+    /// Its rows, in text form.
+    pub rows: Vec<Vec<Option<String>>>,
+    /// The command tag, e.g. `INSERT 0 3`.
+    pub tag: String,
+}
+
+impl StatementResult {
+    /// How many rows the command tag counts: the last word of `INSERT 0 3`, `UPDATE 2`, `SELECT 5`.
+    #[must_use]
+    pub fn rows_affected(&self) -> u64 {
+        self.tag.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or_default()
+    }
+}
+
+/// A pipeline that stopped.
+#[derive(Debug)]
+pub struct PipelineError {
+    /// Which step, from 0. Those before it ran; those after it did not.
+    pub step: usize,
+    /// Why.
+    pub error: Error,
+}
+
+/// What one pipeline may return, in bytes of text, before it is cut off with [`Error::MessageTooLarge`].
+pub(crate) const MAX_PIPELINE_BYTES: usize = 8 << 20;
+
+/// The tag, the length and the number of columns, which every row has.
+const ROW_HEADER_BYTES: usize = 7;
+
+/// How long a server may take to hear that the session is over.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A connection with its prepared statements.
+#[derive(Debug)]
+pub struct Session {
+    pub(crate) connection: Connection,
+    /// What a transaction begins with, if a pooler lends its backend.
+    ground: Option<TransactionPreamble>,
+    /// What is prepared here under which name: the same text with other parameters is another statement.
+    pub(crate) prepared: HashMap<(String, Vec<u32>), String>,
+    /// How many names there were.
+    names: u64,
+    /// Whether the statements around a read are prepared (`query::read::read_transaction`), or need not be, through a pooler.
+    pub(crate) boundary_prepared: bool,
+    /// Whether the check of functions is prepared (`query::read::function_policy`).
+    pub(crate) guard_prepared: bool,
+    /// The circumstances of the next read.
+    pub(crate) settings: TransactionSettings,
+    /// The statements of agents that are prepared.
+    pub(crate) statements: StatementCache,
+    /// Whether names that are not qualified are looked up in PostgreSQL's own schema only.
+    pub(crate) has_system_path: bool,
+    /// The database has changed under a prepared statement: only a new session forgets it.
+    outdated: bool,
+}
+
+impl Session {
+    /// Connects, and starts the session with these settings.
+    ///
+    /// # Errors
+    /// [`ConnectError`], within the target's connect timeout.
+    pub async fn connect(target: &ConnectOptions, settings: &SessionSettings) -> Result<Self, ConnectError> {
+        let connection = wire::connect(target, settings).await?;
+        let ground = (target.pooler == Pooler::Transaction).then(|| TransactionPreamble::new(settings));
+        let is_pooled = ground.is_some();
+        Ok(Self {
+            connection,
+            ground,
+            prepared: HashMap::new(),
+            names: 0,
+            boundary_prepared: is_pooled,
+            guard_prepared: false,
+            settings: TransactionSettings::default(),
+            statements: StatementCache::new(!is_pooled),
+            has_system_path: settings.has_system_path(),
+            outdated: false,
+        })
+    }
+
+    /// Whether nothing is under way and no transaction is open: only then may another call use it.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        !self.connection.has_pending() && self.connection.transaction_status == TransactionStatus::Idle
+    }
+
+    /// Whether a transaction block is open and has not failed.
+    #[must_use]
+    pub fn in_transaction(&self) -> bool {
+        !self.connection.has_pending() && self.connection.transaction_status == TransactionStatus::Open
+    }
+
+    /// Whether a transaction is open or has failed, and nothing is under way.
+    pub(crate) fn is_in_block(&self) -> bool {
+        self.in_sync() && self.connection.transaction_status != TransactionStatus::Idle
+    }
+
+    /// Whether nothing is under way, and it is known what the server says next.
+    #[must_use]
+    pub fn in_sync(&self) -> bool {
+        !self.connection.has_pending() && !self.connection.is_broken
+    }
+
+    /// Whether it can be lent again: idle, or about to be, and its prepared statements still fit the database.
+    #[must_use]
+    pub fn is_reusable(&self) -> bool {
+        (self.is_idle() || self.connection.reset_pending()) && !self.outdated
+    }
+
+    /// Whether nothing comes or goes on its connection any more, as far as anybody has noticed.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.connection.is_broken
+    }
+
+    /// Whether the server has ended it while it lay idle.
+    pub(crate) fn was_closed(&mut self) -> bool {
+        self.connection.is_closed()
+    }
+
+    /// Has the next pipeline find out first whether the peer is still there, if that is in doubt. A pooler may have no server for
+    /// it yet.
+    pub(crate) fn push_probe(&mut self) {
+        if !self.is_pooled() {
+            self.connection.push_probe();
+        }
+    }
+
+    pub(crate) fn cancel_key(&self) -> CancelKey {
+        self.connection.key.clone()
+    }
+
+    /// The process id of its backend.
+    #[must_use]
+    pub fn backend_pid(&self) -> i32 {
+        self.connection.key.process_id
+    }
+
+    /// [`Connection::push_whole`] for what a session pushes.
+    pub(crate) fn push_whole<T, E>(&mut self, push: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, E> {
+        let before = self.connection.pushed();
+        push(self).inspect_err(|_| self.connection.take_back(before))
+    }
+
+    /// Runs the steps as one pipeline: one round trip, and the first error skips all that follow (PostgreSQL manual,
+    /// "Pipelining"). Outside a transaction block the pipeline is a transaction of its own.
+    ///
+    /// # Errors
+    /// [`PipelineError`]: the step that failed, and how. After [`Error::Lost`] it is unknown what ran.
+    pub async fn run(&mut self, steps: &[PipelineStatement<'_>]) -> Result<Vec<StatementResult>, PipelineError> {
+        if self.is_pooled() && self.is_idle() {
+            self.run_in_transaction(steps).await
+        } else {
+            self.run_pipeline(steps).await
+        }
+    }
+
+    /// Like [`Session::run`], but in whatever transaction there is.
+    async fn run_pipeline(&mut self, steps: &[PipelineStatement<'_>]) -> Result<Vec<StatementResult>, PipelineError> {
+        let mut parsing = Vec::with_capacity(steps.len());
+        let pushed = self.connection.pushed();
+        let before = self.connection.next_statement();
+        for (step, statement) in steps.iter().enumerate() {
+            match self.push_step(statement) {
+                Ok(name) => parsing.push(name),
+                Err(error) => {
+                    self.connection.take_back(pushed);
+                    self.forget_unparsed(&parsing, 0);
+                    return Err(PipelineError { step, error });
+                }
+            }
+        }
+        self.connection.push_sync(Purpose::Call);
+        self.connection.flush().await.map_err(|error| PipelineError { step: 0, error: Error::Lost(error) })?;
+        let step_of = |statement: StatementId| statement.since(before).saturating_sub(1);
+        let mut collector =
+            Collector::new(RowRetention { rows: usize::MAX, bytes: MAX_PIPELINE_BYTES }, ROW_HEADER_BYTES);
+        let failure = self.collect(&mut collector).await;
+        let mut results = collector.results;
+        let failure = failure.map_err(|error| PipelineError { step: results.len(), error })?;
+        self.forget_unparsed(&parsing, collector.parsed.map_or(0, |last| last.since(before)));
+        if let Some(Failure { statement, error }) = failure {
+            let step = step_of(statement);
+            // feature_not_supported: "cached plan must not change result type", after a change of the schema. Not of a text
+            // that is new in this very pipeline: it has meant that from the beginning.
+            let is_new = parsing.get(step).is_some_and(Option::is_some);
+            self.outdated |= !is_new && error.sqlstate == "0A000";
+            return Err(PipelineError { step, error: Error::Server(Box::new(error)) });
+        }
+        if collector.truncated_by.is_some() {
+            let error = Error::MessageTooLarge { size: collector.bytes, limit: MAX_PIPELINE_BYTES };
+            return Err(PipelineError { step: results.len().saturating_sub(1), error });
+        }
+        results.truncate(steps.len());
+        Ok(results)
+    }
+
+    /// Collects an answer up to the next ReadyForQuery.
+    async fn collect(&mut self, collector: &mut Collector) -> Result<Option<Failure>, Error> {
+        let ended = self.connection.converse(&mut |event| collector.take(event)).await;
+        // A value that is not UTF-8: nothing more may be read, nor sent.
+        ended.inspect_err(|error| {
+            if matches!(error, Error::Server(_)) {
+                self.connection.poison(error);
+            }
+        })
+    }
+
+    /// The same for rows of our own that may be as large as a whole pipeline's answer: records of the ledger.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub(crate) async fn run_large(
+        &mut self,
+        steps: &[PipelineStatement<'_>],
+    ) -> Result<Vec<StatementResult>, PipelineError> {
+        let usual = std::mem::replace(&mut self.connection.max_message_bytes, MAX_PIPELINE_BYTES);
+        let outcome = self.run(steps).await;
+        self.connection.max_message_bytes = usual;
+        outcome
+    }
+
+    /// Queues one step; the name under which its statement is being prepared now, if it was not before.
+    fn push_step(&mut self, step: &PipelineStatement<'_>) -> Result<Option<String>, Error> {
+        if self.is_pooled() {
+            self.push_unnamed(step.sql, step.params, step.param_types)?;
+            self.connection.push_describe_portal("")?;
+            self.connection.push_execute("", 0)?;
+            return Ok(Some(String::new()));
+        }
+        let key = (step.sql.to_owned(), step.param_types.to_vec());
+        let known = self.prepared.get(&key).cloned();
+        let is_new = known.is_none();
+        let name = known.unwrap_or_else(|| {
+            self.names += 1;
+            format!("countersign_{}", self.names)
+        });
+        self.connection.next_statement();
+        if is_new {
+            self.connection.push_parse(&name, step.sql, step.param_types)?;
+        }
+        self.connection.push_bind("", &name, step.params)?;
+        self.connection.push_describe_portal("")?;
+        self.connection.push_execute("", 0)?;
+        if is_new {
+            self.prepared.insert(key, name.clone());
+        }
+        Ok(is_new.then_some(name))
+    }
+
+    /// Queues Parse and Bind of a statement without a name, which is there until the next one.
+    pub(crate) fn push_unnamed(
+        &mut self,
+        sql: &str,
+        params: &[Option<String>],
+        param_types: &[u32],
+    ) -> Result<(), Error> {
+        self.connection.next_statement();
+        self.connection.push_parse("", sql, param_types)?;
+        Ok(self.connection.push_bind("", "", params)?)
+    }
+
+    /// Queues Parse of a statement under a name, for the next pipeline to begin with.
+    pub(crate) fn push_ahead(&mut self, name: &str, sql: &str) -> Result<(), Error> {
+        self.connection.next_statement();
+        self.connection.push_parse(name, sql, &[])
+    }
+
+    /// Prepares this text no more: it is one that does not come again. Queued only; it goes out with what is sent next.
+    pub(crate) fn forget(&mut self, sql: &str) -> Result<(), Error> {
+        let key = (sql.to_owned(), Vec::new());
+        match self.prepared.remove(&key) {
+            Some(name) => Ok(self.connection.push_close_statement(&name)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Statements behind an error were never parsed, so they do not count as prepared. `parsed` is the number of steps up to
+    /// the last one that was parsed.
+    fn forget_unparsed(&mut self, parsing: &[Option<String>], parsed: usize) {
+        let unparsed: Vec<&String> = parsing.iter().skip(parsed).flatten().collect();
+        if !unparsed.is_empty() {
+            self.prepared.retain(|_, name| !unparsed.contains(&&*name));
+        }
+    }
+
+    /// Runs a constant of ours, which may hold several statements, in the simple protocol.
+    ///
+    /// # Errors
+    /// Whatever the server or the connection says.
+    pub async fn batch_execute(&mut self, own_text: &str) -> Result<(), Error> {
+        self.connection.push_simple_query(own_text, Purpose::Call)?;
+        self.connection.flush().await?;
+        self.finish().await
+    }
+
+    /// Reads up to the next ReadyForQuery.
+    ///
+    /// # Errors
+    /// [`Error::Server`] for a statement that failed, or what the connection says.
+    pub(crate) async fn finish(&mut self) -> Result<(), Error> {
+        self.connection.finish().await
+    }
+
+    /// Ends the session politely.
+    pub async fn close(mut self) {
+        self.end(GOODBYE_TIMEOUT).await;
+    }
+
+    /// The same, for whoever holds on to what is left, and for no longer than this.
+    pub(crate) async fn end(&mut self, within: Duration) {
+        self.connection.terminate(within).await;
+    }
+}

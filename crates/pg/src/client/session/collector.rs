@@ -1,0 +1,75 @@
+//! Collects what statements return.
+
+use super::StatementResult;
+use crate::client::error::Error;
+use crate::client::limits::TruncatedBy;
+use crate::client::wire::{Event, StatementId, owned_row};
+
+/// What is kept of the rows.
+#[derive(Debug, Clone, Copy)]
+pub struct RowRetention {
+    /// How many.
+    pub rows: usize,
+    /// How many bytes of text; a single row that is larger ends the connection unread.
+    pub bytes: usize,
+}
+
+/// Collects the results of a pipeline, its rows up to a limit.
+#[derive(Debug)]
+pub(super) struct Collector {
+    pub(super) results: Vec<StatementResult>,
+    current: StatementResult,
+    keep: RowRetention,
+    /// What each row counts beside its values.
+    row_header_bytes: usize,
+    /// All rows, those that were left out included.
+    pub(super) bytes: usize,
+    /// Which limit left rows out.
+    pub(super) truncated_by: Option<TruncatedBy>,
+    /// The last statement that was parsed.
+    pub(super) parsed: Option<StatementId>,
+    /// A text had no statement.
+    pub(super) is_empty: bool,
+}
+
+impl Collector {
+    pub(super) fn new(keep: RowRetention, row_header_bytes: usize) -> Self {
+        Self {
+            results: Vec::new(),
+            current: StatementResult::default(),
+            keep,
+            row_header_bytes,
+            bytes: 0,
+            truncated_by: None,
+            parsed: None,
+            is_empty: false,
+        }
+    }
+
+    pub(super) fn take(&mut self, event: Event) -> Result<(), Error> {
+        match event {
+            Event::Parsed(statement) => self.parsed = Some(statement),
+            Event::Columns(_, columns) => self.current.columns = columns.unwrap_or_default(),
+            Event::Row(_, body) => {
+                self.bytes += body.buffer().len() + self.row_header_bytes;
+                if self.current.rows.len() == self.keep.rows {
+                    self.truncated_by = Some(TruncatedBy::RowLimit);
+                } else if self.bytes > self.keep.bytes {
+                    self.truncated_by = Some(TruncatedBy::MaxBytes);
+                } else {
+                    self.current.rows.push(owned_row(&body)?);
+                }
+            }
+            Event::Completed(_, tag) => {
+                self.current.tag = tag;
+                self.results.push(std::mem::take(&mut self.current));
+            }
+            Event::Empty(_) => {
+                self.is_empty = true;
+                self.results.push(std::mem::take(&mut self.current));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

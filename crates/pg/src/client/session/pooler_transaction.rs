@@ -1,0 +1,218 @@
+//! Transactions through a pooler that lends a backend for one transaction at a time.
+//!
+//! ```text
+//! directly           statements, prepared once a session                                Sync
+//! through a pooler   BEGIN · settings · statements, each parsed anew without a name · END · Sync
+//! ```
+//! What is told to a session (start-up settings, a statement's name) may be told to any backend, and another one may have
+//! the next transaction, which may be somebody else's. So a transaction brings along all that it relies on, and takes away
+//! all that would outlive it before it ends: the pooler lends the backend to the next one in the same moment.
+
+use super::{PipelineError, PipelineStatement, Session, StatementResult};
+use crate::client::error::Error;
+use crate::client::literal::sql_literal;
+use crate::client::session_settings::SessionSettings;
+use crate::client::wire::Purpose;
+
+/// What each transaction through a pooler begins with.
+#[derive(Debug)]
+pub(crate) struct TransactionPreamble {
+    /// What stands behind BEGIN: the modes that a session of our own would have by default.
+    mode: String,
+    /// A query that sets the rest.
+    settings: String,
+}
+
+/// What outlives a transaction that is rolled back: advisory locks of the session, and what is prepared.
+pub(crate) const RESET_STATEMENTS: [&str; 2] = ["select pg_catalog.pg_advisory_unlock_all()", "deallocate all"];
+
+/// The way out of a transaction block that may have failed. The block stays one until all of it has been done: if anything
+/// fails, the pooler still knows that the backend is not to be lent, and closes it when we go.
+const ABORT_AND_RESET: &str =
+    "rollback and chain; select pg_catalog.pg_advisory_unlock_all(); deallocate all; rollback";
+
+impl TransactionPreamble {
+    /// For sessions that would be started with these settings.
+    pub(crate) fn new(settings: &SessionSettings) -> Self {
+        let mut mode = String::new();
+        let mut rest = Vec::new();
+        for (name, value) in settings.iter() {
+            match name {
+                // Of the transaction itself, not of the next one.
+                "default_transaction_isolation" => mode.push_str(&format!(" isolation level {value}")),
+                "default_transaction_read_only" if value == "on" => mode.push_str(" read only"),
+                _ => rest.push((name, value)),
+            }
+        }
+        Self { mode, settings: format!("select {}", setting(&rest)) }
+    }
+
+    /// The statements that open a transaction block, of the usual mode or of another.
+    fn opening(&self, mode: Option<&str>) -> [String; 2] {
+        let begin = match mode {
+            None => format!("begin{}", self.mode),
+            Some(mode) => format!("begin {mode}"),
+        };
+        [begin, self.settings.clone()]
+    }
+}
+
+/// Calls that set these for the transaction.
+pub(crate) fn setting(settings: &[(&str, &str)]) -> String {
+    let calls = settings.iter().map(|(name, value)| {
+        format!("pg_catalog.set_config({}, {}, true)", sql_literal(Some(name)), sql_literal(Some(value)))
+    });
+    calls.collect::<Vec<_>>().join(", ")
+}
+
+impl Session {
+    /// Whether another backend may have the next transaction.
+    #[must_use]
+    pub fn is_pooled(&self) -> bool {
+        self.ground.is_some()
+    }
+
+    /// Opens a transaction block and runs the steps in it, all in one round trip. `mode` stands behind BEGIN (`isolation level
+    /// repeatable read read only`); `None` is the session's own.
+    ///
+    /// # Errors
+    /// As [`Session::run`]; 0 is also the step of a block that could not be opened.
+    pub async fn begin(
+        &mut self,
+        mode: Option<&str>,
+        steps: &[PipelineStatement<'_>],
+    ) -> Result<Vec<StatementResult>, PipelineError> {
+        let opening = match &self.ground {
+            Some(ground) => ground.opening(mode).to_vec(),
+            None => vec![mode.map_or_else(|| "begin".to_owned(), |mode| format!("begin {mode}"))],
+        };
+        let all: Vec<PipelineStatement<'_>> =
+            opening.iter().map(|sql| PipelineStatement::without_params(sql)).chain(steps.iter().copied()).collect();
+        let outcome = self.run_pipeline(&all).await;
+        within(outcome, opening.len(), steps.len())
+    }
+
+    /// Runs `first` in a transaction of its own, commits it, and runs `second` in the block behind it, all in one round trip.
+    ///
+    /// # Errors
+    /// As [`Session::run`]; steps are counted through both. At `first.len()` the first transaction could not be committed.
+    pub async fn commit_and_begin(
+        &mut self,
+        first: &[PipelineStatement<'_>],
+        second: &[PipelineStatement<'_>],
+    ) -> Result<Vec<StatementResult>, PipelineError> {
+        let ground = self.ground.as_ref().map(|ground| ground.opening(None).to_vec());
+        let begin = ground.clone().unwrap_or_else(|| vec!["begin".to_owned()]);
+        // The modes of the first block hold for the second, and what was set for it does not.
+        let again: Vec<String> = ground.unwrap_or_default().into_iter().skip(1).collect();
+        let commit = PipelineStatement::without_params("commit and chain");
+        let opening = begin.iter().map(|sql| PipelineStatement::without_params(sql));
+        let all: Vec<PipelineStatement<'_>> = opening
+            .chain(first.iter().copied())
+            .chain([commit])
+            .chain(again.iter().map(|sql| PipelineStatement::without_params(sql)))
+            .chain(second.iter().copied())
+            .collect();
+        let (before, between) = (begin.len(), first.len() + 1);
+        match self.run_pipeline(&all).await {
+            Ok(mut outcomes) => Ok(outcomes.split_off(all.len() - second.len())),
+            Err(PipelineError { step, error }) => {
+                let step = step.saturating_sub(before);
+                let step = if step < between { step } else { step.saturating_sub(again.len()).max(first.len()) };
+                Err(PipelineError { step, error })
+            }
+        }
+    }
+
+    /// Opens a transaction block that sees what the exported snapshot sees (`pg_export_snapshot`).
+    ///
+    /// # Errors
+    /// Whatever the server or the connection says. The block may be open, and has failed then.
+    pub async fn begin_with_snapshot(&mut self, snapshot: &str) -> Result<(), Error> {
+        let settings = self.ground.as_ref().map(|ground| ground.settings.clone()).unwrap_or_default();
+        let import = format!("set transaction snapshot {}", sql_literal(Some(snapshot)));
+        self.batch_execute(&format!("begin isolation level repeatable read; {import}; {settings}")).await
+    }
+
+    /// Runs the steps as a transaction of their own.
+    pub(super) async fn run_in_transaction(
+        &mut self,
+        steps: &[PipelineStatement<'_>],
+    ) -> Result<Vec<StatementResult>, PipelineError> {
+        let end = [PipelineStatement::without_params("end")];
+        let with_end: Vec<PipelineStatement<'_>> = steps.iter().chain(&end).copied().collect();
+        let mut outcome = self.begin(None, &with_end).await;
+        if let Ok(outcomes) = &mut outcome {
+            outcomes.truncate(steps.len());
+        } else if self.is_open() {
+            // The block outlives its first error.
+            self.batch_execute("rollback").await.map_err(|error| PipelineError { step: 0, error })?;
+        }
+        outcome
+    }
+
+    /// Whether a transaction block is open, failed or not, and nothing is under way.
+    fn is_open(&self) -> bool {
+        !self.connection.has_pending() && !self.is_idle()
+    }
+
+    /// Sets within a transaction what RESET ALL has taken away. A session of our own goes back to it by itself.
+    ///
+    /// # Errors
+    /// Whatever the server or the connection says.
+    pub async fn restore_preamble(&mut self) -> Result<(), Error> {
+        let Some(ground) = &self.ground else { return Ok(()) };
+        let settings = ground.settings.clone();
+        self.run_pipeline(&[PipelineStatement::without_params(&settings)])
+            .await
+            .map(drop)
+            .map_err(|failed| failed.error)
+    }
+
+    /// Ends a transaction block, failed or not, without a trace. Where the session is our own, its prepared statements stay.
+    ///
+    /// # Errors
+    /// Whatever the server or the connection says.
+    pub(crate) async fn roll_back(&mut self) -> Result<(), Error> {
+        if self.is_pooled() { self.batch_execute(ABORT_AND_RESET).await } else { self.batch_execute("rollback").await }
+    }
+
+    /// Queues the same; one ReadyForQuery is owed for it, and then the session can be used again.
+    pub(crate) fn push_abort_and_reset(&mut self) -> Result<(), Error> {
+        self.connection.push_simple_query(ABORT_AND_RESET, Purpose::Reset)?;
+        Ok(())
+    }
+}
+
+/// What became of the steps behind the first `before`, which are of no interest.
+fn within(
+    outcome: Result<Vec<StatementResult>, PipelineError>,
+    before: usize,
+    steps: usize,
+) -> Result<Vec<StatementResult>, PipelineError> {
+    match outcome {
+        Ok(mut outcomes) => Ok(outcomes.split_off(before.min(outcomes.len()))),
+        Err(PipelineError { step, error }) => {
+            Err(PipelineError { step: step.saturating_sub(before).min(steps.saturating_sub(1)), error })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_session_would_be_started_with_is_said_in_every_transaction() {
+        let settings = SessionSettings::default().with("jit", "off");
+        let reader = TransactionPreamble::new(&settings.clone().with("default_transaction_read_only", "on"));
+        let [begin, query] = reader.opening(None);
+        assert_eq!(begin, "begin read only");
+        for (name, value) in settings.iter() {
+            assert!(query.contains(&format!("set_config('{name}', '{value}', true)")), "{query}");
+        }
+        let writer = TransactionPreamble::new(&settings.with("default_transaction_isolation", "read committed"));
+        assert_eq!(writer.opening(None)[0], "begin isolation level read committed");
+        assert_eq!(writer.opening(Some("read only"))[0], "begin read only");
+    }
+}

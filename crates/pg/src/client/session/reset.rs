@@ -1,0 +1,101 @@
+//! How a session becomes one again that anybody may use.
+
+use super::Session;
+use crate::client::error::{Error, ServerError};
+use crate::client::wire::{Event, Purpose, row_texts};
+
+/// The first column of the query tells whether SQL's PREPARE has left a statement: then the session is not used again.
+const RESET_SQL: &str = "set session authorization default; reset all; close all; unlisten *; discard temporary; \
+    discard sequences; select exists(select from pg_catalog.pg_prepared_statements where from_sql), \
+    pg_catalog.pg_advisory_unlock_all()";
+
+impl Session {
+    /// Ends a pipeline after which the session can be used again.
+    pub(crate) fn push_last_sync(&mut self) {
+        self.connection.push_sync(Purpose::Reset);
+    }
+
+    /// Waits for the end of a reset, if one is pending.
+    ///
+    /// # Errors
+    /// If the session is not clean: it must not be used again then.
+    pub(crate) async fn await_reset(&mut self) -> Result<(), Error> {
+        while self.connection.reset_pending() {
+            self.receive_reset().await?;
+        }
+        Ok(())
+    }
+
+    async fn receive_reset(&mut self) -> Result<(), Error> {
+        let mut has_statements = false;
+        let mut take = |event| {
+            // The check of `read::read_transaction`: something is left that a reset does not remove.
+            if let Event::Row(_, body) = event {
+                has_statements |= row_texts(&body)?.first() == Some(&Some("t"));
+            }
+            Ok(())
+        };
+        let failure = self.connection.converse(&mut take).await?.map(Error::from);
+        let failure = failure
+            .or_else(|| has_statements.then(|| left_behind("prepared statements of a call are left")))
+            .or_else(|| self.is_in_block().then(|| left_behind("the transaction of a call is still open")));
+        self.outdated |= failure.is_some();
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Closes the statements of agents: what others have asked is not for the one that comes. Queued only.
+    pub(crate) fn push_close_remembered(&mut self) -> Result<(), Error> {
+        for known in self.statements.take_all() {
+            self.connection.push_close_statement(&known)?;
+        }
+        Ok(())
+    }
+
+    /// It is not known what of the frame around a read is prepared.
+    pub(crate) fn invalidate_boundary_statements(&mut self) {
+        self.boundary_prepared = self.is_pooled();
+        self.guard_prepared = false;
+    }
+
+    /// Takes away what a transaction leaves in its session and is not rolled back: settings, role, temporary tables, sequence
+    /// values, cursors, LISTEN and advisory locks. Statements prepared by the protocol stay. Not waited for: whoever takes the
+    /// session next does. Through a pooler the pooler does it.
+    ///
+    /// # Errors
+    /// That it could not be sent.
+    pub async fn push_reset(&mut self) -> Result<(), Error> {
+        if self.is_pooled() || !self.is_idle() {
+            return Ok(());
+        }
+        self.connection.push_simple_query(RESET_SQL, Purpose::Reset)?;
+        Ok(self.connection.flush().await?)
+    }
+
+    /// The same as [`Session::discard_all`], without waiting for it: whoever takes the session next does.
+    pub(crate) async fn push_discard(&mut self) -> Result<(), Error> {
+        self.prepared.clear();
+        self.statements.take_all();
+        self.invalidate_boundary_statements();
+        self.connection.push_simple_query("discard all", Purpose::Reset)?;
+        Ok(self.connection.flush().await?)
+    }
+
+    /// Leaves nothing of the last call behind: settings, role, temporary tables, prepared statements, LISTEN, advisory
+    /// locks, cursors (PostgreSQL manual, DISCARD).
+    ///
+    /// # Errors
+    /// Whatever the server says; the session must not be used again then.
+    pub async fn discard_all(&mut self) -> Result<(), Error> {
+        self.prepared.clear();
+        self.statements.take_all();
+        self.invalidate_boundary_statements();
+        self.connection.push_simple_query("discard all", Purpose::Call)?;
+        self.connection.flush().await?;
+        self.finish().await
+    }
+}
+
+/// object_not_in_prerequisite_state: why a session is not used again.
+fn left_behind(message: &str) -> Error {
+    Error::Server(Box::new(ServerError::synthetic("55000", message)))
+}

@@ -1,0 +1,147 @@
+//! Which statements of agents a session has prepared, and for how long it counts what was seen of them (`query::read::function_policy`).
+//!
+//! A statement means what it meant when it was parsed: `'now'` is a moment then, and CASE leaves out what that moment rules out.
+//! So what was seen of a text holds for one statement in one session, and another session looks for itself. PostgreSQL parses
+//! a prepared statement anew when what it reads has changed (a view is replaced, a table is analyzed), and says nothing:
+//! hence not for ever.
+//!
+//! They have names that nobody can guess: SQL's EXECUTE reaches prepared statements, and one that executes itself takes
+//! PostgreSQL 15 down. Their texts can be seen in `pg_prepared_statements`: before a query looks there, those of others are
+//! closed (`query::read::function_policy`), so that it finds itself and statements of ours.
+
+use std::any::Any;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How many a session keeps: PostgreSQL holds a plan for each, some ten kilobytes.
+const MAX_STATEMENTS: usize = 32;
+
+/// How long what was seen of a statement counts.
+pub(crate) const SEEN_FOR: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+struct Known {
+    metadata: Arc<dyn Any + Send + Sync>,
+    name: String,
+    seen: Instant,
+}
+
+/// The statements of one session, by their text.
+#[derive(Debug)]
+pub(crate) struct StatementCache {
+    /// Whether the session keeps any: not if the next transaction may have another backend.
+    is_on: bool,
+    secret: RandomState,
+    count: u64,
+    by_text: HashMap<String, Known>,
+    /// The texts, the oldest first.
+    order: VecDeque<String>,
+    /// Names of statements that are of no use any more.
+    obsolete: Vec<String>,
+}
+
+impl StatementCache {
+    pub(crate) fn new(is_on: bool) -> Self {
+        Self {
+            is_on,
+            secret: RandomState::new(),
+            count: 0,
+            by_text: HashMap::new(),
+            order: VecDeque::new(),
+            obsolete: Vec::new(),
+        }
+    }
+
+    /// The name of a statement that is new in this session.
+    pub(crate) fn new_name(&mut self) -> String {
+        self.count += 1;
+        let mut hasher = self.secret.build_hasher();
+        hasher.write_u64(self.count);
+        format!("agent_{:016x}", hasher.finish())
+    }
+
+    /// The metadata and the name of a text that is prepared here; `None` if it has to be inspected again.
+    pub(crate) fn get<T: Any + Send + Sync>(&mut self, text: &str) -> Option<(Arc<T>, String)> {
+        let known = self.by_text.get(text)?;
+        if known.seen.elapsed() >= SEEN_FOR {
+            self.forget(text);
+            return None;
+        }
+        let metadata = Arc::clone(&known.metadata).downcast().ok()?;
+        Some((metadata, known.name.clone()))
+    }
+
+    /// Keeps a statement that was inspected at `seen`.
+    pub(crate) fn insert(&mut self, text: &str, metadata: Arc<dyn Any + Send + Sync>, name: String, seen: Instant) {
+        if !self.is_on {
+            return;
+        }
+        self.forget(text);
+        if self.order.len() >= MAX_STATEMENTS
+            && let Some(oldest) = self.order.front().cloned()
+        {
+            self.forget(&oldest);
+        }
+        self.order.push_back(text.to_owned());
+        self.by_text.insert(text.to_owned(), Known { metadata, name, seen });
+    }
+
+    pub(crate) fn forget(&mut self, text: &str) {
+        if let Some(known) = self.by_text.remove(text) {
+            self.order.retain(|known| known != text);
+            self.obsolete.push(known.name);
+        }
+    }
+
+    /// A statement that is not to be kept.
+    pub(crate) fn drop_name(&mut self, name: String) {
+        if self.is_on {
+            self.obsolete.push(name);
+        }
+    }
+
+    /// Forgets all of them, and those that are of no use any more; their names, to close them at once.
+    pub(crate) fn take_all(&mut self) -> Vec<String> {
+        self.order.clear();
+        let known = self.by_text.drain().map(|(_, known)| known.name);
+        known.chain(self.obsolete.drain(..)).collect()
+    }
+
+    pub(crate) fn take_obsolete(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.obsolete)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_goes_first_and_is_closed() {
+        let mut cache = StatementCache::new(true);
+        let metadata: Arc<dyn Any + Send + Sync> = Arc::new(7_u32);
+        let texts: Vec<String> = (0..=MAX_STATEMENTS).map(|number| format!("select {number}")).collect();
+        let names: Vec<String> = texts.iter().map(|_| cache.new_name()).collect();
+        for (text, name) in texts.iter().zip(&names) {
+            cache.insert(text, Arc::clone(&metadata), name.clone(), Instant::now());
+        }
+        assert!(cache.get::<u32>(&texts[0]).is_none());
+        assert_eq!(cache.get::<u32>(&texts[1]).unwrap().1, names[1]);
+        assert_eq!(cache.take_obsolete(), [names[0].clone()]);
+        assert_eq!(cache.take_all().len(), MAX_STATEMENTS);
+    }
+
+    #[test]
+    fn what_was_seen_of_a_statement_does_not_count_for_ever() {
+        let mut cache = StatementCache::new(true);
+        let metadata: Arc<dyn Any + Send + Sync> = Arc::new(7_u32);
+        let seen = Instant::now().checked_sub(SEEN_FOR).unwrap();
+        cache.insert("select 1", Arc::clone(&metadata), "a".to_owned(), seen);
+        cache.insert("select 2", metadata, "b".to_owned(), seen + SEEN_FOR);
+        assert!(cache.get::<u32>("select 1").is_none());
+        assert!(cache.get::<u32>("select 2").is_some());
+        assert_eq!(cache.take_obsolete(), ["a"], "it is closed");
+    }
+}

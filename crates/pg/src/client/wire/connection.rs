@@ -1,0 +1,335 @@
+//! One connection: messages out, messages in, and the transaction status that the server reports.
+
+mod converse;
+mod exchange;
+mod message;
+mod push;
+mod receive;
+pub(super) mod rows;
+
+use std::io;
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use postgres_protocol::message::backend::{Header, Message};
+use postgres_protocol::message::frontend;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, sleep_until};
+
+pub(crate) use converse::{Failure, Take};
+use exchange::Exchange;
+pub(crate) use exchange::{Event, Purpose, StatementId};
+pub(crate) use message::other_encoding;
+use message::{may_be_volunteered, violation};
+
+use super::socket::{Endpoint, Socket};
+use crate::client::connect_options::AuthMethod;
+use crate::client::error::{Error, ServerError};
+
+/// What the server last said of the transaction (ReadyForQuery).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TransactionStatus {
+    Idle,
+    Open,
+    Failed,
+}
+
+/// What it takes to ask the server to stop what this session is running.
+#[derive(Debug, Clone)]
+pub(crate) struct CancelKey {
+    pub(crate) route: Endpoint,
+    pub(crate) process_id: i32,
+    pub(crate) secret_key: i32,
+}
+
+impl CancelKey {
+    /// Whether the server has given one.
+    pub(crate) fn is_given(&self) -> bool {
+        (self.process_id, self.secret_key) != (0, 0)
+    }
+}
+
+/// What a server says of itself when a session starts; `None` behind a pooler that does not hand it on.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Reported {
+    pub(crate) in_hot_standby: Option<bool>,
+    pub(crate) default_transaction_read_only: Option<bool>,
+}
+
+/// A connection after start-up.
+///
+/// Messages are collected with the `push_*` functions and sent by [`Connection::flush`]; answers come one at a time
+/// from [`Connection::receive`]. But for what arrives while something is sent, nothing is read ahead of what is asked
+/// for, so a slow consumer slows the server down instead of filling memory.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    socket: Socket,
+    inbox: BytesMut,
+    /// How many bytes that come next belong to a message that is passed over.
+    skipped: usize,
+    outbox: BytesMut,
+    /// The largest message that answers what is pushed next, in bytes. A larger one stays unread. Of an error the beginning
+    /// is read, and a notice is skipped.
+    pub(crate) max_message_bytes: usize,
+    pub(crate) key: CancelKey,
+    pub(crate) transaction_status: TransactionStatus,
+    exchange: Exchange,
+    pub(crate) reported: Reported,
+    /// Why the server ends this connection: it says so before it does.
+    fatal_error: Option<String>,
+    /// Nothing comes or goes any more.
+    pub(crate) is_broken: bool,
+    /// Whether another client encoding than UTF8 is borne for a while, in which nothing but ASCII is sent.
+    pub(crate) allow_client_encoding_change: bool,
+    /// How long the server may say nothing while it is waited for; `None` for as long as it likes.
+    pub(crate) read_timeout: Option<Duration>,
+    /// How the server has asked who we are.
+    pub(crate) asked: AuthMethod,
+    /// When the last byte arrived.
+    pub(crate) last_heard: Instant,
+    /// When the connection counts as lost, since a probe was sent and nothing has arrived since.
+    probe_deadline: Option<Instant>,
+}
+
+/// What PostgreSQL answers at once, whatever comes behind it: Close of the statement without a name, and Flush.
+const PROBE: &[u8] = b"C\0\0\0\x06S\0H\0\0\0\x04";
+
+/// The largest message unless somebody says otherwise.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 1 << 20;
+
+/// How much room the outbox starts with.
+const OUTBOX_BYTES: usize = 1024;
+
+/// The most room that either buffer keeps while nothing is in it.
+const MAX_IDLE_BYTES: usize = 64 * 1024;
+
+/// A message begins with its tag and its length.
+const HEADER_BYTES: usize = 5;
+
+/// How much is asked of the socket at once, at least.
+const READ_BYTES: usize = 8 * 1024;
+
+/// The most bytes that are read while data remains to be sent: twice what a pipeline may return. Sending and receiving run
+/// at the same time. Otherwise a pipeline with large parameters, whose first statement returns a large row, would stop:
+/// each side would wait for the other to read.
+const MAX_BYTES_AHEAD: usize = 16 << 20;
+
+/// How much is read only to be forgotten, in bytes.
+const MAX_FORGOTTEN_BYTES: usize = 1 << 20;
+
+impl Connection {
+    pub(crate) fn new(socket: Socket, route: Endpoint) -> Self {
+        Self {
+            socket,
+            inbox: BytesMut::with_capacity(8 * 1024),
+            skipped: 0,
+            outbox: BytesMut::with_capacity(OUTBOX_BYTES),
+            max_message_bytes: MAX_MESSAGE_BYTES,
+            key: CancelKey { route, process_id: 0, secret_key: 0 },
+            transaction_status: TransactionStatus::Idle,
+            exchange: Exchange::default(),
+            reported: Reported::default(),
+            fatal_error: None,
+            is_broken: false,
+            allow_client_encoding_change: false,
+            read_timeout: None,
+            asked: AuthMethod::None,
+            last_heard: Instant::now(),
+            probe_deadline: None,
+        }
+    }
+
+    /// Whether the server has closed it, as far as that can be seen without asking.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        self.is_broken |= self.socket.is_closed(&mut self.inbox);
+        if !self.has_pending() && !self.is_broken && self.has_unasked() {
+            self.poison(&Error::Lost(violation("an answer to nothing")));
+        }
+        self.is_broken
+    }
+
+    /// Whether the inbox holds an answer: at idle it would be taken for one to what is asked next.
+    fn has_unasked(&self) -> bool {
+        let mut rest = self.inbox.get(self.skipped..).unwrap_or_default();
+        while let Some(&tag) = rest.first() {
+            if !may_be_volunteered(tag) {
+                return true;
+            }
+            let Ok(Some(header)) = Header::parse(rest) else { return false };
+            let size = usize::try_from(header.len()).unwrap_or(usize::MAX).saturating_add(1);
+            rest = rest.get(size..).unwrap_or_default();
+        }
+        false
+    }
+
+    /// Whether the server still has to report that it is ready: nothing else may use the connection until then.
+    pub(crate) fn has_pending(&self) -> bool {
+        self.exchange.pending_syncs().next().is_some()
+    }
+
+    /// Whether everything was sent, and only answers to resets are still to come.
+    pub(crate) fn reset_pending(&self) -> bool {
+        let is_reset = self.exchange.pending_syncs().all(|purpose| purpose == Purpose::Reset);
+        self.has_pending() && is_reset && self.outbox.is_empty() && !self.is_broken
+    }
+
+    /// How many bytes of memory the inbox takes.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn buffered_bytes(&self) -> usize {
+        self.inbox.capacity()
+    }
+
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    /// The messages to send next.
+    pub(crate) fn outbox(&mut self) -> &mut BytesMut {
+        &mut self.outbox
+    }
+
+    /// Sends what was pushed, and takes in what the server answers meanwhile.
+    ///
+    /// A server whose answers nobody reads stops reading, too: with a long pipeline and a long answer each side would
+    /// wait for the other (libpq's manual, "Pipeline Mode"). What is taken in ahead is bounded.
+    pub(crate) async fn flush(&mut self) -> io::Result<()> {
+        if self.is_broken {
+            self.outbox.clear();
+            return Err(self.lost(closed()));
+        }
+        let sent = self.send().await;
+        sent.map_err(|error| self.lost(error))
+    }
+
+    async fn send(&mut self) -> io::Result<()> {
+        let Self { socket, inbox, outbox, last_heard, probe_deadline, read_timeout, .. } = self;
+        if outbox.starts_with(PROBE) {
+            *probe_deadline = Some(Instant::now() + self.key.route.keepalive.probe_timeout);
+        }
+        let (mut reading, mut writing) = tokio::io::split(socket);
+        let send = async {
+            // Not `mem::take`: the buffer keeps its room, and a cancelled call leaves only what was not sent.
+            while outbox.has_remaining() {
+                let sent = within(*read_timeout, writing.write(outbox)).await?;
+                if sent == 0 {
+                    return Err(io::ErrorKind::WriteZero.into());
+                }
+                outbox.advance(sent);
+            }
+            within(*read_timeout, writing.flush()).await?;
+            if outbox.capacity() > MAX_IDLE_BYTES {
+                // A query of megabytes must not take their room for as long as the session lives.
+                *outbox = BytesMut::with_capacity(OUTBOX_BYTES);
+            }
+            Ok(())
+        };
+        tokio::pin!(send);
+        loop {
+            inbox.reserve(READ_BYTES);
+            let may_read = inbox.len() < MAX_BYTES_AHEAD;
+            let due = *probe_deadline;
+            tokio::select! {
+                biased;
+                sent = &mut send => return sent,
+                read = reading.read_buf(inbox), if may_read => {
+                    if read? == 0 {
+                        return Err(closed());
+                    }
+                    (*last_heard, *probe_deadline) = (Instant::now(), None);
+                }
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => return Err(unanswered()),
+            }
+        }
+    }
+
+    /// Nothing more is to be sent or read: the other side would take it for something else. With the connection ends what it
+    /// has not committed.
+    pub(crate) fn poison(&mut self, why: &Error) {
+        self.is_broken = true;
+        self.fatal_error.get_or_insert_with(|| why.to_string());
+    }
+
+    fn note_fatal(&mut self, error: &ServerError) {
+        if matches!(error.severity.as_str(), "FATAL" | "PANIC") {
+            self.fatal_error = Some(error.to_string());
+        }
+    }
+
+    /// Whether the inbox begins with a whole message. `Message::parse` reserves room for one that is not, as much as its
+    /// header announces.
+    fn holds_message(&self) -> bool {
+        let Ok(Some(header)) = Header::parse(&self.inbox) else { return false };
+        usize::try_from(header.len()).is_ok_and(|size| size < self.inbox.len())
+    }
+
+    /// The connection is gone. What the server said last is the reason (promise D4-06), not how the socket took it.
+    fn lost(&mut self, error: io::Error) -> io::Error {
+        self.is_broken = true;
+        // It may have arrived together with the end, and not been looked at yet.
+        self.socket.is_closed(&mut self.inbox);
+        while self.fatal_error.is_none() && self.holds_message() {
+            let Ok(Some(message)) = Message::parse(&mut self.inbox) else { break };
+            if let Message::ErrorResponse(body) = message {
+                let _ = ServerError::from_fields(body.fields()).map(|error| self.note_fatal(&error));
+            }
+        }
+        match &self.fatal_error {
+            Some(fatal_error) => io::Error::new(io::ErrorKind::ConnectionAborted, fatal_error.clone()),
+            None => error,
+        }
+    }
+
+    /// Reads and forgets what is still to come. Returns when that is all, and also when the connection has to be closed to
+    /// end it: the server is in the middle of sending, or of reading what was not sent whole.
+    pub(crate) async fn drain_responses(&mut self) {
+        let mut bytes = 0;
+        while self.has_pending() && self.outbox.is_empty() && bytes <= MAX_FORGOTTEN_BYTES {
+            match self.event().await {
+                Ok(Event::Row(_, body)) => bytes += body.buffer().len(),
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Says goodbye and waits until the server has heard it; the connection is of no use afterwards.
+    pub(crate) async fn terminate(&mut self, within: Duration) {
+        // Half a statement: the server must not get the other half.
+        if !self.outbox.is_empty() {
+            return;
+        }
+        frontend::terminate(&mut self.outbox);
+        let goodbye = async {
+            let _ = self.flush().await;
+            let _ = self.socket.shutdown().await;
+            // The backend closes when it is gone, and its place is free.
+            while matches!(self.socket.read_buf(&mut self.inbox).await, Ok(1..)) {
+                self.inbox.clear();
+            }
+        };
+        // A server that is gone, or that takes nothing more, needs none.
+        let _ = tokio::time::timeout(within, goodbye).await;
+    }
+}
+
+/// What comes of it, unless the server does nothing for so long.
+async fn within<T>(read_timeout: Option<Duration>, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let Some(read_timeout) = read_timeout else { return work.await };
+    tokio::time::timeout(read_timeout, work).await.unwrap_or_else(|_| {
+        let said = format!("the server has said nothing for {} s", read_timeout.as_secs_f32());
+        Err(io::Error::new(io::ErrorKind::TimedOut, said))
+    })
+}
+
+fn unanswered() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the server answers nothing on a connection that lay idle")
+}
+
+fn closed() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "closed by the server")
+}
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;

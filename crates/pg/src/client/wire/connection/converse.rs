@@ -1,0 +1,97 @@
+//! The one loop that reads answers, and what it hands them to.
+
+use std::ops::ControlFlow;
+
+use postgres_protocol::message::frontend;
+use tokio::time::{Instant, timeout_at};
+
+use super::{Connection, Event, StatementId};
+use crate::client::error::{Error, ServerError};
+
+/// Takes the events of an answer, one after the other. A closure is one that waits for nothing.
+pub(crate) trait Take: Send {
+    /// Takes an event; [`ControlFlow::Break`] if the rest of the answer is not to be read.
+    fn take(&mut self, event: Event) -> impl Future<Output = Result<ControlFlow<()>, Error>> + Send;
+
+    /// When [`Take::flush`] has to be called, although nothing has arrived.
+    fn due(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Passes on what it holds.
+    fn flush(&mut self) -> impl Future<Output = Result<(), Error>> + Send {
+        std::future::ready(Ok(()))
+    }
+}
+
+impl<F: FnMut(Event) -> Result<(), Error> + Send> Take for F {
+    async fn take(&mut self, event: Event) -> Result<ControlFlow<()>, Error> {
+        self(event).map(ControlFlow::Continue)
+    }
+}
+
+/// A statement that the server refused.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) statement: StatementId,
+    pub(crate) error: ServerError,
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        Self::Server(Box::new(failure.error))
+    }
+}
+
+const NO_COPY: &str = "COPY from the client is not supported here";
+
+impl Connection {
+    /// Hands what answers the statements up to the next Sync to `taker`; the first statement that failed, if one did.
+    ///
+    /// # Errors
+    /// What the connection or `taker` says. The rest of the answer is still to come then.
+    pub(crate) async fn converse(&mut self, taker: &mut impl Take) -> Result<Option<Failure>, Error> {
+        let mut failure = None;
+        loop {
+            let event = match taker.due() {
+                Some(due) => timeout_at(due, self.event()).await,
+                None => Ok(self.event().await),
+            };
+            let Ok(event) = event else {
+                taker.flush().await?;
+                continue;
+            };
+            match event? {
+                Event::Failed(statement, error) => failure = failure.or(Some(Failure { statement, error })),
+                Event::Ready => return Ok(failure),
+                event => {
+                    if matches!(event, Event::CopyIn) {
+                        self.refuse_copy().await?;
+                    }
+                    if taker.take(event).await?.is_break() {
+                        return Ok(failure);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Like [`Connection::converse`], but nothing except the error is of interest.
+    ///
+    /// # Errors
+    /// [`Error::Server`] for a statement that failed; else as [`Connection::converse`].
+    pub(crate) async fn finish(&mut self) -> Result<(), Error> {
+        match self.converse(&mut |_| Ok(())).await? {
+            None => Ok(()),
+            Some(failure) => Err(failure.into()),
+        }
+    }
+
+    /// While the server waits for data it takes no notice of the Sync that has been sent. But it may have failed by then (a
+    /// view, a trigger), and answer both: how many answers are still to come is unknown.
+    async fn refuse_copy(&mut self) -> Result<(), Error> {
+        frontend::copy_fail(NO_COPY, &mut self.outbox)?;
+        frontend::sync(&mut self.outbox);
+        Ok(self.flush().await?)
+    }
+}

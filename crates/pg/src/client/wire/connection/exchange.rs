@@ -1,0 +1,215 @@
+//! Which request each message of the server answers.
+//!
+//! The server answers requests in the order in which they were sent, and after an error it skips those up to the next Sync.
+//! The queue of the requests that have no answer yet therefore says what every message belongs to. A message that does not
+//! belong to the first of them is a violation of the protocol.
+
+use std::collections::VecDeque;
+use std::io;
+
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::message::backend::{DataRowBody, Message};
+
+use super::message::violation;
+use super::rows::{FieldDescription, field_descriptions, tag};
+use crate::client::error::ServerError;
+
+/// A statement that was sent. Statements that were sent later have larger ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub(crate) struct StatementId(u64);
+
+impl StatementId {
+    /// The number of statements between `first` and this one; 0 if this one comes before `first`.
+    pub(crate) fn since(self, first: Self) -> usize {
+        usize::try_from(self.0.saturating_sub(first.0)).unwrap_or(usize::MAX)
+    }
+}
+
+/// What a ReadyForQuery ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Work of a caller, who waits for it.
+    Call,
+    /// The reset of the session behind a call. The next user of the session waits for it.
+    Reset,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RequestKind {
+    Parse,
+    Bind,
+    DescribeStatement,
+    DescribePortal,
+    Execute,
+    Close,
+    Sync(Purpose),
+    Query(Purpose),
+}
+
+/// A request that the server has not answered yet.
+#[derive(Debug, Clone, Copy)]
+struct Request {
+    statement: StatementId,
+    kind: RequestKind,
+    /// The largest message that may answer it, in bytes.
+    max_message_bytes: usize,
+}
+
+/// A message of the server, with the statement that it belongs to.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Parsed(StatementId),
+    Bound(StatementId),
+    /// The types of the parameters; `None` for more parameters than Bind can carry.
+    Parameters(StatementId, Option<Vec<u32>>),
+    /// `None` for a statement without result columns.
+    Columns(StatementId, Option<Vec<FieldDescription>>),
+    Row(StatementId, DataRowBody),
+    /// The statement has ended, with this command tag.
+    Completed(StatementId, String),
+    /// More rows can be asked for.
+    Suspended(StatementId),
+    /// The text has no statement.
+    Empty(StatementId),
+    /// The statement wants data from the client.
+    CopyIn,
+    /// The statement sends data that is not rows.
+    CopyOut,
+    /// With the statement that raised it, unless it was raised at idle.
+    Notice(Option<StatementId>, ServerError),
+    Failed(StatementId, ServerError),
+    /// The server is ready for the next pipeline.
+    Ready,
+}
+
+/// The requests without an answer, in the order in which they were sent.
+#[derive(Debug, Default)]
+pub(super) struct Exchange {
+    pending: VecDeque<Request>,
+    last: StatementId,
+    /// A statement copies data: the server may answer a Sync that it has taken no notice of.
+    is_copying: bool,
+}
+
+impl Exchange {
+    /// Begins another statement: requests that are pushed from now on are for it.
+    pub(super) fn next_statement(&mut self) -> StatementId {
+        self.last.0 += 1;
+        self.last
+    }
+
+    #[cfg(test)]
+    pub(super) fn last_statement(&self) -> StatementId {
+        self.last
+    }
+
+    pub(super) fn push(&mut self, kind: RequestKind, max_message_bytes: usize) {
+        if matches!(kind, RequestKind::Sync(_) | RequestKind::Query(_)) {
+            self.next_statement();
+        }
+        self.pending.push_back(Request { statement: self.last, kind, max_message_bytes });
+    }
+
+    /// Adds a Close that is sent before everything else.
+    pub(super) fn push_close_first(&mut self, max_message_bytes: usize) {
+        let statement = StatementId::default();
+        self.pending.push_front(Request { statement, kind: RequestKind::Close, max_message_bytes });
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Forgets the requests behind the first `len`, which were never sent.
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.pending.truncate(len);
+    }
+
+    /// What the server will report that it is ready for, in order.
+    pub(super) fn pending_syncs(&self) -> impl Iterator<Item = Purpose> {
+        self.pending.iter().filter_map(|request| match request.kind {
+            RequestKind::Sync(purpose) | RequestKind::Query(purpose) => Some(purpose),
+            _ => None,
+        })
+    }
+
+    /// The limit of the message that comes next.
+    pub(super) fn max_message_bytes(&self) -> Option<usize> {
+        self.pending.front().map(|request| request.max_message_bytes)
+    }
+
+    /// The statement whose answer comes next.
+    pub(super) fn current(&self) -> Option<StatementId> {
+        self.pending.front().map(|request| request.statement)
+    }
+
+    /// Whether a copy has begun. How many ReadyForQuery follow is unknown then.
+    pub(super) fn is_copying(&self) -> bool {
+        self.is_copying
+    }
+
+    /// Assigns a message to the request that it answers. `None` for an answer without content.
+    ///
+    /// # Errors
+    /// A violation of the protocol: the connection must not be used any more.
+    pub(super) fn accept(&mut self, message: Message) -> io::Result<Option<Event>> {
+        use RequestKind as Kind;
+        let Some(&Request { statement: id, kind, .. }) = self.pending.front() else {
+            return Err(violation("an answer to nothing"));
+        };
+        let is_query = matches!(kind, Kind::Query(_));
+        let (event, is_answered) = match (message, kind) {
+            (Message::ErrorResponse(body), _) => {
+                let error = ServerError::from_fields(body.fields())?;
+                self.skip_to_sync();
+                return Ok(Some(Event::Failed(id, error)));
+            }
+            (Message::ReadyForQuery(_), Kind::Sync(_) | Kind::Query(_)) => (Event::Ready, true),
+            (Message::ParseComplete, Kind::Parse) => (Event::Parsed(id), true),
+            (Message::BindComplete, Kind::Bind) => (Event::Bound(id), true),
+            (Message::CloseComplete, Kind::Close) => {
+                self.pending.pop_front();
+                return Ok(None);
+            }
+            (Message::ParameterDescription(body), Kind::DescribeStatement) => {
+                (Event::Parameters(id, body.parameters().collect().ok()), false)
+            }
+            (Message::RowDescription(body), Kind::DescribeStatement | Kind::DescribePortal | Kind::Query(_)) => {
+                (Event::Columns(id, Some(field_descriptions(&body)?)), !is_query)
+            }
+            (Message::NoData, Kind::DescribeStatement | Kind::DescribePortal) => (Event::Columns(id, None), true),
+            (Message::DataRow(body), Kind::Execute | Kind::Query(_)) => (Event::Row(id, body), false),
+            (Message::CommandComplete(body), Kind::Execute | Kind::Query(_)) => {
+                (Event::Completed(id, tag(&body)), !is_query)
+            }
+            (Message::EmptyQueryResponse, Kind::Execute | Kind::Query(_)) => (Event::Empty(id), !is_query),
+            (Message::PortalSuspended, Kind::Execute) => (Event::Suspended(id), true),
+            (Message::CopyInResponse(_), Kind::Execute | Kind::Query(_)) => {
+                self.is_copying = true;
+                (Event::CopyIn, false)
+            }
+            (Message::CopyOutResponse(_), Kind::Execute | Kind::Query(_)) => {
+                self.is_copying = true;
+                (Event::CopyOut, false)
+            }
+            (Message::CopyData(_) | Message::CopyDone, Kind::Execute | Kind::Query(_)) if self.is_copying => {
+                return Ok(None);
+            }
+            _ => return Err(violation("an answer to something else")),
+        };
+        if is_answered {
+            self.pending.pop_front();
+        }
+        Ok(Some(event))
+    }
+
+    /// After an error the server skips everything up to the next Sync, a simple query included. The error of a simple query
+    /// ends that query alone.
+    fn skip_to_sync(&mut self) {
+        if !matches!(self.pending.front(), Some(Request { kind: RequestKind::Query(_), .. })) {
+            let is_sync = |request: &Request| matches!(request.kind, RequestKind::Sync(_));
+            let skipped = self.pending.iter().position(is_sync).unwrap_or(self.pending.len());
+            self.pending.drain(..skipped);
+        }
+    }
+}

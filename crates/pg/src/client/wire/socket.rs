@@ -1,0 +1,198 @@
+//! The sockets that PostgreSQL listens on, and TLS on top of one of them.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use bytes::BytesMut;
+use nix::unistd::{Uid, User};
+use postgres_protocol::message::frontend;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::client::TlsStream;
+
+use super::tls;
+use crate::client::connect_options::{Address, ConnectOptions, Keepalive, SslMode, TlsOptions};
+
+/// A connected socket.
+#[derive(Debug)]
+pub(crate) enum Socket {
+    Tcp(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+    Unix(UnixStream),
+}
+
+/// The way to one server, all of it decided: what a CancelRequest takes as well.
+#[derive(Debug, Clone)]
+pub(crate) struct Endpoint {
+    /// Over TCP always with its `hostaddr`.
+    pub(crate) address: Address,
+    pub(crate) tls: TlsOptions,
+    pub(crate) keepalive: Keepalive,
+    pub(crate) requirepeer: Option<String>,
+}
+
+impl Endpoint {
+    pub(crate) fn new(address: Address, target: &ConnectOptions) -> Self {
+        Self {
+            address,
+            tls: target.tls.clone(),
+            keepalive: target.keepalive.clone(),
+            requirepeer: target.requirepeer.clone(),
+        }
+    }
+
+    /// The same without encryption: what `sslmode=prefer` falls back to.
+    pub(crate) fn plain(&self) -> Self {
+        Self { tls: TlsOptions { mode: SslMode::Disable, ..TlsOptions::default() }, ..self.clone() }
+    }
+}
+
+impl Socket {
+    /// Connects. A unix socket has no TLS: it never leaves the machine.
+    pub(crate) async fn connect(route: &Endpoint) -> io::Result<Self> {
+        match &route.address {
+            Address::Tcp { host, hostaddr, port } => {
+                let stream = match hostaddr {
+                    Some(address) => TcpStream::connect((*address, *port)).await?,
+                    None => TcpStream::connect((host.as_str(), *port)).await?,
+                };
+                stream.set_nodelay(true)?;
+                keep_alive(&stream, &route.keepalive)?;
+                match route.tls.mode {
+                    SslMode::Disable => Ok(Self::Tcp(stream)),
+                    _ if route.tls.is_direct => {
+                        Ok(Self::Tls(Box::new(tls::handshake(stream, host, &route.tls).await?)))
+                    }
+                    _ => Self::ask_for_tls(stream, host, &route.tls).await,
+                }
+            }
+            Address::Unix(folder, port) => {
+                let stream = UnixStream::connect(socket_path(folder, *port)).await?;
+                if let Some(user) = &route.requirepeer {
+                    check_peer(&stream, user)?;
+                }
+                Ok(Self::Unix(stream))
+            }
+        }
+    }
+
+    /// SSLRequest: the server answers with one byte, S or N.
+    async fn ask_for_tls(mut stream: TcpStream, host: &str, tls: &TlsOptions) -> io::Result<Self> {
+        let mut request = BytesMut::new();
+        frontend::ssl_request(&mut request);
+        stream.write_all(&request).await?;
+        match (stream.read_u8().await?, tls.mode) {
+            (b'S', _) => Ok(Self::Tls(Box::new(tls::handshake(stream, host, tls).await?))),
+            (b'N', SslMode::Prefer) => Ok(Self::Tcp(stream)),
+            (b'N', _) => Err(io::Error::other("the server has no TLS, and sslmode asks for it")),
+            _ => Err(io::Error::other("the server's answer to SSLRequest is none that PostgreSQL gives")),
+        }
+    }
+
+    /// Whether what is sent here is encrypted.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        matches!(self, Self::Tls(_))
+    }
+
+    /// Whether others may read what is sent here: it leaves the machine, and is not encrypted.
+    pub(crate) fn is_exposed(&self) -> bool {
+        let Self::Tcp(stream) = self else { return false };
+        !stream.peer_addr().is_ok_and(|peer| peer.ip().to_canonical().is_loopback())
+    }
+
+    /// What ties a login to this very connection (RFC 5929, `tls-server-end-point`); `None` if nothing can.
+    pub(crate) fn end_point(&self) -> Option<Vec<u8>> {
+        let Self::Tls(stream) = self else { return None };
+        super::channel_binding::end_point(stream.get_ref().1.peer_certificates()?.first()?)
+    }
+
+    /// Takes in what has arrived, without waiting; whether the other side has closed the connection.
+    pub(crate) fn is_closed(&mut self, inbox: &mut BytesMut) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        let mut bytes = [0; 1024];
+        // Bounded: whoever keeps talking is there.
+        for _ in 0..64 {
+            let mut buffer = ReadBuf::new(&mut bytes);
+            match Pin::new(&mut *self).poll_read(&mut context, &mut buffer) {
+                Poll::Pending => return false,
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => inbox.extend_from_slice(buffer.filled()),
+                Poll::Ready(_) => return true,
+            }
+        }
+        false
+    }
+}
+
+fn socket_path(folder: &Path, port: u16) -> PathBuf {
+    let path = folder.join(format!(".s.PGSQL.{port}"));
+    // A name of the abstract namespace begins with a zero byte.
+    match path.to_str().and_then(|path| path.strip_prefix('@')) {
+        Some(name) => PathBuf::from(format!("\0{name}")),
+        None => path,
+    }
+}
+
+/// `requirepeer`: nobody else may sit behind the socket.
+fn check_peer(stream: &UnixStream, user: &str) -> io::Result<()> {
+    let uid = Uid::from_raw(stream.peer_cred()?.uid());
+    let found = User::from_uid(uid)?.map_or_else(|| uid.to_string(), |user| user.name);
+    if found == user {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("the server runs as \"{found}\", and requirepeer asks for \"{user}\"")))
+}
+
+fn keep_alive(stream: &TcpStream, wanted: &Keepalive) -> io::Result<()> {
+    let socket = SockRef::from(stream);
+    if wanted.is_on {
+        let mut keepalive = TcpKeepalive::new();
+        keepalive = wanted.idle.into_iter().fold(keepalive, TcpKeepalive::with_time);
+        keepalive = wanted.interval.into_iter().fold(keepalive, TcpKeepalive::with_interval);
+        keepalive = wanted.count.into_iter().fold(keepalive, TcpKeepalive::with_retries);
+        socket.set_tcp_keepalive(&keepalive)?;
+    }
+    #[cfg(target_os = "linux")]
+    if wanted.user_timeout.is_some() {
+        socket.set_tcp_user_timeout(wanted.user_timeout)?;
+    }
+    Ok(())
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}

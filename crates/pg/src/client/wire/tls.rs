@@ -1,0 +1,31 @@
+//! TLS over the socket: what is checked depends on `sslmode`.
+
+use std::io;
+
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::client::connect_options::{SslMode, TLS_PROTOCOL, TlsOptions};
+
+/// The TLS handshake on a socket whose server has agreed to it, or expects it at once.
+pub(super) async fn handshake(stream: TcpStream, host: &str, tls: &TlsOptions) -> io::Result<TlsStream<TcpStream>> {
+    let name = match ServerName::try_from(host.to_owned()) {
+        Ok(name) => name,
+        Err(_) if tls.mode == SslMode::VerifyFull => {
+            return Err(io::Error::other(format!("\"{host}\" is no name that a certificate can have")));
+        }
+        // No name is checked then, and that of an address is not sent.
+        Err(_) => ServerName::from(stream.peer_addr()?.ip()),
+    };
+    let connector = TlsConnector::from(tls.client_config()?);
+    let connected = connector.connect(name, stream).await;
+    let stream = connected.map_err(|error| io::Error::new(error.kind(), format!("TLS: {error}")))?;
+    if tls.is_direct && stream.get_ref().1.alpn_protocol() != Some(TLS_PROTOCOL) {
+        return Err(io::Error::other(
+            "TLS: the server did not say that it speaks PostgreSQL, as sslnegotiation=direct requires (version 17 or later)",
+        ));
+    }
+    Ok(stream)
+}

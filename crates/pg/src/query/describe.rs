@@ -1,0 +1,219 @@
+//! What a statement takes and gives, without running it.
+//!
+//! PostgreSQL says which table column a result column comes from, and the catalog whether that one is NOT NULL. That is
+//! not enough: the nullable side of an outer join and the columns of grouping sets come from the same table columns and
+//! may be NULL. Only the plan shows it, so where it matters the statement is planned too (EXPLAIN without ANALYZE).
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+use types::{Column, DescribeError, DescribeStatement, ReferencedObjects, StatementShape};
+
+use crate::client::error::{Error, ServerError};
+use crate::client::session::{PipelineStatement, Session, StatementResult};
+use crate::client::wire::FieldDescription;
+use crate::query::columns;
+use crate::query::plan::{BACK_TO_SAVEPOINT, PlanParameters, PlanResult, RELEASE, SAVEPOINT, plan};
+use crate::query::referenced_objects::referenced_objects;
+use crate::query::type_catalog::TypeCatalog;
+use crate::query::writer_pool::WriterPool;
+
+/// How long describing a statement may take: a table that somebody has locked must not stop a start-up for ever.
+const DESCRIBE_DEADLINE: Duration = Duration::from_secs(30);
+
+/// The name of the statement that is being described.
+const DESCRIBED: &str = "countersign_described";
+
+const SOURCE_SQL: &str = "\
+select a.attnotnull and c.relkind <> 'f', i.indnkeyatts \
+from pg_catalog.pg_attribute a join pg_catalog.pg_class c on c.oid = a.attrelid \
+left join pg_catalog.pg_index i on i.indrelid = a.attrelid and i.indisprimary and a.attnum = any(i.indkey::smallint[]) \
+where a.attrelid = $1 and a.attnum = $2 and not a.attisdropped";
+
+impl DescribeStatement for WriterPool {
+    async fn describe(&self, sql: &str, param_types: &[u32]) -> Result<StatementShape, DescribeError> {
+        let deadline = Instant::now() + DESCRIBE_DEADLINE;
+        let answer = match self.describe_once(sql, param_types, deadline).await {
+            // The session may have died in the pool (PostgreSQL restarted): a fresh one can be asked the same.
+            Err(Error::Lost(error)) => {
+                tracing::info!(%error, "a pooled connection was lost; describing again on a fresh one");
+                self.invalidate_idle();
+                self.describe_once(sql, param_types, deadline).await
+            }
+            answer => answer,
+        };
+        answer.unwrap_or_else(|error| Err(DescribeError::Unavailable(error.to_string())))
+    }
+}
+
+impl WriterPool {
+    /// The inner result is PostgreSQL's judgement of `sql`; the outer error says that it could not be had.
+    async fn describe_once(
+        &self,
+        sql: &str,
+        param_types: &[u32],
+        deadline: Instant,
+    ) -> Result<Result<StatementShape, DescribeError>, Error> {
+        let mut lease = self.acquire(deadline).await?;
+        tokio::time::timeout_at(deadline, ask_on(lease.session(), sql, param_types))
+            .await
+            .unwrap_or(Err(Error::Deadline))
+    }
+}
+
+/// Through a pooler all questions are asked in one transaction: what is prepared in it has another backend afterwards.
+async fn ask_on(
+    session: &mut Session,
+    sql: &str,
+    param_types: &[u32],
+) -> Result<Result<StatementShape, DescribeError>, Error> {
+    if !session.is_pooled() {
+        return ask_here(session, sql, param_types, None).await;
+    }
+    session.begin(None, &[]).await.map_err(|failed| failed.error)?;
+    let answer = ask_here(session, sql, param_types, Some((SAVEPOINT, RELEASE))).await;
+    session.roll_back().await?;
+    answer
+}
+
+/// `around`: what keeps a plan that cannot be made from failing the transaction, if there is one.
+async fn ask_here(
+    session: &mut Session,
+    sql: &str,
+    param_types: &[u32],
+    around: Option<(&str, &str)>,
+) -> Result<Result<StatementShape, DescribeError>, Error> {
+    let raw = match session.describe(DESCRIBED, sql, param_types).await {
+        // What may go well the next time (a timeout, a server that goes down) says nothing about the text, and neither
+        // does an error in one of the questions of our own below.
+        Err(Error::Server(error)) if !error.is_retryable() => return Ok(Err(refused(*error))),
+        answer => answer?,
+    };
+    // Not those that are known already: a type may have changed since (ALTER TYPE .. ADD VALUE), and describing is how
+    // that is found out.
+    let types = TypeCatalog::default();
+    let params = types.resolve_all(session, &raw.params).await?;
+    let planned = plan(session, around, DESCRIBED, PlanParameters::AnyValues(params.len())).await?;
+    if around.is_some() && matches!(planned, PlanResult::Refused(_)) {
+        session
+            .run(&[BACK_TO_SAVEPOINT, RELEASE].map(PipelineStatement::without_params))
+            .await
+            .map_err(|failed| failed.error)?;
+    }
+    let Some(raw_columns) = raw.columns else {
+        return Ok(match planned {
+            // Not a statement that is planned. COMMIT in a manifest would end the transaction of the write protocol.
+            PlanResult::Utility | PlanResult::Empty => Err(DescribeError::Refused {
+                message:
+                    "only SELECT, INSERT, UPDATE, DELETE and MERGE can be part of a manifest: COMMIT, CALL, DDL and \
+                          other commands cannot"
+                        .to_owned(),
+                sqlstate: "0A000".to_owned(),
+                hint: None,
+                position: None,
+            }),
+            planned => Ok(StatementShape {
+                params,
+                columns: None,
+                key: Vec::new(),
+                referenced_objects: planned.referenced_objects(),
+            }),
+        });
+    };
+    let mut columns = columns::resolve(&types, session, &raw_columns).await?;
+    let sources = sources(session, &raw_columns).await?;
+    if sources.iter().any(|source| source.not_null) && !planned.may_add_nulls() {
+        for (column, source) in columns.iter_mut().zip(&sources) {
+            column.not_null = source.not_null;
+        }
+    }
+    let key = key(&columns, &raw_columns, &sources);
+    Ok(Ok(StatementShape { params, columns: Some(columns), key, referenced_objects: planned.referenced_objects() }))
+}
+
+fn refused(error: ServerError) -> DescribeError {
+    let ServerError { message, sqlstate, hint, position, .. } = error;
+    DescribeError::Refused { message, sqlstate, hint, position }
+}
+
+/// What the catalog says of the table column that a result column comes from.
+#[derive(Debug, Clone, Copy, Default)]
+struct ColumnSource {
+    /// It is NOT NULL. Foreign tables only claim it.
+    not_null: bool,
+    /// How many columns the primary key of the table has, if this is one of them.
+    key_columns: Option<usize>,
+}
+
+async fn sources(session: &mut Session, columns: &[FieldDescription]) -> Result<Vec<ColumnSource>, Error> {
+    let places: Vec<[Option<String>; 2]> = columns
+        .iter()
+        .map(|column| {
+            let (table, number) = column.source.unwrap_or_default();
+            [Some(table.to_string()), Some(number.to_string())]
+        })
+        .collect();
+    let steps: Vec<PipelineStatement<'_>> =
+        places.iter().map(|place| PipelineStatement { sql: SOURCE_SQL, params: place, param_types: &[] }).collect();
+    let outcomes = session.run(&steps).await.map_err(|failed| failed.error)?;
+    let source = |outcome: &StatementResult| match outcome.rows.first().map(Vec::as_slice) {
+        Some([not_null, key_columns]) => ColumnSource {
+            not_null: not_null.as_deref() == Some("t"),
+            key_columns: key_columns.as_deref().and_then(|count| count.parse().ok()),
+        },
+        _ => ColumnSource::default(),
+    };
+    Ok(outcomes.iter().map(source).collect())
+}
+
+/// The columns of the primary keys that are there as a whole.
+fn key(columns: &[Column], raw: &[FieldDescription], sources: &[ColumnSource]) -> Vec<String> {
+    let place = |index: usize| raw.get(index).and_then(|column| column.source);
+    let is_whole = |table: u32, key_columns: usize| {
+        let parts = (0..sources.len()).filter(|&index| sources.get(index).is_some_and(|it| it.key_columns.is_some()));
+        let parts: BTreeSet<_> = parts.filter_map(place).filter(|(of, _)| *of == table).collect();
+        parts.len() == key_columns
+    };
+    let in_key = |index: usize| match (place(index), sources.get(index).and_then(|source| source.key_columns)) {
+        (Some((table, _)), Some(key_columns)) => is_whole(table, key_columns),
+        _ => false,
+    };
+    columns.iter().enumerate().filter(|(index, _)| in_key(*index)).map(|(_, column)| column.name.clone()).collect()
+}
+
+impl PlanResult {
+    /// Whether the statement may give NULL for a column that has none. If there is no plan to see, it may.
+    fn may_add_nulls(&self) -> bool {
+        match self {
+            Self::Plan(plan) => adds_nulls(plan),
+            Self::Utility | Self::Empty | Self::Refused(_) => true,
+        }
+    }
+
+    fn referenced_objects(&self) -> ReferencedObjects {
+        match self {
+            Self::Plan(plan) => referenced_objects(plan),
+            Self::Utility | Self::Empty => ReferencedObjects::Unplanned("it is a command".to_owned()),
+            Self::Refused(error) if error.sqlstate == "42501" => ReferencedObjects::Forbidden(error.message.clone()),
+            Self::Refused(error) => ReferencedObjects::Unplanned(error.to_string()),
+        }
+    }
+}
+
+/// Whether a plan has a node that makes NULLs, or one that does not show what it does. An anti join may be what is left
+/// of a left join whose other side must be NULL.
+fn adds_nulls(plan: &Value) -> bool {
+    match plan {
+        Value::Array(items) => items.iter().any(adds_nulls),
+        Value::Object(node) => {
+            let text = |key: &str| node.get(key).and_then(Value::as_str);
+            node.contains_key("Grouping Sets")
+                || text("Join Type").is_some_and(|join| !["Inner", "Semi"].contains(&join))
+                || text("Node Type").is_some_and(|node| ["Foreign Scan", "Custom Scan"].contains(&node))
+                || node.values().any(adds_nulls)
+        }
+        _ => false,
+    }
+}

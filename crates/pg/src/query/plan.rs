@@ -1,0 +1,136 @@
+//! The plan of a prepared statement, without running it.
+
+use serde_json::Value;
+
+use crate::client::error::{Error, ServerError};
+use crate::client::session::pooler_transaction::setting;
+use crate::client::session::{PipelineStatement, Session};
+use crate::query::value;
+
+/// A plan that cannot be made fails the transaction. Nothing of an agent's runs behind a savepoint: a conflict with recovery
+/// ends a whole session then, and not only its statement.
+pub(crate) const SAVEPOINT: &str = "savepoint before_plan";
+pub(crate) const BACK_TO_SAVEPOINT: &str = "rollback to savepoint before_plan";
+pub(crate) const RELEASE: &str = "release savepoint before_plan";
+
+/// The result of planning a statement.
+#[derive(Debug)]
+pub enum PlanResult {
+    /// The plan, as `EXPLAIN (VERBOSE, FORMAT JSON)` shows it.
+    Plan(Value),
+    /// A command without a plan: DDL, SET, COMMIT, ...
+    Utility,
+    /// There is no statement in the text.
+    Empty,
+    /// It cannot be planned here and now.
+    Refused(Box<ServerError>),
+}
+
+impl PlanResult {
+    /// The result in a row of EXPLAIN.
+    pub(crate) fn parse(row: Option<&str>) -> Self {
+        match row.and_then(|text| serde_json::from_str(text).ok()) {
+            Some(plan @ Value::Array(_)) if plan.pointer("/0/Plan").is_some() => Self::Plan(plan),
+            Some(Value::Array(plans)) if plans.is_empty() => Self::Empty,
+            Some(_) => Self::Utility,
+            None => Self::Refused(Box::new(ServerError {
+                message: "EXPLAIN gave no plan that can be read".to_owned(),
+                ..ServerError::default()
+            })),
+        }
+    }
+
+    /// The result for an error of EXPLAIN.
+    ///
+    /// # Errors
+    /// The error, if the next attempt may succeed.
+    pub(crate) fn refused(error: Box<ServerError>) -> Result<Self, Error> {
+        if error.is_retryable() { Err(Error::Server(error)) } else { Ok(Self::Refused(error)) }
+    }
+}
+
+/// The values of the parameters for which a statement is planned.
+pub(crate) enum PlanParameters<'a> {
+    /// Whatever they are (this many): as they are unknown, nothing that depends on them is left out. With values, an
+    /// outer join over `id = NULL` leaves nothing of itself.
+    AnyValues(usize),
+    /// These, in text form.
+    These(&'a [Option<String>]),
+}
+
+/// Plans the statement that is prepared under `statement`, a name of ours. In a transaction, `around` keeps a plan that cannot
+/// be made from failing it: what comes before, and what behind if all went well.
+pub(crate) async fn plan(
+    session: &mut Session,
+    around: Option<(&str, &str)>,
+    statement: &str,
+    values: PlanParameters<'_>,
+) -> Result<PlanResult, Error> {
+    let set_mode = format!("select {}", setting(&[("plan_cache_mode", values.mode())]));
+    // What follows in the same transaction is planned as usual.
+    let (before, behind) = around.unzip();
+    let before: Vec<&str> = before.into_iter().chain([set_mode.as_str()]).collect();
+    let behind: Vec<&str> = std::iter::once("reset plan_cache_mode").chain(behind).collect();
+    explain(session, &before, &values.explain(statement, false), &behind).await
+}
+
+/// The same in a transaction, with nothing left out of the plan that may run at another time: which partitions are not read
+/// is often known only when a statement starts, EXPLAIN starts it, and the plan does not show them then.
+///
+/// `first` is [`SAVEPOINT`], or [`BACK_TO_SAVEPOINT`] after a plan that could not be made. What is set is taken back with the
+/// savepoint, whatever it was before. A plan that cannot be made leaves the transaction failed.
+pub(crate) async fn plan_in_full(
+    session: &mut Session,
+    first: &str,
+    statement: &str,
+    values: PlanParameters<'_>,
+) -> Result<PlanResult, Error> {
+    let settings = setting(&[("plan_cache_mode", values.mode()), ("enable_partition_pruning", "off")]);
+    let before = [first, &format!("select {settings}")];
+    explain(session, &before, &values.explain(statement, false), &[BACK_TO_SAVEPOINT, RELEASE]).await
+}
+
+impl Session {
+    /// Plans the statement that was described under this name, for these values, with costs. Nothing of it runs.
+    ///
+    /// # Errors
+    /// What may go well the next time, or what the connection says.
+    pub async fn plan(&mut self, statement: &str, params: &[Option<String>]) -> Result<PlanResult, Error> {
+        explain(self, &[], &PlanParameters::These(params).explain(statement, true), &[]).await
+    }
+}
+
+impl PlanParameters<'_> {
+    fn mode(&self) -> &'static str {
+        match self {
+            Self::AnyValues(_) => "force_generic_plan",
+            Self::These(_) => "force_custom_plan",
+        }
+    }
+
+    /// The EXPLAIN of the statement of this name. Without the costs a plan is smaller.
+    pub(crate) fn explain(&self, statement: &str, has_costs: bool) -> String {
+        let values = match self {
+            Self::AnyValues(count) => vec!["null".to_owned(); *count],
+            Self::These(values) => values.iter().map(|it| value::sql_literal(it.as_deref())).collect(),
+        };
+        let arguments = if values.is_empty() { String::new() } else { format!("({})", values.join(", ")) };
+        let costs = if has_costs { "on" } else { "off" };
+        format!("explain (format json, costs {costs}, verbose) execute {statement}{arguments}")
+    }
+}
+
+async fn explain(session: &mut Session, before: &[&str], explain: &str, behind: &[&str]) -> Result<PlanResult, Error> {
+    let texts = before.iter().chain(std::iter::once(&explain)).chain(behind).copied();
+    let outcome = session.run_large(&texts.map(PipelineStatement::without_params).collect::<Vec<_>>()).await;
+    session.forget(explain)?;
+    match outcome {
+        Ok(outcomes) => Ok(PlanResult::parse(
+            outcomes.get(before.len()).and_then(|outcome| outcome.rows.first()?.first()?.as_deref()),
+        )),
+        Err(failed) => match failed.error {
+            Error::Server(error) => PlanResult::refused(error),
+            error => Err(error),
+        },
+    }
+}

@@ -1,0 +1,417 @@
+//! Runs one statement in the transaction of a read.
+//!
+//! ```text
+//! known text   the transaction around the statement                             one round trip
+//! new text     its beginning, description and plan · the statement and the end   two round trips
+//! ```
+//! A text that a session has run is known in that session, and new in every other one (`client::session::statement_cache`). Further
+//! round trips: types that the process does not know, and texts that PostgreSQL cannot plan for any parameters.
+//!
+//! Rows that need a conversion, or that are passed on as they arrive, come portion by portion.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use types::PgType;
+
+use super::answer::{Answer, RowOutput};
+use super::fetch::{FetchError, StatementHandle, statement_error};
+use super::function_policy::{failure, forbidden, is_forbidden, push_guard};
+use super::inspection::{Inspection, PolicyVerdict};
+use super::portioned::{PORTAL, portions_of, rows_to_ask};
+use super::portions::Portions;
+use super::read_transaction::{self, push_end_of_planning, push_planning};
+use super::server_json::{ServerJson, explained};
+use super::statement_metadata::StatementMetadata;
+use super::{ReadError, Reader, refusal, too_large};
+use crate::client::error::{Error, ServerError};
+use crate::client::session::{MAX_PIPELINE_BYTES, Session, StatementDescription};
+use crate::client::wire::{Event, Failure, FieldDescription, Purpose, StatementId, row_texts};
+use crate::query::columns;
+use crate::query::plan::{PlanParameters, PlanResult};
+use crate::query::value::EncodeError;
+
+/// The error of a text without a statement.
+pub(crate) const EMPTY_STATEMENT: &str = "there is no statement in the text";
+
+/// What was pushed of a statement.
+struct Sent {
+    /// The first statement after those of the transaction.
+    first: StatementId,
+    guard: Option<StatementId>,
+    row_types_check: Option<StatementId>,
+    statement: StatementId,
+}
+
+impl Reader {
+    /// Runs the text with so many parameters, which `encode` gives in text form; its rows into `output`.
+    pub(super) async fn run<O: RowOutput>(
+        &self,
+        session: &mut Session,
+        (sql, param_count): (&str, usize),
+        encode: impl Fn(&[Arc<PgType>]) -> Result<Vec<Option<String>>, EncodeError> + Send,
+        output: &mut O,
+    ) -> Result<(), ReadError> {
+        if let Some((metadata, name)) = session.statements.get::<StatementMetadata>(sql) {
+            let params = encode(&metadata.params)?;
+            match self.execute(session, &metadata, StatementHandle::Prepared(&name), &params, output).await {
+                // Nothing has run: the text does not fit the database as it was described.
+                Err(FetchError::Outdated(_)) => {
+                    self.types.forget();
+                    session.statements.forget(sql);
+                    session.await_reset().await?;
+                }
+                outcome => return outcome.map_err(FetchError::into_error),
+            }
+        }
+        let name = session.statements.new_name();
+        let seen = Instant::now();
+        let outcome = self.run_new(session, &name, (sql, param_count), encode, output).await;
+        match outcome {
+            Ok(Some(metadata)) => session.statements.insert(sql, metadata, name, seen),
+            outcome => {
+                session.statements.drop_name(name);
+                outcome?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Describes the text under this name, inspects its plan, and runs it. Returns its metadata if they are valid for other
+    /// calls as well.
+    async fn run_new<O: RowOutput>(
+        &self,
+        session: &mut Session,
+        name: &str,
+        (sql, param_count): (&str, usize),
+        encode: impl Fn(&[Arc<PgType>]) -> Result<Vec<Option<String>>, EncodeError> + Send,
+        output: &mut O,
+    ) -> Result<Option<Arc<StatementMetadata>>, ReadError> {
+        let planned_params = self.functions.is_some().then_some(param_count);
+        let (mut metadata, planned) = self.describe(session, (name, sql), planned_params).await?;
+        let params = encode(&metadata.params)?;
+        let inspection = match (self.functions.as_deref(), planned) {
+            (Some(functions), Some(planned)) => functions.inspect(session, (name, sql), &params, planned, true).await?,
+            _ => Inspection::NONE,
+        };
+        metadata.apply(&inspection);
+        let metadata = Arc::new(metadata);
+        let mut inspection = inspection;
+        match inspection.verdict {
+            PolicyVerdict::Unseen if self.allow_commands => {
+                session.drop_superuser(std::mem::take(&mut inspection.in_planning)).await?;
+            }
+            PolicyVerdict::SeesStatements => session.push_close_remembered()?,
+            _ => {}
+        }
+        let handle = StatementHandle::Inspected { name, sql, inspection: &inspection };
+        let outcome = self.execute(session, &metadata, handle, &params, output).await;
+        outcome.map_err(FetchError::into_error)?;
+        let verdict = inspection.verdict;
+        let is_cacheable = if O::MAY_CHANGE {
+            matches!(verdict, PolicyVerdict::Always | PolicyVerdict::Unseen) && metadata.is_cacheable_with_recheck(sql)
+        } else {
+            verdict == PolicyVerdict::Always && metadata.is_cacheable(sql)
+        };
+        Ok(is_cacheable.then_some(metadata))
+    }
+
+    fn push_opening(&self, session: &mut Session) -> Result<(), Error> {
+        session.connection.max_message_bytes = self.limits.max_bytes;
+        self.transaction.push_begin(session)
+    }
+
+    /// Opens the transaction and describes the statement in it; plans it as well, for any values of so many parameters, if a
+    /// number is given. Nothing of the statement runs.
+    pub(super) async fn describe(
+        &self,
+        session: &mut Session,
+        (name, sql): (&str, &str),
+        planned_params: Option<usize>,
+    ) -> Result<(StatementMetadata, Option<PlanResult>), ReadError> {
+        let pushed = session.push_whole(|session| {
+            self.push_opening(session)?;
+            let statement = session.connection.next_statement();
+            session.connection.push_parse(name, sql, &[])?;
+            session.connection.push_describe_statement(name)?;
+            let explain = planned_params.map(|count| push_explain(session, name, count)).transpose()?;
+            session.connection.push_sync(Purpose::Call);
+            Ok::<_, Error>((statement, explain))
+        });
+        // A text that cannot be sent takes the opening with it.
+        let (statement, explain) = pushed.inspect_err(|_| session.invalidate_boundary_statements())?;
+        session.connection.flush().await.map_err(Error::Lost)?;
+        let mut planned = None;
+        let mut take = |event: &Event| {
+            if let Event::Row(id, body) = event
+                && Some(*id) == explain
+            {
+                planned = Some(PlanResult::parse(row_texts(body)?.first().copied().flatten()));
+            }
+            Ok(())
+        };
+        let (described, refused) = session.receive_description(&mut take).await.map_err(failure)?;
+        match refused {
+            Some(refused) if Some(refused.statement) == explain => {
+                planned = Some(PlanResult::refused(Box::new(refused.error)).map_err(failure)?);
+            }
+            Some(refused) => {
+                if refused.statement != statement {
+                    session.invalidate_boundary_statements();
+                }
+                return Err(refusal(refused.into()));
+            }
+            None => {}
+        }
+        let StatementDescription { params, columns: raw } = described;
+        let returns_rows = raw.is_some();
+        if !returns_rows && !self.allow_commands {
+            return Err(ReadError::NoResultColumns);
+        }
+        let raw = raw.unwrap_or_default();
+        let metadata = self.resolve(session, &params, &raw).await?;
+        let metadata = match &metadata.row_types {
+            Some(row_types) if !row_types.are_current(session).await? => {
+                self.types.forget();
+                self.resolve(session, &params, &raw).await?
+            }
+            _ => metadata,
+        };
+        Ok((StatementMetadata { returns_rows, ..metadata }, planned))
+    }
+
+    async fn resolve(
+        &self,
+        session: &mut Session,
+        params: &[u32],
+        raw: &[FieldDescription],
+    ) -> Result<StatementMetadata, Error> {
+        let params = self.types.resolve_all(session, params).await?;
+        let columns = columns::resolve(&self.types, session, raw).await?;
+        Ok(StatementMetadata::new(params, columns, raw.iter().map(|column| column.type_oid).collect()))
+    }
+
+    /// Ends a transaction that is still open and resets the session, without waiting for it.
+    pub(super) async fn push_abort_and_reset(&self, session: &mut Session) -> Result<(), Error> {
+        if !session.boundary_prepared {
+            // The statements of the transaction's boundary may be missing: they are prepared again at the next opening.
+            session.batch_execute("rollback").await?;
+            return session.discard_all().await;
+        }
+        if session.is_pooled() && session.is_idle() {
+            return Ok(());
+        }
+        self.transaction.push_rollback(session)?;
+        Ok(session.connection.flush().await?)
+    }
+
+    /// Runs the statement up to the limits of `output`, rolls back and resets the session. The end of the reset is not
+    /// waited for.
+    pub(super) async fn execute<O: RowOutput>(
+        &self,
+        session: &mut Session,
+        metadata: &StatementMetadata,
+        handle: StatementHandle<'_>,
+        params: &[Option<String>],
+        output: &mut O,
+    ) -> Result<(), FetchError> {
+        output.begin(metadata)?;
+        let portions = portions_of(metadata, output);
+        let sent = session.push_whole(|session| {
+            self.push_statement(session, metadata, (handle, params), portions.as_ref(), output)
+        })?;
+        session.connection.flush().await?;
+        let mut answer = Answer::new(sent.statement, metadata, output).with_checks(sent.row_types_check, sent.guard);
+        let failure = session.connection.converse(&mut answer).await.map_err(too_large)?;
+        if failure.as_ref().is_some_and(|failure| failure.statement < sent.first) {
+            session.mark_unusable();
+        }
+        if let (Some(guard), StatementHandle::Inspected { inspection, .. }) = (sent.guard, handle) {
+            let elsewhere = std::mem::take(&mut answer.elsewhere);
+            let refused = failure.as_ref().filter(|failure| failure.statement <= guard);
+            self.verify(session, &inspection.unverified, elsewhere, refused).await?;
+        }
+        if answer.copies {
+            return Err(ReadError::Copy.into());
+        }
+        let failure = match portions {
+            Some(portions) if !answer.is_cut => {
+                self.run_portions(session, (portions, &mut answer), failure, sent.statement).await?
+            }
+            _ if answer.is_cut => None,
+            _ => {
+                match (&failure, metadata.returns_rows) {
+                    (Some(_), true) => self.reset_failed(session, metadata).await?,
+                    (Some(_), false) => self.push_abort_and_reset(session).await?,
+                    // Whatever it has done to the session (DEALLOCATE ALL): it ends with it.
+                    (None, false) => session.mark_unusable(),
+                    (None, true) => {}
+                }
+                if failure.is_none() && answer.is_empty {
+                    return Err(ReadError::Params(EMPTY_STATEMENT.to_owned()).into());
+                }
+                failure.map(|failure| statement_error(failure, sent.statement))
+            }
+        };
+        match failure {
+            None => Ok(()),
+            Some(error) => Err(self.refused(&answer, handle, error, !params.is_empty())),
+        }
+    }
+
+    /// Queues the pipeline of one statement, with the transaction around it.
+    fn push_statement<O: RowOutput>(
+        &self,
+        session: &mut Session,
+        metadata: &StatementMetadata,
+        (handle, params): (StatementHandle<'_>, &[Option<String>]),
+        portions: Option<&Portions>,
+        output: &O,
+    ) -> Result<Sent, Error> {
+        let (name, is_prepared) = match handle {
+            StatementHandle::Inspected { name, .. } => (name, false),
+            StatementHandle::Prepared(name) => (name, true),
+        };
+        let (first, guard) = match handle {
+            StatementHandle::Prepared(_) => {
+                self.push_opening(session)?;
+                (session.connection.next_statement(), None)
+            }
+            StatementHandle::Inspected { name, sql, inspection } => push_inspected(session, (name, sql), inspection)?,
+        };
+        // The row types of a known text may have other fields now.
+        let row_types_check = match metadata.row_types.as_ref().filter(|_| is_prepared) {
+            Some(row_types) => Some(row_types.push(&mut session.connection)?),
+            None => None,
+        };
+        session.connection.max_message_bytes = output.max_message_bytes();
+        let statement = session.connection.next_statement();
+        let portal = if portions.is_some() { PORTAL } else { "" };
+        let formats = metadata.conversion.as_ref().map_or(&[][..], ServerJson::formats);
+        session.connection.push_bind_as(portal, name, (&[], params), formats)?;
+        // A prepared statement is refused when the types of its columns have changed; not when a row type has.
+        if O::MAY_CHANGE && (metadata.row_types.is_some() || !is_prepared) {
+            session.connection.push_describe_portal(portal)?;
+        }
+        session.connection.push_execute(portal, rows_to_ask(portions, output))?;
+        if portions.is_some() || !metadata.returns_rows {
+            session.connection.push_sync(Purpose::Call);
+        } else {
+            self.transaction.push_end(session, metadata.leaves_nothing)?;
+        }
+        Ok(Sent { first, guard, row_types_check, statement })
+    }
+
+    /// Remembers functions that have passed the guard; the error if they have not.
+    async fn verify(
+        &self,
+        session: &mut Session,
+        names: &[String],
+        elsewhere: BTreeSet<String>,
+        refused: Option<&Failure>,
+    ) -> Result<(), ReadError> {
+        let Some(refused) = refused else {
+            if let Some(functions) = &self.functions {
+                functions.remember(names, &elsewhere);
+            }
+            return Ok(());
+        };
+        session.guard_prepared = false;
+        if !is_forbidden(&refused.error) {
+            return Ok(());
+        }
+        if !session.connection.reset_pending() {
+            self.push_abort_and_reset(session).await?;
+        }
+        session.await_reset().await?;
+        forbidden(session, names).await?.map_or(Ok(()), Err)
+    }
+
+    /// Waits for the end of the transaction, which has been sent; returns the error of PostgreSQL if it failed. The reset is
+    /// not waited for.
+    pub(super) async fn ended(
+        &self,
+        session: &mut Session,
+        metadata: &StatementMetadata,
+    ) -> Result<Option<ServerError>, Error> {
+        match session.finish().await {
+            Ok(()) => Ok(None),
+            Err(Error::Server(error)) => {
+                self.reset_failed(session, metadata).await?;
+                Ok(Some(read_transaction::statement_error(*error)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Resets a session whose transaction has failed after its end was sent. Directly, `ROLLBACK` runs all the same, but the
+    /// check for advisory locks has not run.
+    async fn reset_failed(&self, session: &mut Session, metadata: &StatementMetadata) -> Result<(), Error> {
+        if session.is_pooled() || metadata.leaves_nothing {
+            self.transaction.push_rollback(session)?;
+            session.connection.flush().await?;
+        }
+        Ok(())
+    }
+
+    /// The error for a statement that PostgreSQL refused.
+    fn refused<O: RowOutput>(
+        &self,
+        answer: &Answer<'_, O>,
+        handle: StatementHandle<'_>,
+        error: ServerError,
+        has_params: bool,
+    ) -> FetchError {
+        let is_unbound = !answer.was_bound;
+        // Its parameters may be of other types now, or its columns; or they were made for a row type as it was.
+        if is_unbound && (answer.is_stale || matches!(handle, StatementHandle::Prepared(_))) {
+            return FetchError::Outdated(error);
+        }
+        // PostgreSQL judges the parameters when they are bound; the statement has not started then.
+        if is_unbound && has_params && is_about_values(&error) {
+            return FetchError::Read(ReadError::Params(error.about_parameter()));
+        }
+        let error = explained(error, answer.conversion());
+        FetchError::Read(refusal(Error::Server(Box::new(error))))
+    }
+}
+
+/// Queues the plan of a statement for any values of so many parameters.
+fn push_explain(session: &mut Session, name: &str, param_count: usize) -> Result<StatementId, Error> {
+    push_planning(session)?;
+    let usual = std::mem::replace(&mut session.connection.max_message_bytes, MAX_PIPELINE_BYTES);
+    let explain = session.connection.next_statement();
+    session.connection.push_parse("", &PlanParameters::AnyValues(param_count).explain(name, false), &[])?;
+    session.connection.push_bind("", "", &[])?;
+    session.connection.push_execute("", 0)?;
+    session.connection.max_message_bytes = usual;
+    Ok(explain)
+}
+
+/// Queues what precedes a statement that was inspected: the first statement that is not of the transaction, and the guard.
+fn push_inspected(
+    session: &mut Session,
+    (name, sql): (&str, &str),
+    inspection: &Inspection,
+) -> Result<(StatementId, Option<StatementId>), Error> {
+    if inspection.in_planning {
+        push_end_of_planning(session)?;
+    }
+    let first = session.connection.next_statement();
+    if inspection.in_planning && inspection.is_unpruned {
+        // Its plan was made without partition pruning, and PostgreSQL would keep it.
+        session.connection.push_close_statement(name)?;
+        session.connection.push_parse(name, sql, &[])?;
+    }
+    let names = &inspection.unverified;
+    let guard = if names.is_empty() { None } else { Some(push_guard(session, names)?) };
+    Ok((first, guard))
+}
+
+/// data_exception and, for domains, integrity_constraint_violation: a type does not take the text of a parameter. Not
+/// division_by_zero, which PostgreSQL evaluates while it plans.
+pub(crate) fn is_about_values(error: &ServerError) -> bool {
+    let class = error.sqlstate.get(..2);
+    matches!(class, Some("22" | "23")) && error.sqlstate != "22012"
+}

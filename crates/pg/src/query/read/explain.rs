@@ -1,0 +1,170 @@
+//! The plan of a read, without running it.
+
+use serde_json::Value;
+use tokio::time::Instant;
+use tokio_postgres::types::Type;
+
+use super::fetch::{FetchError, StatementHandle};
+use super::function_policy::plan_too_large;
+use super::inspection::Inspection;
+use super::row_buffer::RowBuffer;
+use super::statement_metadata::StatementMetadata;
+use super::{ReadError, ReadRequest, Reader, RowFormat, refusal, too_large};
+use crate::client::error::Error;
+use crate::client::session::{Session, TransactionSettings};
+use crate::query::columns;
+use crate::query::value;
+
+/// The only text that is ever put in front of an agent's: EXPLAIN takes its statement in no other way. Why nothing that
+/// follows can turn it into something else:
+///
+/// - It is whole tokens and ends outside quotes and comments, so the agent's text means here what it means alone; and
+///   alone it has been parsed before, as one statement that returns rows. A comment that never ends, a second
+///   statement, or options without a statement (`analyze delete ..`) do not get that far.
+/// - The options are closed. What may follow is a statement (PostgreSQL's grammar, `ExplainStmt`), never more options:
+///   `(analyze) delete ..` and `explain analyze ..` are syntax errors here.
+/// - The extended protocol takes one statement, in a transaction that cannot write, and what it prepared must describe
+///   itself as EXPLAIN does.
+const PREFIX: &str = "explain (format json) ";
+
+/// As long as a character each, since positions are counted in characters.
+const PREFIX_CHARS: u32 = PREFIX.len() as u32;
+
+/// Nodes that a read-only transaction refuses to run (`ExecCheckXactReadOnly`), but does plan.
+const WRITING_NODES: [&str; 2] = ["ModifyTable", "LockRows"];
+
+const NOT_EXPLAINABLE: &str =
+    "Only SELECT, WITH, VALUES and TABLE have a plan. Give the statement without EXPLAIN in front.";
+
+impl Reader {
+    /// How PostgreSQL would run this read: what `EXPLAIN (FORMAT JSON)` says. The statement is not run; but to plan it,
+    /// PostgreSQL evaluates calls of functions that are declared IMMUTABLE or STABLE and have constant arguments, in a
+    /// transaction that cannot write.
+    ///
+    /// # Errors
+    /// [`ReadError`]: whatever [`Reader::query`] would refuse without running it, and what plans to write.
+    pub async fn explain(&self, sql: &str, params: &[Value]) -> Result<Value, ReadError> {
+        let deadline = Instant::now() + self.limits.deadline;
+        let outcome = self.attempt_explain(deadline, sql, params).await;
+        if self.should_retry_read(&outcome, deadline) {
+            self.attempt_explain(deadline, sql, params).await
+        } else {
+            outcome
+        }
+    }
+
+    async fn attempt_explain(&self, deadline: Instant, sql: &str, params: &[Value]) -> Result<Value, ReadError> {
+        let mut lease = self.pool.acquire_with_retry(deadline).await?;
+        let outcome = tokio::time::timeout_at(deadline, self.explain_on(lease.session(), sql, params)).await;
+        self.give_back(lease, outcome).await
+    }
+
+    async fn explain_on(&self, session: &mut Session, sql: &str, params: &[Value]) -> Result<Value, ReadError> {
+        // A plan is nobody's in particular.
+        session.settings = TransactionSettings::within("", self.limits.deadline);
+        let name = session.statements.new_name();
+        let described = self.describe(session, (&name, sql), None).await;
+        session.statements.drop_name(name);
+        let (own, _) = described?;
+        let text_params = value::encode_all(params, &own.params)?;
+        // FunctionPolicy that are STABLE are called now, and both an estimate and an error tell what they say.
+        session.push_close_remembered()?;
+        let param_oids: Vec<u32> = own.params.iter().map(|ty| ty.oid).collect();
+        let text = format!("{PREFIX}{sql}");
+        let explained = session.statements.new_name();
+        session.statements.drop_name(explained.clone());
+        let described = session.describe(&explained, &text, &param_oids).await;
+        let described = described.map_err(|error| refusal(not_explainable(in_own_text(error))))?;
+        let raw = described.columns.ok_or(ReadError::NoResultColumns)?;
+        let is_plan = matches!(raw.as_slice(), [plan] if plan.type_oid == Type::JSON.oid());
+        if !is_plan || described.params != param_oids {
+            return Err(ReadError::NoResultColumns);
+        }
+        let columns = columns::resolve(&self.types, session, &raw).await?;
+        let metadata = StatementMetadata::new(own.params, columns, vec![Type::JSON.oid()]);
+        let request = ReadRequest { sql: &text, params, row_limit: Some(1), format: RowFormat::Array, account: None };
+        let mut rows = RowBuffer::new(&self.limits, &request);
+        let handle = StatementHandle::Inspected { name: &explained, sql: &text, inspection: &Inspection::NONE };
+        let outcome = self.execute(session, &metadata, handle, &text_params, &mut rows).await;
+        let result = outcome.map_err(FetchError::into_error).and_then(|()| rows.finish(None).map_err(too_large));
+        let result = result.map_err(|error| match error {
+            ReadError::Database(error) => ReadError::Database(in_own_text(error)),
+            ReadError::TooLarge(Error::MessageTooLarge { limit, .. }) => {
+                plan_too_large(&format!("it may have {limit} bytes"))
+            }
+            error => error,
+        })?;
+        let plan: Option<[Value; 1]> = result.rows.first().and_then(|row| serde_json::from_str(row.get()).ok());
+        let [plan] = plan.unwrap_or_default();
+        match writing_node(&plan) {
+            Some(node) => Err(ReadError::PlannedWrite(node.to_owned())),
+            None => Ok(plan),
+        }
+    }
+}
+
+/// The same error, its position counted in the agent's text.
+fn in_own_text(error: Error) -> Error {
+    match error {
+        Error::Server(mut error) => {
+            error.position =
+                error.position.and_then(|position| position.checked_sub(PREFIX_CHARS)).filter(|it| *it > 0);
+            Error::Server(error)
+        }
+        error => error,
+    }
+}
+
+/// A statement that is right alone and wrong behind EXPLAIN: SHOW, or EXPLAIN itself.
+fn not_explainable(error: Error) -> Error {
+    match error {
+        Error::Server(mut error) if error.sqlstate == "42601" => {
+            error.hint.get_or_insert_with(|| NOT_EXPLAINABLE.to_owned());
+            Error::Server(error)
+        }
+        error => error,
+    }
+}
+
+/// The first node of a plan, however deep, that a read-only transaction would refuse to run.
+fn writing_node(plan: &Value) -> Option<&str> {
+    match plan {
+        Value::Array(items) => items.iter().find_map(writing_node),
+        Value::Object(node) => {
+            let own = node.get("Node Type").and_then(Value::as_str).filter(|kind| WRITING_NODES.contains(kind));
+            own.or_else(|| node.values().find_map(writing_node))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::client::error::ServerError;
+
+    #[test]
+    fn positions_are_counted_in_the_agents_text_and_those_before_it_are_left_out() {
+        let position =
+            |at| match in_own_text(Error::Server(Box::new(ServerError { position: at, ..Default::default() }))) {
+                Error::Server(error) => error.position,
+                _ => None,
+            };
+        assert_eq!(position(Some(PREFIX_CHARS + 1)), Some(1));
+        assert_eq!(position(Some(PREFIX_CHARS)), None);
+        assert_eq!(position(Some(1)), None);
+        assert_eq!(position(None), None);
+    }
+
+    #[test]
+    fn a_node_that_writes_is_found_however_deep_it_is() {
+        let reads = json!([{"Plan": {"Node Type": "Limit", "Plans": [{"Node Type": "Seq Scan"}]}}]);
+        assert_eq!(writing_node(&reads), None);
+        let writes = json!([{"Plan": {"Node Type": "CTE Scan", "Plans": [{"Node Type": "ModifyTable"}]}}]);
+        assert_eq!(writing_node(&writes), Some("ModifyTable"));
+        // The words alone are no node: a literal may hold them.
+        assert_eq!(writing_node(&json!([{"Plan": {"Node Type": "Result", "Filter": "ModifyTable"}}])), None);
+    }
+}

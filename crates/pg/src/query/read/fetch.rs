@@ -1,0 +1,59 @@
+//! The statement of a pipeline, and why it may fail.
+
+use super::inspection::Inspection;
+use super::{ReadError, read_transaction, refusal};
+use crate::client::error::{Error, ServerError};
+use crate::client::wire::{Failure, StatementId};
+
+/// Where the statement of a pipeline comes from.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum StatementHandle<'a> {
+    /// It was described and inspected in the transaction that is open.
+    Inspected {
+        /// The name of the prepared statement.
+        name: &'a str,
+        sql: &'a str,
+        inspection: &'a Inspection,
+    },
+    /// It is prepared in this session, under this name.
+    Prepared(&'a str),
+}
+
+/// Why a statement gave no rows.
+pub(super) enum FetchError {
+    /// It was not parsed, or not bound, as it was described.
+    Outdated(ServerError),
+    Read(ReadError),
+}
+
+impl FetchError {
+    pub(super) fn into_error(self) -> ReadError {
+        match self {
+            Self::Outdated(error) => refusal(Error::Server(Box::new(error))),
+            Self::Read(error) => error,
+        }
+    }
+}
+
+impl From<ReadError> for FetchError {
+    fn from(error: ReadError) -> Self {
+        Self::Read(error)
+    }
+}
+
+impl From<Error> for FetchError {
+    fn from(error: Error) -> Self {
+        Self::Read(ReadError::Database(error))
+    }
+}
+
+impl From<std::io::Error> for FetchError {
+    fn from(error: std::io::Error) -> Self {
+        Error::Lost(error).into()
+    }
+}
+
+/// The error to report for a statement, where it or a statement of the server's own after it has failed.
+pub(super) fn statement_error(failure: Failure, statement: StatementId) -> ServerError {
+    if failure.statement > statement { read_transaction::statement_error(failure.error) } else { failure.error }
+}

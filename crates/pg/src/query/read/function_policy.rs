@@ -1,0 +1,318 @@
+//! The functions that a read may call: none that acts beyond its transaction, where `ROLLBACK` does not reach.
+//!
+//! PostgreSQL lets every role cancel the sessions of its own login, and lets a superuser read files, all of it from a SELECT
+//! in a read-only transaction. So before a session runs a text for the first time, its plan shows which functions it calls
+//! (`EXPLAIN (VERBOSE)` writes out the expressions, with views resolved), and the catalog says what these functions are
+//! (`functions.sql`). A text without a plan does not run.
+//!
+//! The plan is the one for any parameters, with all partitions: it shows every call that a later run may make, since only
+//! constants are evaluated in it. A query can find out that it is being planned (`plan_cache_mode`) and make its planning
+//! fail; it is refused then.
+//!
+//! This is one layer. A plan does not show the bodies of functions, the functions that operators, casts and domains call,
+//! the left side of IN, ANY and ALL over a subquery, the counts of LIMIT and OFFSET, the frame of a window, the rows of
+//! VALUES if there are several, or what EXPLAIN ANALYZE and CALL run. The login, which has no right to call such functions,
+//! is the layer that does not depend on plans.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use postgres_protocol::message::backend::DataRowBody;
+use serde_json::Value;
+use types::{ReferencedObjects, TableAccess};
+
+use super::inspection::{Inspection, PolicyVerdict};
+use super::{ReadError, account_setting, refusal};
+use crate::client::error::{Error, ServerError};
+use crate::client::session::{SEEN_FOR, Session};
+use crate::client::wire::{Purpose, StatementId, owned_row};
+use crate::query::plan::{BACK_TO_SAVEPOINT, PlanParameters, PlanResult, SAVEPOINT, plan_in_full};
+use crate::query::referenced_objects::{called, referenced_objects};
+use crate::query::type_catalog::{RESTORE_PATH_SQL, SET_PATH_SQL};
+use crate::query::value;
+
+/// The first of these functions that a read may not call, and why.
+const FORBIDDEN_SQL: &str = concat!(
+    "select f.proname, f.why from (",
+    include_str!("functions.sql"),
+    ") f where f.why is not null order by f.proname limit 1"
+);
+
+/// Fails with SQLSTATE 22P02 if a read may not call one of these functions: a reason is no number. Otherwise one row, with
+/// the names that exist in other schemas than `pg_catalog` as JSON.
+const GUARD_SQL: &str = concat!(
+    "select pg_catalog.to_json(pg_catalog.array_agg(distinct f.proname) filter (where f.nspname <> 'pg_catalog')), \
+            pg_catalog.min(f.why::pg_catalog.int4) from (",
+    include_str!("functions.sql"),
+    ") f"
+);
+const GUARD: &str = "countersign_functions";
+
+/// The function of the view `pg_prepared_statements`.
+const LISTS_STATEMENTS: &str = "pg_prepared_statement";
+
+/// Functions of `pg_catalog` whose effects on the session outlast the transaction or a setting in it, besides those for
+/// advisory locks.
+const LEAVES_TRACES: [&str; 2] = ["set_config", "setseed"];
+
+const PORTAL: &str = "countersign_looked_at";
+const NO_ROW: &str = "move forward 0 in countersign_looked_at";
+
+/// The number of names that are remembered as harmless. A database has some thousands of functions, a name at most 63 bytes.
+const MAX_NAMES: usize = 5_000;
+
+/// The functions that were found harmless. The catalog is asked about a name once, and again after [`SEEN_FOR`]: privileges
+/// are revoked, and extensions bring functions of the same name.
+#[derive(Debug, Default)]
+pub(super) struct FunctionPolicy {
+    harmless: Mutex<Harmless>,
+    /// The schema whose relations are not read.
+    refused_schema: Option<&'static str>,
+    /// Whether the statements may change `countersign.account_id`.
+    takes_any_setting: bool,
+}
+
+#[derive(Debug)]
+struct Harmless {
+    /// By name, whether the function exists in `pg_catalog` only.
+    names: HashMap<String, bool>,
+    since: Instant,
+}
+
+impl Default for Harmless {
+    fn default() -> Self {
+        Self { names: HashMap::new(), since: Instant::now() }
+    }
+}
+
+impl FunctionPolicy {
+    /// A policy that also refuses relations of this schema.
+    pub(super) fn deny_schema(schema: &'static str) -> Self {
+        Self { refused_schema: Some(schema), ..Self::default() }
+    }
+
+    /// A policy for statements that may change any setting.
+    pub(super) fn with_any_setting() -> Self {
+        Self { takes_any_setting: true, ..Self::default() }
+    }
+
+    /// Inspects a text that has been described in the transaction that is open, so the relations that it reads are locked until
+    /// the end. It is planned under a name of its own, and refused if it cannot be planned.
+    ///
+    /// # Errors
+    /// [`ReadError`]: the text calls a function that a read may not call, or cannot be planned.
+    pub(super) async fn check(
+        &self,
+        session: &mut Session,
+        sql: &str,
+        params: &[Option<String>],
+    ) -> Result<PolicyVerdict, ReadError> {
+        let name = session.statements.new_name();
+        session.push_ahead(&name, sql)?;
+        let planned = plan_in_full(session, SAVEPOINT, &name, PlanParameters::AnyValues(params.len())).await;
+        let inspection = match planned {
+            Ok(planned) => self.inspect(session, (&name, sql), params, planned, false).await,
+            Err(error) => Err(failure(error)),
+        };
+        session.connection.push_close_statement(&name).map_err(Error::Lost)?;
+        let Inspection { verdict, unverified, .. } = inspection?;
+        if !unverified.is_empty() {
+            if let Some(forbidden) = forbidden(session, &unverified).await? {
+                return Err(forbidden);
+            }
+            self.remember(&unverified, &BTreeSet::from_iter(unverified.iter().cloned()));
+        }
+        Ok(verdict)
+    }
+
+    /// Inspects a text by the plan for any parameters, or by the plan for these if that one cannot be made. `is_open`: the
+    /// settings for planning are still in force.
+    ///
+    /// # Errors
+    /// [`ReadError`]: the plan shows that the text must not run, or there is no plan.
+    pub(super) async fn inspect(
+        &self,
+        session: &mut Session,
+        (name, sql): (&str, &str),
+        params: &[Option<String>],
+        planned: PlanResult,
+        is_open: bool,
+    ) -> Result<Inspection, ReadError> {
+        let (plan, verdict, in_planning) = match planned {
+            PlanResult::Plan(plan) => (Some(plan), PolicyVerdict::Always, is_open),
+            PlanResult::Utility | PlanResult::Empty => (None, PolicyVerdict::Unseen, is_open),
+            PlanResult::Refused(error) if is_too_much(&error) => return Err(too_much(&error)),
+            // `case when $1 then 1/0 end` is evaluated while it is planned, unless $1 is known to be false.
+            PlanResult::Refused(_) => {
+                let (plan, verdict) = plan_for_these(session, name, params).await?;
+                (plan, verdict, false)
+            }
+        };
+        if let (Some(plan), Some(refused)) = (&plan, self.refused_schema) {
+            refuse_relations(plan, refused)?;
+        }
+        if !self.takes_any_setting
+            && let Some((function, why)) = account_setting::refusal(sql, plan.as_ref())
+        {
+            return Err(ReadError::ForbiddenFunction { function: function.to_owned(), why: why.to_owned() });
+        }
+        let names: BTreeSet<String> = plan.iter().flat_map(called).map(|call| call.name).collect();
+        let verdict = if names.contains(LISTS_STATEMENTS) { PolicyVerdict::SeesStatements } else { verdict };
+        let (unverified, are_built_in) = self.unverified(&names);
+        let leaves_nothing = verdict == PolicyVerdict::Always
+            && are_built_in
+            && !names.iter().any(|name| name.contains("advisory") || LEAVES_TRACES.contains(&name.as_str()));
+        Ok(Inspection::of(plan.as_ref(), verdict, in_planning, unverified, leaves_nothing))
+    }
+
+    /// The names that the catalog has to be asked about, and whether all of them are known to exist in `pg_catalog` only.
+    fn unverified(&self, names: &BTreeSet<String>) -> (Vec<String>, bool) {
+        let harmless = self.harmless();
+        let unverified = names.iter().filter(|name| !harmless.names.contains_key(*name)).cloned().collect();
+        let are_built_in = names.iter().all(|name| harmless.names.get(name).copied().unwrap_or_default());
+        (unverified, are_built_in)
+    }
+
+    /// Remembers names that a read may call; `elsewhere` are those that exist in other schemas than `pg_catalog`.
+    pub(super) fn remember(&self, names: &[String], elsewhere: &BTreeSet<String>) {
+        let facts = names.iter().map(|name| (name.clone(), !elsewhere.contains(name)));
+        self.harmless().names.extend(facts);
+    }
+
+    fn harmless(&self) -> MutexGuard<'_, Harmless> {
+        let mut harmless = self.harmless.lock().unwrap_or_else(PoisonError::into_inner);
+        if harmless.names.len() > MAX_NAMES || harmless.since.elapsed() >= SEEN_FOR {
+            *harmless = Harmless::default();
+        }
+        harmless
+    }
+}
+
+/// Queues a statement that fails if a read may not call one of these functions, so that the statements after it do not run.
+pub(super) fn push_guard(session: &mut Session, names: &[String]) -> Result<StatementId, Error> {
+    push_path(session, SET_PATH_SQL)?;
+    let guard = session.connection.next_statement();
+    let params = [Some(value::text_array(names))];
+    if session.is_pooled() {
+        session.connection.push_parse("", GUARD_SQL, &[])?;
+        session.connection.push_bind("", "", &params)?;
+    } else {
+        if !std::mem::replace(&mut session.guard_prepared, true) {
+            session.connection.push_close_statement(GUARD)?;
+            session.connection.push_parse(GUARD, GUARD_SQL, &[])?;
+        }
+        session.connection.push_bind("", GUARD, &params)?;
+    }
+    session.connection.push_execute("", 0)?;
+    push_path(session, RESTORE_PATH_SQL)?;
+    Ok(guard)
+}
+
+fn push_path(session: &mut Session, sql: &str) -> Result<(), Error> {
+    if session.has_system_path {
+        return Ok(());
+    }
+    session.push_unnamed(sql, &[], &[])?;
+    Ok(session.connection.push_execute("", 0)?)
+}
+
+/// The names in the row of the guard.
+pub(super) fn names_of(row: &DataRowBody) -> Result<BTreeSet<String>, Error> {
+    let names = owned_row(row)?.into_iter().next().flatten();
+    Ok(names.and_then(|names| serde_json::from_str(&names).ok()).unwrap_or_default())
+}
+
+/// Whether the guard has failed because of a function.
+pub(super) fn is_forbidden(error: &ServerError) -> bool {
+    error.sqlstate == "22P02"
+}
+
+/// Which of these functions a read may not call, if any.
+pub(super) async fn forbidden(session: &mut Session, names: &[String]) -> Result<Option<ReadError>, Error> {
+    let rows = session.rows(FORBIDDEN_SQL, &[Some(value::text_array(names))]).await?;
+    let found = rows.first().and_then(|row| row.first_chunk::<2>());
+    Ok(match found {
+        Some([Some(function), Some(why)]) => {
+            Some(ReadError::ForbiddenFunction { function: function.clone(), why: why.clone() })
+        }
+        _ => None,
+    })
+}
+
+/// Refuses a plan that reads a relation of this schema. A view stands for the relations that it reads.
+fn refuse_relations(plan: &Value, refused: &str) -> Result<(), ReadError> {
+    let ReferencedObjects::Planned { tables, .. } = referenced_objects(plan) else { return Ok(()) };
+    match tables.into_iter().find(|table| table.schema == refused) {
+        Some(TableAccess { schema, table, .. }) => Err(ReadError::RefusedRelation { schema, relation: table }),
+        None => Ok(()),
+    }
+}
+
+/// The plan of a prepared statement for these parameters, where there is none for any parameters.
+async fn plan_for_these(
+    session: &mut Session,
+    name: &str,
+    params: &[Option<String>],
+) -> Result<(Option<Value>, PolicyVerdict), ReadError> {
+    // PostgreSQL calls STABLE functions while it plans, before the plan shows that they are called, and an error quotes what
+    // they return. This error is passed on, so no statements of others may be visible.
+    session.push_close_remembered()?;
+    match plan_in_full(session, BACK_TO_SAVEPOINT, name, PlanParameters::These(params)).await.map_err(failure)? {
+        PlanResult::Plan(plan) => Ok((Some(plan), PolicyVerdict::ThisTime)),
+        PlanResult::Utility | PlanResult::Empty => Ok((None, PolicyVerdict::Unseen)),
+        PlanResult::Refused(error) if is_too_much(&error) => Err(too_much(&error)),
+        // It might run all the same, since a query can ask for the settings that are made for planning. The error is the
+        // answer even so. Only for a missing privilege there may be a better one: PostgreSQL checks whether a statement writes
+        // when it runs, and privileges when it is planned.
+        PlanResult::Refused(error) if error.sqlstate == "42501" => {
+            Err(refusal(would_write(session, name, params).await?.unwrap_or(Error::Server(error))))
+        }
+        PlanResult::Refused(error) => Err(refusal(Error::Server(error))),
+    }
+}
+
+/// The error of PostgreSQL for this prepared statement if it writes. Bind starts a plain query without running it. MOVE by no
+/// row starts any other statement, which a read-only transaction refuses.
+async fn would_write(session: &mut Session, name: &str, params: &[Option<String>]) -> Result<Option<Error>, Error> {
+    session.push_unnamed(BACK_TO_SAVEPOINT, &[], &[])?;
+    session.connection.push_execute("", 0)?;
+    session.connection.next_statement();
+    session.connection.push_bind(PORTAL, name, params)?;
+    session.push_unnamed(NO_ROW, &[], &[])?;
+    session.connection.push_execute("", 0)?;
+    session.connection.push_sync(Purpose::Call);
+    session.connection.flush().await?;
+    match session.finish().await {
+        Err(Error::Server(error)) if error.sqlstate != "25006" => Ok(None),
+        Err(error) => Ok(Some(error)),
+        Ok(()) => Ok(None),
+    }
+}
+
+/// program_limit_exceeded, out_of_memory: a plan contains the constants that were evaluated while it was made, and ROW in
+/// ROW doubles in size with each step.
+fn is_too_much(error: &ServerError) -> bool {
+    matches!(error.sqlstate.as_str(), "54000" | "53200")
+}
+
+pub(super) fn failure(error: Error) -> ReadError {
+    match error {
+        Error::Server(error) if is_too_much(&error) => too_much(&error),
+        Error::MessageTooLarge { limit, .. } => plan_too_large(&format!("it may have {limit} bytes")),
+        error => ReadError::Database(error),
+    }
+}
+
+fn too_much(error: &ServerError) -> ReadError {
+    plan_too_large(&error.message)
+}
+
+/// program_limit_exceeded: `why` is the end of a sentence.
+pub(super) fn plan_too_large(why: &str) -> ReadError {
+    let message = format!("the plan of this query is too large to be looked at: {why}");
+    let hint = "PostgreSQL works out constants beforehand, and they stand in the plan in full: repeat('x', 9000000) is one. \
+                Give large values as parameters ($1), or compute them from a column.";
+    let error = ServerError { hint: Some(hint.to_owned()), ..ServerError::synthetic("54000", message) };
+    ReadError::TooLarge(Error::Server(Box::new(error)))
+}

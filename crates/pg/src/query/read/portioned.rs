@@ -1,0 +1,153 @@
+//! Rows that come portion by portion: because they need a conversion, or because they are passed on as they arrive.
+
+use super::answer::{Answer, RowOutput};
+use super::fetch::{FetchError, statement_error};
+use super::portions::{self, Portions};
+use super::server_json::{self, PartialRow};
+use super::statement_metadata::StatementMetadata;
+use super::{Reader, read_transaction, too_large};
+use crate::client::error::{Error, ServerError};
+use crate::client::session::{Session, TransactionSettings};
+use crate::client::wire::{Failure, Purpose, StatementId};
+
+/// The portal of a statement whose rows come in portions: one without a name would not outlive a conversion of its rows.
+pub(super) const PORTAL: &str = "countersign_portal";
+
+impl Reader {
+    /// Receives portion by portion up to the end of the transaction; returns what PostgreSQL refused. The server makes JSON of
+    /// what only it can before it gives the next rows.
+    pub(super) async fn run_portions<O: RowOutput>(
+        &self,
+        session: &mut Session,
+        (mut portions, answer): (Portions, &mut Answer<'_, O>),
+        first: Option<Failure>,
+        statement: StatementId,
+    ) -> Result<Option<ServerError>, FetchError> {
+        let mut failure = first.map(|failure| statement_error(failure, statement));
+        loop {
+            let (drafts, largest_row) = answer.take_drafts();
+            portions.arrived(answer.output.blocked(), largest_row);
+            if let Some(error) = failure {
+                if self.push_abort_and_reset(session).await.is_err() {
+                    session.mark_unusable();
+                }
+                return Ok(Some(error));
+            }
+            let has_leaves = server_json::push(session, &drafts)?;
+            let is_last = !answer.is_suspended;
+            if is_last {
+                self.transaction.push_end(session, answer.metadata().leaves_nothing)?;
+            }
+            session.connection.flush().await?;
+            let converted = self.take_converted(session, answer, drafts, has_leaves).await?;
+            if answer.is_cut {
+                return Ok(None);
+            }
+            if is_last {
+                // The end fails with the conversion.
+                let ended = self.ended(session, answer.metadata()).await?;
+                return Ok(converted.or(ended));
+            }
+            failure = converted;
+            if failure.is_some() {
+                continue;
+            }
+            if !answer.is_suspended {
+                self.transaction.push_end(session, answer.metadata().leaves_nothing)?;
+                session.connection.flush().await?;
+                return Ok(self.ended(session, answer.metadata()).await?);
+            }
+            portions.ask(answer.output.blocked());
+            failure = match self.push_portion(session, &portions, answer.output)? {
+                Some(statement) => {
+                    answer.resume(statement);
+                    session.connection.flush().await?;
+                    let failure = session.connection.converse(answer).await.map_err(too_large)?;
+                    if answer.is_cut {
+                        return Ok(None);
+                    }
+                    failure.map(|failure| statement_error(failure, statement))
+                }
+                None => Some(out_of_time()),
+            };
+        }
+    }
+
+    /// Queues the next portion, for what is left of the statement's time. `None` if no time is left.
+    fn push_portion<O: RowOutput>(
+        &self,
+        session: &mut Session,
+        portions: &Portions,
+        output: &O,
+    ) -> Result<Option<StatementId>, Error> {
+        let timeout_ms = session.settings.statement_timeout_ms;
+        if timeout_ms > 0 && !session.is_pooled() {
+            let Some(left_ms) = timeout_ms.checked_sub(portions.elapsed().as_millis()).filter(|left| *left > 0) else {
+                return Ok(None);
+            };
+            let settings = TransactionSettings { statement_timeout_ms: left_ms, ..session.settings.clone() };
+            read_transaction::push_settings(session, &settings)?;
+        }
+        session.connection.max_message_bytes = output.max_message_bytes();
+        let statement = session.connection.next_statement();
+        session.connection.push_execute(PORTAL, rows_to_ask(Some(portions), output))?;
+        session.connection.push_sync(Purpose::Call);
+        Ok(Some(statement))
+    }
+
+    /// Passes on rows that needed a conversion; returns what PostgreSQL refused of it.
+    async fn take_converted<O: RowOutput>(
+        &self,
+        session: &mut Session,
+        answer: &mut Answer<'_, O>,
+        drafts: Vec<PartialRow>,
+        has_leaves: bool,
+    ) -> Result<Option<ServerError>, FetchError> {
+        let limit = answer.output.max_message_bytes();
+        let converted = match server_json::receive(session, drafts, has_leaves, limit).await {
+            Ok(converted) => converted,
+            Err(Error::Server(error)) => return Ok(Some(*error)),
+            Err(error @ Error::MessageTooLarge { .. }) => {
+                answer.is_cut = true;
+                answer.output.cut(error).map_err(too_large)?;
+                return Ok(None);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        for row in converted.rows {
+            if !answer.output.take_values(row).await.map_err(too_large)? {
+                answer.is_suspended = false;
+                break;
+            }
+        }
+        if converted.is_cut {
+            answer.is_cut = true;
+            answer.output.cut(Error::MessageTooLarge { size: limit, limit }).map_err(too_large)?;
+        }
+        Ok(None)
+    }
+}
+
+/// The number of rows for Execute; 0 is all.
+pub(super) fn rows_to_ask<O: RowOutput>(portions: Option<&Portions>, output: &O) -> i32 {
+    let wanted = output.row_limit().map(|rows| i32::try_from(rows).unwrap_or(i32::MAX));
+    match (portions.map(Portions::rows), wanted) {
+        (Some(portion), Some(wanted)) => portion.min(wanted.max(1)),
+        (portion, wanted) => portion.or(wanted).unwrap_or(0),
+    }
+}
+
+/// The portions in which the rows come; `None` if all of them come at once. PostgreSQL uses parallel workers only for a
+/// statement whose rows are asked for at once.
+pub(super) fn portions_of<O: RowOutput>(metadata: &StatementMetadata, output: &O) -> Option<Portions> {
+    if metadata.conversion.is_some() {
+        return Some(Portions::new(O::FIRST_PORTION, server_json::MAX_PORTION));
+    }
+    let comes_in_portions = metadata.returns_rows && output.is_streamed() && !metadata.is_parallel;
+    comes_in_portions.then(|| Portions::new(1, portions::MAX_ROWS))
+}
+
+/// The words of PostgreSQL for a statement that takes too long.
+fn out_of_time() -> ServerError {
+    ServerError::synthetic("57014", "canceling statement due to statement timeout")
+}

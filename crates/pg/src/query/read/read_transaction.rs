@@ -1,0 +1,221 @@
+//! The transaction of a read: statements of the server's own around the statement of an agent.
+//!
+//! Every session prepares them once:
+//!
+//! ```text
+//! known text   BEGIN READ ONLY · settings · the statement · encoding · Sync        ROLLBACK · reset · Sync
+//! new text     BEGIN READ ONLY · settings · Parse, Describe · SAVEPOINT · mode · EXPLAIN · Sync
+//!              ROLLBACK TO · RELEASE · the statement · encoding · Sync             ROLLBACK · reset · Sync
+//! ```
+//! A statement that fails takes the rest of its pipeline with it, up to the next Sync. `ROLLBACK` stands after a Sync, so it
+//! runs in any case, and no answer waits for it.
+//!
+//! A pooler may lend the next transaction another backend, so nothing is prepared, and the reset precedes the end of the
+//! transaction:
+//!
+//! ```text
+//! BEGIN READ ONLY · settings · the statement · encoding · advisory locks · DEALLOCATE ALL · ROLLBACK · Sync
+//! ```
+//!
+//! `ROLLBACK` undoes all that a statement can do to its session, except for session-level advisory locks and statements made
+//! by SQL's PREPARE. The encoding check releases the locks. The rest of the reset repeats what `ROLLBACK` does and looks for
+//! prepared statements; a statement whose plan shows that it can leave nothing needs none of it (see
+//! [`super::inspection::Inspection::leaves_nothing`]).
+
+use crate::client::error::{Error, ServerError};
+use crate::client::session::pooler_transaction::{RESET_STATEMENTS, setting};
+use crate::client::session::{Session, TransactionSettings};
+use crate::client::session_settings::{SessionSettings, check_client};
+use crate::client::wire::{MAX_MESSAGE_BYTES, Purpose, other_encoding};
+use crate::query::plan::{BACK_TO_SAVEPOINT, RELEASE, SAVEPOINT};
+
+/// The first column says whether SQL's PREPARE has left a statement: the session must not be used again then.
+const CHECK_SQL: &str = "\
+select exists(select from pg_catalog.pg_prepared_statements where from_sql), pg_catalog.pg_advisory_unlock_all()";
+
+/// Fails with SQLSTATE 22021 if the statement has changed `client_encoding`. PostgreSQL 14 and later report a changed setting
+/// only before ReadyForQuery, and `ROLLBACK` has undone the change by then.
+const ENCODING_SQL: &str = "\
+select pg_catalog.convert_from(case when pg_catalog.pg_client_encoding() operator(pg_catalog.=) 'UTF8' \
+                                    then ''::pg_catalog.bytea else '\\xff' end, 'UTF8'), \
+       pg_catalog.pg_advisory_unlock_all()";
+
+/// The first query fixes the mode of the transaction: SET TRANSACTION READ WRITE is an error after it. It makes the settings
+/// of [`TransactionSettings`], in this order.
+const SETTINGS_SQL: &str = concat!(
+    "select pg_catalog.set_config('countersign.account_id', $1, true), \
+            pg_catalog.set_config('statement_timeout', $2, true), pg_catalog.set_config('lock_timeout', $3, true), \
+            pg_catalog.set_config('idle_in_transaction_session_timeout', $2, true), ",
+    check_client!()
+);
+
+/// The plan for any parameters, with no partition left out of it: PostgreSQL often decides which partitions it skips when a
+/// statement starts, and EXPLAIN would show only the others.
+const PLAN_MODE_SQL: &str = "\
+select pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', true), \
+       pg_catalog.set_config('enable_partition_pruning', 'off', true)";
+
+/// A statement of the server's own.
+#[derive(Debug, Clone, Copy)]
+struct Own {
+    name: &'static str,
+    sql: &'static str,
+}
+
+const BEGIN: Own = Own { name: "countersign_begin", sql: "begin read only" };
+const SETTINGS: Own = Own { name: "countersign_settings", sql: SETTINGS_SQL };
+const SET_SAVEPOINT: Own = Own { name: "countersign_savepoint", sql: SAVEPOINT };
+const PLAN_MODE: Own = Own { name: "countersign_plan_mode", sql: PLAN_MODE_SQL };
+const TO_SAVEPOINT: Own = Own { name: "countersign_to_savepoint", sql: BACK_TO_SAVEPOINT };
+const RELEASE_SAVEPOINT: Own = Own { name: "countersign_release", sql: RELEASE };
+const ENCODING: Own = Own { name: "countersign_encoding", sql: ENCODING_SQL };
+const ROLLBACK: Own = Own { name: "countersign_rollback", sql: "rollback" };
+const AUTHORIZATION: Own = Own { name: "countersign_authorization", sql: "set session authorization default" };
+const RESET: Own = Own { name: "countersign_reset", sql: "reset all" };
+const CHECK: Own = Own { name: "countersign_check", sql: CHECK_SQL };
+
+/// Those that a session prepares inside of its first transaction.
+const PREPARED: [Own; 10] = [
+    SETTINGS,
+    SET_SAVEPOINT,
+    PLAN_MODE,
+    TO_SAVEPOINT,
+    RELEASE_SAVEPOINT,
+    ENCODING,
+    ROLLBACK,
+    AUTHORIZATION,
+    RESET,
+    CHECK,
+];
+
+/// The statements around reads, for the sessions of one pool.
+#[derive(Debug)]
+pub(super) struct ReadTransaction {
+    /// The second statement through a pooler: it also makes the settings that a direct session is started with.
+    pooled_settings: String,
+}
+
+impl ReadTransaction {
+    /// For sessions that are started with these settings, where no pooler is in between.
+    pub(super) fn new(settings: &SessionSettings) -> Self {
+        let all: Vec<_> = settings.iter().collect();
+        Self { pooled_settings: format!("{SETTINGS_SQL}, {}", setting(&all)) }
+    }
+
+    /// Queues the beginning of the transaction.
+    pub(super) fn push_begin(&self, session: &mut Session) -> Result<(), Error> {
+        let settings = session.settings.clone();
+        if session.is_pooled() {
+            push_own(session, BEGIN)?;
+            session.push_unnamed(&self.pooled_settings, &settings.params(), &[])?;
+            return Ok(session.connection.push_execute("", 0)?);
+        }
+        if !session.boundary_prepared {
+            prepare(session, &[BEGIN])?;
+        }
+        push_own(session, BEGIN)?;
+        if !session.boundary_prepared {
+            // After BEGIN: to parse a query takes a snapshot, and the mode of a transaction cannot change after that.
+            prepare(session, &PREPARED)?;
+            session.boundary_prepared = true;
+        }
+        push_settings(session, &settings)
+    }
+
+    /// Queues the end of a transaction, and the reset of the session after a ReadyForQuery of the transaction's own. Through
+    /// a pooler, the transaction must not have failed. [`statement_error`] says what errors of the end mean.
+    pub(super) fn push_end(&self, session: &mut Session, leaves_nothing: bool) -> Result<(), Error> {
+        session.connection.max_message_bytes = MAX_MESSAGE_BYTES;
+        push_own(session, ENCODING)?;
+        if session.is_pooled() {
+            for sql in RESET_STATEMENTS.into_iter().chain([ROLLBACK.sql]) {
+                session.push_unnamed(sql, &[], &[])?;
+                session.connection.push_execute("", 0)?;
+            }
+            session.connection.push_sync(Purpose::Call);
+            return Ok(());
+        }
+        session.connection.push_sync(Purpose::Call);
+        push_rollback(session, leaves_nothing)
+    }
+
+    /// Queues `ROLLBACK` and the reset of the session. One ReadyForQuery answers all of it; then the session can be used
+    /// again.
+    pub(super) fn push_rollback(&self, session: &mut Session) -> Result<(), Error> {
+        session.connection.max_message_bytes = MAX_MESSAGE_BYTES;
+        if session.is_pooled() {
+            return session.push_abort_and_reset();
+        }
+        push_rollback(session, false)
+    }
+}
+
+/// Queues the query that fixes the mode and makes the settings. Not through a pooler.
+pub(super) fn push_settings(session: &mut Session, settings: &TransactionSettings) -> Result<(), Error> {
+    session.connection.next_statement();
+    session.connection.push_bind("", SETTINGS.name, &settings.params())?;
+    Ok(session.connection.push_execute("", 0)?)
+}
+
+/// Queues the settings for a plan that is only looked at. [`push_end_of_planning`] undoes them, together with whatever the
+/// functions have set that PostgreSQL evaluates while it plans.
+pub(super) fn push_planning(session: &mut Session) -> Result<(), Error> {
+    push_own(session, SET_SAVEPOINT)?;
+    push_own(session, PLAN_MODE)
+}
+
+/// Queues the return to the settings of the transaction.
+pub(super) fn push_end_of_planning(session: &mut Session) -> Result<(), Error> {
+    push_own(session, TO_SAVEPOINT)?;
+    push_own(session, RELEASE_SAVEPOINT)
+}
+
+fn push_rollback(session: &mut Session, leaves_nothing: bool) -> Result<(), Error> {
+    push_own(session, ROLLBACK)?;
+    for name in session.statements.take_obsolete() {
+        session.connection.push_close_statement(&name)?;
+    }
+    if !leaves_nothing {
+        for own in [AUTHORIZATION, RESET, CHECK] {
+            push_own(session, own)?;
+        }
+    }
+    session.push_last_sync();
+    Ok(())
+}
+
+/// The error of the caller's statement, for an error that a statement after it has raised.
+pub(super) fn statement_error(error: ServerError) -> ServerError {
+    match error.sqlstate.as_str() {
+        "22021" => other_encoding("another one"),
+        "26000" => ServerError {
+            hint: Some("Call no function that executes DEALLOCATE ALL or DISCARD ALL.".to_owned()),
+            ..ServerError::synthetic(
+                "26000",
+                "a function that the query calls removed the prepared statements of the session",
+            )
+        },
+        _ => error,
+    }
+}
+
+fn prepare(session: &mut Session, statements: &[Own]) -> Result<(), Error> {
+    for own in statements {
+        session.connection.next_statement();
+        // A statement of this name may exist: after an error it is unknown which ones were prepared.
+        session.connection.push_close_statement(own.name)?;
+        session.connection.push_parse(own.name, own.sql, &[])?;
+    }
+    Ok(())
+}
+
+/// Queues one statement without parameters.
+fn push_own(session: &mut Session, own: Own) -> Result<(), Error> {
+    if session.is_pooled() {
+        session.push_unnamed(own.sql, &[], &[])?;
+    } else {
+        session.connection.next_statement();
+        session.connection.push_bind("", own.name, &[])?;
+    }
+    Ok(session.connection.push_execute("", 0)?)
+}

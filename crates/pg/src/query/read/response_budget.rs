@@ -1,0 +1,80 @@
+//! How many answers there may be at once.
+//!
+//! An answer takes memory until its client has taken it. A client that asks and does not read what it is told would fill
+//! the server; so there is room for so many, and the next read waits for it, before it has a session, within its deadline.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use super::ResultSet;
+use crate::client::error::Error;
+
+/// Answers that are shorter, in bytes, take no room: what a thousand of them take does not count.
+const SMALL_BYTES: usize = 16 << 10;
+
+/// How many answers may wait to be taken without keeping a session from reading.
+const WAITING: usize = 4;
+
+/// The room of one answer.
+#[derive(Debug)]
+pub struct ResponsePermit {
+    _place: OwnedSemaphorePermit,
+}
+
+/// All the room.
+#[derive(Debug, Clone)]
+pub(super) struct ResponseBudget {
+    places: Arc<Semaphore>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// Counts somebody who waits, until it is dropped.
+struct Waits<'a>(&'a AtomicUsize);
+
+impl<'a> Waits<'a> {
+    fn new(waiting: &'a AtomicUsize) -> Self {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Self(waiting)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl ResponseBudget {
+    /// One answer for each session that reads, and some that wait to be taken.
+    pub(super) fn new(sessions: usize) -> Self {
+        Self { places: Arc::new(Semaphore::new(sessions + WAITING)), waiting: Arc::default() }
+    }
+
+    /// How many reads wait for room.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// The room of one answer, before `deadline`.
+    pub(super) async fn one(&self, deadline: Instant) -> Result<ResponsePermit, Error> {
+        let _waits = Waits::new(&self.waiting);
+        let place = tokio::time::timeout_at(deadline, Arc::clone(&self.places).acquire_owned()).await;
+        match place {
+            Ok(Ok(place)) => Ok(ResponsePermit { _place: place }),
+            // Never closed.
+            _ => Err(Error::Deadline),
+        }
+    }
+}
+
+impl ResultSet {
+    /// The same, in its room if it takes any.
+    pub(super) fn with_permit(mut self, permit: ResponsePermit) -> Self {
+        let bytes: usize = self.rows.iter().map(|row| row.get().len()).sum();
+        self.permit = (bytes > SMALL_BYTES).then_some(permit);
+        self
+    }
+}

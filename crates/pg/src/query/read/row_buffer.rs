@@ -1,0 +1,153 @@
+//! Rows that are kept until the last one has arrived.
+
+use postgres_protocol::message::backend::DataRowBody;
+use serde_json::Value;
+use types::Column;
+
+use super::answer::RowOutput;
+use super::statement_metadata::StatementMetadata;
+use super::{ReadLimits, ReadRequest, ResultSet, TruncatedBy};
+use crate::client::error::Error;
+use crate::client::wire::{FieldDescription, owned_row};
+use crate::query::json_rows::{JsonRows, RowFormat};
+
+/// The rows of one read, up to its limits.
+#[derive(Debug)]
+pub(super) struct RowBuffer<'a> {
+    limits: &'a ReadLimits,
+    /// What the caller asks for.
+    asked: Option<u32>,
+    format: RowFormat,
+    row_limit: usize,
+    columns: Vec<Column>,
+    rows: JsonRows,
+    /// The columns as they are now, if they are not as described; the rows are kept as text then.
+    changed: Option<Vec<FieldDescription>>,
+    raw: Vec<Vec<Option<String>>>,
+    arrived: usize,
+    bytes: usize,
+    truncated_by: Option<TruncatedBy>,
+}
+
+impl<'a> RowBuffer<'a> {
+    pub(super) fn new(limits: &'a ReadLimits, request: &ReadRequest<'_>) -> Self {
+        Self {
+            limits,
+            asked: request.row_limit,
+            format: request.format,
+            row_limit: 0,
+            columns: Vec::new(),
+            rows: JsonRows::new(request.format, limits.max_bytes),
+            changed: None,
+            raw: Vec::new(),
+            arrived: 0,
+            bytes: 0,
+            truncated_by: None,
+        }
+    }
+
+    /// The columns as they turned out to be, if they are not as described.
+    pub(super) fn changed(&mut self) -> Option<Vec<FieldDescription>> {
+        self.changed.take()
+    }
+
+    /// The answer; with these columns, if they are not as described.
+    ///
+    /// # Errors
+    /// [`Error::MessageTooLarge`] or [`Error::TooManyValues`] for a first row that does not fit.
+    pub(super) fn finish(mut self, changed: Option<Vec<Column>>) -> Result<ResultSet, Error> {
+        let columns = changed.unwrap_or(self.columns);
+        for row in std::mem::take(&mut self.raw) {
+            if !self.rows.take_texts(&row, &columns)? {
+                self.truncated_by = Some(TruncatedBy::MaxBytes);
+                break;
+            }
+        }
+        Ok(ResultSet { columns, rows: self.rows.into_rows(), truncated_by: self.truncated_by, permit: None })
+    }
+
+    /// Whether another row is wanted.
+    fn wants_row(&mut self) -> bool {
+        let wants = self.arrived < self.row_limit;
+        if wants {
+            self.arrived += 1;
+        } else {
+            self.truncated_by = Some(TruncatedBy::RowLimit);
+        }
+        wants
+    }
+}
+
+impl RowOutput for RowBuffer<'_> {
+    const MAY_CHANGE: bool = true;
+    const FIRST_PORTION: usize = 64;
+
+    fn begin(&mut self, metadata: &StatementMetadata) -> Result<(), Error> {
+        self.row_limit = self.limits.rows(self.asked, metadata.has_limit);
+        self.columns.clone_from(&metadata.columns);
+        self.rows = JsonRows::new(self.format, self.limits.max_bytes);
+        (self.changed, self.arrived, self.bytes, self.truncated_by) = (None, 0, 0, None);
+        self.raw.clear();
+        Ok(())
+    }
+
+    /// One row more than wanted shows whether there are more.
+    fn row_limit(&self) -> Option<usize> {
+        Some((self.row_limit + 1).saturating_sub(self.arrived))
+    }
+
+    fn max_message_bytes(&self) -> usize {
+        self.limits.max_bytes
+    }
+
+    fn accept_draft(&mut self, bytes: usize, _portion_bytes: usize) -> Result<bool, Error> {
+        self.bytes += bytes;
+        let fits = self.bytes <= self.limits.max_bytes;
+        if !fits {
+            self.truncated_by = Some(TruncatedBy::MaxBytes);
+        }
+        Ok(fits)
+    }
+
+    fn describe(&mut self, columns: Vec<FieldDescription>) {
+        self.changed = Some(columns);
+    }
+
+    async fn take(&mut self, body: &DataRowBody) -> Result<bool, Error> {
+        self.bytes += body.buffer().len();
+        if !self.wants_row() {
+            return Ok(true);
+        }
+        let fits = self.bytes <= self.limits.max_bytes
+            && match &self.changed {
+                Some(_) => {
+                    self.raw.push(owned_row(body)?);
+                    true
+                }
+                None => self.rows.take(body, &self.columns)?,
+            };
+        if !fits {
+            self.truncated_by = Some(TruncatedBy::MaxBytes);
+        }
+        Ok(fits)
+    }
+
+    async fn take_values(&mut self, row: Vec<Value>) -> Result<bool, Error> {
+        if !self.wants_row() {
+            return Ok(false);
+        }
+        let fits = self.rows.take_values(row, &self.columns)?;
+        if !fits {
+            self.truncated_by = Some(TruncatedBy::MaxBytes);
+        }
+        Ok(fits)
+    }
+
+    fn cut(&mut self, error: Error) -> Result<(), Error> {
+        if self.arrived == 0 {
+            return Err(error);
+        }
+        self.truncated_by = Some(TruncatedBy::MaxBytes);
+        Ok(())
+    }
+}

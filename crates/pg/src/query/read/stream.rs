@@ -1,0 +1,148 @@
+//! A read whose rows are passed on as they arrive, for front ends that run statements of their caller's own. It takes commands
+//! as well (SET, CREATE TABLE): PostgreSQL says which of them a transaction that cannot write refuses.
+
+use std::time::Duration;
+
+use postgres_protocol::message::backend::DataRowBody;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::answer::RowOutput;
+use super::inspection::PolicyVerdict;
+use super::statement_metadata::StatementMetadata;
+use super::{ReadError, Reader, read_transaction};
+use crate::client::error::{Error, ServerError};
+use crate::client::session::{Session, TransactionSettings};
+use crate::client::wire::Purpose;
+use crate::query::{Query, QueryDescription, RowSink};
+
+/// What a command without a plan calls cannot be seen beforehand, and a superuser's can do anything (COPY TO PROGRAM), so it
+/// runs as a role that may only read; that of a login which may do such things without being one does not run. It is a layer:
+/// a DO block can take its own role back.
+const LESS_SQL: &str = "select pg_catalog.current_setting('role'), \
+    case when pg_catalog.current_setting('is_superuser') = 'on' \
+         then pg_catalog.set_config('role', 'pg_read_all_data', true) end, \
+    exists(select from pg_catalog.pg_roles where rolname in ('pg_execute_server_program', 'pg_write_server_files') \
+           and pg_catalog.pg_has_role(oid, 'usage'))";
+const ROLE_SQL: &str = "select pg_catalog.set_config('role', $1, true)";
+
+impl RowOutput for RowSink {
+    const MAY_CHANGE: bool = false;
+    const FIRST_PORTION: usize = 1;
+
+    fn begin(&mut self, metadata: &StatementMetadata) -> Result<(), Error> {
+        if metadata.returns_rows { self.set_columns(&metadata.columns) } else { Ok(()) }
+    }
+
+    fn row_limit(&self) -> Option<usize> {
+        self.row_limit()
+    }
+
+    fn max_message_bytes(&self) -> usize {
+        self.max_message_bytes()
+    }
+
+    fn is_streamed(&self) -> bool {
+        self.is_streamed()
+    }
+
+    fn blocked(&self) -> Duration {
+        self.blocked()
+    }
+
+    async fn take(&mut self, body: &DataRowBody) -> Result<bool, Error> {
+        self.push_row(body).await
+    }
+
+    async fn take_values(&mut self, row: Vec<Value>) -> Result<bool, Error> {
+        self.push_values(&row).await
+    }
+
+    async fn notice(&mut self, notice: ServerError) -> Result<(), Error> {
+        self.push_notice(notice).await
+    }
+
+    fn complete(&mut self, tag: &str) {
+        self.set_tag(tag);
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.due()
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        self.flush_batch().await
+    }
+}
+
+impl Reader {
+    /// Runs the query on this session. Its end is not passed on yet ([`RowSink::finish`]).
+    pub(crate) async fn stream_on(
+        &self,
+        session: &mut Session,
+        query: &Query,
+        sink: &mut RowSink,
+    ) -> Result<(), ReadError> {
+        session.settings = TransactionSettings {
+            account: String::new(),
+            statement_timeout_ms: query.statement_timeout.as_millis(),
+            lock_timeout_ms: query.lock_timeout.as_millis(),
+        };
+        self.run(session, (&query.sql, query.params.len()), |types| query.encoded(types), sink).await
+    }
+
+    /// Refuses this text, which has been described, if it calls what a read may not. If that is not to be seen, it runs as a
+    /// role that may only read; the role that it was before is for [`Session::set_role`].
+    pub(crate) async fn check_streamed(
+        &self,
+        session: &mut Session,
+        sql: &str,
+        params: &[Option<String>],
+    ) -> Result<Option<String>, ReadError> {
+        let Some(functions) = &self.functions else { return Ok(None) };
+        match functions.check(session, sql, params).await? {
+            PolicyVerdict::Unseen => Ok(Some(session.drop_superuser(false).await?)),
+            _ => Ok(None),
+        }
+    }
+
+    /// What the statement takes and gives. Nothing of it runs.
+    pub(crate) async fn describe_on(&self, session: &mut Session, sql: &str) -> Result<QueryDescription, ReadError> {
+        session.settings = TransactionSettings::default();
+        let name = session.statements.new_name();
+        let described = self.describe(session, (&name, sql), None).await;
+        session.statements.drop_name(name);
+        let (shape, _) = described?;
+        self.push_abort_and_reset(session).await?;
+        let StatementMetadata { params, columns, returns_rows, .. } = shape;
+        Ok(QueryDescription { params, columns: returns_rows.then_some(columns) })
+    }
+}
+
+impl Session {
+    /// Makes the rest of this transaction run as a role that may only read, if its role is a superuser. Returns the role before.
+    /// `in_planning`: the settings for planning are still in force.
+    pub(super) async fn drop_superuser(&mut self, in_planning: bool) -> Result<String, ReadError> {
+        if in_planning {
+            read_transaction::push_end_of_planning(self)?;
+            self.connection.push_sync(Purpose::Call);
+            self.connection.flush().await.map_err(Error::Lost)?;
+            self.finish().await?;
+        }
+        let row = self.rows(LESS_SQL, &[]).await?.into_iter().next();
+        let [role, less, has_more] = row.and_then(|row| row.try_into().ok()).unwrap_or_default();
+        if less.is_none() && has_more.as_deref() != Some("f") {
+            return Err(ReadError::ForbiddenFunction {
+                function: "a command without a plan".to_owned(),
+                why: "this login may write files or run programs of the server".to_owned(),
+            });
+        }
+        Ok(role.unwrap_or_else(|| "none".to_owned()))
+    }
+
+    /// The role that it was before.
+    pub(crate) async fn set_role(&mut self, role: String) -> Result<(), Error> {
+        self.rows(ROLE_SQL, &[Some(role)]).await?;
+        Ok(())
+    }
+}

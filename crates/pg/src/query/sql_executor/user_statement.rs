@@ -1,0 +1,309 @@
+//! A caller's statement in a transaction block that is open already.
+
+use std::time::Duration;
+
+use super::ExecuteError;
+use super::commit::READ_TIMEOUT_MARGIN;
+use crate::client::error::{Error, ServerError};
+use crate::client::session::{PipelineStatement, Session};
+use crate::client::session_settings::check_client;
+use crate::client::wire::Purpose;
+use crate::query::columns;
+use crate::query::read::{Answer, EMPTY_STATEMENT, Reader, StatementMetadata, is_about_values};
+use crate::query::type_catalog::TypeCatalog;
+use crate::query::{Query, RowSink};
+
+const LIMITS_SQL: &str = concat!(
+    "select pg_catalog.set_config('statement_timeout', $1, true), pg_catalog.set_config('lock_timeout', $2, true), ",
+    check_client!()
+);
+
+/// A statement that is one of transaction control is taken even where the transaction has failed (`IsTransactionExitStmt`),
+/// if it ends the transaction or goes back in it. Anything else is refused with 25P02 before it does anything.
+const FAIL: [&str; 2] = ["savepoint countersign_probe", DIVISION_BY_ZERO];
+const RECOVER: [&str; 2] = ["rollback to savepoint countersign_probe", "release savepoint countersign_probe"];
+
+/// Fails, whatever the transaction is.
+const DIVISION_BY_ZERO: &str = "select 1 operator(pg_catalog./) 0";
+
+const CONTROL_HINT: &str = "A statement runs in a transaction of its own. For several in one, use the commands begin, commit and rollback of the pipe.";
+
+/// `statement_timeout` and `lock_timeout` in milliseconds; 0 is none.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct StatementTimeouts {
+    statement: Duration,
+    lock: Duration,
+}
+
+impl StatementTimeouts {
+    pub(crate) fn of(query: &Query) -> Self {
+        Self { statement: query.statement_timeout, lock: query.lock_timeout }
+    }
+
+    fn params(self) -> [Option<String>; 2] {
+        [self.statement, self.lock].map(|timeout| Some(timeout.as_millis().to_string()))
+    }
+}
+
+/// Whether a statement has run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ran {
+    /// To its end.
+    Whole,
+    /// Nothing of it: it ends the transaction, or goes back in it.
+    TransactionExit,
+}
+
+/// Runs the query under this name. Whatever it fails with, the transaction must be rolled back. `forbids` says what a read may
+/// not call, where it is one.
+pub(crate) async fn run_user_statement(
+    session: &mut Session,
+    types: &TypeCatalog,
+    (statement, forbids): (&str, Option<&Reader>),
+    query: &Query,
+    outlet: &mut RowSink,
+) -> Result<(), ExecuteError> {
+    match run_unless_exit(session, types, (statement, forbids), query, outlet).await? {
+        Ran::Whole => Ok(()),
+        Ran::TransactionExit => Err(control("it ends the transaction, or goes back in it")),
+    }
+}
+
+/// The same, for callers who know what to do with an exit.
+pub(super) async fn run_unless_exit(
+    session: &mut Session,
+    types: &TypeCatalog,
+    (statement, forbids): (&str, Option<&Reader>),
+    query: &Query,
+    outlet: &mut RowSink,
+) -> Result<Ran, ExecuteError> {
+    let outcome = run_named(session, types, (statement, forbids), query, outlet).await;
+    if outlet.tag().is_some_and(|tag| tag.starts_with("DEALLOCATE")) {
+        session.prepared.clear();
+    }
+    if session.in_sync() {
+        session.connection.push_close_statement(statement).map_err(Error::Lost)?;
+    }
+    outcome
+}
+
+async fn run_named(
+    session: &mut Session,
+    types: &TypeCatalog,
+    (statement, forbids): (&str, Option<&Reader>),
+    query: &Query,
+    outlet: &mut RowSink,
+) -> Result<Ran, ExecuteError> {
+    let shape = session.describe(statement, &query.sql, &[]).await?;
+    let param_types = types.resolve_all(session, &shape.params).await?;
+    let params = query.encoded(&param_types).map_err(|error| ExecuteError::Params(error.to_string()))?;
+    let returns_rows = shape.columns.is_some();
+    let columns = columns::resolve(types, session, shape.columns.as_deref().unwrap_or_default()).await?;
+    if !returns_rows && params.is_empty() && session.is_transaction_exit(statement).await? {
+        return Ok(Ran::TransactionExit);
+    }
+    if returns_rows {
+        outlet.set_columns(&columns)?;
+    }
+    let role = match forbids {
+        Some(reader) => reader.check_streamed(session, &query.sql, &params).await?,
+        None => None,
+    };
+    // Rows are taken as text, whatever their columns are.
+    let metadata = StatementMetadata { conversion: None, ..StatementMetadata::new(param_types, columns, Vec::new()) };
+    session.run_described(statement, &params, &metadata, outlet).await?;
+    if let Some(role) = role {
+        session.set_role(role).await?;
+    }
+    Ok(Ran::Whole)
+}
+
+impl Session {
+    /// Opens a transaction block. Its mode is fixed by a first query: no statement in it can change that.
+    pub(super) async fn open_block(&mut self, mode: &str, limits: StatementTimeouts) -> Result<(), ExecuteError> {
+        let begin = format!("begin {mode}");
+        let params = limits.params();
+        let steps = [
+            PipelineStatement::without_params(&begin),
+            PipelineStatement { sql: LIMITS_SQL, params: &params, param_types: &[] },
+        ];
+        self.run(&steps).await.map_err(|failed| failed.error)?;
+        Ok(())
+    }
+
+    /// Without a prepared statement: what the caller has run may have taken it away (DEALLOCATE ALL).
+    pub(crate) async fn set_limits(&mut self, limits: StatementTimeouts) -> Result<(), ExecuteError> {
+        self.push_unnamed(LIMITS_SQL, &limits.params(), &[])?;
+        self.connection.push_execute("", 0).map_err(Error::Lost)?;
+        self.connection.push_sync(Purpose::Call);
+        self.connection.flush().await.map_err(Error::Lost)?;
+        Ok(self.finish().await?)
+    }
+
+    /// Commits; the command tag, which must say so.
+    pub(super) async fn commit_block(&mut self) -> Result<String, Error> {
+        // Not what was prepared before: the caller may have taken that away.
+        self.prepared.clear();
+        let outcomes = self.run(&[PipelineStatement::without_params("commit")]).await.map_err(|failed| failed.error)?;
+        match outcomes.last().map(|outcome| outcome.tag.as_str()) {
+            Some("COMMIT") => Ok("COMMIT".to_owned()),
+            Some("ROLLBACK") => Err(Error::Server(Box::new(ServerError {
+                hint: Some("Nothing of it was written.".to_owned()),
+                ..ServerError::synthetic("25P02", "the transaction had failed, so COMMIT was answered with ROLLBACK")
+            }))),
+            tag => {
+                self.mark_unusable();
+                let said = format!("COMMIT was answered with {}", tag.unwrap_or("nothing"));
+                Err(Error::Lost(std::io::Error::other(said)))
+            }
+        }
+    }
+
+    /// Ends the block, if it can be done without waiting for a statement that still runs, and leaves nothing of it behind. A
+    /// session of which this cannot be said is not used again.
+    pub(super) async fn leave_block(&mut self, end: &str) {
+        if !self.in_sync() {
+            return;
+        }
+        self.connection.read_timeout = Some(READ_TIMEOUT_MARGIN);
+        let ended = if end.is_empty() { Ok(()) } else { self.batch_execute(end).await };
+        if ended.is_err() || self.push_discard().await.is_err() {
+            self.mark_unusable();
+        }
+    }
+
+    /// Whether the statement of this name, which takes no parameters, ends a transaction or goes back in it: COMMIT, ROLLBACK,
+    /// PREPARE TRANSACTION, ROLLBACK TO. Nothing of it runs.
+    async fn is_transaction_exit(&mut self, statement: &str) -> Result<bool, Error> {
+        for sql in FAIL {
+            self.push_unnamed(sql, &[], &[])?;
+            self.connection.push_execute("", 0)?;
+        }
+        self.connection.push_sync(Purpose::Call);
+        self.connection.next_statement();
+        self.connection.push_bind("", statement, &[])?;
+        self.connection.push_sync(Purpose::Call);
+        for sql in RECOVER {
+            self.push_unnamed(sql, &[], &[])?;
+            self.connection.push_execute("", 0)?;
+        }
+        self.connection.push_sync(Purpose::Call);
+        self.connection.flush().await?;
+        let failed = self.finish().await;
+        let bound = self.finish().await;
+        self.finish().await?;
+        match (failed, bound) {
+            (Err(Error::Server(failed)), _) if failed.sqlstate != "22012" => Err(Error::Server(failed)),
+            (_, Ok(())) => Ok(true),
+            (_, Err(Error::Server(_))) => Ok(false),
+            (_, Err(error)) => Err(error),
+        }
+    }
+
+    /// Runs a statement that ends the transaction or goes back in it; whether the transaction is open afterwards.
+    ///
+    /// It runs in a transaction that has failed: there `ROLLBACK TO SAVEPOINT` does what it always does, and whatever else is
+    /// taken, COMMIT as well, is a ROLLBACK.
+    ///
+    /// # Errors
+    /// What PostgreSQL says, 25P02 if it is no such statement. The transaction has failed then.
+    pub(super) async fn go_back(&mut self, sql: &str) -> Result<bool, Error> {
+        let is_open = self.in_transaction();
+        self.push_whole(|it| {
+            if is_open {
+                it.push_unnamed(DIVISION_BY_ZERO, &[], &[])?;
+                it.connection.push_execute("", 0)?;
+                it.connection.push_sync(Purpose::Call);
+            }
+            it.push_unnamed(sql, &[], &[])?;
+            it.connection.push_execute("", 0)?;
+            it.connection.push_sync(Purpose::Call);
+            Ok::<_, Error>(())
+        })?;
+        self.connection.flush().await?;
+        if is_open {
+            match self.finish().await {
+                Ok(()) | Err(Error::Server(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.finish().await?;
+        Ok(self.in_transaction())
+    }
+
+    /// Runs the statement that was described under this name to its end, its rows into the outlet.
+    ///
+    /// # Errors
+    /// [`ExecuteError`]: the transaction must be rolled back, and if the session is not idle by then it must not be used again.
+    async fn run_described(
+        &mut self,
+        statement: &str,
+        params: &[Option<String>],
+        metadata: &StatementMetadata,
+        sink: &mut RowSink,
+    ) -> Result<(), ExecuteError> {
+        let usual = std::mem::replace(&mut self.connection.max_message_bytes, sink.max_message_bytes());
+        let pushed = self.connection.push_whole(|connection| {
+            let id = connection.next_statement();
+            connection.push_bind("", statement, params)?;
+            connection.push_execute("", 0)?;
+            Ok(id)
+        });
+        self.connection.max_message_bytes = usual;
+        let id = pushed.map_err(Error::Lost)?;
+        self.connection.push_sync(Purpose::Call);
+        self.connection.flush().await.map_err(Error::Lost)?;
+        let mut answer = Answer::new(id, metadata, sink).run_to_end();
+        let failure = self.connection.converse(&mut answer).await?;
+        if answer.copies {
+            return Err(ExecuteError::copy());
+        }
+        if answer.is_empty {
+            return Err(ExecuteError::Params(EMPTY_STATEMENT.to_owned()));
+        }
+        match failure {
+            None => Ok(()),
+            Some(failure) if !answer.was_bound && !params.is_empty() && is_about_values(&failure.error) => {
+                Err(ExecuteError::Params(failure.error.about_parameter()))
+            }
+            Some(failure) => Err(ExecuteError::Sql(Box::new(failure.error))),
+        }
+    }
+}
+
+/// Command tags of what works only where a session stays with its caller.
+const OF_A_SESSION: [&str; 2] = ["LISTEN", "UNLISTEN"];
+
+/// Command tags of transaction control.
+const CONTROL: [&str; 7] =
+    ["BEGIN", "START TRANSACTION", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "PREPARE TRANSACTION"];
+
+pub(super) fn control(why: &str) -> ExecuteError {
+    ExecuteError::Unsupported {
+        message: format!("transaction control as a statement is not supported: {why}"),
+        hint: Some(CONTROL_HINT.to_owned()),
+    }
+}
+
+/// Whether what has run is to be kept: it was a statement that may be one, and it gave no more than it may.
+pub(crate) fn reject_session_commands(outlet: &RowSink) -> Result<(), ExecuteError> {
+    if let Some(overflow) = outlet.overflow() {
+        return Err(ExecuteError::TooLarge { message: overflow.to_owned(), taken: Some(outlet.taken()) });
+    }
+    match outlet.tag() {
+        Some(tag) if OF_A_SESSION.contains(&tag) => Err(ExecuteError::Unsupported {
+            message: format!("{tag} is not supported: there is no way here for notifications"),
+            hint: None,
+        }),
+        Some(tag) if CONTROL.contains(&tag) => Err(control(tag)),
+        _ => Ok(()),
+    }
+}
+
+/// The same within a transaction of several statements, which may have savepoints.
+pub(crate) fn ending_in_block(outlet: &RowSink) -> Result<(), ExecuteError> {
+    match outlet.tag() {
+        Some("SAVEPOINT" | "RELEASE") => Ok(()),
+        _ => reject_session_commands(outlet),
+    }
+}

@@ -1,0 +1,130 @@
+//! Sessions that may write. Only `ledger` uses this: whoever wants to write goes through its gate, and no crate beyond
+//! `ledger` depends on this one, but for the wiring in the binary (`tests/acceptance/architecture.rs` holds that).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use types::{Column, PgType};
+
+use crate::client::connect_options::ConnectOptions;
+use crate::client::error::Error;
+use crate::client::pool::{Pool, PoolStatus, PooledSession};
+use crate::client::session::StatementResult;
+use crate::client::session_settings::SessionSettings;
+use crate::client::wire::FieldDescription;
+use crate::query::columns;
+use crate::query::sql_executor::{ExecuteError, StatementTimeouts, reject_session_commands, run_user_statement};
+use crate::query::type_catalog::TypeCatalog;
+use crate::query::{Query, RowSink};
+
+/// How much longer than a statement's own timeout its server may be silent: its record is looked after behind that.
+const READ_TIMEOUT_MARGIN: Duration = Duration::from_secs(2);
+
+/// A pool of sessions that may write, and the types of their database.
+#[derive(Debug, Clone)]
+pub struct WriterPool {
+    pool: Pool,
+    types: Arc<TypeCatalog>,
+}
+
+impl WriterPool {
+    /// A writer on this database, over at most so many sessions. Opens no connection yet.
+    #[must_use]
+    pub fn new(target: ConnectOptions, sessions: usize) -> Self {
+        // The names of a manifest that are not qualified are looked up in PostgreSQL's own schema only, so that no table
+        // in front of the search path can take a write (attack MA07).
+        Self::with_settings(target, SessionSettings::default(), sessions)
+    }
+
+    /// The same with the role's own search path: for people, who write down what they mean as they do elsewhere.
+    #[must_use]
+    pub fn interactive(target: ConnectOptions, sessions: usize) -> Self {
+        Self::with_settings(target, SessionSettings::default().with_login_search_path(), sessions)
+    }
+
+    /// The ledger's functions need to see, statement by statement, what was committed before it, whatever the role's or the
+    /// database's default is.
+    fn with_settings(target: ConnectOptions, settings: SessionSettings, sessions: usize) -> Self {
+        let settings = settings.with("default_transaction_isolation", "read committed");
+        Self { pool: Pool::new(target, settings, sessions), types: Arc::default() }
+    }
+
+    /// Runs one statement of the caller's own under this name, in the transaction that is open on the session, to its end.
+    ///
+    /// # Errors
+    /// [`ExecuteError`]: the transaction must go back to before it. COMMIT, ROLLBACK and PREPARE TRANSACTION are refused before they
+    /// do anything.
+    pub async fn run_user_statement(
+        &self,
+        lease: &mut PooledSession,
+        statement: &str,
+        query: &Query,
+        outlet: &mut RowSink,
+    ) -> Result<(), ExecuteError> {
+        let session = lease.session();
+        // For COMMIT as well, which runs under the same timeout.
+        let timeout = Some(query.statement_timeout).filter(|it| !it.is_zero());
+        session.connection.read_timeout = timeout.map(|it| it + READ_TIMEOUT_MARGIN);
+        session.set_limits(StatementTimeouts::of(query)).await?;
+        run_user_statement(session, &self.types, (statement, None), query, outlet).await?;
+        reject_session_commands(outlet)
+    }
+
+    /// A session, before `deadline`.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn acquire(&self, deadline: Instant) -> Result<PooledSession, Error> {
+        self.pool.acquire(deadline).await
+    }
+
+    /// Runs one statement of our own on a session of the pool, before `deadline`.
+    ///
+    /// # Errors
+    /// Like [`PooledSession::run_one`](crate::PooledSession::run_one), on a session of the pool.
+    pub async fn run_one(
+        &self,
+        sql: &str,
+        params: &[Option<String>],
+        deadline: Instant,
+    ) -> Result<StatementResult, Error> {
+        self.acquire(deadline).await?.run_one(sql, params, deadline).await
+    }
+
+    /// How its pool stands now.
+    #[must_use]
+    pub fn status(&self) -> PoolStatus {
+        self.pool.status()
+    }
+
+    /// After a lost connection: the other sessions of the pool may be lost as well.
+    pub fn invalidate_idle(&self) {
+        self.pool.invalidate_idle();
+    }
+
+    /// Waits until PostgreSQL has been told of every session that is to stop.
+    pub async fn drain(&self) {
+        self.pool.drain().await;
+    }
+
+    /// The types of these oids.
+    ///
+    /// # Errors
+    /// Whatever the session says when a type has to be looked up.
+    pub async fn resolve_types(&self, lease: &mut PooledSession, oids: &[u32]) -> Result<Vec<Arc<PgType>>, Error> {
+        self.types.resolve_all(lease.session(), oids).await
+    }
+
+    /// The result columns with their types, names made unique.
+    ///
+    /// # Errors
+    /// Whatever the session says when a type has to be looked up.
+    pub async fn resolve_columns(
+        &self,
+        lease: &mut PooledSession,
+        raw: &[FieldDescription],
+    ) -> Result<Vec<Column>, Error> {
+        columns::resolve(&self.types, lease.session(), raw).await
+    }
+}
