@@ -10,11 +10,11 @@ use crate::client::wire::{Connection, Endpoint, Event, MAX_MESSAGE_BYTES, Purpos
 /// The most statements that are sent.
 const MAX_STATEMENTS: u8 = 16;
 
-/// Reads these bytes as a server's answers to statements, up to the end of the connection. The first bytes choose what was
-/// sent, a byte for each statement up to one that is 0.
+/// Reads these bytes as a server's answers to statements, up to the end of the connection. The first bytes choose the
+/// statements to send, one byte for each, up to a 0.
 ///
 /// # Panics
-/// If an event names a statement that was not sent, or the connection holds more than it may.
+/// If an event names a statement that was not sent, or the connection uses more memory than it may.
 pub fn read_server_messages(mut bytes: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let Ok(runtime) = runtime else { return };

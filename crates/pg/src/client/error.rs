@@ -1,4 +1,4 @@
-//! What can go wrong with a session: for the operator. What the agent reads is made from it where a tool answers.
+//! Errors of sessions, in words for the operator. The tools derive the texts for agents from them.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::ErrorFields;
 use types::{ErrorCode, Failure};
 
-/// What PostgreSQL said in an ErrorResponse or NoticeResponse (PostgreSQL manual, "Error and Notice Message Fields").
+/// An ErrorResponse or NoticeResponse (PostgreSQL manual, "Error and Notice Message Fields").
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerError {
     /// `ERROR`, `FATAL`, `NOTICE`, ...: never translated.
@@ -63,12 +63,12 @@ pub(crate) fn utf8(bytes: &[u8]) -> Result<&str, Error> {
     })
 }
 
-/// What to do instead of setting the client encoding.
+/// The hint for a statement that sets the client encoding.
 pub(crate) const ENCODING_HINT: &str =
     "Leave client_encoding as it is. convert_to(text, encoding) gives the bytes of a text in another encoding.";
 
 impl ServerError {
-    /// An error of ours in the form of PostgreSQL's own.
+    /// An error of this crate in the form of PostgreSQL's errors.
     pub(crate) fn synthetic(sqlstate: &str, message: impl Into<String>) -> Self {
         let (severity, sqlstate, message) = ("ERROR".to_owned(), sqlstate.to_owned(), message.into());
         Self { severity, sqlstate, message, ..Self::default() }
@@ -110,8 +110,8 @@ impl ServerError {
     }
 
     /// Whether the statement itself, and no function in it, no longer fits the database: a table, column, type or
-    /// function is gone, has another type, or `*` has other columns. Of a statement that fitted once, it means that the
-    /// database has changed.
+    /// function is gone, has another type, or `*` has other columns. If the statement fitted before, the database has
+    /// changed.
     #[must_use]
     pub fn is_schema_drift(&self) -> bool {
         let analysed = self.position.is_some()
@@ -138,7 +138,7 @@ impl std::fmt::Display for ServerError {
     }
 }
 
-/// Why there is no connection. Each has another way out, so they are told apart (promise X-36).
+/// The reason why there is no connection. Each reason needs another remedy, so each is a variant (promise X-36).
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ConnectError {
     /// Nothing answers there.
@@ -165,8 +165,8 @@ pub enum ConnectError {
     /// No such database.
     #[error("{0} - check the database name in the connection string")]
     DatabaseMissing(String),
-    /// A pooler answered, and nobody said that there would be one: what a session is given at its start, and what is prepared
-    /// in it, would not be there, or be somebody else's.
+    /// A pooler answered, and the configuration names none. Start-up settings and prepared statements of a session
+    /// would be missing, or belong to another client.
     #[error(
         "the connection to [{place}] goes through a connection pooler ({reason}): say so with pooler = \"transaction\" \
          (--pooler transaction, COUNTERSIGN_POOLER), or connect to PostgreSQL itself (docs/setup/pgbouncer.md)"
@@ -174,7 +174,7 @@ pub enum ConnectError {
     Pooled {
         /// The server that spoke.
         place: String,
-        /// What shows it.
+        /// The observation that shows it.
         reason: String,
     },
     /// Everything else that the server can say to a new connection.
@@ -182,7 +182,7 @@ pub enum ConnectError {
     Refused {
         /// The server that spoke.
         place: String,
-        /// What it said.
+        /// The error that it reported.
         error: Box<ServerError>,
     },
 }
@@ -216,12 +216,12 @@ impl ConnectError {
         }
     }
 
-    /// Whether there is a server that said so. A pooler without one does not tell why.
+    /// Whether a PostgreSQL server reported the error. A pooler without a server gives no reason.
     pub(crate) fn is_server_response(&self) -> bool {
         matches!(self, Self::Refused { error, .. } if error.sqlstate != POOLER_SAYS)
     }
 
-    /// Whether the same call may succeed later without anybody changing the configuration.
+    /// Whether the same call may succeed later without a change of the configuration.
     fn is_retryable(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::TimedOut { .. } => true,
@@ -248,7 +248,7 @@ impl ConnectError {
     }
 }
 
-/// What an agent is told of a call for which there is no connection.
+/// The failure of a call for which there is no connection, in words for the agent.
 impl From<&ConnectError> for Failure {
     fn from(error: &ConnectError) -> Self {
         let failure = Self::new(ErrorCode::DatabaseUnavailable, error.to_string());
@@ -267,10 +267,10 @@ pub(crate) const POOLER_SAYS: &str = "08P01";
 const CANNOT_CONNECT_NOW: &str = "57P03";
 const TOO_MANY_CONNECTIONS: &str = "53300";
 
-/// What can go wrong on a session.
+/// An error of a session.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is none.
+    /// There is no connection.
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// PostgreSQL refused a statement; the session goes on.
@@ -282,15 +282,15 @@ pub enum Error {
     /// A single message from the server is larger than this session takes.
     #[error("a row of {size} bytes is larger than the {limit} bytes allowed")]
     MessageTooLarge {
-        /// What the server announced, in bytes.
+        /// The announced size, in bytes.
         size: usize,
-        /// What is allowed, in bytes.
+        /// The limit, in bytes.
         limit: usize,
     },
     /// A row is made of more values than this session converts.
     #[error("a row of more than {limit} values is larger than allowed")]
     TooManyValues {
-        /// What is allowed.
+        /// The limit.
         limit: usize,
     },
     /// The deadline passed before the work was done.
@@ -302,13 +302,13 @@ pub enum Error {
     /// The deadline passed before a session came free.
     #[error("all {sessions} connections of this server were in use until the deadline")]
     PoolTimeout {
-        /// How many there may be.
+        /// The size of the pool.
         sessions: usize,
     },
 }
 
 impl Error {
-    /// What PostgreSQL said, if it was PostgreSQL.
+    /// The error of PostgreSQL, if PostgreSQL reported it.
     #[must_use]
     pub fn server_error(&self) -> Option<&ServerError> {
         match self {

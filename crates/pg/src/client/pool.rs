@@ -57,7 +57,7 @@ impl managed::Manager for Manager {
                 Err(_) => self.invalidate_idle(),
             }
         }
-        // Its successor must not find it still there. Of a server that cannot be reached, nobody hears anyway.
+        // The session must be gone before the next one connects. A server that cannot be reached receives no goodbye.
         session.end(GOODBYE_BEFORE_THE_NEXT).await;
         Err(RecycleError::message("not to be used again"))
     }
@@ -69,34 +69,34 @@ pub struct Pool {
     pool: Deadpool<Manager>,
 }
 
-/// How a pool stands.
+/// The state of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PoolStatus {
     /// The most sessions that it opens.
     pub max: usize,
     /// Sessions that are lent, or are being stopped.
     pub in_use: usize,
-    /// Sessions that nobody has.
+    /// Sessions that are not leased.
     pub idle: usize,
     /// Those who wait for a session: for a place, or until it is open.
     pub waiting: usize,
 }
 
-/// How long a read waits until it tries to connect again: soon at first, since a server restarts in milliseconds.
+/// The first pause before a read tries to connect again. It is short, since a server restarts in milliseconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long an old session may take to end while a call waits for a new one.
+/// The time limit for the end of an old session while a call waits for a new one.
 const GOODBYE_BEFORE_THE_NEXT: Duration = Duration::from_millis(100);
 
-/// How long a session that is given up may take.
+/// The time limit for the end of a discarded session.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// How long a read waits for a server that does not answer at all. One that says that it is starting is waited for until
-/// the deadline.
+/// How long a read waits for a server that does not answer. If the server reports that it is starting, the read waits
+/// until its deadline.
 const PATIENCE_WITH_NOBODY: Duration = Duration::from_secs(5);
 
-/// The pool itself says first that its time is over: it knows what it was waiting for.
+/// The pool's own timeout comes first, since its error names the cause.
 const GRACE: Duration = Duration::from_millis(10);
 
 impl Pool {
@@ -128,10 +128,11 @@ impl Pool {
         }
     }
 
-    /// The same for a read, which can wait for a server that is being restarted: it is asked again, until `deadline`.
+    /// Leases a session for a read. A read can wait for a server that restarts: it tries to connect again until
+    /// `deadline`.
     ///
     /// # Errors
-    /// As [`Pool::lease`]; why it could not connect, if that is how it ended.
+    /// As [`Pool::lease`], or the last error of connecting.
     pub(crate) async fn acquire_with_retry(&self, deadline: Instant) -> Result<PooledSession, Error> {
         let mut pause = FIRST_PAUSE;
         let mut failure = None;
@@ -157,8 +158,8 @@ impl Pool {
         }
     }
 
-    /// Whether a read that ended like this is worth another try on a fresh session: its backend is gone, or somebody
-    /// cancelled it. It was not us, and not a timeout: these do not come before `deadline`.
+    /// Whether to try a read with this error again on a fresh session: its backend is gone, or was cancelled by
+    /// another session. Timeouts and cancels of this process do not occur before `deadline`.
     pub(crate) fn should_retry_read(&self, error: &Error, deadline: Instant) -> bool {
         match error {
             Error::Lost(error) => {
@@ -174,7 +175,7 @@ impl Pool {
         }
     }
 
-    /// How it stands now.
+    /// The current state.
     #[must_use]
     pub fn status(&self) -> PoolStatus {
         let status = self.pool.status();
@@ -186,14 +187,14 @@ impl Pool {
         }
     }
 
-    /// Where the sessions go.
+    /// The server and login of the sessions.
     #[must_use]
     pub fn target(&self) -> &ConnectOptions {
         &self.pool.manager().target
     }
 
-    /// Waits until PostgreSQL has been told of every session that is to stop: a process that ends before leaves backends
-    /// behind, which do not notice that their client is gone until they have something to send.
+    /// Waits until PostgreSQL has received every pending cancel request. If the process ends earlier, backends go on:
+    /// they notice that their client is gone only when they have something to send.
     pub async fn drain(&self) {
         let stopping = &self.pool.manager().stopping;
         stopping.close();
@@ -217,16 +218,16 @@ pub struct PooledSession {
     since: Instant,
 }
 
-/// How long a backend is told to stop, and how long it has to do so before it is told again: each request is a process of the
-/// server's.
+/// The time limit for a backend to stop, before it gets another cancel request. Each request costs the server a
+/// process.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 const FIRST_STOP_PAUSE: Duration = Duration::from_millis(25);
 const LONGEST_STOP_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often in a row a server may fail to take a cancel request in.
+/// The number of cancel requests in a row that the server may fail to receive.
 const MAX_UNDELIVERED: usize = 3;
 
-/// How long the server has to take a cancel request in.
+/// The time limit for sending one cancel request.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl PooledSession {
@@ -235,10 +236,11 @@ impl PooledSession {
         self.session.as_mut().unwrap_or_else(|| unreachable!("a lease holds its session until it is dropped"))
     }
 
-    /// Runs one statement of our own to its end, before `deadline`; a row may be as large as a record of the ledger.
+    /// Runs one statement of the server's own to its end, before `deadline`. A row may be as large as a record of the
+    /// ledger.
     ///
     /// # Errors
-    /// [`Error::Deadline`], or whatever the session says.
+    /// [`Error::Deadline`], or an error of the session.
     pub async fn run_one(
         &mut self,
         sql: &str,
@@ -296,10 +298,10 @@ fn stop(mut session: Object<Manager>) {
     }));
 }
 
-/// Asks the server to stop what the session runs, until it has.
+/// Asks the server to cancel the statement of the session until it has stopped.
 ///
-/// Once is not enough: a backend that has not begun yet, because the statement is still on its way, takes no notice of a
-/// cancel, and runs the statement afterwards for nobody.
+/// One request is not enough: a backend that has not yet received the statement ignores the request, and runs the
+/// statement afterwards.
 async fn interrupt(session: &mut Session) {
     let key = session.cancel_key();
     if !key.is_given() {

@@ -1,4 +1,4 @@
-//! What stands between us and PostgreSQL, as far as that can be seen from here: by what it does.
+//! Detects a connection pooler between this process and PostgreSQL by its behaviour.
 
 use std::time::Duration;
 
@@ -7,31 +7,32 @@ use crate::client::error::Error;
 use crate::client::session::{PipelineStatement, Session};
 use crate::client::session_settings::SessionSettings;
 
-/// What a pooler does with the backends that it lends. `None`: that could not be seen.
+/// How a pooler treats the backends that it lends. `None` if this could not be determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolerReport {
     /// Whether there is one at all.
     pub is_there: bool,
     /// Whether what a transaction has left in a backend is still there for the next one (no `server_reset_query_always`).
     pub keeps_settings: Option<bool>,
-    /// Whether it gives prepared statements names of its own, so that `EXECUTE` does not find them (`max_prepared_statements`).
+    /// Whether it renames prepared statements, so that `EXECUTE` does not find them (`max_prepared_statements`).
     pub renames_statements: bool,
 }
 
-/// How often it is tried to meet the same backend again.
+/// The number of attempts to get the same backend again.
 const TRIES: usize = 5;
 
 const PREPARED: &str = "countersign_doctor";
 const MARK: &str = "countersign.doctor";
 const MARKED_SQL: &str = "select pg_catalog.pg_backend_pid(), pg_catalog.current_setting('countersign.doctor', true)";
 
-/// How long the pooler and the server behind it have for all answers.
+/// The time limit for all answers of the pooler and the server.
 const EXAMINE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Looks at it through connections of its own. What it leaves in a backend is taken back if the pooler does not do it.
+/// Probes for a pooler over connections of its own. The probe removes its traces from a backend if the pooler does
+/// not.
 ///
 /// # Errors
-/// Whatever the connection or the server says; [`Error::Deadline`] if it has not said all of it within 20 s.
+/// An error of the connection or the server; [`Error::Deadline`] after 20 s.
 pub async fn probe_pooler(target: &ConnectOptions) -> Result<PoolerReport, Error> {
     tokio::time::timeout(EXAMINE_TIMEOUT, examine(target)).await.unwrap_or(Err(Error::Deadline))
 }

@@ -43,7 +43,7 @@ impl<'a> PipelineStatement<'a> {
     }
 }
 
-/// What a statement gave back.
+/// The result of a statement.
 #[derive(Debug, Clone, Default)]
 pub struct StatementResult {
     /// Its result columns; empty for a statement that returns none.
@@ -55,7 +55,7 @@ pub struct StatementResult {
 }
 
 impl StatementResult {
-    /// How many rows the command tag counts: the last word of `INSERT 0 3`, `UPDATE 2`, `SELECT 5`.
+    /// The number of rows in the command tag: the last word of `INSERT 0 3`, `UPDATE 2`, `SELECT 5`.
     #[must_use]
     pub fn rows_affected(&self) -> u64 {
         self.tag.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or_default()
@@ -67,28 +67,28 @@ impl StatementResult {
 pub struct PipelineError {
     /// Which step, from 0. Those before it ran; those after it did not.
     pub step: usize,
-    /// Why.
+    /// The reason.
     pub error: Error,
 }
 
-/// What one pipeline may return, in bytes of text, before it is cut off with [`Error::MessageTooLarge`].
+/// The most bytes of text that one pipeline may return; more is [`Error::MessageTooLarge`].
 pub(crate) const MAX_PIPELINE_BYTES: usize = 8 << 20;
 
 /// The tag, the length and the number of columns, which every row has.
 const ROW_HEADER_BYTES: usize = 7;
 
-/// How long a server may take to hear that the session is over.
+/// The time limit for the end of a session.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A connection with its prepared statements.
 #[derive(Debug)]
 pub struct Session {
     pub(crate) connection: Connection,
-    /// What a transaction begins with, if a pooler lends its backend.
+    /// The beginning of each transaction through a pooler.
     ground: Option<TransactionPreamble>,
-    /// What is prepared here under which name: the same text with other parameters is another statement.
+    /// The names of prepared statements by text and parameter types.
     pub(crate) prepared: HashMap<(String, Vec<u32>), String>,
-    /// How many names there were.
+    /// The number of names used so far.
     names: u64,
     /// Whether the statements around a read are prepared (`query::read::read_transaction`), or need not be, through a pooler.
     pub(crate) boundary_prepared: bool,
@@ -127,7 +127,7 @@ impl Session {
         })
     }
 
-    /// Whether nothing is under way and no transaction is open: only then may another call use it.
+    /// Whether no request is pending and no transaction is open. Only then may another call use the session.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         !self.connection.has_pending() && self.connection.transaction_status == TransactionStatus::Idle
@@ -156,7 +156,7 @@ impl Session {
         (self.is_idle() || self.connection.reset_pending()) && !self.outdated
     }
 
-    /// Whether nothing comes or goes on its connection any more, as far as anybody has noticed.
+    /// Whether the connection is known to be lost.
     pub(crate) fn is_broken(&self) -> bool {
         self.connection.is_broken
     }
@@ -190,11 +190,11 @@ impl Session {
         push(self).inspect_err(|_| self.connection.take_back(before))
     }
 
-    /// Runs the steps as one pipeline: one round trip, and the first error skips all that follow (PostgreSQL manual,
+    /// Runs the steps as one pipeline: one round trip, and the first error skips all later steps (PostgreSQL manual,
     /// "Pipelining"). Outside a transaction block the pipeline is a transaction of its own.
     ///
     /// # Errors
-    /// [`PipelineError`]: the step that failed, and how. After [`Error::Lost`] it is unknown what ran.
+    /// [`PipelineError`]: the step that failed, and the reason. After [`Error::Lost`] it is unknown which steps ran.
     pub async fn run(&mut self, steps: &[PipelineStatement<'_>]) -> Result<Vec<StatementResult>, PipelineError> {
         if self.is_pooled() && self.is_idle() {
             self.run_in_transaction(steps).await
@@ -254,7 +254,7 @@ impl Session {
         })
     }
 
-    /// The same for rows of our own that may be as large as a whole pipeline's answer: records of the ledger.
+    /// Like [`Session::run`], for rows that may be as large as the answer of a whole pipeline: records of the ledger.
     ///
     /// # Errors
     /// As [`Session::run`].
@@ -314,7 +314,8 @@ impl Session {
         self.connection.push_parse(name, sql, &[])
     }
 
-    /// Prepares this text no more: it is one that does not come again. Queued only; it goes out with what is sent next.
+    /// Closes the prepared statement of a text that does not come again. Only queued: it is sent with the next
+    /// pipeline.
     pub(crate) fn forget(&mut self, sql: &str) -> Result<(), Error> {
         let key = (sql.to_owned(), Vec::new());
         match self.prepared.remove(&key) {
@@ -323,8 +324,8 @@ impl Session {
         }
     }
 
-    /// Statements behind an error were never parsed, so they do not count as prepared. `parsed` is the number of steps up to
-    /// the last one that was parsed.
+    /// Forgets statements after an error, which were never parsed. `parsed` is the number of steps up to the last
+    /// parsed one.
     fn forget_unparsed(&mut self, parsing: &[Option<String>], parsed: usize) {
         let unparsed: Vec<&String> = parsing.iter().skip(parsed).flatten().collect();
         if !unparsed.is_empty() {
@@ -332,10 +333,10 @@ impl Session {
         }
     }
 
-    /// Runs a constant of ours, which may hold several statements, in the simple protocol.
+    /// Runs a constant text of the server, which may have several statements, in the simple protocol.
     ///
     /// # Errors
-    /// Whatever the server or the connection says.
+    /// An error of the server or the connection.
     pub async fn batch_execute(&mut self, own_text: &str) -> Result<(), Error> {
         self.connection.push_simple_query(own_text, Purpose::Call)?;
         self.connection.flush().await?;
@@ -355,7 +356,7 @@ impl Session {
         self.end(GOODBYE_TIMEOUT).await;
     }
 
-    /// The same, for whoever holds on to what is left, and for no longer than this.
+    /// Ends the session within this time, without consuming it.
     pub(crate) async fn end(&mut self, within: Duration) {
         self.connection.terminate(within).await;
     }

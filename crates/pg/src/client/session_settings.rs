@@ -1,8 +1,8 @@
 //! The settings that a session starts with.
 
-/// What every session starts with, so that text has one form, and SQL one meaning, whatever the database's and the role's
-/// settings are: `array_nulls` decides whether NULL in an array is a null or a text, `standard_conforming_strings` what a
-/// backslash in a literal means.
+/// Settings of every session, so that text has one form and SQL one meaning, whatever the settings of the database and
+/// the role are. `array_nulls` decides whether NULL in an array is a null or a text, `standard_conforming_strings` how
+/// a backslash in a literal is read.
 const BASE: [(&str, &str); 6] = [
     ("DateStyle", "ISO"),
     ("IntervalStyle", "postgres"),
@@ -14,8 +14,8 @@ const BASE: [(&str, &str); 6] = [
 
 const SEARCH_PATH: &str = "search_path";
 
-/// An SQL expression that has the backend look every 2 s whether whoever waits for its statement is still there: until the end of
-/// the transaction. Servers on Windows refuse the setting, so only those on Linux are asked.
+/// An SQL expression that makes the backend check every 2 s, until the end of the transaction, whether its client is
+/// still connected. Servers on Windows refuse the setting, so it is set on Linux only.
 macro_rules! check_client {
     () => {
         "case when pg_catalog.current_setting('client_connection_check_interval', true) is not null \
@@ -30,11 +30,11 @@ pub(crate) use check_client;
 const SYSTEM_PATH: &str = "pg_catalog, pg_temp";
 
 /// The settings that a session starts with. They take precedence over those of the database, of the role and of the
-/// connection string's `options`, and they are what RESET goes back to. A pooler does not forward start-up settings: through
-/// one they are set in each transaction (`session::pooler_transaction`).
+/// connection string's `options`, and RESET returns to them. A pooler does not forward start-up settings, so through a
+/// pooler each transaction sets them (`session::pooler_transaction`).
 ///
-/// By default the search path is PostgreSQL's own schema, because any user who may create a function in a schema of the path
-/// can have our SQL call it (PostgreSQL manual, "Writing SECURITY DEFINER FunctionPolicy Safely").
+/// By default the search path is PostgreSQL's own schema. Any user who may create a function in a schema of the path
+/// could make the server's SQL call it (PostgreSQL manual, "Writing SECURITY DEFINER Functions Safely").
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionSettings(Vec<(&'static str, String)>);
 
@@ -46,7 +46,7 @@ impl Default for SessionSettings {
 }
 
 impl SessionSettings {
-    /// The same with this setting.
+    /// Adds this setting.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.0.retain(|(known, _)| *known != name);
@@ -54,14 +54,14 @@ impl SessionSettings {
         self
     }
 
-    /// The same with this search path, in SQL's own form: quoted names, separated by commas.
+    /// Sets this search path, in SQL's own form: quoted names, separated by commas.
     #[must_use]
     pub fn with_search_path(self, path: impl Into<String>) -> Self {
         self.with(SEARCH_PATH, path)
     }
 
-    /// The same with the search path that the database and the login are set to: for SQL that a person writes, who expects the
-    /// names of their other sessions.
+    /// Uses the search path of the database and the login, for SQL that a person writes and who expects the names of
+    /// their other sessions.
     #[must_use]
     pub fn with_login_search_path(mut self) -> Self {
         self.0.retain(|(name, _)| *name != SEARCH_PATH);

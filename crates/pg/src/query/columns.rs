@@ -1,4 +1,4 @@
-//! Result columns: their names told apart, their types looked up.
+//! Result columns with unique names and resolved types.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,8 +1,9 @@
-//! What a statement takes and gives, without running it.
+//! The parameters and result columns of a statement, found without running it.
 //!
-//! PostgreSQL says which table column a result column comes from, and the catalog whether that one is NOT NULL. That is
-//! not enough: the nullable side of an outer join and the columns of grouping sets come from the same table columns and
-//! may be NULL. Only the plan shows it, so where it matters the statement is planned too (EXPLAIN without ANALYZE).
+//! PostgreSQL reports which table column a result column comes from, and the catalog whether that column is NOT NULL.
+//! That is not enough: the nullable side of an outer join and the columns of grouping sets come from the same table
+//! columns and may be NULL. Only the plan shows them, so where it matters the statement is planned too (EXPLAIN
+//! without ANALYZE).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use crate::query::referenced_objects::referenced_objects;
 use crate::query::type_catalog::TypeCatalog;
 use crate::query::writer_pool::WriterPool;
 
-/// How long describing a statement may take: a table that somebody has locked must not stop a start-up for ever.
+/// The time limit for describing a statement: a locked table must not block the start for ever.
 const DESCRIBE_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The name of the statement that is being described.
@@ -86,8 +87,8 @@ async fn ask_here(
     around: Option<(&str, &str)>,
 ) -> Result<Result<StatementShape, DescribeError>, Error> {
     let raw = match session.describe(DESCRIBED, sql, param_types).await {
-        // What may go well the next time (a timeout, a server that goes down) says nothing about the text, and neither
-        // does an error in one of the questions of our own below.
+        // An error that may not occur the next time (a timeout, a server that shuts down) says nothing about the text,
+        // and neither does an error of the catalog queries below.
         Err(Error::Server(error)) if !error.is_retryable() => return Ok(Err(refused(*error))),
         answer => answer?,
     };
@@ -138,12 +139,12 @@ fn refused(error: ServerError) -> DescribeError {
     DescribeError::Refused { message, sqlstate, hint, position }
 }
 
-/// What the catalog says of the table column that a result column comes from.
+/// Catalog facts about the table column that a result column comes from.
 #[derive(Debug, Clone, Copy, Default)]
 struct ColumnSource {
     /// It is NOT NULL. Foreign tables only claim it.
     not_null: bool,
-    /// How many columns the primary key of the table has, if this is one of them.
+    /// The number of columns in the primary key of the table, if this is one of them.
     key_columns: Option<usize>,
 }
 
@@ -202,8 +203,8 @@ impl PlanResult {
     }
 }
 
-/// Whether a plan has a node that makes NULLs, or one that does not show what it does. An anti join may be what is left
-/// of a left join whose other side must be NULL.
+/// Whether a plan has a node that adds NULLs, or one whose output is unknown. An anti join may be the rest of a left
+/// join whose other side must be NULL.
 fn adds_nulls(plan: &Value) -> bool {
     match plan {
         Value::Array(items) => items.iter().any(adds_nulls),

@@ -17,15 +17,16 @@ pub struct Query {
     pub sql: String,
     /// `$1`, `$2`, ... as JSON; as many as the statement takes.
     pub params: Vec<Value>,
-    /// Whether a string among them is what PostgreSQL reads, whatever the type: for json, the text of JSON and no JSON string.
+    /// Whether strings among them are in PostgreSQL's text form, whatever the type: for json the text of the JSON, not
+    /// a JSON string.
     pub params_are_texts: bool,
     /// Whether it runs in a transaction that cannot write and is rolled back. Within a [`Transaction`](crate::Transaction), the mode of that transaction applies.
     pub read_only: bool,
-    /// `statement_timeout`; zero is none.
+    /// `statement_timeout`; zero means no limit.
     pub statement_timeout: Duration,
-    /// `lock_timeout`; zero is none.
+    /// `lock_timeout`; zero means no limit.
     pub lock_timeout: Duration,
-    /// How its rows are handed on.
+    /// How its rows are delivered.
     pub delivery: RowDelivery,
 }
 
@@ -39,7 +40,7 @@ impl Query {
     }
 }
 
-/// How rows are handed on.
+/// How rows are delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowDelivery {
     /// All at once, at the end; more than this is [`ExecuteError::TooLarge`](crate::ExecuteError::TooLarge), and nothing was done.
@@ -58,7 +59,7 @@ pub enum RowDelivery {
     },
 }
 
-/// What a statement gives on its way.
+/// An event of a running statement.
 #[derive(Debug)]
 pub enum QueryEvent {
     /// Its result columns, names made unique, before any row; not for a statement that returns none.
@@ -67,21 +68,21 @@ pub enum QueryEvent {
     Rows {
         /// A JSON array of objects by column name. Nobody looks whether it is one.
         json: String,
-        /// How many.
+        /// The number of rows.
         count: u64,
     },
     /// A notice that PostgreSQL raised.
     Notice(Box<ServerError>),
-    /// That was all, and nothing of it is committed yet.
+    /// All rows have been sent, and nothing is committed yet.
     AwaitAck {
         /// Whoever has taken everything says so; if it is dropped instead, the statement is undone.
         taken: oneshot::Sender<()>,
-        /// The receipt, if the ledger will know what became of it.
+        /// The correlation id, if the ledger will have a record.
         correlation_id: Option<String>,
     },
 }
 
-/// What a statement came to.
+/// The result of a statement.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QuerySummary {
     /// PostgreSQL's command tag; `None` where it does not say (a command within the ledger's transaction).
@@ -96,7 +97,7 @@ pub struct QuerySummary {
     pub correlation_id: Option<String>,
 }
 
-/// What a statement takes and gives, found out without running it.
+/// The parameters and result columns of a statement, found without running it.
 #[derive(Debug, Clone)]
 pub struct QueryDescription {
     /// The type of each parameter.

@@ -17,7 +17,7 @@ use crate::client::error::{Error, utf8};
 use crate::client::wire::row_texts;
 use crate::query::value;
 
-/// What a row looks like.
+/// The form of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowFormat {
     /// An object by column name.
@@ -45,7 +45,8 @@ impl JsonRows {
         Self { format, max_bytes, bytes: 0, rows: Vec::new() }
     }
 
-    /// Takes one row as it arrives, in PostgreSQL's text form; `false` if it does not fit behind those before it.
+    /// Takes one row as it arrives, in PostgreSQL's text form. Returns `false` if it does not fit after the earlier
+    /// ones.
     ///
     /// # Errors
     /// [`Error::MessageTooLarge`] or [`Error::TooManyValues`] for a row that is too large alone.
@@ -53,7 +54,7 @@ impl JsonRows {
         self.take_texts(&row_texts(body)?, columns)
     }
 
-    /// The same for a row that is taken apart.
+    /// Takes a row that is split into texts.
     ///
     /// # Errors
     /// As [`JsonRows::take`].
@@ -62,7 +63,7 @@ impl JsonRows {
         self.push(cells(row, columns), columns)
     }
 
-    /// The same for a row that is JSON already.
+    /// Takes a row of JSON values.
     ///
     /// # Errors
     /// As [`JsonRows::take`].
@@ -105,7 +106,7 @@ fn cells<'a, T: AsRef<str>>(
 #[derive(Debug)]
 pub(crate) struct RowWriter {
     columns: Vec<Column>,
-    /// What stands before each value: `{"id":`, then `,"text":`.
+    /// The text before each value: `{"id":`, then `,"text":`.
     keys: Vec<Vec<u8>>,
     has_nested: bool,
 }
@@ -127,10 +128,10 @@ impl RowWriter {
         &self.columns
     }
 
-    /// Writes a row as it arrives, in PostgreSQL's text form, behind what `out` holds.
+    /// Appends a row, as it arrives in PostgreSQL's text form, to `out`.
     ///
     /// # Errors
-    /// [`Error::TooManyValues`], as [`check_size`] has it.
+    /// [`Error::TooManyValues`], see [`check_size`].
     pub(crate) fn write(&self, out: &mut Vec<u8>, body: &DataRowBody, max_bytes: usize) -> Result<(), Error> {
         if self.has_nested {
             check_size(&row_texts(body)?, &self.columns, max_bytes)?;
@@ -143,7 +144,7 @@ impl RowWriter {
         })
     }
 
-    /// The same for a row that is JSON already.
+    /// Appends a row of JSON values to `out`.
     pub(crate) fn write_values(&self, out: &mut Vec<u8>, row: &[Value]) -> Result<(), Error> {
         let mut cells = row.iter();
         self.write_cells(out, |out, _| Ok(serde_json::to_writer(out, &cells.next()).map_err(io::Error::other)?))

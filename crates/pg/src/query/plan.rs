@@ -7,8 +7,8 @@ use crate::client::session::pooler_transaction::setting;
 use crate::client::session::{PipelineStatement, Session};
 use crate::query::value;
 
-/// A plan that cannot be made fails the transaction. Nothing of an agent's runs behind a savepoint: a conflict with recovery
-/// ends a whole session then, and not only its statement.
+/// A plan that cannot be made fails the transaction, so it is made behind a savepoint. Statements of agents run
+/// outside of savepoints: within one, a conflict with recovery ends the whole session and not only the statement.
 pub(crate) const SAVEPOINT: &str = "savepoint before_plan";
 pub(crate) const BACK_TO_SAVEPOINT: &str = "rollback to savepoint before_plan";
 pub(crate) const RELEASE: &str = "release savepoint before_plan";
@@ -58,8 +58,8 @@ pub(crate) enum PlanParameters<'a> {
     These(&'a [Option<String>]),
 }
 
-/// Plans the statement that is prepared under `statement`, a name of ours. In a transaction, `around` keeps a plan that cannot
-/// be made from failing it: what comes before, and what behind if all went well.
+/// Plans the statement that is prepared under `statement`, a name of the server. In a transaction, `around` has the
+/// statements before the plan and after a successful plan, so that a failed plan does not fail the transaction.
 pub(crate) async fn plan(
     session: &mut Session,
     around: Option<(&str, &str)>,
@@ -67,18 +67,18 @@ pub(crate) async fn plan(
     values: PlanParameters<'_>,
 ) -> Result<PlanResult, Error> {
     let set_mode = format!("select {}", setting(&[("plan_cache_mode", values.mode())]));
-    // What follows in the same transaction is planned as usual.
+    // Later statements in the same transaction are planned as usual.
     let (before, behind) = around.unzip();
     let before: Vec<&str> = before.into_iter().chain([set_mode.as_str()]).collect();
     let behind: Vec<&str> = std::iter::once("reset plan_cache_mode").chain(behind).collect();
     explain(session, &before, &values.explain(statement, false), &behind).await
 }
 
-/// The same in a transaction, with nothing left out of the plan that may run at another time: which partitions are not read
-/// is often known only when a statement starts, EXPLAIN starts it, and the plan does not show them then.
+/// Plans a statement in a transaction, with all partitions: PostgreSQL often decides which partitions it skips when a
+/// statement starts, and EXPLAIN starts it and omits them.
 ///
-/// `first` is [`SAVEPOINT`], or [`BACK_TO_SAVEPOINT`] after a plan that could not be made. What is set is taken back with the
-/// savepoint, whatever it was before. A plan that cannot be made leaves the transaction failed.
+/// `first` is [`SAVEPOINT`], or [`BACK_TO_SAVEPOINT`] after a plan that could not be made. The savepoint undoes the
+/// settings for planning. A plan that cannot be made leaves the transaction failed.
 pub(crate) async fn plan_in_full(
     session: &mut Session,
     first: &str,
@@ -94,7 +94,7 @@ impl Session {
     /// Plans the statement that was described under this name, for these values, with costs. Nothing of it runs.
     ///
     /// # Errors
-    /// What may go well the next time, or what the connection says.
+    /// An error that may not occur the next time, or an error of the connection.
     pub async fn plan(&mut self, statement: &str, params: &[Option<String>]) -> Result<PlanResult, Error> {
         explain(self, &[], &PlanParameters::These(params).explain(statement, true), &[]).await
     }

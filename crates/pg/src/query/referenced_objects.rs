@@ -1,12 +1,12 @@
-//! What a plan shows of what a statement touches.
+//! The objects that a statement uses, as its plan shows them.
 //!
-//! `EXPLAIN (VERBOSE)` names the schema of every relation that is read or changed, views resolved, and of every function
-//! that is scanned. FunctionPolicy within expressions stand in the plan as PostgreSQL writes expressions itself: since the
-//! search path of these sessions is `pg_catalog` alone, a function of any other schema is written with its schema. That
-//! is PostgreSQL's own writing, not the text of the statement.
+//! `EXPLAIN (VERBOSE)` names the schema of every relation that is read or changed, with views resolved, and of every
+//! function that is scanned. Functions within expressions are printed by PostgreSQL. The search path of these sessions
+//! is `pg_catalog` alone, so a function of any other schema is printed with its schema, however the statement spells
+//! it.
 //!
-//! Not to be seen in a plan: the bodies of functions and triggers, what ON CONFLICT DO UPDATE and MERGE set, and the rows
-//! of VALUES. The rights of the role are the wall there.
+//! A plan does not show the bodies of functions and triggers, the assignments of ON CONFLICT DO UPDATE and MERGE, and
+//! the rows of VALUES. There the privileges of the role are the limit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
@@ -41,7 +41,7 @@ struct Found {
     changes: bool,
     overwrites: bool,
     locks: bool,
-    /// By schema and name.
+    /// By schema and table name.
     tables: BTreeMap<(String, String), FoundTable>,
 }
 
@@ -68,7 +68,7 @@ impl Found {
                 let is_apart = matches!(text("Parent Relationship"), Some("SubPlan" | "InitPlan"));
                 let locked = locks || locked && !is_apart;
                 if let (Some(schema), Some(table)) = (text("Schema"), text("Relation Name")) {
-                    // Of several targets (a partitioned table, inheritance) the others stand in a list of their own.
+                    // Of several targets (a partitioned table, inheritance), the others are in a list of their own.
                     let written = modifies || !node.contains_key("Node Type");
                     let found = self.tables.entry((schema.to_owned(), table.to_owned())).or_default();
                     found.written |= written;
@@ -87,7 +87,7 @@ impl Found {
     }
 }
 
-/// What a node that changes rows of a table needs on it.
+/// The privileges that a node needs on the table that it changes.
 fn privileges_to_modify(node: &serde_json::Map<String, Value>) -> Vec<Privilege> {
     let text = |key: &str| node.get(key).and_then(Value::as_str);
     let mut privileges = match text("Operation") {

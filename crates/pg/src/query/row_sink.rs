@@ -1,4 +1,4 @@
-//! Where the rows of a statement go: JSON, batch by batch, as fast as somebody takes it.
+//! Delivers the rows of a statement as JSON, in batches, as fast as the receiver takes them.
 
 use std::time::Duration;
 
@@ -21,13 +21,12 @@ const MAX_IDLE_BYTES: usize = 1 << 20;
 /// How long a row waits for others to fill its batch.
 const MAX_WAIT: Duration = Duration::from_millis(200);
 
-/// The way of a statement's rows to whoever takes them. What cannot be taken at once is waited for, and nothing is read from
-/// the server meanwhile.
+/// Delivers the rows of a statement to their receiver. While the receiver is busy, nothing is read from the server.
 #[derive(Debug)]
 pub struct RowSink {
     out: mpsc::Sender<QueryEvent>,
     delivery: RowDelivery,
-    /// What the rows are made of, once that is known.
+    /// Writes rows, once the columns are known.
     rows: Option<RowWriter>,
     /// Whether their columns have been sent.
     is_begun: bool,
@@ -36,16 +35,16 @@ pub struct RowSink {
     in_batch: u64,
     /// When the batch is handed on although it is not full.
     due: Option<Instant>,
-    /// How long whoever takes the rows was waited for.
+    /// The time spent waiting for the receiver.
     blocked: Duration,
-    /// How many rows there were, and the bytes of their JSON.
+    /// The number of rows.
     row_count: u64,
     bytes: u64,
     /// PostgreSQL's command tag, once it is known.
     tag: Option<String>,
-    /// What the tag's last number says.
+    /// The last number of the command tag.
     affected: u64,
-    /// What is too large, if something is: nothing more is taken then.
+    /// The limit that was exceeded, if one was. No more rows are taken then.
     overflow: Option<String>,
     /// The receipt of what is being recorded.
     correlation_id: Option<String>,
@@ -73,12 +72,12 @@ impl RowSink {
         }
     }
 
-    /// Says what the ledger will know it by.
+    /// Sets the correlation id of the statement's record.
     pub fn set_correlation_id(&mut self, correlation_id: String) {
         self.correlation_id = Some(correlation_id);
     }
 
-    /// What the statement came to.
+    /// The result of the statement.
     #[must_use]
     pub fn into_summary(self) -> QuerySummary {
         QuerySummary {
@@ -96,19 +95,19 @@ impl RowSink {
         self.tag.as_deref()
     }
 
-    /// What is too large, if something is.
+    /// The limit that was exceeded, if one was.
     #[must_use]
     pub fn overflow(&self) -> Option<&str> {
         self.overflow.as_deref()
     }
 
-    /// How many rows there were so far, and the bytes of their JSON.
+    /// The number of rows so far, and the bytes of their JSON.
     pub(crate) fn taken(&self) -> (u64, u64) {
         (self.row_count, self.bytes)
     }
 
-    /// The largest message to take from the server. A row of JSON is never shorter than what it is made of, but for white
-    /// space in json.
+    /// The largest message to receive from the server. The JSON of a row is never shorter than its text, except for
+    /// white space in json.
     pub(crate) fn max_message_bytes(&self) -> usize {
         match self.delivery {
             RowDelivery::Inline { max_bytes, .. } => {
@@ -118,7 +117,7 @@ impl RowSink {
         }
     }
 
-    /// How many rows to ask for; `None` is all.
+    /// The number of rows to request; `None` is all.
     pub(crate) fn row_limit(&self) -> Option<usize> {
         match self.delivery {
             RowDelivery::Inline { max_rows, .. } => Some(max_rows.saturating_add(1)),
@@ -138,7 +137,7 @@ impl RowSink {
         self.push(|rows, batch| rows.write(batch, body, max_bytes)).await
     }
 
-    /// The same for a row that is JSON already.
+    /// Delivers a row of JSON values.
     pub(crate) async fn push_values(&mut self, row: &[Value]) -> Result<bool, Error> {
         self.push(|rows, batch| rows.write_values(batch, row)).await
     }
@@ -179,7 +178,7 @@ impl RowSink {
         self.due
     }
 
-    /// How long whoever takes the rows was waited for so far.
+    /// The time spent waiting for the receiver so far.
     pub(crate) fn blocked(&self) -> Duration {
         self.blocked
     }
@@ -208,7 +207,7 @@ impl RowSink {
         self.send(QueryEvent::Rows { json, count }).await
     }
 
-    /// Hands on a notice. Rows that are not a batch yet come behind it.
+    /// Delivers a notice. Rows that are not in a full batch yet follow it.
     pub(crate) async fn push_notice(&mut self, notice: ServerError) -> Result<(), Error> {
         self.send(QueryEvent::Notice(Box::new(notice))).await
     }

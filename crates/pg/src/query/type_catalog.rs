@@ -1,4 +1,4 @@
-//! Types by their oid: PostgreSQL's own from a table, everybody else's from the catalog, once.
+//! Types by their oid: PostgreSQL's own from a table, all others from the catalog, once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -12,7 +12,7 @@ use crate::client::error::Error;
 use crate::client::session::{PipelineStatement, Session};
 use crate::client::wire::{Connection, StatementId};
 
-/// What is known of a database's types. Shared by every session on that database.
+/// The known types of a database. All sessions on that database share it.
 #[derive(Debug, Default)]
 pub struct TypeCatalog {
     by_oid: RwLock<HashMap<u32, Arc<PgType>>>,
@@ -38,7 +38,7 @@ select coalesce(pg_catalog.string_agg(pg_catalog.concat_ws(' ', t.oid, a.atttypi
 from pg_catalog.pg_type t join pg_catalog.pg_attribute a on a.attrelid operator(pg_catalog.=) t.typrelid \
 where t.oid operator(pg_catalog.=) any($1::pg_catalog.oid[]) and a.attnum operator(pg_catalog.>) 0 and not a.attisdropped";
 
-/// Set the search path aside for a statement of our own. All three are one transaction, or part of the one that is open.
+/// Set the search path of a transaction to PostgreSQL's own schema for one statement of the server, and restore it.
 pub(crate) const SET_PATH_SQL: &str = "select pg_catalog.set_config('countersign.search_path', pg_catalog.current_setting('search_path'), true), \
      pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)";
 pub(crate) const RESTORE_PATH_SQL: &str =
@@ -85,7 +85,7 @@ impl RowTypes {
         matches!(answer, [Some(fields)] if *fields == self.fields)
     }
 
-    /// The same with a round trip of its own.
+    /// Asks the catalog in a round trip of its own.
     pub(crate) async fn are_current(&self, session: &mut Session) -> Result<bool, Error> {
         let rows = session.rows(ROWS_SQL, &[Some(self.oids.clone())]).await?;
         Ok(rows.first().is_some_and(|row| self.are(row)))
@@ -136,7 +136,7 @@ impl TypeCatalog {
         Ok(types)
     }
 
-    /// Forgets what it knows: a row type has changed, and others may have it inside.
+    /// Forgets all types: a row type has changed, and other types may contain it.
     pub(crate) fn forget(&self) {
         self.by_oid.write().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -206,7 +206,7 @@ fn first_column(rows: Vec<Vec<Option<String>>>) -> Vec<String> {
     rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect()
 }
 
-/// One of PostgreSQL's own types; `None` for row types, which the catalog knows better.
+/// One of PostgreSQL's own types; `None` for row types, which are read from the catalog.
 fn built_in(ty: &Type) -> Option<PgType> {
     let kind = match ty.kind() {
         _ if *ty == Type::RECORD => TypeKind::Scalar(Scalar::Record),
@@ -246,8 +246,8 @@ fn scalar(ty: &Type) -> Scalar {
 }
 
 impl Session {
-    /// The rows of one of our own statements, as text. Names in it that are not qualified are PostgreSQL's own, also in a
-    /// session that has another search path.
+    /// The rows of a statement of the server's own, as text. Unqualified names in it are PostgreSQL's own, also in a
+    /// session with another search path.
     pub(crate) async fn rows(
         &mut self,
         sql: &str,

@@ -1,5 +1,5 @@
-//! Sessions that may write. Only `ledger` uses this: whoever wants to write goes through its gate, and no crate beyond
-//! `ledger` depends on this one, but for the wiring in the binary (`tests/acceptance/architecture.rs` holds that).
+//! Sessions that may write. Only `ledger` uses them: every write goes through its gate. Of the crates above
+//! `ledger`, only the binary depends on this one, to connect the parts (`tests/acceptance/architecture.rs` checks it).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,8 @@ use crate::query::sql_executor::{ExecuteError, StatementTimeouts, reject_session
 use crate::query::type_catalog::TypeCatalog;
 use crate::query::{Query, RowSink};
 
-/// How much longer than a statement's own timeout its server may be silent: its record is looked after behind that.
+/// The time that a server may be silent beyond the timeout of a statement. After it, the record of the write is looked
+/// up.
 const READ_TIMEOUT_MARGIN: Duration = Duration::from_secs(2);
 
 /// A pool of sessions that may write, and the types of their database.
@@ -37,7 +38,7 @@ impl WriterPool {
         Self::with_settings(target, SessionSettings::default(), sessions)
     }
 
-    /// The same with the role's own search path: for people, who write down what they mean as they do elsewhere.
+    /// Uses the search path of the role, for people, who expect the names of their other sessions.
     #[must_use]
     pub fn interactive(target: ConnectOptions, sessions: usize) -> Self {
         Self::with_settings(target, SessionSettings::default().with_login_search_path(), sessions)
@@ -63,7 +64,7 @@ impl WriterPool {
         outlet: &mut RowSink,
     ) -> Result<(), ExecuteError> {
         let session = lease.session();
-        // For COMMIT as well, which runs under the same timeout.
+        // COMMIT runs under the same timeout.
         let timeout = Some(query.statement_timeout).filter(|it| !it.is_zero());
         session.connection.read_timeout = timeout.map(|it| it + READ_TIMEOUT_MARGIN);
         session.set_limits(StatementTimeouts::of(query)).await?;
@@ -71,15 +72,15 @@ impl WriterPool {
         reject_session_commands(outlet)
     }
 
-    /// A session, before `deadline`.
+    /// Leases a session, before `deadline`.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is none.
     pub async fn acquire(&self, deadline: Instant) -> Result<PooledSession, Error> {
         self.pool.acquire(deadline).await
     }
 
-    /// Runs one statement of our own on a session of the pool, before `deadline`.
+    /// Runs one statement of the server's own on a session of the pool, before `deadline`.
     ///
     /// # Errors
     /// Like [`PooledSession::run_one`](crate::PooledSession::run_one), on a session of the pool.
@@ -92,7 +93,7 @@ impl WriterPool {
         self.acquire(deadline).await?.run_one(sql, params, deadline).await
     }
 
-    /// How its pool stands now.
+    /// The current state of the pool.
     #[must_use]
     pub fn status(&self) -> PoolStatus {
         self.pool.status()
@@ -103,7 +104,7 @@ impl WriterPool {
         self.pool.invalidate_idle();
     }
 
-    /// Waits until PostgreSQL has been told of every session that is to stop.
+    /// Waits until PostgreSQL has received every pending cancel request.
     pub async fn drain(&self) {
         self.pool.drain().await;
     }

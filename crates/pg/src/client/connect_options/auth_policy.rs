@@ -1,4 +1,4 @@
-//! How the server may ask who we are (`require_auth`, `channel_binding`).
+//! The authentication methods that the server may request (`require_auth`, `channel_binding`).
 
 use super::ConnectOptionsError;
 use super::keywords::KeywordValues;
@@ -51,7 +51,7 @@ impl std::fmt::Display for AuthMethod {
     }
 }
 
-/// What a server may ask.
+/// The authentication methods that are allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthPolicy {
     /// Whether SCRAM is tied to the server's certificate.

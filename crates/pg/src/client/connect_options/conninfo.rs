@@ -7,16 +7,16 @@ use std::collections::HashMap;
 
 use super::ConnectOptionsError;
 
-/// Keys and values in the order in which they stand; of a repeated key the last one counts.
+/// Keys and values in their order. The last one of a repeated key is used.
 type Pairs = Vec<(String, String)>;
 
-/// What a connection string says, for whoever adds to it; `ConnectOptions` checks it. Not `Debug`:
-/// there may be a password in it.
+/// The keys and values of a connection string, to which a caller may add; `ConnectOptions` checks them. Not `Debug`: a
+/// password may be among them.
 pub struct Conninfo {
     pairs: Pairs,
-    /// Where the text comes from.
+    /// The source of the text.
     origin: Option<String>,
-    /// Where single keys come from instead.
+    /// The sources of single keys, where they differ.
     origins: HashMap<String, String>,
 }
 
@@ -29,7 +29,7 @@ impl Conninfo {
         Ok(Self { pairs: pairs(text).map_err(ConnectOptionsError::Malformed)?, origin: None, origins: HashMap::new() })
     }
 
-    /// The same with the place that the text comes from, for [`super::ParameterOrigins`].
+    /// Sets the source of the text, for [`super::ParameterOrigins`].
     #[must_use]
     pub fn with_origin(self, origin: impl Into<String>) -> Self {
         Self { origin: Some(origin.into()), ..self }
@@ -50,13 +50,13 @@ impl Conninfo {
         self.get(key).is_some()
     }
 
-    /// Adds a key; its value counts over one that is there. `origin` is where it comes from.
+    /// Adds a key. Its value replaces an earlier one. `origin` is its source.
     pub fn set(&mut self, key: &str, value: &str, origin: &str) {
         self.pairs.push((key.to_owned(), value.to_owned()));
         self.origins.insert(key.to_owned(), origin.to_owned());
     }
 
-    /// Where the value of a key comes from, as far as anybody has said.
+    /// The source of the value of a key, if it is known.
     pub(super) fn origin(&self, key: &str) -> Option<&str> {
         self.origins.get(key).or(self.origin.as_ref()).map(String::as_str)
     }
@@ -82,7 +82,7 @@ fn from_keywords(text: &str) -> Result<Pairs, String> {
     while !rest.is_empty() {
         let (key, after) = rest.split_once('=').ok_or("a key without \"=\" behind it")?;
         let key = key.trim_end();
-        // What stands between two values and is no key may be the second word of a password.
+        // A word between two values that is no key may be the second word of a password.
         if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
             return Err("\"=\" without a key before it; a value with spaces is written in single quotes".to_owned());
         }
@@ -133,7 +133,7 @@ fn from_uri(text: &str) -> Result<Pairs, String> {
             return Err("a second \"=\" in a parameter behind \"?\"; within a value it is written %3D".to_owned());
         }
         pairs.push(match (decoded(key)?, decoded(value)?) {
-            // What JDBC calls it; libpq takes it, too.
+            // JDBC's spelling, which libpq takes as well.
             (key, value) if key == "ssl" && value == "true" => ("sslmode".to_owned(), "require".to_owned()),
             pair => pair,
         });
@@ -158,7 +158,7 @@ fn servers_of(text: &str) -> Result<(String, String), String> {
             return Err("a second \"@\" before the host; within a user or a password it is written %40".to_owned());
         }
         if !port.bytes().all(|byte| byte.is_ascii_digit()) {
-            // Not shown: behind `user:pass/word@host` it would be the beginning of the password.
+            // Not shown: after `user:pass/word@host` it would be the beginning of the password.
             return Err("a port that is no number; within a password \"/\" is written %2F".to_owned());
         }
         hosts.push(host);

@@ -1,4 +1,5 @@
-//! What a connection string leaves out is looked for around it: variables, the user's home, the user's name.
+//! The surroundings of a connection string: environment variables, the user's home, the user's name. They supply
+//! what the string leaves out.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,10 +9,10 @@ use nix::unistd::{Uid, User};
 
 use super::DEFAULT_CONNECT_TIMEOUT;
 
-/// Where a server's socket lies by default: what Debian, Red Hat and Alpine have, then what PostgreSQL itself has.
+/// The default folders of the server's socket: Debian, Red Hat and Alpine use the first, PostgreSQL itself the second.
 const SOCKET_FOLDERS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
 
-/// What is around a connection string. Not `Debug`: PGPASSWORD is a part of it.
+/// The surroundings of a connection string. Not `Debug`: PGPASSWORD is among them.
 #[derive(Clone)]
 pub struct ConnectEnvironment {
     variables: HashMap<String, String>,
@@ -34,7 +35,7 @@ impl ConnectEnvironment {
         Self { variables, home, connect_timeout, ..Self::empty() }
     }
 
-    /// None but what the machine itself is: no variable and no file of the user's has a say.
+    /// Surroundings without variables and files of the user, for the machine's own name and time only.
     #[must_use]
     pub fn empty() -> Self {
         Self {
@@ -56,7 +57,7 @@ impl ConnectEnvironment {
         self.home.as_ref().map(|home| home.join(path))
     }
 
-    /// The same, if it is there.
+    /// The path in the user's home, if a file exists there.
     pub(super) fn there_in_home(&self, path: &str) -> Option<PathBuf> {
         self.in_home(path).filter(|path| path.exists())
     }
@@ -68,8 +69,8 @@ impl ConnectEnvironment {
 
     /// The folder of the socket for this port; `None` if there is no such socket.
     ///
-    /// Only the first folder that exists counts. In a second one, that anybody can write to, somebody else's program could
-    /// wait for the time in which the real server is down.
+    /// Only the first folder that exists is used. If any user can write to the second one, another program could
+    /// listen there while the real server is down.
     pub(super) fn socket_folder(&self, port: u16) -> Option<&Path> {
         let folder = self.socket_folders.iter().find(|folder| folder.is_dir())?;
         folder.join(format!(".s.PGSQL.{port}")).exists().then_some(folder)

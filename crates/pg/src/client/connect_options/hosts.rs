@@ -18,7 +18,7 @@ pub enum Address {
     Tcp {
         /// A name or an address: what a certificate must bear and a password file is asked for.
         host: String,
-        /// Where to connect; `host` is looked up if `None`.
+        /// The address; if `None`, `host` is resolved.
         hostaddr: Option<IpAddr>,
         /// The port.
         port: u16,
@@ -52,7 +52,7 @@ pub enum TargetSessionAttrs {
     Primary,
     /// One that is.
     Standby,
-    /// One that is, or any if there is none.
+    /// A standby, or any server if there is none.
     PreferStandby,
 }
 

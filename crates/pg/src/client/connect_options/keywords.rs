@@ -1,8 +1,8 @@
-//! Which keys there are, and where each gets its value: the connection string, then the service that it names, then the
-//! `PG*` variables (PostgreSQL manual, "Parameter Key Words" and "Environment Variables").
+//! The known keys, and the sources of their values: the connection string, then the service that it names, then
+//! the `PG*` variables (PostgreSQL manual, "Parameter Key Words" and "Environment Variables").
 //!
-//! To add a key: a line in [`KEYS`], and whoever asks for its value. A key that asks for what we do not do has a line in
-//! [`REFUSED`]: none is ever passed over.
+//! To add a key, add a line to [`KEYS`] and read its value where it is needed. A key for a feature that is not
+//! supported has a line in [`REFUSED`]. No key is ignored.
 
 use std::collections::HashMap;
 
@@ -89,7 +89,7 @@ const REFUSED: [(&str, &[&str], &str); 17] = [
 const GSS: &str = "GSSAPI is not supported";
 const OAUTH: &str = "OAuth is not supported";
 
-/// What was given, by key. Not `Debug`: there is a password in it.
+/// The given values, by key. Not `Debug`: a password may be among them.
 #[derive(Default)]
 pub(super) struct KeywordValues {
     values: HashMap<&'static str, Value>,
@@ -97,9 +97,9 @@ pub(super) struct KeywordValues {
 
 struct Value {
     text: String,
-    /// Where it stands, for messages.
+    /// The source, for messages.
     origin: String,
-    /// The source of the connection string that it stands in.
+    /// The source of the connection string that contains it.
     source: Option<String>,
 }
 
@@ -120,7 +120,7 @@ impl KeywordValues {
                 });
             };
             before = key;
-            // Of a repeated key the last one counts.
+            // The last one of a repeated key is used.
             let source = conninfo.origin(known).map(str::to_owned);
             given.values.insert(known, Value { text: value.to_owned(), origin: known.to_owned(), source });
         }
@@ -142,12 +142,12 @@ impl KeywordValues {
         self.values.entry(key).or_insert_with(|| Value { text, origin: origin(), source: None });
     }
 
-    /// The value of a key; as in libpq an empty one is none.
+    /// The value of a key. As in libpq, an empty value counts as none.
     pub(super) fn get(&self, key: &str) -> Option<&str> {
         self.values.get(key).map(|value| value.text.as_str()).filter(|text| !text.is_empty())
     }
 
-    /// Where the value of a key was found; `default` if nothing says it.
+    /// The source of the value of a key; `default` if it was not given.
     pub(super) fn origin(&self, key: &str) -> String {
         let value = self.values.get(key).filter(|value| !value.text.is_empty());
         value.map_or("default", |value| value.source.as_ref().unwrap_or(&value.origin)).to_owned()

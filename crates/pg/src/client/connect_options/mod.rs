@@ -1,9 +1,9 @@
-//! Where to connect and as whom: libpq's connection strings, with all that they leave to be found around them
-//! (PostgreSQL manual, "Database Connection Control FunctionPolicy").
+//! The server to connect to and the login: libpq's connection strings, and the surroundings that complete them
+//! (PostgreSQL manual, "Database Connection Control Functions").
 //!
-//! `conninfo` reads the text; `keys` knows which keys there are and puts together what text, service file (`service`) and
-//! variables (`surroundings`) say; `hosts`, `tls` and `login` make sense of it; `passfile` is asked when a server asks for
-//! a password.
+//! `conninfo` parses the text. `keywords` lists the keys and merges the text, the service file (`service`) and the
+//! variables (`environment`). `hosts`, `tls` and `auth_policy` interpret the values. `passfile` is read when a server
+//! requests a password.
 
 mod auth_policy;
 mod conninfo;
@@ -28,13 +28,13 @@ use keywords::KeywordValues;
 pub use tls::{ClientCertificate, RootCertificates, SslMode, TlsOptions};
 pub(crate) use tls_config::TLS_PROTOCOL;
 
-/// How long connecting may take when nobody says otherwise (promises D3-05, D5-06).
+/// The default time limit for connecting (promises D3-05, D5-06).
 pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What servers see of us in `pg_stat_activity` unless the connection string has a name of its own.
+/// The name of the sessions in `pg_stat_activity`, unless the connection string has one.
 const APPLICATION_NAME: &str = "countersign";
 
-/// What may stand between us and PostgreSQL.
+/// The pooler that may stand between this process and PostgreSQL.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Pooler {
     /// Nothing that lends backends: a connection is a session. One that is not is refused when it is made.
@@ -51,13 +51,13 @@ pub struct ConnectOptions {
     pub addresses: Vec<Address>,
     /// Whether they are tried in an order of chance instead.
     pub is_shuffled: bool,
-    /// What the server must be.
+    /// The properties that the server must have.
     pub session_attrs: TargetSessionAttrs,
     /// The login role.
     pub user: String,
     /// Its password, for servers that ask for one.
     pub password: Option<Secret>,
-    /// Where the password is looked up if there is none here.
+    /// The file in which the password is looked up if it is not given.
     pub passfile: Option<PathBuf>,
     /// The ways in which a server may ask.
     pub login: AuthPolicy,
@@ -71,40 +71,41 @@ pub struct ConnectOptions {
     pub options: Option<String>,
     /// Whether the connection is encrypted, and how much is checked.
     pub tls: TlsOptions,
-    /// How a dead peer is noticed.
+    /// How a lost peer is detected.
     pub keepalive: Keepalive,
-    /// How long one server may take to let us in; 10 s unless the connection string says otherwise (promise D3-05).
+    /// The time limit for logging in at one server; 10 s unless the connection string has another (promise D3-05).
     pub connect_timeout: Duration,
-    /// What stands in between.
+    /// The pooler in between.
     pub pooler: Pooler,
-    /// Where some of it was found.
+    /// The sources of some parts.
     pub origins: ParameterOrigins,
 }
 
-/// Where the parts of a [`ConnectOptions`] were found that an error is most often about: a flag, a variable, a file, or `default`.
+/// The sources of those parts of [`ConnectOptions`] that errors are usually about: a flag, a variable, a file, or
+/// `default`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ParameterOrigins {
-    /// Of the host, or of its address where only that is named.
+    /// The source of the host, or of its address where only that is given.
     pub host: String,
-    /// Of the user.
+    /// The source of the user.
     pub user: String,
-    /// Of the database.
+    /// The source of the database.
     pub dbname: String,
 }
 
-/// How a peer that is gone without a word is noticed: settings of a TCP socket, of which what is `None` is the system's choice,
-/// and the probe of a session that lay idle.
+/// How a silent loss of the peer is detected: settings of a TCP socket (`None` is the system's default), and the probe
+/// of an idle session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keepalive {
     /// Whether the system asks a silent peer for a sign of life at all.
     pub is_on: bool,
     /// After how long a silence it is asked.
     pub idle: Option<Duration>,
-    /// How long until it is asked again.
+    /// The interval between probes of the system.
     pub interval: Option<Duration>,
-    /// How often it is asked in vain before it counts as dead.
+    /// The number of unanswered probes after which the peer counts as lost.
     pub count: Option<u32>,
-    /// How long what was sent may stay without an acknowledgement (Linux).
+    /// How long sent data may stay without an acknowledgement (Linux).
     pub user_timeout: Option<Duration>,
     /// After how long a silence the next pipeline of a session begins with a probe, which PostgreSQL answers at once. Not through
     /// a pooler, which may have no server for it yet.
@@ -128,7 +129,8 @@ impl Default for Keepalive {
     }
 }
 
-/// Why a connection string was not taken. Never shows the string or a value in it: it may hold a password.
+/// The reason why a connection string is refused. It never quotes the string or a value in it, which may be a
+/// password.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 pub enum ConnectOptionsError {
     /// Neither a URL nor keywords.
@@ -137,12 +139,12 @@ pub enum ConnectOptionsError {
          or host=localhost user=me dbname=mine"
     )]
     Malformed(String),
-    /// libpq does not know it either.
+    /// libpq does not know the key either.
     #[error("there is no key \"{key}\" in {place}; the keys are libpq's, such as host, user, dbname, sslmode")]
     UnknownKey {
         /// The key.
         key: String,
-        /// Where it stands.
+        /// Its source.
         place: String,
     },
     /// A value that cannot be used.
@@ -150,7 +152,7 @@ pub enum ConnectOptionsError {
     Setting {
         /// The key or the variable that has it.
         origin: String,
-        /// What is wrong with it, and what to do.
+        /// The mistake, and what to do.
         problem: String,
     },
 }
@@ -164,18 +166,20 @@ impl ConnectOptions {
         Self::parse_with(text, &ConnectEnvironment::empty())
     }
 
-    /// The same; what the text leaves out is looked for in its surroundings, as libpq does. The text may be empty.
+    /// Parses a connection string. Parts that the text leaves out are taken from its surroundings, as in libpq. The
+    /// text may be empty.
     ///
     /// # Errors
-    /// [`ConnectOptionsError`] if the text is neither, or text, variables or files ask for what is not supported.
+    /// [`ConnectOptionsError`] if the text cannot be parsed, or if text, variables or files request an unsupported
+    /// feature.
     pub fn parse_with(text: &str, surroundings: &ConnectEnvironment) -> Result<Self, ConnectOptionsError> {
         Self::from_conninfo(&Conninfo::parse(text)?, surroundings)
     }
 
-    /// The same of what has been read already.
+    /// Interprets keys and values that were parsed before.
     ///
     /// # Errors
-    /// [`ConnectOptionsError`] if it asks for what is not supported, or variables or files do.
+    /// [`ConnectOptionsError`] if they, variables or files request an unsupported feature.
     pub fn from_conninfo(conninfo: &Conninfo, surroundings: &ConnectEnvironment) -> Result<Self, ConnectOptionsError> {
         let mut given = KeywordValues::from_conninfo(conninfo)?;
         service::add(&mut given, surroundings)?;
@@ -211,20 +215,20 @@ impl ConnectOptions {
         })
     }
 
-    /// The same database, with this in between.
+    /// The same database through this pooler.
     ///
     /// # Errors
-    /// [`ConnectOptionsError`] if the target asks for what does not get through.
+    /// [`ConnectOptionsError`] if the options need something that the pooler does not forward.
     pub fn with_pooler(self, pooler: Pooler) -> Result<Self, ConnectOptionsError> {
         if pooler == Pooler::Transaction && self.options.is_some() {
-            // A pooler refuses it or, told to ignore it, forgets it.
+            // A pooler refuses it or, if configured to ignore it, drops it.
             let problem = "a pooler does not hand it on; set it for the role instead (alter role .. set ..)".to_owned();
             return Err(ConnectOptionsError::Setting { origin: "options".to_owned(), problem });
         }
         Ok(Self { pooler, ..self })
     }
 
-    /// The same database, as another role.
+    /// The same database with another role.
     #[must_use]
     pub fn as_role(&self, user: &str, password: Option<Secret>) -> Self {
         let origins = ParameterOrigins { user: "chosen by countersign".to_owned(), ..self.origins.clone() };
@@ -244,10 +248,10 @@ impl ConnectOptions {
         format!("host {} ({host}), user {} ({user}), database {} ({dbname})", self.address(), self.user, self.dbname)
     }
 
-    /// The password for one of the servers, from the target itself or from its password file.
+    /// The password for one of the servers, from the options or from their password file.
     ///
     /// # Errors
-    /// That there is none, and why: the end of a sentence.
+    /// The reason why there is none: the end of a sentence.
     pub(crate) fn password_for(&self, address: &Address) -> Result<Password<'_>, String> {
         if let Some(password) = &self.password {
             return Ok(Password { secret: password.clone(), file: None });
@@ -255,7 +259,7 @@ impl ConnectOptions {
         let Some(file) = self.passfile.as_deref() else { return Err("none is given".to_owned()) };
         let (host, port) = match address {
             Address::Tcp { host, port, .. } => (host.clone(), port),
-            // What a socket in a default folder is called in a password file.
+            // The name of a socket in a default folder, in a password file.
             Address::Unix(folder, port) if environment::is_default(folder) => ("localhost".to_owned(), port),
             Address::Unix(folder, port) => (folder.display().to_string(), port),
         };

@@ -6,13 +6,13 @@ use std::path::Path;
 
 use types::Secret;
 
-/// What a line must fit: host, port, database, user.
+/// The values that a line must match: host, port, database, user.
 pub(super) type Wanted<'a> = [&'a str; 4];
 
 /// The password for this connection, if the file has one.
 ///
 /// # Errors
-/// Why the file is not used, for whoever misses the password.
+/// The reason why the file is not used, for the error of a missing password.
 pub(super) fn look_up(path: &Path, wanted: &Wanted<'_>) -> Result<Option<Secret>, String> {
     let Ok(metadata) = std::fs::metadata(path) else { return Err("there is no such file".to_owned()) };
     if !metadata.is_file() {

@@ -6,7 +6,7 @@ use super::ConnectOptionsError;
 use super::environment::ConnectEnvironment;
 use super::keywords::{KeywordValues, known};
 
-/// Where the system's file lies unless PGSYSCONFDIR says so: Debian's and Red Hat's folders, and that of a build by hand.
+/// The folders of the system's file without PGSYSCONFDIR: those of Debian, of Red Hat, and of a build by hand.
 const SYSTEM_FOLDERS: [&str; 3] = ["/etc/postgresql-common", "/etc/sysconfig/pgsql", "/usr/local/pgsql/etc"];
 
 /// Adds what the service says that is named by `service` or PGSERVICE, if one is.

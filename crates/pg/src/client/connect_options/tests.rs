@@ -1,4 +1,4 @@
-//! What a connection string and its surroundings come to. What libpq does is the measure.
+//! The interpretation of connection strings and their surroundings, compared with libpq's.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -156,7 +156,7 @@ fn tls_is_as_in_libpq() {
     assert_eq!(tls("sslcert=/c sslkey=/k").client, client);
     assert_eq!(tls("sslcert=/c sslkey=/k sslcertmode=disable").client, None);
 
-    // What lies at its usual place counts.
+    // Files at their usual places are used.
     let folder = home.path().join(".postgresql");
     std::fs::create_dir(&folder).unwrap();
     for name in ["root.crt", "root.crl", "postgresql.crt"] {

@@ -1,4 +1,4 @@
-//! What a connection string says about TLS (PostgreSQL manual, "SSL Support" of libpq).
+//! The TLS options of a connection string (PostgreSQL manual, "SSL Support" of libpq).
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -26,39 +26,39 @@ pub enum SslMode {
     VerifyFull,
 }
 
-/// Who may vouch for the server.
+/// The authorities that may sign the server's certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum RootCertificates {
-    /// Whom the system trusts.
+    /// The roots of the system.
     #[default]
     System,
     /// The certificates of a PEM file.
     File(PathBuf),
 }
 
-/// Who we are, if the server asks for a certificate.
+/// The client's own certificate, for a server that requests one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCertificate {
-    /// A PEM file with the certificate and, behind it, those between it and a root.
+    /// A PEM file with the certificate, followed by those between it and a root.
     pub certificate: PathBuf,
     /// A PEM file with its private key.
     pub key: PathBuf,
 }
 
-/// How to do TLS.
+/// The TLS configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsOptions {
     /// Whether, and how much is checked.
     pub mode: SslMode,
-    /// Who may vouch for the server.
+    /// The authorities that may sign the server's certificate.
     pub roots: RootCertificates,
     /// A PEM file with lists of certificates that count no more.
     pub revoked: Option<PathBuf>,
-    /// Who we are.
+    /// The client's own certificate.
     pub client: Option<ClientCertificate>,
     /// Whether the handshake begins at once, without asking in PostgreSQL's own words first (PostgreSQL 17).
     pub is_direct: bool,
-    /// Whether the server is told which name it is called by.
+    /// Whether the client sends the server name (SNI).
     pub sends_name: bool,
     /// Whether version 1.2 is taken.
     pub takes_1_2: bool,
@@ -100,7 +100,7 @@ const MODES: [(&str, SslMode); 6] = [
 
 pub(super) fn of(given: &KeywordValues, surroundings: &ConnectEnvironment) -> Result<TlsOptions, ConnectOptionsError> {
     let has_system_roots = given.get("sslrootcert") == Some("system");
-    // As in libpq: whom everybody trusts proves nothing unless the name fits as well.
+    // As in libpq: a public authority proves nothing unless the name is checked as well.
     let usual = if has_system_roots { SslMode::VerifyFull } else { SslMode::Prefer };
     let mut mode = given.choice("sslmode", &MODES, usual)?;
     if has_system_roots && mode != SslMode::VerifyFull {

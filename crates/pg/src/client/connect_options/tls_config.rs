@@ -19,14 +19,14 @@ use super::tls::{ClientCertificate, LoadedTlsConfig, RootCertificates, SslMode, 
 /// The protocol that both sides announce where the handshake comes first (PostgreSQL 17).
 pub(crate) const TLS_PROTOCOL: &[u8] = b"postgresql";
 
-/// How long roots of the system are trusted: they have no one file whose time could be looked at.
+/// How long roots of the system are cached: they are no single file whose time could be compared.
 const SYSTEM_ROOTS_AGE: Duration = Duration::from_secs(60);
 
 impl TlsOptions {
     /// The configuration, from the files as they are now.
     ///
     /// # Errors
-    /// That a file cannot be used.
+    /// A file cannot be used.
     pub(crate) fn client_config(&self) -> io::Result<Arc<ClientConfig>> {
         let tls = self;
         let mut loaded = self.cache.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,7 +96,7 @@ fn identity(client: &ClientCertificate) -> io::Result<Identity> {
     let path = client.key.display();
     let metadata =
         std::fs::metadata(&client.key).map_err(|error| io::Error::other(format!("sslkey {path}: {error}")))?;
-    // libpq's rule: nobody but its owner; root's may be readable by a group that we are in.
+    // libpq's rule: readable by its owner only; a file of root may be readable by a group of this user.
     let forbidden = if metadata.uid() == 0 { 0o037 } else { 0o077 };
     if metadata.mode() & forbidden != 0 {
         return Err(io::Error::other(format!(
@@ -155,8 +155,8 @@ fn system_roots() -> io::Result<RootCertStore> {
     Ok(roots)
 }
 
-/// What libpq does below `verify-full`: whatever name the certificate bears, and with `require` and `prefer` whoever has
-/// signed it. The connection is encrypted; with whom is checked by `chain` alone.
+/// The verifier below `verify-full`, as in libpq: it accepts any name, and with `require` and `prefer` any issuer. The
+/// connection is encrypted; only `chain` verifies the peer.
 #[derive(Debug)]
 struct AnyName {
     chain: Option<Arc<WebPkiServerVerifier>>,

@@ -5,12 +5,12 @@ use crate::client::error::Error;
 use crate::client::limits::TruncatedBy;
 use crate::client::wire::{Event, StatementId, owned_row};
 
-/// What is kept of the rows.
+/// The rows to keep.
 #[derive(Debug, Clone, Copy)]
 pub struct RowRetention {
-    /// How many.
+    /// The number of rows.
     pub rows: usize,
-    /// How many bytes of text; a single row that is larger ends the connection unread.
+    /// The bytes of text. A single row that is larger ends the connection unread.
     pub bytes: usize,
 }
 
@@ -20,7 +20,7 @@ pub(super) struct Collector {
     pub(super) results: Vec<StatementResult>,
     current: StatementResult,
     keep: RowRetention,
-    /// What each row counts beside its values.
+    /// The bytes to count for each row besides its values.
     row_header_bytes: usize,
     /// All rows, those that were left out included.
     pub(super) bytes: usize,

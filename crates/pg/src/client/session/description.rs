@@ -1,4 +1,4 @@
-//! What a statement takes and gives, as Describe shows it.
+//! The parameters and result columns of a statement, as Describe reports them.
 
 use super::Session;
 use crate::client::error::{Error, ServerError};
@@ -14,11 +14,11 @@ pub struct StatementDescription {
 }
 
 impl Session {
-    /// Parses and describes a statement under `name` without running it. It takes the place of the one that had the
-    /// name before, if there was one.
+    /// Parses and describes a statement under `name` without running it. It replaces an earlier statement of this
+    /// name.
     ///
     /// # Errors
-    /// [`Error::Server`] if PostgreSQL does not take the text.
+    /// [`Error::Server`] if PostgreSQL does not accept the text.
     pub async fn describe(
         &mut self,
         name: &str,

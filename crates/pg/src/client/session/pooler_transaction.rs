@@ -4,9 +4,10 @@
 //! directly           statements, prepared once a session                                Sync
 //! through a pooler   BEGIN · settings · statements, each parsed anew without a name · END · Sync
 //! ```
-//! What is told to a session (start-up settings, a statement's name) may be told to any backend, and another one may have
-//! the next transaction, which may be somebody else's. So a transaction brings along all that it relies on, and takes away
-//! all that would outlive it before it ends: the pooler lends the backend to the next one in the same moment.
+//! State of a session (start-up settings, the name of a statement) reaches one backend, and another one may run the
+//! next transaction. The first backend may by then serve another client. So a transaction sets everything that it
+//! relies on, and removes everything that would outlive it before it ends: the pooler lends the backend on at that
+//! moment.
 
 use super::{PipelineError, PipelineStatement, Session, StatementResult};
 use crate::client::error::Error;
@@ -14,31 +15,31 @@ use crate::client::literal::sql_literal;
 use crate::client::session_settings::SessionSettings;
 use crate::client::wire::Purpose;
 
-/// What each transaction through a pooler begins with.
+/// The statements with which each transaction through a pooler begins.
 #[derive(Debug)]
 pub(crate) struct TransactionPreamble {
-    /// What stands behind BEGIN: the modes that a session of our own would have by default.
+    /// The text after BEGIN: the modes that a direct session has by default.
     mode: String,
     /// A query that sets the rest.
     settings: String,
 }
 
-/// What outlives a transaction that is rolled back: advisory locks of the session, and what is prepared.
+/// Removes what outlives a rolled-back transaction: advisory locks of the session, and prepared statements.
 pub(crate) const RESET_STATEMENTS: [&str; 2] = ["select pg_catalog.pg_advisory_unlock_all()", "deallocate all"];
 
-/// The way out of a transaction block that may have failed. The block stays one until all of it has been done: if anything
-/// fails, the pooler still knows that the backend is not to be lent, and closes it when we go.
+/// Leaves a transaction block that may have failed. The block stays open until all of it has been done. If a step
+/// fails, the pooler still sees a transaction, and closes the backend when this client disconnects.
 const ABORT_AND_RESET: &str =
     "rollback and chain; select pg_catalog.pg_advisory_unlock_all(); deallocate all; rollback";
 
 impl TransactionPreamble {
-    /// For sessions that would be started with these settings.
+    /// The preamble for sessions that are started with these settings, where no pooler is in between.
     pub(crate) fn new(settings: &SessionSettings) -> Self {
         let mut mode = String::new();
         let mut rest = Vec::new();
         for (name, value) in settings.iter() {
             match name {
-                // Of the transaction itself, not of the next one.
+                // The level of this transaction; the default applies to later ones.
                 "default_transaction_isolation" => mode.push_str(&format!(" isolation level {value}")),
                 "default_transaction_read_only" if value == "on" => mode.push_str(" read only"),
                 _ => rest.push((name, value)),
@@ -72,11 +73,11 @@ impl Session {
         self.ground.is_some()
     }
 
-    /// Opens a transaction block and runs the steps in it, all in one round trip. `mode` stands behind BEGIN (`isolation level
-    /// repeatable read read only`); `None` is the session's own.
+    /// Opens a transaction block and runs the steps in it, all in one round trip. `mode` follows BEGIN (`isolation
+    /// level repeatable read read only`); `None` is the mode of the session.
     ///
     /// # Errors
-    /// As [`Session::run`]; 0 is also the step of a block that could not be opened.
+    /// As [`Session::run`]; step 0 is also reported if the block could not be opened.
     pub async fn begin(
         &mut self,
         mode: Option<&str>,
@@ -92,10 +93,11 @@ impl Session {
         within(outcome, opening.len(), steps.len())
     }
 
-    /// Runs `first` in a transaction of its own, commits it, and runs `second` in the block behind it, all in one round trip.
+    /// Runs `first` in a transaction of its own, commits it, and runs `second` in the next block, all in one round
+    /// trip.
     ///
     /// # Errors
-    /// As [`Session::run`]; steps are counted through both. At `first.len()` the first transaction could not be committed.
+    /// As [`Session::run`]. Steps are counted through both lists; `first.len()` means that COMMIT failed.
     pub async fn commit_and_begin(
         &mut self,
         first: &[PipelineStatement<'_>],
@@ -156,10 +158,10 @@ impl Session {
         !self.connection.has_pending() && !self.is_idle()
     }
 
-    /// Sets within a transaction what RESET ALL has taken away. A session of our own goes back to it by itself.
+    /// Sets the start-up settings within a transaction after RESET ALL. A direct session returns to them by itself.
     ///
     /// # Errors
-    /// Whatever the server or the connection says.
+    /// An error of the server or the connection.
     pub async fn restore_preamble(&mut self) -> Result<(), Error> {
         let Some(ground) = &self.ground else { return Ok(()) };
         let settings = ground.settings.clone();
@@ -184,7 +186,7 @@ impl Session {
     }
 }
 
-/// What became of the steps behind the first `before`, which are of no interest.
+/// The outcome of the steps after the first `before` ones.
 fn within(
     outcome: Result<Vec<StatementResult>, PipelineError>,
     before: usize,

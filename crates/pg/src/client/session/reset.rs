@@ -1,10 +1,10 @@
-//! How a session becomes one again that anybody may use.
+//! The reset of a session, after which any call may use it.
 
 use super::Session;
 use crate::client::error::{Error, ServerError};
 use crate::client::wire::{Event, Purpose, row_texts};
 
-/// The first column of the query tells whether SQL's PREPARE has left a statement: then the session is not used again.
+/// The first column of the query says whether SQL's PREPARE has left a statement. The session is not used again then.
 const RESET_SQL: &str = "set session authorization default; reset all; close all; unlisten *; discard temporary; \
     discard sequences; select exists(select from pg_catalog.pg_prepared_statements where from_sql), \
     pg_catalog.pg_advisory_unlock_all()";
@@ -43,7 +43,7 @@ impl Session {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Closes the statements of agents: what others have asked is not for the one that comes. Queued only.
+    /// Closes the statements of agents, so that the next text cannot read them. Only queued.
     pub(crate) fn push_close_remembered(&mut self) -> Result<(), Error> {
         for known in self.statements.take_all() {
             self.connection.push_close_statement(&known)?;
@@ -57,12 +57,12 @@ impl Session {
         self.guard_prepared = false;
     }
 
-    /// Takes away what a transaction leaves in its session and is not rolled back: settings, role, temporary tables, sequence
-    /// values, cursors, LISTEN and advisory locks. Statements prepared by the protocol stay. Not waited for: whoever takes the
-    /// session next does. Through a pooler the pooler does it.
+    /// Resets what a transaction may leave in its session: settings, role, temporary tables, sequence values, cursors,
+    /// LISTEN and advisory locks. Statements prepared by the protocol stay. The next user of the session waits for the
+    /// answer. Through a pooler nothing is sent: the pooler resets its backends.
     ///
     /// # Errors
-    /// That it could not be sent.
+    /// The reset could not be sent.
     pub async fn push_reset(&mut self) -> Result<(), Error> {
         if self.is_pooled() || !self.is_idle() {
             return Ok(());
@@ -71,7 +71,7 @@ impl Session {
         Ok(self.connection.flush().await?)
     }
 
-    /// The same as [`Session::discard_all`], without waiting for it: whoever takes the session next does.
+    /// Like [`Session::discard_all`], but the next user of the session waits for the answer.
     pub(crate) async fn push_discard(&mut self) -> Result<(), Error> {
         self.prepared.clear();
         self.statements.take_all();
@@ -80,11 +80,11 @@ impl Session {
         Ok(self.connection.flush().await?)
     }
 
-    /// Leaves nothing of the last call behind: settings, role, temporary tables, prepared statements, LISTEN, advisory
-    /// locks, cursors (PostgreSQL manual, DISCARD).
+    /// Removes everything that the last call may have left: settings, role, temporary tables, prepared statements,
+    /// LISTEN, advisory locks, cursors (PostgreSQL manual, DISCARD).
     ///
     /// # Errors
-    /// Whatever the server says; the session must not be used again then.
+    /// An error of the server. The session must not be used again then.
     pub async fn discard_all(&mut self) -> Result<(), Error> {
         self.prepared.clear();
         self.statements.take_all();

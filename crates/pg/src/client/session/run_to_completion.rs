@@ -1,6 +1,6 @@
-//! A statement of anybody's in a transaction that writes: described first, then run to its end.
+//! Runs a statement of a user in a transaction that writes: it is described first, then run to its end.
 //!
-//! A read stops when it has enough rows; a statement that writes must not, since the rest of what it does would be
+//! A read stops when it has enough rows. A statement that writes must not stop, since the rest of its effects would be
 //! missing. So all rows are received, and only some are kept.
 
 use super::collector::{Collector, RowRetention};
@@ -9,7 +9,7 @@ use crate::client::error::Error;
 use crate::client::limits::TruncatedBy;
 use crate::client::wire::Purpose;
 
-/// What a statement that ran to its end gave back.
+/// The result of a statement that ran to its end.
 #[derive(Debug, Default)]
 pub struct CompleteResult {
     /// The rows that were kept.
@@ -21,7 +21,7 @@ pub struct CompleteResult {
 }
 
 impl Session {
-    /// This session does not go back to its pool: nobody knows what is left in it.
+    /// Prevents the session from returning to its pool: its state is unknown.
     pub fn mark_unusable(&mut self) {
         self.outdated = true;
     }
@@ -32,21 +32,21 @@ impl Session {
         self.connection.allow_client_encoding_change = bears;
     }
 
-    /// Takes back every prepared statement, whoever made it.
+    /// Closes every prepared statement, including those of SQL's PREPARE.
     ///
-    /// SQL reaches prepared statements by name (EXECUTE), those of the protocol as well: a prepared COMMIT of ours would
-    /// be one that any text can run.
+    /// SQL reaches prepared statements by name (EXECUTE), also those of the protocol. If the server prepared COMMIT,
+    /// any text could run it.
     ///
     /// # Errors
-    /// Whatever the server or the connection says.
+    /// An error of the server or the connection.
     pub async fn deallocate_all(&mut self) -> Result<(), Error> {
         self.deallocate_after("").await
     }
 
-    /// The same behind a constant of ours, which may hold several statements.
+    /// Runs a constant text of the server, which may have several statements, and closes every prepared statement.
     ///
     /// # Errors
-    /// Whatever the server or the connection says.
+    /// An error of the server or the connection.
     pub async fn deallocate_after(&mut self, own_text: &str) -> Result<(), Error> {
         self.prepared.clear();
         self.batch_execute(&format!("{own_text}; deallocate all")).await

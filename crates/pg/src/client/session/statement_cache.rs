@@ -1,13 +1,14 @@
-//! Which statements of agents a session has prepared, and for how long it counts what was seen of them (`query::read::function_policy`).
+//! The statements of agents that a session has prepared, and how long their inspections are valid
+//! (`query::read::function_policy`).
 //!
-//! A statement means what it meant when it was parsed: `'now'` is a moment then, and CASE leaves out what that moment rules out.
-//! So what was seen of a text holds for one statement in one session, and another session looks for itself. PostgreSQL parses
-//! a prepared statement anew when what it reads has changed (a view is replaced, a table is analyzed), and says nothing:
-//! hence not for ever.
+//! A statement keeps the meaning that it had when it was parsed: `'now'` is the time of parsing, and CASE omits
+//! branches that this time rules out. So an inspection is valid for one statement in one session, and every other
+//! session inspects the text itself. PostgreSQL silently parses a prepared statement anew when an object that it uses
+//! has changed (a view is replaced, a table is analyzed), so an inspection expires.
 //!
-//! They have names that nobody can guess: SQL's EXECUTE reaches prepared statements, and one that executes itself takes
-//! PostgreSQL 15 down. Their texts can be seen in `pg_prepared_statements`: before a query looks there, those of others are
-//! closed (`query::read::function_policy`), so that it finds itself and statements of ours.
+//! The names cannot be guessed: SQL's EXECUTE reaches prepared statements, and one that executes itself crashes
+//! PostgreSQL 15. `pg_prepared_statements` shows their texts, so those of other agents are closed before a query reads
+//! that view; the query finds itself and statements of the server.
 
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
@@ -15,10 +16,10 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How many a session keeps: PostgreSQL holds a plan for each, some ten kilobytes.
+/// The number of statements that a session keeps. PostgreSQL holds a plan for each, some ten kilobytes.
 const MAX_STATEMENTS: usize = 32;
 
-/// How long what was seen of a statement counts.
+/// How long the inspection of a statement is valid.
 pub(crate) const SEEN_FOR: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]

@@ -7,14 +7,14 @@ use std::time::Duration;
 pub(crate) struct TransactionSettings {
     /// The account on whose behalf it reads (see [`crate::ReadRequest`]).
     pub(crate) account: String,
-    /// `statement_timeout` in milliseconds; 0 is none. It applies to each Execute.
+    /// `statement_timeout` in milliseconds; 0 means no limit. It applies to each Execute.
     pub(crate) statement_timeout_ms: u128,
-    /// `lock_timeout` in milliseconds; 0 is none.
+    /// `lock_timeout` in milliseconds; 0 means no limit.
     pub(crate) lock_timeout_ms: u128,
 }
 
 impl TransactionSettings {
-    /// For a read that may take until this deadline.
+    /// Settings for a read that may take until this deadline.
     pub(crate) fn within(account: &str, deadline: Duration) -> Self {
         let (account, timeout_ms) = (account.to_owned(), deadline.as_millis());
         Self { account, statement_timeout_ms: timeout_ms, lock_timeout_ms: timeout_ms }

@@ -1,4 +1,4 @@
-//! Who we are: the server asks, and we answer in the ways that the target allows.
+//! Authentication: the server requests it, and the client answers with the methods that the target allows.
 
 use std::io;
 
@@ -16,7 +16,7 @@ use crate::client::error::{Error, ServerError};
 pub(super) async fn authenticate(connection: &mut Connection, target: &ConnectOptions) -> Result<(), Error> {
     let address = connection.key.route.address.clone();
     let outcome = answer(connection, target, &address).await;
-    // As libpq does: a password that nobody remembers having written down is the usual mistake.
+    // As libpq does: the usual mistake is a password in a forgotten file.
     outcome.map_err(|error| match (error, target.password_for(&address)) {
         (Error::Server(mut error), Ok(Password { file: Some(file), .. })) if error.sqlstate == "28P01" => {
             error.message.push_str(&format!("; the password is that of the file {}", file.display()));
@@ -128,7 +128,8 @@ async fn scram(
                 "channel_binding=require: the connection is not encrypted; use sslmode=require or more"
             }));
         }
-        // The server hears that we could have: one that could, too, knows that somebody is in between.
+        // The server learns that this client supports channel binding. A server that supports it too detects a third
+        // party in between.
         Some(_) => (SCRAM_SHA_256, sasl::ChannelBinding::unrequested()),
         None => (SCRAM_SHA_256, sasl::ChannelBinding::unsupported()),
     };
@@ -157,10 +158,10 @@ async fn scram(
     Ok(mechanism == SCRAM_SHA_256_PLUS)
 }
 
-/// What postgres-protocol takes: each is work for us, and the server only names the number.
+/// The limit of postgres-protocol. Each iteration costs this client work, and the server only names the number.
 const MAX_ITERATIONS: u64 = 100_000;
 
-/// The `i=` of a server-first-message (RFC 5802); 0 if there is none that can be read, which is for the exchange to say.
+/// The `i=` of a server-first-message (RFC 5802); 0 if it cannot be read, which the exchange reports.
 fn iterations(message: &[u8]) -> u64 {
     let fields = message.split(|byte| *byte == b',');
     let number = fields.filter_map(|field| field.strip_prefix(b"i=")).next();
@@ -192,8 +193,8 @@ fn unsupported(what: &str) -> Error {
     Error::Lost(io::Error::other(format!("the server asks for {what}, which is not supported")))
 }
 
-/// What PostgreSQL stores of a password: `CREATE ROLE .. PASSWORD` takes it in the place of the password, which then reaches no
-/// log and no statistics of the server (PostgreSQL manual, "CREATE ROLE").
+/// The form in which PostgreSQL stores a password. `CREATE ROLE .. PASSWORD` accepts it in place of the password,
+/// which then appears in no log and no statistics of the server (PostgreSQL manual, "CREATE ROLE").
 #[must_use]
 pub fn scram_verifier(password: &str) -> String {
     postgres_protocol::password::scram_sha_256(password.as_bytes())

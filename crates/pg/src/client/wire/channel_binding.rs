@@ -10,8 +10,8 @@ const RSA: [u8; 8] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01];
 /// `ecdsa-with-SHA*`, 1.2.840.10045.4.x and 1.2.840.10045.4.3.x.
 const ECDSA: [u8; 6] = [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04];
 
-/// The hash of a certificate in DER by the hash function of its own signature; by SHA-256 where that one is MD5 or SHA-1.
-/// `None` for signatures that do not name a hash function in this way (Ed25519, RSASSA-PSS).
+/// The hash of a certificate in DER by the hash function of its own signature; by SHA-256 where that one is MD5 or
+/// SHA-1. `None` for signatures that do not name a hash function in this way (Ed25519, RSASSA-PSS).
 pub(super) fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     // Certificate ::= SEQUENCE { tbsCertificate SEQUENCE, signatureAlgorithm SEQUENCE { OID, .. }, .. } (RFC 5280, 4.1)
     let (fields, _) = element(certificate, SEQUENCE)?;

@@ -26,7 +26,7 @@ use super::socket::{Endpoint, Socket};
 use crate::client::connect_options::AuthMethod;
 use crate::client::error::{Error, ServerError};
 
-/// What the server last said of the transaction (ReadyForQuery).
+/// The status of the transaction in the last ReadyForQuery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TransactionStatus {
     Idle,
@@ -34,7 +34,7 @@ pub(crate) enum TransactionStatus {
     Failed,
 }
 
-/// What it takes to ask the server to stop what this session is running.
+/// The data of a cancel request for this session.
 #[derive(Debug, Clone)]
 pub(crate) struct CancelKey {
     pub(crate) route: Endpoint,
@@ -49,7 +49,7 @@ impl CancelKey {
     }
 }
 
-/// What a server says of itself when a session starts; `None` behind a pooler that does not hand it on.
+/// Parameters that a server reports at start-up; `None` behind a pooler that does not forward them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Reported {
     pub(crate) in_hot_standby: Option<bool>,
@@ -65,7 +65,7 @@ pub(crate) struct Reported {
 pub(crate) struct Connection {
     socket: Socket,
     inbox: BytesMut,
-    /// How many bytes that come next belong to a message that is passed over.
+    /// The number of bytes in the inbox that belong to a skipped message.
     skipped: usize,
     outbox: BytesMut,
     /// The largest message that answers what is pushed next, in bytes. A larger one stays unread. Of an error the beginning
@@ -75,15 +75,15 @@ pub(crate) struct Connection {
     pub(crate) transaction_status: TransactionStatus,
     exchange: Exchange,
     pub(crate) reported: Reported,
-    /// Why the server ends this connection: it says so before it does.
+    /// The reason that the server gave before it closed this connection.
     fatal_error: Option<String>,
     /// Nothing comes or goes any more.
     pub(crate) is_broken: bool,
-    /// Whether another client encoding than UTF8 is borne for a while, in which nothing but ASCII is sent.
+    /// Whether another client encoding than UTF8 is allowed for now. Only ASCII is sent meanwhile.
     pub(crate) allow_client_encoding_change: bool,
-    /// How long the server may say nothing while it is waited for; `None` for as long as it likes.
+    /// How long an answer may take to begin; `None` is no limit.
     pub(crate) read_timeout: Option<Duration>,
-    /// How the server has asked who we are.
+    /// The authentication method that the server has requested.
     pub(crate) asked: AuthMethod,
     /// When the last byte arrived.
     pub(crate) last_heard: Instant,
@@ -91,13 +91,13 @@ pub(crate) struct Connection {
     probe_deadline: Option<Instant>,
 }
 
-/// What PostgreSQL answers at once, whatever comes behind it: Close of the statement without a name, and Flush.
+/// PostgreSQL answers this at once, whatever follows: Close of the unnamed statement, and Flush.
 const PROBE: &[u8] = b"C\0\0\0\x06S\0H\0\0\0\x04";
 
-/// The largest message unless somebody says otherwise.
+/// The default limit for a message.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
-/// How much room the outbox starts with.
+/// The initial capacity of the outbox.
 const OUTBOX_BYTES: usize = 1024;
 
 /// The most room that either buffer keeps while nothing is in it.
@@ -106,7 +106,7 @@ const MAX_IDLE_BYTES: usize = 64 * 1024;
 /// A message begins with its tag and its length.
 const HEADER_BYTES: usize = 5;
 
-/// How much is asked of the socket at once, at least.
+/// The least number of bytes to request from the socket at once.
 const READ_BYTES: usize = 8 * 1024;
 
 /// The most bytes that are read while data remains to be sent: twice what a pipeline may return. Sending and receiving run
@@ -114,7 +114,7 @@ const READ_BYTES: usize = 8 * 1024;
 /// each side would wait for the other to read.
 const MAX_BYTES_AHEAD: usize = 16 << 20;
 
-/// How much is read only to be forgotten, in bytes.
+/// The most bytes that are read only to be dropped.
 const MAX_FORGOTTEN_BYTES: usize = 1 << 20;
 
 impl Connection {
@@ -173,7 +173,7 @@ impl Connection {
         self.has_pending() && is_reset && self.outbox.is_empty() && !self.is_broken
     }
 
-    /// How many bytes of memory the inbox takes.
+    /// The memory of the inbox in bytes.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn buffered_bytes(&self) -> usize {
         self.inbox.capacity()
@@ -188,10 +188,10 @@ impl Connection {
         &mut self.outbox
     }
 
-    /// Sends what was pushed, and takes in what the server answers meanwhile.
+    /// Sends the queued messages, and receives answers meanwhile.
     ///
-    /// A server whose answers nobody reads stops reading, too: with a long pipeline and a long answer each side would
-    /// wait for the other (libpq's manual, "Pipeline Mode"). What is taken in ahead is bounded.
+    /// A server whose answers are not read stops reading. With a long pipeline and a long answer each side would wait
+    /// for the other (libpq's manual, "Pipeline Mode"). The bytes received meanwhile are bounded.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
         if self.is_broken {
             self.outbox.clear();
@@ -255,8 +255,8 @@ impl Connection {
         }
     }
 
-    /// Whether the inbox begins with a whole message. `Message::parse` reserves room for one that is not, as much as its
-    /// header announces.
+    /// Whether the inbox begins with a whole message. `Message::parse` reserves memory for an incomplete one, as much
+    /// as its header announces.
     fn holds_message(&self) -> bool {
         let Ok(Some(header)) = Header::parse(&self.inbox) else { return false };
         usize::try_from(header.len()).is_ok_and(|size| size < self.inbox.len())
@@ -292,7 +292,7 @@ impl Connection {
         }
     }
 
-    /// Says goodbye and waits until the server has heard it; the connection is of no use afterwards.
+    /// Sends Terminate and waits until the server has received it. The connection cannot be used afterwards.
     pub(crate) async fn terminate(&mut self, within: Duration) {
         // Half a statement: the server must not get the other half.
         if !self.outbox.is_empty() {
@@ -312,7 +312,7 @@ impl Connection {
     }
 }
 
-/// What comes of it, unless the server does nothing for so long.
+/// The result of `work`, or an error if the server does nothing for this time.
 async fn within<T>(read_timeout: Option<Duration>, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     let Some(read_timeout) = read_timeout else { return work.await };
     tokio::time::timeout(read_timeout, work).await.unwrap_or_else(|_| {

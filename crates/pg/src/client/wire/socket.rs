@@ -44,7 +44,7 @@ impl Endpoint {
         }
     }
 
-    /// The same without encryption: what `sslmode=prefer` falls back to.
+    /// A copy without encryption, for the fallback of `sslmode=prefer`.
     pub(crate) fn plain(&self) -> Self {
         Self { tls: TlsOptions { mode: SslMode::Disable, ..TlsOptions::default() }, ..self.clone() }
     }
@@ -103,7 +103,7 @@ impl Socket {
         !stream.peer_addr().is_ok_and(|peer| peer.ip().to_canonical().is_loopback())
     }
 
-    /// What ties a login to this very connection (RFC 5929, `tls-server-end-point`); `None` if nothing can.
+    /// The data that ties a login to this connection (RFC 5929, `tls-server-end-point`); `None` if there is none.
     pub(crate) fn end_point(&self) -> Option<Vec<u8>> {
         let Self::Tls(stream) = self else { return None };
         super::channel_binding::end_point(stream.get_ref().1.peer_certificates()?.first()?)
@@ -113,7 +113,7 @@ impl Socket {
     pub(crate) fn is_closed(&mut self, inbox: &mut BytesMut) -> bool {
         let mut context = Context::from_waker(Waker::noop());
         let mut bytes = [0; 1024];
-        // Bounded: whoever keeps talking is there.
+        // Bounded: a peer that keeps sending is alive.
         for _ in 0..64 {
             let mut buffer = ReadBuf::new(&mut bytes);
             match Pin::new(&mut *self).poll_read(&mut context, &mut buffer) {
@@ -135,7 +135,7 @@ fn socket_path(folder: &Path, port: u16) -> PathBuf {
     }
 }
 
-/// `requirepeer`: nobody else may sit behind the socket.
+/// `requirepeer`: the process behind the socket must belong to this user.
 fn check_peer(stream: &UnixStream, user: &str) -> io::Result<()> {
     let uid = Uid::from_raw(stream.peer_cred()?.uid());
     let found = User::from_uid(uid)?.map_or_else(|| uid.to_string(), |user| user.name);

@@ -18,13 +18,13 @@ use crate::client::connect_options::{Address, AuthMethod, ConnectOptions, Pooler
 use crate::client::error::{ConnectError, Error, POOLER_SAYS, ServerError};
 use crate::client::session_settings::SessionSettings;
 
-/// What poolers hand on as well.
+/// A setting that poolers forward as well.
 const ENCODING: (&str, &str) = ("client_encoding", "UTF8");
 
-/// How long a server that is not the one asked for may take to hear it.
+/// The time limit for the goodbye to a server that is not the requested one.
 const GOODBYE: Duration = Duration::from_millis(100);
 
-/// How much is read of what a server says to a cancel request, before it is none that takes them.
+/// The most bytes to read in answer to a cancel request.
 const MAX_CANCEL_BYTES: usize = 4096;
 
 const READ_ONLY_SETTING: &str = "default_transaction_read_only";
@@ -66,7 +66,7 @@ pub(crate) async fn connect(target: &ConnectOptions, settings: &SessionSettings)
     second_best.ok_or_else(|| ConnectError::of_all(target.address(), failures))
 }
 
-/// The addresses behind a name, in the order in which the system gives them.
+/// The addresses of a name, in the order of the system's resolver.
 async fn resolve(address: &Address, is_shuffled: bool) -> io::Result<Vec<Address>> {
     let Address::Tcp { host, hostaddr: None, port } = address else { return Ok(vec![address.clone()]) };
     let found = tokio::net::lookup_host((host.as_str(), *port)).await;
@@ -132,7 +132,7 @@ async fn connect_to(
     if target.pooler == Pooler::None {
         check_is_direct(&mut connection).await.map_err(|error| connect_error(address, error))?;
     } else {
-        // What a pooler says of the server may be of yesterday.
+        // A pooler may report outdated values.
         connection.reported = Reported::default();
     }
     match fit(&mut connection, target.session_attrs, reads_only).await {
@@ -145,7 +145,7 @@ async fn connect_to(
     }
 }
 
-/// Why there is no session.
+/// The reason why there is no session.
 struct Failed {
     error: ConnectError,
     /// Whether it may be different without TLS.
@@ -225,8 +225,8 @@ fn of_another_protocol(error: Error) -> Error {
     }
 }
 
-/// Makes sure that the session that was started is the one that answers: its key has the number of its backend. A pooler
-/// has keys of its own, since it lends one backend after the other.
+/// Checks that the answering backend is the one that was started: its cancel key has the backend's process id. A
+/// pooler has keys of its own, since it lends several backends.
 async fn check_is_direct(connection: &mut Connection) -> Result<(), Error> {
     let backend = ask(connection, "select pg_catalog.pg_backend_pid()").await?;
     if backend == connection.key.process_id.to_string() {
@@ -237,10 +237,10 @@ async fn check_is_direct(connection: &mut Connection) -> Result<(), Error> {
     Err(Error::Connect(ConnectError::Pooled { place, reason }))
 }
 
-/// Whether the server is what was asked for, or why not.
+/// Whether the server has the requested properties, or the reason why not.
 ///
-/// A session that reads only is read-only because we say so, which tells nothing about the server: for it, read-write
-/// means a primary and read-only a standby.
+/// A read-only session is read-only because this client requests it, which says nothing about the server. For such a
+/// session, read-write means a primary and read-only a standby.
 async fn fit(
     connection: &mut Connection,
     wanted: TargetSessionAttrs,

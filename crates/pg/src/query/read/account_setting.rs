@@ -1,8 +1,9 @@
-//! Keeps a read from changing `countersign.account_id`, which policies of row level security go by.
+//! Keeps a read from changing `countersign.account_id`, which policies of row level security use.
 //!
-//! SET returns no rows, so `set_config` is the only way. A query's own calls are looked for in its text: a plan does not show
-//! every place of a query (`functions`), and a call needs the function's name. Views are in the plan. In both, the name of
-//! another setting has to be the first argument, as a plain literal. What the body of a function sets is up to whoever made it.
+//! SET returns no rows, so `set_config` is the only way. Calls in a query are searched in its text: a plan does not
+//! show every part of a query (`function_policy`), and a call needs the function's name. Calls in views are searched
+//! in the plan. In both, the first argument must be the name of another setting, as a plain literal. The author of a
+//! function is responsible for the settings in its body.
 
 use serde_json::Value;
 
@@ -15,7 +16,7 @@ const IS_OURS: &str = "settings of countersign say on whose behalf a query runs"
 const NOT_LITERAL: &str = "its first argument must be the name of the setting, as a plain literal";
 const UNICODE: &str = "an identifier with Unicode escapes may stand for it, so write identifiers without U&";
 
-/// Why this query may not run: the end of a sentence about [`FUNCTION`].
+/// The reason why this query may not run: the end of a sentence about [`FUNCTION`].
 pub(super) fn refusal(sql: &str, plan: Option<&Value>) -> Option<(&'static str, &'static str)> {
     let is_called = |plan: &&Value| called(plan).iter().any(|call| call.name == FUNCTION);
     let why = refusal_of_text(sql).or_else(|| plan.filter(is_called).and_then(refusal_of_plan))?;
@@ -43,13 +44,13 @@ fn refusal_of_text(sql: &str) -> Option<&'static str> {
                 Some(name) => name.starts_with(OURS).then_some(IS_OURS),
                 None => Some(NOT_LITERAL),
             },
-            // A parenthesis may stand behind the comment; without one it is no call.
+            // A parenthesis may follow the comment; without one it is not a call.
             None => (behind.starts_with("/*") || behind.starts_with("--")).then_some(NOT_LITERAL),
         }
     })
 }
 
-/// The first of these arguments, if it is a literal, alone, without a letter that could stand for another.
+/// The first of these arguments, if it is a single literal of plain letters.
 fn setting(arguments: &str) -> Option<&str> {
     let (name, rest) = arguments.trim_start().strip_prefix('\'')?.split_once('\'')?;
     let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'));

@@ -14,7 +14,7 @@ use super::statement_metadata::StatementMetadata;
 use crate::client::error::{Error, ServerError};
 use crate::client::wire::{Event, FieldDescription, StatementId, Take, owned_row};
 
-/// Where the rows of a statement go.
+/// Receives the rows of a statement.
 pub(crate) trait RowOutput: Send {
     /// The columns may be others than announced when the rows arrive.
     const MAY_CHANGE: bool;
@@ -31,11 +31,11 @@ pub(crate) trait RowOutput: Send {
     /// The largest message to receive.
     fn max_message_bytes(&self) -> usize;
 
-    /// Whether a row of `bytes` may wait for its conversion, which is one of a portion of `portion_bytes` so far. False if the
-    /// rest of the rows is not wanted.
+    /// Whether a row of `bytes` may wait for its conversion, in a portion that has `portion_bytes` so far. False if
+    /// the remaining rows are not needed.
     ///
     /// # Errors
-    /// That there are too many of them.
+    /// Too many rows wait.
     fn accept_draft(&mut self, _bytes: usize, portion_bytes: usize) -> Result<bool, Error> {
         let limit = MAX_LARGEST_DRAFTS * self.max_message_bytes();
         if portion_bytes > limit { Err(too_many_drafts(limit)) } else { Ok(true) }
@@ -46,7 +46,7 @@ pub(crate) trait RowOutput: Send {
         false
     }
 
-    /// How long the receiver of the rows has been waited for.
+    /// The time spent waiting for the receiver of the rows.
     fn blocked(&self) -> Duration {
         Duration::ZERO
     }
@@ -120,7 +120,7 @@ pub(crate) struct Answer<'a, O> {
     draft_bytes: usize,
 }
 
-/// How many rows of the largest size may wait for a conversion at once, by their bytes.
+/// The number of rows of the largest size that may wait for a conversion at once, by their bytes.
 const MAX_LARGEST_DRAFTS: usize = 4;
 
 impl<'a, O: RowOutput> Answer<'a, O> {

@@ -35,7 +35,7 @@ use crate::query::value::EncodeError;
 /// The error of a text without a statement.
 pub(crate) const EMPTY_STATEMENT: &str = "there is no statement in the text";
 
-/// What was pushed of a statement.
+/// The statements that were queued for a read.
 struct Sent {
     /// The first statement after those of the transaction.
     first: StatementId,

@@ -37,12 +37,12 @@ const NOT_EXPLAINABLE: &str =
     "Only SELECT, WITH, VALUES and TABLE have a plan. Give the statement without EXPLAIN in front.";
 
 impl Reader {
-    /// How PostgreSQL would run this read: what `EXPLAIN (FORMAT JSON)` says. The statement is not run; but to plan it,
-    /// PostgreSQL evaluates calls of functions that are declared IMMUTABLE or STABLE and have constant arguments, in a
+    /// The plan of this read, as `EXPLAIN (FORMAT JSON)` shows it. The statement is not run. To plan it, PostgreSQL
+    /// evaluates calls of functions that are declared IMMUTABLE or STABLE and have constant arguments, in a
     /// transaction that cannot write.
     ///
     /// # Errors
-    /// [`ReadError`]: whatever [`Reader::query`] would refuse without running it, and what plans to write.
+    /// [`ReadError`]: the errors of [`Reader::query`] before the statement runs, and a plan that writes.
     pub async fn explain(&self, sql: &str, params: &[Value]) -> Result<Value, ReadError> {
         let deadline = Instant::now() + self.limits.deadline;
         let outcome = self.attempt_explain(deadline, sql, params).await;
@@ -60,14 +60,14 @@ impl Reader {
     }
 
     async fn explain_on(&self, session: &mut Session, sql: &str, params: &[Value]) -> Result<Value, ReadError> {
-        // A plan is nobody's in particular.
+        // A plan does not depend on the account.
         session.settings = TransactionSettings::within("", self.limits.deadline);
         let name = session.statements.new_name();
         let described = self.describe(session, (&name, sql), None).await;
         session.statements.drop_name(name);
         let (own, _) = described?;
         let text_params = value::encode_all(params, &own.params)?;
-        // FunctionPolicy that are STABLE are called now, and both an estimate and an error tell what they say.
+        // PostgreSQL calls STABLE functions now, and an estimate or an error may reveal their results.
         session.push_close_remembered()?;
         let param_oids: Vec<u32> = own.params.iter().map(|ty| ty.oid).collect();
         let text = format!("{PREFIX}{sql}");
@@ -103,7 +103,7 @@ impl Reader {
     }
 }
 
-/// The same error, its position counted in the agent's text.
+/// The error with its position counted in the agent's text.
 fn in_own_text(error: Error) -> Error {
     match error {
         Error::Server(mut error) => {
@@ -115,7 +115,7 @@ fn in_own_text(error: Error) -> Error {
     }
 }
 
-/// A statement that is right alone and wrong behind EXPLAIN: SHOW, or EXPLAIN itself.
+/// The error for a statement that is valid alone and invalid after EXPLAIN: SHOW, or EXPLAIN itself.
 fn not_explainable(error: Error) -> Error {
     match error {
         Error::Server(mut error) if error.sqlstate == "42601" => {

@@ -5,7 +5,7 @@ use super::{ReadError, read_transaction, refusal};
 use crate::client::error::{Error, ServerError};
 use crate::client::wire::{Failure, StatementId};
 
-/// Where the statement of a pipeline comes from.
+/// The source of the statement in a pipeline.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum StatementHandle<'a> {
     /// It was described and inspected in the transaction that is open.
@@ -19,7 +19,7 @@ pub(super) enum StatementHandle<'a> {
     Prepared(&'a str),
 }
 
-/// Why a statement gave no rows.
+/// The reason why a statement returned no rows.
 pub(super) enum FetchError {
     /// It was not parsed, or not bound, as it was described.
     Outdated(ServerError),

@@ -75,7 +75,7 @@ pub(super) struct FunctionPolicy {
 
 #[derive(Debug)]
 struct Harmless {
-    /// By name, whether the function exists in `pg_catalog` only.
+    /// The names; the value says whether the function exists in `pg_catalog` only.
     names: HashMap<String, bool>,
     since: Instant,
 }
@@ -97,8 +97,8 @@ impl FunctionPolicy {
         Self { takes_any_setting: true, ..Self::default() }
     }
 
-    /// Inspects a text that has been described in the transaction that is open, so the relations that it reads are locked until
-    /// the end. It is planned under a name of its own, and refused if it cannot be planned.
+    /// Inspects a text that has been described in the transaction that is open, so the relations that it reads are
+    /// locked until the end. It is planned under another name, and refused if it cannot be planned.
     ///
     /// # Errors
     /// [`ReadError`]: the text calls a function that a read may not call, or cannot be planned.
@@ -240,7 +240,7 @@ pub(super) async fn forbidden(session: &mut Session, names: &[String]) -> Result
     })
 }
 
-/// Refuses a plan that reads a relation of this schema. A view stands for the relations that it reads.
+/// Refuses a plan that reads a relation of this schema. Views are resolved in a plan.
 fn refuse_relations(plan: &Value, refused: &str) -> Result<(), ReadError> {
     let ReferencedObjects::Planned { tables, .. } = referenced_objects(plan) else { return Ok(()) };
     match tables.into_iter().find(|table| table.schema == refused) {

@@ -1,8 +1,8 @@
-//! What the plan of a text has shown before the text runs.
+//! The result of inspecting the plan of a text before the text runs.
 
 use serde_json::Value;
 
-/// What is known of a text that has been planned.
+/// The result of inspecting the plan of a text.
 #[derive(Debug)]
 pub(super) struct Inspection {
     /// The calls of the text for which the inspection holds.

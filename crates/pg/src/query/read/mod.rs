@@ -1,10 +1,12 @@
 //! The read path: one statement, in a transaction that cannot write, within bounds.
 //!
-//! `run` is the pipeline itself, and `frame` what stands around the agent's statement in it; `remembered` knows
-//! which texts a session has prepared, and `shapes` how they were described, so that a text seen before costs one round trip;
-//! `functions` looks at what a new one calls, `account_setting` at what it sets; `rows` and `rendered` take in the answer; `convert` is for columns whose text
-//! alone does not give their JSON; `explain` shows the plan of a read without running it; `streamed`
-//! hands rows on as they arrive.
+//! - `execution` runs a statement, `read_transaction` has the server's own statements around it.
+//! - `function_policy` and `account_setting` inspect a new text, `inspection` is their result. `statement_metadata`
+//!   keeps what is known of a text, so that it takes one round trip the next time.
+//! - `answer` receives rows; `row_buffer` keeps them until the last one, `stream` delivers them as they arrive.
+//! - `portioned`, `portions` and `server_json` are for rows that arrive in portions: they are streamed, or their text
+//!   does not determine their JSON.
+//! - `explain` shows the plan of a read. `response_budget` bounds the answers in memory.
 
 mod account_setting;
 mod answer;
@@ -72,32 +74,31 @@ impl Default for ReadLimits {
 }
 
 impl ReadLimits {
-    /// How many rows to return at the most: what the caller asks for decides; a query with a LIMIT of its own is only held to
-    /// the most that may be asked for.
+    /// The number of rows to return at most. A query with a LIMIT of its own is bounded by the maximum only.
     fn rows(&self, asked: Option<u32>, has_limit: bool) -> usize {
         let rows = asked.unwrap_or(if has_limit { self.max_rows } else { self.default_rows });
         rows.min(self.max_rows) as usize
     }
 }
 
-/// What to read.
+/// A request to read.
 #[derive(Debug)]
 pub struct ReadRequest<'a> {
     /// One statement.
     pub sql: &'a str,
     /// `$1`, `$2`, ... as JSON.
     pub params: &'a [Value],
-    /// Rows to return at the most. If `None`: the default of [`ReadLimits`], or the most that they allow if the query has a
-    /// LIMIT of its own.
+    /// The maximum number of rows. If `None`: the default of [`ReadLimits`], or its maximum if the query has a LIMIT
+    /// of its own.
     pub row_limit: Option<u32>,
-    /// What each row looks like.
+    /// The form of each row.
     pub format: RowFormat,
     /// On whose behalf: `countersign.account_id` in the transaction, for row level security to go by. A query cannot set it
     /// to something else (`account_setting`).
     pub account: Option<&'a str>,
 }
 
-/// What was read.
+/// The result of a read.
 #[derive(Debug)]
 pub struct ResultSet {
     /// The columns, their names made unique.
@@ -110,7 +111,7 @@ pub struct ResultSet {
     pub permit: Option<ResponsePermit>,
 }
 
-/// Why nothing was read.
+/// The reason why a read failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The statement returns no rows, so it is not a read.
@@ -127,7 +128,7 @@ pub enum ReadError {
     ForbiddenFunction {
         /// Its name.
         function: String,
-        /// What it does, or whose it is: the end of a sentence.
+        /// Its effect, or its owner: the end of a sentence.
         why: String,
     },
     /// It reads a relation of a schema that is not for reads.
@@ -174,7 +175,7 @@ impl ResultSet {
     }
 }
 
-/// Reads through a pool of its own, logged in as a role of its own.
+/// Reads as one login, over its own pool of sessions.
 #[derive(Debug, Clone)]
 pub struct Reader {
     pool: Pool,
@@ -196,7 +197,7 @@ impl Reader {
             .with_search_path(path.setting())
             // Compiling takes seconds where the estimates are off, as on the catalog, and 500 rows never pay for it.
             .with("jit", "off")
-            // What runs outside our own transaction could not write either.
+            // Statements outside the read transaction cannot write either.
             .with("default_transaction_read_only", "on");
         Self::with_settings(options, settings, limits)
     }
@@ -243,26 +244,26 @@ impl Reader {
         &self.limits
     }
 
-    /// Where its sessions connect, and as whom.
+    /// The server and login of its sessions.
     #[must_use]
     pub fn target(&self) -> &ConnectOptions {
         self.pool.target()
     }
 
-    /// A session of the reader's login, for questions of our own about that login.
+    /// Leases a session of the reader's login, for queries about that login.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is none.
     pub async fn acquire(&self) -> Result<PooledSession, Error> {
         self.pool.acquire(Instant::now() + self.limits.deadline).await
     }
 
-    /// The same, however long it takes.
+    /// Leases a session before `deadline`.
     pub(crate) async fn acquire_until(&self, deadline: Instant) -> Result<PooledSession, Error> {
         self.pool.acquire(deadline).await
     }
 
-    /// What it knows of the database's types.
+    /// The known types of the database.
     pub(crate) fn types(&self) -> &TypeCatalog {
         &self.types
     }
@@ -272,14 +273,14 @@ impl Reader {
         self.give_back(lease, Ok(outcome)).await
     }
 
-    /// How its pool stands now. A read that waits for room for its answer waits as well.
+    /// The current state of the pool. Reads that wait for the response budget count as waiting.
     #[must_use]
     pub fn status(&self) -> PoolStatus {
         let usage = self.pool.status();
         PoolStatus { waiting: usage.waiting + self.budget.waiting(), ..usage }
     }
 
-    /// Waits until PostgreSQL has been told of every session that is to stop: before the process ends.
+    /// Waits until PostgreSQL has received every pending cancel request. For the end of the process.
     pub async fn drain(&self) {
         self.pool.drain().await;
     }
@@ -306,8 +307,7 @@ impl Reader {
         self.give_back(lease, outcome).await.map(|result| result.with_permit(permit))
     }
 
-    /// What became of a read. Its session goes back to the pool while it is cleaned, so that nobody waits for that but
-    /// whoever takes it next.
+    /// Returns a session after a read. It goes back to its pool while it is reset; only its next user waits for that.
     async fn give_back<T>(
         &self,
         mut lease: PooledSession,
@@ -322,8 +322,8 @@ impl Reader {
         let has_pending = session.connection.has_pending();
         let is_under_way = has_pending && !session.connection.reset_pending();
         let is_open = !has_pending && !session.is_idle();
-        // Rows that nobody reads are still coming: stop them. Or the transaction is still open: refused before it ran. That
-        // its end is sent takes no waiting; a session that would have to wait is not worth it.
+        // Rows are still arriving that are not needed: cancel the statement. Or the transaction is open because the
+        // text was refused: end it. If the end cannot be sent at once, the session is discarded.
         if is_under_way
             || (is_open && (!session.boundary_prepared || self.push_abort_and_reset(session).await.is_err()))
         {

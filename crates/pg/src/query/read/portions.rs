@@ -1,17 +1,17 @@
-//! How many rows of a portal to ask for at once.
+//! The number of rows to request from a portal at once.
 //!
-//! PostgreSQL keeps what it sends until 8 KiB of it are there or the client asks for more. So few rows are asked for as long as
-//! they come slowly, and the more the faster they come.
+//! PostgreSQL sends rows when 8 KiB are full or the client requests more. So few rows are requested as long as they
+//! arrive slowly, and more when they arrive fast.
 
 use std::time::{Duration, Instant};
 
 /// A portion that took less is followed by a larger one.
 const SHORT: Duration = Duration::from_millis(20);
 
-/// How long a portion should take at the most.
+/// The intended maximum duration of a portion.
 const LONG: Duration = Duration::from_millis(100);
 
-/// How much larger the next portion may be.
+/// The maximum growth from one portion to the next.
 const GROWTH: usize = 8;
 
 /// The most rows of a portion: one round trip for so many costs nothing.
@@ -42,12 +42,12 @@ impl Portions {
         self.asked = (Instant::now(), blocked);
     }
 
-    /// For Execute.
+    /// The row count for Execute.
     pub(super) fn rows(&self) -> i32 {
         i32::try_from(self.rows).unwrap_or(i32::MAX)
     }
 
-    /// How long all of them have taken so far, with the time that their reader took.
+    /// The duration of all portions so far, including the time of their receiver.
     pub(super) fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }

@@ -96,7 +96,7 @@ pub(super) struct ReadTransaction {
 }
 
 impl ReadTransaction {
-    /// For sessions that are started with these settings, where no pooler is in between.
+    /// The statements for sessions that are started with these settings, where no pooler is in between.
     pub(super) fn new(settings: &SessionSettings) -> Self {
         let all: Vec<_> = settings.iter().collect();
         Self { pooled_settings: format!("{SETTINGS_SQL}, {}", setting(&all)) }

@@ -1,7 +1,8 @@
-//! How many answers there may be at once.
+//! Bounds the number of answers in memory.
 //!
-//! An answer takes memory until its client has taken it. A client that asks and does not read what it is told would fill
-//! the server; so there is room for so many, and the next read waits for it, before it has a session, within its deadline.
+//! An answer takes memory until its client has received it. A client that sends requests and does not read answers
+//! would fill the memory of the server. So the number of answers is bounded, and the next read waits for a permit
+//! before it leases a session, within its deadline.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +16,7 @@ use crate::client::error::Error;
 /// Answers that are shorter, in bytes, take no room: what a thousand of them take does not count.
 const SMALL_BYTES: usize = 16 << 10;
 
-/// How many answers may wait to be taken without keeping a session from reading.
+/// The number of answers that may wait for their clients besides those that sessions produce.
 const WAITING: usize = 4;
 
 /// The room of one answer.
@@ -31,7 +32,7 @@ pub(super) struct ResponseBudget {
     waiting: Arc<AtomicUsize>,
 }
 
-/// Counts somebody who waits, until it is dropped.
+/// Counts one waiting read until it is dropped.
 struct Waits<'a>(&'a AtomicUsize);
 
 impl<'a> Waits<'a> {
@@ -53,7 +54,7 @@ impl ResponseBudget {
         Self { places: Arc::new(Semaphore::new(sessions + WAITING)), waiting: Arc::default() }
     }
 
-    /// How many reads wait for room.
+    /// The number of reads that wait for a permit.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
@@ -71,7 +72,7 @@ impl ResponseBudget {
 }
 
 impl ResultSet {
-    /// The same, in its room if it takes any.
+    /// Adds the permit that the answer holds while it is in memory.
     pub(super) fn with_permit(mut self, permit: ResponsePermit) -> Self {
         let bytes: usize = self.rows.iter().map(|row| row.get().len()).sum();
         self.permit = (bytes > SMALL_BYTES).then_some(permit);

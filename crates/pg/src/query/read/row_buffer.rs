@@ -15,7 +15,7 @@ use crate::query::json_rows::{JsonRows, RowFormat};
 #[derive(Debug)]
 pub(super) struct RowBuffer<'a> {
     limits: &'a ReadLimits,
-    /// What the caller asks for.
+    /// The row limit that the caller gave.
     asked: Option<u32>,
     format: RowFormat,
     row_limit: usize,

@@ -19,18 +19,17 @@ use crate::client::session::Session;
 use crate::client::wire::{Event, Failure, Purpose, Take, owned_row};
 use crate::query::value::{BinaryDecodeError, PartialJson, Unresolved, draft_binary, draft_text};
 
-/// How many leaves go into one statement.
+/// The number of leaves in one statement.
 const LEAVES_AT_ONCE: usize = 512;
 
-/// How many rows are asked for at once, at the most. Rows beyond the limit on bytes are received in vain, so a portion is small
-/// against it.
+/// The maximum number of rows in a portion. Rows beyond the byte limit are received in vain, so a portion is small.
 pub(super) const MAX_PORTION: usize = 512;
 
 const CAST_IT: &str = "Cast it to text in the query (value::text), or leave it out.";
 const CAST_FIELDS: &str =
     "A record is read field by field. Cast that field to text in the query, or select the fields as columns.";
 
-/// What each column needs.
+/// The conversions of each column.
 #[derive(Debug)]
 pub(crate) struct ServerJson {
     columns: Vec<Need>,
@@ -69,8 +68,8 @@ impl ServerJson {
         &self.formats
     }
 
-    /// Whether a column is asked for in binary form. The number of columns must be as it was described then, so how the
-    /// text was described is of no use for another time.
+    /// Whether a column is requested in binary form. Then the number of columns must be as described, so the
+    /// description cannot be kept for later calls.
     pub(super) fn has_binary(&self) -> bool {
         self.columns.contains(&Need::Binary)
     }
@@ -112,7 +111,7 @@ pub(crate) fn too_many_drafts(limit: usize) -> Error {
 #[derive(Debug, Default)]
 pub(super) struct ConvertedRows {
     pub(super) rows: Vec<Vec<Value>>,
-    /// What the server made of the leaves is larger than the limit: `rows` are those before, and more is still to come.
+    /// The leaves as JSON exceed the limit: `rows` are the rows before, and more are still to come.
     pub(super) is_cut: bool,
 }
 
@@ -176,7 +175,8 @@ pub(super) async fn receive(
 /// The JSON texts of the leaves, one row each.
 struct LeafTexts {
     texts: Vec<String>,
-    /// For each leaf the bytes of rows since the leaf before, its own row included, and the bytes of the leaf as it arrived.
+    /// For each leaf, the bytes of rows since the previous leaf, its own row included, and the bytes of the leaf
+    /// itself.
     weights: std::vec::IntoIter<(usize, usize)>,
     /// The rows so far, with the texts in place of their leaves.
     bytes: usize,
@@ -200,7 +200,7 @@ impl Take for LeafTexts {
 
 fn not_converted(failure: Failure) -> Error {
     let mut error = failure.error;
-    // It points into a text of ours.
+    // The position refers to a text of the server.
     error.position = None;
     error.message = format!("a value could not be made JSON: {}", error.message);
     error.hint = Some(CAST_IT.to_owned());
@@ -211,7 +211,7 @@ fn missing() -> Error {
     unexpected("08P01", "the server did not send all values".to_owned(), None)
 }
 
-/// An error of ours in the place of one of PostgreSQL's. Not a lost connection: a read is tried again after that.
+/// An error of the server in place of one of PostgreSQL's. Not a lost connection, which would cause a retry.
 fn unexpected(sqlstate: &str, message: String, hint: Option<&str>) -> Error {
     Error::Server(Box::new(ServerError { hint: hint.map(str::to_owned), ..ServerError::synthetic(sqlstate, message) }))
 }

@@ -1,7 +1,7 @@
-//! How a text was described when it was prepared.
+//! The description of a prepared text.
 //!
-//! PostgreSQL refuses a prepared statement whose columns are of other types now; row types are compared each time. So a change
-//! of the schema shows at once, and the text is described anew.
+//! PostgreSQL refuses a prepared statement whose columns have changed their types. Row types are compared each time.
+//! So a change of the schema is noticed at once, and the text is described anew.
 
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ pub(crate) struct StatementMetadata {
     pub(crate) returns_rows: bool,
     /// The types of the columns as the server names them, to see whether they are still the same.
     pub(crate) column_oids: Vec<u32>,
-    /// What the columns need beyond their text; `None` for nearly every statement.
+    /// The conversions that columns need beyond their text; `None` for nearly every statement.
     pub(crate) conversion: Option<ServerJson>,
-    /// What must still be as it was when the text comes again; `None` for most statements.
+    /// The row types, which must be unchanged when the text comes again; `None` for most statements.
     pub(crate) row_types: Option<RowTypes>,
     /// Whether the outermost node of its plan is a `Limit`.
     pub(crate) has_limit: bool,
@@ -72,7 +72,7 @@ impl StatementMetadata {
     }
 }
 
-/// How long a text may be that is remembered, and how many parameters and columns it may have: some megabytes at the most. A
-/// short text may have 1,600 columns (`select * from wide`).
+/// The maximum length of a text that is kept, and the maximum number of its parameters and columns. All of them
+/// together take some megabytes. A short text may have 1,600 columns (`select * from wide`).
 const MAX_TEXT_BYTES: usize = 8 * 1024;
 const MAX_WIDTH: usize = 100;

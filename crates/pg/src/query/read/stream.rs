@@ -16,9 +16,9 @@ use crate::client::session::{Session, TransactionSettings};
 use crate::client::wire::Purpose;
 use crate::query::{Query, QueryDescription, RowSink};
 
-/// What a command without a plan calls cannot be seen beforehand, and a superuser's can do anything (COPY TO PROGRAM), so it
-/// runs as a role that may only read; that of a login which may do such things without being one does not run. It is a layer:
-/// a DO block can take its own role back.
+/// The calls of a command without a plan are unknown, and those of a superuser can do anything (COPY TO PROGRAM). So
+/// such a command runs as a role that may only read. A login that may do such things without being a superuser cannot
+/// run it. This is one layer: a DO block can set its role back.
 const LESS_SQL: &str = "select pg_catalog.current_setting('role'), \
     case when pg_catalog.current_setting('is_superuser') = 'on' \
          then pg_catalog.set_config('role', 'pg_read_all_data', true) end, \
@@ -106,7 +106,7 @@ impl Reader {
         }
     }
 
-    /// What the statement takes and gives. Nothing of it runs.
+    /// The parameters and columns of a statement. Nothing of it runs.
     pub(crate) async fn describe_on(&self, session: &mut Session, sql: &str) -> Result<QueryDescription, ReadError> {
         session.settings = TransactionSettings::default();
         let name = session.statements.new_name();

@@ -7,14 +7,14 @@ use tokio_util::sync::CancellationToken;
 use super::ExecuteError;
 use crate::client::pool::PooledSession;
 
-/// How much longer than its own timeout a statement's server may be silent before it counts as gone. BEGIN and ROLLBACK, which
-/// wait for nobody, get this alone.
+/// The time that a server may be silent beyond the timeout of a statement before the connection counts as lost. BEGIN
+/// and ROLLBACK have this time alone.
 pub(crate) const READ_TIMEOUT_MARGIN: Duration = Duration::from_secs(4);
 
-/// Waiting for a connection has no end of its own: whoever waits can cancel.
+/// The wait for a connection has no time limit: its caller can cancel.
 pub(super) const NO_DEADLINE: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// How long the server of a statement with this timeout may be silent; zero is for as long as it likes.
+/// How long the server of a statement with this timeout may be silent; zero means no limit.
 pub(crate) fn read_timeout(statement_timeout: Duration) -> Option<Duration> {
     Some(statement_timeout).filter(|it| !it.is_zero()).map(|it| it + READ_TIMEOUT_MARGIN)
 }
@@ -30,8 +30,8 @@ pub(super) async fn unless_cancelled<T>(
     }
 }
 
-/// Commits what the session has open. What was in it stands or does not: nothing else may be said than what the server says.
-/// Deferred triggers may take as long as a statement; zero is for as long as they like.
+/// Commits the open transaction, and reports only an outcome that the server has reported. Deferred triggers may take
+/// as long as a statement; zero means no limit.
 pub(super) async fn commit(lease: &mut PooledSession, statement_timeout: Duration) -> Result<String, ExecuteError> {
     let session = lease.session();
     session.connection.read_timeout = read_timeout(statement_timeout);

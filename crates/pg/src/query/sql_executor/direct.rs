@@ -31,10 +31,10 @@ const SESSIONS: usize = 5;
 /// How long the server may be silent while it describes a statement, which has no timeout and may wait for a lock.
 const DESCRIBE_READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Runs statements on PostgreSQL, over pools of its own.
+/// Runs statements on PostgreSQL, over its own pools.
 #[derive(Debug, Default)]
 pub struct DirectExecutor {
-    /// By session, with the generation that they belong to.
+    /// By session, with the generation of the pool.
     pools: Mutex<HashMap<String, (u64, Reader)>>,
 }
 
@@ -47,7 +47,7 @@ impl DirectExecutor {
         let mut pools = self.pools();
         match pools.get(&place.session) {
             Some((generation, reader)) if *generation == place.generation => return reader.clone(),
-            // What was sent before the session went elsewhere runs where it was sent to, and is the last that does.
+            // A statement that was sent before the session moved runs at the old place, and is the last one there.
             Some((generation, _)) if *generation > place.generation => {
                 return Reader::for_adhoc_sql(place.target.clone(), SESSIONS);
             }
@@ -78,7 +78,7 @@ impl DirectExecutor {
         let mut lease = acquire(&reader, read_timeout(query.statement_timeout)).await?;
         let session = lease.session();
         session.open_block("read write", StatementTimeouts::of(query)).await?;
-        // A name that the text cannot know: a statement that executes itself has no end.
+        // A name that the text cannot contain: a statement that executes itself does not end.
         let statement = session.statements.new_name();
         let ran = run_user_statement(session, reader.types(), (&statement, None), query, outlet).await;
         let outcome = ran.and_then(|()| reject_session_commands(outlet));

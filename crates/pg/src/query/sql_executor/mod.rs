@@ -1,12 +1,12 @@
-//! What a front end that runs statements of its caller's asks of a database: [`SqlExecutor`]. [`DirectExecutor`] asks PostgreSQL;
-//! a front end's tests ask a fake.
+//! [`SqlExecutor`]: the interface to a database for front ends that run statements of their users.
+//! [`DirectExecutor`] implements it with PostgreSQL; tests of a front end use a fake.
 //!
 //! ```text
-//! query ──▶ DbExecutor ──▶ Chunk, Chunk, ..        what the statement gives, as it arrives; a reader that is slow slows it down
-//!                      ──▶ Completed or Failed     once, at the end
+//! query ──▶ SqlExecutor ──▶ Rows, Rows, ..         rows as they arrive; a slow receiver slows the statement down
+//!                       ──▶ Completed or Failed    once, at the end
 //! ```
-//! A write is committed only after everything it gives has been taken ([`QueryEvent::AwaitAck`]), so no limit and no reader that
-//! went away can make an error of a write that stands.
+//! A write is committed only after all of its rows have been taken ([`QueryEvent::AwaitAck`]), so neither a limit nor
+//! a receiver that went away can make a committed write look like an error.
 
 mod commit;
 mod direct;
@@ -29,11 +29,12 @@ pub(crate) use user_statement::{StatementTimeouts, reject_session_commands, run_
 /// Which database, under the name that its connections are kept by.
 #[derive(Debug, Clone)]
 pub struct NamedSession {
-    /// The name of the session: each has a pool of its own.
+    /// The name of the session. Each session has its own pool.
     pub session: String,
-    /// How often the session has been sent elsewhere: connections of an earlier generation are not for a later one.
+    /// The number of times that the session has moved to another server. Connections of an earlier generation are not
+    /// used.
     pub generation: u64,
-    /// Where it connects to.
+    /// The server and login.
     pub target: ConnectOptions,
 }
 
@@ -42,7 +43,7 @@ pub struct NamedSession {
 pub struct TransactionOptions {
     /// Whether it cannot write.
     pub read_only: bool,
-    /// What it sees of others; `None` is the session's default.
+    /// The isolation level; `None` is the session's default.
     pub isolation: Option<IsolationLevel>,
     /// After how long it is rolled back.
     pub timeout: Duration,
@@ -51,11 +52,11 @@ pub struct TransactionOptions {
 /// The isolation level of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IsolationLevel {
-    /// What was committed before each statement.
+    /// Each statement sees what was committed before it.
     ReadCommitted,
-    /// What was committed before its first statement.
+    /// All statements see what was committed before the first one.
     RepeatableRead,
-    /// The same, as if transactions ran one after another.
+    /// Like repeatable read, and as if transactions ran one after another.
     Serializable,
 }
 
@@ -74,7 +75,7 @@ impl IsolationLevel {
     }
 }
 
-/// Why a statement came to nothing. Nothing was written, unless it is [`ExecuteError::CommitOutcomeUnknown`].
+/// The reason why a statement failed. Nothing was written, unless it is [`ExecuteError::CommitOutcomeUnknown`].
 #[derive(Debug, thiserror::Error)]
 pub enum ExecuteError {
     /// PostgreSQL refused it.
@@ -86,17 +87,18 @@ pub enum ExecuteError {
     /// It gives more than [`RowDelivery::Inline`](crate::RowDelivery::Inline) allows, or a row that is too large for any answer.
     #[error("{message}")]
     TooLarge {
-        /// What the limit is.
+        /// The limit.
         message: String,
-        /// The rows up to the one that was too many, and the bytes of their JSON; `None` where a row is too large.
+        /// The number of rows up to the first one that exceeded the limit, and the bytes of their JSON; `None` where a
+        /// single row is too large.
         taken: Option<(u64, u64)>,
     },
     /// Not here: COPY from or to the client, LISTEN, transaction control as a text, what a read may not call.
     #[error("{message}")]
     Unsupported {
-        /// What.
+        /// The unsupported feature.
         message: String,
-        /// What to do instead.
+        /// The alternative.
         hint: Option<String>,
     },
     /// Somebody asked for it.
@@ -111,17 +113,17 @@ pub enum ExecuteError {
     /// The answer to COMMIT did not come.
     #[error("{message}")]
     CommitOutcomeUnknown {
-        /// What is known.
+        /// The known facts.
         message: String,
-        /// The receipt, if the ledger will know.
+        /// The correlation id, if the ledger will have a record.
         correlation_id: Option<String>,
     },
     /// The ledger cannot take the write in.
     #[error("{message}")]
     Ledger {
-        /// Why.
+        /// The reason.
         message: String,
-        /// What to do.
+        /// The remedy.
         hint: Option<String>,
         /// Whether it may go well the next time.
         retryable: bool,
@@ -132,7 +134,7 @@ pub enum ExecuteError {
 }
 
 impl ExecuteError {
-    /// Of a statement in a transaction that has failed already: in_failed_sql_transaction, in PostgreSQL's words.
+    /// The error of a statement in a failed transaction: in_failed_sql_transaction, in PostgreSQL's words.
     #[must_use]
     pub fn in_failed_transaction() -> Self {
         Self::Sql(Box::new(ServerError {
@@ -144,7 +146,7 @@ impl ExecuteError {
         }))
     }
 
-    /// Of a statement that took longer than it may: query_canceled, in PostgreSQL's words.
+    /// The error of a statement that exceeded its timeout: query_canceled, in PostgreSQL's words.
     #[must_use]
     pub fn timed_out() -> Self {
         Self::Sql(Box::new(ServerError {
@@ -182,7 +184,7 @@ impl From<ReadError> for ExecuteError {
             ReadError::WouldWrite(error) => Self::Sql(error),
             ReadError::Params(message) => Self::Params(message),
             ReadError::Copy => Self::copy(),
-            // A limit of ours, on the plan.
+            // The plan exceeds the server's own limit.
             ReadError::TooLarge(Error::Server(error)) => Self::Unsupported { message: error.message, hint: error.hint },
             ReadError::TooLarge(error) | ReadError::Database(error) => error.into(),
             ReadError::ForbiddenFunction { .. } => Self::Unsupported {
@@ -196,12 +198,12 @@ impl From<ReadError> for ExecuteError {
     }
 }
 
-/// What an executor is doing.
+/// The future of an executor's function.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ExecuteError>> + Send + 'a>>;
 
 /// Runs statements of the caller's own. Dropping a future stops what it does, and undoes it.
 pub trait SqlExecutor: Send + Sync + 'static {
-    /// Runs one statement in a transaction of its own. `cancel` stops it, until it is being committed: then the outcome of the
+    /// Runs one statement in a transaction of its own. `cancel` stops it, until COMMIT is sent; then the outcome of
     /// COMMIT is the answer.
     fn query<'a>(
         &'a self,
@@ -219,13 +221,13 @@ pub trait SqlExecutor: Send + Sync + 'static {
         cancel: CancellationToken,
     ) -> BoxFuture<'a, QueryDescription>;
 
-    /// Opens a transaction on a connection of its own.
+    /// Opens a transaction on its own connection.
     fn begin<'a>(&'a self, place: &'a NamedSession, begin: TransactionOptions) -> BoxFuture<'a, Box<dyn Transaction>>;
 
     /// The session of this name goes elsewhere from now on: its connections are not used again.
     fn forget(&self, session: &str);
 
-    /// Waits until PostgreSQL has been told of everything that is to stop: before the process ends.
+    /// Waits until PostgreSQL has received every pending cancel request. For the end of the process.
     fn drain(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
@@ -240,7 +242,7 @@ pub trait Transaction: Send {
         cancel: CancellationToken,
     ) -> BoxFuture<'a, QuerySummary>;
 
-    /// The receipt, if the ledger will know what became of it.
+    /// The correlation id, if the ledger will have a record.
     fn correlation_id(&self) -> Option<String> {
         None
     }

@@ -17,7 +17,7 @@ use crate::query::{Query, QueryEvent, QuerySummary, RowSink};
 #[derive(Debug)]
 pub(super) struct OpenTransaction {
     reader: Reader,
-    /// Whether it is one that cannot write.
+    /// Whether the transaction cannot write.
     read_only: bool,
     /// `None` once the block is over: a statement in it has failed, was stopped, or its result was not taken.
     lease: Option<PooledSession>,
@@ -26,7 +26,7 @@ pub(super) struct OpenTransaction {
     longest: Option<Duration>,
 }
 
-/// What a block can go back to.
+/// The savepoints of a block.
 #[derive(Debug, Default)]
 struct Savepoints {
     /// When the block began, once a savepoint was set in it. A statement that PostgreSQL refuses does not end the block then.

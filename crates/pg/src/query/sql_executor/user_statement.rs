@@ -28,7 +28,7 @@ const DIVISION_BY_ZERO: &str = "select 1 operator(pg_catalog./) 0";
 
 const CONTROL_HINT: &str = "A statement runs in a transaction of its own. For several in one, use the commands begin, commit and rollback of the pipe.";
 
-/// `statement_timeout` and `lock_timeout` in milliseconds; 0 is none.
+/// `statement_timeout` and `lock_timeout` in milliseconds; 0 means no limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct StatementTimeouts {
     statement: Duration,
@@ -69,7 +69,7 @@ pub(crate) async fn run_user_statement(
     }
 }
 
-/// The same, for callers who know what to do with an exit.
+/// Runs the query, and reports a transaction exit instead of refusing it.
 pub(super) async fn run_unless_exit(
     session: &mut Session,
     types: &TypeCatalog,
@@ -159,8 +159,8 @@ impl Session {
         }
     }
 
-    /// Ends the block, if it can be done without waiting for a statement that still runs, and leaves nothing of it behind. A
-    /// session of which this cannot be said is not used again.
+    /// Ends the block, if this takes no waiting for a statement that still runs, and discards the state of the
+    /// session. If that fails, the session is not used again.
     pub(super) async fn leave_block(&mut self, end: &str) {
         if !self.in_sync() {
             return;
@@ -200,13 +200,14 @@ impl Session {
         }
     }
 
-    /// Runs a statement that ends the transaction or goes back in it; whether the transaction is open afterwards.
+    /// Runs a statement that ends the transaction or returns to a savepoint. Returns whether the transaction is open
+    /// afterwards.
     ///
-    /// It runs in a transaction that has failed: there `ROLLBACK TO SAVEPOINT` does what it always does, and whatever else is
-    /// taken, COMMIT as well, is a ROLLBACK.
+    /// It runs in a failed transaction, where `ROLLBACK TO SAVEPOINT` works as usual, and every other accepted
+    /// statement, COMMIT included, is a ROLLBACK.
     ///
     /// # Errors
-    /// What PostgreSQL says, 25P02 if it is no such statement. The transaction has failed then.
+    /// The error of PostgreSQL, 25P02 for any other statement. The transaction has failed then.
     pub(super) async fn go_back(&mut self, sql: &str) -> Result<bool, Error> {
         let is_open = self.in_transaction();
         self.push_whole(|it| {
@@ -300,7 +301,7 @@ pub(crate) fn reject_session_commands(outlet: &RowSink) -> Result<(), ExecuteErr
     }
 }
 
-/// The same within a transaction of several statements, which may have savepoints.
+/// Like [`reject_session_commands`], for a transaction of several statements, which may have savepoints.
 pub(crate) fn ending_in_block(outlet: &RowSink) -> Result<(), ExecuteError> {
     match outlet.tag() {
         Some("SAVEPOINT" | "RELEASE") => Ok(()),

@@ -6,12 +6,12 @@ use types::{PgType, Scalar, TypeKind};
 use super::composite::parse_row;
 use crate::client::literal::{Element, parse_array};
 
-/// How deep a value may nest. Readers of JSON stop at 128 (serde_json) or a few hundred, at the first value that is deeper
-/// and with the whole message; the answer around the value has some levels of its own.
+/// The maximum nesting of a value. JSON parsers stop at 128 (serde_json) or a few hundred levels and reject the whole
+/// message; the answer around the value has some levels too.
 pub(crate) const MAX_DEPTH: usize = 100;
 
-/// How the keys begin by which serde_json keeps a number to the digit: as an object with that one key, which it takes for
-/// a number wherever it stands.
+/// The prefix of the keys by which serde_json keeps a number to the digit: an object with that one key, which it reads
+/// as a number.
 const RESERVED_KEY: &str = "$serde_json::private::";
 
 /// The JSON of a value in PostgreSQL's text form; `None` is SQL NULL.
@@ -50,7 +50,7 @@ fn decode_in(text: &str, ty: &PgType, room: usize) -> Value {
         TypeKind::Array { element, delimiter } => parse_array(text, *delimiter)
             .map_or_else(|| Value::from(text), |elements| decode_elements(elements, element, inner)),
         TypeKind::Composite(fields) => match parse_row(text) {
-            // The same text as a row of one field that is NULL.
+            // The same text as a row of one NULL field.
             Some(_) if fields.is_empty() && text == "()" => Map::new().into(),
             Some(values) if values.len() == fields.len() => fields
                 .iter()

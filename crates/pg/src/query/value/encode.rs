@@ -9,7 +9,8 @@ use types::{CompositeField, PgType, Scalar, TypeKind};
 use super::composite::push_row;
 use crate::client::literal::push_quoted;
 
-/// Why a JSON value cannot be a parameter of that type: the end of a sentence that begins with the parameter's name.
+/// The reason why a JSON value cannot be a parameter of that type: the end of a sentence that begins with the
+/// parameter's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct EncodeError(String);
@@ -63,7 +64,7 @@ pub fn encode_all(given: &[Value], types: &[Arc<PgType>]) -> Result<Vec<Option<S
     encode_each(given, types, encode)
 }
 
-/// The same where each string is the text form already, also of JSON.
+/// Encodes parameters whose strings are in PostgreSQL's text form already, also those of JSON types.
 ///
 /// # Errors
 /// [`EncodeError`] as a whole sentence.
@@ -74,8 +75,8 @@ pub fn encode_texts(given: &[Value], types: &[Arc<PgType>]) -> Result<Vec<Option
     })
 }
 
-/// The same where a parameter that is no string, and of a type that takes strings only, is its JSON text: `[123]` for a `text`
-/// is `123`.
+/// Encodes parameters; one that is not a string, for a type that takes strings only, becomes its JSON text: `[123]`
+/// for a `text` is `123`.
 ///
 /// # Errors
 /// [`EncodeError`] as a whole sentence.

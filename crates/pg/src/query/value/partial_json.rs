@@ -1,10 +1,10 @@
-//! Values of which the server still has to make some parts JSON.
+//! Values of which the server still has to convert some parts to JSON.
 //!
-//! Two kinds of types need that. What a cast to `json` makes of a value (`hstore`), only the cast knows. And the text of an
-//! anonymous record does not say what its fields are, while its binary form does (`record_send`: the type of each field
-//! by oid, then its value in binary form); what those binary values are, their types know.
+//! Two kinds of types need that. Only a cast to `json` determines the JSON of its type (`hstore`). And the text of an
+//! anonymous record does not contain the types of its fields, while its binary form does (`record_send`: the type of
+//! each field by oid, then its value in binary form).
 //!
-//! A draft has the rest in its place already, and the [`Unresolved`]s that it waits for are listed in its order.
+//! A draft has the rest in place already, and lists the [`Unresolved`] parts in its order.
 
 use bytes::{Buf, Bytes};
 use serde_json::{Map, Value};
@@ -13,7 +13,7 @@ use types::{PgType, Scalar, TypeKind};
 
 use super::decode::{MAX_DEPTH, decode, json_text};
 
-/// The JSON of a value, but for some parts.
+/// The JSON of a value, except for some parts.
 #[derive(Debug)]
 pub(crate) enum PartialJson {
     Done(Value),
@@ -32,7 +32,7 @@ pub(crate) struct Unresolved {
     pub(crate) bytes: Bytes,
 }
 
-/// Why a binary value was not taken.
+/// The reason why a binary value was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BinaryDecodeError {
     /// It is not what PostgreSQL's send functions write.
@@ -122,7 +122,7 @@ fn draft(
     })
 }
 
-/// What needs no round trip, since most fields are of these types.
+/// Decodes the types of most fields, which need no round trip.
 fn scalar(ty: &Type, mut bytes: Bytes, room: usize) -> Result<Value, BinaryDecodeError> {
     let number = match *ty {
         Type::BOOL => return Ok(Value::Bool(bytes.try_get_u8().map_err(malformed)? != 0)),
@@ -190,7 +190,7 @@ fn elements(
     Ok(PartialJson::Array(items))
 }
 
-/// A value behind its length; -1 is NULL.
+/// A value after its length; -1 is NULL.
 fn counted(bytes: &mut Bytes) -> Result<Option<Bytes>, BinaryDecodeError> {
     let length = bytes.try_get_i32().map_err(malformed)?;
     if length == -1 {

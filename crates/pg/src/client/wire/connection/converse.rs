@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{Connection, Event, StatementId};
 use crate::client::error::{Error, ServerError};
 
-/// Takes the events of an answer, one after the other. A closure is one that waits for nothing.
+/// Takes the events of an answer one by one. Closures implement it if they do not wait.
 pub(crate) trait Take: Send {
     /// Takes an event; [`ControlFlow::Break`] if the rest of the answer is not to be read.
     fn take(&mut self, event: Event) -> impl Future<Output = Result<ControlFlow<()>, Error>> + Send;
@@ -46,10 +46,10 @@ impl From<Failure> for Error {
 const NO_COPY: &str = "COPY from the client is not supported here";
 
 impl Connection {
-    /// Hands what answers the statements up to the next Sync to `taker`; the first statement that failed, if one did.
+    /// Passes the events up to the next Sync to `taker`. Returns the first statement that failed, if one did.
     ///
     /// # Errors
-    /// What the connection or `taker` says. The rest of the answer is still to come then.
+    /// An error of the connection or of `taker`. The rest of the answer is still pending then.
     pub(crate) async fn converse(&mut self, taker: &mut impl Take) -> Result<Option<Failure>, Error> {
         let mut failure = None;
         loop {

@@ -25,12 +25,12 @@ impl StatementId {
     }
 }
 
-/// What a ReadyForQuery ends.
+/// The purpose of a Sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Work of a caller, who waits for it.
     Call,
-    /// The reset of the session behind a call. The next user of the session waits for it.
+    /// The reset of the session after a call. The next user of the session waits for it.
     Reset,
 }
 
@@ -120,12 +120,12 @@ impl Exchange {
         self.pending.len()
     }
 
-    /// Forgets the requests behind the first `len`, which were never sent.
+    /// Drops the requests after the first `len`, which were never sent.
     pub(super) fn truncate(&mut self, len: usize) {
         self.pending.truncate(len);
     }
 
-    /// What the server will report that it is ready for, in order.
+    /// The purposes of the pending Syncs, in order.
     pub(super) fn pending_syncs(&self) -> impl Iterator<Item = Purpose> {
         self.pending.iter().filter_map(|request| match request.kind {
             RequestKind::Sync(purpose) | RequestKind::Query(purpose) => Some(purpose),

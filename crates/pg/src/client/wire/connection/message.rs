@@ -1,4 +1,4 @@
-//! What single messages are: whole, allowed at idle, in which encoding.
+//! Properties of single messages: well-formed, allowed at idle, and their encoding.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use postgres_protocol::message::backend::{
 use super::HEADER_BYTES;
 use crate::client::error::{ENCODING_HINT, ServerError};
 
-/// As PostgreSQL spells it, or as somebody has who is handed on by a pooler.
+/// In PostgreSQL's spelling, or in that of a pooler that forwards the spelling of a client.
 pub(super) fn is_utf8(encoding: &str) -> bool {
     let letters: String = encoding.chars().filter(char::is_ascii_alphanumeric).collect();
     ["utf8", "unicode"].iter().any(|name| letters.eq_ignore_ascii_case(name))
@@ -46,7 +46,7 @@ pub(super) fn beginning(fields: &[u8]) -> BytesMut {
     message
 }
 
-/// A body that cannot be parsed is found out here, where it ends the connection, and not by whoever looks into it.
+/// Checks the body of a message, so that a malformed one ends the connection here and not where its fields are used.
 pub(super) fn check_body(message: &Message) -> io::Result<()> {
     match message {
         Message::RowDescription(body) => body.fields().count().map(drop),

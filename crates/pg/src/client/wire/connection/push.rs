@@ -1,4 +1,4 @@
-//! What is sent next: messages into the outbox, whole or not at all.
+//! Queues messages to send, each whole or not at all.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use super::exchange::{Purpose, RequestKind, StatementId};
 use super::{Connection, MAX_MESSAGE_BYTES, PROBE};
 use crate::client::error::{Error, ServerError};
 
-/// What is pushed and not sent ([`Connection::pushed`]).
+/// The length of the queue at some point ([`Connection::pushed`]).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pushed {
     bytes: usize,
@@ -23,7 +23,7 @@ impl Connection {
         push(self).inspect_err(|_| self.take_back(before))
     }
 
-    /// How much is pushed and not sent.
+    /// The current length of the queue.
     pub(crate) fn pushed(&self) -> Pushed {
         Pushed { bytes: self.outbox.len(), requests: self.exchange.len() }
     }
@@ -70,7 +70,8 @@ impl Connection {
         self.push_bind_as(portal, statement, (&[], params), &[])
     }
 
-    /// The same with a format for each parameter and for each result column: 0 is text, 1 is binary; none is text for all.
+    /// Queues Bind with a format for each parameter and for each result column: 0 is text, 1 is binary. No formats
+    /// mean text for all.
     pub(crate) fn push_bind_as<T: AsRef<[u8]>>(
         &mut self,
         portal: &str,
@@ -101,7 +102,7 @@ impl Connection {
         })
     }
 
-    /// Forgets a prepared statement; no error if there is none of this name.
+    /// Queues Close of a prepared statement; no error if there is none of this name.
     pub(crate) fn push_close_statement(&mut self, name: &str) -> io::Result<()> {
         self.push_request(RequestKind::Close, |outbox| frontend::close(b'S', name, outbox))
     }

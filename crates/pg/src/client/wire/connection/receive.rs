@@ -15,7 +15,8 @@ use super::{
 };
 use crate::client::error::{Error, ServerError};
 
-/// How much is read of an error that is too large as a whole: severity and SQLSTATE come first, then the message.
+/// The number of bytes to read of an error that is too large as a whole: severity and SQLSTATE come first, then the
+/// message.
 const ERROR_HEAD_BYTES: usize = 16 * 1024;
 
 impl Connection {
@@ -52,7 +53,7 @@ impl Connection {
 
     async fn next_message(&mut self) -> Result<Message, Error> {
         self.receive_answer().await.inspect_err(|error| {
-            // A malformed message: what comes behind it cannot be told apart any more.
+            // After a malformed message, later messages cannot be separated.
             if matches!(error, Error::Lost(_)) {
                 self.poison(error);
             }
