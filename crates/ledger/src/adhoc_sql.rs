@@ -25,23 +25,23 @@ use crate::failures::{ExecutorError, sql_failure, transaction_ended};
 use crate::read::ResultSet;
 use crate::write_tx::WriteTx;
 
-/// What a statement of the caller's own came to.
+/// The result of a caller's statement.
 #[derive(Debug)]
 pub struct AdhocResult {
     /// Its rows, as far as they are kept.
     pub result: ResultSet,
-    /// The command tag; `None` for a command without a plan, of which PostgreSQL does not tell it inside a block.
+    /// The command tag; `None` for a command without a plan, since PostgreSQL does not report it inside of a block.
     pub command_tag: Option<String>,
-    /// What the tag counts.
+    /// The number of rows in the tag.
     pub rows_affected: u64,
 }
 
-/// What a statement of the caller's own would do.
+/// The expected effects of a caller's statement.
 #[derive(Debug)]
 pub struct AdhocPlan {
-    /// What it touches; `None` for a command without a plan (CREATE TABLE, SET), of which that is not known.
+    /// The objects in its plan; `None` for a command without a plan (CREATE TABLE, SET).
     pub referenced_objects: Option<ReferencedObjects>,
-    /// How many rows PostgreSQL expects it to touch, if it has a plan.
+    /// The number of rows that PostgreSQL expects it to change, if it has a plan.
     pub estimated_rows: Option<u64>,
 }
 
@@ -55,7 +55,7 @@ const RUN_STASHED_SQL: &str = "do $do$ declare affected pg_catalog.int8; begin \
 const AFFECTED_SQL: &str = "select pg_catalog.current_setting('countersign.rows_affected')";
 
 const RESET_SQL: &str = "reset session authorization; reset role; reset all";
-/// What `countersign.claim` has set, which RESET ALL takes back.
+/// Repeats the settings of `countersign.claim`, which RESET ALL has reset.
 const RESTORE_SQL: &str = "select pg_catalog.set_config('synchronous_commit', \
         case when pg_catalog.current_setting('synchronous_commit') operator(pg_catalog.=) 'off' then 'on' \
             else pg_catalog.current_setting('synchronous_commit') end, true), \
@@ -65,17 +65,17 @@ const RESTORE_SQL: &str = "select pg_catalog.set_config('synchronous_commit', \
 /// A mode that a statement sets for its subtransaction (READ ONLY) ends with it.
 const SAVEPOINT_SQL: &str = "savepoint work";
 const UNDO_SQL: &str = "rollback to savepoint work";
-/// What outlives a transaction, or its savepoint, in a backend that a pooler lends to others behind it.
+/// Removes what outlives a transaction, or its savepoint, in a backend that a pooler lends on.
 const OUTLIVES_UNDO_SQL: &str = "select pg_catalog.pg_advisory_unlock_all(); discard sequences";
 const OUTLIVES_SQL: &str =
     "select pg_catalog.pg_advisory_unlock_all(); unlisten *; close all; discard temporary; discard sequences";
 
-/// Why a statement of the caller's own came to nothing.
+/// The reason why a caller's statement failed.
 #[derive(Debug)]
 pub struct AdhocError {
-    /// What its caller is told, if it is about the statement.
+    /// The error for the caller, if it is about the statement.
     pub failed: Option<ExecuteError>,
-    /// What the gate is told.
+    /// The error for the gate.
     pub refusal: ExecutorError,
 }
 
@@ -85,7 +85,7 @@ impl From<ExecutorError> for AdhocError {
     }
 }
 
-/// A name that the text cannot know: a statement that executes itself has no end.
+/// A name that the text cannot contain: a statement that executes itself does not end.
 fn unguessable() -> String {
     format!("cs_{}", CorrelationId::new().to_string().replace('-', ""))
 }
@@ -103,7 +103,7 @@ impl WriteTx<'_> {
     ) -> Result<AdhocResult, ExecutorError> {
         self.open().await?;
         self.lease.session().mark_unusable();
-        // What it sets is taken back before anything else is sent.
+        // Its settings are reset before anything else is sent.
         self.lease.session().allow_client_encoding_change(true);
         let outcome = self.run_guarded(sql, params, keep).await;
         if let Err(ExecutorError::Rejected(_)) = &outcome {
@@ -113,15 +113,16 @@ impl WriteTx<'_> {
         outcome
     }
 
-    /// Runs one statement of the caller's own to its end, and hands its rows on as they arrive. Its end is not handed on yet
+    /// Runs one statement of the caller to its end, and delivers its rows as they arrive. The end is not delivered yet
     /// ([`RowSink::finish`]).
     ///
-    /// It runs as it is, commands as well, so that its command tag and notices are PostgreSQL's own. What ends the transaction is
-    /// refused before; what touches savepoints has already touched ours, so the transaction is given up. What it has set holds
-    /// for the statements behind it, until [`WriteTx::seal_session`].
+    /// The statement runs as it is, commands included, so its command tag and notices are PostgreSQL's own. A
+    /// statement that ends the transaction is refused before it runs. One that changes savepoints has also changed
+    /// those of the server, so the transaction is abandoned. Its settings apply to later statements, until
+    /// [`WriteTx::seal_session`].
     ///
     /// # Errors
-    /// [`AdhocError`]; the executor must hand on a refusal, or refuse itself.
+    /// [`AdhocError`]; the executor must return a refusal, or refuse by itself.
     pub async fn run_streaming(&mut self, query: &Query, outlet: &mut RowSink) -> Result<(), AdhocError> {
         self.open().await?;
         self.lease.session().mark_unusable();
@@ -167,7 +168,7 @@ impl WriteTx<'_> {
         let shape = session.describe(&name, sql, &[]).await.map_err(|error| refusal_at(error, true))?;
         let encoded = self.encode(&shape, params).await?;
         let session = self.lease.session();
-        // A command that takes parameters is none of transaction control, and neither is one that returns rows.
+        // Commands of transaction control take no parameters and return no rows.
         let is_bare = shape.columns.is_none() && shape.params.is_empty();
         let has_no_plan = is_bare
             && match session.plan(&name, &[]).await.map_err(refusal)? {
@@ -196,11 +197,11 @@ impl WriteTx<'_> {
         })
     }
 
-    /// What a statement of the caller's own would do, as far as its plan shows that. Nothing of it runs: it may do things
-    /// that no rollback takes back.
+    /// The expected effects of a caller's statement, as far as its plan shows them. Nothing of it runs, since some
+    /// effects cannot be rolled back.
     ///
     /// # Errors
-    /// [`ExecutorError`]: PostgreSQL does not take it, or not with these parameters.
+    /// [`ExecutorError`]: PostgreSQL refuses the text or the parameters.
     pub async fn plan_adhoc(&mut self, sql: &str, params: &[Value]) -> Result<AdhocPlan, ExecutorError> {
         self.open().await?;
         let session = self.lease.session();
@@ -240,7 +241,7 @@ impl WriteTx<'_> {
             PlanResult::Utility => Ok(AdhocPlan { referenced_objects: None, estimated_rows: None }),
             PlanResult::Plan(plan) => {
                 let estimate = |node: &str| plan.pointer(node).and_then(Value::as_f64);
-                // What a ModifyTable node returns says nothing of what it changes; what feeds it does.
+                // The rows that a ModifyTable node returns are not those that it changes; its input is.
                 let is_write = plan.pointer("/0/Plan/Node Type").and_then(Value::as_str) == Some("ModifyTable");
                 let fed = if is_write { "/0/Plan/Plans/0/Plan Rows" } else { "/0/Plan/Plan Rows" };
                 let estimated_rows = estimate(fed).map(|rows| rows as u64);
@@ -290,7 +291,7 @@ impl WriteTx<'_> {
         session.run(&constraints).await.map_err(|failed| refusal(failed.error))?;
         let reset = if session.is_pooled() { format!("{RESET_SQL}; {OUTLIVES_SQL}") } else { RESET_SQL.to_owned() };
         session.deallocate_after(&reset).await.map_err(refusal)?;
-        // What a session of our own was started with, and RESET went back to.
+        // The start-up settings of a direct session, to which RESET has returned.
         session.restore_preamble().await.map_err(refusal)?;
         let settings = [PipelineStatement { sql: RESTORE_SQL, params: &claimed, param_types: &[] }];
         session.run(&settings).await.map_err(|failed| refusal(failed.error))?;
@@ -301,7 +302,7 @@ impl WriteTx<'_> {
     }
 }
 
-/// Planning evaluates functions, and an error of theirs may quote what nobody has agreed to show.
+/// Planning evaluates functions, and their errors may quote data before anyone has approved the statement.
 fn unplannable(error: Error) -> ExecutorError {
     match error {
         Error::Server(error) => {

@@ -20,7 +20,7 @@ use crate::failures::{FENCED, WriteError, aborted, frozen, key_reused, supersede
 use crate::intent::Intent;
 use crate::resolve;
 
-/// What T1 found.
+/// The result of T1.
 pub(crate) enum AdmitDecision {
     /// It is admitted: claim it.
     Run,
@@ -39,14 +39,14 @@ const CHANGED_SQL: &str = "select countersign.changed_since($1)";
 const ANSWER_SQL: &str = "select countersign.answer_duplicate($1, $2, $3, $4)";
 const RESULT_SQL: &str = "select m.result from countersign.mutation m where m.correlation_id operator(pg_catalog.=) $1";
 
-/// How often a waiting duplicate asks again: soon at first, since most writes take milliseconds.
+/// The first pause before a waiting duplicate asks again. It is short, since most writes take milliseconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
-/// How long it may take after the deadline to write down that a duplicate gave up.
+/// The time limit, after the deadline, for recording that a duplicate gave up.
 const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What a duplicate is told that waited in vain.
+/// The message for a duplicate that waited until its deadline.
 pub(crate) const STILL_RUNNING: &str =
     "an identical write is still running and did not finish within the deadline; this call wrote nothing";
 
@@ -92,7 +92,7 @@ impl Admission<'_> {
             Err(pg::Error::Lost(error)) => {
                 tracing::info!(%error, "a pooled connection was lost; admitting again on a fresh one");
                 self.forget();
-                // The same again: an attempt that is admitted already is this one.
+                // A repeated admission of this attempt returns the same verdict.
                 match self.writer.run_one(ADMIT_SQL, self.intent.columns(), deadline).await {
                     Ok(answer) => answer,
                     Err(error) => return Err(self.abandoned(error).await),
@@ -122,7 +122,7 @@ impl Admission<'_> {
         }))
     }
 
-    /// How another server has ended this attempt.
+    /// The failure with which another server has ended this attempt.
     async fn recorded_failure(&self) -> Failure {
         let deadline = Instant::now() + RESOLVE_TIMEOUT;
         match resolve::ask_record(self.writer, self.intent.correlation_id, deadline).await {
@@ -131,7 +131,7 @@ impl Admission<'_> {
         }
     }
 
-    /// As far as the ledger knows the write stands: its rows have the last word.
+    /// The dedup cache says that the write is in force; the ledger decides.
     async fn answer(&self, original: CorrelationId) -> Result<AdmitDecision, WriteError> {
         match self.try_answer(original).await {
             Ok(verdict) => Ok(verdict),

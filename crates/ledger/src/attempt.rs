@@ -12,7 +12,7 @@ use crate::fingerprint::{Fingerprint, canonical_json};
 use crate::intent::{Intent, slot, undone_by};
 use crate::values::{array, summary};
 
-/// How long the truth is looked for after the deadline has passed or the connection was lost.
+/// How long the outcome is looked up after the deadline has passed or the connection was lost.
 pub(crate) const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// PostgreSQL ends the statement itself at the deadline, and the record then says why. This much later it is given up.
@@ -21,18 +21,18 @@ pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(2);
 /// One call of a write tool that has passed validation and policy.
 #[derive(Clone)]
 pub struct WriteAttempt {
-    /// Who wants what.
+    /// The requested write.
     pub request: WriteRequest,
     /// The tool.
     pub tool: String,
-    /// What of the parameters must not be kept: it stays out of the record, of logs and of later answers. The
-    /// fingerprint still covers it.
+    /// The parameters that must not be stored in the record, in logs and in later answers. The fingerprint still
+    /// covers them.
     pub redaction: Redaction,
     /// The caller's own key, if there is one: that of an undo ([`undone_by`]), or any other.
     pub idempotency_key: Option<String>,
     /// From the call to the answer.
     pub deadline: Instant,
-    /// What carries it out.
+    /// The executor of the write.
     pub executor: Arc<dyn WriteExecutor>,
     /// The condition that it must meet; `None` for a write that was not proposed.
     pub precondition: Option<Arc<dyn WritePrecondition>>,
@@ -69,27 +69,28 @@ impl WriteAttempt {
     }
 }
 
-/// A write that stands.
+/// A write that is in force.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WriteOutcome {
     /// This call wrote.
     Executed {
         /// The receipt.
         correlation_id: CorrelationId,
-        /// What the executor answered.
+        /// The answer of the executor.
         data: Value,
-        /// How many rows it touched.
+        /// The number of rows that it changed.
         rows_affected: u64,
-        /// How it is undone.
+        /// How to undo it.
         rollback: Rollback,
     },
     /// An identical call had written before.
     Duplicate {
-        /// The receipt of this call. Answered from memory it has no record of its own, and this is the original's.
+        /// The correlation id of this call. A call that is answered from memory has no record; then it is that of the
+        /// original.
         correlation_id: CorrelationId,
         /// The receipt of the call that wrote.
         original: CorrelationId,
-        /// What that one was answered, whole.
+        /// The whole answer to the original call.
         cached_result: Value,
     },
 }

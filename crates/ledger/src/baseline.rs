@@ -15,5 +15,5 @@ pub const BASELINE: [(&str, &str); 11] = [
     ("90_privileges", include_str!("../../../migrations/baseline/90_privileges.sql")),
 ];
 
-/// The grants on it; `{writer}` stands for the login of a server.
+/// The grants on it. `{writer}` stands for the login of a server.
 pub const BASELINE_GRANTS: &str = include_str!("../../../migrations/baseline/grants.sql");

@@ -1,4 +1,4 @@
-//! Why an undo is refused, for agents: what `countersign.undo` reports, and what `countersign.finish` finds out.
+//! The reasons why an undo is refused, for agents: those of `countersign.undo` and those of `countersign.finish`.
 
 use pg::ServerError;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ const CODES: [(&str, &str); 12] = [
     ("irreversible", "that cannot be undone"),
 ];
 
-/// What an agent is told of an undo that is refused because of these conflicts (docs/internals/ledger.md, "One undo").
+/// The failure of an undo that is refused because of these conflicts (docs/internals/ledger.md, "One undo").
 #[must_use]
 pub(crate) fn undo_failure(mut conflicts: Vec<Value>) -> Failure {
     let code_of = |conflict: &Value| conflict.get("code").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -54,7 +54,7 @@ pub(crate) fn undo_failure(mut conflicts: Vec<Value>) -> Failure {
     Failure { conflicts, ..Failure::new(ErrorCode::UndoConflict, message) }.hint(hint)
 }
 
-/// What is told to whoever undoes a write that was undone before.
+/// The failure of an undo whose write was undone before.
 pub(crate) fn already_reversed(by: Option<&str>) -> Failure {
     let by = by.map_or_else(String::new, |by| format!(" by {by}"));
     Failure::new(ErrorCode::AlreadyReversed, format!("the write was undone before{by}; nothing was changed")).hint(
@@ -62,7 +62,7 @@ pub(crate) fn already_reversed(by: Option<&str>) -> Failure {
     )
 }
 
-/// What `countersign.finish` refuses of an undo; `None` for every other error.
+/// The failure for an undo that `countersign.finish` refuses; `None` for every other error.
 pub(crate) fn refused_inverse(error: &ServerError) -> Option<Failure> {
     let is_taken = |name: &str| error.sqlstate == "23505" && error.constraint.as_deref() == Some(name);
     if is_taken("reversal_pkey") || is_taken("reversal_part_pkey") {

@@ -1,12 +1,12 @@
-//! The memory layer: identical calls that come within half a minute, on this server (promises A1-05, A8-01).
+//! The memory layer: identical calls within half a minute, on this server (promises A1-05, A8-01).
 //!
 //! ```text
 //! caller A   enter -> First   | the protocol ............... | Done
 //! caller B        enter -> Running, waits for A ............. | still stands? -> duplicate of A
 //! caller C                                                          enter -> Done, still stands? -> duplicate of A
 //! ```
-//! An optimisation and never the authority: what it remembers of a success is only which record to ask. It makes no
-//! record of its own, and when the ledger does not confirm, the call goes the long way.
+//! This is an optimisation and never the authority: the cache only knows which record to ask. It makes no record, and
+//! a call that the ledger does not confirm takes the usual path.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use types::{AccountId, CorrelationId};
 
-/// What makes two calls the same call. The fingerprint covers the tool and its parameters.
+/// The identity of a call. The fingerprint covers the tool and its parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct CallKey {
     pub(crate) account: AccountId,
@@ -48,9 +48,9 @@ enum KnownCall {
 /// The most finished calls that are remembered.
 const MAX_FINISHED: usize = 10_000;
 
-/// What is known of a call.
+/// The result of a lookup.
 pub(crate) enum Lookup {
-    /// Nothing: the caller is the one that runs it, and holds the ticket meanwhile.
+    /// The call is new: the caller runs it and holds the guard meanwhile.
     First(InFlightGuard),
     /// It runs; the receiver reports an error once it has ended, whichever way.
     Running(watch::Receiver<()>),
@@ -64,7 +64,7 @@ impl DedupCache {
         Self { window, calls: Arc::default() }
     }
 
-    /// What is known of this call; if nothing is, it runs from now on.
+    /// Looks a call up. If it is new, it counts as running from now on.
     pub(crate) fn enter(&self, call: &CallKey) -> Lookup {
         if self.window.is_zero() {
             return Lookup::First(InFlightGuard { running: None });
@@ -87,7 +87,7 @@ impl DedupCache {
         lock(&self.calls).forget(call, original);
     }
 
-    /// A connection was lost: whoever answers on the next one may know less.
+    /// Forgets everything. After a lost connection another server may answer, which may not have the newest records.
     pub(crate) fn forget_all(&self) {
         let mut calls = lock(&self.calls);
         calls.finished.clear();

@@ -35,7 +35,7 @@ pub(crate) fn search_step(params: &[Option<String>; 1]) -> PipelineStatement<'_>
     PipelineStatement { sql: CURRENT_SQL, params, param_types: &[] }
 }
 
-/// What [`search_step`] has found.
+/// The definitions in the result of [`search_step`].
 pub(crate) fn found(outcome: StatementResult) -> Vec<Definition> {
     let definition = |row: Vec<Option<String>>| {
         let [kind, name, version] = <[Option<String>; 3]>::try_from(row).ok()?;

@@ -1,5 +1,5 @@
-//! What is stuck, and what is not as it should be: one statement a question, each as the servers' login may run it
-//! (promises C5-09, C5-10). What the answers mean, and what to do, is for whoever asks.
+//! Reports stuck work and wrong states: one query each, which the servers' login may run (promises C5-09, C5-10).
+//! The caller interprets the answers.
 
 use serde_json::{Map, Value};
 use types::ProposalId;
@@ -87,10 +87,11 @@ impl Doctor {
         Self { records, abandoned_after_s: (settings.call_deadline + BEYOND_DEADLINE).as_secs() }
     }
 
-    /// What answers: `version`, `number` (160004 for 16.4), `database`, `login`, `is_standby`. Needs no ledger.
+    /// Facts about the server: `version`, `number` (160004 for 16.4), `database`, `login`, `is_standby`. Needs no
+    /// ledger.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// An error of the database.
     pub async fn server(&self) -> Result<Map<String, Value>, pg::Error> {
         self.one(SERVER_SQL, &[]).await
     }
@@ -124,10 +125,10 @@ impl Doctor {
         self.records.objects(CONFIRMED_SQL, &[Some(MOST_FOUND.to_string())]).await
     }
 
-    /// How many proposals were agreed to within the last hour and have no end yet.
+    /// The number of proposals that were approved within the last hour and have not ended yet.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// An error of the database.
     pub async fn confirmed_lately(&self) -> Result<u64, pg::Error> {
         let row = self.one(LATELY_SQL, &[]).await?;
         Ok(row.get("confirmed").and_then(Value::as_u64).unwrap_or_default())
@@ -159,10 +160,10 @@ impl Doctor {
         Ok(rows.iter().filter_map(|row| row.get("key_id")?.as_str().map(str::to_owned)).collect())
     }
 
-    /// Until when a server may carry this proposal out; `None` if there is none of this name, or nobody has decided on it.
+    /// Until when a server may execute this proposal; `None` if it does not exist, or is not approved.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// An error of the database.
     pub async fn executable_until(&self, id: ProposalId) -> Result<Option<String>, pg::Error> {
         let row = self.one(UNTIL_SQL, &[Some(id.to_string())]).await?;
         Ok(row.get("executable_until").and_then(Value::as_str).map(str::to_owned))

@@ -34,7 +34,7 @@ pub(crate) async fn of_write(
     Ok(shown(outcome.rows))
 }
 
-/// What reads the effects of a write within its own transaction; [`shown`] takes the answer.
+/// The query for the effects of a write within its own transaction; [`shown`] parses the answer.
 pub(crate) fn step(params: &[Option<String>]) -> PipelineStatement<'_> {
     PipelineStatement { sql: EFFECTS_SQL, params, param_types: &[] }
 }

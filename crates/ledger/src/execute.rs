@@ -39,7 +39,7 @@ pub(crate) enum CommitError {
 const FINISH_SQL: &str = "\
 select countersign.finish($1, $2, $3, $4, $5, $6, $7, pg_catalog.make_interval(secs => $8::double precision))";
 const FAIL_SQL: &str = "select countersign.fail($1, $2, $3, $4, $5, $6, $7)";
-/// What a constraint or a unique index says: its definition has its columns, and no values of rows.
+/// The definition of a constraint or a unique index. It contains columns, and no values of rows.
 const CONSTRAINT_SQL: &str = "\
 select pg_catalog.format('Constraint %I of %I.%I: %s', $3::text, $1::text, $2::text, \
     coalesce(pg_catalog.pg_get_constraintdef(con.oid), pg_catalog.pg_get_indexdef(i.oid))) \
@@ -114,7 +114,7 @@ pub(crate) async fn execute(
     }
 }
 
-/// What of the work goes into the record, in bytes of JSON.
+/// The size of the recorded part of the work, in bytes of JSON.
 fn outcome_bytes(work: &WriteOutput) -> usize {
     let image = |image: &Option<Value>| image.as_ref().map_or(0, |image| image.to_string().len());
     let undo = serde_json::to_string(&work.rollback).map_or(0, |undo| undo.len());
@@ -181,13 +181,14 @@ async fn succeed(
     })
 }
 
-/// Why `countersign.finish` does not take a success: an undo that is no inverse, or an account that was frozen meanwhile.
+/// The failure if `countersign.finish` refuses a success: an undo that is no inverse, or an account that was frozen
+/// meanwhile.
 fn refusal_of_finish(error: &ServerError) -> Option<Failure> {
     let is_frozen = error.sqlstate == FENCED && error.detail.as_deref() == Some("frozen");
     if is_frozen { Some(frozen()) } else { conflicts::refused_inverse(error) }
 }
 
-/// Rolls the work back, and records why. If that cannot be done here, it is done by whoever resolves the attempt.
+/// Rolls the work back, and records the reason. If that fails here, the resolution of the attempt does it.
 async fn fail(
     lease: &mut PooledSession,
     intent: &Intent,
@@ -196,7 +197,7 @@ async fn fail(
     violated: Option<ConstraintName>,
 ) -> Result<WriteOutput, CommitError> {
     let mut failure = failure.redacted(&attempt.redaction);
-    // Of an executor that went on after the error, and failed for another reason.
+    // The executor went on after the error, and failed for another reason.
     let violated = violated.filter(|_| failure.hint.is_none() && failure.code == ErrorCode::SqlError);
     let params = fail_params(intent, attempt, &failure);
     let mut steps = vec![PipelineStatement::without_params("rollback")];

@@ -11,7 +11,7 @@ use types::{CorrelationId, ErrorCode, Failure, Principal, ProposalId, Rollback, 
 use crate::failures::ExecutorError;
 use crate::write_tx::WriteTx;
 
-/// Who wants what: all that an executor needs to know of a call.
+/// The requester and the parameters of a call, for an executor.
 #[derive(Debug, Clone)]
 pub struct WriteRequest {
     /// On whose behalf.
@@ -20,10 +20,10 @@ pub struct WriteRequest {
     pub params: Map<String, Value>,
 }
 
-/// What an executor has begun.
+/// The future of an executor's work.
 pub type WriteFuture<'a> = Pin<Box<dyn Future<Output = Result<WriteOutput, ExecutorError>> + Send + 'a>>;
 
-/// For how long an identical call without a key counts as the same call, where nobody says otherwise.
+/// The default time for which an identical call without a key counts as the same call.
 pub const DEDUP_WINDOW: Duration = Duration::from_secs(300);
 
 /// Carries out one kind of write. Runs inside the gate's transaction: what it returns is committed with its record,
@@ -47,8 +47,8 @@ pub trait WriteExecutor: Send + Sync + 'static {
     /// [`ExecutorError`]: nothing of the work stays.
     fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a>;
 
-    /// What the work would come to. The transaction is rolled back, so this is the work itself, unless some of it
-    /// cannot be taken back or must not happen before somebody has agreed.
+    /// The expected work. Its transaction is rolled back, so this is the work itself, unless a part of it cannot be
+    /// rolled back or must not happen before an approval.
     ///
     /// # Errors
     /// As [`WriteExecutor::execute`].
@@ -56,16 +56,15 @@ pub trait WriteExecutor: Send + Sync + 'static {
         self.execute(tx, request)
     }
 
-    /// Whether its preview says what the work will come to, so that a work that comes to something else is refused.
+    /// Whether a write whose work differs from its preview is refused.
     fn preview_is_binding(&self) -> bool {
         true
     }
 
-    /// What it does, as a text that is another one when it does something else: statements, or a name and a version. Who
-    /// agrees to a proposal agrees to this.
+    /// A text that identifies the work: statements, or a name and a version. A reviewer approves this definition.
     fn definition(&self) -> String;
 
-    /// Who has to agree to it; `None` for nobody.
+    /// The tier of approval; `None` if no approval is needed.
     fn tier(&self) -> Tier {
         Tier::Auto
     }
@@ -75,7 +74,8 @@ pub trait WriteExecutor: Send + Sync + 'static {
         self.tier() == tier
     }
 
-    /// The columns that tell the rows of [`WriteOutput::before`] and [`WriteOutput::after`] apart; empty if that is not known.
+    /// The columns that identify the rows of [`WriteOutput::before`] and [`WriteOutput::after`]; empty if they are
+    /// unknown.
     fn row_key(&self) -> &[String] {
         &[]
     }
@@ -87,24 +87,24 @@ pub trait WriteExecutor: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// For how long an identical call without a key counts as the same call.
+    /// The time for which an identical call without a key counts as the same call.
     fn dedup_window(&self) -> Duration {
         DEDUP_WINDOW
     }
 }
 
-/// What an executor did.
+/// The work of an executor.
 #[derive(Debug, Clone)]
 pub struct WriteOutput {
-    /// What the caller is answered with.
+    /// The answer for the caller.
     pub data: Value,
-    /// How many rows were touched.
+    /// The number of changed rows.
     pub rows_affected: u64,
     /// The rows as they were before, if the tool looked at them.
     pub before: Option<Value>,
-    /// The same rows afterwards: those that are gone are absent.
+    /// The same rows after the write; deleted rows are absent.
     pub after: Option<Value>,
-    /// How it is undone.
+    /// How to undo it.
     pub rollback: Rollback,
 }
 

@@ -1,5 +1,4 @@
-//! Who carries out what: executors by name. A module of its own, which whoever has an executor registers it with; what needs
-//! one only looks it up here (promises C2).
+//! Executors by name. Modules with executors register them here; other modules only look them up (promises C2).
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

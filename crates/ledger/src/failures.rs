@@ -9,12 +9,12 @@ use crate::conflicts;
 /// The SQLSTATE of an attempt that is no longer this server's, or whose claim was refused (migrations).
 pub(crate) const FENCED: &str = "CS001";
 
-/// A write that did not happen. `correlation_id` is there once the gate was passed, that is: a record tells of it.
+/// A write that failed. `correlation_id` is present if the write passed the gate, so that a record exists.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WriteError {
     /// The receipt.
     pub correlation_id: Option<CorrelationId>,
-    /// Why.
+    /// The reason.
     pub failure: Box<Failure>,
 }
 
@@ -24,10 +24,10 @@ impl From<Failure> for WriteError {
     }
 }
 
-/// Why the work was not done.
+/// The reason why an executor did no work.
 #[derive(Debug)]
 pub enum ExecutorError {
-    /// The write must not happen; the agent is told why.
+    /// The write is refused. The agent gets the reason.
     Rejected(Failure),
     /// The transaction cannot go on: the gate finds out what became of it.
     ConnectionLost(pg::Error),
@@ -43,7 +43,7 @@ pub(crate) fn transaction_ended() -> ExecutorError {
     ExecutorError::ConnectionLost(pg::Error::Lost(std::io::Error::other("a statement ended the write's transaction")))
 }
 
-/// What an agent is told of a tool that was made for the database as it was; `why` says what does not fit.
+/// The failure of a tool that no longer fits the database; `why` says what has changed.
 #[must_use]
 pub fn outdated(why: &str) -> Failure {
     Failure::new(
@@ -53,7 +53,7 @@ pub fn outdated(why: &str) -> Failure {
     .hint("Nothing was changed. Tell the operator: the server must reload its manifests (SIGHUP) or be restarted.")
 }
 
-/// What an agent is told of a write whose statements return more than one call may hold.
+/// The failure of a write whose statements return more than one call may hold.
 pub(crate) fn too_large() -> Failure {
     Failure::new(
         ErrorCode::ResultTooLarge,
@@ -62,7 +62,7 @@ pub(crate) fn too_large() -> Failure {
     )
 }
 
-/// What an agent is told of an error in a statement that was checked when the server started.
+/// The failure for an error in a statement that was checked when the server started.
 pub(crate) fn statement_failure(error: &ServerError) -> Failure {
     if error.is_schema_drift() {
         let why = format!("its statement no longer fits ({})", error.message);
@@ -71,7 +71,7 @@ pub(crate) fn statement_failure(error: &ServerError) -> Failure {
     sql_failure(error)
 }
 
-/// What an agent is told of an error that PostgreSQL raised in a write.
+/// The failure for an error that PostgreSQL raised in a write.
 ///
 /// DETAIL is left out: it quotes values of rows that the caller may not be allowed to read (attack ER02).
 pub(crate) fn sql_failure(error: &ServerError) -> Failure {
@@ -100,7 +100,8 @@ pub(crate) fn aborted() -> Failure {
     )
 }
 
-/// What is told to a call whose effect no longer stands; `detail` is as `countersign.superseded_by` or `countersign.changed_since` has it.
+/// The failure of a duplicate whose original is no longer in force; `detail` comes from `countersign.superseded_by` or
+/// `countersign.changed_since`.
 pub(crate) fn superseded(original: CorrelationId, detail: &Value) -> Failure {
     let by = detail.get("by").or_else(|| detail.pointer("/changed_by/correlation_id")).and_then(Value::as_str);
     let by = by.map_or_else(|| "something outside countersign".to_owned(), |by| format!("the write {by}"));
@@ -112,7 +113,7 @@ pub(crate) fn superseded(original: CorrelationId, detail: &Value) -> Failure {
     .hint("To write again, repeat the call with a new idempotency_key.")
 }
 
-/// What is told to an undo of a write that another call has undone; `detail` says what came after that.
+/// The failure of an undo whose write another call has undone; `detail` says what happened after that.
 pub(crate) fn undone_before(by: Option<CorrelationId>, detail: &Value) -> Failure {
     let failure = conflicts::already_reversed(by.map(|by| by.to_string()).as_deref());
     match detail.get("by").and_then(Value::as_str).filter(|_| is_reversed(detail)) {
@@ -125,13 +126,13 @@ fn is_reversed(detail: &Value) -> bool {
     detail.get("reason").is_some_and(|reason| reason == "reversed")
 }
 
-/// What is told to an account or actor whose writes are stopped.
+/// The failure for an account or actor whose writes are frozen.
 pub(crate) fn frozen() -> Failure {
     Failure::new(ErrorCode::AccountFrozen, "writes of this account or actor are stopped; nothing was written")
         .hint("The operator can let them go on: countersign unfreeze.")
 }
 
-/// What is told to whoever uses a key again for something else.
+/// The failure for an idempotency key that was used for another call.
 pub(crate) fn key_reused() -> Failure {
     Failure::new(
         ErrorCode::IdempotencyKeyReused,
@@ -140,7 +141,7 @@ pub(crate) fn key_reused() -> Failure {
     .hint("Repeat the call with the very same arguments, or choose a new idempotency_key for a new write.")
 }
 
-/// What an agent is told when the ledger cannot be used. The error itself is for the log: it may name tables and hosts.
+/// The failure when the ledger is unavailable. The error itself goes to the log only: it may name tables and hosts.
 pub(crate) fn ledger_failure(error: &pg::Error) -> Failure {
     tracing::error!(%error, "the ledger cannot be used");
     match error {

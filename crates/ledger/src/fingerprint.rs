@@ -7,8 +7,8 @@ use types::Secret;
 
 /// Makes fingerprints. All servers of one ledger must have the same key, or none.
 ///
-/// Without a key a fingerprint tells a parameter of few possible values (a number of nine digits, say) to whoever can
-/// read the ledger and tries them all; with one (HMAC) only to whoever has the key as well (attack AU07).
+/// Without a key, any reader of the ledger can find a parameter with few possible values (a number of nine digits) by
+/// trying them all. With a key (HMAC), a reader needs the key as well (attack AU07).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fingerprints {
     key: Option<Secret>,
@@ -25,7 +25,7 @@ impl Fingerprints {
         Self { key }
     }
 
-    /// Names the key: the same for the same key, `none` without one. It does not tell the key.
+    /// An id of the key, which does not reveal it; `none` without a key.
     #[must_use]
     pub fn key_id(&self) -> String {
         if self.key.is_none() {
@@ -35,7 +35,7 @@ impl Fingerprints {
         self.of("countersign fingerprint key", &Map::new()).0.chars().take(16).collect()
     }
 
-    /// Of a call of `tool` with these effective parameters: defaults filled in, server-filled ones included.
+    /// The fingerprint of a call of `tool` with these effective parameters, defaults and server-filled ones included.
     #[must_use]
     pub fn of(&self, tool: &str, params: &Map<String, Value>) -> Fingerprint {
         // No tool name holds a NUL, so no two pairs of name and parameters share their bytes.
@@ -121,7 +121,8 @@ fn plain_number(number: &str) -> String {
         return "0".to_owned();
     }
     let length = |text: &str| i64::try_from(text.len()).unwrap_or(i64::MAX);
-    // The number is `significant` with this many zeros behind it, or that many of its digits behind the point if it is negative.
+    // The number is `significant` followed by this many zeros, or with that many of its digits after the point if
+    // negative.
     let zeros = (length(digits) - length(significant)).saturating_sub(length(fraction)).saturating_add(exponent);
     if zeros >= 0 {
         if zeros > MAX_ZEROS {

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::records::Records;
 use crate::values::rfc3339;
 
-/// How long a question may take.
+/// The time limit for one query.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 const FREEZE_SQL: &str = "select countersign.freeze($1, $2, $3, $4)";
@@ -28,14 +28,14 @@ select exists (select from (select r.account_id, r.actor from countersign.record
     or exists (select from countersign.mutation m \
                where m.status = 'pending' and case $1 when 'account' then m.account_id = $2 else m.actor = $2 end) as known";
 
-/// Whose writes.
+/// The scope of a freeze.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FreezeScope {
-    /// Of this account.
+    /// The writes of this account.
     Account(String),
     /// On behalf of this person.
     Actor(String),
-    /// Of everybody.
+    /// All writes.
     All,
 }
 

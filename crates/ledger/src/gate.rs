@@ -28,11 +28,11 @@ pub struct Gate {
     writer: WriterPool,
     settings: LedgerOptions,
     memory: DedupCache,
-    /// What is on its way: clones of a gate share it.
+    /// The running writes. All clones of a gate share it.
     running: TaskTracker,
 }
 
-/// How long the record of a write that is known to be undone is worked on; the sweep does the rest.
+/// The time limit for recording a write that is known to be undone. The sweep does it otherwise.
 const UNDONE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Gate {
@@ -41,8 +41,8 @@ impl Gate {
         Self { writer, settings, memory, running: TaskTracker::new() }
     }
 
-    /// Carries the attempt out, exactly once. The work goes on in a task of its own when the future is dropped: a
-    /// caller that goes away must not leave a record without an outcome.
+    /// Executes the attempt exactly once. The work goes on in a task of its own when the future is dropped: a
+    /// disconnected caller must not leave a record without an outcome.
     ///
     /// # Errors
     /// [`WriteError`]: nothing was written, unless the code is [`ErrorCode::CommitOutcomeUnknown`].
@@ -59,7 +59,7 @@ impl Gate {
         self.spawn(Some(correlation_id), protocol.run()).await
     }
 
-    /// Runs it in a task of its own: it goes on when the future is dropped, and [`Gate::drain`] waits for it.
+    /// Runs work in a task, which goes on when the future is dropped. [`Gate::drain`] waits for it.
     pub(crate) async fn spawn<T: Send + 'static>(
         &self,
         correlation_id: Option<CorrelationId>,
@@ -71,16 +71,16 @@ impl Gate {
         })
     }
 
-    /// The same for work whose end nobody waits for.
+    /// Starts work in a task without waiting for its end.
     pub(crate) fn begin(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.running.spawn(work);
     }
 
-    /// What the executor would do with this request, and its effects as [`crate::Records::detail`] has them: it is run in a transaction
-    /// that is always rolled back, and leaves no record. Dropping the future ends it.
+    /// The work of the executor for this request, and its effects as in [`crate::Records::detail`]. It runs in a
+    /// transaction that is always rolled back, and leaves no record. Dropping the future ends it.
     ///
     /// # Errors
-    /// What the write would fail with, or why it could not be shown.
+    /// The error of the write, or the reason why there is no preview.
     pub async fn preview(
         &self,
         executor: &dyn WriteExecutor,
@@ -90,7 +90,7 @@ impl Gate {
         Trials { writer: &self.writer, executor, request, deadline }.work().await
     }
 
-    /// How the pool of the sessions that write stands now.
+    /// The current state of the pool of writing sessions.
     #[must_use]
     pub fn usage(&self) -> pg::PoolStatus {
         self.writer.status()
@@ -114,7 +114,7 @@ struct WriteProtocol {
     correlation_id: CorrelationId,
 }
 
-/// What one try came to.
+/// The result of one try.
 enum Executed {
     Ended(Result<WriteOutcome, WriteError>),
     /// Nothing of the work has run.
@@ -163,7 +163,7 @@ impl WriteProtocol {
         outcome
     }
 
-    /// Joins an identical call that runs here, and asks the ledger whether one that succeeded still stands.
+    /// Joins an identical call that runs here, or asks the ledger whether one that succeeded is still in force.
     async fn look_up(&self, call: &CallKey, intent: &Intent) -> LookupResult {
         loop {
             let original = match self.memory.enter(call) {
@@ -264,7 +264,7 @@ impl WriteProtocol {
     /// One try on one session.
     async fn execute(&self, lease: &mut PooledSession, intent: &Intent, way: Way) -> Executed {
         let executed = execute::execute(&self.writer, lease, intent, &self.attempt, way);
-        // An executor may be anybody's code. After a panic the session is dropped in the middle, so T2 cannot commit.
+        // An executor may panic. The session is dropped then, so T2 cannot commit.
         let caught = AssertUnwindSafe(executed).catch_unwind();
         let outcome = tokio::time::timeout_at(self.attempt.deadline + CANCEL_GRACE, caught).await;
         match outcome {
@@ -313,7 +313,7 @@ impl WriteProtocol {
         }
     }
 
-    /// `cause` is what the caller is told, and the record says, when it turns out that nothing was written.
+    /// Looks the outcome up. `cause` is the failure for the caller and the record if nothing was written.
     async fn resolve(&self, intent: &Intent, cause: Option<Failure>) -> Result<WriteOutcome, WriteError> {
         self.writer.invalidate_idle();
         self.memory.forget_all();
@@ -322,7 +322,7 @@ impl WriteProtocol {
         resolved.map_err(|failure| self.stopped(failure))
     }
 
-    /// What the caller is told when the outcome could not be recorded.
+    /// The failure for a write whose outcome could not be recorded.
     fn unrecorded(&self, error: &ServerError) -> Failure {
         match error.sqlstate.get(..2) {
             // A conflict that shows late, under an isolation level of the operator's.

@@ -1,5 +1,5 @@
-//! How many records and proposals are in the states that an operator watches (promises A9-33, C5-10): one statement, which is
-//! cheap on a ledger of any size, over a session of its own, so that it also answers when all that write are taken.
+//! The numbers of records and proposals in the states that an operator watches (promises A9-33, C5-10): one query,
+//! cheap on a ledger of any size, on its own session, so that it also answers while all writing sessions are busy.
 
 use std::time::Duration;
 
@@ -14,24 +14,24 @@ pub struct LedgerGauges {
     writer: WriterPool,
 }
 
-/// What there is. An age is that of the oldest; zero if there is none.
+/// The counts. An age is that of the oldest; zero if there is none.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LedgerCounts {
     /// Writes that are recorded and have no outcome yet.
     pub pending_records: u64,
     /// Since that one was recorded.
     pub oldest_pending_record: Duration,
-    /// Proposals that wait for somebody to agree, expired ones aside.
+    /// Proposals that wait for an approval, without expired ones.
     pub pending_proposals: u64,
-    /// Proposals that somebody agreed to, and that have no end yet.
+    /// Proposals that are approved and have not ended yet.
     pub confirmed_proposals: u64,
-    /// Since somebody agreed to that one.
+    /// The time since its approval.
     pub oldest_confirmed_proposal: Duration,
     /// Final records that no seal covers yet, counted up to 10,000.
     pub unsealed_records: u64,
     /// Since that one was final.
     pub oldest_unsealed_record: Duration,
-    /// How many proposals came to each end within the last hour.
+    /// The number of proposals that reached each end within the last hour.
     pub ended_proposals: [(ProposalStatus, u64); 5],
 }
 
@@ -54,10 +54,10 @@ impl LedgerGauges {
         Self { writer: WriterPool::new(target, 1) }
     }
 
-    /// What there is now, within 2 s.
+    /// The current counts, within 2 s.
     ///
     /// # Errors
-    /// Whatever the database says, or that it did not in time.
+    /// An error of the database, or a timeout.
     pub async fn count(&self) -> Result<LedgerCounts, pg::Error> {
         let deadline = Instant::now() + DEADLINE;
         let outcome = match self.writer.run_one(SQL, &[], deadline).await {
@@ -71,7 +71,7 @@ impl LedgerGauges {
         counted(&row).ok_or_else(|| std::io::Error::other("the ledger's answer cannot be read").into())
     }
 
-    /// Waits until PostgreSQL has been told of a session that is to stop: before the process ends.
+    /// Waits until PostgreSQL has received a pending cancel request. For the end of the process.
     pub async fn drain(&self) {
         self.writer.drain().await;
     }

@@ -1,4 +1,4 @@
-//! For which database a ledger was made. The SQL is in `migrations/baseline/80_people.sql`.
+//! The database to which a ledger belongs. The SQL is in `migrations/baseline/80_people.sql`.
 
 use pg::{ConnectOptions, PipelineStatement, Session, SessionSettings};
 
@@ -24,14 +24,14 @@ pub async fn check_identity(target: &ConnectOptions) -> Result<(), SchemaError> 
 pub struct Fork {
     /// Its new name, a UUID.
     pub ledger_id: String,
-    /// How many proposals of the original have ended here.
+    /// The number of proposals of the original that were ended here.
     pub proposals: u64,
 }
 
-/// Lets the ledger of a copied database go on as one of its own. For members of the ledger's owner.
+/// Makes the ledger of a copied database a ledger of its own. For members of the ledger's owner.
 ///
 /// # Errors
-/// Whatever the database says; SQLSTATE 55000 if it is no copy.
+/// An error of the database; SQLSTATE 55000 if it is no copy.
 pub async fn fork(target: &ConnectOptions) -> Result<Fork, SchemaError> {
     let row = ask(target, FORK_SQL).await?.into_iter().next().unwrap_or_default();
     match <[Option<String>; 2]>::try_from(row) {

@@ -4,7 +4,7 @@ use types::{AccountId, CorrelationId};
 
 use crate::fingerprint::{Fingerprint, sha256_hex};
 
-/// What is known of an attempt before anything of it is done: the columns of `countersign.admission`, in their order, as texts.
+/// The known facts of an attempt before it starts: the columns of `countersign.admission`, in their order, as texts.
 #[derive(Debug)]
 pub(crate) struct Intent {
     pub(crate) correlation_id: CorrelationId,
@@ -23,7 +23,7 @@ impl Intent {
         Self { correlation_id, columns }
     }
 
-    /// How large the parameters are, in bytes of JSON.
+    /// The size of the parameters, in bytes of JSON.
     pub(crate) fn params_bytes(&self) -> usize {
         let [.., params, _, _, _] = &self.columns;
         params.as_ref().map_or(0, String::len)
@@ -33,7 +33,7 @@ impl Intent {
         &self.columns
     }
 
-    /// What counts as the same call, as `bytea` in text form.
+    /// The slot of the call, as `bytea` in text form.
     pub(crate) fn slot(&self) -> Option<String> {
         let [slot, ..] = &self.columns;
         slot.clone()
@@ -45,8 +45,7 @@ impl Intent {
     }
 }
 
-/// What counts as the same call, as `bytea` in text form: SHA-256, as `countersign.slot_of`
-/// has it.
+/// The slot of a call, as `bytea` in text form: SHA-256, as in `countersign.slot_of`.
 pub(crate) fn slot(
     account: &AccountId,
     tool: &str,

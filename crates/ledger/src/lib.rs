@@ -1,24 +1,29 @@
-//! The audited write path. Whoever wants to write brings an [`WriteExecutor`] to the [`Gate`]; nobody gets a transaction
-//! that writes in any other way.
+//! The audited write path. A write is a [`WriteExecutor`] that is given to the [`Gate`]; there is no other way to
+//! a transaction that writes.
 //!
 //! ```text
 //! T1  admit    the intent is recorded and committed; is this call the same as another one?
 //! T2  execute  claim the record, do the work, record the outcome: one transaction, so both happen or neither
-//!     resolve  after a lost connection: the record's row lock arbitrates, the record says the truth
+//!     resolve  after a lost connection: the record's row lock arbitrates, the record has the outcome
 //! ```
 //!
-//! Where things are: `gate` is the protocol's order; `dedup_cache` knows the calls of the last half minute and `standing` asks
-//! whether they still count; `intent`, `admit`, `execute` and `resolve` are its steps (their SQL is in
-//! `migrations/baseline/20_admission.sql`); `executor` is what a write tool implements, `executor_registry` finds one by its name; `proposals` are writes that
-//! wait for somebody to agree; `adhoc_sql` runs a text that is the caller's own; `preview` shows
-//! a write without making it, `definitions` what it depends on; `fingerprint` decides which calls are the same; `records` reads the ledger, `audit` is for
-//! people: every account's records, seals over them, pruning; `doctor` asks what is stuck; `gauges` counts what is
-//! open, for monitoring; `freezes` stop the writes of an account; `tracking` says whether a write's changes are all recorded; `sweep` ends what killed servers left pending; `setup` is `init`: the
-//! schema, its roles and grants; `schema` checks the ledger, `identity` whether it was made for this database; `roles` are its owner and the servers' login, `reader_role` is the
-//! login of the read path, `login_settings` what they are set to; `state_keys` seal what clients carry; `read` is the read path of
-//! `pg`, handed on.
+//! - The protocol: `gate` has the order of its steps, which are `intent`, `admit`, `execute` and `resolve`; their SQL
+//!   is in `migrations/baseline/20_admission.sql`. `dedup_cache` knows the calls of the last half minute, and
+//!   `standing` asks whether they are still in force. `fingerprint` decides which calls are the same. `sweep` ends
+//!   records that killed servers left pending.
+//! - Executors: `executor` is the trait of write tools, `executor_registry` finds one by its name, `write_tx` is their
+//!   transaction, `adhoc_sql` runs a statement of the caller, `preview` runs a write without keeping it, `definitions`
+//!   are the objects that it depends on.
+//! - `proposals` are writes that wait for an approval; `freezes` stop the writes of an account; `tracking` says
+//!   whether all changes of a write are recorded.
+//! - Readers: `records` is for agents, `audit` for people (all records, seals, pruning), `doctor` reports stuck work,
+//!   `gauges` counts open work.
+//! - Set-up: `setup` is `init`, `schema` checks the ledger, `identity` the database that it was made for. `roles` are
+//!   its owner and the servers' login, `reader_role` the login of the read path, `login_settings` their settings,
+//!   `state_keys` seal data that clients keep.
+//! - `read` re-exports the read path of `pg`.
 //!
-//! This crate must never know what a tool or a manifest is, nor MCP.
+//! This crate must not depend on tools, manifests or MCP.
 
 mod adhoc_sql;
 mod admit;
@@ -122,7 +127,7 @@ impl Ledger {
         Self { states, gate: Gate::new(writer.clone(), settings.clone()), writer, settings }
     }
 
-    /// The same for statements that a person writes down: they are read with the role's own search path.
+    /// Uses the role's own search path, for statements that a person writes.
     #[must_use]
     pub fn interactive(target: ConnectOptions, settings: LedgerOptions) -> Self {
         let states = LedgerGauges::new(target.clone());
@@ -136,10 +141,10 @@ impl Ledger {
         self.gate.clone()
     }
 
-    /// Whether the database answers before `deadline`, and can be written to.
+    /// Whether the database answers before `deadline` and accepts writes.
     ///
     /// # Errors
-    /// Why not, for an operator.
+    /// The reason why not, for an operator.
     pub async fn ping(&self, deadline: Instant) -> Result<(), String> {
         match self.writer.run_one("select pg_catalog.pg_is_in_recovery()", &[], deadline).await {
             Ok(answer) if answer.rows.first().and_then(|row| row.first()) == Some(&Some("t".to_owned())) => {
@@ -162,7 +167,7 @@ impl Ledger {
         audit::Audit::new(self.writer.clone(), self.records())
     }
 
-    /// The writes that wait for somebody to agree.
+    /// The proposals.
     #[must_use]
     pub fn proposals(&self) -> Proposals {
         Proposals::new(self.writer.clone(), self.gate.clone(), self.records(), &self.settings)
@@ -174,13 +179,13 @@ impl Ledger {
         StateKeys::new(self.writer.clone())
     }
 
-    /// How many records and proposals are in the states that matter: for monitoring.
+    /// The counts for monitoring.
     #[must_use]
     pub fn states(&self) -> LedgerGauges {
         self.states.clone()
     }
 
-    /// Whose writes are refused.
+    /// The freezes.
     #[must_use]
     pub fn freezes(&self) -> Freezes {
         Freezes::new(self.writer.clone(), self.records())
@@ -204,23 +209,23 @@ impl Ledger {
         Tracking::new(self.records())
     }
 
-    /// What is stuck in it.
+    /// The checks of `doctor`.
     #[must_use]
     pub fn doctor(&self) -> Doctor {
         Doctor::new(self.records(), &self.settings)
     }
 
-    /// What was written.
+    /// The records.
     #[must_use]
     pub fn records(&self) -> Records {
         Records::new(self.writer.clone(), self.settings.call_deadline)
     }
 }
 
-/// Whether anything answers at the database's address, and would let us in.
+/// Whether a server answers at the database's address and accepts the login.
 ///
 /// # Errors
-/// Why not.
+/// The reason why not.
 pub async fn can_connect(target: &ConnectOptions) -> Result<(), pg::ConnectError> {
     pg::Session::connect(target, &pg::SessionSettings::default()).await?.close().await;
     Ok(())

@@ -8,14 +8,14 @@ use crate::setup::rows;
 /// A setting that a session of the login starts with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoginSetting {
-    /// What it is set for: `role countersign_writer`, `database shop`, or both.
+    /// The scope of the setting: `role countersign_writer`, `database shop`, or both.
     pub scope: String,
     /// Name and value: `search_path=evil`.
     pub setting: String,
 }
 
 impl LoginSetting {
-    /// What the setting breaks, if it breaks the ledger.
+    /// The consequence for the ledger, if the setting breaks it.
     #[must_use]
     pub fn breaks(&self) -> Option<&'static str> {
         let (name, value) = self.setting.split_once('=')?;

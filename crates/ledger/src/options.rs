@@ -1,22 +1,22 @@
-//! What an operator decides about the write path.
+//! The operator's options for the write path.
 
 use std::time::Duration;
 
 use crate::fingerprint::Fingerprints;
 
-/// How writes are carried out. All servers of one ledger should agree, and must agree on the fingerprints' key.
+/// Options of the write path. All servers of one ledger should agree, and must agree on the key of fingerprints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerOptions {
     /// Which calls are the same call.
     pub fingerprints: Fingerprints,
-    /// For how long an identical call is answered from memory; zero switches that off.
+    /// For how long an identical call is answered from memory; zero disables it.
     pub duplicate_memory: Duration,
     /// Whether the commit of an intent waits for the disk by itself. Without, it becomes durable with its write, and a
     /// crash in between takes both.
     pub durable_admission: bool,
-    /// How long a call may take: a record that is much older, and that nobody works on, was abandoned.
+    /// The time limit of a call. A much older record without a running attempt counts as abandoned.
     pub call_deadline: Duration,
-    /// How long a proposal waits for somebody to agree.
+    /// How long a proposal waits for an approval.
     pub proposal_lifetime: Duration,
     /// The most writes at once; more wait, within their deadlines. Writes that commit together share a wait for the disk.
     pub sessions: usize,

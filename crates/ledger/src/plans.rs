@@ -13,17 +13,17 @@ use crate::values::{array, rfc3339};
 /// Which writes. What is `None` selects all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {
-    /// Of this account.
+    /// Writes of this account.
     pub account: Option<String>,
     /// On behalf of this person.
     pub actor: Option<String>,
-    /// Of this session.
+    /// Writes of this session.
     pub session: Option<String>,
-    /// By a client of this name.
+    /// Writes by a client of this name.
     pub client: Option<String>,
-    /// Of this tool.
+    /// Writes of this tool.
     pub tool: Option<String>,
-    /// That changed a row of this table: `schema.table`, as it is tracked.
+    /// Writes that changed a row of this table: `schema.table`, as it is tracked.
     pub table: Option<String>,
     /// Completed from this time on: an age (`12h`, `7d`, `4w`), or whatever PostgreSQL reads as a `timestamptz`. The stored plan has
     /// the exact time.
@@ -32,7 +32,7 @@ pub struct Selection {
     pub to: String,
 }
 
-/// What becomes of writes that conflict (docs/internals/ledger.md).
+/// The treatment of writes that conflict (docs/internals/ledger.md).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PlanMode {
     /// Any conflict, and nothing happens.
@@ -56,14 +56,14 @@ impl PlanMode {
     }
 }
 
-/// What is undone in one transaction.
+/// The writes that are undone in one transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanPart {
     /// The receipts.
     pub writes: Vec<String>,
-    /// Of the rows, in 64 hexadecimal digits.
+    /// The digest of the rows, in 64 hexadecimal digits.
     pub digest: String,
-    /// How many rows.
+    /// The number of rows.
     pub rows: u64,
 }
 
@@ -79,7 +79,7 @@ impl PlanPart {
     }
 }
 
-/// What undoing some writes would mean.
+/// The consequences of undoing some writes.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Both ends are exact.
@@ -99,19 +99,19 @@ impl Plan {
         receipts.into_iter().flatten().filter_map(receipt).collect()
     }
 
-    /// How many rows.
+    /// The number of rows.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.report.get("rows").and_then(Value::as_u64).unwrap_or_default()
     }
 
-    /// Why it cannot run.
+    /// The reason why it cannot run.
     #[must_use]
     pub fn conflicts(&self) -> &[Value] {
         self.report.get("conflicts").and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether there is something to undo, and no conflict.
+    /// Whether there is a write to undo, and no conflict.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         is_ready(&self.report)
@@ -131,9 +131,9 @@ impl Plan {
 pub struct StoredPlan {
     /// Its name.
     pub plan_id: String,
-    /// What was shown.
+    /// The digest of the plan that was shown.
     pub digest: String,
-    /// What is undone in one transaction each.
+    /// The parts, each of which is undone in one transaction.
     pub parts: Vec<PlanPart>,
     /// Whether there was no conflict.
     pub is_ready: bool,
@@ -169,10 +169,11 @@ impl Plans {
         Self { writer, records }
     }
 
-    /// What undoing the selected writes would mean. With an account in the selection, `cascade` adds no writes of others.
+    /// The consequences of undoing the selected writes. With an account in the selection, `cascade` adds no writes of
+    /// others.
     ///
     /// # Errors
-    /// Whatever the database says: SQLSTATE 22007 or 22008 if it cannot read a time.
+    /// An error of the database: SQLSTATE 22007 or 22008 if it cannot parse a time.
     pub async fn compare(&self, selection: &Selection, mode: PlanMode, deadline: Instant) -> Result<Plan, pg::Error> {
         let selection = self.exact(selection).await?;
         let writes = self.selected(&selection).await?;
@@ -279,7 +280,7 @@ impl Plans {
     }
 }
 
-/// What whoever runs these parts agrees to.
+/// The digest that a person confirms before these parts run.
 #[must_use]
 pub fn digest_of(parts: &[PlanPart]) -> String {
     let digests: Vec<&str> = parts.iter().map(|part| part.digest.as_str()).collect();

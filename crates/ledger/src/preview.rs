@@ -28,7 +28,7 @@ pub(crate) struct Trial {
     pub(crate) work: WriteOutput,
     /// As [`effects::of_write`] has them.
     pub(crate) effects: Option<Value>,
-    /// What it depends on.
+    /// The definitions that the write depends on.
     pub(crate) definitions: Vec<Definition>,
 }
 
@@ -45,18 +45,19 @@ const EXPORT_SQL: &str = "select pg_catalog.pg_export_snapshot()";
 const IDLE_LIMIT_SQL: &str = "select pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true)";
 
 impl Trials<'_> {
-    /// What the write would come to, and the rows of tracked tables that it would change.
+    /// The work of the write, and the rows of tracked tables that it would change.
     pub(crate) async fn work(self) -> Result<(WriteOutput, Option<Value>), Failure> {
         self.attempt(None, false).await.map(|trial| (trial.work, trial.effects))
     }
 
-    /// The same with the definitions that it depends on.
+    /// One trial, with the definitions that it depends on.
     pub(crate) async fn once(self) -> Result<Trial, Failure> {
         self.attempt(None, true).await
     }
 
-    /// Two trials, in two transactions that see the same snapshot. Only what is made anew for each transaction can differ:
-    /// times, numbers of sequences, random values. A third transaction, on a session of its own, holds the snapshot.
+    /// Two trials, in two transactions that see the same snapshot. Only values that are generated in each transaction
+    /// can differ: times, numbers of sequences, random values. A third transaction, on a session of its own, holds the
+    /// snapshot.
     pub(crate) async fn twice(self) -> Result<[Trial; 2], Failure> {
         let mut holder = self.writer.acquire(self.deadline).await.map_err(|error| failure(&error))?;
         let trials = async {
@@ -153,8 +154,8 @@ impl Trials<'_> {
         trial
     }
 
-    /// What is deferred happens, the effects are read, and the definitions are searched for: every relation that the write uses is
-    /// locked now.
+    /// Runs deferred triggers, reads the effects, and searches for definitions while every relation of the write is
+    /// locked.
     async fn settle(
         self,
         lease: &mut PooledSession,

@@ -4,7 +4,7 @@
 use pg::{ConnectOptions, PipelineStatement, Reader, Session, SessionSettings};
 use types::Secret;
 
-/// Why `query_database` is not served.
+/// The reason why `query_database` is not served.
 #[derive(Debug, thiserror::Error)]
 pub enum ReaderRoleError {
     /// The database cannot be asked.
@@ -24,15 +24,15 @@ pub enum ReaderRoleError {
     Privileged {
         /// The role.
         role: String,
-        /// What makes it too powerful.
+        /// The excessive privilege.
         power: String,
     },
 }
 
-/// The target of the read path: the same database, as the reader's login.
+/// The options of the read path: the same database, with the reader's login.
 ///
 /// # Errors
-/// [`ReaderRoleError::NoLogin`] if there is none, or that the database cannot be asked.
+/// [`ReaderRoleError::NoLogin`] if there is none, or an error of the database.
 pub async fn reader_login(target: &ConnectOptions) -> Result<ConnectOptions, ReaderRoleError> {
     let mut session = Session::connect(target, &SessionSettings::default()).await.map_err(pg::Error::from)?;
     let step = PipelineStatement::without_params("select role_name, password from countersign.reader_credentials()");

@@ -39,7 +39,7 @@ impl RecordStatus {
     }
 }
 
-/// Writes that somebody wants to undo.
+/// The facts about a write that are needed before its undo.
 #[derive(Debug, Clone)]
 pub struct Undoable {
     /// Only a success can be undone.
@@ -52,7 +52,7 @@ pub struct Undoable {
 #[derive(Debug, Clone)]
 pub struct Records {
     writer: WriterPool,
-    /// How long an answer may take.
+    /// The time limit of a query.
     deadline: Duration,
 }
 
@@ -114,10 +114,10 @@ impl Records {
         self.objects(RECENT_SQL, &params).await
     }
 
-    /// One record, whole; `None` if the account has no such record, be it another's or nobody's.
+    /// One whole record; `None` if the account has no such record.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// An error of the database.
     pub async fn detail(
         &self,
         account: &AccountId,
@@ -128,11 +128,11 @@ impl Records {
         self.with_effects(found, correlation_id).await
     }
 
-    /// What has to be known of writes of the account before they are undone, for each status that one of them has; empty if the
+    /// The facts about writes of the account that are needed before an undo, for each status among them; empty if the
     /// account has no such write.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// An error of the database.
     pub async fn undoable(&self, account: &AccountId, writes: &[CorrelationId]) -> Result<Vec<Undoable>, pg::Error> {
         let params = [Some(account.as_str().to_owned()), Some(array(writes))];
         let answer = self.writer.run_one(UNDOABLE_SQL, &params, Instant::now() + self.deadline).await?;

@@ -12,7 +12,7 @@ use crate::execute::fail_params;
 use crate::failures::aborted;
 use crate::intent::Intent;
 
-/// Waits for whoever works on the attempt, as `resolve` does.
+/// Waits for the transaction that works on the attempt, as `resolve` does.
 const END_SQL: &str = "\
 select pg_catalog.set_config('lock_timeout', $1, true), countersign.fail($2, $3, $4, $5, $6, $7, $8)";
 const RESOLVE_SQL: &str = "select * from countersign.resolve($1, $2, $3)";
@@ -22,7 +22,7 @@ from countersign.mutation m where m.correlation_id operator(pg_catalog.=) $1";
 const ABORTED_SQL: &str =
     "select countersign.record_aborted($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
 
-/// How long it waits before it asks again: soon at first, since a server restarts in milliseconds.
+/// The first pause before the next query. It is short, since a server restarts in milliseconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -106,8 +106,8 @@ async fn ask(
     }))
 }
 
-/// Ends an attempt with this failure, once whoever works on it is done. Whether it was still there: from here on its T2 cannot
-/// commit.
+/// Ends an attempt with this failure, after a transaction that works on it has ended. Returns whether the attempt was
+/// pending; its T2 cannot commit any more.
 async fn end(
     writer: &WriterPool,
     (intent, attempt): (&Intent, &WriteAttempt),
@@ -120,12 +120,12 @@ async fn end(
     Ok(ended.and_then(|row| row.into_iter().nth(1)).flatten().as_deref() == Some("t"))
 }
 
-/// How long a lock may be waited for, in milliseconds.
+/// The time limit for a lock, in milliseconds.
 fn wait_ms(deadline: Instant) -> String {
     deadline.saturating_duration_since(Instant::now()).as_millis().clamp(1, i32::MAX as u128).to_string()
 }
 
-/// What the record says; `None` if there is none, or if the attempt is still in flight.
+/// The outcome in the record; `None` if there is no record, or the attempt is still running.
 pub(crate) async fn ask_record(
     writer: &WriterPool,
     correlation_id: CorrelationId,

@@ -56,10 +56,10 @@ pub struct ExcessPrivileges {
     pub powers: Vec<String>,
 }
 
-/// Why this login can do more than a server needs; `None` if it cannot.
+/// The reason why this login can do more than a server needs; `None` if it cannot.
 ///
 /// # Errors
-/// That the database cannot be asked.
+/// The database cannot be asked.
 pub async fn check_server_role(target: &ConnectOptions) -> Result<Option<String>, pg::Error> {
     let excess = check_login(target).await?.filter(|excess| !excess.powers.is_empty());
     Ok(excess.map(|ExcessPrivileges { role, powers }| {
@@ -67,18 +67,18 @@ pub async fn check_server_role(target: &ConnectOptions) -> Result<Option<String>
     }))
 }
 
-/// The login of this connection.
+/// The excess privileges of the login of this connection.
 ///
 /// # Errors
-/// That the database cannot be asked.
+/// The database cannot be asked.
 pub async fn check_login(target: &ConnectOptions) -> Result<Option<ExcessPrivileges>, pg::Error> {
     Ok(excess(target, THIS_SQL).await?.into_iter().next())
 }
 
-/// The logins that `init` has made or named for servers, each with its excess.
+/// The logins that `init` has created or named for servers, each with its excess privileges.
 ///
 /// # Errors
-/// That the database cannot be asked.
+/// The database cannot be asked.
 pub async fn check_all_server_roles(target: &ConnectOptions) -> Result<Vec<ExcessPrivileges>, pg::Error> {
     excess(target, SERVERS_SQL).await
 }

@@ -19,7 +19,7 @@ fn migrations() -> Result<Vec<Migration>, SchemaError> {
     Ok(vec![baseline.map_err(|error| SchemaError::Migration(with_causes(&error)))?])
 }
 
-/// Why the schema is not there.
+/// The reason why the schema cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
     /// The database cannot be asked.
@@ -30,7 +30,7 @@ pub enum SchemaError {
     Missing {
         /// The database.
         database: String,
-        /// What was looked for.
+        /// The missing object.
         missing: &'static str,
     },
     /// `init` of another version was run here.
@@ -42,7 +42,7 @@ pub enum SchemaError {
         found: i32,
         /// Ours.
         needed: i32,
-        /// What to do.
+        /// The remedy.
         advice: &'static str,
     },
     /// The ledger was made before its tables had their present form.
@@ -89,7 +89,7 @@ pub enum SchemaError {
     Untrusted {
         /// The database.
         database: String,
-        /// What is wrong, each a line.
+        /// The problems, one per line.
         problems: Vec<String>,
     },
     /// The tables cannot be tracked as asked.
@@ -124,7 +124,7 @@ fn needed_version() -> Result<i32, SchemaError> {
     Ok(migrations()?.iter().map(Migration::version).max().unwrap_or_default())
 }
 
-/// A ledger of the format before version 1 has other tables, and no record of it can be brought over.
+/// Refuses a ledger of the format before version 1: its tables differ, and its records cannot be migrated.
 pub(crate) async fn refuse_old_format(session: &mut Session) -> Result<(), SchemaError> {
     let sql = "select pg_catalog.current_database()::text where pg_catalog.to_regclass('countersign.mutation_audit') is not null";
     single(session, sql, &[]).await?.map_or(Ok(()), |database| Err(SchemaError::OldFormat { database }))
@@ -140,10 +140,10 @@ fn with_causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Whether there is a ledger in this database, of whatever version, and whether or not this login may use it.
+/// Whether this database has a ledger of any version, even if this login may not use it.
 ///
 /// # Errors
-/// That the database cannot be asked.
+/// The database cannot be asked.
 pub async fn exists(target: &ConnectOptions) -> Result<bool, pg::Error> {
     let mut session = Session::connect(target, &SessionSettings::default()).await?;
     let sql = "select from pg_catalog.pg_namespace where nspname = 'countersign'";
@@ -195,7 +195,7 @@ async fn single(session: &mut Session, sql: &str, params: &[Option<String>]) -> 
         .and_then(|row| row.into_iter().next().flatten()))
 }
 
-/// Lets refinery run in a transaction of ours.
+/// Runs refinery in a transaction of the caller.
 struct MigrationSession<'a> {
     session: &'a mut Session,
     statements: &'a mut Vec<String>,

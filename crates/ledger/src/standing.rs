@@ -1,4 +1,4 @@
-//! What an identical call has come to: asked for calls that this server remembers, and before a write is proposed.
+//! The state of an identical call, for calls in the dedup cache and before a write is proposed.
 
 use pg::WriterPool;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use types::CorrelationId;
 /// An identical call that has written.
 #[derive(Debug, Clone)]
 pub(crate) enum ExistingWrite {
-    /// Its effect stands: the call would be answered with this.
+    /// Its effect is in force: the call would be answered with this.
     Executed(CorrelationId, Value),
     /// Its effect does not, because of this (`countersign.superseded_by`, `countersign.changed_since`).
     Superseded(CorrelationId, Value),

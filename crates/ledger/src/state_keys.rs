@@ -12,7 +12,7 @@ use types::Secret;
 const KEYS_SQL: &str = "select k.id, k.key, k.seals from countersign.state_keys() k";
 const ROTATE_SQL: &str = "select countersign.rotate_state_key($1)";
 
-/// How long a question about the keys may take.
+/// The time limit for a query about the keys.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// The keys of one ledger.

@@ -1,10 +1,11 @@
-//! Ends the records that a server left behind when it was killed, and seals what is final.
+//! Ends the records that a killed server left pending, and seals final records.
 //!
 //! ```text
 //! server 1   admit ............ claim | killed
 //! server 2                                      sweep: the row is not locked, so no T2 lives: failure
 //! ```
-//! Old enough means older than any call may take, so that a record between its T1 and its T2 is left alone.
+//! A record is old enough when it is older than any call may take, so that a record between its T1 and its T2 is not
+//! ended.
 
 use std::time::Duration;
 
@@ -13,11 +14,11 @@ use types::CorrelationId;
 
 use crate::Ledger;
 
-/// What a record may be older than its call's deadline: the grace of its statements and the time to resolve it.
+/// The age of a record beyond the deadline of its call: the grace of its statements and the time for its resolution.
 pub(crate) const BEYOND_DEADLINE: Duration = Duration::from_secs(30);
 const EVERY: Duration = Duration::from_secs(60);
 const DEADLINE: Duration = Duration::from_secs(30);
-/// What is left comes with the next sweep.
+/// The number of records in one sweep; the next sweep continues.
 const MOST: u32 = 1000;
 
 const KEY_SQL: &str = "select countersign.note_fingerprint_key($1)";
@@ -53,7 +54,7 @@ impl Ledger {
             if let Err(error) = self.audit().seal().await {
                 tracing::warn!(%error, "final records will be sealed later");
             }
-            // For `doctor`, which compares the keys of all servers.
+            // `doctor` compares the keys of all servers.
             let key_id = [Some(self.settings.fingerprints.key_id())];
             if let Err(error) = self.writer.run_one(KEY_SQL, &key_id, Instant::now() + DEADLINE).await {
                 tracing::debug!(%error, "the id of the fingerprint key was not recorded");

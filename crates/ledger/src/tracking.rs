@@ -61,7 +61,7 @@ pub struct CoveredTable {
     pub name: String,
     /// The foreign key by which it changes; `None` if the statement itself writes it.
     pub via: Option<String>,
-    /// Why its recorded changes cannot undo the write; `None` if they can.
+    /// The reason why its recorded changes cannot undo the write; `None` if they can.
     pub gap: Option<String>,
     /// Whether some of its columns are recorded as hashes only (`track --sensitive`).
     pub hides: bool,
@@ -99,19 +99,20 @@ impl Tracking {
         Ok(coverage)
     }
 
-    /// What keeps the changes of tracked tables from being recorded or undone: `name`, `problem`, and `is_limit` for what is meant to be so.
+    /// The problems that keep changes of tracked tables from being recorded or undone: `name`, `problem`, and
+    /// `is_limit` for intended limits.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// An error of the database.
     pub async fn problems(&self) -> Result<Vec<Map<String, Value>>, pg::Error> {
         const SQL: &str = "select p.name, p.problem, p.is_limit from countersign.tracking_problems() p order by 1, 2";
         self.records.objects(SQL, &[]).await
     }
 
-    /// How many tables are tracked.
+    /// The number of tracked tables.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// An error of the database.
     pub async fn count(&self) -> Result<u64, pg::Error> {
         let sql = "select count(*) as tables from countersign.tracked t where t.is_current";
         let rows = self.records.objects(sql, &[]).await?;

@@ -17,7 +17,7 @@ const PLAN_SQL: &str = "select countersign.undo_plan($1::pg_catalog.uuid[], 'str
 const TRIAL_SQL: &str = "select countersign.trial_conflicts($1::pg_catalog.uuid[]) as outcome";
 const DEFERRED_SQL: &str = "set constraints all immediate";
 
-/// What `countersign.undo` says.
+/// The answer of `countersign.undo`.
 #[derive(Debug, Deserialize)]
 struct UndoReport {
     #[serde(default)]
@@ -68,7 +68,7 @@ pub async fn refuse_trial(tx: &mut WriteTx<'_>, writes: &[CorrelationId]) -> Res
     if conflicts.is_empty() { Ok(()) } else { Err(undo_failure(conflicts).into()) }
 }
 
-/// What a function of the ledger answers as `outcome`.
+/// The column `outcome` in the answer of a function of the ledger.
 async fn ask<T: DeserializeOwned>(
     tx: &mut WriteTx<'_>,
     sql: &str,

@@ -20,14 +20,14 @@ pub struct Statement<'a> {
     pub param_types: &'a [u32],
 }
 
-/// What a statement gave back.
+/// The result of a statement.
 #[derive(Debug, Clone, Default)]
 pub struct Rows {
     /// The result columns.
     pub columns: Vec<Column>,
     /// The rows as objects, columns in order.
     pub rows: Vec<Map<String, Value>>,
-    /// What the command tag counts.
+    /// The number of rows in the command tag.
     pub rows_affected: u64,
 }
 
@@ -36,19 +36,19 @@ pub struct Rows {
 pub struct WriteTx<'a> {
     pub(crate) lease: &'a mut PooledSession,
     pub(crate) writer: &'a WriterPool,
-    /// What `countersign.claim` limits statements and waits to.
+    /// The time limit that `countersign.claim` sets for statements and locks.
     pub(crate) timeout_ms: String,
     /// Which record it has claimed, if any.
     pub(crate) claimed: Option<String>,
-    /// Where the ledger's functions look for the attempt, once it is claimed.
+    /// The setting by which the ledger's functions find the attempt after the claim.
     pub(crate) hint: Option<String>,
     /// On whose behalf.
     pub(crate) account: String,
-    /// What opens the transaction, sent together with the first statements: one round trip less.
+    /// The opening of the transaction, which is sent together with the first statements to save a round trip.
     opening: Option<TransactionOpening<'a>>,
-    /// Why the transaction could not be opened.
+    /// The reason why the transaction could not be opened.
     pub(crate) unopened: Option<Unopened>,
-    /// Statements of the caller's own have run: nothing of ours is prepared any more, and settings may be theirs.
+    /// Statements of the caller have run: the server's prepared statements are gone, and settings may have changed.
     pub(crate) runs_own: bool,
     /// The constraint that the last error is about.
     pub(crate) violated: Option<ConstraintName>,
@@ -61,17 +61,17 @@ pub struct WriteTx<'a> {
 pub(crate) struct ConstraintName(pub(crate) [Option<String>; 3]);
 
 impl ConstraintName {
-    /// The one that PostgreSQL names in its error.
+    /// The constraint that PostgreSQL names in its error.
     pub(crate) fn of(error: &ServerError) -> Option<Self> {
         let name = [error.schema.clone(), error.table.clone(), error.constraint.clone()];
         name.iter().all(Option::is_some).then_some(Self(name))
     }
 }
 
-/// What opens the transaction.
+/// The opening of a transaction.
 #[derive(Debug, Clone)]
 pub(crate) enum TransactionOpening<'a> {
-    /// The attempt is admitted in a transaction of its own, and claimed behind that.
+    /// The attempt is admitted in a transaction of its own, and claimed in the next one.
     Admit {
         intent: &'a Intent,
         /// Whether the admission waits for the disk by itself.
@@ -81,13 +81,14 @@ pub(crate) enum TransactionOpening<'a> {
     },
     /// The ledger has said that the attempt may run.
     Claim { intent: &'a Intent, timeout_ms: String },
-    /// A preview has an attempt of its own transaction: a time limit in milliseconds, the account, and the name of the attempt.
+    /// A preview has an attempt in its own transaction: a time limit in milliseconds, the account, and the name of the
+    /// attempt.
     Preview([Option<String>; 3]),
-    /// The same in a transaction that is open already.
+    /// A preview in a transaction that is open already.
     OpenPreview([Option<String>; 3]),
 }
 
-/// Why a transaction could not be opened. Nothing of the work has run.
+/// The reason why a transaction could not be opened. Nothing of the work has run.
 #[derive(Debug)]
 pub(crate) enum Unopened {
     /// The attempt was not admitted, or its claim was refused: the ledger has to say why.
@@ -220,7 +221,7 @@ impl<'a> WriteTx<'a> {
                 });
             }
         };
-        // Of the claim; a preview has no attempt.
+        // The result of the claim; a preview has no attempt.
         let hints = outcomes.drain(..outcomes.len().saturating_sub(steps.len())).next_back();
         if self.claimed.is_some() && self.hint.is_none() {
             self.hint = hints.and_then(|outcome| outcome.rows.into_iter().next()?.into_iter().next()?);

@@ -28,7 +28,7 @@ pub struct Audit {
     records: Records,
 }
 
-/// For one statement: the largest reads a whole ledger.
+/// The time limit of one query: the largest ones read the whole ledger.
 const DEADLINE: Duration = Duration::from_secs(300);
 
 impl Audit {
@@ -36,7 +36,7 @@ impl Audit {
         Self { writer, records }
     }
 
-    /// One statement, which is a transaction of its own.
+    /// Runs one query in its own transaction.
     async fn ask(&self, sql: &str, params: &[Option<String>]) -> Result<Vec<Vec<Option<String>>>, pg::Error> {
         ask(self.acquire().await?.session(), sql, params).await
     }

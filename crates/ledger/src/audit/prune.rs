@@ -15,10 +15,10 @@ pub struct PrunePlan {
     pub unsealed: i64,
 }
 
-/// What pruning did.
+/// The result of pruning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pruned {
-    /// How many records were removed.
+    /// The number of removed records.
     pub removed: i64,
     /// Only records made before this were (RFC 3339).
     pub made_before: String,
@@ -43,10 +43,11 @@ const SURVEY_SQL: &str = "\
     from countersign.prunable_records($1::timestamptz, 0, 2147483647) p";
 
 impl Audit {
-    /// What [`Audit::prune`] would remove, and the time before which a record counts as old. Removes nothing.
+    /// The records that [`Audit::prune`] would remove, and the time before which a record counts as old. Removes
+    /// nothing.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// An error of the database.
     pub async fn survey(&self, older_than_hours: u32) -> Result<(PrunePlan, String), pg::Error> {
         let made_before = self.cutoff(older_than_hours).await?;
         Ok((self.survey_before(&made_before).await?, made_before))

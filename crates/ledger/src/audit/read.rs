@@ -31,7 +31,7 @@ pub struct RecordFilter {
     pub row: Option<TrackedRow>,
 }
 
-/// A write whose undo was undone stands again: it is reversed if the chain of its reversals has an odd length.
+/// A write is reversed if the chain of its reversals has an odd length: a write whose undo was undone is in force.
 const LIST_SQL: &str = concat!(
     "select a.id, ",
     rfc3339!("a.admitted_at"),
@@ -55,7 +55,7 @@ const LIST_SQL: &str = concat!(
      order by a.id desc nulls first, a.admitted_at desc limit $6::bigint"
 );
 
-/// The columns that tell records apart.
+/// The columns that identify a record.
 const FIND_SQL: &str = concat!(
     "select a.correlation_id, a.tool_name, a.status, ",
     rfc3339!("a.admitted_at"),
@@ -145,16 +145,16 @@ impl Audit {
         self.records.with_effects(found, correlation_id).await
     }
 
-    /// How many records are in each state, by tool in alphabetical order, then overall (`tool_name` is null).
+    /// The number of records in each state, by tool in alphabetical order, then overall (`tool_name` is null).
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// An error of the database.
     pub async fn counts(&self, since_hours: Option<u32>) -> Result<Vec<Map<String, Value>>, pg::Error> {
         self.records.objects(COUNTS_SQL, &[since_hours.map(|hours| hours.to_string())]).await
     }
 }
 
-/// The id behind which the next page begins. Writes in flight have none: they come first, and on the first page only.
+/// The id after which the next page begins. Writes in flight have none: they come first, and on the first page only.
 fn oldest_id(records: &[Map<String, Value>]) -> i64 {
     records.last().and_then(|last| last.get("id")?.as_i64()).unwrap_or(i64::MAX)
 }

@@ -15,7 +15,7 @@ pub struct TrackedRow {
     pub(crate) key: Option<String>,
 }
 
-/// Why a row of a tracked table is not found.
+/// The reason why a row of a tracked table is not found.
 #[derive(Debug, thiserror::Error)]
 pub enum RowError {
     /// There is no such tracked table.

@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use super::{Audit, number, one_row};
 use crate::values::rfc3339;
 
-/// Where the chain ends: kept outside the database, it shows later whether the chain is still the same.
+/// The end of the chain. A copy outside of the database shows later whether the chain is still the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// How many entries the chain has.
+    /// The number of entries in the chain.
     pub entries: i64,
-    /// How many records they hold, those included that were pruned since.
+    /// The number of records in these entries, pruned ones included.
     pub records: i64,
     /// The largest `record.id` that they cover.
     pub last_id: i64,
@@ -32,11 +32,11 @@ const CHECKPOINT_SQL: &str = concat!(
 );
 
 impl Audit {
-    /// Seals every record that is final and settled: behind a pending one, or while a transaction that may still commit an
-    /// older one is under way, records wait. How many were sealed. Many may seal at once.
+    /// Seals every final record, and returns their number. Records wait after a pending one, and while a transaction
+    /// may still commit an older one. Several processes may seal at once.
     ///
     /// # Errors
-    /// Whatever the database says; what was sealed by then stays sealed.
+    /// An error of the database; records sealed so far stay sealed.
     pub async fn seal(&self) -> Result<i64, pg::Error> {
         let mut total = 0;
         loop {
@@ -50,10 +50,10 @@ impl Audit {
         }
     }
 
-    /// Where the chain ends now.
+    /// The current end of the chain.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// An error of the database.
     pub async fn checkpoint(&self) -> Result<Checkpoint, pg::Error> {
         let [entries, records, last_id, hash, at] = one_row(self.ask(CHECKPOINT_SQL, &[]).await?)?;
         Ok(Checkpoint {

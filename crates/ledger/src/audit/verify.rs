@@ -5,7 +5,7 @@ use pg::Session;
 
 use super::{Audit, Checkpoint, ask, number, one_row, unreadable};
 
-/// What does not agree.
+/// A finding of the verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VerifyFinding {
     /// A record is not what was sealed.
@@ -16,7 +16,7 @@ pub enum VerifyFinding {
         correlation_id: Option<String>,
         /// The entry that covers it; `None` for an id below all of them.
         entry: Option<i64>,
-        /// How.
+        /// The kind of difference.
         wrong: Discrepancy,
     },
     /// There is no entry of this number, though there are later ones.
@@ -28,19 +28,19 @@ pub enum VerifyFinding {
         /// The checkpoint's entry.
         entry: i64,
     },
-    /// An entry is not the one that a checkpoint names.
+    /// An entry differs from the one in a checkpoint.
     Rewritten {
         /// The checkpoint's entry.
         entry: i64,
     },
 }
 
-/// How a record differs from what was sealed.
+/// How a record differs from the sealed one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Discrepancy {
     /// It says something else, or its effects do.
     Altered,
-    /// It is gone, and no pruning says so.
+    /// The record is gone, and no pruning announces it.
     Missing,
     /// It was not there.
     Inserted,
@@ -76,7 +76,7 @@ impl std::fmt::Display for VerifyFinding {
     }
 }
 
-/// What was looked at.
+/// The numbers of verified entries and records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Entries of the chain.
@@ -99,8 +99,8 @@ const REST_SQL: &str = "\
     select (select count(*) from countersign.record r where r.id > $1::bigint)::text, \
         (select count(*) from countersign.mutation a where a.status = 'pending')::text";
 const ENTRY_SQL: &str = "select encode(s.hash, 'hex') from countersign.seal s where s.no = $1::bigint";
-/// Where to begin so that at least $1 records are compared: the entry before, its hash, the last id of all entries up to it, and
-/// how many records these have. Looks at the last thousand entries.
+/// The start for comparing at least $1 records: the entry before, its hash, the last id of all entries up to it, and
+/// the number of their records. Reads the last thousand entries.
 const RECENT_SQL: &str = "\
     with last as ( \
         select s.no, s.from_id, sum(coalesce(cardinality(s.record_ids), 0)) over (order by s.no desc) \
@@ -115,7 +115,7 @@ const RECENT_SQL: &str = "\
 /// A thousand records each: one statement takes a second or so.
 const ENTRIES_AT_ONCE: i64 = 20;
 
-/// How far the chain has been followed.
+/// The progress along the chain.
 #[derive(Debug, Default)]
 struct VerifyProgress {
     verified: Verified,
@@ -174,7 +174,7 @@ impl Audit {
     }
 }
 
-/// Compares what comes behind `progress`.
+/// Compares the entries after `progress`.
 async fn follow(
     session: &mut Session,
     mut progress: VerifyProgress,

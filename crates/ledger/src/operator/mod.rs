@@ -26,13 +26,13 @@ use crate::records::Records;
 use crate::values::array;
 use crate::values::summary;
 
-/// How long one undo may take: it may have thousands of rows.
+/// The time limit of one undo, which may have thousands of rows.
 const DEADLINE: Duration = Duration::from_secs(600);
 
-/// How long another undo of the same writes is waited for, and how long the outcome is looked for after a lost connection.
+/// How long to wait for another undo of the same writes, and how long to look up the outcome after a lost connection.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often is looked whether another undo of the same writes has ended.
+/// The pause between two checks whether another undo of the same writes has ended.
 const PAUSE: Duration = Duration::from_millis(100);
 
 const ADMIT_SQL: &str = "select verdict, original, call_slot from countersign.admit_undo($1, $2::pg_catalog.uuid[], $3, $4, $5, $6, $7, $8)";
@@ -52,21 +52,21 @@ pub struct Operator {
     plans: Plans,
 }
 
-/// What an undo came to.
+/// The result of an undo.
 #[derive(Debug, Clone, PartialEq)]
 pub enum UndoOutcome {
     /// The rows are what they were.
     Undone {
         /// The receipt of the undo, which can be undone as well.
         correlation_id: CorrelationId,
-        /// How many rows were put back.
+        /// The number of restored rows.
         rows: u64,
         /// Its effects ([`crate::Records::detail`] has the form).
         effects: Value,
     },
-    /// What was tried would put back so many rows; it was rolled back.
+    /// A dry run, which was rolled back, has restored this many rows.
     WouldUndo {
-        /// How many.
+        /// The number of rows.
         rows: u64,
     },
     /// Nothing was changed.
@@ -75,12 +75,12 @@ pub enum UndoOutcome {
         correlation_id: Option<CorrelationId>,
         /// One object for each, as `countersign.undo` reports them.
         conflicts: Vec<Value>,
-        /// How many rows the undo is about.
+        /// The number of rows of the undo.
         rows: u64,
     },
 }
 
-/// Why an undo could not be done, or it is not known whether it was.
+/// The reason why an undo failed, or why its outcome is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum UndoError {
     /// Another undo of the same writes is running.
@@ -105,7 +105,7 @@ struct AdmittedUndo {
     slot: Option<String>,
 }
 
-/// What `countersign.undo` answers.
+/// The answer of `countersign.undo`.
 #[derive(Debug, Default, Deserialize)]
 struct AdmitAnswer {
     #[serde(default)]
@@ -228,7 +228,7 @@ impl Operator {
         Err(UndoError::Failed(server.message.clone()))
     }
 
-    /// What became of an attempt whose connection was lost, and which was about so many rows.
+    /// The outcome of an attempt whose connection was lost; `rows` is the number of its rows.
     async fn resolve(&self, admitted: &AdmittedUndo, rows: u64) -> Result<UndoOutcome, UndoError> {
         self.writer.invalidate_idle();
         let id = admitted.correlation_id;

@@ -11,12 +11,12 @@ use super::{DEADLINE, Operator, UndoError, UndoOutcome};
 use crate::plans::{Plan, PlanMode, PlanPart, Selection, StoredPlan, is_ready};
 use crate::values::array;
 
-/// What came of one part of a plan.
+/// The result of one part of a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub enum UndoProgress {
     /// It was undone before, by an earlier run.
     Before,
-    /// What would be undone is no longer what was shown.
+    /// The part differs from the one that was shown.
     Stale,
     /// It was tried.
     Done(UndoOutcome),
@@ -61,8 +61,8 @@ impl Operator {
         Ok(self.plans.find(prefix).await?)
     }
 
-    /// Undoes one part of a stored plan, if it is still what was shown. A part that is undone stays so: a second run goes on
-    /// behind it.
+    /// Undoes one part of a stored plan, if it is unchanged since it was shown. A finished part stays undone: a second
+    /// run continues after it.
     ///
     /// # Errors
     /// As [`Operator::undo`].

@@ -1,4 +1,4 @@
-//! A proposal that somebody agreed to, inside the transaction that carries it out: it ends with its mutation.
+//! Executes an approved proposal in the transaction of its write: both end in one COMMIT.
 
 use types::{CorrelationId, ErrorCode, Failure, ProposalId};
 
@@ -17,7 +17,7 @@ pub struct ConfirmedProposal {
     pub(crate) preview: Preview,
 }
 
-/// How many changed definitions an error names.
+/// The number of changed definitions that an error names.
 const MOST_NAMED: usize = 5;
 
 const HOLD_SQL: &str = "select countersign.lock_proposal($1, $2) as verdict";
@@ -50,8 +50,8 @@ impl WritePrecondition for ConfirmedProposal {
 }
 
 impl ConfirmedProposal {
-    /// Does the work, and refuses it unless it comes to what was shown. The comparison is made in the transaction of
-    /// the work itself, under every lock that it took: nothing can change any more before it commits.
+    /// Does the work, and refuses it unless it matches the preview. The comparison is made in the transaction of the
+    /// work, under all of its locks: nothing can change before it commits.
     async fn execute_confirmed(
         &self,
         executor: &dyn WriteExecutor,
@@ -98,7 +98,7 @@ impl ConfirmedProposal {
         }
     }
 
-    /// Makes sure that the proposal stands and is this attempt's, until the transaction ends.
+    /// Checks that the proposal is in force and belongs to this attempt, and locks it until the transaction ends.
     async fn hold(&self, tx: &mut WriteTx<'_>) -> Result<(), ExecutorError> {
         let params = [Some(self.proposal_id.to_string()), Some(self.correlation_id.to_string())];
         let rows = tx.run(&[Statement { sql: HOLD_SQL, params: &params, param_types: &[] }]).await?;
@@ -108,13 +108,13 @@ impl ConfirmedProposal {
     }
 }
 
-/// What is told when what was agreed to is no longer what would happen.
+/// The failure of a proposal whose work would differ from the approved one.
 pub(crate) fn stale(why: &str) -> Failure {
     let message = format!("{why}: what was agreed to is not what would happen now, so nothing was written");
     Failure::new(ErrorCode::ProposalStale, message).hint("Call the tool again, and show the new proposal.")
 }
 
-/// What a verdict of the ledger means that lets nothing happen.
+/// The failure for a verdict of the ledger that refuses the execution.
 pub(super) fn refused(verdict: &str) -> Failure {
     match verdict {
         "altered" => Failure::new(

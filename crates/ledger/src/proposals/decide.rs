@@ -9,22 +9,22 @@ use super::{Proposal, Proposals};
 use crate::attempt::RESOLVE_TIMEOUT;
 use crate::failures::ledger_failure;
 
-/// What the account decides.
+/// A decision of the account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// What has this digest shall happen.
+    /// Approves the preview with this digest.
     Confirm {
-        /// Of what was shown.
+        /// The digest of the preview.
         digest: String,
     },
     /// It shall not happen.
     Reject {
-        /// Why, if somebody said so.
+        /// The reason, if one was given.
         reason: Option<String>,
     },
 }
 
-/// How a decision was told.
+/// The way in which a decision was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecisionChannel {
     /// By a call of `confirm_proposal` or `reject_proposal`.
@@ -33,7 +33,7 @@ pub enum DecisionChannel {
     Elicitation,
 }
 
-/// What became of a decision.
+/// The result of a decision.
 #[derive(Debug)]
 pub(super) enum TransitionResult {
     /// It counts.
@@ -88,7 +88,7 @@ impl Proposals {
         }
     }
 
-    /// What became of a decision whose answer was lost.
+    /// The outcome of a decision whose answer was lost.
     async fn transitioned(
         &self,
         account: &AccountId,
@@ -119,10 +119,10 @@ impl Proposals {
         }
     }
 
-    /// The account takes a proposal back, or its user says no.
+    /// Rejects a proposal for its account, or for the account's user.
     ///
     /// # Errors
-    /// Why it cannot be: [`ErrorCode::NotFound`], or the code of its state.
+    /// The reason why not: [`ErrorCode::NotFound`], or the code of its state.
     pub async fn reject(
         &self,
         account: &AccountId,
@@ -134,14 +134,14 @@ impl Proposals {
         let transitioned = self.transition(account, id, &Decision::Reject { reason }, via, None, deadline).await?;
         let proposal = self.get(Some(account), id).await?.ok_or_else(not_found)?;
         match transitioned {
-            // The same again is the same.
+            // A repeated rejection is no error.
             TransitionResult::Done | TransitionResult::Is(ProposalStatus::Rejected) => Ok(proposal),
             TransitionResult::Is(status) => Err(closed(status, proposal.error_message.as_deref())),
         }
     }
 }
 
-/// What the ledger said to a decision.
+/// The result in the verdict of the ledger.
 pub(super) fn verdict_of(verdict: &str) -> Result<TransitionResult, Failure> {
     match verdict {
         "done" => Ok(TransitionResult::Done),

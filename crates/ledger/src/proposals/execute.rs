@@ -16,19 +16,19 @@ use crate::executor_registry::ExecutorRegistry;
 use crate::failures::{WriteError, ledger_failure};
 use crate::resolve;
 
-/// What a proposal came to, and the write's own answer.
+/// The result of a proposal, and the answer of its write.
 #[derive(Debug)]
 pub struct ExecutedProposal {
     /// As it is afterwards.
     pub proposal: Proposal,
-    /// What the write was answered with.
+    /// The outcome of the write.
     pub settled: WriteOutcome,
 }
 
-/// How often is looked whether another server has carried it out.
+/// The pause between two checks whether another server has executed it.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long nobody tries again after the ledger could not be used.
+/// The pause after the ledger was unavailable.
 const BACKOFF: Duration = Duration::from_secs(2);
 
 pub(super) const STILL_CONFIRMED: &str = "The proposal stays confirmed, and a server executes it as soon as possible: ask get_proposal, and do not \
@@ -39,7 +39,7 @@ const RELEASE_SQL: &str =
 const END_SQL: &str = "select countersign.end_proposal($1, $2, $3, $4, $5)";
 
 impl Proposals {
-    /// For how long an attempt has a proposal to itself: as long as its call can take, with its resolution.
+    /// For how long an attempt owns a proposal: the time limit of its call and of its resolution.
     pub(super) fn acquire(&self) -> Duration {
         self.call_deadline + CANCEL_GRACE + RESOLVE_TIMEOUT
     }
@@ -85,7 +85,7 @@ impl Proposals {
             TransitionResult::Done => {
                 self.execute_claimed(&proposal, executors.get(&proposal.tool_name), attempt, deadline).await
             }
-            // What is agreed to is what was shown, also the second time.
+            // A repeated approval must be for the same preview.
             TransitionResult::Is(ProposalStatus::Confirmed | ProposalStatus::Executed) if digest != proposal.digest => {
                 Err(refused_digest().into())
             }
@@ -110,7 +110,7 @@ impl Proposals {
         }
     }
 
-    /// What it came to, from its record.
+    /// Its result, from its record.
     async fn carried_before(&self, proposal: Proposal) -> Result<ExecutedProposal, WriteError> {
         let correlation_id = proposal.correlation_id;
         let stopped = WriteError { correlation_id, failure: proposal.closed().into() };
@@ -215,7 +215,7 @@ impl Proposals {
                 return self.carried_before(proposal).await;
             }
             Ok(Some(proposal)) if proposal.status != ProposalStatus::Confirmed => {
-                // The same write may succeed later, but this agreement to it is used up.
+                // The same write may succeed later, but this approval is used up.
                 stopped.failure.retryable = false;
                 stopped.failure.hint.get_or_insert_with(|| "Call the tool again for a new proposal.".to_owned());
                 return Err(stopped);

@@ -13,19 +13,19 @@ use crate::failures::ledger_failure;
 const BEGIN_SQL: &str = "select countersign.begin_decision($1)";
 const DECIDE_SQL: &str = "select countersign.decide_as_reviewer($1, $2, $3, $4, $5, $6)";
 
-/// A right to decide on one proposal, once, within 15 minutes. It takes a transaction of its own, so that SQL which is made to run
-/// in the session of an approver cannot decide with one call.
+/// The right to decide on one proposal, once, within 15 minutes. It is made in a separate transaction, so that
+/// injected SQL in the session of an approver cannot decide with one call.
 #[derive(Debug)]
 pub struct DecisionNonce(Secret);
 
-/// How often is looked whether it has ended.
+/// The pause between two checks whether it has ended.
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Proposals {
     /// Prepares a decision on a proposal that has been shown.
     ///
     /// # Errors
-    /// That this login may not decide, or that the ledger cannot be written.
+    /// This login may not decide, or the ledger cannot be written.
     pub async fn begin_decision(&self, id: ProposalId) -> Result<DecisionNonce, Failure> {
         let deadline = Instant::now() + self.call_deadline;
         let answer = self.writer.run_one(BEGIN_SQL, &[Some(id.to_string())], deadline).await;
@@ -34,10 +34,10 @@ impl Proposals {
         nonce.map(|nonce| DecisionNonce(Secret::new(nonce))).ok_or_else(not_found)
     }
 
-    /// Decides as `who`: the user of the operating system that the decision is recorded for.
+    /// Decides in the name of `who`, the user of the operating system.
     ///
     /// # Errors
-    /// Why it does not count.
+    /// The reason why the decision does not count.
     pub async fn decide_as_person(
         &self,
         id: ProposalId,
@@ -93,7 +93,7 @@ impl Proposals {
     /// The proposal once it is no longer confirmed, or as it is at the deadline.
     ///
     /// # Errors
-    /// That the ledger cannot be read.
+    /// The ledger cannot be read.
     pub async fn ended(&self, id: ProposalId, deadline: Instant) -> Result<Proposal, Failure> {
         loop {
             let proposal = self.get(None, id).await?.ok_or_else(not_found)?;

@@ -1,13 +1,14 @@
-//! Writes that wait for somebody to agree.
+//! Writes that wait for an approval.
 //!
 //! ```text
-//! propose   the write is tried in transactions that are rolled back; what it came to is stored
-//! decide    compare and swap from pending: the proposing account, or a person outside of the agent
-//! carry out through the gate, like every write; T2 compares with what was shown, and ends the proposal with its record
-//! recover   what was agreed to and not carried out, because a server went away, is carried out by the next one
+//! propose   the write is tried in transactions that are rolled back; the preview is stored
+//! decide    compare and swap from pending: by the proposing account, or by a person outside of the agent
+//! execute   through the gate, like every write; T2 compares with the preview, and ends the proposal with its record
+//! recover   another server executes approved proposals of a server that went away
 //! ```
-//! `proposal` is what is stored, `preview` what is shown and compared, `state` the states, `decide` and `people` the ways to agree, `execute_claimed` the way
-//! through the gate, `agreed` what happens in T2, `recover` what nobody has carried out yet.
+//! `proposal` is the stored form, `preview` what is shown and compared, `state` the states. `decide` and
+//! `human_decision` are the ways to approve, `execute` the way through the gate, `confirmed` the part in T2, `recover`
+//! finds approved proposals that no server executes.
 
 mod confirmed;
 mod decide;
@@ -48,13 +49,13 @@ use crate::records::Records;
 use crate::standing::{self, ExistingWrite};
 use crate::values::rfc3339;
 
-/// How many proposals of one account may wait: an agent that proposes on and on must not bury the one that matters.
+/// The number of proposals of one account that may wait: an agent must not hide the one that matters among many.
 const MOST_PENDING: u32 = 100;
 
-/// How many approved writes one server carries out at the same time.
+/// The number of approved writes that one server executes at the same time.
 const AT_ONCE: usize = 4;
 
-/// How often a write is tried to be shown, when others change its rows meanwhile.
+/// The number of attempts to make a preview while other writes change its rows.
 const TRIES: usize = 5;
 
 const SERIALIZATION_FAILURE: &str = "40001";
@@ -68,11 +69,11 @@ pub struct Proposals {
     fingerprints: Fingerprints,
     /// How long a proposal waits.
     lifetime: Duration,
-    /// How long carrying one out may take.
+    /// The time limit of an execution.
     call_deadline: Duration,
-    /// How many are carried out at once that nobody waits for: calls of agents need sessions as well.
+    /// Bounds the executions that no caller waits for: calls of agents need sessions as well.
     executing: Arc<Semaphore>,
-    /// How many are previewed at once.
+    /// Bounds the previews that run at once.
     previewing: Arc<Semaphore>,
 }
 
@@ -110,11 +111,11 @@ impl Proposals {
         Self { writer, gate, records, fingerprints, lifetime, call_deadline, executing, previewing }
     }
 
-    /// The receipt and the answer of an identical write that stands: nothing needs to be proposed.
+    /// The correlation id and the answer of an identical write that is in force: no proposal is needed.
     ///
     /// # Errors
-    /// What the call would be refused with, because of an identical write that does not stand any more or of a key that is bound; or that
-    /// the ledger cannot be read.
+    /// The failure of the call because of an identical write that is no longer in force or a bound key; or the ledger
+    /// cannot be read.
     pub async fn standing(
         &self,
         draft: &NewProposal,
@@ -135,10 +136,10 @@ impl Proposals {
         }
     }
 
-    /// What the write would come to.
+    /// The preview of the write.
     ///
     /// # Errors
-    /// What it would fail with, or why it could not be shown.
+    /// The failure of the write, or the reason why there is no preview.
     pub async fn preview(&self, draft: &NewProposal, deadline: Instant) -> Result<Preview, Failure> {
         let executor = draft.executor.as_ref();
         let trials = Trials { writer: &self.writer, executor, request: &draft.request, deadline };
@@ -172,10 +173,10 @@ impl Proposals {
             && proposal.idempotency_key == draft.idempotency_key
     }
 
-    /// Stores a proposal, or finds the very same one that waits already.
+    /// Stores a proposal, or finds the identical one that waits already.
     ///
     /// # Errors
-    /// That the ledger cannot be written, or that the account has too many that wait.
+    /// The ledger cannot be written, or the account has too many waiting proposals.
     pub async fn store(
         &self,
         draft: &NewProposal,
@@ -226,10 +227,10 @@ impl Proposals {
         }
     }
 
-    /// One proposal; `None` if the account (any account for `None`) has none of this name.
+    /// One proposal; `None` if the account (any account for `None`) has none with this id.
     ///
     /// # Errors
-    /// That the ledger cannot be read.
+    /// The ledger cannot be read.
     pub async fn get(&self, account: Option<&AccountId>, id: ProposalId) -> Result<Option<Proposal>, Failure> {
         let params = [Some(id.to_string()), account.map(|account| account.as_str().to_owned())];
         Ok(self.read(WHOLE_SQL, ONE_SQL, &params).await?.into_iter().next())
@@ -238,7 +239,7 @@ impl Proposals {
     /// The newest proposals first.
     ///
     /// # Errors
-    /// That the ledger cannot be read.
+    /// The ledger cannot be read.
     pub async fn list(&self, filter: &ProposalFilter) -> Result<Vec<ProposalSummary>, Failure> {
         let params = [
             filter.account.as_ref().map(|account| account.as_str().to_owned()),
@@ -248,10 +249,10 @@ impl Proposals {
         self.read(LINE_SQL, LIST_SQL, &params).await
     }
 
-    /// The proposals whose id begins like this, newest first.
+    /// The proposals whose id begins with this prefix, newest first.
     ///
     /// # Errors
-    /// That the ledger cannot be read.
+    /// The ledger cannot be read.
     pub async fn find(&self, prefix: &IdPrefix, limit: u32) -> Result<Vec<ProposalSummary>, Failure> {
         let [low, high] = prefix.range();
         self.read(LINE_SQL, FIND_SQL, &[Some(low), Some(high), Some(limit.to_string())]).await
@@ -281,7 +282,7 @@ impl Proposals {
     }
 }
 
-/// What the executor does, as the ledger keeps it.
+/// The definition of the executor, in the form that the ledger stores.
 fn definition(executor: &dyn WriteExecutor) -> String {
     sha256_hex(&executor.definition())
 }

@@ -1,4 +1,4 @@
-//! What is stored of a proposal, and what becomes one.
+//! The stored form of a proposal, and the request for one.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use crate::executor::{WriteExecutor, WriteRequest};
 /// A write that is to be proposed.
 #[derive(Clone)]
 pub struct NewProposal {
-    /// Who wants what.
+    /// The requested write.
     pub request: WriteRequest,
     /// The tool.
     pub tool: String,
     /// `meta.tool_version` of its answers.
     pub tool_version: String,
-    /// Who has to agree.
+    /// The tier of approval.
     pub tier: Tier,
     /// The caller's own key, if there is one.
     pub idempotency_key: Option<String>,
-    /// What would carry it out.
+    /// The executor of the write.
     pub executor: Arc<dyn WriteExecutor>,
 }
 
@@ -32,9 +32,9 @@ pub struct NewProposal {
 pub struct Proposal {
     /// Its name.
     pub proposal_id: ProposalId,
-    /// Whose write it is.
+    /// The account that proposed.
     pub account_id: AccountId,
-    /// The label of whoever proposed.
+    /// The label of the actor that proposed.
     pub actor: Option<String>,
     /// Where it was proposed from; absent if that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,9 +45,9 @@ pub struct Proposal {
     pub tool_version: String,
     /// SHA-256 of what the tool does.
     pub definition: String,
-    /// Who has to agree.
+    /// The tier of approval.
     pub tier: Tier,
-    /// For people: what would happen.
+    /// The expected work, for people.
     pub description: String,
     /// Every effective parameter.
     pub params: Map<String, Value>,
@@ -55,31 +55,31 @@ pub struct Proposal {
     pub params_hash: String,
     /// The caller's own key.
     pub idempotency_key: Option<String>,
-    /// What the write would come to.
+    /// The preview.
     pub preview: Preview,
-    /// What is agreed to, in 64 hexadecimal digits.
+    /// The digest that an approval names, in 64 hexadecimal digits.
     pub digest: String,
     /// When it was proposed.
     pub created_at: String,
     /// Until when it can be agreed to.
     pub expires_at: String,
-    /// One that nobody decided on in time reads expired, also before it was ended.
+    /// The status. A pending proposal past its time reads expired, also before the sweep ends it.
     pub status: ProposalStatus,
-    /// Who decided: an account, or a user of the operating system.
+    /// The account, or the user of the operating system, that decided.
     pub decided_by: Option<String>,
-    /// The database login that told the decision.
+    /// The database login of the decision.
     pub decided_login: Option<String>,
-    /// How it was told.
+    /// The way in which the decision was made.
     pub decided_via: Option<String>,
     /// When.
     pub decided_at: Option<String>,
-    /// Why it was rejected, in the words of whoever did.
+    /// The reason of a rejection, in the words of its author.
     pub reason: Option<String>,
     /// The mutation that ended it.
     pub correlation_id: Option<CorrelationId>,
-    /// Why it failed.
+    /// The error code of a failed execution.
     pub error_code: Option<String>,
-    /// The same in a sentence.
+    /// The message of that error.
     pub error_message: Option<String>,
     /// When it ended.
     pub completed_at: Option<String>,
@@ -90,17 +90,17 @@ pub struct Proposal {
 pub struct ProposalSummary {
     /// Its name.
     pub proposal_id: ProposalId,
-    /// Whose write it is.
+    /// The account that proposed.
     pub account_id: AccountId,
-    /// The label of whoever proposed.
+    /// The label of the actor that proposed.
     pub actor: Option<String>,
     /// The tool.
     pub tool_name: String,
-    /// Who has to agree.
+    /// The tier of approval.
     pub tier: Tier,
-    /// For people: what would happen.
+    /// The expected work, for people.
     pub description: String,
-    /// What is agreed to.
+    /// The digest that an approval names.
     pub digest: String,
     /// When it was proposed.
     pub created_at: String,
@@ -108,19 +108,19 @@ pub struct ProposalSummary {
     pub expires_at: String,
     /// As in [`Proposal`].
     pub status: ProposalStatus,
-    /// Who decided.
+    /// The account or user that decided.
     pub decided_by: Option<String>,
     /// As in [`Proposal`].
     pub decided_login: Option<String>,
-    /// How it was told.
+    /// The way in which the decision was made.
     pub decided_via: Option<String>,
     /// When.
     pub decided_at: Option<String>,
     /// The mutation that ended it.
     pub correlation_id: Option<CorrelationId>,
-    /// Why it failed.
+    /// The error code of a failed execution.
     pub error_code: Option<String>,
-    /// The same in a sentence.
+    /// The message of that error.
     pub error_message: Option<String>,
     /// When it ended.
     pub completed_at: Option<String>,
@@ -138,7 +138,7 @@ pub struct ProposalFilter {
 }
 
 impl Proposal {
-    /// What is told to whoever wants something of it that its state does not allow.
+    /// The failure for a request that the state does not allow.
     #[must_use]
     pub fn closed(&self) -> Failure {
         closed(self.status, self.error_message.as_deref().or(self.reason.as_deref()))

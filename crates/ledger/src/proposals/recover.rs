@@ -1,5 +1,5 @@
-//! What somebody agreed to and nobody has carried out: approvals by people, and what a server that went away has left. And the
-//! end of what nobody has agreed to in time.
+//! Executes approved proposals that no server executes: approvals by people, and those of a server that went away.
+//! Ends proposals that have expired.
 
 use std::sync::Arc;
 
@@ -24,12 +24,12 @@ fn interrupted() -> Failure {
 }
 
 impl Proposals {
-    /// Begins to carry out what was agreed to and nobody works on, as far as these executors can: approvals by people, and what
-    /// a server that went away has left. Several servers may do this at once, and the same one again and again: what it
-    /// has begun is its own for a while, and goes on by itself.
+    /// Starts to execute approved proposals that no server executes, as far as these executors can: approvals by
+    /// people, and those of a server that went away. Several servers may do this at once and repeatedly: an execution
+    /// belongs to the server that has started it for a while, and goes on by itself.
     ///
     /// # Errors
-    /// That the ledger cannot be used.
+    /// The ledger is unavailable.
     pub async fn recover(&self, executors: &Arc<ExecutorRegistry>) -> Result<(), Failure> {
         let names: Vec<String> = executors.names().map(|name| serde_json::Value::from(name).to_string()).collect();
         let names = vec![Some(format!("{{{}}}", names.join(",")))];
@@ -54,7 +54,7 @@ impl Proposals {
         Ok(())
     }
 
-    /// Carries it out, unless somebody else has it or it cannot be.
+    /// Executes it, unless another server has claimed it or it cannot be executed.
     async fn claim(
         &self,
         id: ProposalId,
@@ -76,7 +76,7 @@ impl Proposals {
         }
         let proposal = self.get(None, id).await.ok()??;
         let executor = executors.get(&proposal.tool_name);
-        // Its work is not only the database's, so nobody knows what of it has happened.
+        // Its work is not only in the database, so it is unknown how much of it has happened.
         if verdict == "again" && executor.is_some_and(|executor| !executor.preview_is_binding()) {
             let failure = interrupted();
             let ended = self.end(id, attempt, &failure, deadline).await;
@@ -85,10 +85,11 @@ impl Proposals {
         Some(self.execute_claimed(&proposal, executor, attempt, deadline).await)
     }
 
-    /// Ends what has expired, and removes what is old; how many were ended, and how many of these had been agreed to.
+    /// Ends expired proposals, and removes old ones. Returns how many were ended, and how many of these had been
+    /// approved.
     ///
     /// # Errors
-    /// That the ledger cannot be used.
+    /// The ledger is unavailable.
     pub async fn sweep(&self) -> Result<(usize, usize), Failure> {
         let deadline = Instant::now() + self.call_deadline;
         let params = [Some(MOST.to_string())];

@@ -1,5 +1,5 @@
-//! The states of a proposal, and what is told when something cannot be done in one of them. The state machine itself is the
-//! database's (migrations/baseline/65_proposals.sql).
+//! The states of a proposal, and the failures for requests that a state does not allow. The state machine is in
+//! SQL (migrations/baseline/65_proposals.sql).
 //!
 //! ```text
 //! pending ──> confirmed ──> executed | failed | stale | expired
@@ -55,7 +55,7 @@ impl ProposalStatus {
     }
 }
 
-/// What is told of a proposal that is in this state, to whoever wants something else of it; `why` is what it says itself.
+/// The failure for a request that this state does not allow; `why` is the reason that the proposal states.
 pub(super) fn closed(status: ProposalStatus, why: Option<&str>) -> Failure {
     let (code, message, hint) = match status {
         ProposalStatus::Pending => {
@@ -94,7 +94,7 @@ pub(super) fn closed(status: ProposalStatus, why: Option<&str>) -> Failure {
     Failure::new(code, message).hint(hint)
 }
 
-/// What is told of one that is not there, or is another account's.
+/// The failure for a proposal that does not exist or belongs to another account.
 #[must_use]
 pub fn not_found() -> Failure {
     Failure::new(ErrorCode::NotFound, "this account has no such proposal")

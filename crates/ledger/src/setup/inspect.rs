@@ -1,4 +1,5 @@
-//! Whether the ledger's schema is what this binary makes, and nobody but its owner can run code through it.
+//! Checks that the ledger's schema is the one that this binary makes, and that no user except its owner can run
+//! code through it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,7 +11,8 @@ use super::{Setup, privileges, rows};
 use crate::roles::OWNER;
 use crate::schema::SchemaError;
 
-/// What `init` makes, as `inventory.sql` writes it. `UPDATE_GOLDEN=1` rewrites it (`tests/acceptance/hardening/inventory.rs`).
+/// The schema that `init` makes, as `inventory.sql` writes it. `UPDATE_GOLDEN=1` rewrites it
+/// (`tests/acceptance/hardening/inventory.rs`).
 const EXPECTED: &str = include_str!("expected.txt");
 const INVENTORY_SQL: &str = include_str!("inventory.sql");
 const FOREIGN_SQL: &str = include_str!("foreign.sql");
@@ -81,7 +83,8 @@ impl Setup {
         if self.rows::<1>(exists, &[]).await?.is_empty() {
             return Ok(false);
         }
-        // A lock needs a right that the role of a prepared schema's tables may withhold: then the owners tell.
+        // A lock needs a privilege that the role may lack on the tables of a prepared schema; then their owners show
+        // who made them.
         let trusted = [self.user.clone(), OWNER.to_owned()];
         self.refuse_foreign(&trusted).await?;
         for table in WRITTEN_TABLES {

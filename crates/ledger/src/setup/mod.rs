@@ -9,9 +9,10 @@
 //! verify       compare the schema with what this binary makes; a difference rolls everything back
 //! tracking     tell the triggers of tracked tables which logins servers have
 //! ```
-//! `init` usually runs as a superuser, over a database in which others may create objects. So its session finds PostgreSQL's
-//! own objects only (`pg::SessionSettings`), it calls no function that is stored in the database before it has verified it, and it writes to no table
-//! before it has made sure, under a lock, that nothing is attached to that table.
+//! `init` usually runs as a superuser, over a database in which other users may create objects. So its session finds
+//! PostgreSQL's own objects only (`pg::SessionSettings`). It calls no function that is stored in the database before
+//! it has verified it, and writes to no table before it has checked, under a lock, that no trigger or rule is attached
+//! to it.
 
 mod inspect;
 mod privileges;
@@ -35,10 +36,10 @@ use crate::schema::{self, SchemaError};
 /// Any number that no other application uses for its advisory locks.
 const LOCK_KEY: i64 = 1_668_641_650;
 
-/// How long `init` waits for another one, or for a table that is in use.
+/// How long `init` waits for another `init`, or for a table that is in use.
 const LOCK_TIMEOUT: &str = "60s";
 
-/// How often `init` begins again when another database's `init` makes the same roles at the same time.
+/// The number of attempts when `init` of another database creates the same roles at the same time.
 const MAX_ATTEMPTS: usize = 5;
 
 /// Which relations the reader's login may be granted SELECT on.
@@ -53,12 +54,12 @@ pub enum ReaderTables {
     None,
 }
 
-/// What `init` is asked to do.
+/// The options of `init`.
 #[derive(Debug, Clone)]
 pub struct InitOptions {
     /// The login of the servers.
     pub writer: String,
-    /// What the reader's login is granted.
+    /// The privileges of the reader's login.
     pub reader_tables: ReaderTables,
     /// Whether everything is rolled back at the end.
     pub dry_run: bool,
@@ -110,8 +111,8 @@ async fn init_once(target: &ConnectOptions, options: &InitOptions) -> Result<Ini
     Ok(report)
 }
 
-/// Runs SQL of our own (the demo's schema and data) in one transaction, unless the schema exists; whether it did. Several
-/// processes may do it at once.
+/// Runs constant SQL texts (the demo's schema and data) in one transaction, unless the schema exists. Returns whether
+/// it ran. Several processes may do it at once.
 ///
 /// # Errors
 /// [`SchemaError`]; nothing has changed then.
@@ -205,14 +206,14 @@ impl Setup {
         Ok(true)
     }
 
-    /// Runs a statement of our own that changes something, and keeps it for the report.
+    /// Runs a statement of the server that changes something, and adds it to the report.
     async fn execute(&mut self, sql: String) -> Result<(), SchemaError> {
         self.session.batch_execute(&sql).await?;
         self.report.statements.push(sql);
         Ok(())
     }
 
-    /// The same for a statement that contains a secret; the report gets `shown` in its place.
+    /// Runs a statement that contains a secret; the report gets `shown` in its place.
     async fn execute_secret(&mut self, sql: &str, shown: String) -> Result<(), SchemaError> {
         self.session.batch_execute(sql).await?;
         self.report.statements.push(shown);
@@ -235,7 +236,7 @@ impl Setup {
     }
 }
 
-/// The rows of a query of our own, without those that have a NULL.
+/// The rows of a query of the server, without those that have a NULL.
 pub(crate) async fn rows<const N: usize>(
     session: &mut Session,
     sql: &str,

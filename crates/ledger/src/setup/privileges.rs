@@ -1,4 +1,4 @@
-//! Who owns the ledger, and who may do what to it: by an explicit list. Everything else is taken back.
+//! The owner of the ledger and the privileges on it, by an explicit list. Everything else is revoked.
 
 use pg::Session;
 use pg::value::identifier;
@@ -11,10 +11,10 @@ use crate::schema::SchemaError;
 /// Stands for the login of a server in the list of grants.
 const WRITER: &str = "{writer}";
 
-/// A table that the migrations themselves make; everybody who reads the ledger reads its version.
+/// A table that the migrations themselves create. Every reader of the ledger reads its version.
 const HISTORY: &str = "schema_history";
 
-/// What the list grants.
+/// The privileges in the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Grant<'a> {
     /// schema, table or function.
@@ -29,7 +29,7 @@ struct Grant<'a> {
 /// The list, statement by statement.
 fn grants() -> Vec<Grant<'static>> {
     let text = BASELINE_GRANTS.split(";\n").map(|statement| {
-        // Comments stand in front of a statement.
+        // Comments precede a statement.
         let start = statement.rfind("grant ").unwrap_or(statement.len());
         statement.get(start..).unwrap_or_default()
     });
@@ -78,7 +78,8 @@ fn top_level(list: &'static str) -> Vec<&'static str> {
 
 const WRITERS_SQL: &str = "select w.role_name from countersign.writer_login w";
 
-/// What belongs to another role than $1, as `ALTER .. OWNER` names it. The sequence of an identity column follows its table.
+/// The objects that belong to another role than $1, as `ALTER .. OWNER` names them. The sequence of an identity column
+/// follows its table.
 const NOT_OWNED_SQL: &str = "\
 select 'schema countersign' from pg_namespace n where n.nspname = 'countersign' and pg_get_userbyid(n.nspowner) <> $1 \
 union all \
@@ -118,8 +119,8 @@ pub(super) struct RequiredPrivilege {
 }
 
 impl RequiredPrivilege {
-    /// Whether it is one that `init` grants, or one that an administrator may grant: SELECT, to auditors, on what everybody who
-    /// reads the ledger may read.
+    /// Whether `init` grants the privilege, or an administrator may grant it: SELECT, to auditors, on what every
+    /// reader of the ledger may read.
     fn is_expected(&self, writers: &[String]) -> bool {
         let role = if writers.contains(&self.role) { WRITER } else { self.role.as_str() };
         let listed = grants();
@@ -177,7 +178,7 @@ impl Setup {
         Ok(())
     }
 
-    /// Grants servers, approvers and operators what they need, and takes back what nobody should have.
+    /// Grants servers, approvers and operators what they need, and revokes everything else.
     pub(super) async fn set_privileges(&mut self, writer: &str) -> Result<(), SchemaError> {
         let mut writers = self.rows::<1>(WRITERS_SQL, &[]).await?.concat();
         let mut given = Vec::new();
@@ -242,7 +243,7 @@ impl Setup {
         self.grant_connect(role).await
     }
 
-    /// Lets a role connect to this database, where not everybody may.
+    /// Lets a role connect to this database, where PUBLIC may not.
     pub(super) async fn grant_connect(&mut self, role: &str) -> Result<(), SchemaError> {
         let sql = "select 'yes' from pg_database d where d.datname = current_database() \
                    and not has_database_privilege($1, d.oid, 'connect')";
@@ -250,7 +251,7 @@ impl Setup {
             return Ok(());
         }
         let grant = format!("grant connect on database {} to {}", identifier(&self.dbname), identifier(role));
-        // Without the right to grant it this is a warning of PostgreSQL's, and no error.
+        // Without the right to grant it, PostgreSQL raises a warning and no error.
         self.execute(grant.clone()).await?;
         if !self.rows::<1>(sql, &[Some(role.to_owned())]).await?.is_empty() {
             let warning =

@@ -12,7 +12,7 @@ use crate::schema::SchemaError;
 /// The name of the login, unless another database of the cluster has it already.
 const READER: &str = "countersign_reader";
 
-/// How many names are tried.
+/// The number of names to try.
 const MAX_NAMES: u32 = 100;
 
 /// The relations outside of the system's schemas and the ledger: name, whether this login may grant SELECT, owner, schema, whether
@@ -70,7 +70,7 @@ impl Setup {
         Ok(())
     }
 
-    /// Creates a role of a name that no role has: one that exists may have members, who could read as the reader.
+    /// Creates a role with an unused name: an existing role may have members, who could read as the reader.
     async fn create_reader(&mut self) -> Result<String, SchemaError> {
         let oid = "select d.oid::text from pg_database d where d.datname = current_database()";
         let oid = self.rows::<1>(oid, &[]).await?.concat().concat();
@@ -182,7 +182,7 @@ pub(super) async fn repair_login(target: &ConnectOptions, report: &mut InitRepor
     Ok(())
 }
 
-/// Why the reader cannot connect.
+/// The reason why the reader cannot connect.
 async fn refusal(target: &ConnectOptions, reader: &str, password: &str) -> Option<ConnectError> {
     let target = target.as_role(reader, Some(types::Secret::new(password.to_owned())));
     match Session::connect(&target, &SessionSettings::default()).await {

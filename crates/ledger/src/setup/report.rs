@@ -1,4 +1,4 @@
-//! What `init` has done.
+//! The report of `init`.
 
 /// A relation that the reader's login was not granted SELECT on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub struct SkippedRelation {
     pub owner: String,
 }
 
-/// What `init` has done, or would do in a dry run.
+/// The changes that `init` has made, or would make in a dry run.
 #[derive(Debug, Clone, Default)]
 pub struct InitReport {
     /// Whether the ledger did not exist before.
@@ -28,7 +28,7 @@ pub struct InitReport {
     pub unreadable: Vec<String>,
     /// Other changes, each a sentence without a full stop.
     pub changes: Vec<String>,
-    /// What an administrator should know, each a sentence without a full stop.
+    /// Warnings for an administrator, each a sentence without a full stop.
     pub warnings: Vec<String>,
     /// Every statement that changes something, in order. Secrets are left out.
     pub statements: Vec<String>,

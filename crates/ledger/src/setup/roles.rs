@@ -7,7 +7,7 @@ use super::{Setup, literal, rows};
 use crate::roles::{APPROVER, OPERATOR, OWNER};
 use crate::schema::SchemaError;
 
-/// The attributes that a role of ours must not have; $1: the roles that nobody logs in as.
+/// The attributes that the ledger's roles must not have; $1: the roles without login.
 const ATTRIBUTES_SQL: &str = "\
 select r.rolname, concat_ws(', ', case when r.rolcanlogin then 'LOGIN' end, case when r.rolsuper then 'SUPERUSER' end, \
     case when r.rolcreaterole then 'CREATEROLE' end, case when r.rolcreatedb then 'CREATEDB' end, \
@@ -20,7 +20,7 @@ select r.rolname, string_agg(g.rolname, ', ' order by g.rolname) from pg_roles r
 join pg_auth_members m on m.member = r.oid join pg_roles g on g.oid = m.roleid \
 where r.rolname = any ($1::name[]) group by r.rolname order by 1";
 
-/// Who may act as a role of ours, or let others do so: superusers and the role that runs `init` aside.
+/// The members of the ledger's roles, except superusers and the role that runs `init`.
 const MEMBERS_SQL: &str = "\
 select m.role, string_agg(m.member || case when m.admin then ' (with ADMIN OPTION)' else '' end, ', ' order by m.member) \
 from (select g.rolname as role, r.rolname as member, bool_or(m.admin_option) as admin \
@@ -28,7 +28,7 @@ from (select g.rolname as role, r.rolname as member, bool_or(m.admin_option) as 
       where g.rolname = any ($1::name[]) and not r.rolsuper and r.rolname <> current_user group by 1, 2) m \
 group by m.role order by m.role";
 
-/// What the roles of ours that nobody logs in as are, and should not be, each with what to run.
+/// The wrong attributes of the ledger's roles without login, each with a statement that mends it.
 async fn problems(session: &mut Session) -> Result<Vec<String>, pg::Error> {
     let params = [Some(text_array(&[OWNER, APPROVER, OPERATOR].map(str::to_owned)))];
     let mut problems = Vec::new();
@@ -48,7 +48,7 @@ async fn problems(session: &mut Session) -> Result<Vec<String>, pg::Error> {
 /// The roles of the ledger, as far as they are more than they should be.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RoleReport {
-    /// What must not be, each with what to run.
+    /// The problems, each with a statement that mends it.
     pub problems: Vec<String>,
     /// The members of the ledger's owner, superusers and the asking login aside.
     pub owner_members: Option<String>,
@@ -68,7 +68,8 @@ pub async fn examine_roles(target: &ConnectOptions) -> Result<RoleReport, pg::Er
 }
 
 impl Setup {
-    /// Refuses roles of ours that exist with rights that they must not have: another user may have created them.
+    /// Refuses existing roles of these names with privileges that they must not have: another user may have created
+    /// them.
     pub(super) async fn inspect_roles(&mut self, writer: &str) -> Result<(), SchemaError> {
         let mut problems = problems(&mut self.session).await?;
         if [OWNER, APPROVER, OPERATOR].contains(&writer) {
@@ -115,7 +116,7 @@ impl Setup {
             let user = identifier(&self.user);
             return match self.execute(format!("grant {OWNER} to {user}")).await {
                 Ok(()) => Ok(OWNER.to_owned()),
-                // From PostgreSQL 16 on CREATEROLE alone is not enough for a role that somebody else has created.
+                // From PostgreSQL 16 on, CREATEROLE alone is not enough for a role that another role has created.
                 Err(SchemaError::Database(error))
                     if error.server_error().is_some_and(|error| error.sqlstate == "42501") =>
                 {
@@ -141,7 +142,7 @@ impl Setup {
         Ok(self.rows::<1>(&sql, &[]).await?.concat() == ["true"])
     }
 
-    /// Warns of everybody else who may act as a role of ours.
+    /// Warns of other members of the ledger's roles.
     pub(super) async fn name_members(&mut self, writer: &str) -> Result<(), SchemaError> {
         let mut roles = vec![OWNER.to_owned(), writer.to_owned()];
         roles.extend(self.report.reader.clone());

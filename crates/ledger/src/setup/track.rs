@@ -10,10 +10,10 @@ use super::tables::{Table, TableNames};
 use super::{Setup, inspect, literal};
 use crate::schema::{self, SchemaError};
 
-/// How long a table's transactions may hold up `track`, and `track` the transactions that begin meanwhile.
+/// How long the transactions of a table may delay `track`, and `track` the transactions that begin meanwhile.
 const TABLE_LOCK_TIMEOUT: &str = "5s";
 
-/// What `track` is asked to do. `None` leaves what a tracked table has.
+/// The options of `track`. `None` keeps the setting of a tracked table.
 #[derive(Debug, Clone, Default)]
 pub struct TrackOptions {
     /// Columns that triggers set, and that an undo need not restore; of the tables that have them.
@@ -45,7 +45,7 @@ pub struct TrackedTable {
     pub is_log: bool,
     /// See [`TrackOptions`].
     pub all_writers: bool,
-    /// What keeps its changes from being recorded or undone.
+    /// The problems that keep its changes from being recorded or undone.
     pub problems: Vec<String>,
 }
 
