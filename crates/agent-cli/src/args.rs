@@ -1,6 +1,6 @@
-//! The command lines of `query` and `pipe`: long flags that say what they mean, and no others (promise B9-12).
+//! The command lines of `query` and `pipe`: long flags with descriptive names only (promise B9-12).
 //!
-//! To add a flag: a field of one of the structs, and what becomes of it in `invocation`.
+//! To add a flag: a field of one of the structs, and its use in `invocation`.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::output::Output;
 use crate::request::check_sql;
 use crate::{psql, redaction};
 
-/// Why there is nothing to run: text for standard output, and the code to exit with.
+/// The end of parsing without an invocation: text for standard output, and the exit code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseExit {
     /// The help or the version, or an `error` event.
@@ -29,7 +29,7 @@ pub struct ParseExit {
     pub code: u8,
 }
 
-/// Where to connect: each goes before what the environment says.
+/// The flags of the connection. Each takes precedence over the environment.
 #[derive(Args)]
 struct ConnectionArgs {
     /// postgresql://user:password@host:port/dbname.
@@ -69,7 +69,7 @@ impl From<ConnectionArgs> for ConnectionFields {
     }
 }
 
-/// What is shown, and how.
+/// The flags of the output.
 #[derive(Args)]
 struct CommonArgs {
     /// Format of events.
@@ -176,7 +176,7 @@ struct PipeArgs {
     common: CommonArgs,
 }
 
-/// Reads a command line: the arguments behind `countersign query`, `pipe` or `psql`.
+/// Parses a command line: the arguments after `countersign query`, `pipe` or `psql`.
 ///
 /// # Errors
 /// [`ParseExit`] if there is nothing to run.
@@ -227,13 +227,13 @@ fn exit(problem: CliError, argv: &[String]) -> ParseExit {
     ParseExit { stdout: form.render(&Event::error(None, problem, 0)), code: 2 }
 }
 
-/// clap's error in words that show no value: any of them may be a secret that stands in the wrong place.
+/// clap's error in words without any value: each may be a secret in the wrong place.
 fn refused(error: &clap::Error, name: &str, argv: &[String]) -> CliError {
     let hint = format!("{name} --help lists the flags");
     CliError::invalid(without_values(error, argv)).hint(hint)
 }
 
-/// What is wrong with a command line, without any value of it.
+/// The mistake in a command line, without any value of it.
 #[must_use]
 pub fn without_values(error: &clap::Error, argv: &[String]) -> String {
     let text = |kind| match error.get(kind) {

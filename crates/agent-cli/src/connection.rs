@@ -1,4 +1,4 @@
-//! Which database a session connects to (promises B7): [`ConnectionFields`] in layers, from the one that counts most:
+//! The database of a session (promises B7): [`ConnectionFields`] in layers, in the order of precedence:
 //!
 //! 1. the session's fields in the configuration,
 //! 2. the flags,
@@ -7,15 +7,15 @@
 //! 5. `PGHOST`, `PGPORT`, `PGUSER`, `PGDATABASE`, `PGPASSWORD`,
 //! 6. 127.0.0.1, 5432, postgres, postgres.
 //!
-//! Host, port, user, database and password are each taken from the first layer that says it, where:
+//! Host, port, user, database and password are each taken from the first layer that has it, where:
 //!
-//! - a layer may have one connection string, a DSN or a conninfo, and its own fields count over what that says;
-//! - a connection string counts unless a layer above it names a host or has a connection string of its own. Then it is
-//!   passed over as a whole: neither its password nor its `sslmode` is meant for another server;
-//! - port, user, database or password in a layer above refine it: the same server, something else there;
-//! - its password is that of its user: with another user from a layer above it is passed over;
-//! - what it leaves out, the layers below fill in; a service that it names (or `PGSERVICE`) comes before the last two;
-//! - what the string of the fourth layer leaves out is found as every other command finds it: by libpq's rules.
+//! - a layer may have one connection string, a DSN or a conninfo, and its own fields take precedence over that string;
+//! - a connection string is used unless a layer above it names a host or has a connection string of its own. Then the
+//!   whole string is ignored: neither its password nor its `sslmode` is meant for another server;
+//! - port, user, database or password in a layer above refine it: the same server with other values;
+//! - its password belongs to its user: with another user from a layer above, the password is ignored;
+//! - the layers below supply what it leaves out; a service that it names (or `PGSERVICE`) precedes the last two;
+//! - what the string of the fourth layer leaves out is found as for every other command: by libpq's rules.
 //!
 //! Everything else (`sslmode`, `connect_timeout`, ..) is as in libpq.
 
@@ -27,7 +27,7 @@ use types::Secret;
 use crate::error::CliError;
 use crate::redaction;
 
-/// What one layer says of a connection. An empty text says nothing.
+/// The fields of one layer. An empty text counts as absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConnectionFields {
     /// `postgresql://user:password@host:port/dbname`.
@@ -46,9 +46,9 @@ pub struct ConnectionFields {
     pub password_secret: Option<Secret>,
 }
 
-/// What is put together, in this order.
+/// The keys that are merged, in this order.
 const KEYS: [&str; 5] = ["host", "port", "user", "dbname", "password"];
-/// What counts where no layer says anything (B7-22).
+/// The values where no layer has any (B7-22).
 const DEFAULTS: [(&str, &str); 4] =
     [("host", "127.0.0.1"), ("port", "5432"), ("user", "postgres"), ("dbname", "postgres")];
 
@@ -105,10 +105,11 @@ impl ConnectionFields {
         Ok(dsn.or(conninfo))
     }
 
-    /// Whether there is one connection string at most, in the field that is for its kind: elsewhere it would be shown.
+    /// Checks that there is at most one connection string, in the field for its kind: in another field it would be
+    /// shown.
     ///
     /// # Errors
-    /// What is wrong, without the string.
+    /// The mistake, without the string.
     pub fn check(&self) -> Result<(), CliError> {
         self.text()?;
         for (name, value) in [("host", &self.host), ("user", &self.user), ("dbname", &self.dbname)] {
@@ -131,12 +132,12 @@ fn unusable(error: &ConnectOptionsError) -> CliError {
     CliError::invalid(format!("the connection cannot be made: {error}"))
 }
 
-/// The connection string that every command uses which is given none of its own.
+/// The connection string of every command that is given none of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectionString {
     /// `postgresql://…` or `host=… dbname=…`.
     pub text: Secret,
-    /// Where it was found, for messages.
+    /// Its source, for messages.
     pub origin: String,
 }
 
@@ -157,7 +158,7 @@ enum Source<'f> {
 }
 
 impl Source<'_> {
-    /// Where this layer has the value of a key, for messages.
+    /// The place of the value of a key in this layer, for messages.
     fn origin(self, key: &str) -> String {
         match self {
             Self::Session => format!("{key} of the session"),
@@ -204,10 +205,10 @@ impl ConnectionLayers {
         }
     }
 
-    /// Where a session with these fields connects to.
+    /// The connection options of a session with these fields.
     ///
     /// # Errors
-    /// [`CliError`] if they cannot be made sense of; it shows no value.
+    /// [`CliError`] if the fields contradict each other; it shows no value.
     pub fn target(&self, session: &ConnectionFields) -> Result<ConnectOptions, CliError> {
         let layers = [
             Layer { fields: session, source: Source::Session },
@@ -234,14 +235,14 @@ impl ConnectionLayers {
             }
             None => (layers.len(), Conninfo::parse("").map_err(|error| unusable(&error))?),
         };
-        // What it leaves out is found as every other command finds it.
+        // What it leaves out is found as for every other command.
         let is_shared = layers.get(depth).is_some_and(|layer| matches!(layer.source, Source::Shared(_)));
         // PGHOSTADDR is about PGHOST, or about no name at all.
         let is_named = conninfo.contains_key("host") || first(own, "host").is_some();
         if is_named && !conninfo.contains_key("hostaddr") && !is_shared {
             conninfo.set("hostaddr", "", "");
         }
-        // A service goes before libpq's variables and the defaults: those are then left to libpq's own rules.
+        // A service precedes libpq's variables and the defaults, so those are left to libpq's own rules.
         let follows_libpq = is_shared || self.has_service || conninfo.contains_key("service");
         let layers = if follows_libpq { own } else { layers.as_slice() };
         let (over, below) = layers.split_at_checked(depth + 1).unwrap_or((layers, &[]));
@@ -272,7 +273,7 @@ impl ConnectionLayers {
 
 /// The connection string that counts.
 struct Base<'f> {
-    /// How many layers are above it.
+    /// The number of layers above it.
     depth: usize,
     text: &'f str,
     origin: String,
@@ -290,7 +291,7 @@ fn base<'f>(layers: &[Layer<'f>; 5]) -> Result<Option<Base<'f>>, CliError> {
     Ok(None)
 }
 
-/// What the first of the layers that says it says.
+/// The value of a key in the first layer that has one.
 fn first<'f>(layers: &[Layer<'f>], key: &str) -> Option<(&'f str, Source<'f>)> {
     layers.iter().find_map(|layer| Some((layer.fields.get(key)?, layer.source)))
 }

@@ -1,11 +1,11 @@
-//! What [`pg`] says went wrong, as the event that ends a request.
+//! The event that ends a request, for an error of [`pg`].
 
 use pg::{ConnectError, ConnectOptions, ExecuteError, ServerError};
 
 use crate::error::{CliError, ErrorCode};
 use crate::events::{Event, Notice, SqlError, Trace};
 
-/// Of which request, and how long it took.
+/// The id of the request, and its duration.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestEnd {
     pub(crate) id: String,
@@ -47,7 +47,7 @@ fn with_receipt(mut event: Event, receipt: Option<String>) -> Event {
     event
 }
 
-/// What a write is told that is not allowed to be one; `is_in_transaction` says where.
+/// Adds a hint to the error of a write that is not allowed; `is_in_transaction` says where.
 pub(crate) fn write_hint(failed: ExecuteError, is_in_transaction: bool) -> ExecuteError {
     let hint = if is_in_transaction {
         "Reading is the default: a transaction that may write begins with \"options\": {\"read_only\": false}."

@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::error::{CliError, ErrorCode};
 use crate::undelivered::Commit;
 
-/// One line of output; `code` says which. What there is none of is absent, never null.
+/// One line of output, identified by `code`. Absent fields are left out, never null.
 #[derive(Debug, Serialize)]
 #[serde(tag = "code", rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the structs say it")]
@@ -31,7 +31,7 @@ pub enum Event {
     DryRun(Box<DryRun>),
 }
 
-/// What a request took and gave.
+/// The cost and the result size of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Trace {
     /// From the acceptance of the request to this event.
@@ -49,7 +49,7 @@ pub struct Trace {
 pub struct ColumnName {
     /// Unique within the result.
     pub name: String,
-    /// What PostgreSQL calls its type.
+    /// PostgreSQL's name of its type.
     #[serde(rename = "type")]
     pub type_name: String,
 }
@@ -69,8 +69,7 @@ impl Rows {
     /// From the text of an array (`pg::QueryEvent::Rows`).
     #[must_use]
     pub fn from_json(json: String) -> Self {
-        // Between two tokens, where a value of the type json may have one, a line break means nothing. Within a string
-        // there is none.
+        // Between two tokens of a json value a line break has no meaning. A string contains none.
         let has_breaks = [b'\n', b'\r'].iter().any(|byte| json.as_bytes().contains(byte));
         Self(Some(if has_breaks { json.replace(['\n', '\r'], " ") } else { json }))
     }
@@ -91,9 +90,9 @@ impl Serialize for Rows {
 /// A whole result. Terminal.
 #[derive(Debug, Serialize)]
 pub struct ResultEvent {
-    /// Of the request.
+    /// The id of the request.
     pub id: String,
-    /// Where it ran.
+    /// The session of the request.
     pub session: String,
     /// `ROWS n`, or PostgreSQL's own words for a statement that returns none.
     pub command_tag: String,
@@ -101,24 +100,24 @@ pub struct ResultEvent {
     pub columns: Vec<ColumnName>,
     /// All of them.
     pub rows: Rows,
-    /// How many were returned or, by a statement that returns none, touched.
+    /// The number of rows that were returned or, by a statement that returns none, changed.
     pub row_count: u64,
     /// The receipt of a write that the ledger has recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
-    /// Whether it tells of a COMMIT; not shown.
+    /// Whether it reports a COMMIT; not shown.
     #[serde(skip)]
     pub is_commit: bool,
-    /// What it took.
+    /// The cost of the request.
     pub trace: Trace,
 }
 
 /// The beginning of a streamed result.
 #[derive(Debug, Serialize)]
 pub struct ResultStart {
-    /// Of the request.
+    /// The id of the request.
     pub id: String,
-    /// Where it runs.
+    /// The session of the request.
     pub session: String,
     /// At least one, save for a query that selects nothing.
     pub columns: Vec<ColumnName>,
@@ -127,40 +126,40 @@ pub struct ResultStart {
 /// Some rows of a streamed result.
 #[derive(Debug, Serialize)]
 pub struct ResultRows {
-    /// Of the request.
+    /// The id of the request.
     pub id: String,
     /// At least one.
     pub rows: Rows,
-    /// How many.
+    /// The number of rows.
     pub rows_batch_count: u64,
 }
 
 /// The end of a streamed result. Terminal.
 #[derive(Debug, Serialize)]
 pub struct ResultEnd {
-    /// Of the request.
+    /// The id of the request.
     pub id: String,
-    /// Where it ran.
+    /// The session of the request.
     pub session: String,
     /// `ROWS n`.
     pub command_tag: String,
     /// The receipt of a write that the ledger has recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
-    /// Whether it tells of a COMMIT; not shown.
+    /// Whether it reports a COMMIT; not shown.
     #[serde(skip)]
     pub is_commit: bool,
     /// All that it gave.
     pub trace: Trace,
 }
 
-/// What PostgreSQL refused. Terminal.
+/// An error of PostgreSQL. Terminal.
 #[derive(Debug, Serialize)]
 pub struct SqlError {
-    /// Of the request.
+    /// The id of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Where it ran.
+    /// The session of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// SQLSTATE.
@@ -173,42 +172,42 @@ pub struct SqlError {
     /// HINT.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// Where in the statement, in characters from 1.
+    /// The position in the statement, in characters from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<String>,
-    /// What it took.
+    /// The cost of the request.
     pub trace: Trace,
 }
 
-/// What went wrong outside PostgreSQL. Terminal if it has the id of a request in flight.
+/// An error outside of PostgreSQL. Terminal if it has the id of a request in flight.
 #[derive(Debug, Serialize)]
 pub struct ErrorEvent {
-    /// Of the request, if there is one.
+    /// The id of the request, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// For programs.
+    /// The code, for programs.
     pub error_code: ErrorCode,
     /// A sentence.
     pub error: String,
-    /// What to do.
+    /// The remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// Whether the same may go well the next time.
     pub retryable: bool,
-    /// The receipt of a write whose outcome only the ledger knows.
+    /// The correlation id of a write whose outcome only the ledger has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
-    /// What it took.
+    /// The cost of the request.
     pub trace: Trace,
 }
 
-/// A notice that PostgreSQL raised, or one of ours about a session.
+/// A notice of PostgreSQL, or one of this program about a session.
 #[derive(Debug, Serialize)]
 pub struct Notice {
-    /// Of the request.
+    /// The id of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Where it runs.
+    /// The session of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// `NOTICE`, `WARNING`, ..
@@ -230,18 +229,18 @@ pub struct Notice {
 /// The answer to `ping`.
 #[derive(Debug, Serialize)]
 pub struct Pong {
-    /// How the process is.
+    /// The state of the process.
     pub trace: PongTrace,
 }
 
-/// How the process is.
+/// The state of the process.
 #[derive(Debug, Serialize)]
 pub struct PongTrace {
     /// Since its start.
     pub uptime_s: u64,
     /// Requests with an id (`query`, `begin`, `commit`, `rollback`) that were accepted so far.
     pub requests_total: u64,
-    /// Of these, the ones without a terminal event.
+    /// The number of these without a terminal event.
     pub in_flight: u64,
 }
 
@@ -250,11 +249,11 @@ pub struct PongTrace {
 pub struct Close {
     /// `shutdown`.
     pub message: &'static str,
-    /// What it was.
+    /// The totals of the process.
     pub trace: CloseTrace,
 }
 
-/// What the process has been.
+/// The totals of the process.
 #[derive(Debug, Serialize)]
 pub struct CloseTrace {
     /// Since its start.
@@ -263,38 +262,38 @@ pub struct CloseTrace {
     pub requests_total: u64,
 }
 
-/// What somebody asked to be told of (`log` of the configuration).
+/// An event that `log` of the configuration requests.
 #[derive(Debug, Default, Serialize)]
 pub struct Log {
     /// `startup`, `query.result`, `query.error`, `query.sql_error`.
     pub event: &'static str,
-    /// Of the request.
+    /// The id of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// Where it ran.
+    /// The session of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// Of an `error`, or the SQLSTATE of an `sql_error`.
+    /// The code of an `error`, or the SQLSTATE of an `sql_error`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
-    /// Of a result.
+    /// The command tag of a result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command_tag: Option<String>,
-    /// How this process was started; `startup` only.
+    /// The invocation of this process; `startup` only.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub startup: Option<Box<Startup>>,
-    /// What it took.
+    /// The cost of the request.
     pub trace: Trace,
 }
 
-/// How this process was started. Secrets are `***`.
+/// The invocation of this process. Secrets are `***`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Startup {
-    /// Of countersign.
+    /// The version of countersign.
     pub version: &'static str,
     /// As it was called.
     pub argv: Vec<String>,
-    /// What was understood of it.
+    /// The parsed arguments.
     pub args: Value,
     /// The configuration at the beginning.
     pub config: Config,
@@ -302,20 +301,20 @@ pub struct Startup {
     pub env: BTreeMap<String, String>,
 }
 
-/// What a statement takes and gives. It did not run. Terminal.
+/// The parameters and columns of a statement, which did not run. Terminal.
 #[derive(Debug, Serialize)]
 pub struct DryRun {
     /// The statement.
     pub sql: String,
     /// The parameters that were given.
     pub params: Vec<Value>,
-    /// What PostgreSQL calls the type of each parameter that it takes.
+    /// PostgreSQL's names of the types of its parameters.
     pub param_types: Vec<String>,
     /// Empty for a statement that returns none.
     pub columns: Vec<ColumnName>,
-    /// Where it would run.
+    /// The session of the request.
     pub session: String,
-    /// What it took.
+    /// The cost of the request.
     pub trace: Trace,
 }
 
@@ -351,7 +350,7 @@ impl Event {
         matches!(self, Self::SqlError(_) | Self::Error(_))
     }
 
-    /// The commit that it tells of, if it does: one that has happened or, after `commit_outcome_unknown`, may have.
+    /// The commit that the event reports: one that has happened or, after `commit_outcome_unknown`, may have happened.
     pub(crate) fn commit(&self) -> Option<Commit> {
         let (id, command_tag, correlation_id) = match self {
             Self::Result(it) if it.is_commit => (&it.id, Some(&it.command_tag), &it.correlation_id),
@@ -365,7 +364,7 @@ impl Event {
         Some(Commit { id, command_tag, correlation_id })
     }
 
-    /// The event as `log` tells of it; `None` if it does not.
+    /// The event in the form of `log`; `None` if `log` does not report it.
     #[must_use]
     pub fn as_log(&self, id: Option<&str>, session: &str) -> Option<Log> {
         let request_id = id.map(str::to_owned);

@@ -1,4 +1,4 @@
-//! The boundary to the database, handed on: whoever brings an executor needs nothing else of `pg`.
+//! The interface to the database, re-exported: the author of an executor needs nothing else of `pg`.
 
 pub use pg::{
     BoxFuture, ConnectError, ConnectOptions, DirectExecutor, ExecuteError, IsolationLevel, NamedSession, Query,

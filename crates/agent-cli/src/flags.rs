@@ -10,13 +10,13 @@ pub(crate) const NUMBERS: [&str; 6] = [
     "--inline-max-bytes",
 ];
 
-/// What a message shows of a flag that there is not. A value may be attached to it: `-Wsecret`.
+/// The part of an unknown flag that a message shows. A value may be attached to it: `-Wsecret`.
 pub(crate) fn shown_flag(flag: &str) -> &str {
     let name = flag.split('=').next().unwrap_or_default();
     if name.starts_with("--") || name.len() <= 3 { name } else { name.get(..2).unwrap_or("-") }
 }
 
-/// What is said of a value that belongs to no flag; not what it is.
+/// The message for a value that belongs to no flag, without the value.
 pub(crate) fn unflagged(place: usize) -> String {
     format!("argument {} is neither a flag nor a flag's value", place + 1)
 }

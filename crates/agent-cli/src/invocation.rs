@@ -1,4 +1,4 @@
-//! What a command line asks for, whichever of the parsers read it (`args`, `psql`).
+//! The result of parsing a command line, by either parser (`args`, `psql`).
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -35,26 +35,26 @@ impl FrontEnd {
     }
 }
 
-/// What is to be done.
+/// The request of a command line.
 #[derive(Debug, Clone)]
 pub struct Invocation {
     /// Which of the parsers read it.
     pub front_end: FrontEnd,
     /// The one statement or the pipe.
     pub mode: Mode,
-    /// What the flags say of the connection.
+    /// The connection in the flags.
     pub connection: ConnectionFields,
-    /// The connection string that every command uses. For whoever reads the configuration to set.
+    /// The connection string of every command. The reader of the configuration sets it.
     pub database: Option<ConnectionString>,
-    /// How events are written.
+    /// The form of events.
     pub output: Output,
-    /// What is told of.
+    /// The events that `log` reports.
     pub log: LogFilters,
-    /// `--audit` or `--no-audit`; `None` if neither was given. For whoever makes the executor.
+    /// `--audit` or `--no-audit`; `None` if neither was given. For the code that makes the executor.
     pub audit: Option<bool>,
-    /// `--config`. For whoever reads it.
+    /// `--config`, for the reader of the configuration.
     pub config: Option<PathBuf>,
-    /// What the environment says.
+    /// The environment variables.
     pub env: HashMap<String, String>,
     /// The arguments, without secrets.
     pub shown_argv: Vec<String>,
@@ -72,17 +72,17 @@ pub enum Mode {
 /// One statement from the command line.
 #[derive(Debug, Clone)]
 pub struct OneShot {
-    /// Where its text is.
+    /// The source of its text.
     pub sql: Sql,
     /// `$1`, `$2`, ..
     pub params: Vec<Value>,
-    /// How it runs.
+    /// The options of the statement.
     pub options: Options,
     /// Whether it is only described.
     pub dry_run: bool,
 }
 
-/// Where the text of a statement is.
+/// The source of the text of a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sql {
     /// Here.

@@ -1,17 +1,17 @@
-//! The agent-first front ends (agent-cli.md): `query`, `pipe` and `psql`. They orchestrate the protocol and nothing else: what
-//! runs a statement is a [`pg::SqlExecutor`].
+//! The agent-first front ends (agent-cli.md): `query`, `pipe` and `psql`. They implement the wire protocol; a
+//! [`pg::SqlExecutor`] runs the statements.
 //!
-//! [`parse`] makes an [`Invocation`] of a command line, and [`run`] takes it to its exit code. Environment, executor, input,
-//! output and the signal to stop are given; this crate reads no variable and opens no connection. It knows nothing of tools,
-//! manifests, the ledger or MCP, and takes no decision by looking at SQL text.
+//! [`parse`] makes an [`Invocation`] of a command line, and [`run`] runs it to its exit code. Environment, executor,
+//! input, output and the stop signal are arguments; this crate reads no variable and opens no connection. It has no
+//! notion of tools, manifests, the ledger or MCP, and takes no decision by looking at SQL text.
 //!
-//! Where things are: `args` and `psql` read command lines; `request` reads lines; `connection` finds out where to connect;
-//! `query` runs one statement, for `one_shot` and for `pipe`, which has its requests in `in_flight` and its transactions in
-//! `transactions`; `events` is all that is said, `output` its form, `writer` the one task that writes, `undelivered` what it could
-//! not write.
+//! `args` and `psql` parse command lines, `request` parses lines, `connection` finds the database. `run_query` runs
+//! one statement, for `one_shot` and for `pipe`, which has its requests in `in_flight` and its transactions in
+//! `transactions`. `events` has all events, `output` their form, `writer` the one task that writes them, `undelivered`
+//! those that it could not write.
 //!
-//! To add an option: its field in `options`, its key in `request`, its flag in `args`, a line of the golden files. To add a
-//! command or an event: the heads of `request` and `events` say how.
+//! To add an option: its field in `options`, its key in `request`, its flag in `args`, a line of the golden files. To
+//! add a command or an event: see the head docs of `request` and `events`.
 
 pub mod args;
 pub mod config;

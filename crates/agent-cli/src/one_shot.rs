@@ -120,7 +120,7 @@ async fn text<R: AsyncRead + Unpin>(sql: &Sql, stdin: R) -> Result<String, CliEr
     let bytes =
         bytes.map_err(|error| CliError::invalid(format!("the statement cannot be read from {place}: {error}")))?;
     let mut text = String::from_utf8(bytes).map_err(|_| CliError::invalid(format!("{place} is not UTF-8")))?;
-    // What editors on Windows put in front of a text is no part of it.
+    // Editors on Windows put a byte order mark in front of a text.
     if text.starts_with('\u{feff}') {
         text.remove(0);
     }

@@ -26,7 +26,7 @@ const UNITS: [(&str, &str); 3] = [("_ms", "ms"), ("_s", "s"), ("_bytes", "B")];
 /// The longest key that YAML takes without a `?` before it is 1024 characters.
 const MAX_SIMPLE_KEY: usize = 1000;
 
-/// What is the caller's own data: nothing in it is formatted.
+/// The fields with data of the caller, in which nothing is formatted.
 const DATA: [&str; 3] = ["rows", "params", "columns"];
 
 impl Output {
@@ -53,7 +53,7 @@ impl Output {
     }
 }
 
-/// The field that stands for the rows, as it is serialised.
+/// The field of the rows, in its serialized form.
 const ROWS: &str = "rows";
 const NO_ROWS: &[u8] = br#""rows":[]"#;
 
@@ -100,7 +100,7 @@ fn push_mapping(text: &mut String, fields: &Map<String, Value>, depth: usize, is
     }
 }
 
-/// What stands behind `key:` or `-`.
+/// Appends the text after `key:` or `-`.
 fn push_node(text: &mut String, value: &Value, depth: usize, is_formatted: bool) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
@@ -151,7 +151,7 @@ fn in_quotes(string: &str) -> String {
     quoted
 }
 
-/// What a YAML document may not hold as it is (YAML 1.2, `c-printable`), or reads as a line break.
+/// Whether a YAML document must escape the character (YAML 1.2, `c-printable`), or would read it as a line break.
 fn is_unprintable(character: char) -> bool {
     character.is_control() || matches!(character, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }

@@ -37,7 +37,7 @@ use crate::transactions::{NewTransaction, TransactionCommand, TransactionLookup,
 use crate::writer::{ControlSender, EventSender, OutputClosedError};
 use types::{LineCodec, quoted};
 
-/// How long what is in flight may go on when the session ends.
+/// How long requests in flight may go on when the session ends.
 const CLOSE_GRACE: Duration = Duration::from_secs(5);
 
 /// A line, read.
@@ -49,9 +49,9 @@ pub(crate) struct Pipe {
     layers: ConnectionLayers,
     executor: Arc<dyn SqlExecutor>,
     transactions: Transactions,
-    /// How often each session was sent elsewhere.
+    /// The number of times that each session has moved.
     generations: HashMap<String, u64>,
-    /// Where sessions connect to, as long as they are not sent elsewhere.
+    /// The databases of the sessions that have not moved.
     targets: HashMap<String, ConnectOptions>,
     in_flight: InFlight,
     /// Commands that wait until there is room for the first of them.
@@ -66,7 +66,7 @@ pub(crate) struct Pipe {
     started: Instant,
 }
 
-/// Why the loop ended.
+/// The reason why the loop ended.
 enum PipeEnd {
     /// `close`, the end of the input, or a signal.
     Requested,
@@ -100,8 +100,8 @@ impl Pipe {
         }
     }
 
-    /// Runs to the end; the code to exit with. `closed` says that nobody reads any more; `ending` is told that the end has
-    /// begun.
+    /// Runs to the end; returns the exit code. `closed` is cancelled when the output has no reader any more, `ending`
+    /// when the end begins.
     pub(crate) async fn run<R: AsyncRead + Unpin>(
         mut self,
         input: R,
@@ -179,7 +179,7 @@ impl Pipe {
         self.answers.emit(&Event::error(id, problem, 0)).await
     }
 
-    /// What belongs to the transaction of a session was refused.
+    /// Reports that a command for the transaction of a session was refused.
     fn refuse_in(&mut self, session: Option<&str>, is_begin: bool, problem: &CliError) {
         let session = match self.config.session(session) {
             Ok((session, _)) => session.to_owned(),
@@ -189,7 +189,7 @@ impl Pipe {
         if !is_begin {
             return self.transactions.refuse(&session, problem);
         }
-        // Where there is no way to the session, nothing behind it finds one either.
+        // If the session has no database, later requests have none either.
         let Ok(place) = self.place(Some(&session)) else { return };
         let (executor, event_sender) = (Arc::clone(&self.executor), self.event_sender.clone());
         let new = NewTransaction { executor, place, begin: DEFAULT_BEGIN, event_sender, tasks: &self.tasks };
@@ -213,7 +213,7 @@ impl Pipe {
 
     fn configure(&mut self, patch: Patch) -> Result<(), CliError> {
         let touched: Vec<String> = patch.sessions.iter().map(|(name, _)| name.clone()).collect();
-        // What follows and names no session is for the transaction that is open there.
+        // Later requests without a session are for the transaction that is open in the former default session.
         let left = patch.default_session.as_ref().map(|_| &self.config.default_session);
         for session in touched.iter().chain(left) {
             if self.transactions.is_open(session) {
@@ -230,7 +230,7 @@ impl Pipe {
         Ok(())
     }
 
-    /// Where a request of this session runs.
+    /// The place where a request of this session runs.
     fn place(&mut self, session: Option<&str>) -> Result<NamedSession, CliError> {
         let (session, fields) = self.config.session(session)?;
         let generation = self.generations.get(session).copied().unwrap_or_default();
@@ -358,7 +358,7 @@ fn request_id(command: Parsed) -> Option<String> {
     }
 }
 
-/// A query in a transaction of its own, once the one before it has ended.
+/// Starts a query in a transaction of its own, after the one before it has ended.
 async fn alone(
     executor: Arc<dyn SqlExecutor>,
     place: NamedSession,

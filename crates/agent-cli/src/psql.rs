@@ -7,7 +7,7 @@ use types::quoted;
 use crate::error::CliError;
 use crate::flags::{NUMBERS, shown_flag, unflagged};
 
-/// What `--help` prints.
+/// The text of `--help`.
 pub(crate) const HELP: &str = "\
 Runs one statement given by psql's flags, and writes its result as events, one JSON object per line.
 
@@ -28,7 +28,7 @@ The long flags of `countersign query` work too, except --sql, --sql-file and --p
 Exits with 0 for a result, 1 for an error, 2 for wrong arguments. Reads only, unless --write is given.
 ";
 
-/// Why there is nothing to translate.
+/// The reason why there is nothing to translate.
 #[derive(Debug)]
 pub(crate) enum PsqlError {
     /// Somebody asked for help.
@@ -69,7 +69,7 @@ const WITH_VALUE: [&str; 11] = [
     "--config",
 ];
 
-/// Long flags of `query` that take none, or one behind `=`.
+/// Long flags of `query` that take no value, or one after `=`.
 const WITHOUT_VALUE: [&str; 7] =
     ["--dry-run", "--write", "--read-only", "--stream-rows", "--audit", "--no-audit", "--version"];
 

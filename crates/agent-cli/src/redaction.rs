@@ -1,8 +1,8 @@
-//! What `log` shows of how this process was started, without secrets (promise B9-17). Rows are never touched (B9-18).
+//! Removes secrets from the invocation that `log` shows (promise B9-17). Rows are never changed (B9-18).
 
 use std::collections::{BTreeMap, HashMap};
 
-/// What stands in the place of a secret.
+/// The replacement of a secret.
 pub(crate) const STARS: &str = "***";
 
 /// Parts of the names of variables whose values are secrets, or may hold one.
@@ -35,7 +35,7 @@ pub(crate) fn without_password(text: &str) -> String {
     let words = ["postgres:/", "postgresql:/", "postgres//", "postgresql//", "password"];
     let from = words.iter().filter_map(|word| lower.find(word)).chain(user_info(text)).min();
     match from {
-        // `password` by itself is a word of SQL; with a value behind it, it may be one of a connection string.
+        // `password` alone is a word of SQL; followed by a value, it may be part of a connection string.
         Some(at) if lower.get(at..).is_some_and(|rest| rest.contains("//") || rest.contains(['=', '@'])) => {
             format!("{}{STARS}", text.get(..at).unwrap_or_default())
         }
@@ -43,7 +43,7 @@ pub(crate) fn without_password(text: &str) -> String {
     }
 }
 
-/// Where `user:password@` begins, if it is there: in one word, as in a URL of whatever scheme, or of none.
+/// The start of `user:password@`, if it is there: in one word, as in a URL of any scheme or none.
 fn user_info(text: &str) -> Option<usize> {
     let mut start = 0;
     for word in text.split_inclusive(char::is_whitespace) {

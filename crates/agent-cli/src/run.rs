@@ -18,11 +18,11 @@ use crate::run_query::StopSignals;
 use crate::writer::WriterTask;
 use crate::{one_shot, redaction, writer};
 
-/// How long an end may take that was asked for by a signal: what is in flight, what stops it, and a reader. The same time an
-/// end that was not waits for a reader that takes nothing.
+/// The time limit for an end that a signal has requested: requests in flight, their cancellation, and the reader. Any
+/// other end waits this long for a reader that takes nothing.
 const LAST_GRACE: Duration = Duration::from_secs(20);
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exit {
     /// The code to exit with.
@@ -31,11 +31,11 @@ pub struct Exit {
     pub complaint: Option<String>,
 }
 
-/// Runs it to its end.
+/// Runs the invocation to its end.
 ///
-/// `surroundings` are for what libpq looks at beside the variables of the invocation (TLS, password files). Nothing is written
-/// but events, to `stdout`. `reader_gone` comes when nobody reads them any more, before a write fails: what is not committed by
-/// then is undone.
+/// `surroundings` are for what libpq reads besides the variables of the invocation (TLS, password files). Only events
+/// are written, to `stdout`. `reader_gone` completes when the output has no reader any more, before a write fails:
+/// statements that are not committed by then are undone.
 pub async fn run<R, W>(
     invocation: Invocation,
     executor: Arc<dyn SqlExecutor>,
@@ -101,13 +101,13 @@ async fn watch(reader_gone: impl Future<Output = ()>, closed: &CancellationToken
     std::future::pending().await
 }
 
-/// Long after the stop: nobody reads what is left to say.
+/// Completes long after the stop: the output has no reader.
 async fn overdue(stop: &CancellationToken) {
     stop.cancelled().await;
     tokio::time::sleep(LAST_GRACE).await;
 }
 
-/// Comes when the end has begun and nobody has read anything for a long time.
+/// Completes when the end has begun and nothing has been read for a long time.
 async fn unread(ending: &CancellationToken, writing: &WriterTask) {
     ending.cancelled().await;
     loop {

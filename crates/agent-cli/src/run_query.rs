@@ -1,4 +1,4 @@
-//! One statement against the executor: events on the way, and the one that ends it. Pipe and one-shot share it.
+//! Runs one statement on the executor: its events, and the terminal one. Pipe and one-shot share it.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::writer::{EventSender, OutputClosedError};
 /// Chunks that wait to become events.
 const WAITING_CHUNKS: usize = 2;
 
-/// How long a statement that was told to stop may take for it.
+/// How long a cancelled statement may take to stop.
 pub(crate) const STOP_GRACE: Duration = Duration::from_secs(5);
 
-/// How long the answer to COMMIT is waited for when the session ends.
+/// How long to wait for the answer to COMMIT when the session ends.
 pub(crate) const COMMIT_GRACE: Duration = Duration::from_secs(10);
 
 /// Requests to end, made by signals.
@@ -31,7 +31,7 @@ pub struct StopSignals {
     pub urged: CancellationToken,
 }
 
-/// What stops a statement.
+/// The cancellation of a statement.
 #[derive(Debug, Clone)]
 pub(crate) struct StopTokens {
     /// Somebody asks for it; also at the end of the session.
@@ -70,19 +70,19 @@ impl Request {
     }
 }
 
-/// What runs the statement.
+/// The place where a statement runs.
 pub(crate) enum ExecutionContext<'a> {
-    /// In a transaction of its own.
+    /// A transaction of its own.
     Alone(&'a dyn SqlExecutor, &'a NamedSession),
-    /// In one that is open.
+    /// An open transaction.
     In(&'a mut dyn Transaction, &'a NamedSession),
 }
 
-/// How a statement ended.
+/// The end of a statement.
 pub(crate) struct Outcome {
     /// The terminal event of its request.
     pub(crate) event: Event,
-    /// Whether it did not stop when it was told to and was left alone: what ran it cannot be used again.
+    /// Whether it did not stop when it was cancelled, and was abandoned: its executor cannot be used again.
     pub(crate) is_abandoned: bool,
 }
 
@@ -113,7 +113,7 @@ pub(crate) async fn run(
     let mut taken = CollectedResult::default();
     let taking = take_all(chunks, &mut taken, &run, request, event_sender, is_streamed);
     let failed = match run.run(execution, taking).await {
-        // What was not taken as a whole is no result. A write is not committed then.
+        // An incomplete result is no result. A write is not committed then.
         Ran::Ended(Ok(_)) if !run.whole.is_cancelled() => ExecuteError::Cancelled,
         Ran::Ended(Ok(completed)) => {
             return Outcome { event: taken.into_event(request, completed, run.may_commit), is_abandoned: false };
@@ -129,25 +129,26 @@ pub(crate) async fn run(
     Outcome { event: error_event::event(failed, Some(&place.target), request.ended()), is_abandoned: false }
 }
 
-/// Of a COMMIT whose answer was not waited for any longer.
+/// The error of a COMMIT whose answer took too long.
 pub(crate) fn unknown(correlation_id: Option<String>) -> ExecuteError {
     let message = "the answer to COMMIT did not come before the session ended".to_owned();
     ExecuteError::CommitOutcomeUnknown { message, correlation_id }
 }
 
-/// Whether it came to its end.
+/// The end of an execution.
 enum Ran {
     Ended(Result<QuerySummary, ExecuteError>),
-    /// It was told to stop and did not.
+    /// It was cancelled and did not stop.
     Abandoned,
 }
 
-/// How far a statement has come, and what may end it.
+/// The progress of a statement, and its possible ends.
 struct QueryRun<'s> {
     stop: &'s StopTokens,
     /// Tells what runs it to stop.
     execution: CancellationToken,
-    /// For all of it, zero for none: while nobody takes its rows, PostgreSQL does not look at its own.
+    /// The time limit of the whole statement, zero for none. While its rows are not taken, PostgreSQL does not check
+    /// its own timeout.
     timeout: Duration,
     may_commit: bool,
     /// Cancelled when the first of it has come.
@@ -181,7 +182,7 @@ impl QueryRun<'_> {
                 };
             }
         };
-        // Its end of the channel goes with it, and no backend waits for the reader any more.
+        // This drops its end of the channel, so no backend waits for the reader any more.
         drop(execution);
         tokio::select! {
             biased;
@@ -227,13 +228,13 @@ pub(crate) async fn stopped_for(stop: &CancellationToken, grace: Duration) {
     tokio::time::sleep(grace).await;
 }
 
-/// What has been taken so far.
+/// The rows that have been taken so far.
 #[derive(Default)]
 struct CollectedResult {
     columns: Vec<ColumnName>,
     rows: Rows,
     is_started: bool,
-    /// What the ledger will know it by.
+    /// The correlation id of its record.
     correlation_id: Option<String>,
 }
 

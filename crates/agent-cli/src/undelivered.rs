@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use types::quoted;
 
-/// A commit that a terminal event tells of.
+/// A commit that a terminal event reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Commit {
-    /// Of the request.
+    /// The id of the request.
     pub(crate) id: String,
     /// PostgreSQL's command tag; `None` if the answer to COMMIT did not come.
     pub(crate) command_tag: Option<String>,

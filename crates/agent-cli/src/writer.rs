@@ -1,5 +1,5 @@
-//! One task writes all events. Whoever runs a query waits for room in its queue, so a reader that is slow slows queries down
-//! and nothing piles up; what the input loop has to say itself has a queue of its own, which goes first.
+//! One task writes all events. Queries wait for room in its queue, so a slow reader slows them down and no events
+//! pile up. The answers of the input loop have a queue of their own, which takes precedence.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,13 +23,13 @@ const QUEUED_ANSWERS: usize = 256;
 pub(crate) struct OutputClosedError;
 
 enum Outgoing {
-    /// Events as bytes, each with its end, and the number of the commit that one of them tells of.
+    /// Events as bytes, each with its end, and the number of the commit that one of them reports.
     Events(Vec<u8>, Option<u64>),
     /// Answered when everything before it was handed to the operating system.
     Written(oneshot::Sender<()>),
 }
 
-/// Where the events of queries go. Each waits for its turn.
+/// Sends the events of queries. Each waits for its turn.
 #[derive(Clone)]
 pub(crate) struct EventSender {
     queue: mpsc::Sender<Outgoing>,
@@ -76,7 +76,7 @@ impl ReservedSlot<'_> {
     }
 }
 
-/// Where the answers of the input loop go.
+/// Sends the answers of the input loop.
 pub(crate) struct ControlSender {
     queue: mpsc::Sender<Outgoing>,
     form: Output,
@@ -89,7 +89,7 @@ impl ControlSender {
     }
 }
 
-/// What is known of the writing.
+/// The progress of the writer.
 #[derive(Clone, Default)]
 pub(crate) struct WriterTask {
     /// Committed writes whose result was not written.
@@ -99,7 +99,7 @@ pub(crate) struct WriterTask {
 }
 
 impl WriterTask {
-    /// How often the operating system has taken something.
+    /// The number of writes that the operating system has accepted.
     pub(crate) fn progress(&self) -> u64 {
         self.progress.load(Ordering::Relaxed)
     }
@@ -120,7 +120,7 @@ where
     let (answers, own) = mpsc::channel(QUEUED_ANSWERS);
     let writer = Writer { output, writing: writing.clone(), unflushed: Vec::new() };
     let task = tokio::spawn(async move {
-        // Whoever ends this, also a panic: nobody shall wait for what will not be written.
+        // Also after a panic: nothing may wait for output that is never written.
         let closed = closed.drop_guard();
         let is_written = writer.write(events, own).await.is_ok();
         if is_written {

@@ -1,4 +1,4 @@
-//! What is wrong with a manifest, and where.
+//! Mistakes in a manifest, with their places.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -23,11 +23,11 @@ impl fmt::Display for Location {
 /// One thing that an operator has to correct, printed as `manifests/social.toml:12:7: tool like_tweet: message`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Diagnostic {
-    /// Where.
+    /// The place.
     pub at: Location,
     /// Which tool, if it is one tool's and that has a name.
     pub tool: Option<String>,
-    /// What is wrong and, where it is not plain, what to do.
+    /// The mistake and, unless it is plain, the remedy.
     pub message: String,
 }
 

@@ -293,7 +293,7 @@ impl<T> Default for SpannedMap<T> {
 /// `sql`: the statements in the order in which they run.
 #[derive(Debug, Default)]
 pub(crate) struct StatementTexts {
-    /// Each with its place, if they were written as an array; a single one stands where `sql` does.
+    /// The texts. Each has its place if they were written as an array; a single one is at the place of `sql`.
     pub(crate) texts: Vec<(String, Option<std::ops::Range<usize>>)>,
 }
 

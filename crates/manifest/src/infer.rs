@@ -16,7 +16,7 @@ use crate::parse::ParsedTool;
 use crate::source::offset_in_string;
 use crate::{Diagnostic, Diagnostics, StatementSpec};
 
-/// What the database says of a tool.
+/// The facts about a tool that the database has.
 #[derive(Debug)]
 pub(crate) struct InferredTypes {
     /// The types of `$1`, `$2`, ...
@@ -53,7 +53,7 @@ pub(crate) async fn infer(
 ) -> Result<Option<InferredTypes>, UnavailableError> {
     let Some(tool) = parsed.tool.as_ref().filter(|_| parsed.whole) else { return Ok(None) };
     if tool.executor.is_some() && tool.before.is_none() {
-        // A mistake of its own: without it no parameter need have a type.
+        // This is a separate mistake; without it no parameter needs a type.
         return Ok(None);
     }
     let texts = texts(tool);
@@ -112,11 +112,11 @@ struct Inference<'a, 's, D> {
     database: &'a D,
     known: Vec<Option<Arc<PgType>>>,
     found: Vec<Diagnostic>,
-    /// What the login has no right to, in PostgreSQL's words.
+    /// The missing privileges, in PostgreSQL's words.
     denied: Vec<String>,
 }
 
-/// What one attempt to describe a statement came to.
+/// The result of one attempt to describe a statement.
 enum DescribeOutcome {
     Described,
     /// Types are missing that another statement may teach.

@@ -1,16 +1,17 @@
-//! Manifest files to checked tool specifications.
+//! Compiles manifest files to checked tool specifications.
 //!
-//! [`compile`] takes the text of every manifest and whoever can [`DescribeStatement`](types::DescribeStatement) a statement, and gives
-//! either a whole [`ToolCatalog`] or every [`Diagnostic`] of every tool at once. What the database knows (types, columns,
-//! nullability) is asked there, never declared, and never read off the SQL text.
+//! [`compile`] takes the text of every manifest and a [`DescribeStatement`](types::DescribeStatement), and returns
+//! either a whole [`ToolCatalog`] or every [`Diagnostic`] of every tool at once. Types, columns and nullability come
+//! from the database: they are never declared, and never parsed out of SQL text.
 //!
-//! This crate opens no connection and does not know MCP; its only I/O is [`Source::read`].
+//! This crate opens no connection and has no notion of MCP; its only I/O is [`Source::read`].
 //!
 //! How to add
-//! - a key to the format: a field in `file.rs` (the doc comment is its documentation), what it means in `spec.rs`, how
-//!   it can be wrong in `check/`; then regenerate `manifests/manifest.schema.json` (the test in `format.rs` says how);
-//! - a check: one small function in the file of `check/` that holds its concern, and a test that makes the mistake;
-//! - a kind of type: its arms in `schema/types.rs` and in `value.rs`.
+//! - a key to the format: a field in `file.rs` (the doc comment is its documentation), its meaning in `spec.rs`, its
+//!   possible mistakes in `check/`; then regenerate `manifests/manifest.schema.json` (the test `json_schema` says
+//!   how);
+//! - a check: one small function in the file of `check/` for its concern, and a test that makes the mistake;
+//! - a kind of type: its arms in `tool_schema/types.rs` and in `value.rs`.
 
 mod check;
 mod compile;

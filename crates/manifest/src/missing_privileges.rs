@@ -1,4 +1,4 @@
-//! What the login has no right to: one mistake for each thing, however many statements name it.
+//! Missing privileges of the login: one mistake for each object, however many statements name it.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::{Diagnostic, Diagnostics, StatementSpec};
 /// PostgreSQL: "permission denied for ..".
 pub(crate) const INSUFFICIENT_PRIVILEGE: &str = "42501";
 
-/// By PostgreSQL's words, which name the thing: the first mistake, and the names of all tools.
+/// By PostgreSQL's words, which name the object: the first mistake, and the names of all tools.
 #[derive(Debug, Default)]
 pub(crate) struct MissingPrivileges(BTreeMap<String, (Diagnostic, Vec<String>)>);
 

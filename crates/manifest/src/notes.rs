@@ -9,7 +9,7 @@ use crate::missing_privileges::{INSUFFICIENT_PRIVILEGE, MissingPrivileges};
 use crate::parse::ParsedNote;
 use crate::{Diagnostics, Note};
 
-/// What fits beside a table without hiding it.
+/// A length that fits beside a table without hiding it.
 const MAX_CHARS: usize = 1000;
 
 const FORMS: &str = "on names a schema, a table or a column as SQL does: social, social.tweet, social.tweet.text or \
@@ -86,7 +86,7 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The parts of a name as SQL reads it; `None` if it is none.
+/// The parts of a name, split as in SQL; `None` if the text is no name.
 fn names(text: &str) -> Option<Vec<String>> {
     let mut letters = text.trim().chars().peekable();
     let mut parts = Vec::new();

@@ -18,7 +18,7 @@ pub(crate) struct ParsedTool<'s> {
     pub(crate) source: &'s Source,
     /// The manifest's version.
     pub(crate) version: String,
-    /// Where the tool starts.
+    /// The start of the tool.
     pub(crate) span: Range<usize>,
     /// Its name, for mistakes; `None` if it has none.
     pub(crate) label: Option<String>,
@@ -45,7 +45,7 @@ impl ParsedTool<'_> {
 #[derive(Debug)]
 pub(crate) struct ParsedNote<'s> {
     pub(crate) source: &'s Source,
-    /// Where the note starts.
+    /// The start of the note.
     pub(crate) span: Range<usize>,
     pub(crate) note: NoteDeclaration,
 }
@@ -58,18 +58,18 @@ impl ParsedNote<'_> {
     }
 }
 
-/// What a manifest says of a built-in tool, as it was read.
+/// The declaration of a built-in tool, as it was parsed.
 #[derive(Debug)]
 pub(crate) struct ParsedBuiltin<'s> {
     pub(crate) source: &'s Source,
     /// The tool.
     pub(crate) name: String,
-    /// Where its name stands.
+    /// The place of its name.
     pub(crate) span: Range<usize>,
     pub(crate) builtin: BuiltinDeclaration,
 }
 
-/// What a manifest declares, as far as it could be read.
+/// The declarations of a manifest, as far as they could be parsed.
 #[derive(Debug, Default)]
 pub(crate) struct ParsedManifest<'s> {
     pub(crate) tools: Vec<ParsedTool<'s>>,

@@ -1,4 +1,4 @@
-//! A manifest's text, and where in it something stands.
+//! The text of a manifest, and places in it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -71,7 +71,7 @@ fn first_width(text: &str) -> usize {
     text.chars().next().map_or(0, char::len_utf8)
 }
 
-/// The width of an escape that stands for one character.
+/// The width of an escape for one character.
 fn escape_width(text: &str) -> usize {
     match text.as_bytes().get(1) {
         Some(b'x') => 4,

@@ -1,4 +1,4 @@
-//! What a manifest becomes: tools that fit the database, with everything that running them needs.
+//! The result of compiling a manifest: tools that fit the database, with everything that running them needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,27 +16,27 @@ use crate::{Diagnostic, Location};
 pub struct ToolCatalog {
     /// The tools.
     pub tools: Vec<Arc<ToolSpec>>,
-    /// What operators say of the schema.
+    /// The operator's notes on the schema.
     pub notes: Vec<Note>,
-    /// What operators say of built-in tools, by their names.
+    /// The operator's settings of built-in tools, by their names.
     pub builtin: BTreeMap<String, BuiltinTool>,
-    /// For agents, of each manifest that has some.
+    /// Instructions for agents, of each manifest that has some.
     pub instructions: Vec<String>,
-    /// What is not wrong, and likely not what was meant.
+    /// Valid declarations that are probably not intended.
     pub warnings: Vec<Diagnostic>,
     /// The write tools whose tables are all tracked, so that their recorded effects undo them. Empty until the caller of
     /// [`crate::compile`] has asked the ledger.
     pub recorded: BTreeSet<String>,
 }
 
-/// What an operator says of a built-in tool.
+/// The operator's settings of a built-in tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BuiltinTool {
     /// Whether it is not served.
     pub disabled: bool,
-    /// Instead of its own, for people.
+    /// The title for people, instead of its own.
     pub title: Option<String>,
-    /// Instead of its own, for the agent.
+    /// The description for agents, instead of its own.
     pub description: Option<String>,
 }
 

@@ -86,7 +86,7 @@ pub(crate) fn effective_params(
         .collect()
 }
 
-/// What of these effective parameters must not be kept.
+/// The effective parameters that must not be stored.
 pub(crate) fn redaction(spec: &ToolSpec, params: &Map<String, Value>) -> Redaction {
     let columns = spec.before.iter().chain(&spec.statements).chain(&spec.after);
     let columns = columns.flat_map(|statement| statement.shape.columns.iter().flatten());

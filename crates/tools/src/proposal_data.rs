@@ -78,7 +78,7 @@ pub(crate) struct ProposalData {
 
 impl ProposalData {
     pub(crate) fn new(proposal: Proposal) -> Self {
-        // What a proposal depends on is for the server, and for the reviewer.
+        // The dependencies of a proposal are for the server and the reviewer.
         let preview = Preview { definitions: Vec::new(), ..proposal.preview };
         let preview = serde_json::to_value(preview).unwrap_or_default();
         Self {

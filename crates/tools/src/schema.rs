@@ -35,8 +35,9 @@ pub(crate) fn answer_schema<D: schemars::JsonSchema>() -> Map<String, Value> {
     manifest::envelope_schema(manifest::outline(&schema_of::<D>()))
 }
 
-/// The arguments as their type. Their shape was checked against the schema that the type made, so a mistake here is one
-/// of the schema's; but for U+0000, which JSON Schema has no good word for, and PostgreSQL no place.
+/// Deserializes arguments. Their shape was checked against the schema that is made from the type, so an error here is
+/// one of the schema's. The exception is U+0000, which JSON Schema cannot exclude in plain words and PostgreSQL cannot
+/// store.
 pub(crate) fn arguments<A: serde::de::DeserializeOwned>(tool: &str, given: Map<String, Value>) -> Result<A, Failure> {
     if let Some((name, _)) = given.iter().find(|(_, value)| value.as_str().is_some_and(|text| text.contains('\0'))) {
         return Err(Failure::new(ErrorCode::InvalidParams, format!("{tool}: {name} holds U+0000")));

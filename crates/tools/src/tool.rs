@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 use types::{CorrelationId, Failure, Principal, ProposalId, Rollback, Tier};
 
-/// Everything that a client is told about a tool.
+/// The description of a tool for clients.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolInfo {
     /// `^[a-zA-Z0-9_-]{1,64}$`, unique.

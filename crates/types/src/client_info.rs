@@ -1,4 +1,4 @@
-//! Where a call came from.
+//! The client of a call.
 
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +34,7 @@ impl ClientInfo {
         Self { name: bounded(name), version: bounded(version), ..Self::default() }
     }
 
-    /// The same in a new session.
+    /// The same client in a new session.
     #[must_use]
     pub fn in_session(self) -> Self {
         Self { session_id: Some(uuid::Uuid::new_v4().simple().to_string()), ..self }

@@ -10,7 +10,7 @@ use crate::{CorrelationId, ErrorCode, Redaction};
 /// The version of the envelope and of the built-in tools, `meta.tool_version`.
 pub const TOOL_VERSION: &str = "1.0";
 
-/// What a tool answers: data, or a failure that tells a model how to go on. Serialized once, at the edge.
+/// The answer of a tool: data, or a failure that tells a model how to continue. Serialized once, at the edge.
 #[derive(Debug, Clone)]
 pub enum Envelope {
     /// The tool did what it was asked, or found that an identical call already had.
@@ -22,7 +22,7 @@ pub enum Envelope {
     },
     /// The tool did not do it. Nothing was written unless the message says so.
     Failure {
-        /// What went wrong and what to do.
+        /// The error, and what to do.
         error: Failure,
         /// Version, time taken and, once the gate was passed, the receipt.
         meta: Meta,
@@ -39,7 +39,7 @@ pub struct Meta {
     /// The receipt of this attempt; writes only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<CorrelationId>,
-    /// How many rows the write touched; successful writes only.
+    /// The number of rows that the write changed; successful writes only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rows_affected: Option<u64>,
     /// How to undo the write; successful writes only.
@@ -78,7 +78,7 @@ pub struct Rollback {
     /// Whether the undo is refused if the rows are no longer as the write left them: its tables are tracked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked: Option<bool>,
-    /// The same for people: one sentence.
+    /// The same in a sentence for people.
     pub note: String,
 }
 
@@ -101,8 +101,8 @@ impl Rollback {
         Self { checked: Some(true), ..Self::reversible(vec![call], note) }
     }
 
-    /// The same with the name of the write, so that the calls undo this write and no other: [`UNDO_TOOL`] takes it as an argument,
-    /// other tools as their key. One of several calls has its number in the key.
+    /// Adds the name of the write, so that the calls undo this write only: [`UNDO_TOOL`] takes it as an argument,
+    /// other tools as their idempotency key. Each of several calls has its number in the key.
     #[must_use]
     pub fn of_write(mut self, correlation_id: &str) -> Self {
         let name =
@@ -142,7 +142,7 @@ pub struct UndoCall {
     pub params: Map<String, Value>,
 }
 
-/// Why a call failed: for the agent. What the operator needs beyond that is in the log.
+/// The failure of a call, for the agent. The log has what only the operator needs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Failure {
     /// The machine's word.
@@ -160,7 +160,7 @@ pub struct Failure {
     /// PostgreSQL's HINT, or ours.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// Where in the query, in characters from 1.
+    /// The position in the query, in characters from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u32>,
     /// The rows that are in the way of an undo, as `countersign.undo` reports them: a JSON array.
@@ -184,7 +184,7 @@ impl Failure {
         }
     }
 
-    /// The same without sensitive values.
+    /// Replaces sensitive values.
     #[must_use]
     pub fn redacted(self, redaction: &Redaction) -> Self {
         if redaction.is_empty() {
@@ -196,7 +196,7 @@ impl Failure {
         Self { message, detail: text(self.detail), hint: text(self.hint), conflicts, ..self }
     }
 
-    /// The same with a hint.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

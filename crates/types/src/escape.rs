@@ -1,9 +1,10 @@
-//! Texts of others before the eyes of a person. Whoever wrote a value may have put anything into it: no control character
-//! of theirs reaches a terminal or a dialogue (attacks AU11, AP09), and no line of theirs looks like one of ours.
+//! Escapes texts of other users for people. A value may contain anything: none of its control characters reaches a
+//! terminal or a dialogue (attacks AU11, AP09), and none of its lines looks like a line of the program.
 
-/// Whether a character does something to a terminal, or to the order or the look of what stands around it, instead of
-/// being shown: C0 and C1 controls, line and paragraph separators, and what Unicode says may be left out of what is shown
-/// (`Default_Ignorable_Code_Point`): bidirectional controls, zero-width characters, fillers, variation selectors, tags.
+/// Whether a character controls a terminal, or changes the order or look of its surroundings, instead of being
+/// visible: C0 and C1 controls, line and paragraph separators, and characters that may be omitted from display
+/// (`Default_Ignorable_Code_Point`): bidirectional controls, zero-width characters, fillers, variation selectors,
+/// tags.
 fn is_hidden(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'

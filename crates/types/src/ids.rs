@@ -43,7 +43,7 @@ id! {
     ProposalId
 }
 
-/// The beginning of an id, for people: as many characters of its hyphenated form as tell it apart from the others.
+/// The beginning of an id, for people: as many characters of its hyphenated form as identify it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdPrefix(String);
 
@@ -62,7 +62,7 @@ impl IdPrefix {
         is_prefix.then(|| Self(text.to_ascii_lowercase()))
     }
 
-    /// What was given, in lower case.
+    /// The given text, in lower case.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

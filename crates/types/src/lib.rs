@@ -1,9 +1,9 @@
-//! The words of countersign as types: what a tool answers ([`Envelope`]), why it failed ([`ErrorCode`]), the receipt of
-//! a write ([`CorrelationId`]), who calls ([`Principal`]), and how a prepared statement describes itself
+//! The common types of countersign: the answer of a tool ([`Envelope`]), the reason of a failure ([`ErrorCode`]),
+//! the id of a write ([`CorrelationId`]), the caller ([`Principal`]), and the description of a prepared statement
 //! ([`StatementShape`]).
 //!
-//! This crate does no I/O and knows neither MCP nor a connection. Everything else depends on it, so it must never
-//! depend on anything of ours. To add an error code: one variant with its doc comment and one line in
+//! This crate does no I/O, and has no notion of MCP or of connections. All other crates of the workspace depend on it,
+//! so it must not depend on any of them. To add an error code: one variant with its doc comment and one line in
 //! [`ErrorCode::ALL`]; `docs/reference/errors.md` is generated from them.
 
 mod client_info;

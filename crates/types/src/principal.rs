@@ -1,4 +1,4 @@
-//! Who calls.
+//! The caller.
 
 use serde::{Deserialize, Serialize};
 
@@ -66,7 +66,7 @@ pub struct Principal {
     pub account_id: AccountId,
     /// A label for people: which agent or which person. Recorded, never used for a decision.
     pub actor: Option<String>,
-    /// Where the call came from. Recorded, never used for a decision.
+    /// The client of the call. It is recorded, and never used for a decision.
     pub client: ClientInfo,
 }
 
@@ -80,6 +80,6 @@ impl Principal {
         }
     }
 
-    /// The fields that a manifest can name behind `principal.`.
+    /// The fields that a manifest can name after `principal.`.
     pub const FIELDS: [&'static str; 1] = ["account_id"];
 }

@@ -1,21 +1,21 @@
-//! What the values of sensitive parameters are replaced by, wherever they would be kept or shown again.
+//! Replaces the values of sensitive parameters wherever they would be stored or shown.
 
 use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-/// What stands in the place of a sensitive value.
+/// The replacement of a sensitive value.
 pub const REDACTED: &str = "[redacted]";
 
-/// A text that is shorter is only replaced where it stands alone: it may be a part of anything.
+/// A shorter text is only replaced where it is a whole value: it may be a part of anything.
 const LEAST_PART_BYTES: usize = 4;
 
 /// The sensitive values of one call: the parameters that the operator marked, by name and by value.
 ///
 /// By value means: a string or a key equal to a sensitive one, or containing one of 4 bytes or more; a number equal to
-/// one; a whole array or object equal to one. Upper and lower case are the same, since PostgreSQL changes the case of some
-/// values (a UUID). Booleans and null are never matched. What PostgreSQL makes of a value (its hash, another date
-/// format) is not known here.
+/// one; a whole array or object equal to one. Upper and lower case are the same, since PostgreSQL changes the case of
+/// some values (a UUID). Booleans and null are never matched. Values that PostgreSQL derives (a hash, another date
+/// format) are not recognised.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Redaction {
     names: Vec<String>,
@@ -35,7 +35,7 @@ impl std::fmt::Debug for Redaction {
 }
 
 impl Redaction {
-    /// Of these parameters of a call; `params` are all of its effective parameters.
+    /// The sensitive values of a call with these parameters; `params` are all of its effective parameters.
     pub fn new<'a>(names: impl IntoIterator<Item = &'a str>, params: &Map<String, Value>) -> Self {
         let mut redaction = Self { names: names.into_iter().map(str::to_owned).collect(), ..Self::default() };
         redaction.kept_keys.extend(params.keys().cloned());
@@ -45,7 +45,7 @@ impl Redaction {
         redaction
     }
 
-    /// The same, which leaves these keys of objects as they are beside the names of the parameters.
+    /// Keeps these keys of objects, besides the names of the parameters.
     #[must_use]
     pub fn keeping_keys<'a>(mut self, keys: impl IntoIterator<Item = &'a str>) -> Self {
         self.kept_keys.extend(keys.into_iter().map(str::to_owned));
@@ -58,8 +58,8 @@ impl Redaction {
         self.names.is_empty()
     }
 
-    /// The same with what a table held in a sensitive value's place: in a column where one image of a row has a value
-    /// that is sensitive, the other image has the one that it replaced.
+    /// Adds the values that a table had in place of sensitive ones: where one image of a row has a sensitive value in
+    /// a column, the other image has the one that it replaced.
     #[must_use]
     pub fn with_images(mut self, images: &[Option<&Value>]) -> Self {
         let rows =
@@ -99,7 +99,8 @@ impl Redaction {
         }
     }
 
-    /// The effective parameters as they may be kept: sensitive ones by name, and wherever else the value stands.
+    /// The effective parameters as they may be stored: sensitive ones are replaced by name, and wherever else the
+    /// value occurs.
     #[must_use]
     pub fn params(&self, params: &Map<String, Value>) -> Map<String, Value> {
         let kept = |(name, value): (&String, &Value)| {

@@ -15,7 +15,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text itself: only for whoever connects with it.
+    /// The text itself, for the code that connects with it.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0

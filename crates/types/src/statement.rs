@@ -1,7 +1,6 @@
-//! How a prepared statement describes itself: the types of its parameters and of its result columns.
+//! The description of a prepared statement: the types of its parameters and of its result columns.
 //!
-//! `pg` finds these out by asking PostgreSQL, `manifest` makes schemas from them. No decision is ever taken by looking
-//! at SQL text.
+//! `pg` gets it from PostgreSQL, `manifest` makes schemas from it. No decision depends on SQL text.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,11 +12,11 @@ pub struct PgType {
     pub oid: u32,
     /// `pg_type.typname`; an array is its element's name and `[]`.
     pub name: String,
-    /// What it is made of.
+    /// Its structure.
     pub kind: TypeKind,
 }
 
-/// What a type is made of, as far as JSON cares.
+/// The structure of a type, as far as JSON needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TypeKind {
     /// One value.
@@ -73,8 +72,8 @@ pub enum Scalar {
     Uuid,
     /// `int2vector` and `oidvector`: arrays with an output form of their own
     Vector,
-    /// A type that is not PostgreSQL's own and has a cast to `json` (`hstore`): what the cast makes of it, which only the
-    /// server knows. A parameter is its text.
+    /// A type that is not PostgreSQL's own and has a cast to `json` (`hstore`). Only the server knows the JSON of a
+    /// value. A parameter is its text.
     JsonCast,
     /// A row whose fields each value says for itself: `row(1, 'a')`.
     Record,
@@ -136,21 +135,21 @@ pub struct Column {
     pub not_null: bool,
 }
 
-/// What Describe says of a statement.
+/// The result of Describe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatementShape {
     /// `$1`, `$2`, ...
     pub params: Vec<Arc<PgType>>,
     /// The result columns; `None` for a statement that returns no rows.
     pub columns: Option<Vec<Column>>,
-    /// The names of result columns that tell the rows of a table apart: those of its primary key, if all of them are there.
-    /// The keys of several tables stand together. Empty if no table has its key there.
+    /// The names of the result columns that identify the rows of a table: those of its primary key, if all of them are
+    /// there. The keys of several tables are listed together. Empty if no key is complete.
     pub key: Vec<String>,
-    /// What it touches.
+    /// The objects that it uses.
     pub referenced_objects: ReferencedObjects,
 }
 
-/// What a statement's plan shows of what it touches.
+/// The objects that a statement uses, as its plan shows them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReferencedObjects {
     /// There is a plan.
@@ -161,16 +160,16 @@ pub enum ReferencedObjects {
         changes: bool,
         /// Whether it updates, deletes or merges, so that rows which are there may be lost; ON CONFLICT DO UPDATE counts.
         overwrites: bool,
-        /// Whether it locks rows that it returns (FOR UPDATE, FOR NO KEY UPDATE; a plan does not tell these from the
-        /// weaker FOR SHARE).
+        /// Whether it locks rows that it returns (FOR UPDATE, FOR NO KEY UPDATE; a plan does not distinguish these
+        /// from the weaker FOR SHARE).
         locks: bool,
         /// Its tables, as far as a plan shows them; sorted. Those of a view are here, and the view is not; partitions
         /// are, where the plan goes to them.
         tables: Vec<TableAccess>,
     },
-    /// There is none, for this reason.
+    /// There is no plan, for this reason.
     Unplanned(String),
-    /// There is none because the login has no right to something that the statement names: PostgreSQL's words.
+    /// There is no plan because the login lacks a privilege on an object of the statement: PostgreSQL's words.
     Forbidden(String),
 }
 
@@ -183,7 +182,8 @@ pub struct TableAccess {
     pub table: String,
     /// Whether rows of it are inserted, updated, deleted or merged; else they are only read.
     pub written: bool,
-    /// What the statement needs on it, sorted; at the most, where a plan does not tell (MERGE, FOR UPDATE of some tables).
+    /// The privileges that the statement needs on it, sorted. These are the most that it can need where a plan does
+    /// not show them (MERGE, FOR UPDATE of some tables).
     pub privileges: Vec<Privilege>,
 }
 
@@ -213,7 +213,7 @@ impl Privilege {
     }
 }
 
-/// Why a statement could not be described.
+/// The reason why a statement could not be described.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum DescribeError {
     /// PostgreSQL refused it: the text is wrong.
@@ -225,7 +225,7 @@ pub enum DescribeError {
         sqlstate: String,
         /// PostgreSQL's HINT.
         hint: Option<String>,
-        /// Where in the text, in characters from 1.
+        /// The position in the text, in characters from 1.
         position: Option<u32>,
     },
     /// The database could not be asked.
@@ -237,8 +237,8 @@ pub enum DescribeError {
 pub trait DescribeStatement {
     /// Prepares `sql` (extended protocol: one statement only) and describes it. Nothing is executed.
     ///
-    /// `param_types` are the types that the caller knows already, by `pg_type.oid`, 0 where PostgreSQL shall infer it;
-    /// with more of them than the statement uses, the statement takes as many parameters as there are types.
+    /// `param_types` are the types that the caller knows already, by `pg_type.oid`, 0 where PostgreSQL shall infer it.
+    /// If there are more of them than the statement uses, the statement takes as many parameters as there are types.
     fn describe(
         &self,
         sql: &str,

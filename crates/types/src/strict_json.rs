@@ -11,7 +11,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 
 use crate::escape::quoted;
 
-/// Why a text is not read.
+/// The reason why a text is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum StrictJsonError {
     /// It is no JSON. serde_json's words quote nothing of it.
@@ -42,7 +42,7 @@ pub fn check_strict_json(text: &[u8], max_values: usize) -> Result<usize, Strict
     }
 }
 
-/// What was found on the way; with a key that stands twice, or too many values, the reading ends.
+/// The findings so far. A repeated key, or too many values, ends the reading.
 struct Found {
     values: usize,
     max_values: usize,

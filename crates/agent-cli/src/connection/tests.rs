@@ -105,7 +105,7 @@ fn a_flag_beats_a_connection_string_of_the_environment() {
         (vec![("host", "new"), ("user", "bob"), ("password", "x")], "bob:x@new:5432/postgres"),
         (vec![("dsn", "postgresql://bob@new/d")], "bob:-@new:5432/d"),
         (vec![("conninfo", "host=new")], "postgres:-@new:5432/postgres"),
-        // The same server, something else there.
+        // The same server with another database.
         (vec![("dbname", "stock")], "ann:pw@db.example:6000/stock"),
         (vec![("port", "7000")], "ann:pw@db.example:7000/orders"),
         (vec![("password", "x@/#%")], "ann:x@/#%@db.example:6000/orders"),
@@ -161,7 +161,7 @@ fn the_connection_string_of_every_command_is_below_own_fields_and_above_libpqs_v
         described("", &[("user", "u")], &[], &[("PGDATABASE", "d")]),
         "host 127.0.0.1:5432 (default), user u (user of the session), database d (PGDATABASE)"
     );
-    // What it leaves out is found by libpq's rules, as by every other command.
+    // What it leaves out is found by libpq's rules, as for every other command.
     let user = os_user();
     let left_out = described("host=/run/pg", &[], &[], &[]);
     let expected = format!(
@@ -170,7 +170,7 @@ fn the_connection_string_of_every_command_is_below_own_fields_and_above_libpqs_v
     assert_eq!(left_out, expected);
 }
 
-/// Who runs this.
+/// The user of this process.
 fn os_user() -> String {
     ConnectOptions::parse("").unwrap().user
 }
@@ -224,7 +224,7 @@ fn what_cannot_be_meant_is_refused_without_showing_a_secret() {
         assert_eq!(problem.code, crate::error::ErrorCode::InvalidRequest);
         assert!(problem.message.contains(said) && !format!("{problem:?}").contains("hunter2"), "{problem:?}");
     }
-    // What is added behind it does not become a part of the password.
+    // Text that is appended does not become a part of the password.
     assert_eq!(connects(&[], &[("conninfo", r"host=h password=a\")], &[]), "postgres:a@h:5432/postgres");
     let problem = target(&[], &[], &[("PGPORT", "x")]).unwrap_err();
     assert!(problem.message.contains("port"), "{problem:?}");

@@ -189,7 +189,7 @@ fn not_json(error: &serde_json::Error) -> CliError {
     CliError::invalid(format!("line is not valid JSON: {error}"))
 }
 
-/// Returns the id of a rejected line, also of one that is not valid JSON.
+/// The id of a rejected line, also of one that is not valid JSON.
 fn id_of(line: &[u8]) -> Option<String> {
     let mut scanner = IdScanner::new(MAX_ID_BYTES);
     scanner.read(line);

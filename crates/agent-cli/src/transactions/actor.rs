@@ -34,7 +34,7 @@ enum State {
     Over(Over),
 }
 
-/// Why there is nothing to run in.
+/// The reason why a query cannot run in the transaction.
 #[derive(Debug, Clone)]
 enum Over {
     /// Not begun yet.
@@ -60,7 +60,7 @@ impl Actor {
         Self { executor, place, begin, event_sender, has_failed, state: State::Over(Over::Waiting) }
     }
 
-    /// Until its end is asked for or nobody can ask any more. Then it is rolled back.
+    /// Runs until the end is requested or all senders are gone. Then the transaction is rolled back.
     pub(super) async fn run(mut self, mut jobs: mpsc::UnboundedReceiver<ActorMessage>) {
         loop {
             let until = match &self.state {
@@ -84,7 +84,7 @@ impl Actor {
                 Some(ActorMessage::TransactionCommand(asked)) => asked,
             };
             if job.is_claimed.swap(true, Ordering::AcqRel) {
-                // Whoever sent it has been told that it was cancelled.
+                // Its sender has been told that it was cancelled.
                 let problem = CliError::new(ErrorCode::Cancelled, "a query of it was cancelled");
                 match job.task {
                     TransactionCommand::Begin => self.did_not_begin(problem),
@@ -252,7 +252,7 @@ impl Actor {
     /// Rolls back what is open. The connection is given up if that takes too long.
     async fn leave(&mut self) {
         if let State::Open { transaction, .. } = std::mem::replace(&mut self.state, State::Over(Over::Waiting)) {
-            // Whether it is told or dropped, PostgreSQL rolls it back.
+            // If the rollback does not arrive, PostgreSQL rolls back when the connection is dropped.
             let _ = tokio::time::timeout(STOP_GRACE, guarded(transaction.roll_back())).await;
         }
     }
@@ -266,7 +266,7 @@ impl Actor {
         }
     }
 
-    /// It is over, for the reason that this event tells.
+    /// Marks it as over, for the reason in this event.
     fn fail(&mut self, event: &Event) {
         let problem = why(event);
         let message = format!("the transaction of this session was rolled back: {}", problem.message);
@@ -290,7 +290,7 @@ impl Actor {
         Event::error(Some(request.id.clone()), problem, request.trace().duration_ms)
     }
 
-    /// What a query or a commit comes to whose time has passed.
+    /// The event of a query or a commit whose time has passed.
     fn timed_out(&self, request: &Request) -> Event {
         Event::SqlError(Box::new(SqlError {
             id: Some(request.id.clone()),
@@ -305,7 +305,7 @@ impl Actor {
     }
 }
 
-/// What a failure says.
+/// The reason in a failure.
 fn why(event: &Event) -> CliError {
     match event {
         Event::Error(error) => CliError::new(error.error_code, error.error.clone()),
@@ -330,7 +330,7 @@ fn done(request: &Request, tag: &str, completed: QuerySummary, is_commit: bool) 
     }))
 }
 
-/// A panic as what it is for whoever waits.
+/// A panic as an error for the waiting caller.
 async fn guarded<T>(running: impl Future<Output = Result<T, ExecuteError>>) -> Result<T, ExecuteError> {
     let ended = std::panic::AssertUnwindSafe(running).catch_unwind().await;
     ended.unwrap_or_else(|_| Err(ExecuteError::Internal("it ended by a defect of countersign".to_owned())))

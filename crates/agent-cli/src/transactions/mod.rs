@@ -5,9 +5,9 @@
 //!             │  └─▶ commit, rollback            the end, whatever the answer is
 //!             └────▶ over (its time has passed)  queries are refused until a commit or a rollback
 //! ```
-//! A begin that failed leaves the session in `over`, too: what was sent behind it, in the belief that there is a transaction,
-//! must not be committed one by one. And so does a command that was refused before it came to the transaction: the others
-//! must not be committed without it.
+//! A failed begin leaves the session in `over`, too: later queries were sent on the assumption that there is a
+//! transaction, and must not be committed one by one. So does a command that was refused before it reached the
+//! transaction: the others must not be committed without it.
 
 mod actor;
 
@@ -33,9 +33,9 @@ pub(crate) struct Transactions {
     by_session: HashMap<String, TransactionHandle>,
 }
 
-/// What a query finds in its session.
+/// The transaction of a session, for a query.
 pub(crate) enum TransactionLookup<'t> {
-    /// No transaction; `after` is the end of one that is ending, which is waited for.
+    /// No transaction; `after` completes when an ending one has ended.
     None {
         /// Cancelled then.
         after: Option<CancellationToken>,
@@ -44,7 +44,7 @@ pub(crate) enum TransactionLookup<'t> {
     Open(&'t TransactionHandle),
 }
 
-/// One that is open, as far as anybody has said.
+/// An open transaction, as far as is known.
 pub(crate) struct TransactionHandle {
     /// As many as there are requests in flight, and lines that were refused.
     jobs: mpsc::UnboundedSender<ActorMessage>,
@@ -58,7 +58,7 @@ pub(crate) struct TransactionHandle {
     ended: CancellationToken,
 }
 
-/// What comes to a transaction, in the order of the input.
+/// A message to a transaction, in the order of the input.
 enum ActorMessage {
     TransactionCommand(TransactionRequest),
     /// Something that may have been a part of it was refused.
@@ -75,7 +75,7 @@ struct TransactionRequest {
     answer: oneshot::Sender<Event>,
 }
 
-/// What to do.
+/// A command to a transaction.
 pub(crate) enum TransactionCommand {
     /// Open it.
     Begin,
@@ -110,7 +110,7 @@ impl Transactions {
         }
     }
 
-    /// Whether there is one that has not ended.
+    /// Whether there is a transaction that has not ended.
     pub(crate) fn is_open(&mut self, session: &str) -> bool {
         !matches!(self.find(session), TransactionLookup::None { after: None })
     }
@@ -136,21 +136,21 @@ impl Transactions {
         self.insert(new).submit(TransactionCommand::Begin, request, cancel)
     }
 
-    /// What may have been a part of the session's transaction was refused: it does not become whole any more.
+    /// Ends the session's transaction because a command that may belong to it was refused.
     pub(crate) fn refuse(&mut self, session: &str, problem: &CliError) {
         if let TransactionLookup::Open(handle) = self.find(session) {
             handle.refuse(problem);
         }
     }
 
-    /// The same, where nobody knows of which one.
+    /// Ends all transactions, since the session of a refused command is unknown.
     pub(crate) fn refuse_all(&mut self, problem: &CliError) {
         for handle in self.by_session.values().filter(|handle| !handle.is_ending) {
             handle.refuse(problem);
         }
     }
 
-    /// A begin was refused before it came to PostgreSQL.
+    /// Records that a begin was refused before it reached PostgreSQL.
     pub(crate) fn refuse_begin(&mut self, new: NewTransaction<'_>, problem: &CliError) {
         if let TransactionLookup::Open(handle) = self.find(&new.place.session) {
             handle.refuse(problem);
@@ -179,7 +179,7 @@ impl Transactions {
         };
         let actor = Actor::new(new.executor, new.place, new.begin, new.event_sender, has_failed);
         new.tasks.spawn(async move {
-            // Also after a panic: whoever waits for the end of it goes on.
+            // Also after a panic: callers that wait for the end continue.
             let _ended = ended.drop_guard();
             if let Some(after) = after {
                 after.cancelled().await;
@@ -239,7 +239,7 @@ impl TransactionHandle {
             is_claimed: Arc::clone(&is_claimed),
             answer,
         };
-        // If nobody takes it any more, its answer is dropped with it.
+        // If the receiver is gone, the answer is dropped with it.
         let _ = self.jobs.send(ActorMessage::TransactionCommand(asked));
         wait(answered, is_claimed, request, cancel)
     }

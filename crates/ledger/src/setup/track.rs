@@ -49,7 +49,7 @@ pub struct TrackedTable {
     pub problems: Vec<String>,
 }
 
-/// What `track` did.
+/// The changes of `track`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrackReport {
     /// In the order of their names.
@@ -138,7 +138,7 @@ select d.text from ( \
       and g.tgname in ('!countersign', '!countersign_truncate') and g.tgparentid = 0 \
 ) d (part, name, text) order by d.part, d.name";
 
-/// Tracked tables whose triggers do not know every login of servers.
+/// Tracked tables whose triggers lack a login of the servers.
 const OUTDATED_SQL: &str = "\
 select t.name from countersign.tracked t \
 where t.is_current and exists (select from pg_class c where c.oid = t.relation) \
@@ -219,7 +219,8 @@ impl Setup {
         Ok(done)
     }
 
-    /// Refuses a login that may not call the ledger's own functions, and a ledger in which they may be somebody else's.
+    /// Refuses a login that may not call the ledger's own functions, and a ledger whose functions may belong to
+    /// another user.
     async fn trust_ledger(&mut self) -> Result<(), SchemaError> {
         let may = "select pg_has_role(n.nspowner, 'usage')::text from pg_namespace n where n.nspname = 'countersign'";
         if self.rows::<1>(may, &[]).await?.concat() != ["true"] {
@@ -268,7 +269,7 @@ impl Setup {
     }
 }
 
-/// What `track` is called with.
+/// The arguments of the ledger's function.
 struct TrackCall {
     key: Vec<String>,
     maintained: Vec<String>,

@@ -12,7 +12,7 @@ use types::{ErrorCode, Failure, Tier};
 use crate::row_images::RowImages;
 use crate::schema_drift;
 
-/// Carries out one tool, whoever calls it with what.
+/// Executes one manifest tool, for any request.
 pub(crate) struct ManifestExecutor {
     spec: Arc<ToolSpec>,
     /// Instead of statements.
@@ -35,7 +35,7 @@ enum Run {
     Preview,
 }
 
-/// What the work itself came to, whoever did it.
+/// The result of the work.
 struct Done {
     data: Value,
     rows: Vec<Map<String, Value>>,
@@ -121,7 +121,7 @@ impl ManifestExecutor {
         Ok(answers)
     }
 
-    /// What the statements came to, if they touched as many rows as they may.
+    /// The result of the statements, if they changed an allowed number of rows.
     fn done(&self, mut answers: Vec<Rows>) -> Result<Done, Failure> {
         let rows_affected = answers.iter().map(|rows| rows.rows_affected).sum();
         let rows = answers.pop().unwrap_or_default().rows;
@@ -154,7 +154,7 @@ impl ManifestExecutor {
     }
 }
 
-/// What is deferred happens now, where it can still be seen.
+/// Runs deferred triggers now, while their errors can still be reported.
 const SETTLE: ledger::Statement<'_> =
     ledger::Statement { sql: "set constraints all immediate", params: &[], param_types: &[] };
 
@@ -183,7 +183,8 @@ async fn capture(
 }
 
 impl WriteExecutor for ManifestExecutor {
-    /// Every parameter of the tool and no other, each of its type, and what the server fills filled with who calls.
+    /// Checks that every parameter of the tool is present with its type, no other one is, and server-filled parameters
+    /// have the values of the caller.
     fn check(&self, request: &WriteRequest) -> Result<(), Failure> {
         let spec = &self.spec;
         let wrong = |why: String| Failure::new(ErrorCode::InvalidParams, format!("{}: {why}", spec.name));
@@ -247,7 +248,7 @@ impl WriteExecutor for ManifestExecutor {
             format!("{:?}", spec.undo),
             native,
             spec.tier,
-            // What of the arguments the operator allows.
+            // The arguments that the operator allows.
             spec.input_schema,
         ])
         .to_string()

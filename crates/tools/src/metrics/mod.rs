@@ -1,10 +1,10 @@
-//! What an operator's monitoring sees, as OpenMetrics text. `docs/reference/metrics.md` is generated from the help
-//! texts here.
+//! Metrics for an operator's monitoring, as OpenMetrics text. `docs/reference/metrics.md` is generated from the
+//! help texts here.
 //!
-//! `calls` counts what goes through the registry, `http` what a server over HTTP tells; `moment` is asked anew for each
-//! scrape: the pools, the process, and the ledger, which `cached` spares.
+//! `calls` counts the calls of the registry, `http` the requests of a server over HTTP. `snapshot` is read anew for
+//! each scrape: the pools, the process, and the ledger, whose counts are cached.
 //!
-//! What labels hold is bounded, and never an account, an actor, SQL or a value: names of tools that are (or were)
+//! The values of labels are bounded, and never an account, an actor, SQL or a value: names of tools that are (or were)
 //! served, words of fixed lists, routes of the program, statuses of HTTP.
 
 mod cached;
@@ -28,8 +28,8 @@ use cached::Cached;
 use calls::CallMetrics;
 pub(crate) use calls::ToolMetrics;
 
-/// The same samples, those of a metric in the order of their labels: the library keeps them in none. The samples of one
-/// histogram stay together, in their own order.
+/// Sorts the samples of each metric by their labels: the library has no fixed order. The samples of one histogram stay
+/// together, in their own order.
 fn sorted(text: &str) -> String {
     let mut lines: Vec<&str> = text.lines().collect();
     let is_comment = |line: &&str| line.starts_with('#');
@@ -106,8 +106,7 @@ impl Metrics {
         &self.shared.http
     }
 
-    /// Where the calls of a tool are counted. Only for tools that are served: each is a label for as long as the
-    /// process lives.
+    /// The counters of a tool. Only for served tools: each is a label for as long as the process lives.
     pub(crate) fn of_tool(&self, name: &str) -> ToolMetrics {
         self.shared.calls.of_tool(name)
     }
@@ -125,7 +124,7 @@ impl Metrics {
             .into_iter()
             .try_for_each(|registry| encode_registry(&mut text, registry))
             .and_then(|()| encode_eof(&mut text));
-        // Only a value that cannot be written as text would be an error, and there is none.
+        // Only a value that cannot be written as text would be an error, which does not occur.
         if written.is_err() {
             tracing::error!("the metrics cannot be written");
         }

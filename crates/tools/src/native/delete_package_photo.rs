@@ -22,7 +22,7 @@ const CLOSE_GAP_SQL: &str = "update studio.package_photo set position = position
 const LEFT_SQL: &str = "select count(*) as photos_left from studio.package_photo \
     where tenant_id = $1 and package_id = $2::bigint";
 
-/// What it is ordered to do. The tenant among the parameters is the manifest's, for its own statements.
+/// The order. The tenant among the parameters is for the statements of the manifest.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Payload {
