@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// How long ago a time was, or in how long it will be: `12 s ago`, `3 days ago`, `in 25 min`. What is no RFC 3339 time is shown as
-/// it is.
+/// The distance of a time from now: `12 s ago`, `3 days ago`, `in 25 min`. A text that is not an RFC 3339 time is
+/// shown as it is.
 pub(crate) fn ago(time: &str, now: SystemTime) -> String {
     let Ok(time_read) = OffsetDateTime::parse(time, &Rfc3339) else { return types::visible(time) };
     let time_read = SystemTime::from(time_read);
@@ -21,7 +21,7 @@ type Units = [&'static str; 4];
 
 const SHORT: Units = ["days", "h", "min", "s"];
 
-/// For sentences.
+/// Units for sentences.
 pub(crate) const WORDS: Units = ["days", "hours", "minutes", "seconds"];
 
 /// In the largest unit of which there are at least two.

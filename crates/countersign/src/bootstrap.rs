@@ -111,7 +111,8 @@ async fn find_recorded(ledger: &Ledger, catalog: &mut ToolCatalog) -> anyhow::Re
     Ok(mistakes)
 }
 
-/// That the value of a sensitive parameter may be recorded with the rows of a tracked table, no column of which is.
+/// The warning that the value of a sensitive parameter may be recorded with the rows of a tracked table, since no
+/// column of the table is sensitive.
 fn recorded_in_clear(tool: &ToolSpec, coverage: &Coverage) -> Option<manifest::Diagnostic> {
     let param = tool.sensitive_params().next()?;
     let table = coverage.tables.iter().find(|table| table.gap.is_none() && !table.hides)?;
@@ -142,10 +143,10 @@ fn manifest_sources(settings: &Settings, demo: bool) -> anyhow::Result<Vec<Sourc
     Ok(sources)
 }
 
-/// What the manifests say by themselves, for a server whose database is not there to be asked.
+/// Checks the manifests alone, for a server without a reachable database.
 ///
 /// # Errors
-/// With [`Diagnostics`] inside, if it is manifests that are wrong.
+/// With [`Diagnostics`] inside, if the manifests are wrong.
 pub(crate) fn check_files(settings: &Settings, demo: bool) -> anyhow::Result<ToolCatalog> {
     let native = tools::native::executors()?;
     let executors: Vec<&str> = native.names().collect();
@@ -154,7 +155,7 @@ pub(crate) fn check_files(settings: &Settings, demo: bool) -> anyhow::Result<Too
         .map_err(|mistakes| anyhow::Error::new(mistakes).context("the manifests cannot be used"))
 }
 
-/// The tools of a server that has not reached its database yet. Mistakes in the manifests are not told here.
+/// The tools of a server that has not reached its database yet. Mistakes in the manifests are reported elsewhere.
 pub(crate) fn unavailable_tools(
     settings: &Settings,
     demo: bool,
@@ -170,7 +171,7 @@ fn profiles(settings: &Settings) -> Vec<Profile> {
     Profile::builtin().into_iter().chain(settings.profiles.iter().map(|own| own.profile.clone())).collect()
 }
 
-/// Where tools are made: what they work on stays the same while they change.
+/// Makes the tools. The objects that they use stay the same while the tools change.
 pub(crate) struct ServerBuilder {
     pub(crate) ledger: Ledger,
     pub(crate) backends: Services,
@@ -229,7 +230,7 @@ pub(crate) fn server(registry: &LiveRegistry, settings: &Settings, elicitation: 
     mcp::McpServer::new(registry.of_profile(&settings.profile), principal, settings.content.into(), elicitation)
 }
 
-/// The keys of the ledger that seal what clients carry, and the name of the one that seals.
+/// The keys of the ledger that seal data which clients keep, and the name of the current one.
 pub(crate) async fn state_keys(ledger: &Ledger) -> anyhow::Result<(String, Vec<StateKey>)> {
     let keys = ledger.state_keys().all().await.context("the keys for states cannot be read from the ledger")?;
     let sealing =
@@ -238,7 +239,8 @@ pub(crate) async fn state_keys(ledger: &Ledger) -> anyhow::Result<(String, Vec<S
     Ok((sealing, keys.into_iter().map(|key| StateKey { id: key.id, key: key.key.expose().into() }).collect()))
 }
 
-/// How often a server looks for new keys. A key seals three minutes after it was made, so every server knows it by then.
+/// The interval at which a server looks for new keys. A key is used three minutes after it was made, so every server
+/// knows it by then.
 const KEY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Keeps the keys up to date, for ever.
@@ -269,7 +271,7 @@ async fn warn_of_settings(target: &ConnectOptions, reader: Option<&ConnectOption
     Ok(())
 }
 
-/// A server should be able to do what it must, and no more.
+/// Checks that the server's login has the needed privileges, and no more.
 async fn check_role(target: &ConnectOptions, settings: &Settings) -> anyhow::Result<()> {
     let Some(excess) = ledger::check_server_role(target).await? else { return Ok(()) };
     let advice = "log in as the role that `countersign init` makes for servers (countersign_writer), granted what the manifests need";
@@ -281,7 +283,7 @@ async fn check_role(target: &ConnectOptions, settings: &Settings) -> anyhow::Res
 const CANNOT_LOG_IN: &str = "the reader cannot log in (`countersign init` gives its login a new password if that is why; \
     --read-url names another login)";
 
-/// Why names in this schema have to be qualified.
+/// The reason why names in this schema must be qualified.
 pub(crate) fn not_searched(schema: &UntrustedSchema) -> String {
     format!(
         "reads do not search the schema {0} for names without a schema, since {1} may create objects in it, \

@@ -108,14 +108,14 @@ pub(crate) struct ManArgs {
     pub(crate) dir: PathBuf,
 }
 
-/// Of a front end that reads its command line itself (`crate::front_ends`).
+/// The arguments of a front end that parses its command line itself (`crate::front_ends`).
 #[derive(Debug, Args)]
 pub(crate) struct PassthroughArgs {
     #[arg(hide = true, num_args = 0.., trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<std::ffi::OsString>,
 }
 
-/// What is configured around a command line that is read elsewhere.
+/// The configuration around a command line that is parsed elsewhere.
 #[derive(Debug, Parser)]
 struct FrontEndConfig {
     #[arg(long, env = "COUNTERSIGN_CONFIG")]
@@ -124,11 +124,11 @@ struct FrontEndConfig {
     server: ServerKeys,
 }
 
-/// What variables and the configuration file say, for front ends with a command line of their own; `config` goes before the
-/// variable that names the file.
+/// The variables and the configuration file, for front ends with a command line of their own; `config` takes
+/// precedence over the variable that names the file.
 ///
 /// # Errors
-/// That a variable has a value that it does not take.
+/// A variable has an invalid value.
 pub(crate) fn sources_around(config: Option<PathBuf>) -> Result<ConfigSources, clap::Error> {
     let around = FrontEndConfig::try_parse_from(["countersign"])?;
     let mut given = Keys::default();
@@ -223,7 +223,7 @@ pub(crate) struct CheckArgs {
 }
 
 impl Cli {
-    /// Reads the command line, and the variables that stand for flags. Ends the process with a message if it is wrong.
+    /// Parses the command line, and the variables that replace flags. Ends the process with a message if it is wrong.
     pub(crate) fn read() -> (Command, ConfigSources) {
         let matches = Self::command().get_matches();
         let cli = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -279,12 +279,12 @@ impl ServerKeys {
     }
 }
 
-/// What stands behind the last subcommand.
+/// The arguments after the last subcommand.
 fn innermost(matches: &ArgMatches) -> Option<&ArgMatches> {
     matches.subcommand().map(|(_, inner)| innermost(inner).unwrap_or(inner))
 }
 
-/// Two keys that say the same in two ways: a flag for one goes before a variable for the other.
+/// Resolves two keys for the same setting: a flag for one takes precedence over a variable for the other.
 fn flag_before_variable<A, B>(matches: &ArgMatches, one: &mut Option<A>, other: &mut Option<B>, ids: [&str; 2]) {
     if one.is_some() && other.is_some() {
         let is_flag = ids.map(|id| matches.value_source(id) == Some(ValueSource::CommandLine));

@@ -34,17 +34,17 @@ pub(crate) fn configured(settings: &Settings) -> anyhow::Result<ConnectOptions> 
         .context("the variables of libpq (PGHOST, PGDATABASE and so on)")
 }
 
-/// The connection string that counts; `None` if there is none.
+/// The connection string in force; `None` if there is none.
 pub(crate) fn named(settings: &Settings) -> Option<SecretSource> {
     let shared =
         || variable(DATABASE_URL).map(|url| SecretSource { text: Secret::new(url), origin: DATABASE_URL.to_owned() });
     settings.database.clone().or_else(shared)
 }
 
-/// Reads a connection string.
+/// Parses a connection string.
 ///
 /// # Errors
-/// A message that says where it stands.
+/// A message that names its source.
 pub(crate) fn parse(string: &SecretSource, settings: &Settings) -> anyhow::Result<ConnectOptions> {
     let read = || {
         let conninfo = Conninfo::parse(string.text.expose())?.with_origin(&string.origin);
@@ -58,7 +58,7 @@ fn target(conninfo: &Conninfo, settings: &Settings) -> Result<ConnectOptions, Co
         .with_pooler(settings.pooler)
 }
 
-/// Where host, user and database come from, if there is no connection to the configured database: the end of a message.
+/// The sources of host, user and database, after a failed connection to the configured database: the end of a message.
 pub(crate) fn origins(error: &anyhow::Error, settings: &Settings) -> Option<String> {
     let is_connect = error.chain().any(|cause| {
         let schema = cause.downcast_ref().map(|error| matches!(error, SchemaError::Database(Error::Connect(_))));
@@ -73,13 +73,13 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// How long `init` and `check` may take in all; a server that is gone without a word would hold them up for ever.
+/// The time limit of `init` and `check`: a silent server must not delay them for ever.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What comes of a command that asks the configured database, unless that does not answer.
+/// The result of a command that uses the configured database, unless the database does not answer.
 ///
 /// # Errors
-/// Those of the command, and that it has taken 120 s.
+/// The errors of the command, and a timeout after 120 s.
 pub(crate) async fn answered<T>(
     settings: &Settings,
     work: impl Future<Output = anyhow::Result<T>>,

@@ -58,7 +58,7 @@ pub(crate) fn key(key: Option<&Value>) -> String {
     key.iter().map(part).collect::<Vec<_>>().join(", ")
 }
 
-/// What differs in a conflict: `status: to restore open, left paid, now sent`.
+/// The columns that differ in a conflict: `status: to restore open, left paid, now sent`.
 pub(crate) fn conflict_columns(conflict: &Map<String, Value>) -> Vec<String> {
     let columns = conflict.get("columns").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let value = |column: &Value, name: &str| {

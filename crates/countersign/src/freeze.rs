@@ -85,7 +85,7 @@ pub(crate) async fn freeze(arguments: FreezeArgs, settings: &Settings) -> anyhow
             )
         }
     });
-    // The freeze is made: that this cannot be told takes nothing away from it.
+    // The freeze is made. A failure of this check does not change that.
     if let Ok(false) = freezes.is_known(&scope).await {
         print_line(&format!("warning: {} is in none of the newest 100,000 records: is the name right?", name(&scope)));
     }

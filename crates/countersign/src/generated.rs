@@ -1,4 +1,4 @@
-//! What is made from the definition of the command line: completions of shells, and man pages.
+//! Output that is generated from the definition of the command line: completions of shells, and man pages.
 
 use std::path::Path;
 use std::process::ExitCode;

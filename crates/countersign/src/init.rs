@@ -8,7 +8,7 @@ use crate::settings::Settings;
 use crate::terminal::print_line;
 use crate::{connection, demo};
 
-/// How many names of a list are printed.
+/// The number of names of a list to print.
 const MAX_NAMES: usize = 12;
 
 pub(crate) async fn run(arguments: &InitArgs, settings: &Settings) -> anyhow::Result<()> {

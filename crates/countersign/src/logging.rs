@@ -1,7 +1,7 @@
 //! Logs go to standard error: standard output belongs to the protocol.
 //!
-//! Words of clients, of PostgreSQL and of the issuer get into messages. Each event is one line all the same, in which nothing
-//! is hidden: no line of theirs looks like one of ours, and nothing of theirs does something to a terminal.
+//! Messages contain texts of clients, of PostgreSQL and of the issuer. Each event is one line all the same, and
+//! escapes hidden characters: no text can look like a line of the program or control a terminal.
 
 use std::io;
 
@@ -15,8 +15,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::settings::LogFormat;
 
-/// Below this level these log whole messages, with whatever a query or a parameter says. rmcp warns of every request that its
-/// client cancels or that is wrong, which the client has been told, and could write a log full with.
+/// Crates that, below this level, log whole messages with the texts of queries and parameters. rmcp warns of every
+/// request that its client cancels or that is invalid. The client has its error, and could fill the log.
 const TALKATIVE: [(&str, Level); 3] =
     [("rmcp", Level::ERROR), ("refinery_core", Level::WARN), ("tokio_postgres", Level::WARN)];
 
@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    /// What arrives, for several writers.
+    /// A buffer for several writers.
     #[derive(Clone, Default)]
     struct Arrived(Arc<Mutex<Vec<u8>>>);
 

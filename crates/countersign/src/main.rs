@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         return front_ends::run(front_end, &arguments);
     }
     let (command, sources) = Cli::read();
-    // What is made from the command line alone needs no configuration.
+    // Generated output needs no configuration.
     match &command {
         Command::Completions(arguments) => return generated::completions(arguments.shell),
         Command::Man(arguments) => return generated::man(&arguments.dir).unwrap_or_else(|error| failed(&error)),
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
         Ok(settings) => settings,
         Err(error) => return failed(&error),
     };
-    // A person watches the demo: it tells its own progress.
+    // The demo prints its own progress.
     let is_quiet = matches!(command, Command::Demo(_)) && sources.given.log.log.is_none();
     if let Err(error) = logging::start(if is_quiet { "warn" } else { &settings.log }, settings.log_format) {
         return failed(&error);

@@ -1,4 +1,4 @@
-//! Who runs this, as the operating system knows it: variables such as `USER` say whatever somebody wrote into them.
+//! The user of this process, as the operating system knows it: variables such as `USER` can contain anything.
 
 use nix::unistd::{Uid, User};
 use types::visible;

@@ -1,12 +1,12 @@
-//! Ids as people type and read them: the first characters are enough where they tell an id apart.
+//! Ids as people type and read them: the first characters are enough where they identify one.
 
 use anyhow::bail;
 use types::IdPrefix;
 
-/// How many characters of an id a list shows.
+/// The number of characters of an id in a list.
 const SHOWN: usize = 8;
 
-/// How many matches an error names.
+/// The number of matches in an error.
 const NAMED: u32 = 5;
 
 /// So many matches are looked for: one more than are named.
@@ -27,10 +27,10 @@ pub(crate) fn short(id: &str) -> String {
     id.chars().take(SHOWN).collect()
 }
 
-/// The one match; `None` if there is none. Each match has its id and what is said about it.
+/// The only match; `None` if there is none. Each match has its id and its description.
 ///
 /// # Errors
-/// That there are several; the message names them.
+/// There are several; the message names them.
 pub(crate) fn only<T>(
     prefix: &IdPrefix,
     matches: Vec<T>,

@@ -40,7 +40,7 @@ pub struct BuiltinTool {
     pub description: Option<String>,
 }
 
-/// What an operator says of something that exists.
+/// The operator's note on an existing object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
     /// The schema.
@@ -64,7 +64,7 @@ impl ToolCatalog {
 /// A tool whose every part was checked against the database.
 #[derive(Debug, Clone)]
 pub struct ToolSpec {
-    /// What the agent calls: `^[a-zA-Z0-9_-]{1,64}$`, unique over all manifests and built-in tools.
+    /// The name that the agent calls: `^[a-zA-Z0-9_-]{1,64}$`, unique over all manifests and built-in tools.
     pub name: String,
     /// For people.
     pub title: Option<String>,
@@ -72,20 +72,20 @@ pub struct ToolSpec {
     pub description: String,
     /// The manifest's version, `meta.tool_version` of its answers.
     pub version: String,
-    /// Where it is declared, for mistakes that only show later (a missing executor).
+    /// The place of the declaration, for mistakes that are found later (a missing executor).
     pub declared_at: Location,
-    /// Who may call it, and whether it writes.
+    /// The profiles that may call it, and whether it writes.
     pub access: Access,
-    /// Who must agree before a write runs. Whether its executor exists is the registry's to say.
+    /// The approval that a write needs. The registry checks whether its executor exists.
     pub tier: Tier,
-    /// Who must agree before one of its writes is taken back by its effects.
+    /// The approval that an undo of its writes by effects needs.
     pub undo_tier: Tier,
     /// `$1`, `$2`, ... of every statement, in this order.
     pub params: Vec<Param>,
     /// Captures the row images that the write is about to overwrite, in the same transaction, first.
     pub before: Option<StatementSpec>,
-    /// Captures the rows as the write left them, in the same transaction, last: `before` again unless the manifest has
-    /// a query of its own for it.
+    /// Captures the rows after the write, in the same transaction, last: `before` again unless the manifest has a
+    /// separate query.
     pub after: Option<StatementSpec>,
     /// Run in this order in one transaction; the last one's rows are the result. Empty if there is an `executor`, else at
     /// least one.
@@ -93,20 +93,20 @@ pub struct ToolSpec {
     /// The Rust function that carries the write out instead of statements. Whether there is one of this name is the
     /// registry's to say.
     pub executor: Option<String>,
-    /// Where the manifest names it.
+    /// The place where the manifest names it.
     pub executor_at: Option<Location>,
-    /// How many result rows are right. Anything else rolls back. `One` if there is an `executor`.
+    /// The allowed number of result rows. Any other number rolls back. `One` if there is an `executor`.
     pub rows: RowExpectation,
     /// The most rows that a write of any number of rows may affect or return. Anything more rolls back.
     pub max_rows: Option<u64>,
     /// The message of error `not_found` when a write of `One` or `Some` rows has none: the last statement returned no row,
     /// or, with an `executor`, `before` captured none. Without it that is a `row_count_mismatch`. 1 to 200 characters.
     pub not_found: Option<String>,
-    /// How it is undone.
+    /// How to undo it.
     pub undo: UndoSpec,
-    /// How long an identical call without an idempotency key counts as the same call.
+    /// For how long an identical call without an idempotency key counts as the same call.
     pub dedup_window: Duration,
-    /// JSON Schema of the arguments: an object that refuses what it does not know.
+    /// JSON Schema of the arguments: an object without additional properties.
     pub input_schema: Map<String, Value>,
     /// JSON Schema of the envelope.
     pub output_schema: Map<String, Value>,
@@ -147,22 +147,22 @@ pub struct Param {
     pub name: String,
     /// For the agent; empty only if the server fills it.
     pub description: String,
-    /// Who gives the value.
+    /// The source of the value.
     pub source: ParamSource,
-    /// What PostgreSQL takes it as.
+    /// The type in PostgreSQL.
     pub ty: Arc<PgType>,
-    /// Whether it always has a value of its own: the agent must give it, or the server does. One that is not required
-    /// and has no default is SQL NULL when not given.
+    /// Whether it always has a value: the agent must give it, or the server fills it. One that is not required and has
+    /// no default is SQL NULL when it is not given.
     pub required: bool,
     /// The value of a call that does not give one; fits `ty` and `limits`.
     pub default: Option<Value>,
     /// The value stays out of ledger, logs and later envelopes.
     pub sensitive: bool,
-    /// What the operator allows within the type.
+    /// The operator's limits within the type.
     pub limits: Limits,
 }
 
-/// Who gives a parameter's value.
+/// The source of a parameter's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ParamSource {
     /// The agent.
@@ -171,7 +171,7 @@ pub enum ParamSource {
     Principal(String),
 }
 
-/// What a manifest allows within a parameter's type. On an array it holds for each element.
+/// The manifest's limits within a parameter's type. On an array they apply to each element.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Limits {
     /// One of these values; empty for no such limit.
@@ -195,7 +195,7 @@ pub struct StatementSpec {
     pub sql: String,
     /// `pg_type.oid` of every parameter of the tool: each statement takes all of them, used or not.
     pub param_types: Vec<u32>,
-    /// What Describe said of it with these types.
+    /// The result of Describe with these types.
     pub shape: StatementShape,
 }
 
@@ -210,7 +210,7 @@ impl StatementSpec {
     }
 }
 
-/// How a write is undone.
+/// How to undo a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UndoSpec {
     /// A read; or a write that declares none, and is undone by its recorded changes. That these are all recorded is for the
@@ -221,7 +221,7 @@ pub enum UndoSpec {
         /// The operator's sentence.
         why: String,
     },
-    /// By calling a write tool of the same catalog.
+    /// A call of a write tool of the same catalog.
     Calls {
         /// Its name.
         tool: String,
@@ -245,7 +245,7 @@ impl UndoSpec {
     }
 }
 
-/// Where an argument of an undo call comes from.
+/// The source of an argument of an undo call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ValueSource {
     /// This parameter of the write.

@@ -1,4 +1,4 @@
-//! How to undo a write that has just been made: the calls, ready to send.
+//! The undo calls of a write, ready to send.
 
 use serde_json::{Map, Value};
 use types::{Rollback, UndoCall};

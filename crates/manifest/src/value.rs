@@ -1,7 +1,7 @@
-//! Whether a JSON value of a manifest is one that a parameter takes, and TOML values as JSON.
+//! Checks JSON values of a manifest against parameters, and converts TOML values to JSON.
 //!
-//! What the agent's arguments are judged by judges the manifest's own values as well: the parameter's JSON Schema.
-//! Whether `"Feb 30"` is an interval is PostgreSQL's to say.
+//! The parameter's JSON Schema checks the arguments of agents and the manifest's own values alike. Only PostgreSQL
+//! decides whether `"Feb 30"` is an interval.
 
 use jsonschema::Validator;
 use serde_json::{Map, Number, Value, json};
@@ -12,12 +12,12 @@ pub(crate) fn is_pattern(text: &str) -> bool {
     validator(&json!({"pattern": text})).is_some()
 }
 
-/// Why the value is not what the schema takes; `None` if it is, and if the schema is none: that is named elsewhere.
+/// The reason why the schema refuses the value; `None` if it accepts it. An invalid schema is reported elsewhere.
 pub(crate) fn validate(value: &Value, schema: Map<String, Value>) -> Option<String> {
     validate_with(value, closed(schema))
 }
 
-/// The same for a schema of the operator's own, which is taken at its word.
+/// Validates against a schema of the operator, which is used as it is.
 pub(crate) fn validate_with(value: &Value, schema: Map<String, Value>) -> Option<String> {
     let schema = crate::tool_schema::enforced(&Value::Object(schema));
     let validator = validator(&schema)?;
@@ -30,8 +30,8 @@ fn validator(schema: &Value) -> Option<Validator> {
     jsonschema::options().should_validate_formats(true).build(schema).ok()
 }
 
-/// The schema with objects that refuse what they do not know. Arguments get that from PostgreSQL's row types; clients
-/// reject schemas that say it below the root.
+/// The schema with objects that refuse additional properties. For arguments, PostgreSQL's row types enforce that;
+/// clients reject schemas that state it below the root.
 fn closed(mut schema: Map<String, Value>) -> Map<String, Value> {
     if let Some(Value::Object(items)) = schema.get_mut("items") {
         *items = closed(std::mem::take(items));
@@ -97,7 +97,7 @@ pub(crate) fn json(value: &toml::Value) -> Value {
     }
 }
 
-/// The same for a table.
+/// A table as a JSON object.
 pub(crate) fn json_object(table: &toml::Table) -> Map<String, Value> {
     table.iter().map(|(key, value)| (key.clone(), json(value))).collect()
 }
@@ -109,7 +109,7 @@ mod tests {
     use crate::tool_schema::allowed;
     use crate::tool_schema::examples::{array, composite, domain, enumeration, scalar};
 
-    /// Why the value is none of this type within these limits.
+    /// The reason why the value does not have this type within these limits.
     fn check_type(value: &Value, ty: &PgType, limits: &Limits) -> Option<String> {
         validate(value, allowed(ty, limits))
     }

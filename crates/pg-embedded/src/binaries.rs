@@ -53,7 +53,7 @@ impl Binaries {
         self.version
     }
 
-    /// How they were found: "PATH", "COUNTERSIGN_PG_BINDIR", "npm package ..".
+    /// The way in which they were found: "PATH", "COUNTERSIGN_PG_BINDIR", "npm package ..".
     pub fn found(&self) -> &str {
         &self.found
     }

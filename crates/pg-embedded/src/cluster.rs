@@ -37,7 +37,7 @@ pub struct Cluster {
 #[derive(Debug)]
 struct Registration {
     in_use: File,
-    /// For a temporary cluster.
+    /// The remover of a temporary cluster.
     reaper: Option<Reaper>,
 }
 

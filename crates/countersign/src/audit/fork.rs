@@ -1,4 +1,4 @@
-//! `countersign audit fork`: the ledger of a copied database goes on as one of its own.
+//! `countersign audit fork`: makes the ledger of a copied database a ledger of its own.
 
 use anyhow::{Context, ensure};
 

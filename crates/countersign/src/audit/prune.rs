@@ -13,7 +13,7 @@ use crate::os_user;
 use crate::settings::Settings;
 use crate::terminal::print_line;
 
-/// How long it takes until a pruning that failed is tried again: twice as long each time.
+/// The pause before a failed pruning is tried again; it doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -96,7 +96,7 @@ fn told(pruned: &Pruned) -> Vec<String> {
     std::iter::once(removed).chain(left_over(pruned.left)).collect()
 }
 
-/// What is old and stays, and why.
+/// The old records that stay, and the reasons.
 fn left_over(left: PrunePlan) -> Vec<String> {
     let reasons = [
         (left.needed, "still needed: an identical call is answered from it, or its idempotency key is bound"),

@@ -10,7 +10,7 @@ use crate::table::{Shown, beside, cell, json_line};
 use crate::terminal::{Style, print_line};
 use crate::{diff, effects};
 
-/// What is shown, in this order: the heading and the column. What is null is left out.
+/// The shown fields in order: the heading and the column. Fields with null are left out.
 const FIELDS: [(&str, &str); 26] = [
     ("correlation id", "correlation_id"),
     ("record", "id"),
@@ -77,7 +77,7 @@ fn rows(record: &Map<String, Value>, shown: Shown) -> Vec<String> {
     }
 }
 
-/// Where the call came from.
+/// The client of the call.
 fn client(record: &Map<String, Value>) -> Vec<String> {
     let of = |field: &str| record.get("client").and_then(|client| client.get(field));
     let name = of("name").map(|name| {

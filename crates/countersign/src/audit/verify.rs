@@ -23,7 +23,7 @@ pub(crate) async fn run(arguments: VerifyArgs, settings: &Settings) -> anyhow::R
             Err(finding) => findings.push(finding),
         }
     }
-    // What is sealed now would hide where a chain was cut: only a chain that fits its checkpoints is added to.
+    // A seal that is made now would hide where a chain was cut, so only a chain that fits its checkpoints is extended.
     if findings.is_empty() {
         seal(&audit).await?;
     }

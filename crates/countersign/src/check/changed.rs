@@ -6,7 +6,7 @@ use manifest::{ToolCatalog, UndoSpec};
 /// A heading and a line for each write tool whose statements the manifest has; nothing if there is none.
 ///
 /// # Errors
-/// Whatever the database says.
+/// An error of the database.
 pub(super) async fn lines(ledger: &Ledger, catalog: &ToolCatalog) -> anyhow::Result<Vec<String>> {
     let tracking = ledger.tracking();
     let writes: Vec<_> = catalog.tools.iter().filter(|tool| tool.access.writes() && tool.executor.is_none()).collect();

@@ -1,4 +1,4 @@
-//! What the servers' login lacks for the manifests, as SQL.
+//! The missing privileges of the servers' login for the manifests, as SQL.
 
 use manifest::ToolCatalog;
 use serde::{Deserialize, Serialize};
@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::CatalogQueries;
 
-/// For role $1 and the tables $2 (an array of [`Needed`]): the schemas that it has no USAGE on; the tables with the privileges
-/// that it lacks, of a partition those on its root; and the sequences that number rows it inserts there.
+/// For role $1 and the tables $2 (an array of [`Needed`]): the schemas without USAGE; the tables with the missing
+/// privileges, for a partition those on its root; and the sequences that number rows inserted there.
 const SQL: &str = "\
 with needed as ( \
     select coalesce(pg_partition_root(c.oid), c.oid) as oid, p.privilege \
@@ -64,7 +64,7 @@ pub(super) async fn missing(
         .map(|(writes, table)| Needed {
             schema_name: &table.schema,
             table_name: &table.table,
-            // What a read reads, the reader's login reads; the servers' one only has to find the names.
+            // Reads use the reader's login; the servers' login only has to resolve the names.
             privileges: table.privileges.iter().filter(|_| writes).map(|privilege| privilege.as_str()).collect(),
         })
         .collect();

@@ -1,4 +1,4 @@
-//! What each tool is, in a line: its tier, its parameters with their types, the tables that it writes, and its undo.
+//! One line for each tool: its tier, its parameters with their types, the tables that it writes, and its undo.
 
 use std::collections::BTreeSet;
 
@@ -55,7 +55,7 @@ pub(super) fn sentence(text: &str, width: Option<usize>) -> Vec<String> {
     wrapped(&visible(text), &[' '], 2, width)
 }
 
-/// A line within this width, broken behind one of these characters, and continued under its `indent`th one.
+/// A line within this width, broken after one of these characters, and continued at column `indent`.
 fn wrapped(line: &str, breaks: &[char], indent: usize, width: Option<usize>) -> Vec<String> {
     let length = |text: &str| text.trim_end().chars().count();
     let Some(width) = width.filter(|width| length(line) > *width && indent + 20 <= *width) else {

@@ -57,7 +57,7 @@ pub(crate) async fn run(arguments: &CheckArgs, settings: &Settings) -> anyhow::R
     Ok(())
 }
 
-/// What is said of manifests that fit: compiling them has made sure of every executor (promise C5-07).
+/// The summary of valid manifests. Compiling them has checked every executor (promise C5-07).
 pub(crate) fn summary(catalog: &ToolCatalog) -> String {
     let writes = catalog.tools.iter().filter(|tool| tool.access.writes()).count();
     let of = |tier: Tier| catalog.tools.iter().filter(|tool| tool.tier == tier).count();
@@ -80,7 +80,7 @@ impl CatalogQueries {
     }
 
     /// # Errors
-    /// That the database cannot be asked, or answers something else.
+    /// The database cannot be asked, or its answer is malformed.
     async fn ask<T: DeserializeOwned>(&self, sql: &str, params: &[Value]) -> anyhow::Result<Vec<T>> {
         let request = ReadRequest { sql, params, row_limit: Some(10_000), format: RowFormat::Object, account: None };
         let result = self.0.query(&request).await?;

@@ -1,5 +1,5 @@
-//! What a write of a tier above `auto` changes beyond its statements, which a plan does not show, and so a proposal may not
-//! show either: by foreign keys and triggers.
+//! The changes of a write of a tier above `auto` beyond its statements, by foreign keys and triggers. A plan does
+//! not show them, so a proposal may not show them either.
 
 use manifest::{ToolCatalog, ToolSpec};
 use serde::{Deserialize, Serialize};
@@ -8,8 +8,8 @@ use types::{Privilege, TableAccess, Tier, visible};
 
 use super::CatalogQueries;
 
-/// Of the tables $1 (an array of [`Written`]). The bits of `pg_trigger.tgtype` are PostgreSQL's `TRIGGER_TYPE_INSERT`,
-/// `_UPDATE` and `_DELETE`.
+/// For the tables $1 (an array of [`Written`]). The bits of `pg_trigger.tgtype` are PostgreSQL's
+/// `TRIGGER_TYPE_INSERT`, `_UPDATE` and `_DELETE`.
 const SQL: &str = "\
 with written as ( \
     select w.schema_name || '.' || w.table_name as name, c.oid, w.inserts, w.updates, w.deletes \

@@ -149,7 +149,7 @@ async fn take_back(session: &mut Session<'_>, owner_url: &str) -> anyhow::Result
     session.expect(undone.starts_with("Undone: the plan"), "every row is what it was, in one transaction")
 }
 
-/// Writes that wait for somebody.
+/// Shows writes that wait for an approval.
 async fn agree(session: &mut Session<'_>) -> anyhow::Result<()> {
     let query = "select package_id, title, description, price + 1 as price, duration_minutes from studio.package \
                  order by package_id limit 1";

@@ -7,7 +7,7 @@ use tokio::process::Command;
 
 use crate::terminal::{Style, print_line};
 
-/// How wide an answer may be before it is broken into lines.
+/// The width at which an answer is broken into lines.
 const WIDTH: usize = 100;
 
 pub(crate) struct Session<'a> {

@@ -6,7 +6,7 @@ use ledger::audit::{Audit, Verified};
 use super::Finding;
 use crate::settings::Settings;
 
-/// How many records are compared at least, if there are so many: a second's work.
+/// The least number of records to compare, if there are so many: a second's work.
 const RECORDS: u32 = 1000;
 
 pub(super) async fn examine(audit: &Audit, doctor: &Doctor, settings: &Settings) -> Vec<Finding> {

@@ -21,7 +21,7 @@ use crate::settings::Settings;
 use crate::table::json_line;
 use crate::terminal::{Style, print_line};
 
-/// How bad it is.
+/// The level of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Level {
@@ -29,7 +29,7 @@ enum Level {
     Ok,
     /// It was not looked at.
     Unchecked,
-    /// It works, and somebody should look at it.
+    /// It works, and an operator should look at it.
     Warning,
     /// Something does not work, or waits for ever.
     Problem,
@@ -39,14 +39,14 @@ enum Level {
 #[derive(Debug, Serialize)]
 struct Finding {
     level: Level,
-    /// What it is about, in one word.
+    /// The subject, in one word.
     area: &'static str,
-    /// What is so.
+    /// The finding.
     message: String,
-    /// What to do.
+    /// The remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<String>,
-    /// The same for programs, where it is about one record or proposal.
+    /// The id for programs, if the finding is about one record or proposal.
     #[serde(skip_serializing_if = "Option::is_none")]
     details: Option<Map<String, Value>>,
 }
@@ -56,7 +56,7 @@ impl Finding {
         Self { level: Level::Ok, area, message: message.into(), advice: None, details: None }
     }
 
-    /// What was not looked at, and how it can be.
+    /// A finding that was not checked, and how it can be.
     fn unchecked(area: &'static str, message: impl Into<String>) -> Self {
         Self { level: Level::Unchecked, ..Self::ok(area, message) }
     }
@@ -74,12 +74,12 @@ impl Finding {
         Self { level: Level::Problem, ..Self::ok(area, message) }
     }
 
-    /// That something could not be asked.
+    /// The finding that a query failed.
     fn unasked(area: &'static str, what: &str, error: &ledger::read::Error) -> Self {
         Self::broken(area, format!("{what} cannot be asked: {error}"))
     }
 
-    /// The same, but it works all the same.
+    /// The finding as a warning, for something that works all the same.
     fn into_warning(self) -> Self {
         Self { level: Level::Warning, ..self }
     }
@@ -136,7 +136,7 @@ async fn examine(target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
     findings.extend(manifests::examine(&ledger, target, settings).await);
     findings
         .push(Finding::unchecked("servers", "whether the servers answer: ask each for /readyz (docs/setup/http.md)"));
-    // What was not checked comes last.
+    // Unchecked findings come last.
     findings.sort_by_key(|finding| finding.level == Level::Unchecked);
     findings
 }
@@ -166,7 +166,7 @@ async fn deviations(target: &ConnectOptions) -> Vec<Finding> {
 /// The oldest PostgreSQL that the ledger's functions run on.
 const OLDEST: i64 = 140_000;
 
-/// What answers, and as whom it lets us in.
+/// The server that answers, and the login.
 async fn connection(ledger: &Ledger, target: &ConnectOptions) -> Result<(Finding, String), Finding> {
     let server = ledger.doctor().server().await.map_err(|error| match error {
         Error::Connect(ConnectError::Pooled { .. }) => Finding::broken("connection", error.to_string()),

@@ -1,4 +1,4 @@
-//! Whether a pooler stands in between, and what it must be told (docs/setup/pgbouncer.md).
+//! Whether a pooler is in between, and how it must be configured (docs/setup/pgbouncer.md).
 
 use ledger::{ConnectOptions, Pooler, PoolerReport, probe_pooler};
 
@@ -6,7 +6,7 @@ use super::Finding;
 
 const AREA: &str = "pooler";
 
-/// Nothing is said where there is none and none was announced.
+/// Returns nothing if there is no pooler and none was announced.
 pub(super) async fn examine(target: &ConnectOptions) -> Vec<Finding> {
     if target.pooler == Pooler::None {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Who may do what: the servers' logins, the reader's, and the approvers (docs/setup/roles.md).
+//! The privileges of the servers' logins, the reader's, and the approvers' (docs/setup/roles.md).
 
 use ledger::read::{Reader, SearchPath, UntrustedSchema};
 use ledger::{ConnectOptions, ExcessPrivileges, Ledger, LoginSetting, ReaderRoleError};
@@ -101,7 +101,7 @@ async fn reader(target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
     findings
 }
 
-/// The schemas that reads do not search. A reader that cannot log in is told of elsewhere.
+/// The schemas that reads do not search. A reader that cannot log in is reported elsewhere.
 async fn search_path(login: &ConnectOptions) -> Vec<Finding> {
     let untrusted = SearchPath::load(login).await.map(|path| path.untrusted).unwrap_or_default();
     let finding = |schema: &UntrustedSchema| Finding::broken(AREA, bootstrap::not_searched(schema)).into_warning();
@@ -159,7 +159,7 @@ fn reader_finding(checked: Result<(), ReaderRoleError>, settings: &Settings) -> 
     }
 }
 
-/// How many names are told.
+/// The number of names in a finding.
 const NAMES: usize = 5;
 
 fn people(approvers: &[String]) -> Finding {

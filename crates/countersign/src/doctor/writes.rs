@@ -1,4 +1,4 @@
-//! Whose writes are refused, and whether the changes that writes make to tracked tables are all recorded.
+//! The frozen accounts, and whether all changes of writes to tracked tables are recorded.
 
 use ledger::Ledger;
 use serde_json::Value;

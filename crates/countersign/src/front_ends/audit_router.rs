@@ -1,4 +1,4 @@
-//! What the front ends run statements with: reads as they are, writes through the ledger where there is one.
+//! The executor of the front ends: reads go to the database, writes through the ledger where there is one.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ use super::ledger_executor::LedgerExecutor;
 /// Whether writes are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AuditMode {
-    /// Where the database has a ledger.
+    /// If the database has a ledger.
     WhereThereIsOne,
     /// Always: a database without one takes no write.
     Always,
@@ -34,10 +34,10 @@ const WRITES: usize = 5;
 const NOT_USABLE: &str = "Log in with a role that may write to the ledger (countersign_writer, or one that is granted it), or give \
      --no-audit where the configuration allows it.";
 
-/// How long a database that had no ledger is believed to have none: somebody may run `countersign init` on it.
+/// How long the absence of a ledger is cached: `countersign init` may create one.
 const ABSENCE_TTL: Duration = Duration::from_secs(1);
 
-/// What a session's database was found to have.
+/// The ledger of a session's database, if it has one.
 #[derive(Clone)]
 struct LedgerLookup {
     generation: u64,
@@ -57,7 +57,7 @@ pub(super) struct AuditRouter {
     audit: AuditMode,
     principal: Principal,
     settings: ledger::LedgerOptions,
-    /// Of the sessions that have written.
+    /// The ledgers of the sessions that have written.
     ledgers: Mutex<HashMap<String, LedgerLookup>>,
     /// All gates that were ever used: each has writes to wait for.
     gates: Mutex<Vec<Gate>>,

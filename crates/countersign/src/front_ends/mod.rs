@@ -105,7 +105,7 @@ fn serve(invocation: Invocation, executor: AuditRouter, surroundings: ConnectEnv
         let (input, output) = mcp::standard_pipes();
         agent_cli::run(invocation, Arc::new(executor), surroundings, input, output, reader_gone(), stop).await
     });
-    // A read of standard input that nobody waits for must not hold up the end.
+    // A pending read of standard input must not delay the end.
     runtime.shutdown_background();
     if let Some(complaint) = exit.complaint {
         terminal::print_error(&format!("countersign: {complaint}"));
@@ -113,9 +113,9 @@ fn serve(invocation: Invocation, executor: AuditRouter, surroundings: ConnectEnv
     ExitCode::from(exit.code)
 }
 
-/// Comes when nobody reads standard output any more, where that is a pipe: what else there is tells it to whoever writes.
+/// Completes when standard output is a pipe without a reader. For other kinds of output, the next write fails.
 async fn reader_gone() {
-    // By its name, for a file description of its own: what is set for this one is not set for the one that is written to.
+    // Opened by name, for a file description of its own: its flags must not change those of standard output.
     let Ok(watched) = pipe::OpenOptions::new().open_sender("/proc/self/fd/1") else {
         return std::future::pending().await;
     };
@@ -150,7 +150,7 @@ async fn stop_at_signals(stop: StopSignals) {
     }
 }
 
-/// Whether the process was started by `nohup` or the like: then a hangup is none of its concern.
+/// Whether the process was started by `nohup` or a similar program, and ignores hangups.
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

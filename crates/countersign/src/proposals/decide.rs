@@ -1,5 +1,5 @@
-//! `countersign proposals approve` and `reject`. No argument and no answer counts by itself: the ledger compares the digest
-//! of what was shown here with what is stored, and knows who may decide (promises, attacks AP01, AP02).
+//! `countersign proposals approve` and `reject`. The ledger decides: it compares the digest of what was shown here
+//! with the stored one, and checks who may decide (promises, attacks AP01, AP02).
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub(crate) async fn approve(arguments: ApproveArgs, settings: &Settings) -> anyh
     outcome(&ledger, &proposal).await
 }
 
-/// Makes sure that somebody agrees to what was just shown.
+/// Asks for the approval of the proposal that was just shown.
 async fn agree(arguments: &ApproveArgs, shown: &Proposal, who: &str) -> anyhow::Result<()> {
     if let Some(digest) = arguments.digest.as_ref().filter(|digest| **digest != shown.digest) {
         bail!(
@@ -47,7 +47,7 @@ async fn agree(arguments: &ApproveArgs, shown: &Proposal, who: &str) -> anyhow::
             shown.digest
         );
     }
-    // The ledger refuses these, with its reasons: nobody needs to be asked.
+    // The ledger refuses these, with its reasons, so there is no question.
     let is_proposer = shown.account_id.as_str() == who || shown.actor.as_deref() == Some(who);
     let can_be_approved = shown.status == ProposalStatus::Pending && shown.tier == Tier::Approve && !is_proposer;
     if arguments.digest.is_some() || arguments.yes || !can_be_approved {

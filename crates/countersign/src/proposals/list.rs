@@ -53,7 +53,7 @@ fn optional(text: Option<&str>) -> String {
 }
 
 fn narrow(proposal: &ProposalSummary, now: SystemTime) -> Vec<String> {
-    // What counts: of a proposal that waits, how long it still does; of any other, when it was decided on or ended.
+    // The relevant time: the remaining time of a waiting proposal, otherwise the time of the decision or the end.
     let when = match proposal.status {
         ProposalStatus::Pending => format!("ends {}", ago(&proposal.expires_at, now)),
         _ => ago(proposal.decided_at.as_ref().or(proposal.completed_at.as_ref()).unwrap_or(&proposal.expires_at), now),

@@ -40,17 +40,17 @@ async fn open(settings: &Settings) -> anyhow::Result<Ledger> {
     Ok(Ledger::new(target, settings.ledger.clone()))
 }
 
-/// The same, if it was made for this database: a decision on a copy would be one on the original's proposals.
+/// Opens the ledger, if it was made for this database: a decision on a copy would be one on the original's proposals.
 async fn open_to_decide(settings: &Settings) -> anyhow::Result<Ledger> {
     let ledger = open(settings).await?;
     ledger::check_identity(&connection::configured(settings)?).await?;
     Ok(ledger)
 }
 
-/// What a login needs for these commands.
+/// The remedy for a login without the privilege for these commands.
 const GRANT: &str = "use one that has the role, or grant countersign_approver to <login>";
 
-/// The only proposal whose id begins like this, whoever made it.
+/// The only proposal whose id begins with this prefix, of any account.
 async fn find(proposals: &Proposals, prefix: &IdPrefix) -> anyhow::Result<Proposal> {
     let matches = proposals.find(prefix, short_id::LOOKED_FOR).await.map_err(|failure| refused(&failure))?;
     let found = short_id::only(prefix, matches, |one| {
@@ -69,7 +69,7 @@ fn not_found(prefix: &IdPrefix) -> anyhow::Error {
     )
 }
 
-/// A failure as people are told of it. Most hints tell an agent what to call next; those about rights are for people.
+/// A failure in words for people. Most hints tell an agent what to call next; those about privileges are for people.
 fn refused(failure: &Failure) -> anyhow::Error {
     match (&failure.hint, failure.code) {
         (Some(hint), ErrorCode::NotPermitted) => anyhow!("{}. {hint}", failure.message),

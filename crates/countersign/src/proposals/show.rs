@@ -103,7 +103,7 @@ fn preview(preview: &Preview, shown: Shown, style: &Style) -> Vec<String> {
     lines
 }
 
-/// What has become of it.
+/// The result of the proposal.
 fn outcome(proposal: &Proposal) -> Vec<String> {
     let mut lines = Vec::new();
     if let (Some(_), Some(at)) = (&proposal.decided_by, &proposal.decided_at) {

@@ -18,10 +18,10 @@ use super::{Obstacle, RunningServer, Served, Startup};
 use crate::bootstrap::ServerBuilder;
 use crate::settings::{HttpSettings, Settings};
 
-/// How often what was freed is given back: bursts of requests, sessions that were given up.
+/// The interval at which freed memory is returned to the system: after bursts of requests, and for closed sessions.
 const GIVE_BACK: Duration = Duration::from_secs(10);
 
-/// How long the database may take to say that it is there.
+/// The time limit of a health check of the database.
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) async fn serve(
@@ -109,7 +109,7 @@ fn check(builder: &ServerBuilder) -> ReadinessCheck {
     })
 }
 
-/// What stands between the network and the tools, as far as it can change while serving.
+/// The parts between the network and the tools that can change while serving.
 #[derive(Clone)]
 pub(crate) struct HttpFrontend {
     state: Arc<AppState>,
@@ -131,10 +131,10 @@ impl HttpFrontend {
         Ok(Self { state: AppState::new(options.options(), authenticator, anonymous, metrics), tls })
     }
 
-    /// What a reload changes: who may come in, and the certificate that is shown.
+    /// The settings that a reload changes: the accepted credentials, and the certificate.
     ///
     /// # Errors
-    /// What is wrong with it: nothing is changed then.
+    /// The mistake in them; nothing is changed then.
     pub(crate) fn reread(&self, settings: &Settings) -> anyhow::Result<ReloadedAuth> {
         let authenticator = settings.authenticator()?;
         warn_of_audience(settings);
@@ -172,7 +172,7 @@ fn warn_of_audience(settings: &Settings) {
     }
 }
 
-/// What a reload has read for a [`HttpFrontend`].
+/// The settings that a reload has read for a [`HttpFrontend`].
 pub(crate) struct ReloadedAuth {
     authenticator: Authenticator,
     certificate: Option<rustls::ServerConfig>,

@@ -25,7 +25,7 @@ use crate::settings::{ConfigSources, Settings};
 use crate::{connection, demo};
 
 pub(crate) async fn run(arguments: &ServeArgs, sources: ConfigSources, settings: Settings) -> anyhow::Result<()> {
-    // Taken in from the first moment: a SIGHUP that nobody waits for ends a process.
+    // Registered at once: a SIGHUP without a handler ends a process.
     let hangup = signal(SignalKind::hangup())?;
     let stop = stop_on_signals()?;
     // Held until the end: the private PostgreSQL lives as long as its users.
@@ -43,7 +43,7 @@ pub(crate) async fn run(arguments: &ServeArgs, sources: ConfigSources, settings:
     }
 }
 
-/// How long a server waits before it tries a database again that was not there; twice as long after each attempt.
+/// The first pause before a server tries to connect again; it doubles after each attempt.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
 /// The longest pause after no server has answered.
@@ -52,7 +52,7 @@ const UNREACHABLE_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause after a server has refused the login: each attempt is a line of its log.
 const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 
-/// Why a server has not started yet.
+/// The reason why a server has not started yet.
 enum Obstacle<'a> {
     /// The database is not there, or refuses the login.
     NoConnection(&'a ConnectError),
@@ -60,7 +60,7 @@ enum Obstacle<'a> {
     Unfit(anyhow::Error),
 }
 
-/// What calls work with from the first one on, also while the database is not there.
+/// The state of calls from the first one on, also while the database is unavailable.
 #[derive(Clone)]
 struct Served {
     registry: LiveRegistry,
@@ -76,7 +76,7 @@ impl Served {
     }
 }
 
-/// What it takes to start.
+/// The arguments of a start.
 struct Startup {
     target: ConnectOptions,
     demo: bool,
@@ -94,7 +94,7 @@ impl Startup {
         Ok(Prepared { builder, registries, state_keys })
     }
 
-    /// Opens as soon as that succeeds. `told` hears of each obstacle, and may give up.
+    /// Starts as soon as the database allows it. `told` is called for each obstacle, and may give up.
     async fn open_when_possible(
         &self,
         settings: &Settings,
@@ -152,18 +152,18 @@ impl Startup {
     }
 }
 
-/// What a start has found and made.
+/// The result of a start.
 struct Prepared {
     builder: ServerBuilder,
     registries: ProfileRegistries,
-    /// With the name of the one that seals.
+    /// The keys, with the name of the one that seals.
     state_keys: (String, Vec<StateKey>),
 }
 
-/// What is served, and what goes on beside the calls.
+/// The served tools, and the background tasks.
 struct RunningServer {
     target: ConnectOptions,
-    /// How many the usual profile has.
+    /// The number of tools in the default profile.
     tools: usize,
     registry: LiveRegistry,
     elicitation: Elicitation,
@@ -185,7 +185,7 @@ impl RunningServer {
         );
     }
 
-    /// What has begun goes on, and is waited for; nothing more is begun.
+    /// Waits for the running work; no more is started.
     async fn drain(self) {
         self.proposal_worker.abort();
         self.backends.gate.drain().await;

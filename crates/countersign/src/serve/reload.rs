@@ -15,14 +15,14 @@ pub(crate) async fn at_every(mut hangup: Signal, reloader: Reloader) {
     }
 }
 
-/// What a reload needs.
+/// The state of reloads.
 pub(crate) struct Reloader {
     pub(crate) sources: ConfigSources,
-    /// What the server was started with.
+    /// The settings at the start.
     pub(crate) running: Settings,
     pub(crate) builder: ServerBuilder,
     pub(crate) registry: LiveRegistry,
-    /// Of a server over HTTP.
+    /// For a server over HTTP.
     pub(crate) door: Option<HttpFrontend>,
 }
 
@@ -39,7 +39,7 @@ impl Reloader {
         }
     }
 
-    /// How many tools are served now.
+    /// Returns the number of tools that are served now.
     async fn replace(&self) -> anyhow::Result<usize> {
         let settings = self.sources.load()?;
         anyhow::ensure!(

@@ -18,7 +18,7 @@ use crate::settings::Settings;
 /// How long a client waits for a database that has neither answered nor refused, before it is served without one.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long it may then take to open another connection.
+/// The time limit for another connection after that.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
 const HINT: &str = "The server keeps trying, and announces its tools (notifications/tools/list_changed) once it is connected. \

@@ -14,7 +14,7 @@ use crate::settings::{ConfigSources, Settings};
 use crate::terminal::{is_input_interactive, print_error, print_line, read_input};
 use args::{NewArgs, TokenCommand};
 
-/// More than any token has, so that one that is too long is told so and not cut.
+/// More than any token has, so that a longer one is reported and not cut.
 const MAX_INPUT_BYTES: u64 = 64 * 1024;
 
 pub(crate) fn run(command: TokenCommand, sources: &ConfigSources, settings: &Settings) -> anyhow::Result<()> {
@@ -26,7 +26,7 @@ pub(crate) fn run(command: TokenCommand, sources: &ConfigSources, settings: &Set
 
 fn new(arguments: NewArgs, sources: &ConfigSources, settings: &Settings) -> anyhow::Result<()> {
     let NewArgs { account, profile, label, expires_in, json } = arguments;
-    // Without a configuration nobody can print_line which profiles there will be.
+    // Without a configuration it is unknown which profiles there will be.
     ensure!(
         sources.config.is_none() || settings.has_profile(&profile),
         "there is no profile \"{profile}\" in the configuration: it is one of {}",

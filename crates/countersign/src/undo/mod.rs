@@ -48,7 +48,7 @@ async fn one(ledger: &Ledger, arguments: &OneArgs) -> anyhow::Result<ExitCode> {
     Ok(exit_code(&outcome))
 }
 
-/// What the command came to, for whoever runs it from a script.
+/// The result of the command, for scripts.
 fn exit_code(outcome: &UndoOutcome) -> ExitCode {
     match outcome {
         UndoOutcome::Undone { .. } | UndoOutcome::WouldUndo { .. } => ExitCode::SUCCESS,

@@ -184,7 +184,7 @@ pub(super) async fn run(ledger: &Ledger, arguments: &RunArgs) -> anyhow::Result<
     Ok(ExitCode::SUCCESS)
 }
 
-/// What became of a plan of which nothing was undone now.
+/// The result of a plan of which nothing was undone now.
 fn tell_plan(arguments: &RunArgs, plan: &StoredPlan, status: &str, text: String) {
     print_line(&if arguments.json {
         json_line(&json!({"status": status, "plan_id": plan.plan_id, "message": text}))

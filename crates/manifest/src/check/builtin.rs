@@ -1,4 +1,4 @@
-//! What manifests say of the server: its built-in tools, and its instructions.
+//! The manifests' settings of the server: its built-in tools, and its instructions.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,7 +10,7 @@ use crate::{BuiltinTool, Diagnostic, Diagnostics, Location, Source};
 /// The most characters of the instructions of one manifest: every client reads them before anything else.
 const MAX_INSTRUCTIONS: usize = 4000;
 
-/// What is said of each built-in tool; `known` are their names.
+/// The settings of each built-in tool; `known` are their names.
 pub(crate) fn builtin(
     parsed_tools: &[ParsedBuiltin<'_>],
     known: &[&str],

@@ -1,4 +1,4 @@
-//! What can be wrong with a manifest, one concern a file. A check notes its mistakes and never stops the others.
+//! The mistakes in a manifest, one file for each concern. A check reports its mistakes and never stops the others.
 
 mod builtin;
 mod declaration;

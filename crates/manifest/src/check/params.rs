@@ -138,7 +138,7 @@ impl<'a> ParamCheck<'a, '_, '_> {
         }
     }
 
-    /// What the file or the server knows is no secret of the call.
+    /// A value in the file, or one that the server fills, is no secret of the call.
     fn is_a_secret_of_the_agents(&mut self) {
         let param = self.param;
         if !param.sensitive {

@@ -65,7 +65,7 @@ fn one(
             );
             diagnostics.0.push(parsed.diagnostic(span, message));
         }
-        // A statement without result columns is a mistake of its own here.
+        // A statement without result columns is a separate mistake here.
         ReferencedObjects::Planned { changes: true, .. } if shape.columns.is_some() => {
             if let Some(why) = looks {
                 diagnostics.0.push(parsed.diagnostic(span, format!("{why}, and this statement changes rows")));

@@ -15,7 +15,8 @@ use crate::{Diagnostics, RowExpectation, ValueSource};
 pub(super) fn check_form(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
     let mut note = |span: Range<usize>, message: &str| diagnostics.0.push(parsed.diagnostic(span, message));
     let Some(undo) = &tool.undo else {
-        // Whether recorded changes undo the others the ledger knows (`crate::UndoDeclaration::None`).
+        // Recorded changes undo the other writes (`crate::UndoDeclaration::None`); the ledger decides whether they
+        // can.
         if tool.is(true) && tool.has_executor() && tool.lacks("undo", true) {
             let message = "a write of an executor says how it is undone ([tool.undo] with tool and params), or that it cannot be \
                            (undo = { irreversible = \"why\" }): there is no default";
@@ -66,7 +67,7 @@ pub(crate) fn undo(parsed_tools: &[ParsedTool<'_>], inferred: &[Option<InferredT
         match target.map(|(other, types)| (&other.tool, other.whole, types)) {
             None => call.note(called.span(), format!("undo: there is no tool {}", called.get_ref())),
             Some((Some(target), whole, types)) => call.fits(target, whole, types.as_ref()),
-            // It has mistakes of its own.
+            // It has mistakes already.
             Some((None, ..)) => {}
         }
     }
@@ -161,13 +162,13 @@ impl<'a> UndoCheck<'a, '_, '_> {
 
     fn column_exists(&mut self, kind: &str, name: &str, shape: &StatementShape, span: Range<usize>) {
         let columns: Vec<&str> = shape.columns.iter().flatten().map(|column| column.name.as_str()).collect();
-        // That there are none at all is a mistake of the statement.
+        // A statement without any columns is a mistake that is reported elsewhere.
         if !columns.is_empty() && !columns.contains(&name) {
             self.note(span, format!("undo: {kind}.{name} is not returned; there are {}", columns.join(", ")));
         }
     }
 
-    /// The call is one that `target` takes. `whole` is whether all of it could be read.
+    /// Checks that `target` accepts the call. `whole` is whether all of it could be parsed.
     fn fits(&mut self, target: &ToolDeclaration, whole: bool, types: Option<&InferredTypes>) {
         let called = self.name.get_ref();
         if target.is(false) {

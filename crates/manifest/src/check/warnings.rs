@@ -1,4 +1,4 @@
-//! What fits the database, and likely is not what the operator meant.
+//! Valid declarations that are probably not intended.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

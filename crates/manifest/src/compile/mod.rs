@@ -10,7 +10,7 @@ use crate::missing_privileges::MissingPrivileges;
 use crate::parse::{ParsedManifest, parse};
 use crate::{Diagnostics, Source, ToolCatalog, ToolSpec, check, infer, notes};
 
-/// What a server has beside its manifests, by name.
+/// The names that a server has besides its manifests.
 #[derive(Debug, Clone, Copy)]
 pub struct ServerNames<'a> {
     /// The built-in tools, served or not: no manifest may take their names.

@@ -48,7 +48,7 @@ fn data(access: Access, rows: RowExpectation, columns: &[Column]) -> Map<String,
         }))
     };
     if access.writes() {
-        // Of a column with the name of a key of ours nothing is known.
+        // Nothing is known of a column with the name of a reserved key.
         for (_, schema) in properties.iter_mut().filter(|(name, _)| INSTEAD.contains(&name.as_str())) {
             *schema = json!({});
         }
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(schema["properties"]["data"]["properties"]["message"].get("type"), None);
     }
 
-    /// What clients reject: several types, boolean schemas, references, alternatives.
+    /// Fails for what clients reject: several types, boolean schemas, references, alternatives.
     fn assert_accepted_by_clients(schema: &Value, path: &str) {
         let schema = schema.as_object().unwrap_or_else(|| panic!("{path} is no object"));
         for key in ["$ref", "anyOf", "oneOf", "allOf"] {

@@ -1,7 +1,8 @@
 //! JSON Schema of a tool's arguments and of its answers, from PostgreSQL's types.
 //!
-//! Clients take less than JSON Schema allows: object roots only, one `type` a property, no boolean schemas below the
-//! root, no `$ref`, no `anyOf`. What may be null, or has no one JSON type, therefore has a description and no `type`.
+//! Clients accept less than JSON Schema allows: object roots only, one `type` a property, no boolean schemas below the
+//! root, no `$ref`, no `anyOf`. So a value that may be null, or has several JSON types, has a description and no
+//! `type`.
 
 mod envelope;
 mod input;

@@ -5,7 +5,7 @@ use types::{Column, PgType, Scalar, TypeKind};
 
 use super::object;
 
-/// What an argument of this type may be.
+/// The schema of an argument of this type.
 pub(crate) fn argument(ty: &PgType) -> Map<String, Value> {
     match &ty.kind {
         TypeKind::Domain(base) => argument(base),
@@ -35,12 +35,12 @@ pub(crate) fn argument_words(ty: &PgType) -> String {
     format!("{}{or_digits}", words(ty))
 }
 
-/// How a string has to be written that stands for a number of type `numeric`, whose digits most clients lose in a JSON
-/// number. Of the schemas made here, those of `numeric` are the ones that have this pattern and no type: both a number and
-/// such a string are right, and clients take one type a property.
+/// The form of a string for a number of type `numeric`, whose digits most clients lose in a JSON number. Only the
+/// schemas of `numeric` have this pattern and no type: a number and such a string are both valid, and clients accept
+/// one type a property.
 const DECIMAL: &str = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$";
 
-/// What is enforced of a schema: a number where it takes a number or its digits, as [`with_numbers`] has it.
+/// The schema that is enforced: it accepts a number where it accepts the digits of one.
 #[must_use]
 pub fn enforced(schema: &Value) -> Value {
     match schema {
@@ -104,10 +104,10 @@ fn scalar_argument(scalar: Scalar) -> Map<String, Value> {
     })
 }
 
-/// What a value of this result column may be: its JSON type where there is one, else its type in PostgreSQL.
+/// The schema of a value of this result column: its JSON type where there is one, else its type in PostgreSQL.
 ///
-/// Clients check answers against this, so it must never say more than is always true: elements and fields may be null
-/// whatever the column says, `NaN` and `Infinity` are text, and `infinity` is a date without being a `date`.
+/// Clients check answers against this schema, so it must always be true: elements and fields may be null whatever the
+/// column says, `NaN` and `Infinity` are text, and `infinity` is a date that is not a `date`.
 pub(crate) fn column(column: &Column) -> Map<String, Value> {
     let name = column.ty.sql_name();
     if !column.not_null {

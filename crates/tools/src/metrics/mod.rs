@@ -1,8 +1,8 @@
 //! Metrics for an operator's monitoring, as OpenMetrics text. `docs/reference/metrics.md` is generated from the
 //! help texts here.
 //!
-//! `calls` counts the calls of the registry, `http` the requests of a server over HTTP. `snapshot` is read anew for
-//! each scrape: the pools, the process, and the ledger, whose counts are cached.
+//! `calls` counts the calls of the registry, `http` the requests of a server over HTTP. `gauges` are read anew for
+//! each scrape: the pools, the process (`process`), and the ledger, whose counts `cached` keeps for a while.
 //!
 //! The values of labels are bounded, and never an account, an actor, SQL or a value: names of tools that are (or were)
 //! served, words of fixed lists, routes of the program, statuses of HTTP.
