@@ -23,32 +23,32 @@ const GENERATED: &str = "(generated)";
 /// The expected work of a write.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Preview {
-    /// How many rows it would touch; `None` of a write that was not tried.
+    /// The number of rows that it would change; `None` for a write that was not tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows_affected: Option<u64>,
-    /// What it would be answered with; `(generated)` in place of the values of [`Preview::generated`].
+    /// The expected answer; `(generated)` in place of the values of [`Preview::generated`].
     pub result: Value,
     /// The rows before it, if the tool looks at them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Value>,
-    /// The same rows after it; those that would be gone are absent.
+    /// The same rows after the write; deleted rows are absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Value>,
     /// Every row of tracked tables that it would change, by table and key, with `(generated)` in place of what the database makes anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effects: Option<Value>,
-    /// The columns that tell the rows of `before` and `after` apart; empty if that is not known.
+    /// The columns that identify the rows of `before` and `after`; empty if they are unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub row_key: Vec<String>,
-    /// What the database makes when the write is carried out: `result.id`, `after.created_at`.
+    /// The values that the database generates when the write is executed: `result.id`, `after.created_at`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub generated: Vec<String>,
     /// Whether and how it could be undone; without parameters, which only the write itself has.
     pub rollback: Rollback,
-    /// What it depends on: when one of these has changed, the write is not carried out.
+    /// The definitions that it depends on. If one of them has changed, the write is not executed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub definitions: Vec<Definition>,
-    /// What a person should look at before they agree.
+    /// Warnings for the reviewer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }

@@ -36,7 +36,7 @@ pub struct Proposal {
     pub account_id: AccountId,
     /// The label of the actor that proposed.
     pub actor: Option<String>,
-    /// Where it was proposed from; absent if that is not known.
+    /// The client that proposed; absent if it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientInfo>,
     /// The tool.
