@@ -17,7 +17,7 @@
 //! - the layers below supply what it leaves out; a service that it names (or `PGSERVICE`) precedes the last two;
 //! - what the string of the fourth layer leaves out is found as for every other command: by libpq's rules.
 //!
-//! Everything else (`sslmode`, `connect_timeout`, ..) is as in libpq.
+//! All other settings (`sslmode`, `connect_timeout`, ..) follow libpq.
 
 use std::collections::HashMap;
 
@@ -42,7 +42,7 @@ pub struct ConnectionFields {
     pub user: Option<String>,
     /// The database.
     pub dbname: Option<String>,
-    /// The password, as it is.
+    /// The password, unencoded.
     pub password_secret: Option<Secret>,
 }
 
@@ -53,7 +53,7 @@ const DEFAULTS: [(&str, &str); 4] =
     [("host", "127.0.0.1"), ("port", "5432"), ("user", "postgres"), ("dbname", "postgres")];
 
 impl ConnectionFields {
-    /// `COUNTERSIGN_*`.
+    /// Reads the variables `COUNTERSIGN_*`.
     #[must_use]
     pub fn of_countersign(env: &HashMap<String, String>) -> Self {
         let text = |name: &str| env.get(&format!("COUNTERSIGN_{name}")).cloned();
@@ -68,7 +68,7 @@ impl ConnectionFields {
         }
     }
 
-    /// libpq's variables.
+    /// Reads libpq's variables.
     #[must_use]
     pub fn of_libpq(env: &HashMap<String, String>) -> Self {
         let text = |name: &str| env.get(name).cloned();
@@ -93,7 +93,7 @@ impl ConnectionFields {
         value.filter(|value| !value.is_empty())
     }
 
-    /// The connection string and its key, if there is one.
+    /// Returns the connection string and the name of its field, if there is one.
     fn text(&self) -> Result<Option<(&'static str, &str)>, CliError> {
         let [dsn, conninfo] = [("dsn_secret", &self.dsn_secret), ("conninfo_secret", &self.conninfo_secret)]
             .map(|(key, secret)| Some((key, secret.as_ref().map(Secret::expose).filter(|text| !text.is_empty())?)));
@@ -141,7 +141,7 @@ pub struct ConnectionString {
     pub origin: String,
 }
 
-/// One layer, and what messages call it.
+/// One layer, with its name for messages.
 struct Layer<'f> {
     fields: &'f ConnectionFields,
     source: Source<'f>,
@@ -152,7 +152,7 @@ enum Source<'f> {
     Session,
     Flags,
     Countersign,
-    /// With its origin.
+    /// The shared connection string, with its origin.
     Shared(&'f str),
     Libpq,
 }
@@ -171,7 +171,7 @@ impl Source<'_> {
     }
 }
 
-/// The layers below a session, and what libpq looks at beside them.
+/// The layers below a session, and libpq's further sources.
 #[derive(Clone)]
 pub struct ConnectionLayers {
     flags: ConnectionFields,
@@ -184,8 +184,8 @@ pub struct ConnectionLayers {
 }
 
 impl ConnectionLayers {
-    /// From the flags, the environment and the connection string of every command. `surroundings` are for what is no field
-    /// here: TLS, files, timeouts.
+    /// Creates the layers from the flags, the environment and the shared connection string. `surroundings` provides the
+    /// settings that are not fields here: TLS, files, timeouts.
     #[must_use]
     pub fn new(
         flags: ConnectionFields,
@@ -224,7 +224,7 @@ impl ConnectionLayers {
         ConnectOptions::from_conninfo(&conninfo, &self.surroundings).map_err(|error| unusable(&error))
     }
 
-    /// One connection string for all of it.
+    /// Combines the layers into one connection string.
     fn conninfo(&self, layers: &[Layer<'_>; 5]) -> Result<Conninfo, CliError> {
         let own = layers.get(..4).unwrap_or_default();
         let base = base(layers)?;
@@ -237,7 +237,7 @@ impl ConnectionLayers {
         };
         // What it leaves out is found as for every other command.
         let is_shared = layers.get(depth).is_some_and(|layer| matches!(layer.source, Source::Shared(_)));
-        // PGHOSTADDR is about PGHOST, or about no name at all.
+        // PGHOSTADDR applies to PGHOST, or to no host name at all.
         let is_named = conninfo.contains_key("host") || first(own, "host").is_some();
         if is_named && !conninfo.contains_key("hostaddr") && !is_shared {
             conninfo.set("hostaddr", "", "");
@@ -246,7 +246,8 @@ impl ConnectionLayers {
         let follows_libpq = is_shared || self.has_service || conninfo.contains_key("service");
         let layers = if follows_libpq { own } else { layers.as_slice() };
         let (over, below) = layers.split_at_checked(depth + 1).unwrap_or((layers, &[]));
-        // Its password is for its own user, and for another one as good as not there; a service has none for them either.
+        // Its password belongs to its user and is ignored for another user. A service has no password for another user
+        // either.
         let user = first(over.get(..depth).unwrap_or_default(), "user").map(|(user, _)| user);
         let is_anothers =
             conninfo.contains_key("password") && user.is_some_and(|user| conninfo.get("user") != Some(user));
@@ -271,7 +272,7 @@ impl ConnectionLayers {
     }
 }
 
-/// The connection string that counts.
+/// The connection string that applies.
 struct Base<'f> {
     /// The number of layers above it.
     depth: usize,

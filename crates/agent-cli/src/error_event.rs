@@ -13,7 +13,7 @@ pub(crate) struct RequestEnd {
     pub(crate) trace: Trace,
 }
 
-/// The terminal event of a request that failed. `target` is where it was to run.
+/// Returns the terminal event of a failed request. `target` is the database of the request.
 pub(crate) fn event(failed: ExecuteError, target: Option<&ConnectOptions>, ended: RequestEnd) -> Event {
     match failed {
         ExecuteError::Sql(error) => sql_error(*error, ended),
@@ -62,7 +62,7 @@ pub(crate) fn write_hint(failed: ExecuteError, is_in_transaction: bool) -> Execu
     }
 }
 
-/// `read_only_sql_transaction`.
+/// SQLSTATE `read_only_sql_transaction`.
 const READ_ONLY: &str = "25006";
 
 fn sql_error(error: ServerError, ended: RequestEnd) -> Event {
@@ -78,7 +78,7 @@ fn sql_error(error: ServerError, ended: RequestEnd) -> Event {
     }))
 }
 
-/// A notice that PostgreSQL raised on the way.
+/// Returns the event of a notice that PostgreSQL raised during a request.
 pub(crate) fn notice(notice: ServerError, ended: RequestEnd) -> Event {
     Event::Notice(Box::new(Notice {
         id: Some(ended.id),
@@ -109,7 +109,7 @@ fn problem(failed: ExecuteError, target: Option<&ConnectOptions>) -> CliError {
             CliError { hint, ..CliError::new(ErrorCode::Unsupported, message) }.retryable(retryable)
         }
         ExecuteError::Internal(_) => CliError::new(ErrorCode::InternalError, message),
-        // Both are made into events of their own.
+        // Both have separate events.
         ExecuteError::Sql(_) | ExecuteError::CommitOutcomeUnknown { .. } => {
             CliError::new(ErrorCode::InternalError, message)
         }

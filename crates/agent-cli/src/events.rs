@@ -1,4 +1,4 @@
-//! Everything that the front ends say: one [`Event`] a line (agent-cli.md, "Events").
+//! Events of the front ends: one [`Event`] per line of output (agent-cli.md, "Events").
 //!
 //! To add an event: a variant, its struct with the fields in the order of the document, and a line in the golden files.
 
@@ -34,12 +34,12 @@ pub enum Event {
 /// The cost and the result size of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Trace {
-    /// From the acceptance of the request to this event.
+    /// Time from the acceptance of the request to this event.
     pub duration_ms: u64,
-    /// Rows returned or, by a statement that returns none, touched.
+    /// Number of rows returned or, by a statement that returns none, affected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub row_count: Option<u64>,
-    /// The rows as JSON, in bytes.
+    /// Size of the rows as JSON, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload_bytes: Option<u64>,
 }
@@ -47,7 +47,7 @@ pub struct Trace {
 /// A result column.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ColumnName {
-    /// Unique within the result.
+    /// Name, unique within the result.
     pub name: String,
     /// PostgreSQL's name of its type.
     #[serde(rename = "type")]
@@ -60,13 +60,13 @@ impl From<&Column> for ColumnName {
     }
 }
 
-/// A JSON array of rows, each an object by column name. Kept as text, on one line; none by default. As a field of an event it is
-/// an empty array: [`crate::output::Output`] puts the text in its place.
+/// A JSON array of rows, each an object by column name. The array is kept as text on one line and is empty by default.
+/// As a field of an event it serialises as an empty array, which [`crate::output::Output`] replaces with the text.
 #[derive(Debug, Default)]
 pub struct Rows(Option<String>);
 
 impl Rows {
-    /// From the text of an array (`pg::QueryEvent::Rows`).
+    /// Creates rows from the text of an array (`pg::QueryEvent::Rows`).
     #[must_use]
     pub fn from_json(json: String) -> Self {
         // Between two tokens of a json value a line break has no meaning. A string contains none.
@@ -74,7 +74,7 @@ impl Rows {
         Self(Some(if has_breaks { json.replace(['\n', '\r'], " ") } else { json }))
     }
 
-    /// The text of the array.
+    /// Returns the text of the array.
     #[must_use]
     pub fn json(&self) -> &str {
         self.0.as_deref().unwrap_or("[]")
@@ -87,22 +87,22 @@ impl Serialize for Rows {
     }
 }
 
-/// A whole result. Terminal.
+/// A complete result. Terminal.
 #[derive(Debug, Serialize)]
 pub struct ResultEvent {
     /// The id of the request.
     pub id: String,
     /// The session of the request.
     pub session: String,
-    /// `ROWS n`, or PostgreSQL's own words for a statement that returns none.
+    /// `ROWS n`, or PostgreSQL's command tag for a statement that returns no rows.
     pub command_tag: String,
-    /// Empty for a statement that returns none.
+    /// Columns; empty for a statement that returns no rows.
     pub columns: Vec<ColumnName>,
-    /// All of them.
+    /// All rows.
     pub rows: Rows,
     /// The number of rows that were returned or, by a statement that returns none, changed.
     pub row_count: u64,
-    /// The receipt of a write that the ledger has recorded.
+    /// Receipt of a write that the ledger has recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
     /// Whether it reports a COMMIT; not shown.
@@ -119,16 +119,16 @@ pub struct ResultStart {
     pub id: String,
     /// The session of the request.
     pub session: String,
-    /// At least one, save for a query that selects nothing.
+    /// Columns: at least one, unless the query selects nothing.
     pub columns: Vec<ColumnName>,
 }
 
-/// Some rows of a streamed result.
+/// A batch of rows of a streamed result.
 #[derive(Debug, Serialize)]
 pub struct ResultRows {
     /// The id of the request.
     pub id: String,
-    /// At least one.
+    /// Rows of the batch: at least one.
     pub rows: Rows,
     /// The number of rows.
     pub rows_batch_count: u64,
@@ -141,15 +141,15 @@ pub struct ResultEnd {
     pub id: String,
     /// The session of the request.
     pub session: String,
-    /// `ROWS n`.
+    /// Command tag: `ROWS n`.
     pub command_tag: String,
-    /// The receipt of a write that the ledger has recorded.
+    /// Receipt of a write that the ledger has recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
     /// Whether it reports a COMMIT; not shown.
     #[serde(skip)]
     pub is_commit: bool,
-    /// All that it gave.
+    /// Duration and counts of the whole result.
     pub trace: Trace,
 }
 
@@ -164,7 +164,7 @@ pub struct SqlError {
     pub session: Option<String>,
     /// SQLSTATE.
     pub sqlstate: String,
-    /// PostgreSQL's words.
+    /// PostgreSQL's message.
     pub message: String,
     /// DETAIL.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -187,12 +187,12 @@ pub struct ErrorEvent {
     pub id: Option<String>,
     /// The code, for programs.
     pub error_code: ErrorCode,
-    /// A sentence.
+    /// Message: one sentence.
     pub error: String,
     /// The remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// Whether the same may go well the next time.
+    /// Whether a retry may succeed.
     pub retryable: bool,
     /// The correlation id of a write whose outcome only the ledger has.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -214,7 +214,7 @@ pub struct Notice {
     pub severity: String,
     /// SQLSTATE.
     pub sqlstate: String,
-    /// A sentence.
+    /// Message: one sentence.
     pub message: String,
     /// DETAIL.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -222,11 +222,11 @@ pub struct Notice {
     /// HINT.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// When.
+    /// Duration of the request so far; zero without a request.
     pub trace: Trace,
 }
 
-/// The answer to `ping`.
+/// The response to `ping`.
 #[derive(Debug, Serialize)]
 pub struct Pong {
     /// The state of the process.
@@ -236,9 +236,9 @@ pub struct Pong {
 /// The state of the process.
 #[derive(Debug, Serialize)]
 pub struct PongTrace {
-    /// Since its start.
+    /// Seconds since the start of the process.
     pub uptime_s: u64,
-    /// Requests with an id (`query`, `begin`, `commit`, `rollback`) that were accepted so far.
+    /// Number of requests with an id (`query`, `begin`, `commit`, `rollback`) accepted so far.
     pub requests_total: u64,
     /// The number of these without a terminal event.
     pub in_flight: u64,
@@ -247,7 +247,7 @@ pub struct PongTrace {
 /// The last event of a pipe.
 #[derive(Debug, Serialize)]
 pub struct Close {
-    /// `shutdown`.
+    /// The text `shutdown`.
     pub message: &'static str,
     /// The totals of the process.
     pub trace: CloseTrace,
@@ -256,16 +256,16 @@ pub struct Close {
 /// The totals of the process.
 #[derive(Debug, Serialize)]
 pub struct CloseTrace {
-    /// Since its start.
+    /// Seconds since the start of the process.
     pub uptime_s: u64,
-    /// Requests with an id that were accepted.
+    /// Number of accepted requests with an id.
     pub requests_total: u64,
 }
 
 /// An event that `log` of the configuration requests.
 #[derive(Debug, Default, Serialize)]
 pub struct Log {
-    /// `startup`, `query.result`, `query.error`, `query.sql_error`.
+    /// Name of the event: `startup`, `query.result`, `query.error` or `query.sql_error`.
     pub event: &'static str,
     /// The id of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -291,26 +291,26 @@ pub struct Log {
 pub struct Startup {
     /// The version of countersign.
     pub version: &'static str,
-    /// As it was called.
+    /// Arguments of the process.
     pub argv: Vec<String>,
     /// The parsed arguments.
     pub args: Value,
-    /// The configuration at the beginning.
+    /// Initial configuration.
     pub config: Config,
-    /// The variables that have a say: `COUNTERSIGN_*`, `PG*` and `DATABASE_URL`.
+    /// Environment variables that have an effect: `COUNTERSIGN_*`, `PG*` and `DATABASE_URL`.
     pub env: BTreeMap<String, String>,
 }
 
 /// The parameters and columns of a statement, which did not run. Terminal.
 #[derive(Debug, Serialize)]
 pub struct DryRun {
-    /// The statement.
+    /// Text of the statement.
     pub sql: String,
-    /// The parameters that were given.
+    /// Given parameters.
     pub params: Vec<Value>,
     /// PostgreSQL's names of the types of its parameters.
     pub param_types: Vec<String>,
-    /// Empty for a statement that returns none.
+    /// Columns; empty for a statement that returns no rows.
     pub columns: Vec<ColumnName>,
     /// The session of the request.
     pub session: String,
@@ -319,7 +319,7 @@ pub struct DryRun {
 }
 
 impl Event {
-    /// An `error`.
+    /// Creates an `error` event.
     #[must_use]
     pub fn error(id: Option<String>, problem: CliError, duration_ms: u64) -> Self {
         let CliError { code, message, hint, retryable } = problem;
@@ -328,7 +328,7 @@ impl Event {
         Self::Error(Box::new(event))
     }
 
-    /// The rows in it; `None` for an event that has none.
+    /// Returns the rows of the event; `None` if it has none.
     #[must_use]
     pub fn rows(&self) -> Option<&Rows> {
         match self {
@@ -338,13 +338,13 @@ impl Event {
         }
     }
 
-    /// Whether nothing follows for its request.
+    /// Returns whether this is the last event of its request.
     #[must_use]
     pub fn is_terminal(&self) -> bool {
         matches!(self, Self::Result(_) | Self::ResultEnd(_) | Self::SqlError(_) | Self::Error(_) | Self::DryRun(_))
     }
 
-    /// Whether it says that something went wrong.
+    /// Returns whether the event reports an error.
     #[must_use]
     pub fn is_failure(&self) -> bool {
         matches!(self, Self::SqlError(_) | Self::Error(_))

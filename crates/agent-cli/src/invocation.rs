@@ -12,7 +12,7 @@ use crate::options::{Defaults, Options};
 use crate::output::Output;
 use crate::request::{MAX_PARAMS, check_params};
 
-/// Which of the front ends.
+/// Front end of an invocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrontEnd {
     /// `countersign query`: one statement.
@@ -24,7 +24,7 @@ pub enum FrontEnd {
 }
 
 impl FrontEnd {
-    /// The name of the command.
+    /// Returns the name of the command.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -38,9 +38,9 @@ impl FrontEnd {
 /// The request of a command line.
 #[derive(Debug, Clone)]
 pub struct Invocation {
-    /// Which of the parsers read it.
+    /// Front end that was called.
     pub front_end: FrontEnd,
-    /// The one statement or the pipe.
+    /// One statement or a pipe.
     pub mode: Mode,
     /// The connection in the flags.
     pub connection: ConnectionFields,
@@ -60,12 +60,12 @@ pub struct Invocation {
     pub shown_argv: Vec<String>,
 }
 
-/// One statement or many.
+/// Mode of an invocation.
 #[derive(Debug, Clone)]
 pub enum Mode {
     /// One statement.
     OneShot(Box<OneShot>),
-    /// Commands as lines; what counts for queries that do not say.
+    /// Commands as lines, with the defaults for queries.
     Pipe(Defaults),
 }
 
@@ -74,27 +74,27 @@ pub enum Mode {
 pub struct OneShot {
     /// The source of its text.
     pub sql: Sql,
-    /// `$1`, `$2`, ..
+    /// Values of `$1`, `$2`, ..
     pub params: Vec<Value>,
     /// The options of the statement.
     pub options: Options,
-    /// Whether it is only described.
+    /// Whether the statement is only described.
     pub dry_run: bool,
 }
 
 /// The source of the text of a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sql {
-    /// Here.
+    /// The text itself.
     Text(String),
-    /// In a file.
+    /// A file.
     File(PathBuf),
-    /// On standard input.
+    /// Standard input.
     Stdin,
 }
 
 impl Sql {
-    /// `-` is standard input.
+    /// Creates the source of `--sql-file`; `-` is standard input.
     #[must_use]
     pub fn file(name: &str) -> Self {
         if name == "-" { Self::Stdin } else { Self::File(name.into()) }
@@ -110,14 +110,14 @@ pub enum ParamArg<'a> {
     Null(&'a str),
 }
 
-/// The parameters in their order.
+/// Returns the parameters in order of their numbers.
 ///
-/// A value is text, as psql's variables are: PostgreSQL reads it as what the parameter is, `1` as an integer where one is
-/// taken, `{a,b}` as an array and `{"a":1}` as JSON.
+/// A value is text, like psql's variables. PostgreSQL parses it as the parameter's type: `1` for an integer, `{a,b}`
+/// for an array, `{"a":1}` for JSON.
 ///
 /// # Errors
-/// [`CliError`] for what is no `N=value` or no number, and for a number that is missing, 0 or there twice. The value is not
-/// repeated.
+/// [`CliError`] if an argument is not `N=value`, N is not a number, or a number is missing, 0 or repeated. The message
+/// does not contain the value.
 pub fn params<'a>(given: impl IntoIterator<Item = ParamArg<'a>>) -> Result<Vec<Value>, CliError> {
     let mut values: Vec<(usize, Value)> = Vec::new();
     for given in given {

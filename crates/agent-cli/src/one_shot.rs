@@ -1,4 +1,4 @@
-//! One statement, its events, the end (`query` and `psql`).
+//! Execution of `query` and `psql`: one statement, its events, and the exit code.
 
 use std::io::Read;
 use std::path::Path;
@@ -27,10 +27,10 @@ const ID: &str = "query";
 pub(crate) const DONE: u8 = 0;
 pub(crate) const FAILED: u8 = 1;
 pub(crate) const WRONG_ARGUMENTS: u8 = 2;
-/// A write was committed, or may have been, and its result could not be delivered.
+/// Exit code if a write was committed, or may have been, and its result could not be delivered.
 pub(crate) const RESULT_LOST: u8 = 3;
 
-/// Runs it; the code to exit with. `stopped` ends it before its end.
+/// Runs the statement and returns the exit code. `stopped` stops it early.
 pub(crate) async fn run<R: AsyncRead + Unpin>(
     one_shot: OneShot,
     config: &Config,
@@ -106,7 +106,7 @@ pub(crate) async fn run<R: AsyncRead + Unpin>(
     if event.is_failure() { FAILED } else { DONE }
 }
 
-/// The text of the statement.
+/// Reads the text of the statement.
 async fn text<R: AsyncRead + Unpin>(sql: &Sql, stdin: R) -> Result<String, CliError> {
     let (place, bytes) = match sql {
         Sql::Text(text) => return Ok(text.clone()),

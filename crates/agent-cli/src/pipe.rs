@@ -1,11 +1,11 @@
-//! Commands from lines, events to lines, many at a time (`pipe`).
+//! Execution of `pipe`: commands as lines, events as lines, many requests concurrently.
 //!
 //! ```text
 //! input ──▶ loop ──▶ a task for each request ──▶ queue ─▶ writer ──▶ output
 //!             └─────────── own answers ───────────▶ queue ─▶┘
 //! ```
-//! The loop waits for nothing but input, so a `cancel` and a `ping` are heard whatever the queries do. Queries that there is no room
-//! for are held back, and what follows them as well; when many are, nothing more is read.
+//! The loop waits only for input, so `cancel` and `ping` are handled at any time. Queries over the limit are deferred,
+//! together with the commands after them. If many are deferred, reading stops.
 
 mod input;
 
@@ -40,7 +40,7 @@ use types::{LineCodec, quoted};
 /// How long requests in flight may go on when the session ends.
 const CLOSE_GRACE: Duration = Duration::from_secs(5);
 
-/// A line, read.
+/// A parsed line.
 type Parsed = Result<Command, Box<RequestError>>;
 
 /// A session of commands.
@@ -54,14 +54,14 @@ pub(crate) struct Pipe {
     /// The databases of the sessions that have not moved.
     targets: HashMap<String, ConnectOptions>,
     in_flight: InFlight,
-    /// Commands that wait until there is room for the first of them.
+    /// Commands that wait until the first of them can be accepted.
     held: VecDeque<Parsed>,
-    /// When `close` or the end of the input came.
+    /// Time of `close` or of the end of the input.
     asked_to_end: Option<Instant>,
     event_sender: EventSender,
     answers: ControlSender,
     tasks: TaskTracker,
-    /// Stops every request.
+    /// Cancels every request.
     all: CancellationToken,
     started: Instant,
 }
@@ -126,7 +126,7 @@ impl Pipe {
             Err(rejected) => return self.refuse(rejected.id, rejected.problem, &rejected.meant).await,
         };
         let (id, meant, done) = match command {
-            // Whoever reads lines has taken it.
+            // The reader of lines has handled it.
             Command::Close => return Ok(()),
             Command::Ping => return self.answers.emit(&self.pong()).await,
             Command::Config(patch) => match self.configure(*patch) {
@@ -136,7 +136,7 @@ impl Pipe {
                 Err(problem) => (None, AffectedTransactions::ForNone, Err(problem)),
             },
             Command::Cancel { id } => {
-                // With the id of a commit that runs this would look like its end.
+                // With the id of a running commit, this event would look like its end.
                 let shown = (!self.in_flight.is_there(&id)).then(|| id.clone());
                 (shown, AffectedTransactions::ForNone, self.in_flight.cancel(&id))
             }
@@ -183,7 +183,7 @@ impl Pipe {
     fn refuse_in(&mut self, session: Option<&str>, is_begin: bool, problem: &CliError) {
         let session = match self.config.session(session) {
             Ok((session, _)) => session.to_owned(),
-            // Whichever it was to be.
+            // The session is not configured, so the command may belong to any transaction.
             Err(_) => return self.transactions.refuse_all(problem),
         };
         if !is_begin {
@@ -196,7 +196,7 @@ impl Pipe {
         self.transactions.refuse_begin(new, problem);
     }
 
-    /// The configuration, and where its sessions connect to.
+    /// Returns the configuration with the addresses of its sessions.
     fn shown_config(&self) -> Config {
         let described = |session: &Session| match self.layers.target(&session.fields()) {
             Ok(target) => target.described(),
@@ -236,7 +236,7 @@ impl Pipe {
         let generation = self.generations.get(session).copied().unwrap_or_default();
         let target = match self.targets.get(session) {
             Some(known) => known.clone(),
-            // It looks at some files.
+            // This reads some files.
             None => self.layers.target(&fields.fields())?,
         };
         let place = NamedSession { session: session.to_owned(), generation, target };
@@ -304,17 +304,17 @@ impl Pipe {
         Ok(())
     }
 
-    /// Starts the task of a request. `work` gives its terminal event; it is some kilobytes, and moved from hand to hand.
+    /// Starts the task of a request. `work` returns its terminal event. It is boxed because it takes some kilobytes.
     fn start(&self, request: Request, work: Pin<Box<dyn Future<Output = Event> + Send>>) {
         let (event_sender, in_flight) = (self.event_sender.clone(), self.in_flight.clone());
         let log = self.config.log.clone();
         self.tasks.spawn(finish(request, work, event_sender, in_flight, log));
     }
 
-    /// Lets what is in flight come to its end, and ends.
+    /// Waits for the requests in flight, and ends.
     async fn end(mut self, end: PipeEnd, closed: &CancellationToken, urged: &CancellationToken) -> u8 {
         let grace = CLOSE_GRACE.saturating_sub(self.asked_to_end.map(|asked| asked.elapsed()).unwrap_or_default());
-        // Transactions that are idle are rolled back, the others after what is waiting for them.
+        // Idle transactions are rolled back; the others are rolled back after their queued commands.
         drop(self.transactions);
         self.tasks.close();
         let is_closed = matches!(end, PipeEnd::OutputClosed);
@@ -348,7 +348,7 @@ impl Pipe {
     }
 }
 
-/// The id of a command that was not accepted yet.
+/// Returns the id of a command that was not accepted yet.
 fn request_id(command: Parsed) -> Option<String> {
     match command {
         Ok(Command::Query(query)) => Some(query.id),
@@ -383,7 +383,7 @@ async fn alone(
         .event
 }
 
-/// Takes a request to its terminal event, whatever becomes of its work.
+/// Emits the terminal event of a request, whatever the outcome of its work.
 async fn finish(
     request: Request,
     work: Pin<Box<dyn Future<Output = Event> + Send>>,

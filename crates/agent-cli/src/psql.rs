@@ -1,5 +1,5 @@
-//! The command line of `psql`: psql's flags, translated to those of `query` (promises B6-11 to B6-23). Nothing else is psql's:
-//! no variables in the text, no backslash commands, no tables.
+//! Translation of `psql` command lines: psql's flags become those of `query` (promises B6-11 to B6-23). Other features
+//! of psql are not supported: variables in the text, backslash commands, tables.
 
 use pg::Conninfo;
 use types::quoted;
@@ -31,9 +31,9 @@ Exits with 0 for a result, 1 for an error, 2 for wrong arguments. Reads only, un
 /// The reason why there is nothing to translate.
 #[derive(Debug)]
 pub(crate) enum PsqlError {
-    /// Somebody asked for help.
+    /// `--help` was given.
     Help,
-    /// Something is not taken.
+    /// An argument is invalid or not supported.
     CliError(CliError),
 }
 
@@ -43,7 +43,7 @@ impl From<CliError> for PsqlError {
     }
 }
 
-/// psql's flags and what they are called in `query`.
+/// psql's flags and their names in `query`.
 const FLAGS: [(char, &str); 7] = [
     ('c', "--sql"),
     ('f', "--sql-file"),
@@ -54,7 +54,7 @@ const FLAGS: [(char, &str); 7] = [
     ('v', "--param"),
 ];
 
-/// Long flags of `query` that take a value, beside [`NUMBERS`].
+/// Long flags of `query` that take a value, in addition to [`NUMBERS`].
 const WITH_VALUE: [&str; 11] = [
     "--dsn-secret",
     "--conninfo-secret",
@@ -73,7 +73,7 @@ const WITH_VALUE: [&str; 11] = [
 const WITHOUT_VALUE: [&str; 7] =
     ["--dry-run", "--write", "--read-only", "--stream-rows", "--audit", "--no-audit", "--version"];
 
-/// psql's arguments as those of `query`.
+/// Translates psql's arguments to those of `query`.
 pub(crate) fn translate(argv: &[String]) -> Result<Vec<String>, PsqlError> {
     let mut translated = Vec::new();
     let mut arguments = argv.iter();
@@ -125,7 +125,7 @@ fn not_taken(flag: &str) -> CliError {
         .hint("of psql's flags there are -c, -f, -h, -p, -U, -d, -v N=value; countersign psql --help lists all")
 }
 
-/// `-c SQL` or `-cSQL`.
+/// Translates `-c SQL` or `-cSQL`.
 fn push_short(
     translated: &mut Vec<String>,
     argument: &str,
@@ -158,7 +158,7 @@ fn value_of(flag: &str, value: Option<&String>) -> Result<String, CliError> {
     value.cloned().ok_or_else(|| CliError::invalid(format!("the flag {flag} needs a value")))
 }
 
-/// A database is named, or a whole connection string is given in its place, as psql takes it.
+/// Returns the flag for the value of `-d`: a database name or, as in psql, a whole connection string.
 fn flag_of_database(value: &str) -> &'static str {
     match value {
         uri if Conninfo::is_uri(uri) => "--dsn-secret",

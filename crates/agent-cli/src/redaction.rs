@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 /// The replacement of a secret.
 pub(crate) const STARS: &str = "***";
 
-/// Parts of the names of variables whose values are secrets, or may hold one.
+/// Parts of the names of variables whose values are secrets, or may contain one.
 const SECRET_NAMES: [&str; 9] = ["SECRET", "PASSWORD", "PASSPHRASE", "TOKEN", "DSN", "CONNINFO", "URL", "URI", "KEY"];
 
-/// The arguments: values of `--*-secret` and whatever may hold a password are `***`.
+/// Returns the arguments with `***` for values of `--*-secret` and for every text that may contain a password.
 #[must_use]
 pub(crate) fn argv(argv: &[String]) -> Vec<String> {
     let mut shown = Vec::with_capacity(argv.len());
@@ -28,7 +28,7 @@ fn is_secret_flag(argument: &str) -> bool {
     argument.starts_with("--") && !argument.contains('=') && argument.ends_with("-secret")
 }
 
-/// The text, unless it is or holds a connection string: then everything from it on is `***`.
+/// Returns the text; from the start of a connection string on, it is `***`.
 #[must_use]
 pub(crate) fn without_password(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
@@ -57,13 +57,13 @@ fn user_info(text: &str) -> Option<usize> {
     None
 }
 
-/// Whether something of it is not shown.
+/// Returns whether a part of it is redacted.
 #[must_use]
 pub(crate) fn may_hold_a_password(text: &str) -> bool {
     without_password(text) != text
 }
 
-/// The variables that have a say, `COUNTERSIGN_*`, `PG*` and `DATABASE_URL`: secrets are `***`.
+/// Returns the variables that have an effect, `COUNTERSIGN_*`, `PG*` and `DATABASE_URL`: secrets are `***`.
 #[must_use]
 pub(crate) fn env(env: &HashMap<String, String>) -> BTreeMap<String, String> {
     let has_a_say = |name: &str| name.starts_with("COUNTERSIGN_") || name.starts_with("PG") || name == "DATABASE_URL";
@@ -75,7 +75,7 @@ pub(crate) fn env(env: &HashMap<String, String>) -> BTreeMap<String, String> {
     shown.collect()
 }
 
-/// A message of a parser's, which may quote what it could not read: the secrets among the arguments are `***`.
+/// Redacts the secret arguments in a message of a parser, which may quote text that it could not parse.
 #[must_use]
 pub(crate) fn scrubbed(message: &str, argv: &[String]) -> String {
     let mut message = message.to_owned();

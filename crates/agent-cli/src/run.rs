@@ -1,4 +1,4 @@
-//! An [`Invocation`] from its beginning to its end.
+//! Execution of an [`Invocation`] from start to exit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,9 +25,9 @@ const LAST_GRACE: Duration = Duration::from_secs(20);
 /// The end of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exit {
-    /// The code to exit with.
+    /// Exit code.
     pub code: u8,
-    /// The one line for standard error: of writes that were committed, and whose results could not be delivered.
+    /// Line for standard error about committed writes whose results could not be delivered.
     pub complaint: Option<String>,
 }
 
@@ -80,7 +80,7 @@ where
             }
         };
         executor.drain().await;
-        // All ways to the writer are closed: it ends when the reader has taken what is left.
+        // All senders are closed: the writer ends when the reader has read the rest.
         if written.await.unwrap_or(false) { code } else { one_shot::FAILED }
     };
     let code = tokio::select! {
@@ -94,7 +94,7 @@ where
     Exit { code: if complaint.is_some() { one_shot::RESULT_LOST } else { code }, complaint }
 }
 
-/// Ends nothing by itself.
+/// Cancels `closed` when the reader is gone. Never completes.
 async fn watch(reader_gone: impl Future<Output = ()>, closed: &CancellationToken) {
     reader_gone.await;
     closed.cancel();

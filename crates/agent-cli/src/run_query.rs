@@ -13,7 +13,7 @@ use crate::error_event::{self, RequestEnd};
 use crate::events::{ColumnName, DryRun, Event, ResultEnd, ResultEvent, ResultRows, ResultStart, Rows, Trace};
 use crate::writer::{EventSender, OutputClosedError};
 
-/// Chunks that wait to become events.
+/// Maximum number of chunks that wait to become events.
 const WAITING_CHUNKS: usize = 2;
 
 /// How long a cancelled statement may take to stop.
@@ -25,29 +25,29 @@ pub(crate) const COMMIT_GRACE: Duration = Duration::from_secs(10);
 /// Requests to end, made by signals.
 #[derive(Debug, Clone, Default)]
 pub struct StopSignals {
-    /// End as `close` does.
+    /// Ends the run as `close` does.
     pub asked: CancellationToken,
-    /// End at once: statements in flight are cancelled.
+    /// Ends the run at once: statements in flight are cancelled.
     pub urged: CancellationToken,
 }
 
 /// The cancellation of a statement.
 #[derive(Debug, Clone)]
 pub(crate) struct StopTokens {
-    /// Somebody asks for it; also at the end of the session.
+    /// Cancelled when the agent cancels the request, and at the end of the session.
     pub(crate) request: CancellationToken,
-    /// The session ends.
+    /// Cancelled when the session ends.
     pub(crate) session: CancellationToken,
 }
 
 impl StopTokens {
-    /// One for both.
+    /// Uses one token as both.
     pub(crate) fn only(stop: &CancellationToken) -> Self {
         Self { request: stop.clone(), session: stop.clone() }
     }
 }
 
-/// Which request it is, and since when.
+/// Id of the request, and the time of its acceptance.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) id: String,
@@ -86,7 +86,7 @@ pub(crate) struct Outcome {
     pub(crate) is_abandoned: bool,
 }
 
-/// Runs one statement. What it gives on its way goes to `event_sender`; nothing of the request follows the event that is returned.
+/// Runs one statement. Its other events go to `event_sender`; the returned event is the last one of the request.
 pub(crate) async fn run(
     runner: ExecutionContext<'_>,
     request: &Request,
@@ -99,7 +99,7 @@ pub(crate) async fn run(
         stop,
         execution: stop.request.child_token(),
         timeout: query.statement_timeout,
-        // In a transaction that is open nothing is committed yet.
+        // In an open transaction nothing is committed yet.
         may_commit: !query.read_only && matches!(runner, ExecutionContext::Alone(..)),
         begun: CancellationToken::new(),
         whole: CancellationToken::new(),
@@ -145,21 +145,21 @@ enum Ran {
 /// The progress of a statement, and its possible ends.
 struct QueryRun<'s> {
     stop: &'s StopTokens,
-    /// Tells what runs it to stop.
+    /// Asks the executor to stop.
     execution: CancellationToken,
     /// The time limit of the whole statement, zero for none. While its rows are not taken, PostgreSQL does not check
     /// its own timeout.
     timeout: Duration,
     may_commit: bool,
-    /// Cancelled when the first of it has come.
+    /// Cancelled when the first chunk has arrived.
     begun: CancellationToken,
-    /// Cancelled when everything was taken.
+    /// Cancelled when everything was received.
     whole: CancellationToken,
 }
 
 impl QueryRun<'_> {
-    /// Runs the statement and takes what it gives, both at once. A stop ends the taking at once, also where it waits for a
-    /// reader; the statement then has [`STOP_GRACE`] to say what became of it. What is being committed is not stopped.
+    /// Runs the statement and receives its chunks concurrently. A stop ends the receiving at once, even while it waits
+    /// for a reader. The statement then has [`STOP_GRACE`] to report its outcome. A commit in progress is not stopped.
     async fn run(&self, mut execution: BoxFuture<'_, QuerySummary>, taking: impl Future<Output = ()>) -> Ran {
         let mut taking = Box::pin(taking);
         let ended = tokio::select! {
@@ -192,7 +192,7 @@ impl QueryRun<'_> {
         Ran::Ended(ended)
     }
 
-    /// Nothing more is taken: what becomes of it.
+    /// Awaits the outcome of the statement after the receiving has ended.
     async fn rest(&self, execution: BoxFuture<'_, QuerySummary>) -> Ran {
         let (asked, grace) = match self.is_committing() {
             true => (&self.stop.session, COMMIT_GRACE),
@@ -209,7 +209,7 @@ impl QueryRun<'_> {
         self.may_commit && self.whole.is_cancelled()
     }
 
-    /// Comes when it has taken as long as it may since its first row, and is not all taken.
+    /// Completes when the timeout has passed since the first row and not everything was received.
     async fn overdue(&self) {
         self.begun.cancelled().await;
         if self.timeout.is_zero() {
@@ -222,7 +222,7 @@ impl QueryRun<'_> {
     }
 }
 
-/// So long after the stop.
+/// Waits for the stop and then for `grace`.
 pub(crate) async fn stopped_for(stop: &CancellationToken, grace: Duration) {
     stop.cancelled().await;
     tokio::time::sleep(grace).await;
@@ -303,14 +303,14 @@ impl CollectedResult {
             }
             QueryEvent::Notice(notice) => event_sender.emit(&error_event::notice(*notice, request.ended())).await?,
             QueryEvent::AwaitAck { taken, correlation_id } => {
-                // A write is committed on this word: not before every row has left this process. In one piece they
-                // leave with the terminal event.
+                // The acknowledgement commits a write, so every row has to leave this process before it. An inline
+                // result leaves with the terminal event.
                 if is_streamed {
                     event_sender.written().await?;
                 }
                 self.correlation_id = correlation_id;
                 run.whole.cancel();
-                // Nobody may wait for it: a read is not committed.
+                // The receiver may be gone: a read is not committed.
                 let _ = taken.send(());
             }
         }
@@ -318,7 +318,8 @@ impl CollectedResult {
     }
 }
 
-/// Takes chunks until there are no more, or one cannot be taken; then the channel is closed, and the statement is undone.
+/// Receives chunks until the last one, or until one cannot be forwarded. The channel is then closed, and the statement
+/// is rolled back.
 async fn take_all(
     mut chunks: mpsc::Receiver<QueryEvent>,
     taken: &mut CollectedResult,
@@ -336,7 +337,7 @@ async fn take_all(
     run.whole.cancel();
 }
 
-/// Says what a statement takes and gives. Nothing of it runs.
+/// Describes the parameters and columns of a statement without running it.
 pub(crate) async fn describe(
     executor: &dyn SqlExecutor,
     place: &NamedSession,

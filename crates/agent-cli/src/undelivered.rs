@@ -1,5 +1,4 @@
-//! Committed writes whose result has not left this process: a failure to deliver one is no failure of the write
-//! (exit code 3).
+//! Committed writes whose result has not left this process. A failed delivery is not a failed write (exit code 3).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,13 +10,13 @@ use types::quoted;
 pub(crate) struct Commit {
     /// The id of the request.
     pub(crate) id: String,
-    /// PostgreSQL's command tag; `None` if the answer to COMMIT did not come.
+    /// PostgreSQL's command tag; `None` if the response to COMMIT did not arrive.
     pub(crate) command_tag: Option<String>,
-    /// The receipt of a write that the ledger has recorded.
+    /// Receipt of a write that the ledger has recorded.
     pub(crate) correlation_id: Option<String>,
 }
 
-/// The commits that have been announced and not been delivered.
+/// Commits that were announced and not delivered.
 #[derive(Clone, Default)]
 pub(crate) struct Undelivered(Arc<Mutex<Table>>);
 
@@ -32,7 +31,7 @@ impl Undelivered {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says that the result of a commit is about to be written; the number to call it delivered by.
+    /// Announces that the result of a commit is about to be written. Returns its number for `delivered`.
     pub(crate) fn announce(&self, commit: Commit) -> u64 {
         let mut table = self.table();
         table.announced += 1;
@@ -41,7 +40,7 @@ impl Undelivered {
         number
     }
 
-    /// The results of these commits were handed to the operating system.
+    /// Records that the results of these commits were passed to the operating system.
     pub(crate) fn delivered(&self, numbers: impl IntoIterator<Item = u64>) {
         let mut table = self.table();
         for number in numbers {
@@ -49,7 +48,7 @@ impl Undelivered {
         }
     }
 
-    /// One line about all that was not delivered; `None` if everything was.
+    /// Returns one line about all undelivered results; `None` if there are none.
     pub(crate) fn complaint(&self) -> Option<String> {
         let table = self.table();
         let commits: Vec<String> = table.commits.values().map(told).collect();

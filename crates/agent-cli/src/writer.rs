@@ -13,19 +13,19 @@ use crate::events::Event;
 use crate::output::Output;
 use crate::undelivered::Undelivered;
 
-/// Events of queries that wait to be written.
+/// Maximum number of queued events of queries.
 const QUEUED_EVENTS: usize = 16;
-/// Answers of the input loop that wait to be written.
+/// Maximum number of queued events of the input loop.
 const QUEUED_ANSWERS: usize = 256;
 
-/// Nobody reads the output any more.
+/// The output is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OutputClosedError;
 
 enum Outgoing {
     /// Events as bytes, each with its end, and the number of the commit that one of them reports.
     Events(Vec<u8>, Option<u64>),
-    /// Answered when everything before it was handed to the operating system.
+    /// Answered when everything before it was passed to the operating system.
     Written(oneshot::Sender<()>),
 }
 
@@ -38,14 +38,14 @@ pub(crate) struct EventSender {
 }
 
 impl EventSender {
-    /// Hands an event on.
+    /// Queues an event.
     pub(crate) async fn emit(&self, event: &Event) -> Result<(), OutputClosedError> {
         self.place(&[event]).await.map(ReservedSlot::send)
     }
 
-    /// Waits for room for some events, which are then handed on together and without waiting.
+    /// Waits for space for some events, which are then queued together without waiting.
     pub(crate) async fn place(&self, events: &[&Event]) -> Result<ReservedSlot<'_>, OutputClosedError> {
-        // Before anything can go wrong.
+        // Announced before anything can fail.
         let commit = events.iter().find_map(|event| event.commit()).map(|commit| self.undelivered.announce(commit));
         let mut bytes = Vec::new();
         for rendered in events.iter().map(|event| self.form.render(event)) {
@@ -55,7 +55,7 @@ impl EventSender {
         Ok(ReservedSlot { permit, bytes, commit })
     }
 
-    /// Waits until everything that was handed on was written.
+    /// Waits until every queued event was written.
     pub(crate) async fn written(&self) -> Result<(), OutputClosedError> {
         let (written, is_written) = oneshot::channel();
         self.queue.send(Outgoing::Written(written)).await.map_err(|_| OutputClosedError)?;
@@ -63,7 +63,7 @@ impl EventSender {
     }
 }
 
-/// Events with their place in the queue.
+/// Events with a reserved slot in the queue.
 pub(crate) struct ReservedSlot<'o> {
     permit: mpsc::Permit<'o, Outgoing>,
     bytes: Vec<u8>,
@@ -83,7 +83,7 @@ pub(crate) struct ControlSender {
 }
 
 impl ControlSender {
-    /// Hands an answer on. Waits only if the reader has left very many of them lying.
+    /// Queues an event. Waits only if `QUEUED_ANSWERS` events are queued.
     pub(crate) async fn emit(&self, event: &Event) -> Result<(), OutputClosedError> {
         self.queue.send(Outgoing::Events(self.form.render(event), None)).await.map_err(|_| OutputClosedError)
     }
@@ -94,7 +94,7 @@ impl ControlSender {
 pub(crate) struct WriterTask {
     /// Committed writes whose result was not written.
     pub(crate) undelivered: Undelivered,
-    /// Grows whenever the operating system takes something.
+    /// Incremented by every successful write to the output.
     progress: Arc<AtomicU64>,
 }
 
@@ -105,8 +105,8 @@ impl WriterTask {
     }
 }
 
-/// Starts the task. `closed` is cancelled when the output cannot be written to. The task ends when both ways to it are
-/// dropped; it gives whether everything was written.
+/// Starts the task. `closed` is cancelled when the output cannot be written to. The task ends when both senders are
+/// dropped, and returns whether everything was written.
 pub(crate) fn start<W>(
     output: W,
     form: Output,
@@ -135,7 +135,7 @@ where
 struct Writer<W> {
     output: W,
     writing: WriterTask,
-    /// Commits whose results were written and may still be in a buffer.
+    /// Commits whose results were written and may still be buffered.
     unflushed: Vec<u64>,
 }
 
@@ -162,7 +162,7 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
                 }
                 Outgoing::Written(written) => {
                     self.flush().await?;
-                    // Nobody may wait for it any more.
+                    // The receiver may be gone.
                     let _ = written.send(());
                 }
             }

@@ -1,5 +1,5 @@
-//! From a database and manifests to tools that can be served: everything is checked before the first request, and again
-//! before a change of the tools.
+//! Construction of the served tools from a database and manifests. Everything is checked before the first request, and
+//! again before the tools change.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use types::{DescribeError, DescribeStatement, Principal, StatementShape};
 use crate::settings::{ProfileConfig, Settings};
 use crate::{connection, demo};
 
-/// Reads manifests; the message names the file that cannot be read.
+/// Reads manifests. The error names the file that cannot be read.
 pub(crate) fn read_manifests(paths: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
     paths
         .iter()
@@ -23,10 +23,10 @@ pub(crate) fn read_manifests(paths: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
         .collect()
 }
 
-/// Describes statements as the ledger does, with the hints that a query gets.
+/// Describes statements like the ledger, and adds the hints that a query gets.
 struct HintingDescriber<'a> {
     ledger: &'a Ledger,
-    /// Reads the catalog with the rights of the servers' login.
+    /// Reads the catalog with the privileges of the servers' login.
     names: Reader,
 }
 
@@ -44,10 +44,10 @@ impl DescribeStatement for HintingDescriber<'_> {
     }
 }
 
-/// Compiles manifests against the live database, and looks whether the profiles name tools that there are.
+/// Compiles manifests against the live database, and checks that the tools that profiles name exist.
 ///
 /// # Errors
-/// With [`Diagnostics`] inside, if it is manifests or profiles that are wrong: all of them.
+/// Contains [`Diagnostics`] with all mistakes if manifests or profiles are wrong.
 pub(crate) async fn compile(
     sources: &[Source],
     profiles: &[ProfileConfig],
@@ -80,7 +80,7 @@ fn not_fitting(mistakes: Vec<manifest::Diagnostic>) -> anyhow::Error {
     anyhow::Error::new(Diagnostics(mistakes)).context("the manifests do not fit the database")
 }
 
-/// Finds the write tools whose effects are recorded. The mistakes are of those that declare no undo and are none of these.
+/// Finds the write tools whose effects are recorded. Returns a mistake for each other write tool that declares no undo.
 async fn find_recorded(ledger: &Ledger, catalog: &mut ToolCatalog) -> anyhow::Result<Vec<manifest::Diagnostic>> {
     let tracking = ledger.tracking();
     let (mut mistakes, mut warnings) = (Vec::new(), Vec::new());
@@ -134,7 +134,7 @@ fn refuse_any(mistakes: Vec<manifest::Diagnostic>) -> anyhow::Result<()> {
     Err(anyhow::Error::new(Diagnostics(mistakes)).context("the profiles do not fit the tools"))
 }
 
-/// The manifests that are served.
+/// Reads the manifests that are served.
 fn manifest_sources(settings: &Settings, demo: bool) -> anyhow::Result<Vec<Source>> {
     let mut sources = read_manifests(&settings.manifests)?;
     if demo {
@@ -176,12 +176,12 @@ pub(crate) struct ServerBuilder {
     pub(crate) ledger: Ledger,
     pub(crate) backends: Services,
     target: ConnectOptions,
-    /// Whether the demo's manifests are among them.
+    /// Whether the demo's manifests are included.
     demo: bool,
 }
 
 impl ServerBuilder {
-    /// Connects.
+    /// Connects to the database.
     pub(crate) async fn open(
         target: &ConnectOptions,
         settings: &Settings,
@@ -210,7 +210,7 @@ impl ServerBuilder {
         Ok(Self { ledger, backends, target: target.clone(), demo })
     }
 
-    /// The tools of every profile, checked from the files to the schemas.
+    /// Builds the tools of every profile, with all checks from the files to the schemas.
     pub(crate) async fn registries(&self, settings: &Settings) -> anyhow::Result<ProfileRegistries> {
         let sources = manifest_sources(settings, self.demo)?;
         let catalog = compile(&sources, &settings.profiles, &self.ledger, &self.target).await?;
@@ -223,7 +223,7 @@ impl ServerBuilder {
     }
 }
 
-/// A server for the configured principal.
+/// Creates a server for the configured principal.
 pub(crate) fn server(registry: &LiveRegistry, settings: &Settings, elicitation: Elicitation) -> mcp::McpServer {
     let principal =
         Principal { account_id: settings.account.clone(), actor: settings.actor.clone(), ..Principal::default() };
@@ -243,7 +243,7 @@ pub(crate) async fn state_keys(ledger: &Ledger) -> anyhow::Result<(String, Vec<S
 /// knows it by then.
 const KEY_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Keeps the keys up to date, for ever.
+/// Keeps the keys up to date; never returns.
 pub(crate) async fn refresh_state_keys(ledger: Ledger, codec: StateCodec) {
     let mut turns = tokio::time::interval(KEY_INTERVAL);
     turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -260,7 +260,7 @@ pub(crate) async fn refresh_state_keys(ledger: Ledger, codec: StateCodec) {
     }
 }
 
-/// Names what `ALTER ROLE .. SET` and `ALTER DATABASE .. SET` have changed for the sessions of servers.
+/// Logs a warning for settings that `ALTER ROLE .. SET` and `ALTER DATABASE .. SET` change for the sessions of servers.
 async fn warn_of_settings(target: &ConnectOptions, reader: Option<&ConnectOptions>) -> anyhow::Result<()> {
     let logins: Vec<&str> = [Some(target), reader].into_iter().flatten().map(|target| target.user.as_str()).collect();
     for LoginSetting { scope, setting } in ledger::unexpected_settings(target, &logins).await? {
@@ -293,7 +293,7 @@ pub(crate) fn not_searched(schema: &UntrustedSchema) -> String {
     )
 }
 
-/// The read path, if there is a login that may be used for it; the log says why not and what to do.
+/// Returns the read path, if there is a login that may be used for it. Otherwise the log has the reason and the remedy.
 async fn reader(target: &ConnectOptions, settings: &Settings) -> anyhow::Result<Option<Reader>> {
     let login = match &settings.read {
         Some(read) => connection::parse(read, settings)?,

@@ -1,11 +1,11 @@
-//! The effects of a write as people read them: a line for each row.
+//! Effects of a write for people: one line for each row.
 
 use serde_json::{Map, Value};
 use types::visible;
 
 use crate::table::json_line;
 
-/// The longest value of a column that a line shows, in characters.
+/// Maximum length of a value in a line, in characters.
 const LONGEST: usize = 60;
 
 /// `shop.orders id=7: status open -> paid`, the rows in the order in which they were changed; `full` cuts no value.

@@ -1,4 +1,5 @@
-//! `countersign freeze` and `unfreeze`: an operator stops writes, and lets them go on. The ledger records who did it.
+//! `countersign freeze` and `unfreeze`: an operator stops writes, or allows them again. The ledger records the
+//! operator.
 
 use std::process::ExitCode;
 
@@ -128,7 +129,7 @@ async fn current(freezes: &Freezes, scope: &FreezeScope) -> anyhow::Result<Optio
     Ok(freezes.current().await.map_err(refused)?.into_iter().find(is_this))
 }
 
-/// A freeze in force: whose writes, since when, by whom, and why.
+/// Returns the line of a freeze in force: frozen writes, start, operator and reason.
 fn line(freeze: &Map<String, Value>) -> String {
     format!("{}, {}", whose(freeze), since(freeze))
 }
@@ -165,8 +166,8 @@ fn subject(scope: &FreezeScope) -> String {
     if *scope == FreezeScope::All { "All writes".to_owned() } else { format!("Writes of {}", name(scope)) }
 }
 
-/// The freezes of the configured database. To change them its ledger must have been made for it: an operator who freezes a copy
-/// believes that the original is.
+/// Opens the freezes of the configured database. To change them, its ledger must have been made for it: an operator who
+/// freezes a copy believes that the original is frozen.
 async fn open(settings: &Settings, changes: bool) -> anyhow::Result<Freezes> {
     let target = connection::configured(settings)?;
     ledger::check(&target).await.map_err(|error| match error {

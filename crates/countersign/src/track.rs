@@ -62,7 +62,7 @@ impl TableArgs {
 
 pub(crate) async fn track(arguments: TrackArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
     let target = connection::configured(settings)?;
-    // An empty value takes away what a table had.
+    // An empty value removes a table's columns.
     let columns = |given: Option<Vec<String>>| {
         given.map(|names| names.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>())
     };
@@ -94,7 +94,7 @@ pub(crate) async fn track(arguments: TrackArgs, settings: &Settings) -> anyhow::
     Ok(ExitCode::SUCCESS)
 }
 
-/// Key, shape and what the table was tracked with.
+/// Returns the key, shape and tracking options of the table.
 fn described(table: &TrackedTable) -> String {
     let key = if table.key.is_empty() { "no key".to_owned() } else { format!("key ({})", table.key.join(", ")) };
     let mut parts = vec![key, format!("shape {}", table.shape)];

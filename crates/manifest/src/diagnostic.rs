@@ -3,14 +3,14 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// A place in a manifest.
+/// A location in a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// From 1.
+    /// Line, from 1.
     pub line: usize,
-    /// In characters, from 1.
+    /// Column in characters, from 1.
     pub column: usize,
 }
 
@@ -20,12 +20,12 @@ impl fmt::Display for Location {
     }
 }
 
-/// One thing that an operator has to correct, printed as `manifests/social.toml:12:7: tool like_tweet: message`.
+/// A mistake that an operator has to correct, printed as `manifests/social.toml:12:7: tool like_tweet: message`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Diagnostic {
     /// The place.
     pub at: Location,
-    /// Which tool, if it is one tool's and that has a name.
+    /// Name of the tool, if the mistake is in a tool that has a name.
     pub tool: Option<String>,
     /// The mistake and, unless it is plain, the remedy.
     pub message: String,
@@ -40,7 +40,7 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// Every mistake of every manifest, sorted by file and position; one a line. Never empty as an error.
+/// All mistakes of all manifests, sorted by file and position; one per line. Never empty as an error.
 #[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
 pub struct Diagnostics(pub Vec<Diagnostic>);
 

@@ -1,9 +1,9 @@
-//! The types of a tool's parameters and result columns, from describing its statements.
+//! Inference of the types of a tool's parameters and result columns, by describing its statements.
 //!
-//! All statements of a tool share its parameters, but PostgreSQL infers types one statement at a time, and refuses a
-//! statement (42P18) if it takes a parameter that nothing in it gives a type. So each is described with what the others
-//! taught, until nothing new is learned, and at the end once more with all types, so that every statement takes every
-//! parameter.
+//! All statements of a tool share its parameters, but PostgreSQL infers types one statement at a time. It rejects a
+//! statement (42P18) with a parameter that nothing in it gives a type. So each statement is described with the types
+//! learned from the others, until no new type is learned. At the end each is described once more with all types, so
+//! that every statement takes every parameter.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,32 +19,32 @@ use crate::{Diagnostic, Diagnostics, StatementSpec};
 /// The facts about a tool that the database has.
 #[derive(Debug)]
 pub(crate) struct InferredTypes {
-    /// The types of `$1`, `$2`, ...
+    /// Types of `$1`, `$2`, ...
     pub(crate) params: Vec<Arc<PgType>>,
     pub(crate) before: Option<StatementSpec>,
     pub(crate) after: Option<StatementSpec>,
-    /// Those of `sql`: none if an executor does the work.
+    /// Statements of `sql`: none if an executor does the work.
     pub(crate) statements: Vec<StatementSpec>,
 }
 
 impl InferredTypes {
-    /// Every statement: `before`, `sql`, `after`.
+    /// Returns all statements: `before`, `sql`, `after`.
     pub(crate) fn all(&self) -> impl Iterator<Item = &StatementSpec> {
         self.before.iter().chain(&self.statements).chain(&self.after)
     }
 
-    /// The shape of the statement whose rows are the result; `None` for an executor.
+    /// Returns the shape of the statement whose rows are the result; `None` for an executor.
     pub(crate) fn result(&self) -> Option<&StatementShape> {
         self.statements.last().map(|statement| &statement.shape)
     }
 }
 
-/// The database cannot be asked; the mistake has been noted.
+/// The database cannot be asked. The mistake has been recorded.
 #[derive(Debug)]
 pub(crate) struct UnavailableError;
 
-/// Describes the statements of a tool that was read whole; `Ok(None)` if that is not so, or they have mistakes. Where an
-/// executor does the work, `before` and `after` alone give the parameters their types.
+/// Describes the statements of a completely parsed tool. `Ok(None)` if it was not, or if the statements have mistakes.
+/// If an executor does the work, only `before` and `after` give the parameters their types.
 pub(crate) async fn infer(
     parsed: &ParsedTool<'_>,
     database: &impl DescribeStatement,
@@ -86,7 +86,7 @@ struct StatementText<'a> {
     span: Range<usize>,
 }
 
-/// `before` first, then `sql` in order, then `after`.
+/// Returns the texts of `before`, of `sql` in order, and of `after`.
 fn texts(tool: &ToolDeclaration) -> Vec<StatementText<'_>> {
     let before = tool.before.iter().map(|sql| StatementText { key: "before", sql: sql.get_ref(), span: sql.span() });
     let whole = tool.sql.span();
@@ -102,8 +102,8 @@ fn texts(tool: &ToolDeclaration) -> Vec<StatementText<'_>> {
 /// PostgreSQL: "could not determine data type of parameter $n".
 const INDETERMINATE_DATATYPE: &str = "42P18";
 
-/// `pg_type.oid` of the pseudo-type `trigger`, as the type of a parameter that a statement does not use: any use of it
-/// would fail, so it teaches nothing wrong.
+/// `pg_type.oid` of the pseudo-type `trigger`, as the type of a parameter that a statement does not use. Any use of it
+/// would fail, so no wrong type is learned.
 const UNUSABLE: u32 = 2279;
 
 struct Inference<'a, 's, D> {
@@ -119,14 +119,14 @@ struct Inference<'a, 's, D> {
 /// The result of one attempt to describe a statement.
 enum DescribeOutcome {
     Described,
-    /// Types are missing that another statement may teach.
+    /// Types are missing that another statement may supply.
     Postponed,
-    /// The mistake has been noted.
+    /// The mistake has been recorded.
     Refused,
 }
 
 impl<D: DescribeStatement> Inference<'_, '_, D> {
-    /// The shapes of all statements with all parameters.
+    /// Returns the shapes of all statements with all parameters.
     async fn run(&mut self, texts: &[StatementText<'_>]) -> Result<Option<Vec<StatementShape>>, UnavailableError> {
         let mut open: Vec<&StatementText<'_>> = texts.iter().collect();
         while !open.is_empty() {
@@ -187,8 +187,8 @@ impl<D: DescribeStatement> Inference<'_, '_, D> {
         })
     }
 
-    /// Describes a statement as if it did not use the parameters that PostgreSQL finds no type for, to learn those that
-    /// it does use: of `f($1, $3)` and `g($2, $3)` neither can be described without the other otherwise.
+    /// Describes a statement as if it did not use the parameters that PostgreSQL finds no type for, to learn the types
+    /// of the others. Without this, `f($1, $3)` and `g($2, $3)` could not be described.
     async fn probe(&mut self, text: &StatementText<'_>) -> Result<(), UnavailableError> {
         let mut types = self.types();
         for _ in 0..self.known.len() {
@@ -221,7 +221,7 @@ impl<D: DescribeStatement> Inference<'_, '_, D> {
         DescribeOutcome::Described
     }
 
-    /// The known types, without the unknown ones at the end: a statement need not use those.
+    /// Returns the known types, without the unknown ones at the end, which a statement need not use.
     fn types(&self) -> Vec<u32> {
         let known = self.known.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
         self.known.iter().take(known).map(|ty| ty.as_ref().map_or(0, |ty| ty.oid)).collect()
@@ -272,7 +272,7 @@ impl<D: DescribeStatement> Inference<'_, '_, D> {
         self.found.push(self.parsed.diagnostic(at..at.max(text.span.end), message));
     }
 
-    /// Every parameter has a type, or its mistake.
+    /// Checks that every parameter has a type or a recorded mistake.
     fn require_types(&mut self) {
         for (index, (param, known)) in self.tool.param.iter().zip(&self.known).enumerate() {
             if known.is_none() {
@@ -288,17 +288,17 @@ impl<D: DescribeStatement> Inference<'_, '_, D> {
     }
 }
 
-/// PostgreSQL's answer to SQL that does not prepare.
+/// PostgreSQL's error for SQL that does not prepare.
 struct RefusedStatement {
     message: String,
     sqlstate: String,
     hint: Option<String>,
     position: Option<u32>,
-    /// The parameter that has no type, if that is all.
+    /// The parameter without a type, if that is the only mistake.
     untyped: Option<usize>,
 }
 
-/// The `n` of the `$n` in "could not determine data type of parameter $n", in whatever language that is.
+/// Returns the `n` of the `$n` in "could not determine data type of parameter $n", in any language of the server.
 fn parameter_number(message: &str) -> Option<usize> {
     let (_, after) = message.split_once('$')?;
     let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());

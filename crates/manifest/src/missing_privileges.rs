@@ -15,7 +15,7 @@ pub(crate) const INSUFFICIENT_PRIVILEGE: &str = "42501";
 pub(crate) struct MissingPrivileges(BTreeMap<String, (Diagnostic, Vec<String>)>);
 
 impl MissingPrivileges {
-    /// Notes that something of this tool, or of a note, could not be described or planned; `why` is PostgreSQL's message.
+    /// Records that a part of this tool or note could not be described or planned; `why` is PostgreSQL's message.
     pub(crate) fn note(&mut self, why: Diagnostic) {
         let name = why.tool.clone().unwrap_or_else(|| "a note".to_owned());
         let (_, names) = self.0.entry(why.message.clone()).or_insert_with(|| (why, Vec::new()));
@@ -24,7 +24,7 @@ impl MissingPrivileges {
         }
     }
 
-    /// Notes what the plans of a write tool lack. The plans of reads are made with another login.
+    /// Records the privileges that the plans of a write tool lack. Reads are planned with another login.
     pub(crate) fn note_plans<'a>(
         &mut self,
         parsed: &ParsedTool<'_>,
@@ -40,7 +40,7 @@ impl MissingPrivileges {
         }
     }
 
-    /// Adds what was noted.
+    /// Adds the recorded mistakes.
     pub(crate) fn report(self, diagnostics: &mut Diagnostics) {
         for (why, names) in self.0.into_values() {
             let message = format!(

@@ -1,6 +1,6 @@
-//! Notes: what an operator says of a schema, a table or a column that exists.
+//! Notes: operators' texts on an existing schema, table or column.
 //!
-//! Whether it exists, PostgreSQL says like everything else: a statement that names it is described. It is made of the
+//! PostgreSQL checks that the object exists: it describes a statement that names it. The statement consists of the
 //! operator's names, quoted, and is never run.
 
 use types::{DescribeError, DescribeStatement};
@@ -15,7 +15,7 @@ const MAX_CHARS: usize = 1000;
 const FORMS: &str = "on names a schema, a table or a column as SQL does: social, social.tweet, social.tweet.text or \
                      social.\"My Table\"";
 
-/// The notes that are right; what is wrong with the others is noted.
+/// Returns the valid notes, and records the mistakes of the others.
 pub(crate) async fn check(
     parsed_tools: &[ParsedNote<'_>],
     database: &impl DescribeStatement,
@@ -45,7 +45,7 @@ pub(crate) async fn check(
     notes
 }
 
-/// Checks what the file alone says.
+/// Checks the file alone.
 fn declared(parsed: &ParsedNote<'_>, diagnostics: &mut Diagnostics) -> Option<Note> {
     let (on, text) = (&parsed.note.on, parsed.note.text.get_ref().trim());
     let mut say = |span, message: &str| diagnostics.0.push(parsed.diagnostic(span, message));
@@ -68,13 +68,13 @@ fn declared(parsed: &ParsedNote<'_>, diagnostics: &mut Diagnostics) -> Option<No
     Some(Note { schema, table, column, text: text.to_owned() })
 }
 
-/// A statement that PostgreSQL takes only if all of it exists.
+/// Returns a statement that PostgreSQL accepts only if the named objects exist.
 fn naming(note: &Note) -> String {
     let schema = quoted(&note.schema);
     match (&note.table, &note.column) {
         (None, _) => format!("select '{}'::pg_catalog.regnamespace", schema.replace('\'', "''")),
         (Some(table), None) => format!("select 1 from {schema}.{}", quoted(table)),
-        // The alias is not the column's name: that would name a whole row.
+        // The alias differs from the column's name, which would otherwise name a whole row.
         (Some(table), Some(column)) => {
             let alias = if column == "a" { "b" } else { "a" };
             format!("select {} from {schema}.{} as {alias}", quoted(column), quoted(table))

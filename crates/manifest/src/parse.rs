@@ -1,5 +1,5 @@
-//! TOML text to [`file`](crate::file) types, piece by piece: what is wrong in one tool, parameter or key does not hide
-//! what is wrong in the others.
+//! Parsing of TOML text to [`file`](crate::file) types, piece by piece. A mistake in one tool, parameter or key does
+//! not hide mistakes in the others.
 
 use std::ops::Range;
 
@@ -12,36 +12,36 @@ use crate::file::{
 };
 use crate::{Diagnostic, Diagnostics, Location, Source};
 
-/// A tool as it was read, before anything is known of the database.
+/// A parsed tool, before the database is asked.
 #[derive(Debug)]
 pub(crate) struct ParsedTool<'s> {
     pub(crate) source: &'s Source,
-    /// The manifest's version.
+    /// Version of the manifest.
     pub(crate) version: String,
     /// The start of the tool.
     pub(crate) span: Range<usize>,
-    /// Its name, for mistakes; `None` if it has none.
+    /// Name of the tool, for diagnostics; `None` if it has none.
     pub(crate) label: Option<String>,
-    /// The tool; `None` if it could not be read at all.
+    /// The tool; `None` if it could not be parsed at all.
     pub(crate) tool: Option<ToolDeclaration>,
-    /// Whether every part of it could be read. If not, nothing follows from a part that is not there.
+    /// Whether every part could be parsed. If not, the absence of a part means nothing.
     pub(crate) whole: bool,
 }
 
 impl ParsedTool<'_> {
-    /// The place of `span`; of the tool, if `span` is that of a key which is not there.
+    /// Returns the location of `span` or, if that is the span of a missing key, of the tool.
     pub(crate) fn locate(&self, span: Range<usize>) -> Location {
         let offset = if span.is_empty() { self.span.start } else { span.start };
         self.source.locate(offset)
     }
 
-    /// A mistake of this tool.
+    /// Creates a diagnostic of this tool.
     pub(crate) fn diagnostic(&self, span: Range<usize>, message: impl Into<String>) -> Diagnostic {
         Diagnostic { at: self.locate(span), tool: self.label.clone(), message: message.into() }
     }
 }
 
-/// A note as it was read, before anything is known of the database.
+/// A parsed note, before the database is asked.
 #[derive(Debug)]
 pub(crate) struct ParsedNote<'s> {
     pub(crate) source: &'s Source,
@@ -51,7 +51,7 @@ pub(crate) struct ParsedNote<'s> {
 }
 
 impl ParsedNote<'_> {
-    /// A mistake of this note, at `span` or, if that is the one of a key which is not there, where the note starts.
+    /// Creates a diagnostic of this note, at `span` or, if that is the span of a missing key, at the start of the note.
     pub(crate) fn diagnostic(&self, span: Range<usize>, message: impl Into<String>) -> Diagnostic {
         let offset = if span.is_empty() { self.span.start } else { span.start };
         Diagnostic { at: self.source.locate(offset), tool: None, message: message.into() }
@@ -62,7 +62,7 @@ impl ParsedNote<'_> {
 #[derive(Debug)]
 pub(crate) struct ParsedBuiltin<'s> {
     pub(crate) source: &'s Source,
-    /// The tool.
+    /// Name of the tool.
     pub(crate) name: String,
     /// The place of its name.
     pub(crate) span: Range<usize>,
@@ -78,7 +78,7 @@ pub(crate) struct ParsedManifest<'s> {
     pub(crate) instructions: Vec<(&'s Source, Spanned<String>)>,
 }
 
-/// Adds what a manifest declares.
+/// Adds the declarations of a manifest.
 pub(crate) fn parse<'s>(source: &'s Source, parsed_tools: &mut ParsedManifest<'s>, diagnostics: &mut Diagnostics) {
     let document = match DeTable::parse(&source.text) {
         Ok(document) => document,
@@ -114,10 +114,10 @@ struct Parser<'s, 'm> {
     diagnostics: &'m mut Diagnostics,
 }
 
-/// A piece that was read, as far as it could be.
+/// A table, as far as it could be parsed.
 struct ParsedTable<T> {
     value: Option<T>,
-    /// The keys that are known, but whose values are wrong.
+    /// Known keys with wrong values.
     refused: Vec<String>,
 }
 
@@ -133,7 +133,7 @@ impl<'s> Parser<'s, '_> {
         self.diagnostics.0.push(Diagnostic { at, tool: self.label.clone(), message: message.into() });
     }
 
-    /// Checks the keys beside the tools; gives the version and the instructions.
+    /// Checks the keys beside the tools. Returns the version and the instructions.
     fn header(&mut self, table: DeTable<'s>, span: Range<usize>) -> (String, Option<Spanned<String>>) {
         let ParsedTable { value, refused } = self.piece::<ManifestFile>(table, span.clone());
         let Some(file) = value else { return (String::new(), None) };
@@ -224,7 +224,7 @@ impl<'s> Parser<'s, '_> {
         ParsedTool { source: self.source, version: version.to_owned(), span, label: self.label.take(), tool, whole }
     }
 
-    /// The tables of an array of tables.
+    /// Returns the tables of an array of tables.
     fn tables(&mut self, value: Option<Spanned<DeValue<'s>>>, key: &str) -> Vec<Spanned<DeTable<'s>>> {
         let Some(value) = value else { return Vec::new() };
         let span = value.span();
@@ -246,8 +246,8 @@ impl<'s> Parser<'s, '_> {
         tables
     }
 
-    /// Reads one table. A key that serde refuses is noted and taken out, and the rest is read again: serde stops at the
-    /// first error.
+    /// Parses one table. A key that serde rejects is recorded and removed, and the rest is parsed again, because serde
+    /// stops at the first error.
     fn piece<T: DeserializeOwned>(&mut self, mut table: DeTable<'s>, span: Range<usize>) -> ParsedTable<T> {
         let mut refused = Vec::new();
         loop {

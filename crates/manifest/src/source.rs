@@ -8,7 +8,7 @@ use crate::Location;
 /// A manifest file that has been read.
 #[derive(Debug, Clone)]
 pub struct Source {
-    /// As mistakes show it.
+    /// Path as diagnostics show it.
     pub path: PathBuf,
     /// The TOML text.
     pub text: String,
@@ -18,7 +18,7 @@ impl Source {
     /// Reads the file.
     ///
     /// # Errors
-    /// If it cannot be read, or is not UTF-8; the path is in the message.
+    /// If the file cannot be read or is not UTF-8. The message contains the path.
     pub fn read(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref().to_owned();
         let text = std::fs::read_to_string(&path)
@@ -26,7 +26,7 @@ impl Source {
         Ok(Self { path, text })
     }
 
-    /// The line and column of a byte offset.
+    /// Returns the line and column of a byte offset.
     #[must_use]
     pub fn locate(&self, offset: usize) -> Location {
         let before = self.text.get(..offset).unwrap_or(&self.text);
@@ -37,9 +37,10 @@ impl Source {
     }
 }
 
-/// The byte offset within `token`, a TOML string as it is written, of the `position`th character (from 1) of its value.
+/// Returns the byte offset within `token`, a TOML string as written, of the `position`th character (from 1) of its
+/// value.
 ///
-/// Behind the end of the value it is the token's last line: PostgreSQL reports a missing rest there.
+/// Past the end of the value this is the last line of the token: PostgreSQL reports a missing rest there.
 pub(crate) fn offset_in_string(token: &str, position: usize) -> usize {
     let (mut offset, escapes) = opening(token);
     for _ in 1..position {

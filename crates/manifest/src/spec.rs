@@ -11,7 +11,7 @@ use types::{PgType, ReferencedObjects, StatementShape, TableAccess, Tier};
 
 use crate::{Diagnostic, Location};
 
-/// Every tool and every note of every manifest, in the order of the files and of what is in them.
+/// All tools and notes of all manifests, in the order of the files and of their contents.
 #[derive(Debug, Clone, Default)]
 pub struct ToolCatalog {
     /// The tools.
@@ -24,15 +24,15 @@ pub struct ToolCatalog {
     pub instructions: Vec<String>,
     /// Valid declarations that are probably not intended.
     pub warnings: Vec<Diagnostic>,
-    /// The write tools whose tables are all tracked, so that their recorded effects undo them. Empty until the caller of
-    /// [`crate::compile`] has asked the ledger.
+    /// Names of the write tools whose tables are all tracked, so that their recorded effects undo them. Empty until the
+    /// caller of [`crate::compile`] has asked the ledger.
     pub recorded: BTreeSet<String>,
 }
 
 /// The operator's settings of a built-in tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BuiltinTool {
-    /// Whether it is not served.
+    /// Whether the tool is not served.
     pub disabled: bool,
     /// The title for people, instead of its own.
     pub title: Option<String>,
@@ -45,16 +45,16 @@ pub struct BuiltinTool {
 pub struct Note {
     /// The schema.
     pub schema: String,
-    /// The table or view in it; `None` if the schema is meant.
+    /// Table or view in the schema; `None` for a note on the schema.
     pub table: Option<String>,
-    /// The column of that; `None` if all of it is meant.
+    /// Column of the table; `None` for a note on the whole table.
     pub column: Option<String>,
-    /// For agents; at most 1000 characters.
+    /// Text for agents; at most 1000 characters.
     pub text: String,
 }
 
 impl ToolCatalog {
-    /// The tool of this name.
+    /// Returns the tool of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<ToolSpec>> {
         self.tools.iter().find(|tool| tool.name == name)
@@ -66,11 +66,11 @@ impl ToolCatalog {
 pub struct ToolSpec {
     /// The name that the agent calls: `^[a-zA-Z0-9_-]{1,64}$`, unique over all manifests and built-in tools.
     pub name: String,
-    /// For people.
+    /// Title for people.
     pub title: Option<String>,
-    /// For the agent.
+    /// Description for the agent.
     pub description: String,
-    /// The manifest's version, `meta.tool_version` of its answers.
+    /// Version of the manifest: `meta.tool_version` of its responses.
     pub version: String,
     /// The place of the declaration, for mistakes that are found later (a missing executor).
     pub declared_at: Location,
@@ -80,27 +80,27 @@ pub struct ToolSpec {
     pub tier: Tier,
     /// The approval that an undo of its writes by effects needs.
     pub undo_tier: Tier,
-    /// `$1`, `$2`, ... of every statement, in this order.
+    /// Parameters `$1`, `$2`, ... of every statement, in this order.
     pub params: Vec<Param>,
-    /// Captures the row images that the write is about to overwrite, in the same transaction, first.
+    /// Statement that captures the rows before the write overwrites them. It runs first in the same transaction.
     pub before: Option<StatementSpec>,
     /// Captures the rows after the write, in the same transaction, last: `before` again unless the manifest has a
     /// separate query.
     pub after: Option<StatementSpec>,
-    /// Run in this order in one transaction; the last one's rows are the result. Empty if there is an `executor`, else at
-    /// least one.
+    /// Statements, run in this order in one transaction; the rows of the last one are the result. Empty if there is an
+    /// `executor`, otherwise at least one.
     pub statements: Vec<StatementSpec>,
-    /// The Rust function that carries the write out instead of statements. Whether there is one of this name is the
-    /// registry's to say.
+    /// Name of the Rust function that executes the write instead of statements. The registry checks that it exists.
     pub executor: Option<String>,
     /// The place where the manifest names it.
     pub executor_at: Option<Location>,
     /// The allowed number of result rows. Any other number rolls back. `One` if there is an `executor`.
     pub rows: RowExpectation,
-    /// The most rows that a write of any number of rows may affect or return. Anything more rolls back.
+    /// Maximum number of rows that a write of any number of rows may affect or return. A larger number rolls back.
     pub max_rows: Option<u64>,
-    /// The message of error `not_found` when a write of `One` or `Some` rows has none: the last statement returned no row,
-    /// or, with an `executor`, `before` captured none. Without it that is a `row_count_mismatch`. 1 to 200 characters.
+    /// Message of error `not_found` when a write of `One` or `Some` rows has none: the last statement returned no row,
+    /// or, with an `executor`, `before` captured none. Without this message, that is a `row_count_mismatch`. 1 to 200
+    /// characters.
     pub not_found: Option<String>,
     /// How to undo it.
     pub undo: UndoSpec,
@@ -110,31 +110,31 @@ pub struct ToolSpec {
     pub input_schema: Map<String, Value>,
     /// JSON Schema of the envelope.
     pub output_schema: Map<String, Value>,
-    /// MCP annotations of the operator's own, passed on.
+    /// Operator's MCP annotations, passed on.
     pub annotations: Map<String, Value>,
-    /// MCP `_meta` of the operator's own, passed on.
+    /// Operator's MCP `_meta`, passed on.
     pub meta: Map<String, Value>,
 }
 
 impl ToolSpec {
-    /// The parameter of this name.
+    /// Returns the parameter of this name.
     #[must_use]
     pub fn param(&self, name: &str) -> Option<&Param> {
         self.params.iter().find(|param| param.name == name)
     }
 
-    /// The tables that its statements touch, as far as their plans show them.
+    /// Returns the tables that its statements access, as far as their plans show them.
     pub fn tables(&self) -> impl Iterator<Item = &TableAccess> {
         let all = self.before.iter().chain(&self.statements).chain(&self.after);
         all.flat_map(StatementSpec::tables)
     }
 
-    /// Those whose rows it changes, as far as plans show them.
+    /// Returns the tables whose rows it changes, as far as plans show them.
     pub fn written_tables(&self) -> impl Iterator<Item = &TableAccess> {
         self.statements.iter().flat_map(StatementSpec::tables).filter(|table| table.written)
     }
 
-    /// The parameters whose values are not to be kept.
+    /// Returns the parameters whose values must not be stored.
     pub fn sensitive_params(&self) -> impl Iterator<Item = &Param> {
         self.params.iter().filter(|param| param.sensitive)
     }
@@ -143,9 +143,9 @@ impl ToolSpec {
 /// One parameter of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Param {
-    /// `^[a-zA-Z_][a-zA-Z0-9_]{0,63}$`, unique in the tool.
+    /// Name: `^[a-zA-Z_][a-zA-Z0-9_]{0,63}$`, unique in the tool.
     pub name: String,
-    /// For the agent; empty only if the server fills it.
+    /// Description for the agent; empty only if the server supplies the value.
     pub description: String,
     /// The source of the value.
     pub source: ParamSource,
@@ -154,9 +154,9 @@ pub struct Param {
     /// Whether it always has a value: the agent must give it, or the server fills it. One that is not required and has
     /// no default is SQL NULL when it is not given.
     pub required: bool,
-    /// The value of a call that does not give one; fits `ty` and `limits`.
+    /// Value of a call that does not supply one; it fits `ty` and `limits`.
     pub default: Option<Value>,
-    /// The value stays out of ledger, logs and later envelopes.
+    /// Whether the value is excluded from the ledger, logs and later envelopes.
     pub sensitive: bool,
     /// The operator's limits within the type.
     pub limits: Limits,
@@ -174,13 +174,13 @@ pub enum ParamSource {
 /// The manifest's limits within a parameter's type. On an array they apply to each element.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Limits {
-    /// One of these values; empty for no such limit.
+    /// Allowed values; empty for no such limit.
     pub one_of: Vec<Value>,
-    /// The smallest number.
+    /// Minimum of a number.
     pub minimum: Option<Number>,
-    /// The largest number.
+    /// Maximum of a number.
     pub maximum: Option<Number>,
-    /// In characters.
+    /// Maximum length, in characters.
     pub max_length: Option<u64>,
     /// A regular expression in the dialect of JSON Schema (ECMA 262), found anywhere in the text unless anchored.
     pub pattern: Option<String>,
@@ -191,16 +191,16 @@ pub struct Limits {
 /// A statement that PostgreSQL accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatementSpec {
-    /// As in the manifest.
+    /// SQL text as in the manifest.
     pub sql: String,
-    /// `pg_type.oid` of every parameter of the tool: each statement takes all of them, used or not.
+    /// `pg_type.oid` of every parameter of the tool. Each statement takes all of them, used or not.
     pub param_types: Vec<u32>,
     /// The result of Describe with these types.
     pub shape: StatementShape,
 }
 
 impl StatementSpec {
-    /// The tables that it touches, as far as its plan shows them.
+    /// Returns the tables that it accesses, as far as its plan shows them.
     #[must_use]
     pub fn tables(&self) -> &[TableAccess] {
         match &self.shape.referenced_objects {
@@ -213,29 +213,29 @@ impl StatementSpec {
 /// How to undo a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UndoSpec {
-    /// A read; or a write that declares none, and is undone by its recorded changes. That these are all recorded is for the
-    /// caller of [`crate::compile`] to see to.
+    /// A read, or a write that declares no undo and is undone by its recorded changes. The caller of [`crate::compile`]
+    /// ensures that all of them are recorded.
     None,
-    /// Not at all.
+    /// The write cannot be undone.
     Irreversible {
-        /// The operator's sentence.
+        /// Operator's reason.
         why: String,
     },
     /// A call of a write tool of the same catalog.
     Calls {
-        /// Its name.
+        /// Name of the tool.
         tool: String,
-        /// Its arguments and where their values come from.
+        /// Arguments and the sources of their values.
         params: Vec<(String, ValueSource)>,
-        /// One call for each result row, last first; else one call for the one row.
+        /// Whether there is one call for each result row, last first, instead of one call for the one row.
         for_each: bool,
-        /// The operator's sentence.
+        /// Operator's note.
         note: Option<String>,
     },
 }
 
 impl UndoSpec {
-    /// The arguments of the undo calls.
+    /// Returns the argument names of the undo calls.
     pub fn param_names(&self) -> impl Iterator<Item = &str> {
         let params = match self {
             Self::Calls { params, .. } => params.as_slice(),
@@ -248,11 +248,11 @@ impl UndoSpec {
 /// The source of an argument of an undo call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ValueSource {
-    /// This parameter of the write.
+    /// A parameter of the write.
     Param(String),
-    /// This column of the result.
+    /// A column of the result.
     Result(String),
-    /// This column of the row that `before` captured.
+    /// A column of the row that `before` captured.
     Before(String),
 }
 
@@ -269,7 +269,7 @@ pub enum Access {
 }
 
 impl Access {
-    /// Whether a call is a mutation: audited, once, with an undo.
+    /// Returns whether a call is a mutation: audited, executed once, with an undo.
     #[must_use]
     pub const fn writes(self) -> bool {
         matches!(self, Self::Write | Self::Admin)
@@ -291,7 +291,7 @@ pub enum RowExpectation {
 }
 
 impl RowExpectation {
-    /// Whether this many rows are right.
+    /// Returns whether this number of rows is expected.
     #[must_use]
     pub const fn allows(self, rows: u64) -> bool {
         match self {
@@ -302,13 +302,13 @@ impl RowExpectation {
         }
     }
 
-    /// Whether `data` is the row itself.
+    /// Returns whether `data` is the row itself.
     #[must_use]
     pub const fn is_single(self) -> bool {
         matches!(self, Self::One | Self::AtMostOne)
     }
 
-    /// As in a manifest.
+    /// Returns the name as in a manifest.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

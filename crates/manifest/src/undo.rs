@@ -7,13 +7,13 @@ use crate::{ToolSpec, UndoSpec, ValueSource};
 
 type Row = Map<String, Value>;
 
-/// The undo of one execution of `spec`: advice, which names a tool and its arguments and carries out nothing.
+/// Returns the undo of one execution of `spec`. It is advice: it names a tool and its arguments, and executes nothing.
 ///
-/// `params` are all effective parameters by name, `rows` the result, `before` the captured rows. A value that is not
-/// there or null is left out of the call, which the undo tool takes as NULL.
+/// `params` are all effective parameters by name, `rows` the result, `before` the captured rows. A missing or null
+/// value is omitted from the call. The undo tool takes it as NULL.
 ///
-/// A write that touched nothing has no calls. One that was declared reversible but whose earlier state is not a single
-/// captured row is reported as irreversible, with the reason: better no advice than advice that restores something else.
+/// A write that affected nothing has no calls. A write that was declared reversible, but whose earlier state is not a
+/// single captured row, is reported as irreversible, with the reason. Wrong advice would restore a different state.
 #[must_use]
 pub fn rollback(spec: &ToolSpec, params: &Row, rows: &[Row], before: &[Row]) -> Rollback {
     match &spec.undo {

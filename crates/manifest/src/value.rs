@@ -7,7 +7,7 @@ use jsonschema::Validator;
 use serde_json::{Map, Number, Value, json};
 use types::{PgType, Scalar, TypeKind};
 
-/// Whether the text is a regular expression that JSON Schema validators understand.
+/// Returns whether the text is a regular expression that JSON Schema validators support.
 pub(crate) fn is_pattern(text: &str) -> bool {
     validator(&json!({"pattern": text})).is_some()
 }
@@ -25,7 +25,7 @@ pub(crate) fn validate_with(value: &Value, schema: Map<String, Value>) -> Option
     (!errors.is_empty()).then(|| errors.join("; "))
 }
 
-/// With the same options as for the agent's arguments.
+/// Creates a validator with the options that the agent's arguments use.
 fn validator(schema: &Value) -> Option<Validator> {
     jsonschema::options().should_validate_formats(true).build(schema).ok()
 }
@@ -45,7 +45,7 @@ fn closed(mut schema: Map<String, Value>) -> Map<String, Value> {
     schema
 }
 
-/// The type whose values a limit is about: the type below domains, and of an array its element.
+/// Returns the type that a limit applies to: the type below domains and, for an array, its element.
 pub(crate) fn limited(ty: &PgType) -> &PgType {
     match &ty.base().kind {
         TypeKind::Array { element, .. } => limited(element),
@@ -53,12 +53,12 @@ pub(crate) fn limited(ty: &PgType) -> &PgType {
     }
 }
 
-/// Whether values of this type are JSON.
+/// Returns whether values of this type are JSON.
 pub(crate) fn is_json(ty: &PgType) -> bool {
     matches!(limited(ty).kind, TypeKind::Scalar(Scalar::Json))
 }
 
-/// Whether JSON has a number for values of this type.
+/// Returns whether JSON represents values of this type as numbers.
 pub(crate) fn is_number(ty: &PgType) -> bool {
     matches!(
         limited(ty).kind,
@@ -66,7 +66,7 @@ pub(crate) fn is_number(ty: &PgType) -> bool {
     )
 }
 
-/// Whether JSON has free text for values of this type.
+/// Returns whether JSON represents values of this type as free text.
 pub(crate) fn is_text(ty: &PgType) -> bool {
     matches!(
         limited(ty).kind,
@@ -82,7 +82,7 @@ pub(crate) fn is_text(ty: &PgType) -> bool {
     )
 }
 
-/// TOML as JSON: dates and times, and the numbers that JSON lacks, are their text.
+/// Converts TOML to JSON. Dates, times, and the numbers that JSON lacks become text.
 pub(crate) fn json(value: &toml::Value) -> Value {
     match value {
         toml::Value::String(text) => Value::from(text.as_str()),

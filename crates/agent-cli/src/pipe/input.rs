@@ -1,4 +1,4 @@
-//! Commands in the order of their lines. Queries that there is no room for are held back, and what follows them as well.
+//! Commands in the order of their lines. Queries over the limit are deferred, together with the commands after them.
 
 use futures_util::StreamExt;
 use tokio::io::AsyncRead;
@@ -11,11 +11,11 @@ use crate::error::{CliError, ErrorCode};
 use crate::request::{self, AffectedTransactions, Command, RequestError};
 use crate::writer::OutputClosedError;
 
-/// The most commands that are read ahead while there is no room for the first of them.
+/// Maximum number of commands that are read ahead while the first of them cannot be accepted.
 const MAX_HELD: usize = 64;
 
 impl Pipe {
-    /// Takes in commands until the end is asked for.
+    /// Reads commands until the end is requested.
     pub(super) async fn listen<R: AsyncRead + Unpin>(&mut self, lines: &mut FramedRead<R, LineCodec>) -> PipeEnd {
         loop {
             if self.held.front().is_some_and(|command| self.has_room_for(command))
@@ -46,7 +46,7 @@ impl Pipe {
                     self.asked_to_end = Some(Instant::now());
                     Ok(())
                 }
-                // These do not wait for what is held back.
+                // These do not wait for deferred commands.
                 Ok(Command::Ping) => self.handle(command).await,
                 Ok(Command::Cancel { id }) if !self.in_flight.is_there(&id) => self.cancel_held(id).await,
                 Ok(Command::Cancel { .. }) => self.handle(command).await,
@@ -61,12 +61,12 @@ impl Pipe {
         }
     }
 
-    /// Whether it can be accepted now. What is no query always can.
+    /// Returns whether the command can be accepted now. Commands other than queries always can.
     fn has_room_for(&self, command: &Parsed) -> bool {
         !matches!(command, Ok(Command::Query(_) | Command::Begin { .. })) || self.in_flight.has_room()
     }
 
-    /// Cancels a query that there was no room for yet.
+    /// Cancels a deferred query.
     async fn cancel_held(&mut self, id: String) -> Result<(), OutputClosedError> {
         let is_it = |command: &Parsed| matches!(command, Ok(Command::Query(query)) if query.id == id);
         let place = self.held.iter().position(is_it);

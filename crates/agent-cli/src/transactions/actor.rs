@@ -1,4 +1,4 @@
-//! One transaction: it takes its tasks one after another, and watches its time.
+//! Task of one transaction: it executes its commands one after another and enforces the transaction timeout.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,10 +16,10 @@ use crate::events::{Event, Notice, ResultEvent, Rows, SqlError, Trace};
 use crate::run_query::{self, COMMIT_GRACE, ExecutionContext, Request, STOP_GRACE, StopTokens, stopped_for};
 use crate::writer::EventSender;
 
-/// `transaction_timeout`.
+/// SQLSTATE `transaction_timeout`.
 const TRANSACTION_TIMEOUT: &str = "25P04";
 
-/// Everything about one transaction but its tasks.
+/// State of one transaction, except its queue.
 pub(super) struct Actor {
     executor: Arc<dyn SqlExecutor>,
     place: NamedSession,
@@ -37,13 +37,13 @@ enum State {
 /// The reason why a query cannot run in the transaction.
 #[derive(Debug, Clone)]
 enum Over {
-    /// Not begun yet.
+    /// The transaction has not begun yet.
     Waiting,
     TimedOut,
     Failed(CliError),
 }
 
-/// Whether the transaction goes on.
+/// Whether the transaction continues.
 enum Flow {
     GoesOn,
     Ended,
@@ -88,7 +88,7 @@ impl Actor {
                 let problem = CliError::new(ErrorCode::Cancelled, "a query of it was cancelled");
                 match job.task {
                     TransactionCommand::Begin => self.did_not_begin(problem),
-                    // A part of it must not be committed without the rest.
+                    // A part of the transaction must not be committed without the rest.
                     TransactionCommand::Query(_) => self.give_up(problem).await,
                     TransactionCommand::Commit | TransactionCommand::RollBack => {}
                 }
@@ -101,7 +101,7 @@ impl Actor {
         self.leave().await;
     }
 
-    /// A part of it must not be committed without what was refused.
+    /// Rolls the transaction back: a part of it must not be committed without the rejected command.
     async fn refuse(&mut self, problem: CliError) {
         let message = format!("a command was refused: {}", problem.message);
         let problem = CliError { message, hint: None, retryable: false, ..problem };
@@ -118,14 +118,14 @@ impl Actor {
             TransactionCommand::Begin => (self.open(&request, &cancel).await, Flow::GoesOn),
             TransactionCommand::Query(query) => {
                 let (event, is_late) = self.query(query, &request, &cancel).await;
-                // Whoever waits for it may be gone.
+                // The receiver may be gone.
                 let _ = answer.send(event);
                 if is_late {
                     self.time_out().await;
                 }
                 return Flow::GoesOn;
             }
-            // The session has ended before its turn came.
+            // The session ended before the turn of this command.
             TransactionCommand::Commit if cancel.is_cancelled() => {
                 self.give_up(CliError::new(ErrorCode::Cancelled, "the session ended before its commit began")).await;
                 (self.commit(&request, &cancel).await, Flow::Ended)
@@ -159,7 +159,7 @@ impl Actor {
         }
     }
 
-    /// The event, and whether the time passed meanwhile.
+    /// Runs a query. Returns the event, and whether the transaction timed out meanwhile.
     async fn query(&mut self, query: Query, request: &Request, cancel: &CancellationToken) -> (Event, bool) {
         let (transaction, until) = match &mut self.state {
             State::Open { transaction, until } => (transaction, *until),
@@ -227,7 +227,7 @@ impl Actor {
         }
     }
 
-    /// Rolls it back because its time has passed, and says so.
+    /// Rolls the transaction back because it timed out, and emits a notice.
     async fn time_out(&mut self) {
         self.leave().await;
         self.state = State::Over(Over::TimedOut);
@@ -241,7 +241,7 @@ impl Actor {
             hint: Some("send rollback; then begin again".to_owned()),
             trace: Trace::default(),
         };
-        // Nobody reads it any more.
+        // The output may be closed.
         let _ = self.event_sender.emit(&Event::Notice(Box::new(notice))).await;
     }
 
@@ -249,7 +249,7 @@ impl Actor {
         format!("the transaction of this session was rolled back after {} ms", self.begin.timeout.as_millis())
     }
 
-    /// Rolls back what is open. The connection is given up if that takes too long.
+    /// Rolls the open transaction back. The connection is discarded if that takes too long.
     async fn leave(&mut self) {
         if let State::Open { transaction, .. } = std::mem::replace(&mut self.state, State::Over(Over::Waiting)) {
             // If the rollback does not arrive, PostgreSQL rolls back when the connection is dropped.
@@ -257,7 +257,7 @@ impl Actor {
         }
     }
 
-    /// Rolls it back because it cannot become whole any more.
+    /// Rolls the transaction back because it can no longer be complete.
     async fn give_up(&mut self, problem: CliError) {
         if let State::Open { .. } = self.state {
             self.leave().await;
@@ -273,7 +273,7 @@ impl Actor {
         self.state = State::Over(Over::Failed(CliError { message, ..problem }));
     }
 
-    /// It cannot be used, and another one may be begun in its place.
+    /// Marks the transaction as unusable. Another one may begin instead.
     fn did_not_begin(&mut self, problem: CliError) {
         let message = format!("the transaction of this session did not begin: {}", problem.message);
         self.state = State::Over(Over::Failed(CliError { message, ..problem }));
@@ -314,7 +314,7 @@ fn why(event: &Event) -> CliError {
     }
 }
 
-/// The terminal event of a begin, a commit or a rollback.
+/// Returns the terminal event of a begin, a commit or a rollback.
 fn done(request: &Request, tag: &str, completed: QuerySummary, is_commit: bool) -> Event {
     let trace = Trace { row_count: Some(0), payload_bytes: Some(0), ..request.trace() };
     Event::Result(Box::new(ResultEvent {

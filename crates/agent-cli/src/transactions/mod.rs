@@ -1,9 +1,9 @@
 //! Transactions that the queries of a session share (promise B9-27).
 //!
 //! ```text
-//! begin ──▶ open ──▶ query, query, ..            one after another, in the order in which they came
-//!             │  └─▶ commit, rollback            the end, whatever the answer is
-//!             └────▶ over (its time has passed)  queries are refused until a commit or a rollback
+//! begin ──▶ open ──▶ query, query, ..            one after another, in the order of arrival
+//!             │  └─▶ commit, rollback            the end, whatever the response is
+//!             └────▶ over (it has timed out)     queries are refused until a commit or a rollback
 //! ```
 //! A failed begin leaves the session in `over`, too: later queries were sent on the assumption that there is a
 //! transaction, and must not be committed one by one. So does a command that was refused before it reached the
@@ -27,7 +27,7 @@ use crate::writer::EventSender;
 use actor::Actor;
 use types::quoted;
 
-/// The sessions with a transaction.
+/// Sessions with a transaction.
 #[derive(Default)]
 pub(crate) struct Transactions {
     by_session: HashMap<String, TransactionHandle>,
@@ -37,22 +37,22 @@ pub(crate) struct Transactions {
 pub(crate) enum TransactionLookup<'t> {
     /// No transaction; `after` completes when an ending one has ended.
     None {
-        /// Cancelled then.
+        /// Cancelled at that end.
         after: Option<CancellationToken>,
     },
-    /// One that takes it in.
+    /// An open transaction that accepts the query.
     Open(&'t TransactionHandle),
 }
 
 /// An open transaction, as far as is known.
 pub(crate) struct TransactionHandle {
-    /// As many as there are requests in flight, and lines that were refused.
+    /// Queued messages: at most one for each request in flight and each rejected line.
     jobs: mpsc::UnboundedSender<ActorMessage>,
-    /// Whether it cannot write.
+    /// Whether the transaction is read-only.
     pub(crate) read_only: bool,
     /// Whether its begin has failed.
     has_failed: Arc<AtomicBool>,
-    /// Whether its end has been asked for.
+    /// Whether its end has been requested.
     is_ending: bool,
     /// Cancelled at its end.
     ended: CancellationToken,
@@ -61,33 +61,34 @@ pub(crate) struct TransactionHandle {
 /// A message to a transaction, in the order of the input.
 enum ActorMessage {
     TransactionCommand(TransactionRequest),
-    /// Something that may have been a part of it was refused.
+    /// A command that may have been part of the transaction was rejected.
     Refused(CliError),
 }
 
-/// Something to do in a transaction.
+/// A command to execute in a transaction.
 struct TransactionRequest {
     request: Request,
     task: TransactionCommand,
     cancel: CancellationToken,
-    /// Whoever sets it answers: the transaction that begins with it, or the one who waits and stops waiting.
+    /// The side that sets it sends the response: the transaction that starts the command, or the waiter that stops
+    /// waiting.
     is_claimed: Arc<AtomicBool>,
     answer: oneshot::Sender<Event>,
 }
 
 /// A command to a transaction.
 pub(crate) enum TransactionCommand {
-    /// Open it.
+    /// Open the transaction.
     Begin,
-    /// Run a statement in it.
+    /// Run a statement in the transaction.
     Query(Query),
-    /// End it.
+    /// Commit the transaction.
     Commit,
-    /// End it.
+    /// Roll the transaction back.
     RollBack,
 }
 
-/// Everything that a new transaction needs.
+/// Parameters of a new transaction.
 pub(crate) struct NewTransaction<'a> {
     pub(crate) executor: Arc<dyn SqlExecutor>,
     pub(crate) place: NamedSession,

@@ -1,8 +1,8 @@
-//! `countersign query`, `pipe` and `psql`: the front ends are the crate `agent-cli`; here is what they run statements with, and
-//! what of the configuration counts for them.
+//! `countersign query`, `pipe` and `psql`. The front ends are the crate `agent-cli`; this module supplies their
+//! executor and the part of the configuration that applies to them.
 //!
-//! They have a command line of their own: what is wrong with it is an event on standard output, and nothing is on standard
-//! error but one line about writes that were committed and whose results could not be delivered.
+//! They have a separate command line: a mistake in it is an event on standard output. Standard error has at most one
+//! line, about committed writes whose results could not be delivered.
 
 mod audit_router;
 mod ledger_executor;
@@ -23,7 +23,7 @@ use self::audit_router::{AuditMode, AuditRouter};
 use crate::settings::{SecretSource, Settings};
 use crate::{cli, connection, os_user, terminal};
 
-/// The front end that a command line begins with, and the rest of it.
+/// Returns the front end at the start of a command line, and the remaining arguments.
 pub(crate) fn front_end(mut arguments: impl Iterator<Item = OsString>) -> Option<(FrontEnd, Vec<OsString>)> {
     let front_end = match arguments.next()?.to_str()? {
         "query" => FrontEnd::Query,
@@ -34,7 +34,7 @@ pub(crate) fn front_end(mut arguments: impl Iterator<Item = OsString>) -> Option
     Some((front_end, arguments.collect()))
 }
 
-/// Runs it to its end.
+/// Runs the front end to its end.
 pub(crate) fn run(front_end: FrontEnd, arguments: &[OsString]) -> ExitCode {
     // A panic in a query is an event (`internal_error`), not a text on standard error.
     std::panic::set_hook(Box::new(|_| {}));
@@ -56,7 +56,7 @@ fn prepare(
     let texts = env.into_iter().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let invocation = agent_cli::parse(front_end, &argv, texts.collect())?;
     let wrong = |message: String| agent_cli::refused(&message, &invocation);
-    // PostgreSQL would be given something else than what was meant, or the connection would go elsewhere.
+    // PostgreSQL would receive a different text than intended, or the connection would have a different address.
     if let Some(place) = arguments.iter().position(|argument| argument.to_str().is_none()) {
         return Err(wrong(format!("argument {} behind the name of the front end is not UTF-8", place + 1)));
     }
@@ -94,7 +94,7 @@ fn serve(invocation: Invocation, executor: AuditRouter, surroundings: ConnectEnv
         );
         ExitCode::FAILURE
     };
-    // One thread: what a query costs here is handing it on, and between threads that costs several times as much.
+    // One thread: the cost of a query here is forwarding, which costs several times as much between threads.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return refused(error, &invocation),
@@ -124,7 +124,8 @@ async fn reader_gone() {
     }
 }
 
-/// The first signal ends it in order, a second one cancels what is in flight: its terminal events come all the same.
+/// The first signal ends the run in order; a second one cancels requests in flight. Their terminal events are still
+/// sent.
 async fn stop_at_signals(stop: StopSignals) {
     let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
     else {

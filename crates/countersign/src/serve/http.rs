@@ -1,4 +1,4 @@
-//! MCP over HTTP. The process is there before the database is, and stays when that goes away.
+//! MCP over HTTP. The process listens before the database is available, and survives its outages.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -76,7 +76,7 @@ async fn give_memory_back() {
     }
 }
 
-/// Starts as soon as the database is there. What is wrong with it, or with the manifests, ends the process.
+/// Starts as soon as the database is available. Mistakes in the database or the manifests end the process.
 async fn started(start: Startup, settings: &Settings, door: &HttpFrontend) -> anyhow::Result<(RunningServer, Backend)> {
     let told = |obstacle: Obstacle<'_>| match obstacle {
         Obstacle::Unfit(error) => ControlFlow::Break(error),
@@ -148,7 +148,7 @@ impl HttpFrontend {
         Ok(ReloadedAuth { authenticator, certificate })
     }
 
-    /// Changes it.
+    /// Applies the new configuration.
     pub(crate) fn put(&self, ReloadedAuth { authenticator, certificate }: ReloadedAuth) {
         self.state.replace_authenticator(authenticator);
         if let (Some(shown), Some(certificate)) = (&self.tls, certificate) {
@@ -157,7 +157,7 @@ impl HttpFrontend {
     }
 }
 
-/// There are issuers whose audience is always the same, so another one than what clients ask for is no mistake.
+/// Some issuers always use one audience, so an audience that differs from the one that clients request is not an error.
 fn warn_of_audience(settings: &Settings) {
     let Some(issuer) = &settings.oauth else { return };
     let Some(url) = settings.http.as_ref().and_then(|options| options.public_url.as_deref()) else { return };

@@ -28,7 +28,7 @@ pub(crate) async fn run(arguments: &ServeArgs, sources: ConfigSources, settings:
     // Registered at once: a SIGHUP without a handler ends a process.
     let hangup = signal(SignalKind::hangup())?;
     let stop = stop_on_signals()?;
-    // Held until the end: the private PostgreSQL lives as long as its users.
+    // Kept until the end: the private PostgreSQL runs while it has users.
     let mut private = None;
     let target = if arguments.demo && settings.database.is_none() {
         let database = demo::database::prepare(false, |step| tracing::info!("{step}")).await?;
@@ -46,17 +46,17 @@ pub(crate) async fn run(arguments: &ServeArgs, sources: ConfigSources, settings:
 /// The first pause before a server tries to connect again; it doubles after each attempt.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
-/// The longest pause after no server has answered.
+/// Maximum pause if no server has responded.
 const UNREACHABLE_PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest pause after a server has refused the login: each attempt is a line of its log.
+/// Maximum pause if a server has refused the login: each attempt writes a line to its log.
 const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 
 /// The reason why a server has not started yet.
 enum Obstacle<'a> {
-    /// The database is not there, or refuses the login.
+    /// The database is not available or refuses the login.
     NoConnection(&'a ConnectError),
-    /// The database is there, and is not what the server needs, or the manifests do not fit it.
+    /// The database does not meet the requirements of the server, or the manifests do not fit it.
     Unfit(anyhow::Error),
 }
 
@@ -86,7 +86,7 @@ struct Startup {
 }
 
 impl Startup {
-    /// Connects, looks whether everything is as a server needs it, and makes the tools.
+    /// Connects, checks the requirements of a server, and builds the tools.
     async fn open(&self, settings: &Settings) -> anyhow::Result<Prepared> {
         let builder = ServerBuilder::open(&self.target, settings, self.demo, self.metrics.clone()).await?;
         let registries = builder.registries(settings).await?;
@@ -108,7 +108,7 @@ impl Startup {
                 Err(failure) => failure,
             };
             let (answer, longest) = match ledger::can_connect(&self.target).await {
-                // A database that came up while it was asked is no mistake.
+                // A database that came up during the check is not an error.
                 Ok(()) if !was_unfit => {
                     was_unfit = true;
                     continue;
@@ -128,7 +128,7 @@ impl Startup {
         }
     }
 
-    /// Begins what goes on beside the calls, and serves what was opened.
+    /// Starts the background tasks and serves the tools.
     fn run(
         self,
         opened: Prepared,
@@ -172,7 +172,7 @@ struct RunningServer {
 }
 
 impl RunningServer {
-    /// Says that calls are answered from now on.
+    /// Logs that calls are answered from now on.
     fn announce(&self, settings: &Settings) {
         tracing::info!(
             tools = self.tools,
@@ -196,7 +196,8 @@ impl RunningServer {
     }
 }
 
-/// SIGTERM and SIGINT end the service: what runs is drained, then the process exits. A second one ends the process at once.
+/// SIGTERM and SIGINT end the service: running calls are drained, then the process exits. A second signal ends the
+/// process at once.
 fn stop_on_signals() -> anyhow::Result<CancellationToken> {
     let stop = CancellationToken::new();
     for kind in [SignalKind::terminate(), SignalKind::interrupt()] {

@@ -1,4 +1,4 @@
-//! SIGHUP: manifests and profiles are read and compiled again, and served if they are whole; else the old ones stay.
+//! Reload on SIGHUP: manifests and profiles are read and compiled again. If they have a mistake, the old ones stay.
 
 use manifest::Diagnostics;
 use tokio::signal::unix::Signal;
@@ -8,7 +8,7 @@ use super::HttpFrontend;
 use crate::bootstrap::ServerBuilder;
 use crate::settings::{ConfigSources, Settings};
 
-/// Reloads at every signal, one after the other.
+/// Reloads at every signal, one reload at a time.
 pub(crate) async fn at_every(mut hangup: Signal, reloader: Reloader) {
     while hangup.recv().await.is_some() {
         reloader.reload().await;
@@ -57,13 +57,13 @@ impl Reloader {
         }
         let tools = registries.get(&self.running.profile).map_or(0, |registry| registry.infos().count());
         self.registry.replace(registries);
-        // The statements of the old tools, which are prepared in them, go with them.
+        // The idle sessions contain prepared statements of the old tools, so they are discarded.
         self.builder.ledger.forget_idle_sessions();
         Ok(tools)
     }
 }
 
-/// The message without the mistakes, which have lines of their own.
+/// Returns the message without the mistakes, which have separate lines.
 fn outline(error: &anyhow::Error) -> String {
     if error.downcast_ref::<Diagnostics>().is_some() { error.to_string() } else { format!("{error:#}") }
 }

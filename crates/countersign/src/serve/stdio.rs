@@ -1,5 +1,5 @@
-//! MCP over standard input and output. A client starts the process and shows little of how it ends, so the process serves
-//! the tools that read before its database is there, and says in their answers why they cannot.
+//! MCP over standard input and output. A client starts the process and shows little of its exit. So the process serves
+//! the read tools before its database is available, and their responses explain the failure.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::{Obstacle, RunningServer, Served, Startup};
 use crate::bootstrap;
 use crate::settings::Settings;
 
-/// How long a client waits for a database that has neither answered nor refused, before it is served without one.
+/// Maximum wait for a database that neither responds nor refuses, before a client is served without one.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The time limit for another connection after that.
@@ -59,7 +59,7 @@ pub(super) async fn serve(start: Startup, settings: Settings, stop: Cancellation
     Ok(outcome?)
 }
 
-/// Returns when the database has not answered for a while. A start that takes long for another reason is waited for.
+/// Returns when the database has not responded for a while. A start that is slow for another reason is awaited.
 async fn no_answer(target: &ConnectOptions) {
     loop {
         tokio::time::sleep(PATIENCE).await;
@@ -69,8 +69,8 @@ async fn no_answer(target: &ConnectOptions) {
     }
 }
 
-/// Starts as soon as the database is there. What is wrong with it, or with the manifests, stops the start, unless clients are
-/// served already: then it is what their calls are answered with.
+/// Starts as soon as the database is available. Mistakes in the database or the manifests stop the start. If clients
+/// are served already, their calls return the mistakes instead.
 async fn started(
     start: Startup,
     settings: Settings,

@@ -1,4 +1,4 @@
-//! `countersign undo`: people take writes back, of whatever account, over a login with the role `countersign_operator`.
+//! `countersign undo`: operators undo writes of any account, over a login with the role `countersign_operator`.
 
 pub(crate) mod args;
 mod plan;
@@ -17,7 +17,7 @@ use crate::table::json_line;
 use crate::terminal::print_line;
 use crate::{audit, connection, effects, os_user};
 
-/// Nothing was changed, because of conflicts.
+/// Exit code if nothing was changed because of conflicts.
 const CONFLICTS: u8 = 2;
 
 pub(crate) async fn run(arguments: UndoArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
@@ -72,7 +72,7 @@ fn tell(subject: &str, outcome: &UndoOutcome) {
     }
 }
 
-/// One object for the outcome, or for each conflict.
+/// Prints one object for the outcome, or for each conflict.
 fn tell_json(outcome: &UndoOutcome) {
     match outcome {
         UndoOutcome::Undone { correlation_id, rows, effects } => {
@@ -86,7 +86,8 @@ fn tell_json(outcome: &UndoOutcome) {
     }
 }
 
-/// The ledger of the configured database, which must have been made for it: in a copy an undo would change the copy.
+/// Opens the ledger of the configured database, which must have been made for it: in a copy, an undo would change the
+/// copy.
 async fn open(settings: &Settings) -> anyhow::Result<Ledger> {
     let target = connection::configured(settings)?;
     ledger::check(&target).await.map_err(|error| match error {

@@ -16,7 +16,7 @@ use crate::short_id::{only, short};
 use crate::table::{cell, json_line, to_the_second};
 use crate::terminal::print_line;
 
-/// The most writes that a plan lists.
+/// Maximum number of writes that a plan lists.
 const MOST_LISTED: usize = 20;
 
 const NEVER_UNDONE: &str = "Not undone: sequences, NOTIFY, what left the database, and tables that are not tracked.";

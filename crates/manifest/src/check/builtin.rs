@@ -7,7 +7,7 @@ use serde_spanned::Spanned;
 use crate::parse::ParsedBuiltin;
 use crate::{BuiltinTool, Diagnostic, Diagnostics, Location, Source};
 
-/// The most characters of the instructions of one manifest: every client reads them before anything else.
+/// Maximum length of the instructions of one manifest, in characters: every client reads them first.
 const MAX_INSTRUCTIONS: usize = 4000;
 
 /// The settings of each built-in tool; `known` are their names.
@@ -43,7 +43,7 @@ pub(crate) fn builtin(
     tools
 }
 
-/// The instructions of all manifests, in their order.
+/// Returns the instructions of all manifests, in order.
 pub(crate) fn instructions(texts: &[(&Source, Spanned<String>)], diagnostics: &mut Diagnostics) -> Vec<String> {
     let trimmed = texts.iter().map(|(source, text)| {
         let trimmed = text.get_ref().trim();

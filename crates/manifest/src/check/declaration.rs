@@ -8,10 +8,10 @@ use crate::Diagnostics;
 use crate::file::ToolDeclaration;
 use crate::parse::ParsedTool;
 
-/// The most that `max_rows` may allow.
+/// Upper bound of `max_rows`.
 const MOST_ROWS: i64 = 10_000;
 
-/// The most characters that `not_found` may have.
+/// Maximum length of `not_found`, in characters.
 const LONGEST_NOT_FOUND: usize = 200;
 
 /// Checks the declaration of one tool. `executors` are the names of the registered executors.
@@ -71,7 +71,8 @@ fn rows(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagn
     }
 }
 
-/// A write of any number of rows has a bound, so that a wrong WHERE cannot reach a whole table (attack MA03).
+/// Checks that a write of any number of rows has a bound, so that a wrong WHERE cannot reach a whole table (attack
+/// MA03).
 fn max_rows(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
     if let (Some(most), true) = (&tool.max_rows, tool.is(false)) {
         diagnostics
@@ -99,7 +100,7 @@ fn max_rows(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut D
     }
 }
 
-/// The words for no row make sense only where no row is wrong.
+/// Checks that `not_found` is given only where a result without rows is an error.
 fn not_found(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
     let Some(message) = tool.not_found.as_ref().filter(|_| tool.is(true)) else { return };
     let mut note = |why: &str| diagnostics.0.push(parsed.diagnostic(message.span(), why));
@@ -150,7 +151,7 @@ fn executor(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, registered: &[&str]
         let message = format!("it needs the executor \"{name}\", which is not registered in this server ({known})");
         diagnostics.0.push(parsed.diagnostic(executor.span(), message));
     }
-    // The span of a key that is not there is empty.
+    // The span of a missing key is empty.
     let sql = Some(tool.sql.span()).filter(|span| !span.is_empty());
     for (key, span) in [
         ("sql", sql),

@@ -17,7 +17,7 @@ use crate::Diagnostics;
 use crate::infer::InferredTypes;
 use crate::parse::ParsedTool;
 
-/// Checks what a tool's declaration alone says.
+/// Checks a tool's declaration alone.
 pub(crate) fn declaration(parsed: &ParsedTool<'_>, executors: &[&str], diagnostics: &mut Diagnostics) {
     let Some(tool) = &parsed.tool else { return };
     declaration::check(parsed, tool, executors, diagnostics);
@@ -25,14 +25,14 @@ pub(crate) fn declaration(parsed: &ParsedTool<'_>, executors: &[&str], diagnosti
     undo::check_form(parsed, tool, diagnostics);
 }
 
-/// Checks a tool against what the database says of it.
+/// Checks a tool against the description of the database.
 pub(crate) fn against_database(parsed: &ParsedTool<'_>, inferred: &InferredTypes, diagnostics: &mut Diagnostics) {
     let Some(tool) = &parsed.tool else { return };
     params::check_types(parsed, tool, inferred, diagnostics);
     statements::check(parsed, tool, inferred, diagnostics);
 }
 
-/// Whether the text is one of these characters, `length` times at most.
+/// Returns whether the text consists of the allowed characters and has at most `length` of them.
 fn is_name(text: &str, length: usize, also: &str) -> bool {
     !text.is_empty() && text.len() <= length && text.chars().all(|c| c.is_ascii_alphanumeric() || also.contains(c))
 }

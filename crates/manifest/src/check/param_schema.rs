@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// Keywords of alternatives and references, which clients refuse in the schema of a tool.
+/// Keywords of alternatives and references, which clients reject in the schema of a tool.
 const REFUSED: [&str; 12] = [
     "$ref",
     "$dynamicRef",

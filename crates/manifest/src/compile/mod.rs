@@ -1,4 +1,4 @@
-//! From texts to a catalog: read, check what the files alone say, ask the database, check against it, build.
+//! Compilation of texts to a catalog: parse, check the files alone, ask the database, check against it, build.
 
 mod build;
 
@@ -13,13 +13,13 @@ use crate::{Diagnostics, Source, ToolCatalog, ToolSpec, check, infer, notes};
 /// The names that a server has besides its manifests.
 #[derive(Debug, Clone, Copy)]
 pub struct ServerNames<'a> {
-    /// The built-in tools, served or not: no manifest may take their names.
+    /// Built-in tools, served or not. Manifests must not use their names.
     pub builtin: &'a [&'a str],
-    /// The executors in Rust that tools can name.
+    /// Rust executors that tools can name.
     pub executors: &'a [&'a str],
 }
 
-/// The names of the tools that the manifests declare, whether they are right or not.
+/// Returns the names of the tools that the manifests declare, valid or not.
 #[must_use]
 pub fn declared_names(sources: &[Source]) -> Vec<String> {
     let mut manifest = ParsedManifest::default();
@@ -34,7 +34,7 @@ pub fn declared_names(sources: &[Source]) -> Vec<String> {
 /// The database is asked to describe every statement; nothing is executed.
 ///
 /// # Errors
-/// Every mistake of every tool of every file, sorted by file and position.
+/// All mistakes of all tools of all files, sorted by file and position.
 pub async fn compile(
     sources: &[Source],
     server: &ServerNames<'_>,
@@ -76,11 +76,11 @@ pub async fn compile(
     Err(diagnostics.sorted())
 }
 
-/// Checks what the files alone say, without a database. The catalog has what they say of the server itself: its built-in
-/// tools and its instructions.
+/// Checks the files alone, without a database. The catalog contains only the settings of the server itself: built-in
+/// tools and instructions.
 ///
 /// # Errors
-/// Every mistake, sorted by file and position.
+/// All mistakes, sorted by file and position.
 pub fn check_files(sources: &[Source], server: &ServerNames<'_>) -> Result<ToolCatalog, Diagnostics> {
     let mut diagnostics = Diagnostics::default();
     let ParsedManifest { builtin, instructions, .. } = parse_all(sources, server, &mut diagnostics);
