@@ -59,12 +59,42 @@ async fn server_settings_of_a_manifest_apply_before_the_database_is_reachable() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_manifest_sets_the_defaults_of_query_database() {
+    let db = database().await;
+    let manifest = TestManifest::from_text(
+        "name = 'shop'\nversion = '1'\n[builtin.query_database]\nrow_limit = 3\nmax_result_bytes = 2000\n\
+         row_format = 'array'\n",
+    );
+    let mut server = RawStdioServer::connected(|| manifest.command(&db), "2025-11-25").await;
+    let answer = server.request(2, "tools/list", json!({})).await;
+    let tools = answer["result"]["tools"].as_array().unwrap();
+    let query = tools.iter().find(|tool| tool["name"] == "query_database").unwrap();
+    let description = query["description"].as_str().unwrap();
+    for part in ["At most 3 rows unless", "at most 2000 bytes", "Rows are arrays unless row_format says otherwise."] {
+        assert!(description.contains(part), "{part}: {description}");
+    }
+    let mut id = 2;
+    let mut ask = async |arguments: Value| {
+        id += 1;
+        let call = json!({"name": "query_database", "arguments": arguments});
+        server.request(id, "tools/call", call).await["result"]["structuredContent"]["data"].clone()
+    };
+    let data = ask(json!({"query": "select i, i * 2 from generate_series(1, 10) i"})).await;
+    assert_eq!((&data["rows"], &data["truncated_by"]), (&json!([[1, 2], [2, 4], [3, 6]]), &json!("row_limit")));
+    let asked = json!({"query": "select i from generate_series(1, 4) i", "row_limit": 4, "row_format": "object"});
+    assert_eq!(ask(asked).await["rows"][3], json!({"i": 4}));
+    let data = ask(json!({"query": "select repeat('x', 900) from generate_series(1, 3) i"})).await;
+    assert_eq!((&data["row_count"], &data["truncated_by"]), (&json!(2), &json!("max_bytes")));
+    assert!(server.close().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn two_manifests_with_settings_for_one_builtin_tool_are_a_mistake_with_both_places() {
     let db = database().await;
     let first = words();
     let second = TestManifest::from_text(
         "name = 'more'\nversion = '1'\n[builtin.query_database]\ntitle = 'Mine'\n[builtin.no_such_tool]\n\
-         [builtin.execute_sql]\ncolour = 1\ntitle = ' '\n",
+         [builtin.execute_sql]\ncolour = 1\ntitle = ' '\nrow_limit = 5\n",
     );
     let mut command = first.command(&db);
     command.args(second.arguments());
@@ -78,6 +108,7 @@ async fn two_manifests_with_settings_for_one_builtin_tool_are_a_mistake_with_bot
         format!("{}:5:10: tool no_such_tool: there is no such built-in tool; there are query_database, ", places[1]),
         format!("{}:7:1: unknown field `colour`", places[1]),
         format!("{}:8:9: tool execute_sql: title is empty", places[1]),
+        format!("{}:9:13: tool execute_sql: row_limit is a default of query_database only", places[1]),
     ] {
         assert!(said.contains(&line), "{line}: {said}");
     }

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde_spanned::Spanned;
-use types::{Principal, Tier};
+use types::{Principal, RowFormat, Tier};
 
 use crate::spec::{Access, Limits, RowExpectation, ValueSource};
 use crate::value::{json, json_object};
@@ -59,6 +59,16 @@ pub(crate) struct BuiltinDeclaration {
     /// For the agent, instead of the tool's own.
     #[schemars(with = "Option<String>")]
     pub(crate) description: Option<Spanned<String>>,
+    /// Only for query_database: rows of an answer if neither the call nor the query has a limit, instead of the
+    /// server's; at most its max_row_limit.
+    #[schemars(with = "Option<u32>", range(min = 1, max = 100_000))]
+    pub(crate) row_limit: Option<Spanned<u32>>,
+    /// Only for query_database: bytes of an answer, instead of the server's; at most those of the server.
+    #[schemars(with = "Option<u32>", range(min = 1024, max = 16_777_216))]
+    pub(crate) max_result_bytes: Option<Spanned<u32>>,
+    /// Only for query_database: the rows of a call without row_format, `object` (the server's default) or `array`.
+    #[schemars(with = "Option<RowFormat>")]
+    pub(crate) row_format: Option<Spanned<RowFormat>>,
 }
 
 /// A note on a schema, a table or a column.

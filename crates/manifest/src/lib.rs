@@ -33,8 +33,8 @@ pub use diagnostic::{Diagnostic, Diagnostics, Location};
 pub use json_schema::manifest_schema;
 pub use source::Source;
 pub use spec::{
-    Access, BuiltinTool, Limits, Note, Param, ParamSource, RowExpectation, StatementSpec, ToolCatalog, ToolSpec,
-    UndoSpec, ValueSource,
+    Access, BuiltinTool, Limits, Note, Param, ParamSource, QueryDefaults, RowExpectation, StatementSpec, ToolCatalog,
+    ToolSpec, UndoSpec, ValueSource,
 };
 pub use tool_schema::{decimal, enforced, envelope_schema, idempotency_key, outline, with_numbers};
 pub use undo::rollback;

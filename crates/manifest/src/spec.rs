@@ -7,7 +7,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
-use types::{PgType, ReferencedObjects, StatementShape, TableAccess, Tier};
+use types::{PgType, ReferencedObjects, RowFormat, StatementShape, TableAccess, Tier};
 
 use crate::{Diagnostic, Location};
 
@@ -38,6 +38,19 @@ pub struct BuiltinTool {
     pub title: Option<String>,
     /// The description for agents, instead of its own.
     pub description: Option<String>,
+    /// The defaults of `query_database`.
+    pub query: QueryDefaults,
+}
+
+/// The defaults of `query_database`; `None` keeps those of the server.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QueryDefaults {
+    /// Rows of an answer if neither the call nor the query has a limit.
+    pub row_limit: Option<u32>,
+    /// Bytes of an answer.
+    pub max_bytes: Option<u32>,
+    /// The form of the rows of a call without one.
+    pub row_format: Option<RowFormat>,
 }
 
 /// The operator's note on an existing object.

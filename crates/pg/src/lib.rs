@@ -30,7 +30,6 @@ pub use client::session::{
 };
 pub use client::session_settings::SessionSettings;
 pub use client::wire::{FieldDescription, scram_verifier};
-pub use query::json_rows::RowFormat;
 pub use query::plan::PlanResult;
 pub use query::read::{ReadError, ReadLimits, ReadRequest, Reader, ResponsePermit, ResultSet};
 pub use query::referenced_objects::referenced_objects;
@@ -41,3 +40,4 @@ pub use query::type_catalog::TypeCatalog;
 pub use query::value;
 pub use query::writer_pool::WriterPool;
 pub use query::{Query, QueryDescription, QueryEvent, QuerySummary, RowDelivery, RowSink};
+pub use types::RowFormat;

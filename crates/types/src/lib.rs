@@ -15,6 +15,7 @@ mod ids;
 mod line_codec;
 mod principal;
 mod redaction;
+mod row_format;
 mod secret;
 mod statement;
 mod strict_json;
@@ -29,6 +30,7 @@ pub use ids::{CorrelationId, IdPrefix, ProposalId};
 pub use line_codec::{Line, LineCodec};
 pub use principal::{AccountId, AccountIdError, Principal};
 pub use redaction::{REDACTED, Redaction};
+pub use row_format::RowFormat;
 pub use secret::Secret;
 pub use statement::{
     Column, CompositeField, DescribeError, DescribeStatement, PgType, Privilege, ReferencedObjects, Scalar,

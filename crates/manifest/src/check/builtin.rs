@@ -1,14 +1,23 @@
 //! The manifests' settings of the server: its built-in tools, and its instructions.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::RangeInclusive;
 
 use serde_spanned::Spanned;
 
+use crate::file::BuiltinDeclaration;
 use crate::parse::ParsedBuiltin;
-use crate::{BuiltinTool, Diagnostic, Diagnostics, Location, Source};
+use crate::{BuiltinTool, Diagnostic, Diagnostics, Location, QueryDefaults, Source};
 
 /// Maximum length of the instructions of one manifest, in characters: every client reads them first.
 const MAX_INSTRUCTIONS: usize = 4000;
+
+/// The only built-in tool with defaults of its own.
+const QUERY_DATABASE: &str = "query_database";
+
+/// The bounds of `row_limit` and `max_result_bytes`, up to those of the server's configuration.
+const ROW_LIMITS: RangeInclusive<u32> = 1..=100_000;
+const RESULT_BYTES: RangeInclusive<u32> = 1024..=16_777_216;
 
 /// The settings of each built-in tool; `known` are their names.
 pub(crate) fn builtin(
@@ -38,9 +47,40 @@ pub(crate) fn builtin(
         let given = |text: &Option<Spanned<String>>| text.as_ref().map(|text| text.get_ref().trim().to_owned());
         let disabled = builtin.enabled.as_ref().is_some_and(|enabled| !enabled.get_ref());
         let (title, description) = (given(&builtin.title), given(&builtin.description));
-        tools.insert(name.clone(), BuiltinTool { disabled, title, description });
+        let query = query_defaults(name, builtin, &mut note);
+        tools.insert(name.clone(), BuiltinTool { disabled, title, description, query });
     }
     tools
+}
+
+/// The defaults of `query_database`. They are mistakes in other tools.
+fn query_defaults(name: &str, declared: &BuiltinDeclaration, note: &mut impl FnMut(usize, String)) -> QueryDefaults {
+    let BuiltinDeclaration { row_limit, max_result_bytes, row_format, .. } = declared;
+    let starts = [
+        ("row_limit", row_limit.as_ref().map(Spanned::span)),
+        ("max_result_bytes", max_result_bytes.as_ref().map(Spanned::span)),
+        ("row_format", row_format.as_ref().map(Spanned::span)),
+    ];
+    if name != QUERY_DATABASE {
+        for (key, span) in starts {
+            if let Some(span) = span {
+                note(span.start, format!("{key} is a default of {QUERY_DATABASE} only"));
+            }
+        }
+        return QueryDefaults::default();
+    }
+    let mut bounded = |key: &str, value: &Option<Spanned<u32>>, bounds: RangeInclusive<u32>| {
+        let value = value.as_ref()?;
+        if !bounds.contains(value.get_ref()) {
+            note(value.span().start, format!("{key} is {} to {}", bounds.start(), bounds.end()));
+        }
+        Some(*value.get_ref())
+    };
+    QueryDefaults {
+        row_limit: bounded("row_limit", row_limit, ROW_LIMITS),
+        max_bytes: bounded("max_result_bytes", max_result_bytes, RESULT_BYTES),
+        row_format: row_format.as_ref().map(|format| *format.get_ref()),
+    }
 }
 
 /// Returns the instructions of all manifests, in order.

@@ -11,20 +11,11 @@ use postgres_protocol::message::backend::DataRowBody;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
-use types::{Column, PgType, Scalar, TypeKind};
+use types::{Column, PgType, RowFormat, Scalar, TypeKind};
 
 use crate::client::error::{Error, utf8};
 use crate::client::wire::row_texts;
 use crate::query::value;
-
-/// The form of a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RowFormat {
-    /// An object by column name.
-    Object,
-    /// An array in column order.
-    Array,
-}
 
 /// A value takes a hundred bytes while its row is converted, however short its text is: so each counts as many of the
 /// bytes that an answer may have.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use catalog::DatabaseDescriber;
 use ledger::read::ReadLimits;
 use ledger::{DuplicateExecutor, ExecutorRegistry};
-use manifest::ToolCatalog;
+use manifest::{QueryDefaults, ToolCatalog};
 use serde_json::Value;
 use types::{ErrorCode, Failure, ProposalId, Tier};
 
@@ -53,7 +53,7 @@ pub(crate) fn all(
 ) -> Result<Vec<Box<dyn Tool>>, (String, String)> {
     let mut tools: Vec<Box<dyn Tool>> = Vec::new();
     if let Some(reader) = &services.reader {
-        tools.push(Box::new(query_database::QueryDatabase::new(reader.clone())));
+        tools.push(Box::new(query_database::QueryDatabase::new(reader.clone(), query_defaults(catalog))));
         let describer = DatabaseDescriber::new(reader.clone(), catalog);
         tools.push(Box::new(describe_database::DescribeDatabase::new(describer)));
         tools.push(Box::new(explain_query::ExplainQuery::new(reader.clone())));
@@ -85,8 +85,12 @@ pub(crate) fn all(
 }
 
 /// Description for clients of the tools that read any relation.
-pub(crate) fn reading_infos(limits: &ReadLimits) -> [ToolInfo; 3] {
-    [query_database::info(limits), describe_database::info(), explain_query::info()]
+pub(crate) fn reading_infos(limits: &ReadLimits, catalog: &ToolCatalog) -> [ToolInfo; 3] {
+    [query_database::info(limits, query_defaults(catalog)), describe_database::info(), explain_query::info()]
+}
+
+fn query_defaults(catalog: &ToolCatalog) -> QueryDefaults {
+    catalog.builtin.get(query_database::NAME).map(|tool| tool.query).unwrap_or_default()
 }
 
 /// Names that no manifest may take, whether the tool is served or not.

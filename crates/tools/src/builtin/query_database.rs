@@ -3,7 +3,7 @@
 use std::pin::Pin;
 
 use ledger::read::{ReadLimits, ReadRequest, Reader, ResultSet, RowFormat, TruncatedBy};
-use manifest::Access;
+use manifest::{Access, QueryDefaults};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -37,25 +37,8 @@ struct Arguments {
     row_limit: Option<u32>,
     /// Rows as objects by column name, or as arrays in column order, which take fewer tokens.
     #[serde(default)]
-    row_format: RowFormatArgument,
-}
-
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum RowFormatArgument {
-    #[default]
-    Object,
-    Array,
-}
-
-impl JsonSchema for RowFormatArgument {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "RowFormat".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({"type": "string", "enum": ["object", "array"]})
-    }
+    #[schemars(with = "RowFormat")]
+    row_format: Option<RowFormat>,
 }
 
 /// `data` of the answer.
@@ -114,16 +97,28 @@ fn next_rows(by: TruncatedBy) -> &'static str {
 pub(super) struct QueryDatabase {
     info: ToolInfo,
     reader: Reader,
+    /// The form of the rows of a call without one.
+    row_format: RowFormat,
 }
 
 impl QueryDatabase {
-    pub(super) fn new(reader: Reader) -> Self {
-        Self { info: info(reader.limits()), reader }
+    pub(super) fn new(reader: Reader, defaults: QueryDefaults) -> Self {
+        let max_bytes = defaults.max_bytes.and_then(|bytes| bytes.try_into().ok());
+        let reader = reader.with_defaults(defaults.row_limit, max_bytes);
+        Self { info: info(reader.limits(), defaults), reader, row_format: defaults.row_format.unwrap_or_default() }
     }
 }
 
-pub(super) fn info(limits: &ReadLimits) -> ToolInfo {
-    let description = DESCRIPTION.replace("{rows}", &limits.default_rows.to_string());
+/// The description for clients. It names the number of rows by default, and the other defaults if a manifest has set them.
+pub(super) fn info(limits: &ReadLimits, defaults: QueryDefaults) -> ToolInfo {
+    let rows = defaults.row_limit.unwrap_or(limits.default_rows).min(limits.max_rows);
+    let mut description = DESCRIPTION.replace("{rows}", &rows.to_string());
+    if let Some(bytes) = defaults.max_bytes {
+        description.push_str(&format!(" An answer has at most {bytes} bytes of rows."));
+    }
+    if let Some(format) = defaults.row_format {
+        description.push_str(&format!(" Rows are {}s unless row_format says otherwise.", format.as_str()));
+    }
     let mut info = reading_info::<Arguments, QueryData>(NAME, "Query the database", &description, Access::Read);
     super::limit_rows(&mut info, "row_limit", limits);
     info
@@ -141,10 +136,7 @@ impl Tool for QueryDatabase {
                 sql: &arguments.query,
                 params: &arguments.params,
                 row_limit: arguments.row_limit,
-                format: match arguments.row_format {
-                    RowFormatArgument::Object => RowFormat::Object,
-                    RowFormatArgument::Array => RowFormat::Array,
-                },
+                format: arguments.row_format.unwrap_or(self.row_format),
                 account: Some(call.principal.account_id.as_str()),
             };
             let deadline = self.reader.limits().deadline;

@@ -32,7 +32,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio::time::error::Elapsed;
-use types::Column;
+use types::{Column, RowFormat};
 
 use crate::client::connect_options::ConnectOptions;
 use crate::client::error::{Error, ServerError};
@@ -41,7 +41,6 @@ use crate::client::pool::{Pool, PoolStatus, PooledSession};
 use crate::client::search_path::SearchPath;
 use crate::client::session_settings::SessionSettings;
 use crate::query::json_rows::JsonRows;
-use crate::query::json_rows::RowFormat;
 use crate::query::type_catalog::TypeCatalog;
 use crate::query::value::EncodeError;
 pub(crate) use answer::Answer;
@@ -236,6 +235,16 @@ impl Reader {
     #[must_use]
     pub fn for_trusted_sql(&self) -> Self {
         Self { functions: None, ..self.clone() }
+    }
+
+    /// A reader over the same sessions with other defaults: rows when neither the caller nor the query has a number, and
+    /// bytes of an answer. Neither exceeds the limit that is in force.
+    #[must_use]
+    pub fn with_defaults(mut self, rows: Option<u32>, max_bytes: Option<usize>) -> Self {
+        let limits = &mut self.limits;
+        limits.default_rows = rows.unwrap_or(limits.default_rows).min(limits.max_rows);
+        limits.max_bytes = max_bytes.unwrap_or(limits.max_bytes).min(limits.max_bytes);
+        self
     }
 
     /// The bounds.

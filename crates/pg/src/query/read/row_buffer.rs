@@ -2,14 +2,14 @@
 
 use postgres_protocol::message::backend::DataRowBody;
 use serde_json::Value;
-use types::Column;
+use types::{Column, RowFormat};
 
 use super::answer::RowOutput;
 use super::statement_metadata::StatementMetadata;
 use super::{ReadLimits, ReadRequest, ResultSet, TruncatedBy};
 use crate::client::error::Error;
 use crate::client::wire::{FieldDescription, owned_row};
-use crate::query::json_rows::{JsonRows, RowFormat};
+use crate::query::json_rows::JsonRows;
 
 /// The rows of one read, up to its limits.
 #[derive(Debug)]
