@@ -7,7 +7,7 @@
 //!     resolve  after a lost connection: the record's row lock arbitrates, the record says the truth
 //! ```
 //!
-//! Where things are: `gate` is the protocol's order; `dedup_cache` knows the calls of the last half minute and `standing` asks
+//! Where things are: `gate` is the protocol's order; `dedup_cache` knows the calls of the last half minute and `existing_write` asks
 //! whether they still count; `intent`, `admit`, `execute` and `resolve` are its steps (their SQL is in
 //! `migrations/baseline/20_admission.sql`); `executor` is what a write tool implements, `executor_registry` finds one by its name; `proposals` are writes that
 //! wait for somebody to agree; `adhoc_sql` runs a text that is the caller's own; `preview` shows
@@ -33,6 +33,7 @@ mod effects;
 mod execute;
 mod executor;
 mod executor_registry;
+mod existing_write;
 mod failures;
 mod fingerprint;
 mod freezes;
@@ -46,14 +47,12 @@ mod options;
 pub mod plans;
 mod preview;
 pub mod proposals;
-pub mod read;
 mod reader_role;
 mod records;
 mod resolve;
 mod roles;
 mod schema;
 mod setup;
-mod standing;
 mod state_keys;
 mod sweep;
 mod tracking;
@@ -101,7 +100,17 @@ use types::{DescribeError, DescribeStatement, StatementShape};
 
 use crate::proposals::Proposals;
 
-/// The schema that the ledger lives in.
+/// The read path of `pg`. Other crates read through it and do not depend on `pg`, so they cannot name a session that
+/// writes.
+pub mod read {
+    pub use pg::value::{EncodeError, encode};
+    pub use pg::{
+        ConnectError, Error, PoolStatus, ReadError, ReadLimits, ReadRequest, Reader, ResponsePermit, ResultSet,
+        RowFormat, SearchPath, TruncatedBy, UntrustedSchema,
+    };
+}
+
+/// Schema of the ledger.
 pub const SCHEMA: &str = "countersign";
 
 /// The ledger of one database: the only owner of sessions that may write.

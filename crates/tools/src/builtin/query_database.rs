@@ -40,22 +40,12 @@ struct Arguments {
     row_format: RowFormatArgument,
 }
 
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum RowFormatArgument {
     #[default]
     Object,
     Array,
-}
-
-impl JsonSchema for RowFormatArgument {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "RowFormat".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({"type": "string", "enum": ["object", "array"]})
-    }
 }
 
 /// `data` of the answer.
