@@ -1,24 +1,25 @@
-//! What an operator decides about the write path.
+//! Settings of the write path.
 
 use std::time::Duration;
 
 use crate::fingerprint::Fingerprints;
 
-/// How writes are carried out. All servers of one ledger should agree, and must agree on the fingerprints' key.
+/// Settings of the write path. All servers of one ledger should have the same ones; the key of the fingerprints must be the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerOptions {
-    /// Which calls are the same call.
+    /// Decides which calls are the same call.
     pub fingerprints: Fingerprints,
-    /// For how long an identical call is answered from memory; zero switches that off.
+    /// Time in which an identical call is answered from memory; zero turns this off.
     pub duplicate_memory: Duration,
-    /// Whether the commit of an intent waits for the disk by itself. Without, it becomes durable with its write, and a
-    /// crash in between takes both.
+    /// Whether the commit of an intent waits for the disk. Otherwise it becomes durable with its write, and a crash
+    /// before that loses both.
     pub durable_admission: bool,
-    /// How long a call may take: a record that is much older, and that nobody works on, was abandoned.
+    /// Time limit of a call. A pending record that is much older, and that no backend works on, was abandoned.
     pub call_deadline: Duration,
-    /// How long a proposal waits for somebody to agree.
+    /// Time after which a proposal without a decision expires.
     pub proposal_lifetime: Duration,
-    /// The most writes at once; more wait, within their deadlines. Writes that commit together share a wait for the disk.
+    /// Maximum number of concurrent writes. Others wait, within their deadlines. Writes that commit together share a
+    /// wait for the disk.
     pub sessions: usize,
 }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tools::row_diff::{RowChange, RowDiff, column_pairs, columns};
 
-use crate::table::{Alignment, cell, json_line, table};
+use crate::table::{cell, json_line, table};
 
 /// Maximum number of rows in a table.
 const MOST_ROWS: usize = 20;
@@ -82,11 +82,10 @@ fn of_rows(what: &str, rows: &[&Value], width: Option<usize>) -> Vec<String> {
 fn of_table(heading: Vec<String>, rows: Vec<Vec<String>>, width: Option<usize>) -> Vec<String> {
     const INDENT: usize = 2;
     let more = rows.len().saturating_sub(MOST_ROWS);
-    let sides = vec![Alignment::Left; heading.len()];
     let rows: Vec<_> = std::iter::once(heading).chain(rows.into_iter().take(MOST_ROWS)).collect();
     let width = width.map(|width| width.saturating_sub(INDENT));
     let mut lines: Vec<String> =
-        table(&sides, &rows, width).iter().map(|line| format!("{:INDENT$}{}", "", line.trim_end())).collect();
+        table(&rows, width).iter().map(|line| format!("{:INDENT$}{}", "", line.trim_end())).collect();
     if more > 0 {
         lines.push(format!("  and {more} more rows: --full shows all of them"));
     }
@@ -139,7 +138,7 @@ mod tests {
             lines[..4],
             ["80 changed", "package_id 1 to 80", "price in 80 rows: 10 to 800 -> 11 to 880", "changed:"]
         );
-        assert_eq!(lines[4..6], ["  package_id  price", "  1           10 -> 11"]);
+        assert_eq!(lines[4..6], ["  package_id  price", "           1  10 -> 11"]);
         assert_eq!(lines.last().unwrap(), "  and 60 more rows: --full shows all of them");
         assert!(lines.len() < 40, "{lines:#?}");
         assert!(shown(&before, &after, true).len() > 400, "all of them, if they are asked for");
