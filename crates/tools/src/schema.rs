@@ -8,8 +8,9 @@ use types::{ErrorCode, Failure, TOOL_VERSION};
 
 use crate::tool::{Annotations, ToolInfo};
 
-/// Info of a built-in tool that reads: the argument schema from the type, and the envelope schema around `data`.
-pub(crate) fn reading_info<A: schemars::JsonSchema, D: schemars::JsonSchema>(
+/// Info of a built-in tool without a tier, with the hints of a tool that reads. The schemas come from the types of the
+/// arguments and of `data`.
+pub(crate) fn builtin_info<A: schemars::JsonSchema, D: schemars::JsonSchema>(
     name: &str,
     title: &str,
     description: &str,

@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::schema::{arguments, default_list_limit, one_of, reading_info};
+use crate::schema::{arguments, builtin_info, default_list_limit, one_of};
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 use catalog::ledger_failure;
 
@@ -57,7 +57,7 @@ pub(super) struct GetRecentMutations {
 
 impl GetRecentMutations {
     pub(super) fn new(records: Records) -> Self {
-        let info = reading_info::<Arguments, MutationsData>(NAME, "List recent writes", DESCRIPTION, Access::Write);
+        let info = builtin_info::<Arguments, MutationsData>(NAME, "List recent writes", DESCRIPTION, Access::Write);
         Self { info, records }
     }
 }

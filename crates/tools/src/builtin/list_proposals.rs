@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use types::{CorrelationId, ProposalId, Tier};
 
-use crate::schema::{arguments, default_list_limit, one_of, reading_info};
+use crate::schema::{arguments, builtin_info, default_list_limit, one_of};
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "list_proposals";
@@ -97,7 +97,7 @@ pub(super) struct ListProposals {
 
 impl ListProposals {
     pub(super) fn new(proposals: Proposals) -> Self {
-        let info = reading_info::<Arguments, ProposalsData>(NAME, "List proposals", DESCRIPTION, Access::Write);
+        let info = builtin_info::<Arguments, ProposalsData>(NAME, "List proposals", DESCRIPTION, Access::Write);
         Self { info, proposals }
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::schema::arguments;
-use crate::schema::{AnyJson, reading_info};
+use crate::schema::{AnyJson, builtin_info};
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 use catalog::corrected;
 use catalog::{Truncation, read_failure};
@@ -114,7 +114,7 @@ impl QueryDatabase {
 
 pub(super) fn info(limits: &ReadLimits) -> ToolInfo {
     let description = DESCRIPTION.replace("{rows}", &limits.default_rows.to_string());
-    let mut info = reading_info::<Arguments, QueryData>(NAME, "Query the database", &description, Access::Read);
+    let mut info = builtin_info::<Arguments, QueryData>(NAME, "Query the database", &description, Access::Read);
     super::limit_rows(&mut info, "row_limit", limits);
     info
 }
