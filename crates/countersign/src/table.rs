@@ -1,13 +1,12 @@
-//! Stored values on a terminal. Whoever wrote a value may have put anything into it: no control character of theirs reaches
-//! the terminal (attack AU11), and no line of theirs looks like one of ours.
+//! Stored values on a terminal. A value may contain any character: control characters are escaped (attack AU11), and a
+//! value cannot imitate a line of the program.
 
 use serde_json::Value;
 use types::visible;
 
 use crate::terminal;
 
-/// JSON on one line, the same value to the letter: hidden characters can only stand in strings, where an escape means
-/// the same.
+/// JSON on one line. Hidden characters are escaped; they occur only in strings, so the value is the same.
 pub(crate) fn json_line(value: &Value) -> String {
     visible(&value.to_string())
 }
@@ -27,11 +26,10 @@ pub(crate) fn cell(value: Option<&Value>) -> String {
     }
 }
 
-/// How wide the headings of fields stand.
+/// Width of the headings of fields, in characters.
 const HEADING: usize = 16;
 
-/// A heading with its value beside it: on several lines where it has several parts, and nothing at all where there is no
-/// value.
+/// A heading with its value beside it, on several lines if the value is an object or an array. No lines for null.
 pub(crate) fn field(heading: &str, value: Option<&Value>) -> Vec<String> {
     match value {
         None | Some(Value::Null) => Vec::new(),
@@ -40,22 +38,22 @@ pub(crate) fn field(heading: &str, value: Option<&Value>) -> Vec<String> {
     }
 }
 
-/// How much of large values is shown.
+/// Extent to which large values are shown.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shown {
     /// All of them.
     pub(crate) full: bool,
-    /// What fits beside a heading on the terminal; `None` if standard output is none.
+    /// Characters that fit beside a heading; `None` if standard output is not a terminal.
     pub(crate) width: Option<usize>,
 }
 
 impl Shown {
-    /// On standard output.
+    /// Takes the width of the terminal.
     pub(crate) fn new(full: bool) -> Self {
         Self { full, width: terminal::width().map(|width| width.saturating_sub(HEADING + 1)) }
     }
 
-    /// As [`field`], and of a value of many lines the first ones, unless all are asked for.
+    /// Like [`field`], but shows only the first lines of a long value, unless `full` is set.
     pub(crate) fn field(self, heading: &str, value: Option<&Value>) -> Vec<String> {
         const MOST: usize = 40;
         const FIRST: usize = 8;
@@ -69,18 +67,18 @@ impl Shown {
     }
 }
 
-/// Lines beside a heading, which stands at the first.
+/// Lines beside a heading, which is on the first line.
 pub(crate) fn beside(heading: &str, lines: impl IntoIterator<Item = String>) -> Vec<String> {
     let line = |(index, line)| format!("{:<HEADING$} {line}", if index == 0 { heading } else { "" });
     lines.into_iter().enumerate().map(line).collect()
 }
 
-/// RFC 3339 to the second: for people that is enough.
+/// Cuts an RFC 3339 time to whole seconds.
 pub(crate) fn to_the_second(time: &str) -> String {
     time.split_once('.').map_or_else(|| time.to_owned(), |(seconds, _)| format!("{seconds}Z"))
 }
 
-/// At most so many characters, with a mark where something is missing.
+/// Cuts the text to `width` characters, with `…` at the end if it is longer.
 fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
@@ -88,7 +86,7 @@ fn cut(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// The rows without the columns in which no row but the heading says anything.
+/// The rows without the columns that have a value in no row except the heading.
 pub(crate) fn without_empty_columns(rows: Vec<Vec<String>>) -> Vec<Vec<String>> {
     let columns = rows.first().map_or(0, Vec::len);
     let says = |column| rows.iter().skip(1).filter_map(|row| row.get(column)).any(|text| text != "-");
@@ -97,8 +95,8 @@ pub(crate) fn without_empty_columns(rows: Vec<Vec<String>>) -> Vec<Vec<String>> 
     rows.into_iter().map(keep).collect()
 }
 
-/// A JSON object as `name=value name=value`, for a list, without the values that are `implied`; what is no object, or was cut, is
-/// shown as it is.
+/// A JSON object as `name=value name=value`, without the values that equal `implied`. Other text is returned unchanged,
+/// with hidden characters escaped.
 pub(crate) fn assignments(json: &str, implied: Option<&Value>) -> String {
     let Ok(Value::Object(object)) = serde_json::from_str::<Value>(json) else { return visible(json) };
     let said = object.iter().filter(|(_, value)| Some(*value) != implied);
@@ -107,34 +105,28 @@ pub(crate) fn assignments(json: &str, implied: Option<&Value>) -> String {
     assignments.join(" ")
 }
 
-/// How a column stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Alignment {
-    Left,
-    Right,
-}
-
-/// Lines with aligned columns, the first row as heading. Each line is cut to fit into `width`, so what matters most stands
-/// left, and names that somebody else chose are cut to 24 characters. Without a width nothing is cut.
-pub(crate) fn table(sides: &[Alignment], rows: &[Vec<String>], width: Option<usize>) -> Vec<String> {
+/// Lines with aligned columns; the first row is the heading. Numbers are aligned right. With a `width`, a column has at most
+/// 24 characters, except the last one, and each line is cut to `width`.
+pub(crate) fn table(rows: &[Vec<String>], width: Option<usize>) -> Vec<String> {
     const WIDEST: usize = 24;
-    let last = rows.first().map_or(0, Vec::len).saturating_sub(1);
-    let widths: Vec<usize> = (0..sides.len())
-        .map(|column| rows.iter().filter_map(|row| row.get(column)).map(|text| text.chars().count()).max().unwrap_or(0))
-        .map(|widest| if width.is_some() { widest.min(WIDEST) } else { widest })
-        .collect();
+    let columns = rows.first().map_or(0, Vec::len);
+    let shape = |column: usize| {
+        let texts = || rows.iter().filter_map(|row| row.get(column));
+        let widest = texts().map(|text| text.chars().count()).max().unwrap_or(0);
+        let is_number = |text: &String| text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-'));
+        let is_right = texts().skip(1).all(is_number) && texts().skip(1).any(|text| text != "-");
+        (if width.is_some() { widest.min(WIDEST) } else { widest }, is_right)
+    };
+    let shapes: Vec<(usize, bool)> = (0..columns).map(shape).collect();
     let line = |row: &Vec<String>| {
-        let mut line = String::new();
-        for (column, ((text, &width), side)) in row.iter().zip(&widths).zip(sides).enumerate() {
-            match (side, column == last) {
-                (Alignment::Right, _) => line.push_str(&format!("{:>width$}", cut(text, width))),
-                (Alignment::Left, true) => line.push_str(text),
-                (Alignment::Left, false) => line.push_str(&format!("{:<width$}", cut(text, width))),
+        let cells = row.iter().zip(&shapes).enumerate().map(|(column, (text, &(width, is_right)))| {
+            match (is_right, column + 1 == columns) {
+                (true, _) => format!("{:>width$}", cut(text, width)),
+                (false, true) => text.clone(),
+                (false, false) => format!("{:<width$}", cut(text, width)),
             }
-            if column != last {
-                line.push_str("  ");
-            }
-        }
+        });
+        let line = cells.collect::<Vec<_>>().join("  ");
         width.map_or_else(|| line.clone(), |width| cut(&line, width))
     };
     rows.iter().map(line).collect()
@@ -160,8 +152,7 @@ mod tests {
     fn columns_are_aligned_and_a_line_is_cut_to_fit() {
         let rows =
             [["a", "ms", "what"], ["long", "7", "x y z and so on and on"]].map(|row| row.map(str::to_owned).to_vec());
-        let sides = [Alignment::Left, Alignment::Right, Alignment::Left];
-        assert_eq!(table(&sides, &rows, Some(22)), ["a     ms  what", "long   7  x y z and s…"]);
-        assert_eq!(table(&sides, &rows, None)[1], "long   7  x y z and so on and on");
+        assert_eq!(table(&rows, Some(22)), ["a     ms  what", "long   7  x y z and s…"]);
+        assert_eq!(table(&rows, None)[1], "long   7  x y z and so on and on");
     }
 }

@@ -1,49 +1,49 @@
-//! What a person reads. The one place that writes to standard output or standard error by itself.
+//! Standard input and output. Only this module writes to standard output and standard error directly.
 
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 
-/// Writes bytes to standard output as they are. Whoever closed it does not want them.
+/// Writes bytes to standard output unchanged. Ignores errors: the reader may have closed it.
 pub(crate) fn write_bytes(bytes: &[u8]) {
     let mut output = io::stdout().lock();
     let _ = output.write_all(bytes).and_then(|()| output.flush());
 }
 
-/// A line on standard output. A reader that went away is no reason to stop.
+/// Prints a line on standard output. Ignores errors: the reader may have closed it.
 pub(crate) fn print_line(line: &str) {
     let _ = writeln!(io::stdout().lock(), "{line}");
 }
 
-/// A line on standard error.
+/// Prints a line on standard error. Ignores errors.
 pub(crate) fn print_error(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// Whether there is somebody to ask: somebody who sees what is shown and types the answer.
+/// Whether the command can ask the user: standard input and output are a terminal.
 pub(crate) fn is_interactive() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// Whether somebody types what is read.
+/// Whether standard input is a terminal.
 pub(crate) fn is_input_interactive() -> bool {
     io::stdin().is_terminal()
 }
 
-/// Standard input to its end, but no more than so many bytes.
+/// Reads standard input to its end, but at most `max_bytes`.
 ///
 /// # Errors
-/// That it cannot be read, or is not UTF-8.
+/// Errors of reading, and text that is not UTF-8.
 pub(crate) fn read_input(max_bytes: u64) -> io::Result<String> {
     let mut text = String::new();
     io::stdin().lock().take(max_bytes).read_to_string(&mut text)?;
     Ok(text)
 }
 
-/// Asks, and waits for a line of the terminal; it comes without its end, and empty at the end of the input.
+/// Asks a question and reads one line of the terminal, without surrounding whitespace. Empty at the end of the input.
 ///
 /// # Errors
-/// That the terminal cannot be read.
+/// Errors of reading.
 pub(crate) async fn ask(question: &str) -> io::Result<String> {
-    // What was typed before the question was there is no answer to it.
+    // Discard text that was typed before the question.
     let _ = nix::sys::termios::tcflush(io::stdin(), nix::sys::termios::FlushArg::TCIFLUSH);
     let _ = write!(io::stdout().lock(), "{question} ");
     let _ = io::stdout().flush();
@@ -54,12 +54,12 @@ pub(crate) async fn ask(question: &str) -> io::Result<String> {
     tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?
 }
 
-/// How many characters a line of the terminal takes; `None` if standard output is none, so that nothing is cut off.
+/// Width of the terminal in characters; `None` if standard output is not a terminal. Then nothing is cut.
 pub(crate) fn width() -> Option<usize> {
     terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0))
 }
 
-/// Text in a terminal's colours, and plain where there is none or NO_COLOR asks for it.
+/// Colours of a terminal. Text is plain if standard output is not a terminal or NO_COLOR is set.
 pub(crate) struct Style {
     colours: bool,
 }

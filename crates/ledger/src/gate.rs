@@ -15,10 +15,10 @@ use crate::attempt::{CANCEL_GRACE, RESOLVE_TIMEOUT, WriteAttempt, WriteOutcome};
 use crate::dedup_cache::{CallKey, DedupCache, InFlightGuard, Lookup};
 use crate::execute::Way;
 use crate::executor::{WriteExecutor, WriteOutput, WriteRequest};
+use crate::existing_write::{self, ExistingWrite};
 use crate::failures::{WriteError, aborted, internal_error, ledger_failure, sql_failure, too_large, unanswered};
 use crate::intent::{Intent, MAX_PARAMS_BYTES};
 use crate::preview::Trials;
-use crate::standing::{self, ExistingWrite};
 use crate::write_tx::Unopened;
 use crate::{LedgerOptions, execute, resolve};
 
@@ -178,7 +178,8 @@ impl WriteProtocol {
                 }
                 Lookup::Done(original) => original,
             };
-            let standing = standing::standing(&self.writer, intent.slot(), intent.fingerprint(), self.attempt.deadline);
+            let standing =
+                existing_write::find(&self.writer, intent.slot(), intent.fingerprint(), self.attempt.deadline);
             match standing.await {
                 Ok(Some(ExistingWrite::Executed(standing, cached_result))) if standing == original => {
                     tracing::info!(%original, "duplicate, from memory");

@@ -1,27 +1,27 @@
-//! The audited write path. A write is a [`WriteExecutor`] that is given to the [`Gate`]; there is no other way to
-//! a transaction that writes.
+//! The audited write path. A caller that writes passes a [`WriteExecutor`] to the [`Gate`]. There is no other way to a
+//! transaction that writes.
 //!
 //! ```text
-//! T1  admit    the intent is recorded and committed; is this call the same as another one?
+//! T1  admit    record the intent and commit; is this call the same as an earlier one?
 //! T2  execute  claim the record, do the work, record the outcome: one transaction, so both happen or neither
-//!     resolve  after a lost connection: the record's row lock arbitrates, the record has the outcome
+//!     resolve  after a lost connection: the lock of the record's row arbitrates, and the record has the outcome
 //! ```
 //!
-//! - The protocol: `gate` has the order of its steps, which are `intent`, `admit`, `execute` and `resolve`; their SQL
-//!   is in `migrations/baseline/20_admission.sql`. `dedup_cache` knows the calls of the last half minute, and
-//!   `standing` asks whether they are still in force. `fingerprint` decides which calls are the same. `sweep` ends
-//!   records that killed servers left pending.
-//! - Executors: `executor` is the trait of write tools, `executor_registry` finds one by its name, `write_tx` is their
-//!   transaction, `adhoc_sql` runs a statement of the caller, `preview` runs a write without keeping it, `definitions`
-//!   are the objects that it depends on.
-//! - `proposals` are writes that wait for an approval; `freezes` stop the writes of an account; `tracking` says
-//!   whether all changes of a write are recorded.
-//! - Readers: `records` is for agents, `audit` for people (all records, seals, pruning), `doctor` reports stuck work,
-//!   `gauges` counts open work.
-//! - Set-up: `setup` is `init`, `schema` checks the ledger, `identity` the database that it was made for. `roles` are
-//!   its owner and the servers' login, `reader_role` the login of the read path, `login_settings` their settings,
-//!   `state_keys` seal data that clients keep.
-//! - `read` re-exports the read path of `pg`.
+//! Modules:
+//! - `gate` is the order of the protocol; `intent`, `admit`, `execute` and `resolve` are its steps (their SQL is in
+//!   `migrations/baseline/20_admission.sql`). `dedup_cache` has the calls of the last half minute, `existing_write` asks
+//!   whether their effects are still in force, and `fingerprint` decides which calls are the same.
+//! - A write tool implements `executor`; `executor_registry` finds it by its name. `adhoc_sql` runs a text of the caller.
+//!   `preview` runs a write and rolls it back; `definitions` are the objects that it depends on.
+//! - `proposals` are writes that wait for agreement.
+//! - `records` reads the ledger for one account. `audit` is for people: the records of all accounts, seals, pruning.
+//!   `undo`, `operator` and `plans` undo writes. `freezes` stop the writes of an account. `tracking` reports whether all
+//!   changes of a write are recorded.
+//! - `doctor` finds what is stuck, `gauges` counts what is open, `sweep` ends what stopped servers left pending.
+//! - `setup` is `init`: the schema, its roles and grants. `schema` checks the ledger, `identity` whether it was made for
+//!   this database. `roles` are the owner and the login of the servers, `reader_role` is the login of the read path, and
+//!   `login_settings` are their settings.
+//! - `state_keys` seal values that clients keep.
 //!
 //! This crate must not depend on tools, manifests or MCP.
 
@@ -38,6 +38,7 @@ mod effects;
 mod execute;
 mod executor;
 mod executor_registry;
+mod existing_write;
 mod failures;
 mod fingerprint;
 mod freezes;
@@ -51,14 +52,12 @@ mod options;
 pub mod plans;
 mod preview;
 pub mod proposals;
-pub mod read;
 mod reader_role;
 mod records;
 mod resolve;
 mod roles;
 mod schema;
 mod setup;
-mod standing;
 mod state_keys;
 mod sweep;
 mod tracking;
@@ -106,10 +105,20 @@ use types::{DescribeError, DescribeStatement, StatementShape};
 
 use crate::proposals::Proposals;
 
-/// The schema that the ledger lives in.
+/// The read path of `pg`. Other crates read through it and do not depend on `pg`, so they cannot name a session that
+/// writes.
+pub mod read {
+    pub use pg::value::{EncodeError, encode};
+    pub use pg::{
+        ConnectError, Error, PoolStatus, ReadError, ReadLimits, ReadRequest, Reader, ResponsePermit, ResultSet,
+        RowFormat, SearchPath, TruncatedBy, UntrustedSchema,
+    };
+}
+
+/// Schema of the ledger.
 pub const SCHEMA: &str = "countersign";
 
-/// The ledger of one database: the only owner of sessions that may write.
+/// The ledger of one database. Only the ledger has sessions that may write.
 #[derive(Debug, Clone)]
 pub struct Ledger {
     writer: WriterPool,
@@ -119,7 +128,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The ledger in this database. Opens no connection yet; see [`check`] for whether it is there.
+    /// The ledger in this database. Opens no connection; [`check`] reports whether the ledger exists.
     #[must_use]
     pub fn new(target: ConnectOptions, settings: LedgerOptions) -> Self {
         let states = LedgerGauges::new(target.clone());
@@ -127,7 +136,7 @@ impl Ledger {
         Self { states, gate: Gate::new(writer.clone(), settings.clone()), writer, settings }
     }
 
-    /// Uses the role's own search path, for statements that a person writes.
+    /// A ledger for statements that a person writes. They use the search path of the role.
     #[must_use]
     pub fn interactive(target: ConnectOptions, settings: LedgerOptions) -> Self {
         let states = LedgerGauges::new(target.clone());
@@ -135,57 +144,57 @@ impl Ledger {
         Self { states, gate: Gate::new(writer.clone(), settings.clone()), writer, settings }
     }
 
-    /// The way to write.
+    /// The gate, which runs writes.
     #[must_use]
     pub fn gate(&self) -> Gate {
         self.gate.clone()
     }
 
-    /// Whether the database answers before `deadline` and accepts writes.
+    /// Checks that the database answers before `deadline` and accepts writes.
     ///
     /// # Errors
-    /// The reason why not, for an operator.
+    /// The reason, for an operator.
     pub async fn ping(&self, deadline: Instant) -> Result<(), String> {
         match self.writer.run_one("select pg_catalog.pg_is_in_recovery()", &[], deadline).await {
             Ok(answer) if answer.rows.first().and_then(|row| row.first()) == Some(&Some("t".to_owned())) => {
                 Err("the database is a standby: nothing can be written".to_owned())
             }
-            // Every session is at work.
+            // A full pool means that every session is in use, so the database answers.
             Ok(_) | Err(pg::Error::PoolTimeout { .. }) => Ok(()),
             Err(error) => Err(error.to_string()),
         }
     }
 
-    /// Lends no session of before again: what is prepared in them is needed no more.
+    /// Discards the idle sessions with their prepared statements.
     pub fn forget_idle_sessions(&self) {
         self.writer.invalidate_idle();
     }
 
-    /// The ledger as evidence, for people: all accounts.
+    /// The records of all accounts, for people.
     #[must_use]
     pub fn audit(&self) -> audit::Audit {
         audit::Audit::new(self.writer.clone(), self.records())
     }
 
-    /// The proposals.
+    /// The writes that wait for agreement.
     #[must_use]
     pub fn proposals(&self) -> Proposals {
         Proposals::new(self.writer.clone(), self.gate.clone(), self.records(), &self.settings)
     }
 
-    /// The keys that seal what clients carry.
+    /// The keys that seal values that clients keep.
     #[must_use]
     pub fn state_keys(&self) -> StateKeys {
         StateKeys::new(self.writer.clone())
     }
 
-    /// The counts for monitoring.
+    /// The numbers of records and proposals by state, for monitoring.
     #[must_use]
     pub fn states(&self) -> LedgerGauges {
         self.states.clone()
     }
 
-    /// The freezes.
+    /// The freezes of accounts and actors.
     #[must_use]
     pub fn freezes(&self) -> Freezes {
         Freezes::new(self.writer.clone(), self.records())
@@ -203,29 +212,29 @@ impl Ledger {
         plans::Plans::new(self.writer.clone(), self.records())
     }
 
-    /// Which changes are recorded.
+    /// The tables whose changes are recorded.
     #[must_use]
     pub fn tracking(&self) -> Tracking {
         Tracking::new(self.records())
     }
 
-    /// The checks of `doctor`.
+    /// Checks for stuck records.
     #[must_use]
     pub fn doctor(&self) -> Doctor {
         Doctor::new(self.records(), &self.settings)
     }
 
-    /// The records.
+    /// The records of one account.
     #[must_use]
     pub fn records(&self) -> Records {
         Records::new(self.writer.clone(), self.settings.call_deadline)
     }
 }
 
-/// Whether a server answers at the database's address and accepts the login.
+/// Checks that a connection to the database succeeds.
 ///
 /// # Errors
-/// The reason why not.
+/// [`pg::ConnectError`] with the reason.
 pub async fn can_connect(target: &ConnectOptions) -> Result<(), pg::ConnectError> {
     pg::Session::connect(target, &pg::SessionSettings::default()).await?.close().await;
     Ok(())

@@ -1,24 +1,25 @@
-//! The operator's options for the write path.
+//! Settings of the write path.
 
 use std::time::Duration;
 
 use crate::fingerprint::Fingerprints;
 
-/// Options of the write path. All servers of one ledger should agree, and must agree on the key of fingerprints.
+/// Settings of the write path. All servers of one ledger should have the same ones; the key of the fingerprints must be the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerOptions {
-    /// Which calls are the same call.
+    /// Decides which calls are the same call.
     pub fingerprints: Fingerprints,
-    /// For how long an identical call is answered from memory; zero disables it.
+    /// Time in which an identical call is answered from memory; zero turns this off.
     pub duplicate_memory: Duration,
-    /// Whether the commit of an intent waits for the disk by itself. Without, it becomes durable with its write, and a
-    /// crash in between takes both.
+    /// Whether the commit of an intent waits for the disk. Otherwise it becomes durable with its write, and a crash
+    /// before that loses both.
     pub durable_admission: bool,
-    /// The time limit of a call. A much older record without a running attempt counts as abandoned.
+    /// Time limit of a call. A pending record that is much older, and that no backend works on, was abandoned.
     pub call_deadline: Duration,
-    /// How long a proposal waits for an approval.
+    /// Time after which a proposal without a decision expires.
     pub proposal_lifetime: Duration,
-    /// The most writes at once; more wait, within their deadlines. Writes that commit together share a wait for the disk.
+    /// Maximum number of concurrent writes. Others wait, within their deadlines. Writes that commit together share a
+    /// wait for the disk.
     pub sessions: usize,
 }
 

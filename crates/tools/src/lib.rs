@@ -6,7 +6,7 @@
 //! run. `metrics` records the results of calls for Prometheus. `unavailable` serves until the database is reached.
 //! The crate `catalog` describes the database for `describe_database` and for the hints of failed queries.
 //!
-//! A write tool above tier `auto` creates a proposal (`approval_flow`, texts in `proposal_text`). `proposal_worker`
+//! A write tool above tier `auto` creates a proposal (`approval_flow`, texts in `proposal_text`, its rows compared by `row_diff`). `proposal_worker`
 //! executes approved proposals. Executors run the writes: `manifest_tools::executor`, `builtin::execute_sql`, or
 //! `native`.
 //!
@@ -29,6 +29,7 @@ mod proposal_data;
 mod proposal_text;
 mod proposal_worker;
 mod registry;
+pub mod row_diff;
 mod row_images;
 mod schema;
 mod schema_drift;

@@ -6,6 +6,8 @@ use ledger::proposals::{Preview, Proposal};
 use serde_json::{Map, Value};
 use types::visible;
 
+use crate::row_diff::{RowChange, RowDiff, column_pairs, columns};
+
 /// Maximum length of a value that a description shows in full, in characters.
 const IN_SHORT: usize = 200;
 /// Maximum length of a parameter that a question shows in full: the user agrees to this text.
@@ -54,7 +56,8 @@ pub(crate) fn question(title: &str, proposal: &Proposal) -> String {
 
 /// A warning if the rows before and after the write cannot be matched.
 pub(crate) fn no_key(preview: &Preview) -> Option<String> {
-    let is_ambiguous = preview.row_key.is_empty() && rows(preview.before.as_ref()).len() > 1;
+    let is_ambiguous = preview.row_key.is_empty()
+        && preview.before.as_ref().and_then(Value::as_array).is_some_and(|rows| rows.len() > 1);
     is_ambiguous.then(|| {
         "the rows before and after are shown without a primary key, so that values which change places between rows do not show"
             .to_owned()
@@ -88,141 +91,63 @@ fn generated(preview: &Preview) -> String {
     visible(&names.join(", "))
 }
 
-type Row = Map<String, Value>;
-
 /// One line for each change of the rows. For a tool without row images, the data that it would return.
 fn changes(preview: &Preview) -> Vec<String> {
+    let none = Value::Array(Vec::new());
     let (before, after) = match (&preview.before, &preview.after) {
-        (None, None) if preview.rows_affected.is_none() => {
-            return listed("PostgreSQL expects", &rows(Some(&preview.result)));
+        (None, None) => {
+            let heading = if preview.rows_affected.is_none() { "PostgreSQL expects" } else { "the answer" };
+            let diff = RowDiff::new(&none, preview.result.get("rows").unwrap_or(&preview.result), &[]);
+            return listed(heading, &diff.added().into_iter().filter(|row| row.is_object()).collect::<Vec<_>>());
         }
-        (None, None) => return listed("the answer", &rows(Some(&preview.result))),
-        (before, after) => (rows(before.as_ref()), rows(after.as_ref())),
+        (before, after) => (before.as_ref().unwrap_or(&none), after.as_ref().unwrap_or(&none)),
     };
-    // Unchanged columns share one line.
-    let (mut gone, mut new, mut same) = (Vec::new(), after, 0);
-    for row in before {
-        match new.iter().position(|other| *other == row) {
-            Some(place) => {
-                new.remove(place);
-                same += 1;
-            }
-            None => gone.push(row),
-        }
-    }
-    let mut lines = match key(&preview.row_key, &gone, &new) {
-        Some(key) => paired(&key, &gone, &new),
-        None => [listed("before", &gone), listed("after", &new)].concat(),
+    let diff = RowDiff::new(before, after, &preview.row_key);
+    let (removed, added, unchanged) = (diff.removed(), diff.added(), diff.unchanged());
+    let mut lines = if diff.key.is_empty() && !removed.is_empty() && !added.is_empty() {
+        [listed("before", &removed), listed("after", &added)].concat()
+    } else {
+        let is_single = diff.changes.len() == unchanged + 1;
+        let key = if is_single { &[] } else { diff.key.as_slice() };
+        let shown = |change: &RowChange<'_>| match *change {
+            RowChange::Unchanged(_) => None,
+            RowChange::Changed(before, after) => Some(differing(key, before, after)),
+            RowChange::Removed(row) => Some(vec![format!("removed: {}", whole(columns(row)))]),
+            RowChange::Added(row) => Some(vec![format!("new: {}", whole(columns(row)))]),
+        };
+        let lines: Vec<Vec<String>> = diff.changes.iter().filter_map(shown).collect();
+        let left_out = left_out(lines.len());
+        lines.into_iter().take(ROWS).flatten().chain(left_out).collect()
     };
-    if same > 0 {
-        lines.push(format!("as it is: {same} more {}", if same == 1 { "row" } else { "rows" }));
+    if unchanged > 0 {
+        lines.push(format!("as it is: {unchanged} more {}", if unchanged == 1 { "row" } else { "rows" }));
     }
     lines
 }
 
-fn rows(image: Option<&Value>) -> Vec<&Row> {
-    match image.map(|image| (image, image.get("rows"))) {
-        Some((Value::Array(rows), _) | (_, Some(Value::Array(rows)))) => {
-            rows.iter().filter_map(Value::as_object).collect()
-        }
-        Some((single, _)) => single.as_object().into_iter().collect(),
-        None => Vec::new(),
-    }
-}
-
-/// Columns that identify the rows of both images: the table's key, if present; none if each image has at most one row;
-/// otherwise the first column with only distinct values.
-fn key(row_key: &[String], gone: &[&Row], new: &[&Row]) -> Option<Key> {
-    let first = gone.first().or(new.first())?;
-    let alike = |row: &&Row| row.len() == first.len() && row.keys().all(|column| first.contains_key(column));
-    if !gone.iter().chain(new).all(alike) {
-        return None;
-    }
-    if gone.len() <= 1 && new.len() <= 1 {
-        return Some(Key::Only);
-    }
-    if !row_key.is_empty() && row_key.iter().all(|column| first.contains_key(column)) {
-        return Some(Key::Columns(row_key.to_vec()));
-    }
-    let tells_apart = |rows: &[&Row], column: &str| {
-        let mut values: Vec<String> = rows.iter().filter_map(|row| row.get(column)).map(Value::to_string).collect();
-        values.sort_unstable();
-        values.windows(2).all(|two| two.first() != two.last()) && !values.iter().any(|value| value == "null")
+/// One row, before and after: a line for each column that changes. Without a key, one line for the other columns.
+fn differing(key: &[String], before: &Value, after: &Value) -> Vec<String> {
+    let name: Vec<String> =
+        key.iter().map(|column| named(column, before.get(column).unwrap_or(&Value::Null))).collect();
+    let name = if name.is_empty() { String::new() } else { format!("{}: ", name.join(", ")) };
+    let (changed, same): (Vec<_>, Vec<_>) =
+        column_pairs(before, after).into_iter().partition(|(_, old, new)| old != new);
+    let line = |(column, old, new): (&str, Option<&Value>, Option<&Value>)| {
+        // A column that one of the rows does not have. In JSON, no value is this word.
+        let text = |value: Option<&Value>| value.map_or_else(|| "absent".to_owned(), json);
+        let (old, new) = parting(&text(old), &text(new));
+        format!("{name}{}: {old} → {new}", visible(column))
     };
-    first
-        .keys()
-        .find(|column| tells_apart(gone, column) && tells_apart(new, column))
-        .map(|column| Key::Columns(vec![column.clone()]))
-}
-
-enum Key {
-    /// There is at most one row on each side.
-    Only,
-    /// These columns identify the rows.
-    Columns(Vec<String>),
-}
-
-impl Key {
-    fn is_same(&self, one: &Row, other: &Row) -> bool {
-        match self {
-            Self::Only => true,
-            Self::Columns(columns) => columns.iter().all(|column| one.get(column) == other.get(column)),
-        }
-    }
-
-    /// Start of a line about this row.
-    fn name(&self, row: &Row) -> String {
-        match self {
-            Self::Only => String::new(),
-            Self::Columns(columns) => {
-                let part = |column: &String| {
-                    let value = row.get(column).map(json).unwrap_or_default();
-                    format!("{} {}", visible(column), cut(&value, IN_ROW))
-                };
-                let parts: Vec<String> = columns.iter().map(part).collect();
-                format!("{}: ", parts.join(", "))
-            }
-        }
-    }
-}
-
-fn paired(key: &Key, gone: &[&Row], new: &[&Row]) -> Vec<String> {
-    let mut lines = Vec::new();
-    for row in gone {
-        match new.iter().find(|other| key.is_same(row, other)) {
-            Some(other) => lines.push(differing(key, row, other)),
-            None => lines.push(vec![format!("removed: {}", whole(row))]),
-        }
-    }
-    let added = new.iter().filter(|row| !gone.iter().any(|other| key.is_same(row, other)));
-    lines.extend(added.map(|row| vec![format!("new: {}", whole(row))]));
-    let left_out = left_out(lines.len());
-    lines.into_iter().take(ROWS).flatten().chain(left_out).collect()
-}
-
-/// One row, before and after: a line for each column that changes, and one line for the others.
-fn differing(key: &Key, before: &Row, after: &Row) -> Vec<String> {
-    let (mut lines, mut same) = (Vec::new(), Map::new());
-    for (column, old) in before {
-        match after.get(column) {
-            Some(new) if new != old => {
-                let (old, new) = parting(&json(old), &json(new));
-                lines.push(format!("{}{}: {old} → {new}", key.name(before), visible(column)));
-            }
-            _ if matches!(key, Key::Columns(names) if names.contains(column)) => {}
-            _ => {
-                same.insert(column.clone(), old.clone());
-            }
-        }
-    }
-    if matches!(key, Key::Only) && !same.is_empty() {
-        lines.push(format!("as it is: {}", whole(&same)));
+    let mut lines: Vec<String> = changed.into_iter().map(line).collect();
+    if key.is_empty() && !same.is_empty() {
+        let same = same.into_iter().filter_map(|(column, value, _)| Some((column, value?)));
+        lines.push(format!("as it is: {}", whole(same)));
     }
     lines
 }
 
-fn listed(heading: &str, rows: &[&Row]) -> Vec<String> {
-    let lines = rows.iter().take(ROWS).map(|row| format!("{heading}: {}", whole(row)));
+fn listed(heading: &str, rows: &[&Value]) -> Vec<String> {
+    let lines = rows.iter().take(ROWS).map(|row| format!("{heading}: {}", whole(columns(row))));
     lines.chain(left_out(rows.len()).map(|line| format!("{heading}: {line}"))).collect()
 }
 
@@ -230,11 +155,14 @@ fn left_out(rows: usize) -> Option<String> {
     (rows > ROWS).then(|| format!("and {} more rows, which are not shown here", rows - ROWS))
 }
 
-/// A row on one line.
-fn whole(row: &Row) -> String {
-    let values: Vec<String> =
-        row.iter().map(|(column, value)| format!("{} {}", visible(column), cut(&json(value), IN_ROW))).collect();
+/// The columns of a row on one line.
+fn whole<'a>(columns: impl Iterator<Item = (&'a str, &'a Value)>) -> String {
+    let values: Vec<String> = columns.map(|(column, value)| named(column, value)).collect();
     cut(&values.join(", "), ROW)
+}
+
+fn named(column: &str, value: &Value) -> String {
+    format!("{} {}", visible(column), cut(&json(value), IN_ROW))
 }
 
 /// A value as JSON on one line, with every character visible.
@@ -302,10 +230,10 @@ mod tests {
             "as it is: 1 more row",
         ];
         assert_eq!(lines, expected);
-        // The rows cannot be identified, or they do not belong to one table: they are not compared.
+        // No column identifies the rows: they are not compared.
         let lines = shown(json!([{"n": 1}, {"n": 1}]), json!([{"n": 2}, {"n": 2}]));
         assert_eq!(lines, ["before: n 1", "before: n 1", "after: n 2", "after: n 2"]);
-        assert_eq!(shown(json!([{"n": 1}]), json!([{"m": 1}])), ["before: n 1", "after: m 1"]);
+        assert_eq!(shown(json!([{"n": 1}]), json!([{"m": 1}])), ["n: 1 → absent", "m: absent → 1"]);
     }
 
     #[test]

@@ -8,8 +8,9 @@ use types::{ErrorCode, Failure, TOOL_VERSION};
 
 use crate::tool::{Annotations, ToolInfo};
 
-/// Info of a built-in tool that reads: the argument schema from the type, and the envelope schema around `data`.
-pub(crate) fn reading_info<A: schemars::JsonSchema, D: schemars::JsonSchema>(
+/// Info of a built-in tool without a tier, with the hints of a tool that reads. The schemas come from the types of the
+/// arguments and of `data`.
+pub(crate) fn builtin_info<A: schemars::JsonSchema, D: schemars::JsonSchema>(
     name: &str,
     title: &str,
     description: &str,
@@ -35,9 +36,11 @@ pub(crate) fn answer_schema<D: schemars::JsonSchema>() -> Map<String, Value> {
     manifest::envelope_schema(manifest::outline(&schema_of::<D>()))
 }
 
-/// Deserializes arguments. Their shape was checked against the schema that is made from the type, so an error here is
-/// one of the schema's. The exception is U+0000, which JSON Schema cannot exclude in plain words and PostgreSQL cannot
-/// store.
+/// Deserializes the arguments. The registry has validated them against the schema of the type, so an error here is a
+/// defect of the schema.
+///
+/// # Errors
+/// [`ErrorCode::InvalidParams`], also for U+0000: PostgreSQL cannot store it, and JSON Schema cannot exclude it simply.
 pub(crate) fn arguments<A: serde::de::DeserializeOwned>(tool: &str, given: Map<String, Value>) -> Result<A, Failure> {
     if let Some((name, _)) = given.iter().find(|(_, value)| value.as_str().is_some_and(|text| text.contains('\0'))) {
         return Err(Failure::new(ErrorCode::InvalidParams, format!("{tool}: {name} holds U+0000")));
@@ -46,7 +49,7 @@ pub(crate) fn arguments<A: serde::de::DeserializeOwned>(tool: &str, given: Map<S
         .map_err(|error| Failure::new(ErrorCode::InvalidParams, format!("{tool}: {error}")))
 }
 
-/// The schema of a type, in the subset that clients take: everything inline, nothing but the object at the root.
+/// Schema of a type in the subset that clients support: without references, with an object at the root.
 pub(crate) fn schema_of<T: schemars::JsonSchema>() -> Map<String, Value> {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
@@ -62,19 +65,29 @@ pub(crate) fn schema_of<T: schemars::JsonSchema>() -> Map<String, Value> {
     schema
 }
 
-/// Takes out what Rust's types add and clients stumble over: formats such as `uint32`, and defaults that are null.
+/// Removes keywords that Rust types add and clients reject: formats such as `uint32`, and defaults that are null.
 fn simplify(schema: &mut Map<String, Value>) {
     if schema.get("format").and_then(Value::as_str).is_some_and(|format| format.starts_with("uint")) {
         schema.remove("format");
     }
     schema.retain(|key, value| key != "default" || !value.is_null());
-    // It says nothing, and clients refuse boolean schemas.
+    // It has no effect, and clients reject boolean schemas.
     schema.retain(|key, value| key != "additionalProperties" || *value != Value::Bool(true));
     let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
     for property in properties.into_iter().flat_map(|properties| properties.iter_mut().map(|(_, property)| property)) {
         property.as_object_mut().into_iter().for_each(simplify);
     }
     schema.get_mut("items").and_then(Value::as_object_mut).into_iter().for_each(simplify);
+}
+
+/// Schema of a string that is one of these.
+pub(crate) fn one_of(names: &[&str]) -> schemars::Schema {
+    schemars::json_schema!({"type": "string", "enum": names})
+}
+
+/// Number of rows that a listing tool returns by default.
+pub(crate) const fn default_list_limit() -> u32 {
+    20
 }
 
 /// Schema of an arbitrary JSON value. It is `{}` instead of `true`, because clients reject boolean schemas.

@@ -47,7 +47,7 @@ impl Registry {
         catalog: &ToolCatalog,
     ) -> Result<Self, RegistryError> {
         let mut registry = Self::unreached(call_deadline, catalog);
-        for info in builtin::reading_infos(limits, catalog) {
+        for info in builtin::builtin_infos(limits, catalog) {
             let tool = UnavailableTool { info, failure: failure.clone() };
             registry.add_builtin(Box::new(tool), catalog, metrics)?;
         }

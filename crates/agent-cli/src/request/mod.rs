@@ -5,7 +5,6 @@
 
 mod fields;
 
-use std::fmt;
 use std::time::Duration;
 
 use pg::{IsolationLevel, TransactionOptions};
@@ -96,7 +95,8 @@ pub struct QueryCommand {
 }
 
 /// Rejection of a line.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}")]
 pub struct RequestError {
     /// Id of the line, if it is a string.
     pub id: Option<String>,
@@ -143,12 +143,6 @@ impl RequestError {
         let problem = CliError::invalid(format!("the line is longer than {MAX_LINE_BYTES} bytes"));
         let problem = problem.hint("give large values as parameters, in several statements");
         Self { id, problem, meant: AffectedTransactions::ForAny }
-    }
-}
-
-impl fmt::Display for RequestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.problem.fmt(f)
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::args::CountsArgs;
 use super::open;
 use crate::settings::Settings;
-use crate::table::{Alignment, cell, json_line, table};
+use crate::table::{cell, json_line, table};
 use crate::terminal::print_line;
 
 pub(crate) async fn run(arguments: CountsArgs, settings: &Settings) -> anyhow::Result<()> {
@@ -18,9 +18,7 @@ pub(crate) async fn run(arguments: CountsArgs, settings: &Settings) -> anyhow::R
     }
     let heading = ["TOOL", "PENDING", "SUCCESS", "FAILURE", "DUPLICATE", "TOTAL"].map(str::to_owned).to_vec();
     let rows: Vec<_> = std::iter::once(heading).chain(counts.iter().map(row)).collect();
-    let sides =
-        [Alignment::Left, Alignment::Right, Alignment::Right, Alignment::Right, Alignment::Right, Alignment::Right];
-    table(&sides, &rows, None).iter().for_each(|line| print_line(line));
+    table(&rows, None).iter().for_each(|line| print_line(line));
     Ok(())
 }
 

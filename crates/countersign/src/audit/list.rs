@@ -11,7 +11,7 @@ use crate::ago::ago;
 use crate::os_user::decided_by;
 use crate::settings::Settings;
 use crate::short_id::short;
-use crate::table::{Alignment, assignments, cell, json_line, table, to_the_second, without_empty_columns};
+use crate::table::{assignments, cell, json_line, table, to_the_second, without_empty_columns};
 use crate::terminal::{print_line, width};
 
 pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Result<()> {
@@ -54,7 +54,7 @@ fn narrow(records: &[Map<String, Value>], width: Option<usize>) -> Vec<String> {
     let now = SystemTime::now();
     let row = |record: &Map<String, Value>| {
         let text = |column: &str| cell(record.get(column));
-        // Most ledgers have one account.
+        // Most ledgers have only the default account.
         let account = text("account_id");
         vec![
             short(&text("correlation_id")),
@@ -68,7 +68,7 @@ fn narrow(records: &[Map<String, Value>], width: Option<usize>) -> Vec<String> {
         ]
     };
     let rows = std::iter::once(heading.to_vec()).chain(records.iter().map(row)).collect();
-    table(&[Alignment::Left; 8], &without_empty_columns(rows), width)
+    table(&without_empty_columns(rows), width)
 }
 
 fn wide(records: &[Map<String, Value>]) -> Vec<String> {
@@ -104,12 +104,10 @@ fn wide(records: &[Map<String, Value>]) -> Vec<String> {
         ]
     };
     let rows: Vec<_> = std::iter::once(heading.map(str::to_owned).to_vec()).chain(records.iter().map(row)).collect();
-    let mut sides = [Alignment::Left; 11];
-    sides[9] = Alignment::Right;
-    table(&sides, &rows, None)
+    table(&rows, None)
 }
 
-/// A write that later writes have undone is `reversed`.
+/// Status of the record; `reversed` if later writes have undone it.
 fn status(record: &Map<String, Value>) -> String {
     match record.get("is_reversed") {
         Some(Value::Bool(true)) => "reversed".to_owned(),
@@ -125,10 +123,10 @@ fn approver(record: &Map<String, Value>) -> String {
     )
 }
 
-/// The parameters, and why it failed if it did.
+/// The parameters, after the error code if the write failed.
 fn what(record: &Map<String, Value>) -> String {
     let summary = record.get("params_summary").and_then(Value::as_str).unwrap_or_default();
-    // The account, which the server fills in, has a column of its own.
+    // The server adds the account, which has its own column.
     let params = assignments(summary, record.get("account_id"));
     match record.get("error_code").and_then(Value::as_str) {
         Some(code) => format!("{}: {params}", types::visible(code)),

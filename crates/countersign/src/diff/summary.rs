@@ -1,45 +1,30 @@
-//! Many rows in few lines: which columns change, from what to what, and a table of the first rows.
+//! A summary of many rows: the changed columns with the ranges of their values, and a table of the first rows.
 
 use serde_json::Value;
+use tools::row_diff::{RowChange, RowDiff, column_pairs, columns};
 
-use super::{Change, columns};
-use crate::table::{Alignment, cell, json_line, table};
+use crate::table::{cell, json_line, table};
 
-/// The most rows of a table.
+/// Maximum number of rows in a table.
 const MOST_ROWS: usize = 20;
 
-/// What stands below the counts. `key` are the columns that tell rows apart, if there are any.
-pub(super) fn lines(changes: &[Change<'_>], key: &[String], width: Option<usize>) -> Vec<String> {
-    let changed: Vec<(&Value, &Value)> = changes
-        .iter()
-        .filter_map(|change| match change {
-            Change::Changed(before, after) => Some((*before, *after)),
-            _ => None,
-        })
-        .collect();
-    let of = |wanted: fn(&Change<'_>) -> bool| -> Vec<&Value> {
-        let rows = changes.iter().filter(|change| wanted(change));
-        rows.filter_map(|change| match change {
-            Change::Gone(row) | Change::New(row) => Some(*row),
-            _ => None,
-        })
-        .collect()
-    };
-    let mut lines = Vec::new();
-    if !changed.is_empty() {
-        lines.extend(of_changed(&changed, key, width));
-    }
-    lines.extend(of_rows("gone", &of(|change| matches!(change, Change::Gone(_))), width));
-    lines.extend(of_rows("new", &of(|change| matches!(change, Change::New(_))), width));
+/// The lines below the counts.
+pub(super) fn lines(diff: &RowDiff<'_>, width: Option<usize>) -> Vec<String> {
+    let changed = diff.changes.iter().filter_map(|change| match *change {
+        RowChange::Changed(before, after) => Some((before, after)),
+        _ => None,
+    });
+    let changed: Vec<(&Value, &Value)> = changed.collect();
+    let mut lines = if changed.is_empty() { Vec::new() } else { of_changed(&changed, &diff.key, width) };
+    lines.extend(of_rows("gone", &diff.removed(), width));
+    lines.extend(of_rows("new", &diff.added(), width));
     lines
 }
 
 fn of_changed(changed: &[(&Value, &Value)], key: &[String], width: Option<usize>) -> Vec<String> {
     let mut names: Vec<(&str, usize)> = Vec::new();
     for (before, after) in changed {
-        let old = columns(before).filter(|(name, value)| after.get(*name) != Some(*value)).map(|(name, _)| name);
-        let new = columns(after).filter(|(name, _)| before.get(*name).is_none()).map(|(name, _)| name);
-        for name in old.chain(new) {
+        for (name, _, _) in column_pairs(before, after).into_iter().filter(|(_, old, new)| old != new) {
             match names.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, count)) => *count += 1,
                 None => names.push((name, 1)),
@@ -73,7 +58,7 @@ fn of_changed(changed: &[(&Value, &Value)], key: &[String], width: Option<usize>
     lines
 }
 
-/// Rows that are on one side only.
+/// Rows of one image only.
 fn of_rows(what: &str, rows: &[&Value], width: Option<usize>) -> Vec<String> {
     let Some(first) = rows.first() else { return Vec::new() };
     let names: Vec<&str> = columns(first).map(|(name, _)| name).collect();
@@ -97,18 +82,17 @@ fn of_rows(what: &str, rows: &[&Value], width: Option<usize>) -> Vec<String> {
 fn of_table(heading: Vec<String>, rows: Vec<Vec<String>>, width: Option<usize>) -> Vec<String> {
     const INDENT: usize = 2;
     let more = rows.len().saturating_sub(MOST_ROWS);
-    let sides = vec![Alignment::Left; heading.len()];
     let rows: Vec<_> = std::iter::once(heading).chain(rows.into_iter().take(MOST_ROWS)).collect();
     let width = width.map(|width| width.saturating_sub(INDENT));
     let mut lines: Vec<String> =
-        table(&sides, &rows, width).iter().map(|line| format!("{:INDENT$}{}", "", line.trim_end())).collect();
+        table(&rows, width).iter().map(|line| format!("{:INDENT$}{}", "", line.trim_end())).collect();
     if more > 0 {
         lines.push(format!("  and {more} more rows: --full shows all of them"));
     }
     lines
 }
 
-/// The values in short: the only one, the smallest and the largest number, or how many different ones there are.
+/// The only value, or the smallest and the largest number, or the number of distinct values.
 fn range(values: &[&Value]) -> String {
     const WIDEST: usize = 60;
     let Some(first) = values.first() else { return "nothing".to_owned() };
@@ -154,7 +138,7 @@ mod tests {
             lines[..4],
             ["80 changed", "package_id 1 to 80", "price in 80 rows: 10 to 800 -> 11 to 880", "changed:"]
         );
-        assert_eq!(lines[4..6], ["  package_id  price", "  1           10 -> 11"]);
+        assert_eq!(lines[4..6], ["  package_id  price", "           1  10 -> 11"]);
         assert_eq!(lines.last().unwrap(), "  and 60 more rows: --full shows all of them");
         assert!(lines.len() < 40, "{lines:#?}");
         assert!(shown(&before, &after, true).len() > 400, "all of them, if they are asked for");

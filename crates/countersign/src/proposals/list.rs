@@ -11,7 +11,7 @@ use crate::ago::ago;
 use crate::os_user::decided_by;
 use crate::settings::Settings;
 use crate::short_id::short;
-use crate::table::{Alignment, json_line, table, to_the_second, without_empty_columns};
+use crate::table::{json_line, table, to_the_second, without_empty_columns};
 use crate::terminal::{print_line, width};
 
 pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Result<()> {
@@ -38,8 +38,7 @@ pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Res
 fn show(heading: &[&str], rows: Vec<Vec<String>>, width: Option<usize>) {
     let heading = heading.iter().copied().map(str::to_owned).collect();
     let rows = without_empty_columns(std::iter::once(heading).chain(rows).collect());
-    let sides = vec![Alignment::Left; rows.first().map_or(0, Vec::len)];
-    table(&sides, &rows, width).iter().for_each(|line| print_line(line));
+    table(&rows, width).iter().for_each(|line| print_line(line));
 }
 
 fn decider(proposal: &ProposalSummary) -> String {
@@ -53,7 +52,7 @@ fn optional(text: Option<&str>) -> String {
 }
 
 fn narrow(proposal: &ProposalSummary, now: SystemTime) -> Vec<String> {
-    // The relevant time: the remaining time of a waiting proposal, otherwise the time of the decision or the end.
+    // Pending: time until it expires. Otherwise: time of the decision, or of the end.
     let when = match proposal.status {
         ProposalStatus::Pending => format!("ends {}", ago(&proposal.expires_at, now)),
         _ => ago(proposal.decided_at.as_ref().or(proposal.completed_at.as_ref()).unwrap_or(&proposal.expires_at), now),

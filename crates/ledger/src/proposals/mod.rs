@@ -40,13 +40,13 @@ pub use state::{ProposalStatus, not_found};
 use crate::attempt::undoes;
 use crate::conflicts;
 use crate::executor::WriteExecutor;
+use crate::existing_write::{self, ExistingWrite};
 use crate::failures::{internal_error, key_reused, ledger_failure, superseded};
 use crate::fingerprint::{Fingerprints, sha256_hex};
 use crate::gate::Gate;
 use crate::intent::slot;
 use crate::preview::Trials;
 use crate::records::Records;
-use crate::standing::{self, ExistingWrite};
 use crate::values::rfc3339;
 
 /// The number of proposals of one account that may wait: an agent must not hide the one that matters among many.
@@ -126,7 +126,7 @@ impl Proposals {
         let key = draft.idempotency_key.as_deref();
         let undoes = undoes(key, draft.executor.as_ref(), &draft.request);
         let slot = slot(account, &draft.tool, key, &undoes, &fingerprint);
-        let standing = standing::standing(&self.writer, Some(slot), Some(fingerprint.as_str().to_owned()), deadline);
+        let standing = existing_write::find(&self.writer, Some(slot), Some(fingerprint.as_str().to_owned()), deadline);
         match standing.await.map_err(|error| ledger_failure(&error))? {
             None => Ok(None),
             Some(ExistingWrite::Executed(original, cached_result)) => Ok(Some((original, cached_result))),

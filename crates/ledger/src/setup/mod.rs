@@ -17,7 +17,6 @@
 mod inspect;
 mod privileges;
 mod reader;
-mod report;
 mod roles;
 mod tables;
 mod track;
@@ -26,23 +25,22 @@ use pg::value::{identifier, sql_literal};
 use pg::{ConnectOptions, PipelineStatement, Session, SessionSettings};
 
 pub use inspect::{Deviation, deviations};
-pub use report::{InitReport, SkippedRelation};
 pub use roles::{RoleReport, examine_roles};
 pub use tables::TableNames;
 pub use track::{TrackOptions, TrackReport, TrackedTable, track, untrack};
 
 use crate::schema::{self, SchemaError};
 
-/// Any number that no other application uses for its advisory locks.
+/// Key of the advisory lock of `init`. Other applications must not use it.
 const LOCK_KEY: i64 = 1_668_641_650;
 
-/// How long `init` waits for another `init`, or for a table that is in use.
+/// Time that `init` waits for another `init`, or for a table in use.
 const LOCK_TIMEOUT: &str = "60s";
 
-/// The number of attempts when `init` of another database creates the same roles at the same time.
+/// Maximum number of attempts if `init` of another database creates the same roles at the same time.
 const MAX_ATTEMPTS: usize = 5;
 
-/// Which relations the reader's login may be granted SELECT on.
+/// Relations on which `init` may grant SELECT to the reader's login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReaderTables {
     /// The relations that were created since the last `init`.
@@ -54,7 +52,7 @@ pub enum ReaderTables {
     None,
 }
 
-/// The options of `init`.
+/// Options of `init`.
 #[derive(Debug, Clone)]
 pub struct InitOptions {
     /// The login of the servers.
@@ -63,6 +61,40 @@ pub struct InitOptions {
     pub reader_tables: ReaderTables,
     /// Whether everything is rolled back at the end.
     pub dry_run: bool,
+}
+
+/// A relation that the reader's login was not granted SELECT on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkippedRelation {
+    /// Schema and name, as SQL writes them.
+    pub relation: String,
+    /// Its owner, which can grant it.
+    pub owner: String,
+}
+
+/// Changes of `init`, made or, in a dry run, only computed.
+#[derive(Debug, Clone, Default)]
+pub struct InitReport {
+    /// Whether the ledger did not exist before.
+    pub is_new: bool,
+    /// The version of the ledger's schema.
+    pub version: i32,
+    /// The roles that were created.
+    pub roles: Vec<String>,
+    /// The reader's login, if there is one.
+    pub reader: Option<String>,
+    /// The relations that the reader's login was granted SELECT on: schema and name, as SQL writes them.
+    pub granted: Vec<String>,
+    /// The relations that this login may not grant.
+    pub skipped: Vec<SkippedRelation>,
+    /// The relations that existed at an earlier `init` and that the reader's login cannot read: left as they are.
+    pub unreadable: Vec<String>,
+    /// Other changes, each a sentence without a full stop.
+    pub changes: Vec<String>,
+    /// Warnings for the administrator, each a sentence without a full stop.
+    pub warnings: Vec<String>,
+    /// Every statement that changes something, in order. Secrets are left out.
+    pub statements: Vec<String>,
 }
 
 impl Default for InitOptions {

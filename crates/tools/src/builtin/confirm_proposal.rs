@@ -7,13 +7,12 @@ use ledger::proposals::{DecisionChannel, Proposal, ProposalStatus, Proposals, no
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-use types::{ErrorCode, Failure, ProposalId, TOOL_VERSION, Tier};
+use serde_json::Value;
+use types::{ErrorCode, Failure, ProposalId, Tier};
 
 use super::proposal_id;
 use crate::approval_flow::{decide, question, refused};
-use crate::schema::arguments;
-use crate::schema::{AnyJson, answer_schema, schema_of};
+use crate::schema::{AnyJson, arguments, builtin_info};
 use crate::tool::{Annotations, Call, Disposition, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "confirm_proposal";
@@ -60,20 +59,9 @@ pub(super) struct ConfirmProposal {
 
 impl ConfirmProposal {
     pub(super) fn new(proposals: Proposals) -> Self {
-        let info = ToolInfo {
-            name: NAME.to_owned(),
-            title: Some("Confirm a proposal".to_owned()),
-            description: DESCRIPTION.to_owned(),
-            version: TOOL_VERSION.to_owned(),
-            access: Access::Write,
-            tier: None,
-            input_schema: schema_of::<Arguments>(),
-            output_schema: answer_schema::<ConfirmData>(),
-            hints: Annotations { read_only: false, destructive: true, idempotent: true },
-            sensitive: Vec::new(),
-            meta: Map::new(),
-        };
-        Self { info, proposals }
+        let info = builtin_info::<Arguments, ConfirmData>(NAME, "Confirm a proposal", DESCRIPTION, Access::Write);
+        let hints = Annotations { read_only: false, destructive: true, idempotent: true };
+        Self { info: ToolInfo { hints, ..info }, proposals }
     }
 
     /// The account's proposal with this id, if the caller has its tool.

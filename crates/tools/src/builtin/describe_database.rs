@@ -8,7 +8,7 @@ use serde::Deserialize;
 use types::{ErrorCode, Failure};
 
 use crate::schema::arguments;
-use crate::schema::reading_info;
+use crate::schema::builtin_info;
 use crate::tool::{Call, Tool, ToolInfo, ToolLookup, ToolOutput, ToolResult};
 use catalog::{DatabaseDescriber, DescribeData};
 
@@ -49,7 +49,7 @@ pub(super) struct DescribeDatabase {
 }
 
 pub(super) fn info() -> ToolInfo {
-    reading_info::<Arguments, DescribeData>(NAME, "Describe the database", DESCRIPTION, Access::Read)
+    builtin_info::<Arguments, DescribeData>(NAME, "Describe the database", DESCRIPTION, Access::Read)
 }
 
 impl DescribeDatabase {

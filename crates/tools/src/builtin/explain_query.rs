@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::schema::arguments;
-use crate::schema::{AnyJson, reading_info};
+use crate::schema::{AnyJson, builtin_info};
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 use catalog::corrected;
 use catalog::read_failure;
@@ -55,7 +55,7 @@ pub(super) struct ExplainQuery {
 }
 
 pub(super) fn info() -> ToolInfo {
-    reading_info::<Arguments, PlanData>(NAME, "Explain a query", DESCRIPTION, Access::Read)
+    builtin_info::<Arguments, PlanData>(NAME, "Explain a query", DESCRIPTION, Access::Read)
 }
 
 impl ExplainQuery {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use types::{CorrelationId, ErrorCode, Failure};
 
 use crate::schema::arguments;
-use crate::schema::reading_info;
+use crate::schema::builtin_info;
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 use catalog::ledger_failure;
 
@@ -35,7 +35,7 @@ pub(super) struct GetMutationDetail {
 
 impl GetMutationDetail {
     pub(super) fn new(records: Records) -> Self {
-        let info = reading_info::<Arguments, Map<String, Value>>(NAME, "Look up a write", DESCRIPTION, Access::Write);
+        let info = builtin_info::<Arguments, Map<String, Value>>(NAME, "Look up a write", DESCRIPTION, Access::Write);
         Self { info, records }
     }
 }

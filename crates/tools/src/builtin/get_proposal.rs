@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::proposal_id;
 use crate::proposal_data::ProposalData;
 use crate::schema::arguments;
-use crate::schema::reading_info;
+use crate::schema::builtin_info;
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "get_proposal";
@@ -34,7 +34,7 @@ pub(super) struct GetProposal {
 
 impl GetProposal {
     pub(super) fn new(proposals: Proposals) -> Self {
-        let info = reading_info::<Arguments, ProposalData>(NAME, "Look up a proposal", DESCRIPTION, Access::Write);
+        let info = builtin_info::<Arguments, ProposalData>(NAME, "Look up a proposal", DESCRIPTION, Access::Write);
         Self { info, proposals }
     }
 }

@@ -4,12 +4,11 @@ use std::pin::Pin;
 
 use ledger::{RecordStatus, Records};
 use manifest::Access;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::schema::arguments;
-use crate::schema::reading_info;
+use crate::schema::{arguments, builtin_info, default_list_limit, one_of};
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 use catalog::ledger_failure;
 
@@ -24,7 +23,7 @@ const DESCRIPTION: &str = "List the latest writes of this account, newest first:
 #[serde(deny_unknown_fields)]
 struct Arguments {
     /// The most records to list.
-    #[serde(default = "default_limit")]
+    #[serde(default = "default_list_limit")]
     #[schemars(range(min = 1, max = 100))]
     limit: u32,
     /// Only writes of this tool.
@@ -33,24 +32,12 @@ struct Arguments {
     tool_name: Option<String>,
     /// Only writes in this state.
     #[serde(default)]
-    #[schemars(with = "StatusName")]
+    #[schemars(schema_with = "statuses")]
     status: Option<String>,
 }
 
-const fn default_limit() -> u32 {
-    20
-}
-
-struct StatusName;
-
-impl JsonSchema for StatusName {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "StatusName".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({"type": "string", "enum": RecordStatus::ALL.map(RecordStatus::as_str)})
-    }
+fn statuses(_: &mut SchemaGenerator) -> Schema {
+    one_of(&RecordStatus::ALL.map(RecordStatus::as_str))
 }
 
 /// `data` of the answer.
@@ -70,7 +57,7 @@ pub(super) struct GetRecentMutations {
 
 impl GetRecentMutations {
     pub(super) fn new(records: Records) -> Self {
-        let info = reading_info::<Arguments, MutationsData>(NAME, "List recent writes", DESCRIPTION, Access::Write);
+        let info = builtin_info::<Arguments, MutationsData>(NAME, "List recent writes", DESCRIPTION, Access::Write);
         Self { info, records }
     }
 }

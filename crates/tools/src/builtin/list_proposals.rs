@@ -4,12 +4,11 @@ use std::pin::Pin;
 
 use ledger::proposals::{self, ProposalFilter, ProposalStatus, Proposals};
 use manifest::Access;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use types::{CorrelationId, ProposalId, Tier};
 
-use crate::schema::arguments;
-use crate::schema::reading_info;
+use crate::schema::{arguments, builtin_info, default_list_limit, one_of};
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "list_proposals";
@@ -22,29 +21,17 @@ const DESCRIPTION: &str = "List the proposed writes of this account, newest firs
 #[serde(deny_unknown_fields)]
 struct Arguments {
     /// The most proposals to list.
-    #[serde(default = "default_limit")]
+    #[serde(default = "default_list_limit")]
     #[schemars(range(min = 1, max = 100))]
     limit: u32,
     /// Only proposals in this state.
     #[serde(default)]
-    #[schemars(with = "StatusName")]
+    #[schemars(schema_with = "statuses")]
     status: Option<String>,
 }
 
-const fn default_limit() -> u32 {
-    20
-}
-
-struct StatusName;
-
-impl JsonSchema for StatusName {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "StatusName".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({"type": "string", "enum": ProposalStatus::ALL.map(ProposalStatus::as_str)})
-    }
+fn statuses(_: &mut SchemaGenerator) -> Schema {
+    one_of(&ProposalStatus::ALL.map(ProposalStatus::as_str))
 }
 
 /// `data` of the answer.
@@ -110,7 +97,7 @@ pub(super) struct ListProposals {
 
 impl ListProposals {
     pub(super) fn new(proposals: Proposals) -> Self {
-        let info = reading_info::<Arguments, ProposalsData>(NAME, "List proposals", DESCRIPTION, Access::Write);
+        let info = builtin_info::<Arguments, ProposalsData>(NAME, "List proposals", DESCRIPTION, Access::Write);
         Self { info, proposals }
     }
 }

@@ -85,7 +85,7 @@ pub(crate) fn all(
 }
 
 /// Description for clients of the tools that read any relation.
-pub(crate) fn reading_infos(limits: &ReadLimits, catalog: &ToolCatalog) -> [ToolInfo; 3] {
+pub(crate) fn builtin_infos(limits: &ReadLimits, catalog: &ToolCatalog) -> [ToolInfo; 3] {
     [query_database::info(limits, query_defaults(catalog)), describe_database::info(), explain_query::info()]
 }
 

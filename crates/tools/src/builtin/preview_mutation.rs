@@ -17,7 +17,7 @@ use crate::arguments::{ArgumentValidator, redaction};
 use crate::manifest_tools::write::ManifestWrite;
 use crate::mixed_script;
 use crate::schema::arguments;
-use crate::schema::{AnyJson, reading_info};
+use crate::schema::{AnyJson, builtin_info};
 use crate::services::Services;
 use crate::tool::{Call, Tool, ToolInfo, ToolLookup, ToolOutput, ToolResult};
 
@@ -143,7 +143,7 @@ impl PreviewMutation {
                 ArgumentValidator::new(&info.input_schema, &info.sensitive).map_err(|why| (info.name.clone(), why))?;
             targets.insert(info.name, (target, checker));
         }
-        let info = reading_info::<Arguments, PreviewData>(NAME, "Preview a write", DESCRIPTION, Access::Write);
+        let info = builtin_info::<Arguments, PreviewData>(NAME, "Preview a write", DESCRIPTION, Access::Write);
         // A mistake in its form must not quote what may be another tool's sensitive parameter.
         Ok(Self {
             info: ToolInfo { sensitive: vec!["params".to_owned()], ..info },

@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::schema::arguments;
-use crate::schema::{AnyJson, reading_info};
+use crate::schema::{AnyJson, builtin_info};
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 use catalog::corrected;
 use catalog::{Truncation, read_failure};
@@ -119,7 +119,7 @@ pub(super) fn info(limits: &ReadLimits, defaults: QueryDefaults) -> ToolInfo {
     if let Some(format) = defaults.row_format {
         description.push_str(&format!(" Rows are {}s unless row_format says otherwise.", format.as_str()));
     }
-    let mut info = reading_info::<Arguments, QueryData>(NAME, "Query the database", &description, Access::Read);
+    let mut info = builtin_info::<Arguments, QueryData>(NAME, "Query the database", &description, Access::Read);
     super::limit_rows(&mut info, "row_limit", limits);
     info
 }

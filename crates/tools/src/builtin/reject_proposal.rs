@@ -6,12 +6,10 @@ use ledger::proposals::{DecisionChannel, ProposalStatus, Proposals};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Map;
-use types::{ProposalId, TOOL_VERSION};
+use types::ProposalId;
 
 use super::proposal_id;
-use crate::schema::arguments;
-use crate::schema::{answer_schema, schema_of};
+use crate::schema::{arguments, builtin_info};
 use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "reject_proposal";
@@ -54,20 +52,9 @@ pub(super) struct RejectProposal {
 
 impl RejectProposal {
     pub(super) fn new(proposals: Proposals) -> Self {
-        let info = ToolInfo {
-            name: NAME.to_owned(),
-            title: Some("Reject a proposal".to_owned()),
-            description: DESCRIPTION.to_owned(),
-            version: TOOL_VERSION.to_owned(),
-            access: Access::Write,
-            tier: None,
-            input_schema: schema_of::<Arguments>(),
-            output_schema: answer_schema::<RejectData>(),
-            hints: Annotations { read_only: false, destructive: false, idempotent: true },
-            sensitive: Vec::new(),
-            meta: Map::new(),
-        };
-        Self { info, proposals }
+        let info = builtin_info::<Arguments, RejectData>(NAME, "Reject a proposal", DESCRIPTION, Access::Write);
+        let hints = Annotations { read_only: false, destructive: false, idempotent: true };
+        Self { info: ToolInfo { hints, ..info }, proposals }
     }
 }
 

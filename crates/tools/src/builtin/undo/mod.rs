@@ -21,7 +21,7 @@ pub(super) use executor::UndoExecutor;
 pub(super) use tiers::UndoTiers;
 
 use crate::approval_flow::ApprovalFlow;
-use crate::schema::{answer_schema, arguments, schema_of};
+use crate::schema::{arguments, builtin_info};
 use crate::services::Services;
 use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolResult};
 use catalog::ledger_failure;
@@ -51,26 +51,13 @@ impl UndoKind {
     }
 
     fn info(self) -> ToolInfo {
-        let (description, access, input_schema, output_schema) = match self {
-            Self::Mutation => {
-                (MUTATION, Access::Write, schema_of::<MutationArguments>(), answer_schema::<MutationData>())
-            }
-            Self::Run => (RUN, Access::Admin, schema_of::<RunArguments>(), answer_schema::<RunData>()),
+        let (name, title) = (self.name(), self.title());
+        // The info has no tier: it depends on the writes.
+        let info = match self {
+            Self::Mutation => builtin_info::<MutationArguments, MutationData>(name, title, MUTATION, Access::Write),
+            Self::Run => builtin_info::<RunArguments, RunData>(name, title, RUN, Access::Admin),
         };
-        ToolInfo {
-            name: self.name().to_owned(),
-            title: Some(self.title().to_owned()),
-            description: description.to_owned(),
-            version: TOOL_VERSION.to_owned(),
-            access,
-            // The tier depends on the writes.
-            tier: None,
-            input_schema,
-            output_schema,
-            hints: Annotations { read_only: false, destructive: false, idempotent: true },
-            sensitive: Vec::new(),
-            meta: Map::new(),
-        }
+        ToolInfo { hints: Annotations { read_only: false, destructive: false, idempotent: true }, ..info }
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use types::{ErrorCode, Failure};
 
 use super::UndoTiers;
-use crate::schema::{AnyJson, arguments, reading_info};
+use crate::schema::{AnyJson, arguments, builtin_info};
 use crate::services::Services;
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 use catalog::ledger_failure;
@@ -141,7 +141,7 @@ pub(in crate::builtin) struct UndoPlan {
 impl UndoPlan {
     pub(in crate::builtin) fn new(services: &Services, tiers: UndoTiers, executor: Arc<dyn WriteExecutor>) -> Self {
         Self {
-            info: reading_info::<Arguments, UndoPlanData>(
+            info: builtin_info::<Arguments, UndoPlanData>(
                 NAME,
                 "Plan the undo of many writes",
                 DESCRIPTION,

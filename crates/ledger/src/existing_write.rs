@@ -1,4 +1,4 @@
-//! The state of an identical call, for calls in the dedup cache and before a write is proposed.
+//! Result of an identical call. The gate asks for it if this server remembers the call, and proposals ask for it first.
 
 use pg::WriterPool;
 use serde_json::Value;
@@ -8,29 +8,32 @@ use types::CorrelationId;
 /// An identical call that has written.
 #[derive(Debug, Clone)]
 pub(crate) enum ExistingWrite {
-    /// Its effect is in force: the call would be answered with this.
+    /// Its effect is in force. A repeated call gets this result.
     Executed(CorrelationId, Value),
-    /// Its effect does not, because of this (`countersign.superseded_by`, `countersign.changed_since`).
+    /// Its effect is no longer in force, for this reason (`countersign.superseded_by`, `countersign.changed_since`).
     Superseded(CorrelationId, Value),
-    /// The write was undone by this other call, and the call that asks would undo it as well.
+    /// This call already reversed the write that the new call would reverse.
     AlreadyReversed(CorrelationId),
-    /// It had other arguments, and the caller's key is bound to them.
+    /// It had the same idempotency key and other arguments.
     KeyReused,
 }
 
-/// The rows of a write have the last word, where they are on record.
-const STANDING_SQL: &str = "select s.verdict, s.original, s.original_result, \
+/// The recorded rows of a write decide, if there are any.
+const EXISTING_WRITE_SQL: &str = "select s.verdict, s.original, s.original_result, \
     coalesce(s.detail, case when s.verdict operator(pg_catalog.=) 'standing' then countersign.changed_since(s.original) end) \
     from countersign.existing_write($1, $2) s";
 
-/// `None`: the call would write.
-pub(crate) async fn standing(
+/// Finds an earlier call with this slot or fingerprint. Returns `None` if there is none, so the call would write.
+///
+/// # Errors
+/// Errors of the connection and of the server.
+pub(crate) async fn find(
     writer: &WriterPool,
     slot: Option<String>,
     fingerprint: Option<String>,
     deadline: Instant,
 ) -> Result<Option<ExistingWrite>, pg::Error> {
-    let outcome = writer.run_one(STANDING_SQL, &[slot, fingerprint], deadline).await?;
+    let outcome = writer.run_one(EXISTING_WRITE_SQL, &[slot, fingerprint], deadline).await?;
     let row = outcome.rows.into_iter().next().and_then(|row| <[Option<String>; 4]>::try_from(row).ok());
     let Some([verdict, original, result, detail]) = row else { return Ok(None) };
     let json = |text: Option<String>| text.and_then(|text| serde_json::from_str::<Value>(&text).ok());
