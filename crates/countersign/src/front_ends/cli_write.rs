@@ -82,24 +82,19 @@ impl CliWrite {
                         Ok(()) => statement(tx, &query, out, &cancel).await,
                         Err(failure) => Err(ExecutorError::from(failure).into()),
                     };
-                    let refused = match ran {
+                    match ran {
                         Ok(completed) => {
                             transcript.add(&query, &completed);
                             let _ = done.send(Ok(completed));
-                            None
                         }
                         Err(AdhocError { failed, refusal }) => {
                             let _ = done.send(Err(failed.unwrap_or_else(|| rejection(&refusal))));
-                            Some(refusal)
+                            return Err(refusal);
                         }
-                    };
-                    match refused {
-                        Some(refusal) => return Err(refusal),
-                        None if self.is_single => {
-                            tx.seal_session().await?;
-                            return Ok(transcript.into_single_output());
-                        }
-                        None => {}
+                    }
+                    if self.is_single {
+                        tx.seal_session().await?;
+                        return Ok(transcript.into_single_output());
                     }
                 }
                 Some(CliStep::Commit) => {
