@@ -5,7 +5,9 @@
 //! line, about committed writes whose results could not be delivered.
 
 mod audit_router;
+mod cli_write;
 mod ledger_executor;
+mod write_errors;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
