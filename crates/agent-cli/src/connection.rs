@@ -180,18 +180,18 @@ pub struct ConnectionLayers {
     shared_origin: String,
     libpq: ConnectionFields,
     has_service: bool,
-    surroundings: ConnectEnvironment,
+    environment: ConnectEnvironment,
 }
 
 impl ConnectionLayers {
-    /// Creates the layers from the flags, the environment and the shared connection string. `surroundings` provides the
+    /// Creates the layers from the flags, the environment and the shared connection string. `environment` provides the
     /// settings that are not fields here: TLS, files, timeouts.
     #[must_use]
     pub fn new(
         flags: ConnectionFields,
         env: &HashMap<String, String>,
         shared: Option<ConnectionString>,
-        surroundings: ConnectEnvironment,
+        environment: ConnectEnvironment,
     ) -> Self {
         let (text, shared_origin) = shared.map(|shared| (shared.text, shared.origin)).unzip();
         Self {
@@ -201,7 +201,7 @@ impl ConnectionLayers {
             shared_origin: shared_origin.unwrap_or_default(),
             libpq: ConnectionFields::of_libpq(env),
             has_service: env.get("PGSERVICE").is_some_and(|name| !name.is_empty()),
-            surroundings,
+            environment,
         }
     }
 
@@ -221,7 +221,7 @@ impl ConnectionLayers {
             layer.fields.check()?;
         }
         let conninfo = self.conninfo(&layers)?;
-        ConnectOptions::from_conninfo(&conninfo, &self.surroundings).map_err(|error| unusable(&error))
+        ConnectOptions::from_conninfo(&conninfo, &self.environment).map_err(|error| unusable(&error))
     }
 
     /// Combines the layers into one connection string.

@@ -33,13 +33,13 @@ pub struct Exit {
 
 /// Runs the invocation to its end.
 ///
-/// `surroundings` are for what libpq reads besides the variables of the invocation (TLS, password files). Only events
+/// `environment` are for what libpq reads besides the variables of the invocation (TLS, password files). Only events
 /// are written, to `stdout`. `reader_gone` completes when the output has no reader any more, before a write fails:
 /// statements that are not committed by then are undone.
 pub async fn run<R, W>(
     invocation: Invocation,
     executor: Arc<dyn SqlExecutor>,
-    surroundings: ConnectEnvironment,
+    environment: ConnectEnvironment,
     stdin: R,
     stdout: W,
     reader_gone: impl Future<Output = ()>,
@@ -55,7 +55,7 @@ where
     };
     let config = Config::new(defaults, invocation.log.clone());
     let (flags, shared) = (invocation.connection.clone(), invocation.database.clone());
-    let layers = ConnectionLayers::new(flags, &invocation.env, shared, surroundings);
+    let layers = ConnectionLayers::new(flags, &invocation.env, shared, environment);
     let (closed, ending) = (CancellationToken::new(), CancellationToken::new());
     let writing = WriterTask::default();
     let (event_sender, answers, written) = writer::start(stdout, invocation.output, closed.clone(), &writing);

@@ -131,14 +131,14 @@ impl WriteTx<'_> {
     ///
     /// # Errors
     /// [`AdhocError`]: the executor must return its refusal, or refuse the write itself.
-    pub async fn run_streaming(&mut self, query: &Query, outlet: &mut RowSink) -> Result<(), AdhocError> {
+    pub async fn run_streaming(&mut self, query: &Query, sink: &mut RowSink) -> Result<(), AdhocError> {
         if !self.runs_own {
             self.enter().await?;
             self.runs_own = true;
         }
         let name = unguessable();
-        let ran = self.writer.run_user_statement(self.lease, &name, query, outlet).await;
-        if matches!(outlet.tag(), Some("SAVEPOINT" | "RELEASE")) || !self.lease.session().in_sync() {
+        let ran = self.writer.run_user_statement(self.lease, &name, query, sink).await;
+        if matches!(sink.tag(), Some("SAVEPOINT" | "RELEASE")) || !self.lease.session().in_sync() {
             return Err(AdhocError { failed: ran.err(), refusal: transaction_ended() });
         }
         ran.map_err(|failed| {

@@ -118,7 +118,7 @@ impl ApprovalFlow {
             return Err(other_call().into());
         }
         let carried = decide(&self.proposals, call, &proposal, said).await?;
-        write_output(&draft.tool, Ok(carried.settled))
+        write_output(&draft.tool, Ok(carried.outcome))
     }
 }
 

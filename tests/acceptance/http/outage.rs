@@ -50,10 +50,10 @@ async fn a_manifest_that_does_not_match_the_database_ends_the_process() {
     server.logged("tweet_like").await;
 }
 
-/// Processes that stand still until this is dropped.
-struct WriteError(Vec<Pid>);
+/// Processes that are stopped until this is dropped.
+struct StoppedProcesses(Vec<Pid>);
 
-impl WriteError {
+impl StoppedProcesses {
     fn stop(&mut self, pid: &str) {
         let pid = Pid::from_raw(pid.parse().unwrap());
         kill(pid, Signal::SIGSTOP).unwrap();
@@ -61,7 +61,7 @@ impl WriteError {
     }
 }
 
-impl Drop for WriteError {
+impl Drop for StoppedProcesses {
     fn drop(&mut self) {
         for pid in &self.0 {
             kill(*pid, Signal::SIGCONT).ok();
@@ -74,13 +74,15 @@ async fn a_hanging_database_is_reported() {
     let db = lone_database().await;
     let server = HttpServer::on(&db).await;
     let own = db.connect().await;
-    let sessions = "select pid::text from pg_stat_activity where usename = 'countersign_writer'";
+    let own_pid: i32 = own.query_one("select pg_backend_pid()", &[]).await.unwrap().get(0);
     let postmaster = db.value("select split_part(pg_read_file('postmaster.pid'), e'\\n', 1)").await;
-    let mut stopped = WriteError(Vec::new());
-    // It makes no sessions any more, and those that there are do not answer.
+    let mut stopped = StoppedProcesses(Vec::new());
+    // A stopped postmaster starts no session, and its processes do not answer. `pg_stat_activity` would not show a session
+    // that is just starting.
     stopped.stop(&postmaster);
-    for row in own.query(sessions, &[]).await.unwrap() {
-        stopped.stop(row.get(0));
+    let children = std::fs::read_to_string(format!("/proc/{postmaster}/task/{postmaster}/children")).unwrap();
+    for child in children.split_ascii_whitespace().filter(|pid| *pid != own_pid.to_string()) {
+        stopped.stop(child);
     }
     let why = server.until_status("/readyz", StatusCode::SERVICE_UNAVAILABLE).await;
     assert!(why.contains("the database did not answer within 2 s"), "{why}");

@@ -138,8 +138,8 @@ pub(crate) async fn command_in(
             let (stdout, mut output) = tokio::io::duplex(ROOM);
             let stop = StopSignals::default();
             let executor = Arc::new(fake.clone());
-            let (surroundings, stays) = (ConnectEnvironment::empty(), std::future::pending());
-            let running = run(invocation, executor, surroundings, stdin.as_bytes(), stdout, stays, stop);
+            let (environment, stays) = (ConnectEnvironment::empty(), std::future::pending());
+            let running = run(invocation, executor, environment, stdin.as_bytes(), stdout, stays, stop);
             let code = in_time(running).await.code;
             let mut text = String::new();
             in_time(output.read_to_string(&mut text)).await.unwrap();

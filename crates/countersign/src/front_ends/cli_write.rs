@@ -126,15 +126,15 @@ async fn statement(
     out: mpsc::Sender<QueryEvent>,
     cancel: &CancellationToken,
 ) -> Result<QuerySummary, AdhocError> {
-    let mut outlet = RowSink::new(out, query.delivery);
+    let mut sink = RowSink::new(out, query.delivery);
     let cancelled = |refusal| AdhocError { failed: Some(ExecuteError::Cancelled), refusal };
     let running = async {
-        tx.run_streaming(query, &mut outlet).await?;
+        tx.run_streaming(query, &mut sink).await?;
         if let Some(correlation_id) = tx.correlation_id() {
-            outlet.set_correlation_id(correlation_id.to_owned());
+            sink.set_correlation_id(correlation_id.to_owned());
         }
         let unread = Failure::new(ErrorCode::SqlError, "client disconnected before reading the result; rolled back");
-        outlet.finish().await.map_err(|_| cancelled(unread.into()))
+        sink.finish().await.map_err(|_| cancelled(unread.into()))
     };
     tokio::select! {
         biased;
@@ -142,7 +142,7 @@ async fn statement(
         () = cancel.cancelled() => return Err(cancelled(ExecutorError::ConnectionLost(Error::ReceiverDropped))),
         ran = running => ran?,
     }
-    Ok(outlet.into_summary())
+    Ok(sink.into_summary())
 }
 
 /// Statements of a transaction, as its record contains them.

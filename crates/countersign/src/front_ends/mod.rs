@@ -41,7 +41,7 @@ pub(crate) fn run(front_end: FrontEnd, arguments: &[OsString]) -> ExitCode {
     // A panic in a query is an event (`internal_error`), not a text on standard error.
     std::panic::set_hook(Box::new(|_| {}));
     match prepare(front_end, arguments) {
-        Ok((invocation, executor, surroundings)) => serve(invocation, executor, surroundings),
+        Ok((invocation, executor, environment)) => serve(invocation, executor, environment),
         Err(exit) => {
             terminal::write_bytes(&exit.stdout);
             ExitCode::from(exit.code)
@@ -89,7 +89,7 @@ fn audit(invocation: &Invocation, settings: &Settings) -> Result<AuditMode, Stri
     }
 }
 
-fn serve(invocation: Invocation, executor: AuditRouter, surroundings: ConnectEnvironment) -> ExitCode {
+fn serve(invocation: Invocation, executor: AuditRouter, environment: ConnectEnvironment) -> ExitCode {
     let refused = |error: std::io::Error, invocation: &Invocation| {
         terminal::write_bytes(
             &agent_cli::refused(&format!("the process cannot start its work: {error}"), invocation).stdout,
@@ -105,7 +105,7 @@ fn serve(invocation: Invocation, executor: AuditRouter, surroundings: ConnectEnv
         let stop = StopSignals::default();
         tokio::spawn(stop_at_signals(stop.clone()));
         let (input, output) = mcp::standard_pipes();
-        agent_cli::run(invocation, Arc::new(executor), surroundings, input, output, reader_gone(), stop).await
+        agent_cli::run(invocation, Arc::new(executor), environment, input, output, reader_gone(), stop).await
     });
     // A pending read of standard input must not delay the end.
     runtime.shutdown_background();

@@ -37,19 +37,19 @@ pub(super) async fn serve(
          (`countersign token new` makes one) or [oauth], or listen on 127.0.0.1",
         options.listen
     );
-    let door = HttpFrontend::new(options, authenticator, &settings, start.metrics.clone())?;
+    let http = HttpFrontend::new(options, authenticator, &settings, start.metrics.clone())?;
     let listener = TcpListener::bind(options.listen)
         .await
         .with_context(|| format!("cannot listen on {} (--http)", options.listen))?;
-    let scheme = if door.tls.is_some() { "https" } else { "http" };
+    let scheme = if http.tls.is_some() { "https" } else { "http" };
     tracing::info!("listening on {scheme}://{}/mcp", listener.local_addr()?);
-    let serving = mcp_http::serve_http(listener, door.tls.clone(), Arc::clone(&door.state), stop.clone());
+    let serving = mcp_http::serve_http(listener, http.tls.clone(), Arc::clone(&http.state), stop.clone());
     let serving = tokio::spawn(serving);
     let giving_back = tokio::spawn(give_memory_back());
-    let started = stop.run_until_cancelled(started(start, &settings, &door)).await;
+    let started = stop.run_until_cancelled(started(start, &settings, &http)).await;
     let running = match started {
         Some(Ok((running, backend))) => {
-            door.state.open(backend);
+            http.state.open(backend);
             running.announce(&settings);
             Some(running)
         }
@@ -77,11 +77,11 @@ async fn give_memory_back() {
 }
 
 /// Starts as soon as the database is available. Mistakes in the database or the manifests end the process.
-async fn started(start: Startup, settings: &Settings, door: &HttpFrontend) -> anyhow::Result<(RunningServer, Backend)> {
+async fn started(start: Startup, settings: &Settings, http: &HttpFrontend) -> anyhow::Result<(RunningServer, Backend)> {
     let told = |obstacle: Obstacle<'_>| match obstacle {
         Obstacle::Unfit(error) => ControlFlow::Break(error),
         Obstacle::NoConnection(error) => {
-            door.state.set_starting(error.to_string());
+            http.state.set_starting(error.to_string());
             tracing::warn!(%error, "the database is not there yet; looking again");
             ControlFlow::Continue(())
         }
@@ -89,7 +89,7 @@ async fn started(start: Startup, settings: &Settings, door: &HttpFrontend) -> an
     let opened = start.open_when_possible(settings, told).await?;
     let check = check(&opened.builder);
     let served = Served::new(ProfileRegistries::default(), settings)?;
-    let running = start.run(opened, served, settings, Some(door.clone()))?;
+    let running = start.run(opened, served, settings, Some(http.clone()))?;
     let (registry, elicitation) = (running.registry.clone(), running.elicitation.clone());
     let (content, backends) = (settings.content.into(), running.backends.clone());
     Ok((running, Backend { registry, elicitation, content, services: backends, check }))

@@ -134,7 +134,7 @@ impl Startup {
         opened: Prepared,
         served: Served,
         settings: &Settings,
-        door: Option<HttpFrontend>,
+        http: Option<HttpFrontend>,
     ) -> anyhow::Result<RunningServer> {
         let Prepared { builder, registries, state_keys: (sealing, keys) } = opened;
         let Served { registry, codec, elicitation } = served;
@@ -146,7 +146,7 @@ impl Startup {
         let proposal_worker = tokio::spawn(tools::run_proposal_worker(builder.ledger.proposals(), registry.clone()));
         let backends = builder.backends.clone();
         let reloader =
-            Reloader { sources: self.sources, running: settings.clone(), builder, registry: registry.clone(), door };
+            Reloader { sources: self.sources, running: settings.clone(), builder, registry: registry.clone(), http };
         tokio::spawn(reload::at_every(self.hangup, reloader));
         Ok(RunningServer { target: self.target, tools, registry, elicitation, proposal_worker, backends })
     }

@@ -23,7 +23,7 @@ pub(crate) struct Reloader {
     pub(crate) builder: ServerBuilder,
     pub(crate) registry: LiveRegistry,
     /// For a server over HTTP.
-    pub(crate) door: Option<HttpFrontend>,
+    pub(crate) http: Option<HttpFrontend>,
 }
 
 impl Reloader {
@@ -47,13 +47,13 @@ impl Reloader {
             "the profile {} is served and is no longer there",
             self.running.profile
         );
-        let reread = self.door.as_ref().map(|door| door.reread(&settings)).transpose()?;
+        let reread = self.http.as_ref().map(|http| http.reread(&settings)).transpose()?;
         let registries = self.builder.registries(&settings).await?;
         if !settings.same_but_for_tools(&self.running) {
             tracing::warn!("other settings than manifests and profiles have changed: they count from the next start");
         }
-        if let (Some(door), Some(reread)) = (&self.door, reread) {
-            door.put(reread);
+        if let (Some(http), Some(reread)) = (&self.http, reread) {
+            http.put(reread);
         }
         let tools = registries.get(&self.running.profile).map_or(0, |registry| registry.infos().count());
         self.registry.replace(registries);

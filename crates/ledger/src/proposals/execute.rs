@@ -22,7 +22,7 @@ pub struct ExecutedProposal {
     /// As it is afterwards.
     pub proposal: Proposal,
     /// The outcome of the write.
-    pub settled: WriteOutcome,
+    pub outcome: WriteOutcome,
 }
 
 /// The pause between two checks whether another server has executed it.
@@ -119,7 +119,7 @@ impl Proposals {
         };
         // Whoever asks may be out of time by now: another attempt has carried it out after that.
         match resolve::ask_record(&self.writer, correlation_id, Instant::now() + RESOLVE_TIMEOUT).await {
-            Ok(Some(Ok(settled))) => Ok(ExecutedProposal { proposal, settled }),
+            Ok(Some(Ok(outcome))) => Ok(ExecutedProposal { proposal, outcome }),
             // Pruned, or it cannot be read now: executed it was.
             _ => Err(stopped),
         }
@@ -162,9 +162,9 @@ impl Proposals {
             })
             .await;
         match performed {
-            Ok(settled @ WriteOutcome::Executed { .. }) => {
+            Ok(outcome @ WriteOutcome::Executed { .. }) => {
                 let proposal = self.get(None, id).await?.ok_or_else(not_found)?;
-                Ok(ExecutedProposal { proposal, settled })
+                Ok(ExecutedProposal { proposal, outcome })
             }
             Ok(WriteOutcome::Duplicate { original, .. }) => {
                 let failure = stale(&format!("an identical write was executed since (correlation_id {original})"));

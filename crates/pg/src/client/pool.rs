@@ -203,15 +203,14 @@ impl Pool {
         }
     }
 
-    /// The server has restarted, or so it seems: no session of before is lent again. Those that lie idle end when their places
-    /// are needed.
+    /// Stops the use of all present sessions, after a restart of the server. Idle ones end when their places are needed.
     pub fn invalidate_idle(&self) {
         self.pool.manager().invalidate_idle();
     }
 }
 
-/// A session on loan. KeywordValues back by drop if it is idle; otherwise the server is asked to stop what it is doing and the
-/// session is thrown away, so that neither the work nor a late cancel can reach the next caller.
+/// A leased session. Dropping it returns it to the pool if it is idle. Otherwise the server is asked to cancel its
+/// statement and the session is discarded, so that neither the statement nor a late cancel can reach the next caller.
 #[derive(Debug)]
 pub struct PooledSession {
     session: Option<Object<Manager>>,

@@ -61,15 +61,15 @@ impl WriterPool {
         lease: &mut PooledSession,
         statement: &str,
         query: &Query,
-        outlet: &mut RowSink,
+        sink: &mut RowSink,
     ) -> Result<(), ExecuteError> {
         let session = lease.session();
         // COMMIT runs under the same timeout.
         let timeout = Some(query.statement_timeout).filter(|it| !it.is_zero());
         session.connection.read_timeout = timeout.map(|it| it + READ_TIMEOUT_MARGIN);
         session.set_limits(StatementTimeouts::of(query)).await?;
-        run_user_statement(session, &self.types, (statement, None), query, outlet).await?;
-        reject_session_commands(outlet)
+        run_user_statement(session, &self.types, (statement, None), query, sink).await?;
+        reject_session_commands(sink)
     }
 
     /// Leases a session, before `deadline`.

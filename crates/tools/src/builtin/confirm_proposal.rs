@@ -122,7 +122,7 @@ impl Tool for ConfirmProposal {
                     confirmed.await.map_err(refused)?
                 }
             };
-            let WriteOutcome::Executed { correlation_id, data, rows_affected, rollback } = carried.settled else {
+            let WriteOutcome::Executed { correlation_id, data, rows_affected, rollback } = carried.outcome else {
                 return Err(Failure::new(ErrorCode::InternalError, "proposal executed but returned no result").into());
             };
             let data = ConfirmData {

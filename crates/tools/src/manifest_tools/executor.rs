@@ -107,14 +107,14 @@ impl ManifestExecutor {
         let spec = &self.spec;
         let statements: Vec<&manifest::StatementSpec> =
             spec.before.iter().chain(&spec.statements).chain(&spec.after).collect();
-        let settled = spec.after.as_ref().map(|_| statements.len() - 1);
+        let outcome = spec.after.as_ref().map(|_| statements.len() - 1);
         let mut steps: Vec<ledger::Statement<'_>> =
             statements.iter().map(|statement| step(statement, encoded)).collect();
-        if let Some(at) = settled {
+        if let Some(at) = outcome {
             steps.insert(at, SETTLE);
         }
         let mut answers = tx.run(&steps).await?;
-        if let Some(at) = settled {
+        if let Some(at) = outcome {
             answers.remove(at);
         }
         check_shapes(&statements, &answers)?;

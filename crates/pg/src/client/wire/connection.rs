@@ -16,7 +16,7 @@ use postgres_protocol::message::frontend;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until};
 
-pub(crate) use converse::{Failure, Take};
+pub(crate) use converse::{EventConsumer, Failure};
 use exchange::Exchange;
 pub(crate) use exchange::{Event, Purpose, StatementId};
 pub(crate) use message::other_encoding;

@@ -17,7 +17,7 @@ pub use authentication::scram_verifier;
 pub use connection::rows::FieldDescription;
 pub(crate) use connection::rows::{owned_row, row_texts};
 pub(crate) use connection::{
-    CancelKey, Connection, Event, Failure, MAX_MESSAGE_BYTES, Purpose, StatementId, Take, TransactionStatus,
+    CancelKey, Connection, Event, EventConsumer, Failure, MAX_MESSAGE_BYTES, Purpose, StatementId, TransactionStatus,
     other_encoding,
 };
 #[cfg(any(test, feature = "fuzzing"))]

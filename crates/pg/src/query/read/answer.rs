@@ -12,7 +12,7 @@ use super::function_policy::names_of;
 use super::server_json::{PartialRow, ServerJson, too_many_drafts};
 use super::statement_metadata::StatementMetadata;
 use crate::client::error::{Error, ServerError};
-use crate::client::wire::{Event, FieldDescription, StatementId, Take, owned_row};
+use crate::client::wire::{Event, EventConsumer, FieldDescription, StatementId, owned_row};
 
 /// Receives the rows of a statement.
 pub(crate) trait RowOutput: Send {
@@ -192,7 +192,7 @@ impl<'a, O: RowOutput> Answer<'a, O> {
     }
 }
 
-impl<O: RowOutput> Take for Answer<'_, O> {
+impl<O: RowOutput> EventConsumer for Answer<'_, O> {
     async fn take(&mut self, event: Event) -> Result<ControlFlow<()>, Error> {
         match event {
             Event::Row(id, body) if id == self.statement => return self.take_row(&body).await,

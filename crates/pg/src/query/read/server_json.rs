@@ -16,7 +16,7 @@ use types::{Column, Scalar};
 
 use crate::client::error::{Error, ServerError, utf8};
 use crate::client::session::Session;
-use crate::client::wire::{Event, Failure, Purpose, Take, owned_row};
+use crate::client::wire::{Event, EventConsumer, Failure, Purpose, owned_row};
 use crate::query::value::{BinaryDecodeError, PartialJson, Unresolved, draft_binary, draft_text};
 
 /// The number of leaves in one statement.
@@ -183,7 +183,7 @@ struct LeafTexts {
     max_bytes: usize,
 }
 
-impl Take for LeafTexts {
+impl EventConsumer for LeafTexts {
     async fn take(&mut self, event: Event) -> Result<ControlFlow<()>, Error> {
         if let Event::Row(_, body) = event {
             let text = owned_row(&body)?.into_iter().next().flatten().unwrap_or_else(|| "null".to_owned());

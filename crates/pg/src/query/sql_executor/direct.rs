@@ -58,13 +58,13 @@ impl DirectExecutor {
         reader
     }
 
-    async fn read(&self, place: &NamedSession, query: &Query, outlet: &mut RowSink) -> Result<(), ExecuteError> {
+    async fn read(&self, place: &NamedSession, query: &Query, sink: &mut RowSink) -> Result<(), ExecuteError> {
         let reader = self.at(place);
         let mut lease = acquire(&reader, read_timeout(query.statement_timeout)).await?;
-        let outcome = reader.stream_on(lease.session(), query, outlet).await;
+        let outcome = reader.stream_on(lease.session(), query, sink).await;
         reader.end(lease, outcome).await?;
-        reject_session_commands(outlet)?;
-        Ok(outlet.finish().await?)
+        reject_session_commands(sink)?;
+        Ok(sink.finish().await?)
     }
 
     /// Everything but the COMMIT.
@@ -72,7 +72,7 @@ impl DirectExecutor {
         &self,
         place: &NamedSession,
         query: &Query,
-        outlet: &mut RowSink,
+        sink: &mut RowSink,
     ) -> Result<PooledSession, ExecuteError> {
         let reader = self.at(place);
         let mut lease = acquire(&reader, read_timeout(query.statement_timeout)).await?;
@@ -80,10 +80,10 @@ impl DirectExecutor {
         session.open_block("read write", StatementTimeouts::of(query)).await?;
         // A name that the text cannot contain: a statement that executes itself does not end.
         let statement = session.statements.new_name();
-        let ran = run_user_statement(session, reader.types(), (&statement, None), query, outlet).await;
-        let outcome = ran.and_then(|()| reject_session_commands(outlet));
+        let ran = run_user_statement(session, reader.types(), (&statement, None), query, sink).await;
+        let outcome = ran.and_then(|()| reject_session_commands(sink));
         let outcome = match outcome {
-            Ok(()) => outlet.finish().await.map_err(ExecuteError::from),
+            Ok(()) => sink.finish().await.map_err(ExecuteError::from),
             Err(error) => Err(error),
         };
         match outcome {
@@ -105,14 +105,14 @@ impl SqlExecutor for DirectExecutor {
         cancel: CancellationToken,
     ) -> BoxFuture<'a, QuerySummary> {
         Box::pin(async move {
-            let mut outlet = RowSink::new(out, query.delivery);
+            let mut sink = RowSink::new(out, query.delivery);
             if query.read_only {
-                unless_cancelled(&cancel, self.read(place, &query, &mut outlet)).await?;
+                unless_cancelled(&cancel, self.read(place, &query, &mut sink)).await?;
             } else {
-                let mut lease = unless_cancelled(&cancel, self.write(place, &query, &mut outlet)).await?;
+                let mut lease = unless_cancelled(&cancel, self.write(place, &query, &mut sink)).await?;
                 commit(&mut lease, query.statement_timeout).await?;
             }
-            Ok(outlet.into_summary())
+            Ok(sink.into_summary())
         })
     }
 

@@ -46,7 +46,7 @@ async fn run(
     savepoints: &mut Savepoints,
     reader: &Reader,
     query: &Query,
-    outlet: &mut RowSink,
+    sink: &mut RowSink,
 ) -> Result<(), ExecuteError> {
     let session = lease.session();
     session.connection.read_timeout = read_timeout(query.statement_timeout);
@@ -56,16 +56,16 @@ async fn run(
         session.set_limits(StatementTimeouts::of(query)).await?;
         let forbids = query.read_only.then_some(reader);
         let statement = session.statements.new_name();
-        run_unless_exit(session, reader.types(), (&statement, forbids), query, outlet).await?
+        run_unless_exit(session, reader.types(), (&statement, forbids), query, sink).await?
     };
     match ran {
-        Ran::Whole => ending_in_block(outlet)?,
-        Ran::TransactionExit => go_back(session, savepoints, query, outlet).await?,
+        Ran::Whole => ending_in_block(sink)?,
+        Ran::TransactionExit => go_back(session, savepoints, query, sink).await?,
     }
-    if outlet.tag() == Some("SAVEPOINT") && savepoints.begun_at.is_none() {
+    if sink.tag() == Some("SAVEPOINT") && savepoints.begun_at.is_none() {
         savepoints.begun_at = Some(begun_at(session).await?);
     }
-    Ok(outlet.finish().await?)
+    Ok(sink.finish().await?)
 }
 
 /// `ROLLBACK TO SAVEPOINT`, and nothing else that ends a transaction or goes back in it.
@@ -73,7 +73,7 @@ async fn go_back(
     session: &mut Session,
     savepoints: &Savepoints,
     query: &Query,
-    outlet: &mut RowSink,
+    sink: &mut RowSink,
 ) -> Result<(), ExecuteError> {
     let Some(known) = savepoints.begun_at.as_ref() else {
         return Err(control("it ends the transaction, or goes back in it without a savepoint"));
@@ -89,7 +89,7 @@ async fn go_back(
         // A savepoint is set by a command without a plan, which runs with fewer rights: what it goes back to.
         session.batch_execute("reset role").await?;
     }
-    outlet.set_tag("ROLLBACK");
+    sink.set_tag("ROLLBACK");
     Ok(())
 }
 
@@ -111,17 +111,17 @@ impl Transaction for OpenTransaction {
     ) -> BoxFuture<'a, QuerySummary> {
         Box::pin(async move {
             let query = Query { read_only: self.read_only, ..query };
-            let mut outlet = RowSink::new(out, query.delivery);
+            let mut sink = RowSink::new(out, query.delivery);
             // It comes back if all went well. Otherwise the block is over: what has run in it is not what its caller has seen.
             let mut lease = self.lease.take().ok_or_else(ExecuteError::in_failed_transaction)?;
-            let running = run(&mut lease, &mut self.savepoints, &self.reader, &query, &mut outlet);
+            let running = run(&mut lease, &mut self.savepoints, &self.reader, &query, &mut sink);
             match unless_cancelled(&cancel, running).await {
                 Ok(()) => {
                     let timeout = query.statement_timeout;
                     self.longest = Some(self.longest.map_or(timeout, |longest| longer(longest, timeout)));
                     self.savepoints.has_failed = false;
                     self.lease = Some(lease);
-                    Ok(outlet.into_summary())
+                    Ok(sink.into_summary())
                 }
                 Err(error @ (ExecuteError::Sql(_) | ExecuteError::Params(_)))
                     if self.savepoints.begun_at.is_some() && lease.session().is_in_block() =>

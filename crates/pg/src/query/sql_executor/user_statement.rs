@@ -61,9 +61,9 @@ pub(crate) async fn run_user_statement(
     types: &TypeCatalog,
     (statement, forbids): (&str, Option<&Reader>),
     query: &Query,
-    outlet: &mut RowSink,
+    sink: &mut RowSink,
 ) -> Result<(), ExecuteError> {
-    match run_unless_exit(session, types, (statement, forbids), query, outlet).await? {
+    match run_unless_exit(session, types, (statement, forbids), query, sink).await? {
         Ran::Whole => Ok(()),
         Ran::TransactionExit => Err(control("it ends the transaction, or goes back in it")),
     }
@@ -75,10 +75,10 @@ pub(super) async fn run_unless_exit(
     types: &TypeCatalog,
     (statement, forbids): (&str, Option<&Reader>),
     query: &Query,
-    outlet: &mut RowSink,
+    sink: &mut RowSink,
 ) -> Result<Ran, ExecuteError> {
-    let outcome = run_named(session, types, (statement, forbids), query, outlet).await;
-    if outlet.tag().is_some_and(|tag| tag.starts_with("DEALLOCATE")) {
+    let outcome = run_named(session, types, (statement, forbids), query, sink).await;
+    if sink.tag().is_some_and(|tag| tag.starts_with("DEALLOCATE")) {
         session.prepared.clear();
     }
     if session.in_sync() {
@@ -92,7 +92,7 @@ async fn run_named(
     types: &TypeCatalog,
     (statement, forbids): (&str, Option<&Reader>),
     query: &Query,
-    outlet: &mut RowSink,
+    sink: &mut RowSink,
 ) -> Result<Ran, ExecuteError> {
     let shape = session.describe(statement, &query.sql, &[]).await?;
     let param_types = types.resolve_all(session, &shape.params).await?;
@@ -103,7 +103,7 @@ async fn run_named(
         return Ok(Ran::TransactionExit);
     }
     if returns_rows {
-        outlet.set_columns(&columns)?;
+        sink.set_columns(&columns)?;
     }
     let role = match forbids {
         Some(reader) => reader.check_streamed(session, &query.sql, &params).await?,
@@ -111,7 +111,7 @@ async fn run_named(
     };
     // Rows are taken as text, whatever their columns are.
     let metadata = StatementMetadata { conversion: None, ..StatementMetadata::new(param_types, columns, Vec::new()) };
-    session.run_described(statement, &params, &metadata, outlet).await?;
+    session.run_described(statement, &params, &metadata, sink).await?;
     if let Some(role) = role {
         session.set_role(role).await?;
     }
@@ -232,7 +232,7 @@ impl Session {
         Ok(self.in_transaction())
     }
 
-    /// Runs the statement that was described under this name to its end, its rows into the outlet.
+    /// Runs the statement that was described under this name to its end, its rows into the sink.
     ///
     /// # Errors
     /// [`ExecuteError`]: the transaction must be rolled back, and if the session is not idle by then it must not be used again.
@@ -287,11 +287,11 @@ pub(super) fn control(why: &str) -> ExecuteError {
 }
 
 /// Whether what has run is to be kept: it was a statement that may be one, and it gave no more than it may.
-pub(crate) fn reject_session_commands(outlet: &RowSink) -> Result<(), ExecuteError> {
-    if let Some(overflow) = outlet.overflow() {
-        return Err(ExecuteError::TooLarge { message: overflow.to_owned(), taken: Some(outlet.taken()) });
+pub(crate) fn reject_session_commands(sink: &RowSink) -> Result<(), ExecuteError> {
+    if let Some(overflow) = sink.overflow() {
+        return Err(ExecuteError::TooLarge { message: overflow.to_owned(), taken: Some(sink.taken()) });
     }
-    match outlet.tag() {
+    match sink.tag() {
         Some(tag) if OF_A_SESSION.contains(&tag) => Err(ExecuteError::Unsupported {
             message: format!("{tag} is not supported: there is no way here for notifications"),
             hint: None,
@@ -302,9 +302,9 @@ pub(crate) fn reject_session_commands(outlet: &RowSink) -> Result<(), ExecuteErr
 }
 
 /// Like [`reject_session_commands`], for a transaction of several statements, which may have savepoints.
-pub(crate) fn ending_in_block(outlet: &RowSink) -> Result<(), ExecuteError> {
-    match outlet.tag() {
+pub(crate) fn ending_in_block(sink: &RowSink) -> Result<(), ExecuteError> {
+    match sink.tag() {
         Some("SAVEPOINT" | "RELEASE") => Ok(()),
-        _ => reject_session_commands(outlet),
+        _ => reject_session_commands(sink),
     }
 }

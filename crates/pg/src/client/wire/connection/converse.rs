@@ -9,11 +9,11 @@ use super::{Connection, Event, StatementId};
 use crate::client::error::{Error, ServerError};
 
 /// Takes the events of an answer one by one. Closures implement it if they do not wait.
-pub(crate) trait Take: Send {
+pub(crate) trait EventConsumer: Send {
     /// Takes an event; [`ControlFlow::Break`] if the rest of the answer is not to be read.
     fn take(&mut self, event: Event) -> impl Future<Output = Result<ControlFlow<()>, Error>> + Send;
 
-    /// When [`Take::flush`] has to be called, although nothing has arrived.
+    /// When [`EventConsumer::flush`] has to be called, although nothing has arrived.
     fn due(&self) -> Option<Instant> {
         None
     }
@@ -24,7 +24,7 @@ pub(crate) trait Take: Send {
     }
 }
 
-impl<F: FnMut(Event) -> Result<(), Error> + Send> Take for F {
+impl<F: FnMut(Event) -> Result<(), Error> + Send> EventConsumer for F {
     async fn take(&mut self, event: Event) -> Result<ControlFlow<()>, Error> {
         self(event).map(ControlFlow::Continue)
     }
@@ -46,19 +46,19 @@ impl From<Failure> for Error {
 const NO_COPY: &str = "COPY from the client is not supported here";
 
 impl Connection {
-    /// Passes the events up to the next Sync to `taker`. Returns the first statement that failed, if one did.
+    /// Passes the events up to the next Sync to `consumer`. Returns the first statement that failed, if one did.
     ///
     /// # Errors
-    /// An error of the connection or of `taker`. The rest of the answer is still pending then.
-    pub(crate) async fn converse(&mut self, taker: &mut impl Take) -> Result<Option<Failure>, Error> {
+    /// An error of the connection or of `consumer`. The rest of the answer is still pending then.
+    pub(crate) async fn converse(&mut self, consumer: &mut impl EventConsumer) -> Result<Option<Failure>, Error> {
         let mut failure = None;
         loop {
-            let event = match taker.due() {
+            let event = match consumer.due() {
                 Some(due) => timeout_at(due, self.event()).await,
                 None => Ok(self.event().await),
             };
             let Ok(event) = event else {
-                taker.flush().await?;
+                consumer.flush().await?;
                 continue;
             };
             match event? {
@@ -68,7 +68,7 @@ impl Connection {
                     if matches!(event, Event::CopyIn) {
                         self.refuse_copy().await?;
                     }
-                    if taker.take(event).await?.is_break() {
+                    if consumer.take(event).await?.is_break() {
                         return Ok(failure);
                     }
                 }

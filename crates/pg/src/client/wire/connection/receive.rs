@@ -108,7 +108,7 @@ impl Connection {
             self.skipped -= passed_over;
             if let Some(header) = Header::parse(&self.inbox)? {
                 let size = usize::try_from(header.len()).unwrap_or(usize::MAX);
-                // PolicyVerdict on the announcement, before a byte of the body is stored: a value of 1 GB costs nothing.
+                // The announced length decides, before a byte of the body is stored: a value of 1 GB costs nothing.
                 let limit = self.exchange.max_message_bytes().unwrap_or(self.max_message_bytes);
                 if size <= limit {
                     self.inbox.reserve((size + 1).saturating_sub(self.inbox.len()));
