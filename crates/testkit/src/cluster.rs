@@ -55,12 +55,19 @@ const SCHEMAS: [(&str, [&str; 2]); 2] = [
 /// A database with the ledger and the demo's schemas in it, for one test alone.
 pub async fn database() -> Database {
     exclusive::shared().await;
-    const TEMPLATE: &str = "template_demo";
-    static TEMPLATE_LOADED: OnceCell<()> = OnceCell::const_new();
     static NEXT: AtomicUsize = AtomicUsize::new(1);
+    load_template().await;
+    create(maintenance(), &format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed)), TEMPLATE).await.for_one_test()
+}
+
+const TEMPLATE: &str = "template_demo";
+
+/// Loads the ledger and the demo into the template. The first `init` of a cluster names the reader's login, which users of
+/// the template expect, so it precedes every other one.
+async fn load_template() {
+    static TEMPLATE_LOADED: OnceCell<()> = OnceCell::const_new();
     // PostgreSQL copies only a database without connections, so no handle of the template is kept.
     TEMPLATE_LOADED.get_or_init(async || create(maintenance(), TEMPLATE, EMPTY).await.load_demo().await).await;
-    create(maintenance(), &format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed)), TEMPLATE).await.for_one_test()
 }
 
 /// Creates a database on a separate cluster, which the test may kill. The cluster ends with the last of its databases.
@@ -147,6 +154,7 @@ impl Database {
     /// An empty database: no ledger, no demo.
     pub async fn empty(name: &str) -> Self {
         exclusive::shared().await;
+        load_template().await;
         create(maintenance(), name, EMPTY).await.for_one_test()
     }
 

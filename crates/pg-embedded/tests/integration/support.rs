@@ -89,7 +89,8 @@ pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
 pub(crate) fn runs(pid: i32) -> bool {
     let output = Command::new("ps").args(["-o", "state=", "-p", &pid.to_string()]).output().unwrap();
     let state = String::from_utf8_lossy(&output.stdout).into_owned();
-    !state.trim().is_empty() && !state.trim().starts_with('Z')
+    // Z is a process that waits to be reaped, X one that is being reaped.
+    !state.trim().is_empty() && !state.trim().starts_with(['Z', 'X'])
 }
 
 pub(crate) fn signal(pid: i32, name: &str) {
