@@ -64,9 +64,9 @@ async fn main() {
 async fn line(db: &Database, servers: &[HttpServer], clients: usize, kind: Kind, length: Duration) {
     let visitors: Vec<HttpClient> = (0..clients).map(|number| servers[number % servers.len()].http_client()).collect();
     play(&visitors, kind, Duration::from_millis(500)).await;
-    let before = WriteOutput::now(db, servers);
+    let before = CpuSeconds::now(db, servers);
     let mut took = play(&visitors, kind, length).await;
-    let work = WriteOutput::now(db, servers).since(&before);
+    let work = CpuSeconds::now(db, servers).since(&before);
     took.sort_unstable();
     let quantile = |percent: usize| took[(took.len() - 1) * percent / 100].as_secs_f64() * 1000.0;
     let s = length.as_secs_f64();
@@ -117,14 +117,14 @@ async fn call(visitor: &HttpClient, kind: Kind) {
     assert_eq!(message["result"]["structuredContent"]["success"], true, "{message}");
 }
 
-/// Seconds of a CPU, in all.
-struct WriteOutput {
+/// The CPU time of each part, in seconds.
+struct CpuSeconds {
     servers: f64,
     postgresql: f64,
     clients: f64,
 }
 
-impl WriteOutput {
+impl CpuSeconds {
     fn now(db: &Database, servers: &[HttpServer]) -> Self {
         let pid_file =
             std::fs::read_to_string(db.cluster().data_dir().join("postmaster.pid")).expect("PostgreSQL runs");
@@ -151,7 +151,7 @@ impl WriteOutput {
     }
 }
 
-/// What /proc/PID/stat says (proc(5)).
+/// The fields of /proc/PID/stat that are needed (proc(5)).
 struct Stat {
     pid: u32,
     parent: u32,

@@ -1,4 +1,4 @@
-//! What does a read cost, at the core (`Reader`) and through MCP stdio, against the same statement over bare
+//! What does a read cost, at the core (`Reader`), through MCP stdio and over HTTP, against the same statement over bare
 //! tokio-postgres: BEGIN READ ONLY, the statement and ROLLBACK pipelined into one round trip, over as many connections?
 //!
 //! Agents write a new text each time, so each case runs with texts that the server has never seen; the same text again
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use ledger::read::{ReadLimits, ReadRequest, Reader, RowFormat, SearchPath};
 use serde_json::{Value, json};
-use testkit::{Database, Server, database};
+use testkit::{Database, HttpClient, HttpServer, Server, database};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::{Mutex, Semaphore, mpsc};
@@ -183,18 +183,8 @@ impl Stdio {
         assert!(!is_error, "{}", String::from_utf8_lossy(&self.line));
     }
 
-    async fn by_key(&mut self, id: i64) {
-        self.ask(json!({"query": BY_KEY, "params": [id]})).await;
-        self.answered().await;
-    }
-
-    async fn new_text(&mut self, id: i64) {
-        self.ask(json!({"query": new_text(id)})).await;
-        self.answered().await;
-    }
-
-    async fn large(&mut self) {
-        self.ask(json!({"query": LARGE, "row_limit": 10_000})).await;
+    async fn call(&mut self, arguments: Value) {
+        self.ask(arguments).await;
         self.answered().await;
     }
 
@@ -217,56 +207,67 @@ fn percentile(times: &mut [Duration], at: f64) -> Duration {
     times[((times.len() - 1) as f64 * at) as usize]
 }
 
-/// One line: bare, core, stdio, and the ratios of the last two to the first.
-fn report(name: &str, unit: &str, sides: [f64; 3]) {
-    let [bare, core, stdio] = sides;
-    println!(
-        "{name:<28} bare {bare:>9.0} {unit}   core {core:>9.0} ({:.2})   stdio {stdio:>9.0} ({:.2})",
-        core / bare,
-        stdio / bare
-    );
+/// One line of the table: each side, with its ratio to the bare one.
+fn report(name: &str, unit: &str, sides: [f64; 4]) {
+    let [bare, others @ ..] = sides;
+    let others = others.map(|side| format!("{side:>8.0} ({:4.2})", side / bare));
+    println!("{name:<28} {bare:>8.0} {unit} {}", others.join(" "));
 }
 
-async fn sequential(bare: &Bare, reader: &Reader, stdio: &mut Stdio) {
-    let mut times: [Vec<Duration>; 3] = Default::default();
+/// The sides of the comparison.
+struct Sides {
+    bare: Arc<Bare>,
+    reader: Reader,
+    stdio: Stdio,
+    /// Over HTTP, a client for each call under way.
+    http: Vec<HttpClient>,
+}
+
+/// The arguments of a call, with a text that is new or known.
+fn arguments(is_new: bool, call: usize) -> Value {
+    let id = key(call);
+    if is_new { json!({"query": new_text(id)}) } else { json!({"query": BY_KEY, "params": [id]}) }
+}
+
+async fn call_http(client: &HttpClient, call: usize, arguments: Value) {
+    let answer = client.try_call(u32::try_from(call).unwrap() + 1, "query_database", &arguments).await.unwrap();
+    assert!(answer.body.contains("\"isError\":false"), "{}", answer.body);
+}
+
+impl Bare {
+    async fn read(&self, is_new: bool, call: usize) {
+        if is_new { self.new_text(key(call)).await } else { self.by_key(key(call)).await }
+    }
+}
+
+async fn core(reader: &Reader, is_new: bool, call: usize) {
+    if is_new { core_new_text(reader, key(call)).await } else { core_by_key(reader, key(call)).await }
+}
+
+async fn sequential(sides: &mut Sides, is_new: bool) {
+    let mut times: [Vec<Duration>; 4] = Default::default();
     for round in 0..=ROUNDS {
         for call in 0..CALLS_PER_ROUND {
-            timed(&mut times[0], bare.by_key(key(call))).await;
+            timed(&mut times[0], sides.bare.read(is_new, call)).await;
         }
         for call in 0..CALLS_PER_ROUND {
-            timed(&mut times[1], core_by_key(reader, key(call))).await;
+            timed(&mut times[1], core(&sides.reader, is_new, call)).await;
         }
         for call in 0..CALLS_PER_ROUND {
-            timed(&mut times[2], stdio.by_key(key(call))).await;
+            timed(&mut times[2], sides.stdio.call(arguments(is_new, call))).await;
+        }
+        for call in 0..CALLS_PER_ROUND {
+            timed(&mut times[3], call_http(&sides.http[0], call, arguments(is_new, call))).await;
         }
         if round == 0 {
             // The first round warms all sides up.
             times = Default::default();
         }
     }
-    for (name, at) in [("seen text, sequential, p50", 0.5), ("seen text, sequential, p99", 0.99)] {
-        report(name, "us", times.each_mut().map(|times| percentile(times, at).as_secs_f64() * 1e6));
-    }
-}
-
-async fn sequential_new(bare: &Bare, reader: &Reader, stdio: &mut Stdio) {
-    let mut times: [Vec<Duration>; 3] = Default::default();
-    for round in 0..=ROUNDS {
-        for call in 0..CALLS_PER_ROUND {
-            timed(&mut times[0], bare.new_text(key(call))).await;
-        }
-        for call in 0..CALLS_PER_ROUND {
-            timed(&mut times[1], core_new_text(reader, key(call))).await;
-        }
-        for call in 0..CALLS_PER_ROUND {
-            timed(&mut times[2], stdio.new_text(key(call))).await;
-        }
-        if round == 0 {
-            times = Default::default();
-        }
-    }
-    for (name, at) in [("new text, sequential, p50", 0.5), ("new text, sequential, p99", 0.99)] {
-        report(name, "us", times.each_mut().map(|times| percentile(times, at).as_secs_f64() * 1e6));
+    let text = if is_new { "new text" } else { "seen text" };
+    for (name, at) in [("p50", 0.5), ("p99", 0.99)] {
+        let sides = times.each_mut().map(|times| percentile(times, at).as_secs_f64() * 1e6);
+        report(&format!("{text}, sequential, {name}"), "us", sides);
     }
 }
 
@@ -289,33 +290,35 @@ async fn in_flight<F: Future<Output = ()> + Send + 'static>(calls: usize, call: 
     calls as f64 / started.elapsed().as_secs_f64()
 }
 
-async fn throughput(bare: &Arc<Bare>, reader: &Reader, stdio: &mut Stdio, is_new: bool) {
+async fn throughput(sides: &mut Sides, is_new: bool) {
     const CALLS: usize = 1_000;
-    let mut rates: [Vec<f64>; 3] = Default::default();
+    let mut rates: [Vec<f64>; 4] = Default::default();
     for _ in 0..MANY_ROUNDS {
         let side = |index| {
-            let bare = Arc::clone(bare);
-            async move { if is_new { bare.new_text(key(index)).await } else { bare.by_key(key(index)).await } }
+            let bare = Arc::clone(&sides.bare);
+            async move { bare.read(is_new, index).await }
         };
         rates[0].push(in_flight(CALLS, side).await);
         let side = |index| {
-            let reader = reader.clone();
-            async move {
-                if is_new { core_new_text(&reader, key(index)).await } else { core_by_key(&reader, key(index)).await }
-            }
+            let reader = sides.reader.clone();
+            async move { core(&reader, is_new, index).await }
         };
         rates[1].push(in_flight(CALLS, side).await);
         let started = Instant::now();
         for call in 0..CALLS + IN_FLIGHT {
             if call >= IN_FLIGHT {
-                stdio.answered().await;
+                sides.stdio.answered().await;
             }
             if call < CALLS {
-                let seen = || json!({"query": BY_KEY, "params": [key(call)]});
-                stdio.ask(if is_new { json!({"query": new_text(key(call))}) } else { seen() }).await;
+                sides.stdio.ask(arguments(is_new, call)).await;
             }
         }
         rates[2].push(CALLS as f64 / started.elapsed().as_secs_f64());
+        let side = |index: usize| {
+            let client = sides.http[index % IN_FLIGHT].clone();
+            async move { call_http(&client, index, arguments(is_new, index)).await }
+        };
+        rates[3].push(in_flight(CALLS, side).await);
     }
     let median = |rates: &mut Vec<f64>| {
         rates.sort_unstable_by(f64::total_cmp);
@@ -325,12 +328,14 @@ async fn throughput(bare: &Arc<Bare>, reader: &Reader, stdio: &mut Stdio, is_new
     report(name, "/s", rates.each_mut().map(median));
 }
 
-async fn large(bare: &Bare, reader: &Reader, stdio: &mut Stdio) {
-    let mut times: [Vec<Duration>; 3] = Default::default();
+async fn large(sides: &mut Sides) {
+    let arguments = json!({"query": LARGE, "row_limit": 10_000});
+    let mut times: [Vec<Duration>; 4] = Default::default();
     for round in 0..=LARGE_ROUNDS {
-        timed(&mut times[0], bare.large()).await;
-        timed(&mut times[1], core_large(reader)).await;
-        timed(&mut times[2], stdio.large()).await;
+        timed(&mut times[0], sides.bare.large()).await;
+        timed(&mut times[1], core_large(&sides.reader)).await;
+        timed(&mut times[2], sides.stdio.call(arguments.clone())).await;
+        timed(&mut times[3], call_http(&sides.http[0], round, arguments.clone())).await;
         if round == 0 {
             times = Default::default();
         }
@@ -341,22 +346,26 @@ async fn large(bare: &Bare, reader: &Reader, stdio: &mut Stdio) {
 #[tokio::main]
 async fn main() {
     let db = database().await;
-    let bare = Arc::new(Bare::new(&db).await);
     let login = ledger::reader_login(&db.target()).await.unwrap();
     let reader = Reader::new(login, &SearchPath::default(), ReadLimits::default());
     let mut starts = Vec::new();
     for _ in 0..5 {
-        timed(&mut starts, async { Stdio::start(&db).await.by_key(1).await }).await;
+        timed(&mut starts, async { Stdio::start(&db).await.call(arguments(false, 0)).await }).await;
     }
     println!("start to first answer        {:>9} ms", percentile(&mut starts, 0.5).as_millis());
     let mut stdio = Stdio::start(&db).await;
-    stdio.by_key(1).await;
+    stdio.call(arguments(false, 0)).await;
     println!("resident after one answer    {:>9} KiB", stdio.resident_kib());
-    sequential_new(&bare, &reader, &mut stdio).await;
-    throughput(&bare, &reader, &mut stdio, true).await;
-    sequential(&bare, &reader, &mut stdio).await;
-    throughput(&bare, &reader, &mut stdio, false).await;
-    println!("resident after these         {:>9} KiB", stdio.resident_kib());
-    large(&bare, &reader, &mut stdio).await;
-    println!("resident after 10,000 rows   {:>9} KiB", stdio.resident_kib());
+    let mut command = HttpServer::command(&db);
+    command.args(["--http-requests-per-s", "0"]).env("COUNTERSIGN_LOG", "warn,countersign=info");
+    let server = HttpServer::start(command).await;
+    let http = (0..IN_FLIGHT).map(|_| server.http_client()).collect();
+    let mut sides = Sides { bare: Arc::new(Bare::new(&db).await), reader, stdio, http };
+    println!("{:<28} {:>8}    {:>15} {:>15} {:>15}", "", "bare", "core", "stdio", "http");
+    for is_new in [true, false] {
+        sequential(&mut sides, is_new).await;
+        throughput(&mut sides, is_new).await;
+    }
+    large(&mut sides).await;
+    println!("resident after these         {:>9} KiB", sides.stdio.resident_kib());
 }

@@ -146,13 +146,13 @@ pub(super) struct Operator {
     done: Operations,
 }
 
-/// The operator at work.
-pub(super) struct WriteFuture {
+/// The task of an operator.
+pub(super) struct RunningOperator {
     task: JoinHandle<Operations>,
     stopping: Arc<AtomicBool>,
 }
 
-impl WriteFuture {
+impl RunningOperator {
     /// Lets every way be played once.
     pub(super) async fn finish(self) -> Operations {
         self.stopping.store(true, Ordering::Relaxed);
@@ -161,13 +161,13 @@ impl WriteFuture {
 }
 
 impl Operator {
-    pub(super) fn start(db: &Database, journal: &Arc<Mutex<Journal>>, rng: &mut fastrand::Rng) -> WriteFuture {
+    pub(super) fn start(db: &Database, journal: &Arc<Mutex<Journal>>, rng: &mut fastrand::Rng) -> RunningOperator {
         let stopping = Arc::<AtomicBool>::default();
         let proxy = Proxy::before(db);
         let url = proxy.url().replace("user=postgres", "user=olga");
         let journal = Arc::clone(journal);
         let operator = Self { db: db.clone(), proxy, url, rng: rng.fork(), journal, done: Operations::default() };
-        WriteFuture { task: tokio::spawn(operator.work(Arc::clone(&stopping))), stopping }
+        RunningOperator { task: tokio::spawn(operator.work(Arc::clone(&stopping))), stopping }
     }
 
     async fn work(mut self, stopping: Arc<AtomicBool>) -> Operations {

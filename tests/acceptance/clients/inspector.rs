@@ -20,14 +20,14 @@ struct Inspector {
     home: TempDir,
 }
 
-/// What it said, with its exit code.
-struct UserDecision {
+/// The output of the inspector, with its exit code.
+struct InspectorOutput {
     code: Option<i32>,
     stdout: String,
     stderr: String,
 }
 
-impl UserDecision {
+impl InspectorOutput {
     /// The result of a request that went well.
     fn result(&self) -> Value {
         assert_eq!(self.code, Some(0), "{}{}", self.stdout, self.stderr);
@@ -73,16 +73,16 @@ impl Inspector {
     }
 
     /// Sends a request and takes the answer.
-    async fn ask(&self, method: &str, more: &[&str]) -> UserDecision {
+    async fn ask(&self, method: &str, more: &[&str]) -> InspectorOutput {
         let mut command: Command = node(SCRIPT);
         command.env("HOME", self.home.path()).arg("--cli").args(&self.to);
         command.args(["--protocol-era", self.era, "--format", "json", "--quiet", "--method", method]).args(more);
         let output = command.output().await.unwrap();
         let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-        UserDecision { code: output.status.code(), stdout, stderr }
+        InspectorOutput { code: output.status.code(), stdout, stderr }
     }
 
-    async fn call(&self, tool: &str, arguments: &Value) -> UserDecision {
+    async fn call(&self, tool: &str, arguments: &Value) -> InspectorOutput {
         self.ask("tools/call", &["--tool-name", tool, "--tool-args-json", &arguments.to_string()]).await
     }
 

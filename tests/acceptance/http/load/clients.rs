@@ -54,10 +54,10 @@ enum Way {
     Sse(Session),
 }
 
-/// What came back of a call.
-enum FrontEndOutput {
+/// The result of a call.
+enum CallResult {
     Envelope(Value),
-    /// Wait for so long.
+    /// The server asks to wait.
     Wait(Duration),
 }
 
@@ -180,11 +180,11 @@ impl Client {
             self.id += 1;
             let begun = Instant::now();
             match self.call(tool, arguments).await {
-                Ok(FrontEndOutput::Envelope(envelope)) => {
+                Ok(CallResult::Envelope(envelope)) => {
                     self.journal().took.push(begun.elapsed());
                     return envelope;
                 }
-                Ok(FrontEndOutput::Wait(time)) => tokio::time::sleep(time).await,
+                Ok(CallResult::Wait(time)) => tokio::time::sleep(time).await,
                 Err(surprise) => {
                     self.journal().surprises.push(format!("client {}: {tool} {arguments}: {surprise}", self.number));
                 }
@@ -193,7 +193,7 @@ impl Client {
         panic!("client {} was never answered: {tool} {arguments}", self.number);
     }
 
-    async fn call(&mut self, tool: &str, arguments: &Value) -> Result<FrontEndOutput, String> {
+    async fn call(&mut self, tool: &str, arguments: &Value) -> Result<CallResult, String> {
         match &mut self.way {
             Way::Streamable(visitor) => {
                 let answer = visitor.try_call(self.id, tool, arguments).await.map_err(|error| format!("{error:?}"))?;
@@ -209,7 +209,7 @@ impl Client {
         }
     }
 
-    fn told(&self, answer: HttpAnswer) -> Result<FrontEndOutput, String> {
+    fn told(&self, answer: HttpAnswer) -> Result<CallResult, String> {
         if answer.status == StatusCode::OK {
             return self.envelope(&answer.message());
         }
@@ -221,20 +221,20 @@ impl Client {
             _ => return Err(format!("{}: {}", answer.status, answer.body)),
         };
         self.note(limit);
-        Ok(FrontEndOutput::Wait(Duration::from_secs(seconds.unwrap_or(1))))
+        Ok(CallResult::Wait(Duration::from_secs(seconds.unwrap_or(1))))
     }
 
-    fn envelope(&self, message: &Value) -> Result<FrontEndOutput, String> {
+    fn envelope(&self, message: &Value) -> Result<CallResult, String> {
         let envelope = &message["result"]["structuredContent"];
         if envelope["success"] == true {
             self.note(if envelope["data"]["duplicate"] == true { "duplicates" } else { "successes" });
-            return Ok(FrontEndOutput::Envelope(envelope.clone()));
+            return Ok(CallResult::Envelope(envelope.clone()));
         }
         let error = &envelope["error"];
         // Every connection to PostgreSQL was busy for as long as the call could wait.
         if error["code"] == "database_unavailable" && error["message"].as_str().is_some_and(|it| it.contains("busy")) {
             self.note("limit: connections");
-            return Ok(FrontEndOutput::Wait(Duration::from_millis(100)));
+            return Ok(CallResult::Wait(Duration::from_millis(100)));
         }
         Err(message.to_string())
     }
