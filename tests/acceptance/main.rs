@@ -48,6 +48,7 @@ mod lost_commit;
 mod manifest_read;
 mod manifest_rules;
 mod manifest_server;
+mod masking;
 mod metrics;
 mod module_cycles;
 mod notes;

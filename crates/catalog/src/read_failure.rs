@@ -75,6 +75,8 @@ pub fn read_failure(error: ReadError, deadline: Duration) -> Failure {
         ReadError::RefusedRelation { .. } => Failure::new(ErrorCode::NotPermitted, format!("{PREFIX}{error}")).hint(
             "Nothing was executed. get_recent_mutations and get_mutation_detail show the records of your own account.",
         ),
+        ReadError::Masked(error) => Failure::new(ErrorCode::NotPermitted, format!("{PREFIX}{error}"))
+            .hint("Nothing was executed. describe_database says which columns are masked."),
         ReadError::Params(reason) => Failure::new(ErrorCode::InvalidParams, format!("{PREFIX}{reason}")),
         // Of the plan: PostgreSQL's error, or one in its form.
         ReadError::TooLarge(ledger::read::Error::Server(error)) => Failure {

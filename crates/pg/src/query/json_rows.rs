@@ -11,7 +11,7 @@ use postgres_protocol::message::backend::DataRowBody;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
-use types::{Column, PgType, RowFormat, Scalar, TypeKind};
+use types::{Column, Mask, MaskKey, PgType, RowFormat, Scalar, TypeKind};
 
 use crate::client::error::{Error, utf8};
 use crate::client::wire::row_texts;
@@ -21,6 +21,13 @@ use crate::query::value;
 /// bytes that an answer may have.
 const BYTES_A_VALUE: usize = 8;
 
+/// The mask of each column of a result, `None` for most.
+#[derive(Debug, Clone)]
+pub(crate) struct ColumnMasks {
+    pub(crate) columns: Vec<Option<Mask>>,
+    pub(crate) key: MaskKey,
+}
+
 /// Rows that are ready to be sent.
 #[derive(Debug)]
 pub(crate) struct JsonRows {
@@ -28,12 +35,23 @@ pub(crate) struct JsonRows {
     max_bytes: usize,
     bytes: usize,
     rows: Vec<Box<RawValue>>,
+    masks: Option<ColumnMasks>,
 }
 
 impl JsonRows {
     /// `max_bytes` of JSON text at the most.
     pub(crate) fn new(format: RowFormat, max_bytes: usize) -> Self {
-        Self { format, max_bytes, bytes: 0, rows: Vec::new() }
+        Self { format, max_bytes, bytes: 0, rows: Vec::new(), masks: None }
+    }
+
+    /// Rows whose values are masked before they are kept.
+    pub(crate) fn with_masks(self, masks: Option<ColumnMasks>) -> Self {
+        Self { masks, ..self }
+    }
+
+    /// The mask of each column; empty if there are no masks.
+    pub(crate) fn masks(&self) -> Vec<Option<Mask>> {
+        self.masks.as_ref().map(|masks| masks.columns.clone()).unwrap_or_default()
     }
 
     /// Takes one row as it arrives, in PostgreSQL's text form. Returns `false` if it does not fit after the earlier
@@ -51,7 +69,13 @@ impl JsonRows {
     /// As [`JsonRows::take`].
     pub(crate) fn take_texts<T: AsRef<str>>(&mut self, row: &[Option<T>], columns: &[Column]) -> Result<bool, Error> {
         check_size(row, columns, self.max_bytes)?;
-        self.push(cells(row, columns), columns)
+        match &self.masks {
+            None => self.push(cells(row, columns), columns),
+            Some(masks) => {
+                let row: Vec<MaskedCell<'_>> = masks.cells(cells(row, columns)).collect();
+                self.push(row.iter(), columns)
+            }
+        }
     }
 
     /// Takes a row of JSON values.
@@ -59,6 +83,10 @@ impl JsonRows {
     /// # Errors
     /// As [`JsonRows::take`].
     pub(crate) fn take_values(&mut self, row: Vec<Value>, columns: &[Column]) -> Result<bool, Error> {
+        let row = match &self.masks {
+            None => row,
+            Some(masks) => masks.values(row),
+        };
         self.push(row.iter(), columns)
     }
 
@@ -83,6 +111,39 @@ impl JsonRows {
     /// The rows that were taken.
     pub(crate) fn into_rows(self) -> Vec<Box<RawValue>> {
         self.rows
+    }
+}
+
+impl ColumnMasks {
+    fn cells<'a>(&self, cells: impl Iterator<Item = Cell<'a>>) -> impl Iterator<Item = MaskedCell<'a>> {
+        cells.zip(self.columns.iter().copied().chain(std::iter::repeat(None))).map(|(cell, mask)| match mask {
+            None => MaskedCell::Plain(cell),
+            Some(mask) => MaskedCell::Masked(cell.text.and_then(|text| self.key.masked(mask, text))),
+        })
+    }
+
+    fn values(&self, row: Vec<Value>) -> Vec<Value> {
+        let masks = self.columns.iter().copied().chain(std::iter::repeat(None));
+        let masked = |(value, mask): (Value, Option<Mask>)| match mask {
+            None => value,
+            Some(mask) => self.key.masked_json(mask, &value),
+        };
+        row.into_iter().zip(masks).map(masked).collect()
+    }
+}
+
+/// A value, or what is in place of a masked one.
+enum MaskedCell<'a> {
+    Plain(Cell<'a>),
+    Masked(Option<String>),
+}
+
+impl Serialize for MaskedCell<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Plain(cell) => cell.serialize(serializer),
+            Self::Masked(text) => text.serialize(serializer),
+        }
     }
 }
 

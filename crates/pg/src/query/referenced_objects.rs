@@ -159,7 +159,7 @@ fn calls(expression: &str) -> Vec<FunctionCall> {
 }
 
 /// An identifier, plain or in double quotes.
-fn name(rest: &mut Peekable<Chars<'_>>) -> Option<String> {
+pub(crate) fn name(rest: &mut Peekable<Chars<'_>>) -> Option<String> {
     let mut name = String::new();
     if rest.next_if_eq(&'"').is_some() {
         while let Some(next) = rest.next() {
@@ -177,7 +177,7 @@ fn name(rest: &mut Peekable<Chars<'_>>) -> Option<String> {
 }
 
 /// A literal with its quotes; in an E'' one a backslash takes the next character with it.
-fn skip_literal(rest: &mut Peekable<Chars<'_>>, backslashes: bool) {
+pub(crate) fn skip_literal(rest: &mut Peekable<Chars<'_>>, backslashes: bool) {
     rest.next();
     while let Some(next) = rest.next() {
         match next {

@@ -44,6 +44,17 @@ struct Sent {
     statement: StatementId,
 }
 
+/// A statement that was described in the transaction that is open.
+pub(super) struct Described {
+    pub(super) metadata: StatementMetadata,
+    /// Its plan for any parameters, if it was asked for.
+    pub(super) planned: Option<PlanResult>,
+    /// The columns of tables that its columns show.
+    pub(super) sources: Vec<Option<(u32, i16)>>,
+    /// The answer of the catalog about masked columns, if it was asked.
+    pub(super) masked_columns: Option<String>,
+}
+
 impl Reader {
     /// Runs the text with so many parameters, which `encode` gives in text form; its rows into `output`.
     pub(super) async fn run<O: RowOutput>(
@@ -53,7 +64,9 @@ impl Reader {
         encode: impl Fn(&[Arc<PgType>]) -> Result<Vec<Option<String>>, EncodeError> + Send,
         output: &mut O,
     ) -> Result<(), ReadError> {
-        if let Some((metadata, name)) = session.statements.get::<StatementMetadata>(sql) {
+        // What masks allow depends on the caller, and on the catalog as it is now.
+        let known = if self.masking.is_none() { session.statements.get::<StatementMetadata>(sql) } else { None };
+        if let Some((metadata, name)) = known {
             let params = encode(&metadata.params)?;
             match self.execute(session, &metadata, StatementHandle::Prepared(&name), &params, output).await {
                 // Nothing has run: the text does not fit the database as it was described.
@@ -89,15 +102,25 @@ impl Reader {
         output: &mut O,
     ) -> Result<Option<Arc<StatementMetadata>>, ReadError> {
         let planned_params = self.functions.is_some().then_some(param_count);
-        let (mut metadata, planned) = self.describe(session, (name, sql), planned_params).await?;
+        let Described { mut metadata, planned, sources, masked_columns } =
+            self.describe(session, (name, sql), planned_params).await?;
         let params = encode(&metadata.params)?;
-        let inspection = match (self.functions.as_deref(), planned) {
+        let plan = match (&self.masking, &planned) {
+            (Some(_), Some(PlanResult::Plan(plan))) => Some(plan.clone()),
+            _ => None,
+        };
+        let mut inspection = match (self.functions.as_deref(), planned) {
             (Some(functions), Some(planned)) => functions.inspect(session, (name, sql), &params, planned, true).await?,
             _ => Inspection::NONE,
         };
         metadata.apply(&inspection);
+        if let Some(masking) = &self.masking {
+            let masks = masking.inspect(session, plan.as_ref(), &sources, masked_columns.as_deref()).await?;
+            metadata.masks = Some(masks);
+            // Its plan was made without index scans.
+            inspection.is_unpruned = true;
+        }
         let metadata = Arc::new(metadata);
-        let mut inspection = inspection;
         match inspection.verdict {
             PolicyVerdict::Unseen if self.allow_commands => {
                 session.drop_superuser(std::mem::take(&mut inspection.in_planning)).await?;
@@ -109,7 +132,9 @@ impl Reader {
         let outcome = self.execute(session, &metadata, handle, &params, output).await;
         outcome.map_err(FetchError::into_error)?;
         let verdict = inspection.verdict;
-        let is_cacheable = if O::MAY_CHANGE {
+        let is_cacheable = if self.masking.is_some() {
+            false
+        } else if O::MAY_CHANGE {
             matches!(verdict, PolicyVerdict::Always | PolicyVerdict::Unseen) && metadata.is_cacheable_with_recheck(sql)
         } else {
             verdict == PolicyVerdict::Always && metadata.is_cacheable(sql)
@@ -129,25 +154,30 @@ impl Reader {
         session: &mut Session,
         (name, sql): (&str, &str),
         planned_params: Option<usize>,
-    ) -> Result<(StatementMetadata, Option<PlanResult>), ReadError> {
+    ) -> Result<Described, ReadError> {
+        let masking = self.masking.as_ref().filter(|_| planned_params.is_some());
         let pushed = session.push_whole(|session| {
             self.push_opening(session)?;
             let statement = session.connection.next_statement();
             session.connection.push_parse(name, sql, &[])?;
             session.connection.push_describe_statement(name)?;
-            let explain = planned_params.map(|count| push_explain(session, name, count)).transpose()?;
+            let asked = masking.map(|masking| masking.push(session)).transpose()?;
+            let explain =
+                planned_params.map(|count| push_explain(session, name, count, masking.is_some())).transpose()?;
             session.connection.push_sync(Purpose::Call);
-            Ok::<_, Error>((statement, explain))
+            Ok::<_, Error>((statement, asked, explain))
         });
         // A text that cannot be sent takes the opening with it.
-        let (statement, explain) = pushed.inspect_err(|_| session.invalidate_boundary_statements())?;
+        let (statement, asked, explain) = pushed.inspect_err(|_| session.invalidate_boundary_statements())?;
         session.connection.flush().await.map_err(Error::Lost)?;
-        let mut planned = None;
+        let (mut planned, mut masked_columns) = (None, None);
         let mut take = |event: &Event| {
-            if let Event::Row(id, body) = event
-                && Some(*id) == explain
-            {
-                planned = Some(PlanResult::parse(row_texts(body)?.first().copied().flatten()));
+            if let Event::Row(id, body) = event {
+                if Some(*id) == explain {
+                    planned = Some(PlanResult::parse(row_texts(body)?.first().copied().flatten()));
+                } else if Some(*id) == asked {
+                    masked_columns = row_texts(body)?.first().copied().flatten().map(str::to_owned);
+                }
             }
             Ok(())
         };
@@ -178,7 +208,8 @@ impl Reader {
             }
             _ => metadata,
         };
-        Ok((StatementMetadata { returns_rows, ..metadata }, planned))
+        let sources = raw.iter().map(|column| column.source).collect();
+        Ok(Described { metadata: StatementMetadata { returns_rows, ..metadata }, planned, sources, masked_columns })
     }
 
     async fn resolve(
@@ -378,8 +409,8 @@ impl Reader {
 }
 
 /// Queues the plan of a statement for any values of so many parameters.
-fn push_explain(session: &mut Session, name: &str, param_count: usize) -> Result<StatementId, Error> {
-    push_planning(session)?;
+fn push_explain(session: &mut Session, name: &str, param_count: usize, is_masked: bool) -> Result<StatementId, Error> {
+    push_planning(session, is_masked)?;
     let usual = std::mem::replace(&mut session.connection.max_message_bytes, MAX_PIPELINE_BYTES);
     let explain = session.connection.next_statement();
     session.connection.push_parse("", &PlanParameters::AnyValues(param_count).explain(name, false), &[])?;

@@ -4,15 +4,18 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_postgres::types::Type;
 
+use super::execution::Described;
 use super::fetch::{FetchError, StatementHandle};
 use super::function_policy::plan_too_large;
 use super::inspection::Inspection;
+use super::read_transaction::push_end_of_planning;
 use super::row_buffer::RowBuffer;
 use super::statement_metadata::StatementMetadata;
 use super::{ReadError, ReadRequest, Reader, RowFormat, refusal, too_large};
 use crate::client::error::Error;
 use crate::client::session::{Session, TransactionSettings};
 use crate::query::columns;
+use crate::query::plan::PlanResult;
 use crate::query::value;
 
 /// The only text that is ever put in front of an agent's: EXPLAIN takes its statement in no other way. Why nothing that
@@ -63,9 +66,19 @@ impl Reader {
         // A plan does not depend on the account.
         session.settings = TransactionSettings::within("", self.limits.deadline);
         let name = session.statements.new_name();
-        let described = self.describe(session, (&name, sql), None).await;
+        let planned_params = self.masking.is_some().then_some(params.len());
+        let described = self.describe(session, (&name, sql), planned_params).await;
         session.statements.drop_name(name);
-        let (own, _) = described?;
+        let Described { metadata: own, planned, sources, masked_columns } = described?;
+        if let Some(masking) = &self.masking {
+            let plan = match planned {
+                Some(PlanResult::Plan(plan)) => Some(plan),
+                Some(PlanResult::Refused(error)) => return Err(refusal(Error::Server(error))),
+                _ => None,
+            };
+            masking.inspect(session, plan.as_ref(), &sources, masked_columns.as_deref()).await?;
+            push_end_of_planning(session)?;
+        }
         let text_params = value::encode_all(params, &own.params)?;
         // PostgreSQL calls STABLE functions now, and an estimate or an error may reveal their results.
         session.push_close_remembered()?;

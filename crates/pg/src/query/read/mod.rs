@@ -3,6 +3,7 @@
 //! - `execution` runs a statement, `read_transaction` has the server's own statements around it.
 //! - `function_policy` and `account_setting` inspect a new text, `inspection` is their result. `statement_metadata`
 //!   keeps what is known of a text, so that it takes one round trip the next time.
+//! - `mask` says which result columns are masked, and refuses other uses of masked columns.
 //! - `answer` receives rows; `row_buffer` keeps them until the last one, `stream` delivers them as they arrive.
 //! - `portioned`, `portions` and `server_json` are for rows that arrive in portions: they are streamed, or their text
 //!   does not determine their JSON.
@@ -15,6 +16,7 @@ mod explain;
 mod fetch;
 mod function_policy;
 mod inspection;
+mod mask;
 mod portioned;
 mod portions;
 mod query;
@@ -32,7 +34,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio::time::error::Elapsed;
-use types::{Column, RowFormat};
+use types::{Column, Mask, Masks, RowFormat};
 
 use crate::client::connect_options::ConnectOptions;
 use crate::client::error::{Error, ServerError};
@@ -46,6 +48,8 @@ use crate::query::value::EncodeError;
 pub(crate) use answer::Answer;
 pub(crate) use execution::{EMPTY_STATEMENT, is_about_values};
 use function_policy::FunctionPolicy;
+pub use mask::MaskError;
+use mask::Masking;
 use read_transaction::ReadTransaction;
 use response_budget::ResponseBudget;
 pub use response_budget::ResponsePermit;
@@ -102,6 +106,8 @@ pub struct ReadRequest<'a> {
 pub struct ResultSet {
     /// The columns, their names made unique.
     pub columns: Vec<Column>,
+    /// The mask of each column; empty for a caller without masks.
+    pub masks: Vec<Option<Mask>>,
     /// The rows as JSON text: objects by column name, or arrays as long as `columns`.
     pub rows: Vec<Box<RawValue>>,
     /// Which limit left rows out, if one did.
@@ -138,6 +144,9 @@ pub enum ReadError {
         /// The table or view.
         relation: String,
     },
+    /// It uses a masked column in a way that may reveal its values.
+    #[error(transparent)]
+    Masked(#[from] MaskError),
     /// The parameters do not fit the statement.
     #[error("{0}")]
     Params(String),
@@ -170,7 +179,7 @@ impl ResultSet {
         let mut json = JsonRows::new(RowFormat::Object, max_bytes);
         let is_whole = rows.iter().all(|row| json.take_texts(row, &columns).unwrap_or_default());
         let truncated_by = if is_whole { truncated_by } else { Some(TruncatedBy::MaxBytes) };
-        Self { columns, rows: json.into_rows(), truncated_by, permit: None }
+        Self { columns, masks: Vec::new(), rows: json.into_rows(), truncated_by, permit: None }
     }
 }
 
@@ -186,6 +195,7 @@ pub struct Reader {
     limits: ReadLimits,
     /// Whether statements without result columns are run, too.
     allow_commands: bool,
+    masking: Option<Masking>,
 }
 
 impl Reader {
@@ -221,6 +231,7 @@ impl Reader {
             budget,
             limits,
             allow_commands: false,
+            masking: None,
         }
     }
 
@@ -234,7 +245,14 @@ impl Reader {
     /// A reader for texts that are constants of this program: what they call is not looked up.
     #[must_use]
     pub fn for_trusted_sql(&self) -> Self {
-        Self { functions: None, ..self.clone() }
+        Self { functions: None, masking: None, ..self.clone() }
+    }
+
+    /// A reader over the same sessions for a caller with these masks. `is_declared`: the statements are the operator's, so
+    /// only their result columns are masked.
+    #[must_use]
+    pub fn with_masks(&self, masks: Arc<Masks>, is_declared: bool) -> Self {
+        Self { masking: Some(Masking::new(masks, is_declared)), ..self.clone() }
     }
 
     /// A reader over the same sessions with other defaults: rows when neither the caller nor the query has a number, and

@@ -55,6 +55,11 @@ const PLAN_MODE_SQL: &str = "\
 select pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', true), \
        pg_catalog.set_config('enable_partition_pruning', 'off', true)";
 
+/// The plan in which every use of a column is shown, in addition: an index gives an order without a sort.
+const MASKED_PLAN_MODE_SQL: &str = "\
+select pg_catalog.set_config('enable_seqscan', 'on', true), pg_catalog.set_config('enable_indexscan', 'off', true), \
+       pg_catalog.set_config('enable_indexonlyscan', 'off', true), pg_catalog.set_config('enable_bitmapscan', 'off', true)";
+
 /// A statement of the server's own.
 #[derive(Debug, Clone, Copy)]
 struct Own {
@@ -159,9 +164,14 @@ pub(super) fn push_settings(session: &mut Session, settings: &TransactionSetting
 
 /// Queues the settings for a plan that is only looked at. [`push_end_of_planning`] undoes them, together with whatever the
 /// functions have set that PostgreSQL evaluates while it plans.
-pub(super) fn push_planning(session: &mut Session) -> Result<(), Error> {
+pub(super) fn push_planning(session: &mut Session, is_masked: bool) -> Result<(), Error> {
     push_own(session, SET_SAVEPOINT)?;
-    push_own(session, PLAN_MODE)
+    push_own(session, PLAN_MODE)?;
+    if is_masked {
+        session.push_unnamed(MASKED_PLAN_MODE_SQL, &[], &[])?;
+        session.connection.push_execute("", 0)?;
+    }
+    Ok(())
 }
 
 /// Queues the return to the settings of the transaction.

@@ -63,7 +63,8 @@ impl<'a> RowBuffer<'a> {
                 break;
             }
         }
-        Ok(ResultSet { columns, rows: self.rows.into_rows(), truncated_by: self.truncated_by, permit: None })
+        let masks = self.rows.masks();
+        Ok(ResultSet { columns, masks, rows: self.rows.into_rows(), truncated_by: self.truncated_by, permit: None })
     }
 
     /// Whether another row is wanted.
@@ -85,7 +86,7 @@ impl RowOutput for RowBuffer<'_> {
     fn begin(&mut self, metadata: &StatementMetadata) -> Result<(), Error> {
         self.row_limit = self.limits.rows(self.asked, metadata.has_limit);
         self.columns.clone_from(&metadata.columns);
-        self.rows = JsonRows::new(self.format, self.limits.max_bytes);
+        self.rows = JsonRows::new(self.format, self.limits.max_bytes).with_masks(metadata.masks.clone());
         (self.changed, self.arrived, self.bytes, self.truncated_by) = (None, 0, 0, None);
         self.raw.clear();
         Ok(())

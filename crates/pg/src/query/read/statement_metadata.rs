@@ -9,6 +9,7 @@ use types::{Column, PgType};
 
 use super::inspection::Inspection;
 use super::server_json::ServerJson;
+use crate::query::json_rows::ColumnMasks;
 use crate::query::type_catalog::RowTypes;
 
 /// A statement that returns rows.
@@ -30,6 +31,8 @@ pub(crate) struct StatementMetadata {
     pub(crate) is_parallel: bool,
     /// Whether it leaves nothing in its session that outlasts `ROLLBACK`.
     pub(crate) leaves_nothing: bool,
+    /// The masks of its columns, if its caller has masks.
+    pub(crate) masks: Option<ColumnMasks>,
 }
 
 impl StatementMetadata {
@@ -46,6 +49,7 @@ impl StatementMetadata {
             has_limit: false,
             is_parallel: false,
             leaves_nothing: false,
+            masks: None,
         }
     }
 

@@ -112,7 +112,7 @@ impl Reader {
         let name = session.statements.new_name();
         let described = self.describe(session, (&name, sql), None).await;
         session.statements.drop_name(name);
-        let (shape, _) = described?;
+        let shape = described?.metadata;
         self.push_abort_and_reset(session).await?;
         let StatementMetadata { params, columns, returns_rows, .. } = shape;
         Ok(QueryDescription { params, columns: returns_rows.then_some(columns) })

@@ -191,9 +191,10 @@ impl From<ReadError> for ExecuteError {
                 message: error.to_string(),
                 hint: Some("Where it is wanted all the same, run it as a write (read_only false).".to_owned()),
             },
-            ReadError::NoResultColumns | ReadError::PlannedWrite(_) | ReadError::RefusedRelation { .. } => {
-                Self::Internal(error.to_string())
-            }
+            ReadError::NoResultColumns
+            | ReadError::PlannedWrite(_)
+            | ReadError::RefusedRelation { .. }
+            | ReadError::Masked(_) => Self::Internal(error.to_string()),
         }
     }
 }

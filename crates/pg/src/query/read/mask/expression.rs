@@ -1,0 +1,141 @@
+//! The references to columns in an expression as EXPLAIN writes it.
+//!
+//! EXPLAIN writes a column as `alias.column`, or as `column` where a plan reads one relation only, and a whole row as
+//! `alias.*`. A name that cannot be told from a column is taken for one.
+
+use std::iter::Peekable;
+use std::str::Chars;
+
+use crate::query::referenced_objects::{name, skip_literal};
+
+/// A reference to a column or to a whole row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Reference {
+    /// `column`.
+    Bare(String),
+    /// `alias.column`.
+    Qualified(String, String),
+    /// `alias.*`.
+    WholeRow(String),
+}
+
+/// The reference that is the whole expression, if it is one.
+pub(super) fn plain(expression: &str) -> Option<Reference> {
+    let mut rest = expression.chars().peekable();
+    let reference = path(&mut rest)?;
+    if rest.next().is_some() {
+        return None;
+    }
+    Some(reference)
+}
+
+/// Every reference in an expression.
+pub(super) fn references(expression: &str) -> Vec<Reference> {
+    let mut found = Vec::new();
+    let mut rest = expression.chars().peekable();
+    let mut is_type = false;
+    while let Some(&next) = rest.peek() {
+        match next {
+            '\'' => skip_literal(&mut rest, false),
+            ':' => {
+                rest.next();
+                is_type = rest.next_if_eq(&':').is_some();
+            }
+            _ if next.is_ascii_digit() => skip_number(&mut rest),
+            _ if is_name_start(next) => {
+                let reference = path(&mut rest);
+                let is_literal = rest.peek() == Some(&'\'');
+                if is_literal {
+                    // E'..', with backslashes.
+                    skip_literal(&mut rest, reference == Some(Reference::Bare("E".to_owned())));
+                } else if !is_type && rest.peek() != Some(&'(') {
+                    found.extend(reference);
+                }
+                is_type = false;
+            }
+            _ => {
+                rest.next();
+                is_type = false;
+            }
+        }
+    }
+    found
+}
+
+fn is_name_start(c: char) -> bool {
+    c == '"' || c == '_' || c == '$' || c.is_alphabetic() || !c.is_ascii()
+}
+
+/// `a`, `a.b`, `a.b.c` (the last two count), or `a.*`.
+fn path(rest: &mut Peekable<Chars<'_>>) -> Option<Reference> {
+    if !rest.peek().copied().is_some_and(is_name_start) {
+        return None;
+    }
+    let (mut before, mut last) = (None, name(rest)?);
+    while rest.next_if_eq(&'.').is_some() {
+        if rest.next_if_eq(&'*').is_some() {
+            return Some(Reference::WholeRow(last));
+        }
+        let Some(next) = name(rest) else { break };
+        before = Some(std::mem::replace(&mut last, next));
+    }
+    Some(match before {
+        Some(alias) => Reference::Qualified(alias, last),
+        None => Reference::Bare(last),
+    })
+}
+
+fn skip_number(rest: &mut Peekable<Chars<'_>>) {
+    while rest.next_if(|c| c.is_ascii_alphanumeric() || *c == '.').is_some() {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(expression: &str) -> Vec<String> {
+        let text = |reference| match reference {
+            Reference::Bare(column) => column,
+            Reference::Qualified(alias, column) => format!("{alias}.{column}"),
+            Reference::WholeRow(alias) => format!("{alias}.*"),
+        };
+        references(expression).into_iter().map(text).collect()
+    }
+
+    #[test]
+    fn a_plain_reference_is_the_whole_expression() {
+        let qualified = |alias: &str, column: &str| Some(Reference::Qualified(alias.to_owned(), column.to_owned()));
+        assert_eq!(plain("c.email"), qualified("c", "email"));
+        assert_eq!(plain("\"*SELECT* 1\".\"E mail\""), qualified("*SELECT* 1", "E mail"));
+        assert_eq!(plain("email"), Some(Reference::Bare("email".to_owned())));
+        assert_eq!(plain("c.*"), Some(Reference::WholeRow("c".to_owned())));
+        for expression in ["(c.email)", "c.email || 'x'", "lower(email)", "(c.email)::text", "'email'::text", "1", ""] {
+            assert_eq!(plain(expression), None, "{expression}");
+        }
+    }
+
+    #[test]
+    fn every_reference_is_found_and_no_literal_type_or_function() {
+        for (expression, expected) in [
+            ("((c.email)::text ~~ 'c.secret%'::text)", vec!["c.email"]),
+            ("(lower(email) = E'it\\'s x.y')", vec!["email"]),
+            ("ROW(c.id, c.\"E mail\")", vec!["c.id", "c.E mail"]),
+            ("to_jsonb(c.*)", vec!["c.*"]),
+            ("((c.addr).zip)::\"My\".\"Type\"", vec!["c.addr", "zip"]),
+            ("(1.5 * c.price) + 2e10", vec!["c.price"]),
+            ("shop.f(c.a, 'x')", vec!["c.a"]),
+            ("c.tags[c.i]", vec!["c.tags", "c.i"]),
+            ("(c.a OPERATOR(shop.=) c.b)", vec!["c.a", "shop", "c.b"]),
+        ] {
+            assert_eq!(shown(expression), expected, "{expression}");
+        }
+    }
+
+    #[test]
+    fn words_of_sql_are_taken_for_columns() {
+        assert_eq!(
+            shown("CASE WHEN (c.a IS NULL) THEN 1 ELSE c.b END"),
+            ["CASE", "WHEN", "c.a", "IS", "NULL", "THEN", "ELSE", "c.b", "END"]
+        );
+    }
+}

@@ -1,0 +1,151 @@
+//! Masks: what a read may show of columns that are masked for its caller.
+//!
+//! A masked column may be a result column by itself; its values are replaced in the answer then. Any other use is refused,
+//! since a condition, an order or an expression reveals the value. The catalog is asked for the masked columns in the
+//! transaction of each read, so that partitions and renamed tables are not missed. `plan` says what its limits are.
+
+mod expression;
+mod plan;
+mod relations;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+use types::{MaskedColumn, Masks};
+
+use self::relations::{ColumnMask, MaskedRelations, RELATIONS_SQL};
+use super::ReadError;
+use crate::client::error::Error;
+use crate::client::session::{MAX_PIPELINE_BYTES, Session};
+use crate::client::wire::StatementId;
+use crate::query::json_rows::ColumnMasks;
+use crate::query::referenced_objects::{FunctionCall, called};
+use crate::query::value;
+
+const FUNCTIONS_SQL: &str = include_str!("functions.sql");
+
+/// A read that masks do not allow, or masks that do not fit the database.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct MaskError {
+    message: String,
+}
+
+impl MaskError {
+    fn new(message: impl fmt::Display) -> Self {
+        Self { message: message.to_string() }
+    }
+
+    /// `usage` is the end of a sentence.
+    fn used(masked: &ColumnMask, usage: &str) -> Self {
+        let column = &masked.column;
+        Self::new(format_args!(
+            "{column} is masked: it may only be a result column by itself, and this query uses it {usage}"
+        ))
+    }
+
+    fn table_used(masked: &ColumnMask, usage: &str) -> Self {
+        let column = &masked.column;
+        Self::new(format_args!("{column} is masked, so its table may not be read {usage}"))
+    }
+
+    fn refused(masked: &ColumnMask) -> Self {
+        Self::new(format_args!("{} is masked: it may not be read", masked.column))
+    }
+
+    fn statistics(relation: &str) -> Self {
+        Self::new(format_args!("{relation} has values of masked columns: it may not be read"))
+    }
+
+    fn function(schema: &str, name: &str) -> Self {
+        Self::new(format_args!(
+            "{schema}.{name} may not be called: it may read masked columns, since it is not declared IMMUTABLE"
+        ))
+    }
+
+    fn no_plan() -> Self {
+        Self::new("only queries with a plan may be run while columns are masked: SELECT, WITH, VALUES and TABLE")
+    }
+
+    fn misfit(column: &str, why: &str) -> Self {
+        Self::new(format_args!("the mask of {column} does not fit the database: {why}"))
+    }
+
+    fn no_catalog() -> Self {
+        Self::new("the catalog gave no answer about masked columns")
+    }
+}
+
+/// The masks of a reader's caller.
+#[derive(Debug, Clone)]
+pub(super) struct Masking {
+    masks: Arc<Masks>,
+    /// Whether the statements are the operator's: then only their result columns are masked.
+    is_declared: bool,
+}
+
+impl Masking {
+    pub(super) const fn new(masks: Arc<Masks>, is_declared: bool) -> Self {
+        Self { masks, is_declared }
+    }
+
+    /// Queues the question which relations have masked columns.
+    pub(super) fn push(&self, session: &mut Session) -> Result<StatementId, Error> {
+        let names = |of: fn(&MaskedColumn) -> &String| {
+            let names: Vec<String> = self.masks.columns.iter().map(of).cloned().collect();
+            Some(value::text_array(&names))
+        };
+        let params = [names(|it| &it.schema), names(|it| &it.table), names(|it| &it.column)];
+        let usual = std::mem::replace(&mut session.connection.max_message_bytes, MAX_PIPELINE_BYTES);
+        let asked = session.connection.next_statement();
+        session.connection.push_parse("", RELATIONS_SQL, &[])?;
+        session.connection.push_bind("", "", &params)?;
+        session.connection.push_execute("", 0)?;
+        session.connection.max_message_bytes = usual;
+        Ok(asked)
+    }
+
+    /// The masks of the result columns of a query with this plan. `answer`: the catalog's about the masked columns.
+    ///
+    /// # Errors
+    /// [`ReadError::Masked`] if the query may not run, or an error of the database.
+    pub(super) async fn inspect(
+        &self,
+        session: &mut Session,
+        plan: Option<&Value>,
+        sources: &[Option<(u32, i16)>],
+        answer: Option<&str>,
+    ) -> Result<ColumnMasks, ReadError> {
+        let answer = answer.ok_or_else(MaskError::no_catalog)?;
+        let relations = MaskedRelations::parse(answer, &self.masks)?;
+        if !self.is_declared {
+            self.check_functions(session, plan.ok_or_else(MaskError::no_plan)?).await?;
+        }
+        let columns = plan::result_masks(plan, &relations, sources, self.is_declared)?;
+        Ok(ColumnMasks { columns, key: self.masks.key.clone() })
+    }
+
+    /// Refuses functions that may read masked columns.
+    async fn check_functions(&self, session: &mut Session, plan: &Value) -> Result<(), ReadError> {
+        let calls: BTreeSet<FunctionCall> =
+            called(plan).into_iter().filter(|call| call.schema.as_deref() != Some("pg_catalog")).collect();
+        if calls.is_empty() {
+            return Ok(());
+        }
+        let names: BTreeSet<String> = calls.iter().map(|call| call.name.clone()).collect();
+        let names = value::text_array(&Vec::from_iter(names));
+        for row in session.rows(FUNCTIONS_SQL, &[Some(names)]).await? {
+            let Ok([Some(schema), Some(name)]) = <[Option<String>; 2]>::try_from(row) else { continue };
+            let is_called = |call: &FunctionCall| {
+                call.name == name && call.schema.as_ref().is_none_or(|of_call| *of_call == schema)
+            };
+            let is_trusted = self.masks.trusted_functions.iter().any(|it| it.0 == schema && it.1 == name);
+            if !is_trusted && calls.iter().any(is_called) {
+                return Err(MaskError::function(&schema, &name).into());
+            }
+        }
+        Ok(())
+    }
+}
