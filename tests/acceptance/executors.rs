@@ -142,6 +142,7 @@ async fn effects_beyond_a_rollback_are_shown_by_their_own_preview_and_happen_aft
         states: ledger.states(),
         metrics: tools::Metrics::new(),
         call_deadline: Duration::from_secs(20),
+        masks: tools::MaskPolicy::default(),
         execute_sql: None,
     };
     let registry = Arc::new(tools::Registry::new(&backends, &catalog, &native).unwrap());

@@ -67,6 +67,7 @@ pub(crate) fn without_reader(ledger: &Ledger) -> Services {
         proposals: ledger.proposals(),
         states: ledger.states(),
         metrics: Metrics::new(),
+        masks: tools::MaskPolicy::default(),
         execute_sql: None,
     }
 }

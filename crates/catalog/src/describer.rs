@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ledger::read::{ReadError, Reader};
 use manifest::ToolCatalog;
-use types::{ErrorCode, Failure};
+use types::{ErrorCode, Failure, Masks};
 
 use crate::annotations::CatalogAnnotations;
 use crate::nearest::nearest;
@@ -29,13 +29,20 @@ const MAX_FOUND: usize = 50;
 pub struct DatabaseDescriber {
     reader: Reader,
     annotations: Arc<CatalogAnnotations>,
+    masks: Option<Arc<Masks>>,
 }
 
 impl DatabaseDescriber {
     /// A describer that reads through `reader` and adds the notes and tools of the manifests.
     #[must_use]
     pub fn new(reader: Reader, catalog: &ToolCatalog) -> Self {
-        Self { reader, annotations: Arc::new(CatalogAnnotations::new(catalog)) }
+        Self { reader, annotations: Arc::new(CatalogAnnotations::new(catalog)), masks: None }
+    }
+
+    /// A describer for a caller with these masks: it marks masked columns and shows no values of them.
+    #[must_use]
+    pub fn with_masks(&self, masks: Option<Arc<Masks>>) -> Self {
+        Self { masks, ..self.clone() }
     }
 
     pub(crate) fn reader(&self) -> &Reader {
@@ -127,6 +134,10 @@ impl DatabaseDescriber {
             return Err(Failure::new(ErrorCode::InvalidParams, message).hint(hint));
         }
         self.annotations.annotate_table(&mut first, tools);
+        if let Some(masks) = &self.masks {
+            let masked = self.reader.masked_columns(masks).await.map_err(|error| self.failure(error))?;
+            first.mask(&masked);
+        }
         Ok(first)
     }
 

@@ -7,7 +7,7 @@ use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use types::Tier;
+use types::{Mask, MaskedColumn, Tier};
 
 /// Schema and name of a table.
 pub(crate) type TableKey = (String, String);
@@ -171,11 +171,31 @@ pub(crate) struct ColumnData {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<String>")]
     range: Option<Vec<String>>,
+    /// If its values are masked for the caller, the mask: partial, hash, null or refuse. Then a query may only return it as
+    /// a column by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Mask")]
+    mask: Option<Mask>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     comment: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) notes: Vec<String>,
+}
+
+impl TableData {
+    /// Marks the masked columns, and removes what shows values of them.
+    pub(crate) fn mask(&mut self, masked: &[MaskedColumn]) {
+        for column in &mut self.columns {
+            let is_it = |it: &&MaskedColumn| {
+                it.schema == self.schema && it.table == self.summary.name && it.column == column.name
+            };
+            if let Some(masked) = masked.iter().find(is_it) {
+                column.mask = Some(masked.mask);
+                (column.most_common_values, column.range) = (None, None);
+            }
+        }
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]

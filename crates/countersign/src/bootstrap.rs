@@ -9,10 +9,12 @@ use ledger::read::{ReadLimits, Reader, SearchPath, UntrustedSchema};
 use ledger::{ConnectOptions, Coverage, CoveredTable, Ledger, LoginSetting};
 use manifest::{Diagnostics, ServerNames, Source, ToolCatalog, ToolSpec, UndoSpec};
 use mcp::{Elicitation, StateCodec, StateKey};
-use tools::{ExecuteSqlSettings, LiveRegistry, Metrics, Profile, ProfileRegistries, Registry, Services, Unavailable};
-use types::{DescribeError, DescribeStatement, Principal, StatementShape};
+use tools::{
+    ExecuteSqlSettings, LiveRegistry, MaskPolicy, Metrics, Profile, ProfileRegistries, Registry, Services, Unavailable,
+};
+use types::{DescribeError, DescribeStatement, MaskKey, Principal, StatementShape};
 
-use crate::settings::{ProfileConfig, Settings};
+use crate::settings::{MaskConfig, ProfileConfig, Settings};
 use crate::{connection, demo};
 
 /// Reads manifests. The error names the file that cannot be read.
@@ -194,6 +196,7 @@ impl ServerBuilder {
         let ledger = Ledger::new(target.clone(), settings.ledger.clone());
         let reader = reader(target, settings).await?;
         warn_of_settings(target, reader.as_ref().map(Reader::target)).await?;
+        let masks = masks(settings, reader.as_ref()).await?;
         let backends = Services {
             reader,
             gate: ledger.gate(),
@@ -203,6 +206,7 @@ impl ServerBuilder {
             proposals: ledger.proposals(),
             states: ledger.states(),
             metrics,
+            masks,
             execute_sql: settings
                 .execute_sql
                 .then(|| ExecuteSqlSettings { limits: settings.read_limits.clone(), tier: settings.execute_sql_tier }),
@@ -278,6 +282,22 @@ async fn check_role(target: &ConnectOptions, settings: &Settings) -> anyhow::Res
     anyhow::ensure!(!settings.strict_roles, "{excess}; strict_roles refuses that: {advice}");
     tracing::warn!("{excess}: more than a server needs; {advice}");
     Ok(())
+}
+
+/// The masks of callers, if they fit the database.
+async fn masks(settings: &Settings, reader: Option<&Reader>) -> anyhow::Result<MaskPolicy> {
+    let key = match settings.ledger.fingerprints.key() {
+        Some(key) => key.clone(),
+        None => auth::generate_token()?,
+    };
+    let MaskConfig { rules, trusted_functions } = &settings.masks;
+    let policy = MaskPolicy::new(rules, trusted_functions, &MaskKey::new(key));
+    for (masks, reader) in policy.all().zip(std::iter::repeat(reader)) {
+        if let Some(reader) = reader {
+            reader.masked_columns(masks).await.context("[mask] cannot be applied")?;
+        }
+    }
+    Ok(policy)
 }
 
 const CANNOT_LOG_IN: &str = "the reader cannot log in (`countersign init` gives its login a new password if that is why; \

@@ -25,6 +25,12 @@ impl Fingerprints {
         Self { key }
     }
 
+    /// The key, if there is one.
+    #[must_use]
+    pub const fn key(&self) -> Option<&Secret> {
+        self.key.as_ref()
+    }
+
     /// An id of the key, which does not reveal it; `none` without a key.
     #[must_use]
     pub fn key_id(&self) -> String {

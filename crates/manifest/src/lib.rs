@@ -31,6 +31,7 @@ mod value;
 pub use compile::{ServerNames, check_files, compile, declared_names};
 pub use diagnostic::{Diagnostic, Diagnostics, Location};
 pub use json_schema::manifest_schema;
+pub use notes::name_parts;
 pub use source::Source;
 pub use spec::{
     Access, BuiltinTool, Limits, Note, Param, ParamSource, QueryDefaults, RowExpectation, StatementSpec, ToolCatalog,

@@ -54,7 +54,7 @@ fn declared(parsed: &ParsedNote<'_>, diagnostics: &mut Diagnostics) -> Option<No
     } else if text.chars().count() > MAX_CHARS {
         say(parsed.note.text.span(), "a note has at most 1000 characters");
     }
-    let mut parts = names(on.get_ref()).unwrap_or_default().into_iter();
+    let mut parts = name_parts(on.get_ref()).unwrap_or_default().into_iter();
     let (Some(schema), table, column, None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
         if !parsed.note.refused.iter().any(|key| key == "on") {
             say(on.span(), FORMS);
@@ -86,8 +86,9 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The parts of a name, split as in SQL; `None` if the text is no name.
-fn names(text: &str) -> Option<Vec<String>> {
+/// The parts of a name, split as in SQL: `shop."My Table".id` has three. `None` if the text is no name.
+#[must_use]
+pub fn name_parts(text: &str) -> Option<Vec<String>> {
     let mut letters = text.trim().chars().peekable();
     let mut parts = Vec::new();
     loop {
@@ -136,7 +137,7 @@ mod tests {
             ("a'; drop", None),
         ] {
             let parts = parts.map(|parts| parts.into_iter().map(str::to_owned).collect());
-            assert_eq!(names(text), parts, "{text}");
+            assert_eq!(name_parts(text), parts, "{text}");
         }
     }
 

@@ -21,6 +21,7 @@ pub mod builtin;
 mod instructions;
 mod live_registry;
 mod manifest_tools;
+mod mask_policy;
 pub mod metrics;
 mod mixed_script;
 pub mod native;
@@ -31,6 +32,7 @@ mod proposal_worker;
 mod registry;
 pub mod row_diff;
 mod row_images;
+mod row_masking;
 mod schema;
 mod schema_drift;
 mod services;
@@ -39,10 +41,12 @@ mod unavailable;
 
 pub use ledger::read::ResponsePermit;
 pub use live_registry::{ListChange, LiveRegistry, ProfileRegistries, ProfileView};
+pub use mask_policy::{MaskPolicy, MaskRule};
 pub use metrics::Metrics;
 pub use profile::Profile;
 pub use proposal_worker::run_proposal_worker;
 pub use registry::{CallResult, Registry, RegistryError};
+pub use row_masking::RowMasks;
 pub use services::{ExecuteSqlSettings, Services};
 pub use tool::{
     Annotations, Call, Caller, Disposition, Question, TIER, Tool, ToolError, ToolInfo, ToolLookup, ToolOutput,

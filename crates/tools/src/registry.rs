@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::ResourceRegistry;
+use catalog::{DatabaseDescriber, ResourceRegistry};
 use futures_util::FutureExt;
 use ledger::read::ResponsePermit;
 use ledger::{DuplicateExecutor, ExecutorRegistry, WriteExecutor};
@@ -19,8 +19,10 @@ use crate::instructions;
 use crate::manifest_tools::executor::ManifestExecutor;
 use crate::manifest_tools::read::ManifestRead;
 use crate::manifest_tools::write::ManifestWrite;
+use crate::mask_policy::MaskPolicy;
 use crate::metrics::{Metrics, ToolMetrics};
 use crate::profile::Profile;
+use crate::row_masking::masked;
 use crate::services::Services;
 use crate::tool::{Call, Caller, Question, Tool, ToolError, ToolInfo, ToolLookup, ToolOutput, ToolResult};
 
@@ -69,6 +71,9 @@ pub struct Registry {
     executors: Arc<ExecutorRegistry>,
     /// Instructions for agents, from the manifests.
     instructions: Arc<[String]>,
+    /// The name of the profile; empty for all tools.
+    profile: Arc<str>,
+    masks: MaskPolicy,
 }
 
 impl std::fmt::Debug for Registry {
@@ -84,10 +89,13 @@ impl Registry {
     /// [`RegistryError`] if two tools or executors have the same name, an executor is missing, or a schema is unusable.
     pub fn new(backends: &Services, catalog: &ToolCatalog, native: &ExecutorRegistry) -> Result<Self, RegistryError> {
         let executors = Arc::new(executors(backends, catalog, native)?);
-        let resources = ResourceRegistry::new(backends.reader.as_ref(), catalog, backends.call_deadline);
+        let describer = backends.reader.as_ref().map(|reader| DatabaseDescriber::new(reader.clone(), catalog));
+        let describer = describer.map(|describer| describer.with_masks(backends.masks.strictest().cloned()));
+        let resources = ResourceRegistry::new(describer, backends.call_deadline);
         let call_deadline = backends.call_deadline;
         let instructions = catalog.instructions.clone().into();
-        let mut registry = Self { resources, call_deadline, executors, instructions, ..Self::default() };
+        let masks = backends.masks.clone();
+        let mut registry = Self { resources, call_deadline, executors, instructions, masks, ..Self::default() };
         let builtin = builtin::all(backends, catalog, &registry.executors);
         for tool in builtin.map_err(|(tool, reason)| RegistryError::Schema { tool, reason })? {
             registry.add_builtin(tool, catalog, &backends.metrics)?;
@@ -100,7 +108,9 @@ impl Registry {
                 }
             } else {
                 match &backends.reader {
-                    Some(reader) => Box::new(ManifestRead::new(Arc::clone(spec), reader.clone())),
+                    Some(reader) => {
+                        Box::new(ManifestRead::new(Arc::clone(spec), reader.clone(), backends.masks.clone()))
+                    }
                     None => continue,
                 }
             };
@@ -156,8 +166,15 @@ impl Registry {
         let entries: Vec<Arc<RegisteredTool>> = self.entries.iter().filter(included).cloned().collect();
         let (executors, instructions) = (Arc::clone(&self.executors), Arc::clone(&self.instructions));
         let call_deadline = self.call_deadline;
-        let mut narrowed =
-            Self { entries, resources: ResourceRegistry::default(), call_deadline, executors, instructions };
+        let mut narrowed = Self {
+            entries,
+            resources: ResourceRegistry::default(),
+            call_deadline,
+            executors,
+            instructions,
+            profile: profile.name.as_str().into(),
+            masks: self.masks.clone(),
+        };
         narrowed.resources = self.resources.of_tools(&|name| narrowed.info(name).is_some());
         narrowed
     }
@@ -219,11 +236,14 @@ impl Registry {
         let entry = self.get(name)?;
         // The guard records the call when it is dropped, so a call that its caller cancels is recorded too.
         let running = entry.series.begin(started);
+        let masks = self.masks.of(&self.profile, &principal.account_id).filter(|_| entry.info.access.writes());
         let outcome = match entry.checker.check(name, &arguments) {
+            Ok(()) if masks.is_some() && name == builtin::EXECUTE_SQL => Err(refused_for_masks(name).into()),
             Ok(()) => {
                 let deadline = started + self.call_deadline;
                 let call = Call {
                     principal,
+                    profile: Arc::clone(&self.profile),
                     asks_user,
                     said,
                     arguments,
@@ -233,6 +253,10 @@ impl Registry {
                 caught(entry.tool.call(call)).await
             }
             Err(failure) => Err(failure.into()),
+        };
+        let outcome = match masks {
+            Some(masks) => masked(outcome, masks, !builtin::NAMES.contains(&name)),
+            None => outcome,
         };
         running.ended(&outcome);
         let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -301,6 +325,11 @@ fn reply(outcome: ToolResult, meta: Meta) -> CallResult {
             question: None,
         },
     }
+}
+
+fn refused_for_masks(name: &str) -> Failure {
+    Failure::new(ErrorCode::NotPermitted, format!("{name} cannot be called while columns are masked for the caller"))
+        .hint("Nothing was executed. Use query_database to read, and the other write tools to write.")
 }
 
 /// rmcp sends a client no response when a tool panics.

@@ -8,6 +8,7 @@ use ledger::read::{ReadLimits, Reader};
 use ledger::{Gate, LedgerGauges, Records};
 use types::Tier;
 
+use crate::mask_policy::MaskPolicy;
 use crate::metrics::Metrics;
 
 /// Services that tools use.
@@ -29,6 +30,8 @@ pub struct Services {
     pub states: LedgerGauges,
     /// Counters of calls. They live as long as the process, whatever tools it serves.
     pub metrics: Metrics,
+    /// The masks of callers.
+    pub masks: MaskPolicy,
     /// `None` if execute_sql is not served.
     pub execute_sql: Option<ExecuteSqlSettings>,
 }

@@ -154,6 +154,8 @@ pub trait ToolLookup: Debug + Send + Sync {
 pub struct Call {
     /// The caller.
     pub principal: Principal,
+    /// The name of the caller's profile.
+    pub profile: Arc<str>,
     /// Whether the transport can show a [`Question`] to the user of the client.
     pub asks_user: bool,
     /// The user's answer to the question of this call, if the transport repeats the call with it.

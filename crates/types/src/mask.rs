@@ -10,8 +10,9 @@ use sha2::Sha256;
 
 use crate::Secret;
 
-/// What a caller gets instead of the values of a column. NULL stays NULL.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// What a caller gets instead of the values of a column, from the mask that shows most to the one that shows least. NULL
+/// stays NULL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mask {
     /// The first character and `***`; of an e-mail address its domain as well. Only for columns of text.

@@ -1,7 +1,5 @@
 //! `countersign://database`: the content of the database, as `describe_database` returns it.
 
-use ledger::read::Reader;
-use manifest::ToolCatalog;
 use serde_json::Value;
 use types::{ErrorCode, Failure};
 
@@ -40,8 +38,8 @@ pub(super) struct Database {
 }
 
 impl Database {
-    pub(super) fn new(reader: Reader, catalog: &ToolCatalog) -> Self {
-        Self { describer: DatabaseDescriber::new(reader, catalog) }
+    pub(super) const fn new(describer: DatabaseDescriber) -> Self {
+        Self { describer }
     }
 
     async fn listed(&self, behind: Option<&[String]>, max: usize) -> Result<Vec<ResourceEntry>, Failure> {

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use ledger::read::Reader;
-use manifest::ToolCatalog;
 use serde_json::Value;
 use tokio::time::timeout;
 use types::{ErrorCode, Failure};
 
 use super::database::Database;
 use super::{CompletionRequest, Completions, Resource, ResourceEntry, ResourceUri, UriTemplate};
+use crate::describer::DatabaseDescriber;
 use crate::served::ServedTools;
 
 /// Number of resources on a page.
@@ -35,14 +34,11 @@ pub struct ResourceRegistry {
 }
 
 impl ResourceRegistry {
-    /// Every resource that `reader` can serve. A new resource is one line here.
+    /// Every resource; none without a describer. A new resource is one line here.
     #[must_use]
-    pub fn new(reader: Option<&Reader>, catalog: &ToolCatalog, call_deadline: Duration) -> Self {
-        let mut resources: Vec<Arc<dyn Resource>> = Vec::new();
-        if let Some(reader) = reader {
-            resources.push(Arc::new(Database::new(reader.clone(), catalog)));
-        }
-        Self { resources, call_deadline }
+    pub fn new(describer: Option<DatabaseDescriber>, call_deadline: Duration) -> Self {
+        let database = describer.map(|describer| Arc::new(Database::new(describer)) as Arc<dyn Resource>);
+        Self { resources: database.into_iter().collect(), call_deadline }
     }
 
     /// The resources whose tool is served.

@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 
 use manifest::{Diagnostics, Source};
 use toml::de::DeTable;
+use tools::Profile;
 
 use super::http_auth::{self, IssuerConfig, TokenConfig};
 use super::keys::{
     ConnectKeys, DatabaseKeys, HTTP, HttpKeys, Keys, LIMITS, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
 };
+use super::masks::MaskConfig;
 use super::profiles::{self, ProfileConfig, ProfileKeys};
 use super::reader::Reader;
 
@@ -19,6 +21,7 @@ pub(crate) struct ConfigFile {
     pub(super) profiles: Vec<ProfileConfig>,
     pub(super) tokens: Vec<TokenConfig>,
     pub(super) oauth: Option<IssuerConfig>,
+    pub(super) masks: MaskConfig,
 }
 
 impl ConfigFile {
@@ -73,6 +76,8 @@ impl<'s> Reader<'s> {
         let tokens = self.tokens(&mut top);
         self.mistakes.extend(http_auth::mistakes(&tokens, names.iter().map(String::as_str)));
         let oauth = self.oauth(&mut top, folder, &names);
+        let known: Vec<String> = Profile::BUILTIN.into_iter().map(str::to_owned).chain(names).collect();
+        let masks = self.masks(&mut top, &known);
         let keys = Keys {
             log: self.group(&mut top, LogKeys::NAMES),
             database: self.group(&mut top, DatabaseKeys::NAMES),
@@ -86,7 +91,7 @@ impl<'s> Reader<'s> {
         self.refuse_rest(&top, "", &super::schema::names(None));
         self.refuse_rest(&http, "http.", &super::schema::names(Some(HTTP)));
         self.refuse_rest(&limits, "limits.", &super::schema::names(Some(LIMITS)));
-        Some(ConfigFile { keys, profiles: self.profiles(profiles), tokens, oauth })
+        Some(ConfigFile { keys, profiles: self.profiles(profiles), tokens, oauth, masks })
     }
 
     fn profiles(&mut self, mut tables: DeTable<'s>) -> Vec<ProfileConfig> {

@@ -9,6 +9,7 @@ mod http;
 mod http_auth;
 mod http_auth_keys;
 mod keys;
+mod masks;
 mod profiles;
 mod reader;
 mod schema;
@@ -30,6 +31,7 @@ pub(crate) use keys::{
     ConnectKeys, ConnectionKeys, Content, DatabaseKeys, Keys, LogFormat, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
 };
 pub(crate) use keys::{HttpKeys, LimitKeys};
+pub(crate) use masks::MaskConfig;
 pub(crate) use profiles::{ProfileConfig, is_name as is_profile_name};
 
 /// Where settings come from. The file can be read again; the rest is as it was at the start.
@@ -55,6 +57,7 @@ pub(crate) struct Settings {
     /// One of those that every server has, or of `profiles`.
     pub(crate) profile: String,
     pub(crate) profiles: Vec<ProfileConfig>,
+    pub(crate) masks: MaskConfig,
     pub(crate) account: AccountId,
     pub(crate) actor: Option<String>,
     /// Who may call over HTTP with a token, from the configuration file and `tokens_file`.
@@ -146,6 +149,7 @@ impl ConfigSources {
             manifests: manifests.unwrap_or_default(),
             profile: profile.unwrap_or_else(|| Profile::DEFAULT.to_owned()),
             profiles: file.profiles,
+            masks: file.masks,
             account: account.unwrap_or_default(),
             actor,
             tokens: tokens.into_iter().map(|own| own.token).collect(),

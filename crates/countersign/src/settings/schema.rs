@@ -7,6 +7,7 @@ use super::http_auth_keys::{OAUTH, OAuthKeys, TOKENS, TokenKeys};
 use super::keys::{
     ConnectKeys, DatabaseKeys, HTTP, HttpKeys, LIMITS, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
 };
+use super::masks;
 use super::profiles::{self, ProfileKeys};
 
 /// The schema of the whole file.
@@ -27,6 +28,7 @@ pub(super) fn schema() -> Value {
     let names = json!({"description": "Your own profiles, by name.", "type": "object",
         "patternProperties": {"^[a-z][a-z0-9_-]{0,31}$": own}, "additionalProperties": false});
     top.insert(profiles::TABLE.to_owned(), names);
+    top.insert(masks::TABLE.to_owned(), masks::schema());
     let mut token = table("A token, by its hash.", properties::<TokenKeys>());
     if let Some(token) = token.as_object_mut() {
         token.insert("required".to_owned(), json!(["hash", "account"]));

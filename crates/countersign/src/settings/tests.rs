@@ -128,7 +128,8 @@ fn every_key_has_a_flag_and_a_variable_and_every_flag_a_key() {
     let mut keys = schema::names(Some(keys::LIMITS));
     let http = schema::names(Some(keys::HTTP));
     keys.extend(http.clone());
-    let tables = [keys::LIMITS, keys::HTTP, profiles::TABLE, http_auth_keys::TOKENS, http_auth_keys::OAUTH];
+    let tables =
+        [keys::LIMITS, keys::HTTP, profiles::TABLE, masks::TABLE, http_auth_keys::TOKENS, http_auth_keys::OAUTH];
     keys.extend(schema::names(None).into_iter().filter(|key| !tables.contains(&key.as_str())));
     for key in &keys {
         let argument = arguments.iter().find(|argument| argument.get_id() == key.as_str());

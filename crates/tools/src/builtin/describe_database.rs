@@ -7,9 +7,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use types::{ErrorCode, Failure};
 
+use crate::mask_policy::MaskPolicy;
 use crate::schema::arguments;
 use crate::schema::builtin_info;
-use crate::tool::{Call, Tool, ToolInfo, ToolLookup, ToolOutput, ToolResult};
+use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 use catalog::{DatabaseDescriber, DescribeData};
 
 pub(crate) const NAME: &str = catalog::DESCRIBE_TOOL;
@@ -46,6 +47,7 @@ struct Arguments {
 pub(super) struct DescribeDatabase {
     info: ToolInfo,
     describer: DatabaseDescriber,
+    masks: MaskPolicy,
 }
 
 pub(super) fn info() -> ToolInfo {
@@ -53,18 +55,21 @@ pub(super) fn info() -> ToolInfo {
 }
 
 impl DescribeDatabase {
-    pub(super) fn new(describer: DatabaseDescriber) -> Self {
-        Self { info: info(), describer }
+    pub(super) fn new(describer: DatabaseDescriber, masks: MaskPolicy) -> Self {
+        Self { info: info(), describer, masks }
     }
 
-    async fn describe(&self, arguments: &Arguments, tools: &dyn ToolLookup) -> Result<DescribeData, Failure> {
+    async fn describe(&self, arguments: &Arguments, call: &Call) -> Result<DescribeData, Failure> {
+        let masks = self.masks.of(&call.profile, &call.principal.account_id).cloned();
+        let describer = self.describer.with_masks(masks);
+        let tools = &call.tools;
         let schema = arguments.schema.as_deref();
         let serves = |name: &str| tools.info(name).is_some();
         match (&arguments.table, &arguments.tables, &arguments.search) {
-            (Some(table), None, None) => self.describer.table(schema, table, &serves).await,
-            (None, Some(names), None) => self.describer.tables(schema, names, &serves).await,
-            (None, None, Some(word)) => self.describer.search(schema, word).await,
-            (None, None, None) => self.describer.overview(schema).await,
+            (Some(table), None, None) => describer.table(schema, table, &serves).await,
+            (None, Some(names), None) => describer.tables(schema, names, &serves).await,
+            (None, None, Some(word)) => describer.search(schema, word).await,
+            (None, None, None) => describer.overview(schema).await,
             (Some(_), Some(_), _) => {
                 let message = format!("{NAME}: pass either `table` or `tables`, not both");
                 Err(Failure::new(ErrorCode::InvalidParams, message).hint("Give all of them as tables."))
@@ -85,8 +90,9 @@ impl Tool for DescribeDatabase {
 
     fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
-            let arguments: Arguments = arguments(NAME, call.arguments)?;
-            match tokio::time::timeout_at(call.deadline, self.describe(&arguments, call.tools.as_ref())).await {
+            let mut call = call;
+            let arguments: Arguments = arguments(NAME, std::mem::take(&mut call.arguments))?;
+            match tokio::time::timeout_at(call.deadline, self.describe(&arguments, &call)).await {
                 Ok(data) => ToolOutput::read(&data?),
                 Err(_) => Err(Failure::new(ErrorCode::Timeout, format!("{NAME} did not finish in time")).into()),
             }

@@ -1,6 +1,7 @@
 //! `explain_query`: PostgreSQL's plan of a query, without its execution.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use ledger::read::Reader;
 use manifest::Access;
@@ -8,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::mask_policy::MaskPolicy;
 use crate::schema::arguments;
 use crate::schema::{AnyJson, builtin_info};
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
@@ -52,6 +54,7 @@ impl PlanData {
 pub(super) struct ExplainQuery {
     info: ToolInfo,
     reader: Reader,
+    masks: MaskPolicy,
 }
 
 pub(super) fn info() -> ToolInfo {
@@ -59,8 +62,8 @@ pub(super) fn info() -> ToolInfo {
 }
 
 impl ExplainQuery {
-    pub(super) fn new(reader: Reader) -> Self {
-        Self { info: info(), reader }
+    pub(super) fn new(reader: Reader, masks: MaskPolicy) -> Self {
+        Self { info: info(), reader, masks }
     }
 }
 
@@ -72,7 +75,9 @@ impl Tool for ExplainQuery {
     fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
             let arguments: Arguments = arguments(NAME, call.arguments)?;
-            match self.reader.explain(&arguments.query, &arguments.params).await {
+            let masks = self.masks.of(&call.profile, &call.principal.account_id);
+            let reader = masks.map(|masks| self.reader.with_masks(Arc::clone(masks), false));
+            match reader.as_ref().unwrap_or(&self.reader).explain(&arguments.query, &arguments.params).await {
                 Ok(explained) => ToolOutput::read(&PlanData::new(explained)),
                 Err(error) => {
                     let failure = read_failure(error, self.reader.limits().deadline);

@@ -53,10 +53,10 @@ pub(crate) fn all(
 ) -> Result<Vec<Box<dyn Tool>>, (String, String)> {
     let mut tools: Vec<Box<dyn Tool>> = Vec::new();
     if let Some(reader) = &services.reader {
-        tools.push(Box::new(query_database::QueryDatabase::new(reader.clone(), query_defaults(catalog))));
+        tools.push(Box::new(query_database::QueryDatabase::new(services, reader.clone(), query_defaults(catalog))));
         let describer = DatabaseDescriber::new(reader.clone(), catalog);
-        tools.push(Box::new(describe_database::DescribeDatabase::new(describer)));
-        tools.push(Box::new(explain_query::ExplainQuery::new(reader.clone())));
+        tools.push(Box::new(describe_database::DescribeDatabase::new(describer, services.masks.clone())));
+        tools.push(Box::new(explain_query::ExplainQuery::new(reader.clone(), services.masks.clone())));
     }
     tools.push(Box::new(get_recent_mutations::GetRecentMutations::new(services.records.clone())));
     tools.push(Box::new(get_mutation_detail::GetMutationDetail::new(services.records.clone())));
@@ -92,6 +92,9 @@ pub(crate) fn builtin_infos(limits: &ReadLimits, catalog: &ToolCatalog) -> [Tool
 fn query_defaults(catalog: &ToolCatalog) -> QueryDefaults {
     catalog.builtin.get(query_database::NAME).map(|tool| tool.query).unwrap_or_default()
 }
+
+/// The tool that runs SQL of the agent.
+pub(crate) const EXECUTE_SQL: &str = execute_sql::NAME;
 
 /// Names that no manifest may take, whether the tool is served or not.
 pub const NAMES: [&str; 14] = [

@@ -1,6 +1,7 @@
 //! `query_database`: the only tool that runs SQL written by the agent.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use ledger::read::{ReadLimits, ReadRequest, Reader, ResultSet, RowFormat, TruncatedBy};
 use manifest::{Access, QueryDefaults};
@@ -8,9 +9,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use types::Mask;
 
+use crate::mask_policy::MaskPolicy;
 use crate::schema::arguments;
 use crate::schema::{AnyJson, builtin_info};
+use crate::services::Services;
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 use catalog::corrected;
 use catalog::{Truncation, read_failure};
@@ -62,6 +66,10 @@ struct ColumnData {
     /// Its PostgreSQL type.
     #[serde(rename = "type")]
     type_name: String,
+    /// If its values are masked for the caller, the mask: partial, hash or null.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    mask: Option<&'static str>,
 }
 
 impl QueryData {
@@ -70,7 +78,12 @@ impl QueryData {
             columns: result
                 .columns
                 .iter()
-                .map(|column| ColumnData { name: column.name.clone(), type_name: column.ty.name.clone() })
+                .zip(result.masks.iter().copied().chain(std::iter::repeat(None)))
+                .map(|(column, mask)| ColumnData {
+                    name: column.name.clone(),
+                    type_name: column.ty.name.clone(),
+                    mask: mask.map(Mask::as_str),
+                })
                 .collect(),
             row_count: result.rows.len(),
             rows: result.rows,
@@ -99,13 +112,15 @@ pub(super) struct QueryDatabase {
     reader: Reader,
     /// The form of the rows of a call without one.
     row_format: RowFormat,
+    masks: MaskPolicy,
 }
 
 impl QueryDatabase {
-    pub(super) fn new(reader: Reader, defaults: QueryDefaults) -> Self {
+    pub(super) fn new(services: &Services, reader: Reader, defaults: QueryDefaults) -> Self {
         let max_bytes = defaults.max_bytes.and_then(|bytes| bytes.try_into().ok());
         let reader = reader.with_defaults(defaults.row_limit, max_bytes);
-        Self { info: info(reader.limits(), defaults), reader, row_format: defaults.row_format.unwrap_or_default() }
+        let row_format = defaults.row_format.unwrap_or_default();
+        Self { info: info(reader.limits(), defaults), reader, row_format, masks: services.masks.clone() }
     }
 }
 
@@ -140,7 +155,9 @@ impl Tool for QueryDatabase {
                 account: Some(call.principal.account_id.as_str()),
             };
             let deadline = self.reader.limits().deadline;
-            match self.reader.query(&request).await {
+            let masks = self.masks.of(&call.profile, &call.principal.account_id);
+            let reader = masks.map(|masks| self.reader.with_masks(Arc::clone(masks), false));
+            match reader.as_ref().unwrap_or(&self.reader).query(&request).await {
                 Ok(mut result) => {
                     let permit = result.permit.take();
                     ToolOutput::of_rows(&QueryData::new(result, next_rows), permit)

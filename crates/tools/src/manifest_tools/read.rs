@@ -10,6 +10,7 @@ use types::{ErrorCode, Failure};
 
 use crate::arguments::{effective_params, redaction};
 use crate::manifest_tools::write::info;
+use crate::mask_policy::MaskPolicy;
 use crate::schema_drift;
 use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolOutput, ToolResult};
 use catalog::{RowsPage, Truncation};
@@ -19,12 +20,13 @@ pub(crate) struct ManifestRead {
     info: ToolInfo,
     spec: Arc<ToolSpec>,
     reader: Reader,
+    masks: MaskPolicy,
 }
 
 impl ManifestRead {
-    pub(crate) fn new(spec: Arc<ToolSpec>, reader: Reader) -> Self {
+    pub(crate) fn new(spec: Arc<ToolSpec>, reader: Reader, masks: MaskPolicy) -> Self {
         let hints = Annotations { read_only: true, destructive: false, idempotent: true };
-        Self { info: info(&spec, hints), spec, reader }
+        Self { info: info(&spec, hints), spec, reader, masks }
     }
 }
 
@@ -46,7 +48,9 @@ impl Tool for ManifestRead {
                 format: RowFormat::Object,
                 account: Some(call.principal.account_id.as_str()),
             };
-            let result = self.reader.query(&request).await.map_err(|error| {
+            let masks = self.masks.of(&call.profile, &call.principal.account_id);
+            let reader = masks.map(|masks| self.reader.with_masks(Arc::clone(masks), true));
+            let result = reader.as_ref().unwrap_or(&self.reader).query(&request).await.map_err(|error| {
                 schema_drift::read_failure(error, self.reader.limits().deadline).redacted(&redaction)
             })?;
             schema_drift::check(&statement.shape, &result.columns)?;

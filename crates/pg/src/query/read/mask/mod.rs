@@ -12,11 +12,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use types::{MaskedColumn, Masks};
 
 use self::relations::{ColumnMask, MaskedRelations, RELATIONS_SQL};
-use super::ReadError;
+use super::{ReadError, ReadRequest, Reader, RowFormat};
 use crate::client::error::Error;
 use crate::client::session::{MAX_PIPELINE_BYTES, Session};
 use crate::client::wire::StatementId;
@@ -86,6 +86,28 @@ pub(super) struct Masking {
     is_declared: bool,
 }
 
+impl Reader {
+    /// The columns of the database that these masks are for, those of partitions and child tables included.
+    ///
+    /// # Errors
+    /// [`ReadError::Masked`] if a mask does not fit the database, or an error of the connection.
+    pub async fn masked_columns(&self, masks: &Masks) -> Result<Vec<MaskedColumn>, ReadError> {
+        let params = masked_names(masks).map(|names| json!(names));
+        let (sql, format) = (RELATIONS_SQL, RowFormat::Array);
+        let request = ReadRequest { sql, params: &params, row_limit: None, format, account: None };
+        let answer = self.for_trusted_sql().query(&request).await?.rows.into_iter().next();
+        let answer: Option<[Value; 1]> = answer.and_then(|row| serde_json::from_str(row.get()).ok());
+        let [answer] = answer.ok_or_else(MaskError::no_catalog)?;
+        Ok(MaskedRelations::parse(&answer.to_string(), masks)?.columns())
+    }
+}
+
+/// The arguments of [`RELATIONS_SQL`]: the schemas, tables and columns.
+fn masked_names(masks: &Masks) -> [Vec<String>; 3] {
+    let names = |of: fn(&MaskedColumn) -> &String| masks.columns.iter().map(of).cloned().collect();
+    [names(|it| &it.schema), names(|it| &it.table), names(|it| &it.column)]
+}
+
 impl Masking {
     pub(super) const fn new(masks: Arc<Masks>, is_declared: bool) -> Self {
         Self { masks, is_declared }
@@ -93,11 +115,7 @@ impl Masking {
 
     /// Queues the question which relations have masked columns.
     pub(super) fn push(&self, session: &mut Session) -> Result<StatementId, Error> {
-        let names = |of: fn(&MaskedColumn) -> &String| {
-            let names: Vec<String> = self.masks.columns.iter().map(of).cloned().collect();
-            Some(value::text_array(&names))
-        };
-        let params = [names(|it| &it.schema), names(|it| &it.table), names(|it| &it.column)];
+        let params = masked_names(&self.masks).map(|names| Some(value::text_array(&names)));
         let usual = std::mem::replace(&mut session.connection.max_message_bytes, MAX_PIPELINE_BYTES);
         let asked = session.connection.next_statement();
         session.connection.push_parse("", RELATIONS_SQL, &[])?;

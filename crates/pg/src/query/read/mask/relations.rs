@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use serde::Deserialize;
-use types::{Mask, Masks};
+use types::{Mask, MaskedColumn, Masks};
 
 use super::MaskError;
 
@@ -32,6 +32,22 @@ pub(super) struct MaskedRelation {
 pub(super) struct ColumnMask {
     pub(super) column: String,
     pub(super) mask: Mask,
+}
+
+impl MaskedRelations {
+    /// Every masked column, those of partitions and child tables included.
+    pub(super) fn columns(&self) -> Vec<MaskedColumn> {
+        let of_relation = |((schema, table), relation): (&(String, String), &MaskedRelation)| {
+            let column = |(name, masked): (&String, &ColumnMask)| MaskedColumn {
+                schema: schema.clone(),
+                table: table.clone(),
+                column: name.clone(),
+                mask: masked.mask,
+            };
+            relation.columns.iter().map(column).collect::<Vec<_>>()
+        };
+        self.by_name.iter().flat_map(of_relation).collect()
+    }
 }
 
 #[derive(Deserialize)]

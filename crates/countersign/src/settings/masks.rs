@@ -1,0 +1,155 @@
+//! `[mask]`: the columns whose values callers do not see.
+
+use std::collections::{BTreeMap, HashMap};
+
+use manifest::name_parts;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use serde_spanned::Spanned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+use tools::MaskRule;
+use types::{AccountId, Mask};
+
+use super::reader::Reader;
+
+/// The table that the masks stand in.
+pub(super) const TABLE: &str = "mask";
+
+/// The key of the functions, among the columns.
+const FUNCTIONS: &str = "functions";
+
+/// The masks of the file.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct MaskConfig {
+    pub(crate) rules: Vec<MaskRule>,
+    /// By schema and name.
+    pub(crate) trusted_functions: Vec<(String, String)>,
+}
+
+/// A mask in the file. `none` ends one that applies otherwise.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum MaskName {
+    None,
+    Partial,
+    Hash,
+    Null,
+    Refuse,
+}
+
+impl MaskName {
+    const fn mask(self) -> Option<Mask> {
+        match self {
+            Self::None => None,
+            Self::Partial => Some(Mask::Partial),
+            Self::Hash => Some(Mask::Hash),
+            Self::Null => Some(Mask::Null),
+            Self::Refuse => Some(Mask::Refuse),
+        }
+    }
+}
+
+/// The masks of one column, as they stand in the file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct MaskKeys {
+    mask: Option<MaskName>,
+    profiles: BTreeMap<Spanned<String>, MaskName>,
+    accounts: HashMap<AccountId, MaskName>,
+}
+
+/// The schema of the table, for editors.
+pub(super) fn schema() -> Value {
+    let mask = json!({"type": "string", "enum": ["partial", "hash", "null", "refuse", "none"]});
+    let by_name =
+        |description: &str| json!({"description": description, "type": "object", "additionalProperties": mask});
+    let keys = json!({"type": "object", "additionalProperties": false, "properties": {
+        "mask": {"description": "The mask of all other callers. Default: none.", "type": "string", "enum": mask["enum"]},
+        "profiles": by_name("The mask of callers of a profile, by its name."),
+        "accounts": by_name("The mask of an account, by its name, whatever the profile is."),
+    }});
+    json!({
+        "description": "Columns whose values are masked, each by its name: \"schema.table.column\".",
+        "type": "object",
+        "properties": {FUNCTIONS: {
+            "description": "Functions that callers with masks may call although they are not declared IMMUTABLE, as \
+                            schema.name.",
+            "type": "array", "items": {"type": "string"}}},
+        "additionalProperties": {"anyOf": [mask, keys]},
+    })
+}
+
+impl<'s> Reader<'s> {
+    /// The masks. `profiles` are the names of the profiles that there are.
+    pub(super) fn masks(&mut self, top: &mut DeTable<'s>, profiles: &[String]) -> MaskConfig {
+        let mut config = MaskConfig::default();
+        for (name, value) in self.table(top, TABLE) {
+            let span = name.span();
+            if name.get_ref() == FUNCTIONS {
+                config.trusted_functions = self.functions(value);
+                continue;
+            }
+            let parts = name_parts(name.get_ref()).and_then(|parts| <[String; 3]>::try_from(parts).ok());
+            let Some([schema, table, column]) = parts else {
+                let message = format!("\"{}\" is no column: write \"schema.table.column\"", name.get_ref());
+                self.mistake(span, message);
+                continue;
+            };
+            if let Some(keys) = self.mask_keys(name.get_ref(), value) {
+                for profile in keys.profiles.keys().filter(|profile| !profiles.contains(profile.get_ref())) {
+                    let message =
+                        format!("there is no profile \"{}\": it is one of {}", profile.get_ref(), profiles.join(", "));
+                    self.mistake(profile.span(), message);
+                }
+                let of_profiles = keys.profiles.into_iter().map(|(name, mask)| (name.into_inner(), mask.mask()));
+                let of_accounts = keys.accounts.into_iter().map(|(name, mask)| (name.into(), mask.mask()));
+                config.rules.push(MaskRule {
+                    schema,
+                    table,
+                    column,
+                    mask: keys.mask.and_then(MaskName::mask),
+                    profiles: of_profiles.collect(),
+                    accounts: of_accounts.collect(),
+                });
+            }
+        }
+        config
+    }
+
+    fn mask_keys(&mut self, name: &str, value: Spanned<DeValue<'s>>) -> Option<MaskKeys> {
+        let span = value.span();
+        let is_table = matches!(value.get_ref(), DeValue::Table(_));
+        let value = ValueDeserializer::from(value);
+        let keys = if is_table {
+            MaskKeys::deserialize(value)
+        } else {
+            MaskName::deserialize(value).map(|mask| MaskKeys { mask: Some(mask), ..MaskKeys::default() })
+        };
+        match keys {
+            Ok(keys) => Some(keys),
+            Err(error) => {
+                self.mistake(error.span().unwrap_or(span), format!("{TABLE}.{name}: {}", error.message()));
+                None
+            }
+        }
+    }
+
+    fn functions(&mut self, value: Spanned<DeValue<'s>>) -> Vec<(String, String)> {
+        let span = value.span();
+        let names = match Vec::<Spanned<String>>::deserialize(ValueDeserializer::from(value)) {
+            Ok(names) => names,
+            Err(error) => {
+                self.mistake(error.span().unwrap_or(span), format!("{TABLE}.{FUNCTIONS}: {}", error.message()));
+                return Vec::new();
+            }
+        };
+        let mut functions = Vec::new();
+        for name in names {
+            match name_parts(name.get_ref()).and_then(|parts| <[String; 2]>::try_from(parts).ok()) {
+                Some([schema, function]) => functions.push((schema, function)),
+                None => self.mistake(name.span(), format!("\"{}\" is no function: write schema.name", name.get_ref())),
+            }
+        }
+        functions
+    }
+}
