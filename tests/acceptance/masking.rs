@@ -7,6 +7,7 @@
 
 mod corpus;
 mod random_query;
+mod served;
 
 use std::cell::Cell;
 use std::sync::Arc;

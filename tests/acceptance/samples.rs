@@ -54,6 +54,7 @@ const RUN_BY: &[(&str, &str, &str)] = &[
         "name = \"shop\"",
         "a_manifest_titles_describes_and_switches_off_builtin_tools_and_instructs_agents",
     ),
+    ("docs/topics/masking.md", "[mask]", "the_masks_of_the_page_differ_by_profile_and_account"),
     ("docs/topics/proposals.md", "countersign proposals list", "usage_lines_name_commands_and_options_that_exist"),
     ("docs/topics/proposals.md", "create role anna", "statements_for_operators"),
     ("docs/topics/monitoring.md", "*/5 * * * *", "jobs_of_cron"),

@@ -286,12 +286,8 @@ async fn check_role(target: &ConnectOptions, settings: &Settings) -> anyhow::Res
 
 /// The masks of callers, if they fit the database.
 async fn masks(settings: &Settings, reader: Option<&Reader>) -> anyhow::Result<MaskPolicy> {
-    let key = match settings.ledger.fingerprints.key() {
-        Some(key) => key.clone(),
-        None => auth::generate_token()?,
-    };
     let MaskConfig { rules, trusted_functions } = &settings.masks;
-    let policy = MaskPolicy::new(rules, trusted_functions, &MaskKey::new(key));
+    let policy = MaskPolicy::new(rules, trusted_functions, &MaskKey::new(settings.mask_key()?));
     for (masks, reader) in policy.all().zip(std::iter::repeat(reader)) {
         if let Some(reader) = reader {
             reader.masked_columns(masks).await.context("[mask] cannot be applied")?;

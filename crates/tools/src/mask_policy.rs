@@ -29,10 +29,11 @@ impl MaskRule {
         by_account.or_else(by_profile).copied().unwrap_or(self.mask)
     }
 
-    /// The mask that hides most from any caller; `None` if no caller has a mask.
-    fn strictest(&self) -> Option<Mask> {
+    /// The column with the mask that hides most from any caller; `None` if no caller has a mask.
+    #[must_use]
+    pub fn strictest(&self) -> Option<MaskedColumn> {
         let masks = std::iter::once(&self.mask).chain(self.profiles.values()).chain(self.accounts.values());
-        masks.copied().max().flatten()
+        masks.copied().max().flatten().map(|mask| self.masked(mask))
     }
 
     fn masked(&self, mask: Mask) -> MaskedColumn {
@@ -57,9 +58,6 @@ impl MaskPolicy {
             let trusted_functions = trusted_functions.to_vec();
             (!columns.is_empty()).then(|| Arc::new(Masks { columns, trusted_functions, key: key.clone() }))
         };
-        let of_rules = |mask: &dyn Fn(&MaskRule) -> Option<Mask>| {
-            masks(rules.iter().filter_map(|rule| Some(rule.masked(mask(rule)?))).collect())
-        };
         let profiles: BTreeSet<_> = rules.iter().flat_map(|rule| rule.profiles.keys().cloned()).map(Some).collect();
         let accounts: BTreeSet<_> = rules.iter().flat_map(|rule| rule.accounts.keys().cloned()).map(Some).collect();
         let profiles = std::iter::once(None).chain(profiles);
@@ -67,10 +65,11 @@ impl MaskPolicy {
         let callers =
             profiles.flat_map(|profile| accounts.iter().map(move |account| (profile.clone(), account.clone())));
         let by_caller = callers.map(|(profile, account)| {
-            let masks = of_rules(&|rule| rule.of(profile.as_deref(), account.as_deref()));
+            let of_caller = |rule: &MaskRule| Some(rule.masked(rule.of(profile.as_deref(), account.as_deref())?));
+            let masks = masks(rules.iter().filter_map(of_caller).collect());
             ((profile, account), masks)
         });
-        Self { masks: by_caller.collect(), strictest: of_rules(&MaskRule::strictest) }
+        Self { masks: by_caller.collect(), strictest: masks(rules.iter().filter_map(MaskRule::strictest).collect()) }
     }
 
     /// The masks of a caller, if it has some.

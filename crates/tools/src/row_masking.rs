@@ -7,13 +7,16 @@ use std::collections::HashMap;
 
 use serde_json::value::to_raw_value;
 use serde_json::{Map, Value};
-use types::{Mask, MaskKey, Masks, Redaction, Rollback};
+use types::{Mask, MaskKey, Masks, REDACTED, Redaction, Rollback};
 
 use crate::tool::{ToolError, ToolOutput, ToolResult};
 
 /// The keys whose objects have the columns of rows, or the parameters of a call.
 const ROWS: [&str; 9] =
     ["params", "result", "before", "after", "before_image", "after_image", "columns", "key", "undo_params"];
+
+/// The keys of rows that are written as text.
+const SUMMARIES: [&str; 2] = ["params_summary", "result_summary"];
 
 /// The keys of the two values of a changed column.
 const VALUES_OF_A_CHANGE: [&str; 4] = ["before", "after", "expected", "found"];
@@ -31,8 +34,7 @@ pub struct RowMasks<'a> {
 
 impl<'a> RowMasks<'a> {
     /// The masks of a caller.
-    #[must_use]
-    pub fn new(masks: &'a Masks) -> Self {
+    fn new(masks: &'a Masks) -> Self {
         let mut columns: HashMap<&str, Mask> = HashMap::new();
         for column in &masks.columns {
             let mask = columns.entry(&column.column).or_insert(column.mask);
@@ -42,7 +44,7 @@ impl<'a> RowMasks<'a> {
     }
 
     /// Masks the rows in a value. `is_row`: the value itself is a row, or a list of rows.
-    pub fn mask(&mut self, value: &mut Value, is_row: bool) {
+    fn mask(&mut self, value: &mut Value, is_row: bool) {
         match value {
             Value::Array(items) => items.iter_mut().for_each(|item| self.mask(item, is_row)),
             Value::Object(fields) => self.mask_fields(fields, is_row),
@@ -54,8 +56,21 @@ impl<'a> RowMasks<'a> {
         for (name, value) in fields {
             match self.columns.get(name.as_str()) {
                 Some(mask) if is_row => self.mask_value(*mask, value),
+                _ if SUMMARIES.contains(&name.as_str()) => self.mask_summary(value),
                 _ => self.mask(value, is_row || ROWS.contains(&name.as_str())),
             }
+        }
+    }
+
+    /// Masks a row that is the text of a JSON object, cut off perhaps.
+    fn mask_summary(&mut self, value: &mut Value) {
+        let Value::String(text) = value else { return };
+        match serde_json::from_str(text) {
+            Ok(mut row) => {
+                self.mask(&mut row, true);
+                *text = row.to_string();
+            }
+            Err(_) => REDACTED.clone_into(text),
         }
     }
 
@@ -74,6 +89,14 @@ impl<'a> RowMasks<'a> {
                 *value = masked;
             }
         }
+    }
+
+    /// A record, or a change of a row, with its rows masked.
+    #[must_use]
+    pub fn masked(masks: &'a Masks, mut record: Value) -> Value {
+        let mut rows = Self::new(masks);
+        rows.mask(&mut record, false);
+        rows.redaction().value(&record)
     }
 
     /// Replaces the texts that were masked wherever else they occur.

@@ -6,6 +6,7 @@ use ledger::audit::RecordFilter;
 use serde_json::{Map, Value};
 
 use super::args::ListArgs;
+use super::masks::LoginMasks;
 use super::open;
 use crate::ago::ago;
 use crate::os_user::decided_by;
@@ -34,7 +35,8 @@ pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Res
         until_hours: arguments.until,
         row,
     };
-    let records = audit.list(&query).await?;
+    let masks = LoginMasks::load(&audit, settings).await?;
+    let records: Vec<_> = audit.list(&query).await?.into_iter().map(|record| masks.apply(record)).collect();
     if arguments.json {
         for record in records {
             print_line(&json_line(&Value::Object(record)));

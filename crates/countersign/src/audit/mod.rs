@@ -4,6 +4,7 @@ pub(crate) mod args;
 mod counts;
 mod fork;
 mod list;
+mod masks;
 mod prune;
 mod row;
 mod show;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use serde_spanned::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 use tools::MaskRule;
-use types::{AccountId, Mask};
+use types::{AccountId, Mask, MaskedColumn};
 
 use super::reader::Reader;
 
@@ -24,6 +24,13 @@ pub(crate) struct MaskConfig {
     pub(crate) rules: Vec<MaskRule>,
     /// By schema and name.
     pub(crate) trusted_functions: Vec<(String, String)>,
+}
+
+impl MaskConfig {
+    /// Every column that is masked for some caller, with the mask that hides most.
+    pub(crate) fn columns(&self) -> Vec<MaskedColumn> {
+        self.rules.iter().filter_map(MaskRule::strictest).collect()
+    }
 }
 
 /// A mask in the file. `none` ends one that applies otherwise.

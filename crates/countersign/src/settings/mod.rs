@@ -176,6 +176,14 @@ impl ConfigSources {
 }
 
 impl Settings {
+    /// The key of the hashes of masked values; a new one at each call if none is configured.
+    pub(crate) fn mask_key(&self) -> anyhow::Result<Secret> {
+        match self.ledger.fingerprints.key() {
+            Some(key) => Ok(key.clone()),
+            None => Ok(auth::generate_token()?),
+        }
+    }
+
     /// Those that every server has, and those of the file.
     pub(crate) fn profile_names(&self) -> impl Iterator<Item = &str> {
         Profile::BUILTIN.into_iter().chain(self.profiles.iter().map(|own| own.profile.name.as_str()))

@@ -6,6 +6,7 @@ mod prune;
 mod read;
 mod row;
 mod seal;
+mod unreadable;
 mod verify;
 
 use std::time::Duration;
