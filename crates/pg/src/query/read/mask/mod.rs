@@ -5,6 +5,7 @@
 //! transaction of each read, so that partitions and renamed tables are not missed. `plan` says what its limits are.
 
 mod expression;
+mod nodes;
 mod plan;
 mod relations;
 
