@@ -22,6 +22,8 @@ create view shop.adults as select id, name from shop.customers where age >= 18;
 create view shop.labels as select id, name || ' <' || email || '>' as label from shop.customers;
 create function shop.email_of(int) returns text language sql stable as 'select email from shop.customers where id = $1';
 create function shop.emails() returns setof text language sql stable as 'select email from shop.customers';
+create function shop."odd ""name"() returns text language sql stable as 'select email from shop.customers limit 1';
+create function public.email_of_order(shop.orders) returns text language sql stable as 'select email from shop.customers where id = $1.customer_id';
 create function shop.top(int) returns setof int language sql stable as 'select 1 from generate_series(1, 200) limit $1';
 create function shop.ages() returns int language plpgsql as 'begin return (select sum(age) from shop.customers); end';
 create function shop.slug(text) returns text language plpgsql immutable as 'begin return replace(lower($1), '' '', ''-''); end';

@@ -115,7 +115,7 @@ impl Reader {
         };
         metadata.apply(&inspection);
         if let Some(masking) = &self.masking {
-            let masks = masking.inspect(session, plan.as_ref(), &sources, masked_columns.as_deref()).await?;
+            let masks = masking.inspect(session, (sql, plan.as_ref()), &sources, masked_columns.as_deref()).await?;
             metadata.masks = Some(masks);
             // Its plan was made without index scans.
             inspection.is_unpruned = true;

@@ -76,7 +76,7 @@ impl Reader {
                 Some(PlanResult::Refused(error)) => return Err(refusal(Error::Server(error))),
                 _ => None,
             };
-            masking.inspect(session, plan.as_ref(), &sources, masked_columns.as_deref()).await?;
+            masking.inspect(session, (sql, plan.as_ref()), &sources, masked_columns.as_deref()).await?;
             push_end_of_planning(session)?;
         }
         let text_params = value::encode_all(params, &own.params)?;

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use types::{MaskedColumn, Masks};
 
 use self::relations::{ColumnMask, MaskedRelations, RELATIONS_SQL};
+use super::function_policy::forbidden;
 use super::{ReadError, ReadRequest, Reader, RowFormat};
 use crate::client::error::Error;
 use crate::client::session::{MAX_PIPELINE_BYTES, Session};
@@ -133,38 +134,69 @@ impl Masking {
     pub(super) async fn inspect(
         &self,
         session: &mut Session,
-        plan: Option<&Value>,
+        (sql, plan): (&str, Option<&Value>),
         sources: &[Option<(u32, i16)>],
         answer: Option<&str>,
     ) -> Result<ColumnMasks, ReadError> {
         let answer = answer.ok_or_else(MaskError::no_catalog)?;
         let relations = MaskedRelations::parse(answer, &self.masks)?;
         if !self.is_declared {
-            self.check_functions(session, plan.ok_or_else(MaskError::no_plan)?).await?;
+            self.check_functions(session, sql, plan.ok_or_else(MaskError::no_plan)?).await?;
         }
         let columns = plan::result_masks(plan, &relations, sources, self.is_declared)?;
         Ok(ColumnMasks { columns, key: self.masks.key.clone() })
     }
 
-    /// Refuses functions that may read masked columns.
-    async fn check_functions(&self, session: &mut Session, plan: &Value) -> Result<(), ReadError> {
+    /// Refuses functions that may read masked columns: those that the plan shows, and those that have a name that occurs in
+    /// the text. A plan does not show every call, and a call needs the name of the function.
+    async fn check_functions(&self, session: &mut Session, sql: &str, plan: &Value) -> Result<(), ReadError> {
         let calls: BTreeSet<FunctionCall> =
             called(plan).into_iter().filter(|call| call.schema.as_deref() != Some("pg_catalog")).collect();
-        if calls.is_empty() {
-            return Ok(());
+        let mentioned = mentioned_names(sql);
+        let names: BTreeSet<String> = calls.iter().map(|call| call.name.clone()).chain(mentioned.clone()).collect();
+        let names = Vec::from_iter(names);
+        if let Some(forbidden) = forbidden(session, &names).await? {
+            return Err(forbidden);
         }
-        let names: BTreeSet<String> = calls.iter().map(|call| call.name.clone()).collect();
-        let names = value::text_array(&Vec::from_iter(names));
-        for row in session.rows(FUNCTIONS_SQL, &[Some(names)]).await? {
+        for row in session.rows(FUNCTIONS_SQL, &[Some(value::text_array(&names))]).await? {
             let Ok([Some(schema), Some(name)]) = <[Option<String>; 2]>::try_from(row) else { continue };
             let is_called = |call: &FunctionCall| {
                 call.name == name && call.schema.as_ref().is_none_or(|of_call| *of_call == schema)
             };
             let is_trusted = self.masks.trusted_functions.iter().any(|it| it.0 == schema && it.1 == name);
-            if !is_trusted && calls.iter().any(is_called) {
+            if !is_trusted && (mentioned.contains(&name) || calls.iter().any(is_called)) {
                 return Err(MaskError::function(&schema, &name).into());
             }
         }
         Ok(())
+    }
+}
+
+/// Every name that the text may mention, literals and comments included: each word as it is and in lower case, and
+/// everything between double quotes. Identifiers with Unicode escapes are refused elsewhere (`account_setting`).
+fn mentioned_names(sql: &str) -> BTreeSet<String> {
+    const QUOTE: &str = "\u{0}";
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
+    let words = sql.split(|c| !is_part(c)).filter(|word| !word.is_empty());
+    let words = words.flat_map(|word| [word.to_owned(), word.to_ascii_lowercase()]);
+    let escaped = sql.replace("\"\"", QUOTE);
+    let quoted = escaped.split('"').skip(1).map(|name| name.replace(QUOTE, "\""));
+    words.chain(quoted).filter(|name| name.len() <= MAX_NAME_BYTES).collect()
+}
+
+/// `NAMEDATALEN` - 1: PostgreSQL has no longer name, and cuts longer ones in a text off.
+const MAX_NAME_BYTES: usize = 63;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_and_everything_in_double_quotes_may_be_a_name() {
+        let names = mentioned_names("values (SHOP.Email_Of(1), shop.\"odd \"\"name\"(), 'lit_eral') -- comm\u{e9}nt");
+        for name in ["shop", "Email_Of", "email_of", "odd \"name", "lit_eral", "comm\u{e9}nt", "1"] {
+            assert!(names.contains(name), "{name} is not in {names:?}");
+        }
+        assert!(!names.contains("email"));
     }
 }
