@@ -110,7 +110,7 @@ use crate::proposals::Proposals;
 pub mod read {
     pub use pg::value::{EncodeError, encode};
     pub use pg::{
-        ConnectError, Error, PoolStatus, ReadError, ReadLimits, ReadRequest, Reader, ResponsePermit, ResultSet,
+        ConnectError, Error, NextPage, Page, PageProblem, PoolStatus, ReadError, ReadLimits, ReadRequest, Reader, ResponsePermit, ResultSet,
         RowFormat, SearchPath, TruncatedBy, UntrustedSchema,
     };
 }
