@@ -6,6 +6,8 @@
 
 use serde_json::Value;
 
+use crate::client::literal;
+
 /// The settings for this plan, in the transaction. No index and no merge gives an order, and a nested loop keeps the rows
 /// of its outer side.
 pub(super) const SORT_MODE_SQL: &str = "\
@@ -63,15 +65,16 @@ pub(super) fn planned_order(plan: &Value, width: usize) -> Result<PlannedOrder, 
     let outermost = plan.pointer("/0/Plan").ok_or(OrderProblem::Unordered)?;
     let sort = sort_below(outermost).ok_or(OrderProblem::Unordered)?;
     let output: Vec<&str> = texts(outermost, "Output").take(width).collect();
-    let columns = texts(sort, "Sort Key").map(|key| sort_column(key, &output));
+    let mut read = Vec::new();
+    tables_read(outermost, &mut read);
+    let alias = sole_alias(&read);
+    let columns = texts(sort, "Sort Key").map(|key| sort_column(key, alias, &output));
     let columns = columns.collect::<Option<Vec<_>>>().ok_or(OrderProblem::Expression)?;
     if columns.is_empty() || output.len() < width {
         return Err(OrderProblem::Expression);
     }
-    let mut read = Vec::new();
-    tables_read(outermost, &mut read);
     let tables = determining_tables(sort).ok_or(OrderProblem::NotUnique)?;
-    let is_read_once = |table: &TableName| read.iter().filter(|other| *other == table).count() == 1;
+    let is_read_once = |name: &TableName| read.iter().filter(|node| table(node).as_ref() == Some(name)).count() == 1;
     if !tables.iter().flatten().all(is_read_once) {
         return Err(OrderProblem::NotUnique);
     }
@@ -112,7 +115,10 @@ fn sort_below(outermost: &Value) -> Option<&Value> {
 }
 
 /// The result column of a sort key, which is its text and what `show_sortorder_options` of PostgreSQL adds to it.
-fn sort_column(key: &str, output: &[&str]) -> Option<SortColumn> {
+///
+/// A query over one table has `id` in its output and `t.id` in its sort keys: `alias` is `t` then. PostgreSQL quotes it if it
+/// has to.
+fn sort_column(key: &str, alias: Option<&str>, output: &[&str]) -> Option<SortColumn> {
     let (rest, nulls) = match (key.strip_suffix(" NULLS FIRST"), key.strip_suffix(" NULLS LAST")) {
         (Some(rest), _) => (rest, Some(true)),
         (None, Some(rest)) => (rest, Some(false)),
@@ -120,8 +126,12 @@ fn sort_column(key: &str, output: &[&str]) -> Option<SortColumn> {
     };
     let (rest, is_descending) = rest.strip_suffix(" DESC").map_or((rest, false), |rest| (rest, true));
     let nulls_first = nulls.unwrap_or(is_descending);
+    let unprefixed = alias.and_then(|alias| {
+        let behind_alias = rest.strip_prefix(alias).or_else(|| rest.strip_prefix(&literal::identifier(alias)));
+        behind_alias?.strip_prefix('.')
+    });
     output.iter().enumerate().find_map(|(index, text)| {
-        let collation = rest.strip_prefix(text)?;
+        let collation = rest.strip_prefix(text).or_else(|| unprefixed?.strip_prefix(text))?;
         (collation.is_empty() || collation.starts_with(" COLLATE ")).then(|| SortColumn {
             index,
             collation: collation.to_owned(),
@@ -131,10 +141,16 @@ fn sort_column(key: &str, output: &[&str]) -> Option<SortColumn> {
     })
 }
 
-/// Every table that the plan reads, as often as it reads it.
-fn tables_read(node: &Value, read: &mut Vec<TableName>) {
-    read.extend(table(node));
+/// Every node of the plan that reads a table.
+fn tables_read<'a>(node: &'a Value, read: &mut Vec<&'a Value>) {
+    read.extend(table(node).map(|_| node));
     plans(node).for_each(|below| tables_read(below, read));
+}
+
+/// The alias of the table, if the plan reads only one.
+fn sole_alias<'a>(read: &[&'a Value]) -> Option<&'a str> {
+    let [node] = read else { return None };
+    node.get("Alias").and_then(Value::as_str)
 }
 
 fn table(node: &Value) -> Option<TableName> {
