@@ -98,7 +98,8 @@ impl QueryData {
 
 /// Hint on how to get the omitted rows.
 fn next_rows(by: TruncatedBy, next: Option<&NextPage>) -> Cow<'static, str> {
-    let how = "order by a unique key of the table whose columns are all in the result, and repeat the call with `after`";
+    let how =
+        "order by a unique key of the table whose columns are all in the result, and repeat the call with `after`";
     match (by, next) {
         (TruncatedBy::RowLimit, Some(NextPage::After(_))) => "For the next rows, repeat the call with the same query and \
             params and `after` set to next.after, or give a larger row_limit."

@@ -47,10 +47,15 @@ async fn a_text_that_is_no_whole_statement_does_not_get_into_one() {
         let error = server.fail("query_database", json!({"query": query, "after": [1]}), "sql_error").await;
         assert_eq!(error["sqlstate"], "42601", "{query}: {error}");
     }
-    for query in ["delete from paged.line returning c", "insert into paged.line values (1) returning c", "set a.b = 1"] {
+    for query in ["delete from paged.line returning c", "insert into paged.line values (1) returning c", "set a.b = 1"]
+    {
         let arguments = json!({"query": query, "after": [1]});
         let error = server.call("query_database", arguments).await["error"].clone();
-        assert!(["not_read_only", "not_permitted", "invalid_params", "sql_error"].contains(&error["code"].as_str().unwrap()), "{query}: {error}");
+        assert!(
+            ["not_read_only", "not_permitted", "invalid_params", "sql_error"]
+                .contains(&error["code"].as_str().unwrap()),
+            "{query}: {error}"
+        );
     }
     // What a read may not call, it may not call on the second page either.
     let query = "select c, pg_cancel_backend(0) from paged.line order by c";
@@ -100,7 +105,8 @@ async fn a_value_of_after_is_a_value() {
         let data = server.succeed("query_database", arguments).await["data"].clone();
         assert_eq!(data["row_count"].to_string(), db.value(expected).await, "{after}");
     }
-    let arguments = json!({"query": "select a from paged.line where a = $1 order by c", "params": [1, 2], "after": [1]});
+    let arguments =
+        json!({"query": "select a from paged.line where a = $1 order by c", "params": [1, 2], "after": [1]});
     server.fail("query_database", arguments, "invalid_params").await;
     let arguments = json!({"query": "select c from paged.line where a = $1 order by c", "params": [], "after": [1]});
     server.fail("query_database", arguments, "invalid_params").await;

@@ -24,9 +24,7 @@ fn sort_key(column: &'static str) -> impl Strategy<Value = String> {
 
 fn order() -> impl Strategy<Value = String> {
     let others = prop::sample::subsequence(vec!["n", "t", "w", "f"], 0..=3).prop_shuffle();
-    let keys = others.prop_flat_map(|columns| {
-        columns.into_iter().chain(["id"]).map(sort_key).collect::<Vec<_>>()
-    });
+    let keys = others.prop_flat_map(|columns| columns.into_iter().chain(["id"]).map(sort_key).collect::<Vec<_>>());
     keys.prop_map(|keys| keys.join(", "))
 }
 

@@ -25,7 +25,7 @@ use crate::client::session::{Session, StatementDescription, TransactionSettings}
 use crate::client::wire::{Event, Purpose, row_texts};
 use crate::query::plan::PlanResult;
 use crate::query::referenced_objects::called;
-use crate::query::value;
+use crate::query::value::{self, EncodeError};
 
 /// The maximum time for the order of a query whose rows are there already.
 const ORDER_DEADLINE: Duration = Duration::from_secs(2);
@@ -121,9 +121,10 @@ impl Reader {
         let order = self.order_on(session, request).await?;
         session.await_reset().await?;
         value::encode_all(request.params, &order.params)?;
-        let keys = order.keys.as_ref().map_err(|problem| {
-            ReadError::Params(format!("`after` cannot be used with this query: {problem}"))
-        })?;
+        let keys = order
+            .keys
+            .as_ref()
+            .map_err(|problem| ReadError::Params(format!("`after` cannot be used with this query: {problem}")))?;
         let values = key_values(keys, after)?;
         let param_count = order.params.len();
         let text = behind(sql, &order.names, keys, &values, param_count);
@@ -182,6 +183,9 @@ impl Reader {
         let (described, planned) = self.plan_sorted(session, name, request).await?;
         let StatementDescription { params, columns } = described;
         let columns = columns.ok_or(ReadError::NoResultColumns)?;
+        if params.len() != request.params.len() {
+            return Err(EncodeError::of_count(params.len(), request.params.len()).into());
+        }
         let is_plan = matches!(planned, Ok(PlanResult::Plan(_)));
         let params = if is_plan { self.types.resolve_all(session, &params).await? } else { Vec::new() };
         let names = columns.iter().map(|column| column.name.clone()).collect();

@@ -22,8 +22,17 @@ const SCANS: [&str; 6] =
 
 /// The nodes with one child whose rows they pass on, each at most once.
 const PASSES: [&str; 11] = [
-    "Limit", "Result", "Sort", "Incremental Sort", "Gather", "Gather Merge", "Materialize", "Memoize", "Subquery Scan",
-    "Unique", "WindowAgg",
+    "Limit",
+    "Result",
+    "Sort",
+    "Incremental Sort",
+    "Gather",
+    "Gather Merge",
+    "Materialize",
+    "Memoize",
+    "Subquery Scan",
+    "Unique",
+    "WindowAgg",
 ];
 
 const JOINS: [&str; 3] = ["Nested Loop", "Hash Join", "Merge Join"];
@@ -131,13 +140,9 @@ fn sort_column(key: &str, alias: Option<&str>, output: &[&str]) -> Option<SortCo
         behind_alias?.strip_prefix('.')
     });
     output.iter().enumerate().find_map(|(index, text)| {
-        let collation = rest.strip_prefix(text).or_else(|| unprefixed?.strip_prefix(text))?;
-        (collation.is_empty() || collation.starts_with(" COLLATE ")).then(|| SortColumn {
-            index,
-            collation: collation.to_owned(),
-            is_descending,
-            nulls_first,
-        })
+        let behind = [Some(rest), unprefixed].into_iter().filter_map(|key| key?.strip_prefix(text));
+        let collation = behind.into_iter().find(|rest| rest.is_empty() || rest.starts_with(" COLLATE "))?;
+        Some(SortColumn { index, collation: collation.to_owned(), is_descending, nulls_first })
     })
 }
 
@@ -223,6 +228,16 @@ mod tests {
         for key in ["(t.id + 1)", "t.id USING ~<~", "t.idx", "t.other"] {
             assert_eq!(order(json!([key]), scan("t", "Outer")), Err(OrderProblem::Expression), "{key}");
         }
+    }
+
+    #[test]
+    fn a_plan_of_one_table_has_the_alias_in_the_key_only() {
+        let find = |key: &str, alias: &str| sort_column(key, Some(alias), &["k", "\"a b\"", "k0"]).map(|it| it.index);
+        assert_eq!(find("k0.k", "k0"), Some(0));
+        assert_eq!(find("k0.k0 DESC", "k0"), Some(2));
+        assert_eq!(find("\"A b\".\"a b\"", "A b"), Some(1));
+        assert_eq!(find("\"any\".k", "any"), Some(0));
+        assert_eq!(find("k1.k", "k0"), None);
     }
 
     #[test]

@@ -31,7 +31,8 @@ pub(super) fn chars_before(names: &[String]) -> u32 {
 }
 
 fn head(names: &[String]) -> String {
-    let columns = names.iter().enumerate().map(|(index, name)| format!("{} as {}", column(index), literal::identifier(name)));
+    let columns =
+        names.iter().enumerate().map(|(index, name)| format!("{} as {}", column(index), literal::identifier(name)));
     format!("select {} from (\n", columns.collect::<Vec<_>>().join(", "))
 }
 
@@ -166,16 +167,18 @@ mod tests {
 
     #[test]
     fn null_is_behind_every_value_or_before_it() {
-        let condition = |keys: &[PageKey], values: &[Option<&str>]| {
-            of(keys, values).split(" order by").next().unwrap().to_owned()
-        };
+        let condition =
+            |keys: &[PageKey], values: &[Option<&str>]| of(keys, values).split(" order by").next().unwrap().to_owned();
         let keys = [key(0, false, false), key(1, false, true)];
         assert_eq!(
             condition(&keys, &[Some("1"), Some("2")]),
             "((page.c1 operator(pg_catalog.>) $3 or page.c1 is null) or page.c1 operator(pg_catalog.=) $3 \
              and page.c2 operator(pg_catalog.>) $4)"
         );
-        assert_eq!(condition(&keys, &[None, Some("2")]), "(false or page.c1 is null and page.c2 operator(pg_catalog.>) $3)");
+        assert_eq!(
+            condition(&keys, &[None, Some("2")]),
+            "(false or page.c1 is null and page.c2 operator(pg_catalog.>) $3)"
+        );
         let keys = [key(0, true, false), key(1, false, true)];
         assert_eq!(
             condition(&keys, &[None, Some("2")]),
@@ -185,7 +188,8 @@ mod tests {
 
     #[test]
     fn only_the_end_of_the_text_is_left_out() {
-        for (sql, expected) in [("select 1;", "select 1"), ("select 1 ; \n;", "select 1"), ("select ';'", "select ';'")] {
+        for (sql, expected) in [("select 1;", "select 1"), ("select 1 ; \n;", "select 1"), ("select ';'", "select ';'")]
+        {
             assert_eq!(without_end(sql), expected);
         }
     }
