@@ -1,7 +1,8 @@
 //! The pages of a result: the rows of a query behind a key.
 //!
 //! ```text
-//! cut answer     the description and a plan of the text · the catalog       two round trips, once for a text and session
+//! cut answer     the description and a plan of the text · the catalog       two round trips, once for a text and session;
+//!                                                                           one if the rows are not ordered
 //! next page      the same, if the session has no order of the text · the read of the text behind the key, as any text
 //! ```
 //! A page is a read of its own, in its own transaction: the rows that the query has now, behind the key.
@@ -29,6 +30,9 @@ use crate::query::value::{self, EncodeError};
 
 /// The maximum time for the order of a query whose rows are there already.
 const ORDER_DEADLINE: Duration = Duration::from_secs(2);
+
+/// The time left of a call that searches no order any more, so that its rows are not lost.
+const MARGIN: Duration = Duration::from_millis(100);
 
 /// The maximum length of a key as JSON, in bytes. An index takes less than 3 kB.
 const MAX_KEY_BYTES: usize = 8 * 1024;
@@ -80,14 +84,14 @@ impl Reader {
         }
         let order = match order {
             Some(order) => Some(order),
-            None => self.order_of(deadline.min(Instant::now() + ORDER_DEADLINE), request).await,
+            None => self.order_of(order_deadline(deadline), request).await,
         };
         let next = order.map_or(Err(PageProblem::Unknown), |order| order.key_of_last_row(&result, request.format));
         let next = next.map_or_else(NextPage::Unavailable, NextPage::After);
         Ok(Page { result, next: Some(next) })
     }
 
-    /// The rows, and the order of the text if the session has it.
+    /// The rows, and the order of the text if it could be found over the same session.
     async fn attempt_page(
         &self,
         deadline: Instant,
@@ -102,7 +106,11 @@ impl Reader {
                 Some(after) => self.query_behind(session, request, after).await,
                 None => {
                     let result = self.query_on(session, request).await?;
-                    Ok((result, session.statements.get(&cache_key(request.sql)).map(|(order, _)| order)))
+                    let order = match result.truncated_by {
+                        Some(_) => self.order_after(session, deadline, request).await,
+                        None => None,
+                    };
+                    Ok((result, order))
                 }
             }
         });
@@ -140,6 +148,29 @@ impl Reader {
         let outcome = self.query_on(session, &page).await;
         let result = outcome.map_err(|error| in_own_text(error, chars_before(&order.names), param_count))?;
         Ok((result, Some(order)))
+    }
+
+    /// The order of a text whose rows this session has just read. `None` if it is not found, or if rows are still arriving: it
+    /// takes another session then.
+    async fn order_after(
+        &self,
+        session: &mut Session,
+        deadline: Instant,
+        request: &ReadRequest<'_>,
+    ) -> Option<Arc<PageOrder>> {
+        if let Some((order, _)) = session.statements.get(&cache_key(request.sql)) {
+            return Some(order);
+        }
+        let is_under_way = session.connection.has_pending() && !session.connection.reset_pending();
+        let deadline = order_deadline(deadline);
+        if is_under_way || deadline <= Instant::now() {
+            return None;
+        }
+        let found = tokio::time::timeout_at(deadline, async {
+            session.await_reset().await?;
+            self.order_on(session, request).await
+        });
+        found.await.ok()?.ok()
     }
 
     /// The order of a text, over a session of its own. `None` if it cannot be had: the rows are there without it.
@@ -258,6 +289,12 @@ impl Reader {
         };
         Ok((described, planned))
     }
+}
+
+/// The end of the search for an order: before `deadline`, which ends the whole call.
+fn order_deadline(deadline: Instant) -> Instant {
+    let latest = deadline.checked_sub(MARGIN).unwrap_or(deadline);
+    latest.min(Instant::now() + ORDER_DEADLINE)
 }
 
 /// The place of an order among the statements of a session. No text of an agent has U+0000.
