@@ -4,7 +4,9 @@ mod hostile;
 mod random;
 
 use serde_json::{Value, json};
-use testkit::{Database, Server, database};
+use testkit::{Database, PgBouncer, Server, database};
+
+use crate::samples::sample;
 
 /// One page; `data` of the answer.
 async fn page(server: &Server, call: &Value, after: &Value) -> Value {
@@ -297,4 +299,48 @@ async fn after_is_not_offered_for_an_order_that_is_not_unique_or_not_known() {
             "{query}: {message}"
         );
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sample_of_the_page_is_what_the_server_answers() {
+    let db = database().await;
+    let server = Server::on(&db).await;
+    let sample = sample("docs/topics/reading.md", "{\"query\": \"select handle");
+    let lines: Vec<Value> = sample.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [call, part, next] = <[Value; 3]>::try_from(lines).unwrap();
+    let data = server.succeed("query_database", call).await["data"].clone();
+    for (key, value) in part.as_object().unwrap() {
+        assert_eq!(data[key], *value, "{data}");
+    }
+    assert_eq!(next["after"], part["next"]["after"]);
+    let rows = server.succeed("query_database", next).await["data"]["rows"].clone();
+    let expected = db.rows("select handle from social.account order by handle offset 2 limit 2").await.concat();
+    assert_eq!(rows, json!(expected.iter().map(|handle| json!({"handle": handle})).collect::<Vec<_>>()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_are_continued_through_a_pooler() {
+    let db = database().await;
+    orders(&db).await;
+    let pooler = PgBouncer::with(&db, &[("default_pool_size", "2")]).await;
+    let server = Server::start(Server::command_pooled(&pooler)).await;
+    let query = "select a, b from paged.line where a <> $1 order by a desc, b;";
+    assert_pages(&server, query, json!([3]), &[30, 1]).await;
+    assert!(hint(&server, "table paged.line").await.contains("not ordered"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_bound_of_a_page_is_given_to_the_index() {
+    let db = database().await;
+    orders(&db).await;
+    db.run("insert into paged.line select i, 'b', -i from generate_series(6, 30000) i; analyze paged.line").await;
+    let server = Server::on(&db).await;
+    // The rows that PostgreSQL reads for a page: those behind the key, and none before it.
+    let query = "select a, b, pg_stat_get_xact_tuples_fetched('paged.line'::regclass) \
+                 + pg_stat_get_xact_tuples_returned('paged.line'::regclass) as read from paged.line order by a, b";
+    let arguments = json!({"query": query, "after": [29_990, "b"], "row_format": "array"});
+    let rows = server.succeed("query_database", arguments).await["data"]["rows"].clone();
+    let read = rows.as_array().unwrap().iter().map(|row| row[2].as_i64().unwrap()).max();
+    assert_eq!(rows.as_array().unwrap().len(), 10);
+    assert!(read < Some(100), "{read:?}");
 }
