@@ -20,7 +20,7 @@ pub(super) const NAME: &str = "query_database";
 
 const DESCRIPTION: &str = "Execute a read-only SQL query. One statement: SELECT, WITH, \
     EXPLAIN, SHOW, VALUES or TABLE. At most {rows} rows unless row_limit or the query's own \
-    LIMIT says otherwise; `truncated` tells whether there were more. Use $1, $2, ... in the query and give the values in params.";
+    LIMIT says otherwise.";
 
 /// What the agent sends.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -36,11 +36,11 @@ struct Arguments {
     #[serde(default)]
     #[schemars(with = "u32", range(min = 1))]
     row_limit: Option<u32>,
-    /// Rows as objects by column name, or as arrays in column order, which take fewer tokens.
+    /// Rows as objects, or as arrays in column order, which take fewer tokens.
     #[serde(default)]
     #[schemars(with = "RowFormat")]
     row_format: Option<RowFormat>,
-    /// The next page: `next.after` of the last answer, with the same query and params.
+    /// `next.after` of a cut answer to the same call.
     #[serde(default)]
     #[schemars(with = "Vec<AnyJson>")]
     after: Option<Vec<Value>>,
