@@ -2,6 +2,7 @@
 
 mod calls;
 mod forms;
+mod pages;
 
 use serde_json::json;
 use testkit::{Server, database, long_form};

@@ -1,5 +1,6 @@
 //! Failures of reads as agents get them, and marks of truncated results.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use ledger::read::{ReadError, TruncatedBy};
@@ -32,17 +33,17 @@ pub struct Truncation {
     /// How to have the rest.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
-    hint: Option<&'static str>,
+    hint: Option<Cow<'static, str>>,
 }
 
 impl Truncation {
     /// `hint` says how to have the rest of rows that were left out by this limit.
-    pub fn new(by: Option<TruncatedBy>, hint: impl FnOnce(TruncatedBy) -> &'static str) -> Self {
+    pub fn new<H: Into<Cow<'static, str>>>(by: Option<TruncatedBy>, hint: impl FnOnce(TruncatedBy) -> H) -> Self {
         let name = |by| match by {
             TruncatedBy::RowLimit => "row_limit",
             TruncatedBy::MaxBytes => "max_bytes",
         };
-        Self { truncated: by.is_some(), truncated_by: by.map(name), hint: by.map(hint) }
+        Self { truncated: by.is_some(), truncated_by: by.map(name), hint: by.map(|by| hint(by).into()) }
     }
 }
 

@@ -110,8 +110,8 @@ use crate::proposals::Proposals;
 pub mod read {
     pub use pg::value::{EncodeError, encode};
     pub use pg::{
-        ConnectError, Error, MaskError, PoolStatus, ReadError, ReadLimits, ReadRequest, Reader, ResponsePermit,
-        ResultSet, RowFormat, SearchPath, TruncatedBy, UntrustedSchema,
+        ConnectError, Error, MaskError, NextPage, Page, PageProblem, PoolStatus, ReadError, ReadLimits, ReadRequest,
+        Reader, ResponsePermit, ResultSet, RowFormat, SearchPath, TruncatedBy, UntrustedSchema,
     };
 }
 

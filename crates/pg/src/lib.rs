@@ -31,7 +31,9 @@ pub use client::session::{
 pub use client::session_settings::SessionSettings;
 pub use client::wire::{FieldDescription, scram_verifier};
 pub use query::plan::PlanResult;
-pub use query::read::{MaskError, ReadError, ReadLimits, ReadRequest, Reader, ResponsePermit, ResultSet};
+pub use query::read::{
+    MaskError, NextPage, Page, PageProblem, ReadError, ReadLimits, ReadRequest, Reader, ResponsePermit, ResultSet,
+};
 pub use query::referenced_objects::referenced_objects;
 pub use query::sql_executor::{
     BoxFuture, DirectExecutor, ExecuteError, IsolationLevel, NamedSession, SqlExecutor, Transaction, TransactionOptions,

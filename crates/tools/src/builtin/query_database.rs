@@ -1,9 +1,10 @@
 //! `query_database`: the only tool that runs SQL written by the agent.
 
+use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ledger::read::{ReadLimits, ReadRequest, Reader, ResultSet, RowFormat, TruncatedBy};
+use ledger::read::{NextPage, Page, ReadLimits, ReadRequest, Reader, ResultSet, RowFormat, TruncatedBy};
 use manifest::{Access, QueryDefaults};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,7 @@ pub(super) const NAME: &str = "query_database";
 
 const DESCRIPTION: &str = "Execute a read-only SQL query. One statement: SELECT, WITH, \
     EXPLAIN, SHOW, VALUES or TABLE. At most {rows} rows unless row_limit or the query's own \
-    LIMIT says otherwise; `truncated` tells whether there were more. Use $1, $2, ... in the query and give the values in params.";
+    LIMIT says otherwise.";
 
 /// What the agent sends.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -39,10 +40,14 @@ struct Arguments {
     #[serde(default)]
     #[schemars(with = "u32", range(min = 1))]
     row_limit: Option<u32>,
-    /// Rows as objects by column name, or as arrays in column order, which take fewer tokens.
+    /// Rows as objects, or as arrays in column order, which take fewer tokens.
     #[serde(default)]
     #[schemars(with = "RowFormat")]
     row_format: Option<RowFormat>,
+    /// `next.after` of a cut answer to the same call.
+    #[serde(default)]
+    #[schemars(with = "Vec<AnyJson>")]
+    after: Option<Vec<Value>>,
 }
 
 /// `data` of the answer.
@@ -57,6 +62,17 @@ pub(super) struct QueryData {
     row_count: usize,
     #[serde(flatten)]
     truncation: Truncation,
+    /// How to have the next rows, if rows were left out of a query that orders by a unique key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "NextRows")]
+    next: Option<NextRows>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct NextRows {
+    /// The argument `after` of the next call.
+    #[schemars(with = "Vec<AnyJson>")]
+    after: Vec<Box<RawValue>>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -73,7 +89,7 @@ struct ColumnData {
 }
 
 impl QueryData {
-    pub(super) fn new(result: ResultSet, hint: impl FnOnce(TruncatedBy) -> &'static str) -> Self {
+    pub(super) fn new<H: Into<Cow<'static, str>>>(result: ResultSet, hint: impl FnOnce(TruncatedBy) -> H) -> Self {
         Self {
             columns: result
                 .columns
@@ -88,21 +104,39 @@ impl QueryData {
             row_count: result.rows.len(),
             rows: result.rows,
             truncation: Truncation::new(result.truncated_by, hint),
+            next: None,
         }
     }
 }
 
 /// Hint on how to get the omitted rows.
-fn next_rows(by: TruncatedBy) -> &'static str {
-    match by {
-        TruncatedBy::RowLimit => {
-            "For the next rows, order by a unique column and select those behind the last one (where id > ...), or give a \
-             larger row_limit."
+fn next_rows(by: TruncatedBy, next: Option<&NextPage>) -> Cow<'static, str> {
+    let how =
+        "order by a unique key of the table whose columns are all in the result, and repeat the call with `after`";
+    match (by, next) {
+        (TruncatedBy::RowLimit, Some(NextPage::After(_))) => "For the next rows, repeat the call with the same query and \
+            params and `after` set to next.after, or give a larger row_limit."
+            .into(),
+        (TruncatedBy::MaxBytes, Some(NextPage::After(_))) => "For the next rows, repeat the call with the same query and \
+            params and `after` set to next.after. A larger row_limit does not help; shorter columns do, for example \
+            left(column, 200)."
+            .into(),
+        (TruncatedBy::RowLimit, problem) => {
+            format!("For the next rows, {how}, or give a larger row_limit.{}", reason(problem)).into()
         }
-        TruncatedBy::MaxBytes => {
-            "A larger row_limit does not help. Select fewer or shorter columns, for example left(column, 200), or order by a \
-             unique column and select the rows behind the last one (where id > ...)."
-        }
+        (TruncatedBy::MaxBytes, problem) => format!(
+            "A larger row_limit does not help. Select fewer or shorter columns, for example left(column, 200), or {how}.{}",
+            reason(problem)
+        )
+        .into(),
+    }
+}
+
+/// The reason why the answer has no `after`, as a sentence of its hint.
+fn reason(next: Option<&NextPage>) -> String {
+    match next {
+        Some(NextPage::Unavailable(problem)) => format!(" This query cannot be continued so: {problem}."),
+        Some(NextPage::After(_)) | None => String::new(),
     }
 }
 
@@ -157,10 +191,15 @@ impl Tool for QueryDatabase {
             let deadline = self.reader.limits().deadline;
             let masks = self.masks.of(&call.profile, &call.principal.account_id);
             let reader = masks.map(|masks| self.reader.with_masks(Arc::clone(masks), false));
-            match reader.as_ref().unwrap_or(&self.reader).query(&request).await {
-                Ok(mut result) => {
+            let reader = reader.as_ref().unwrap_or(&self.reader);
+            match reader.query_page(&request, arguments.after.as_deref()).await {
+                Ok(Page { mut result, next }) => {
                     let permit = result.permit.take();
-                    ToolOutput::of_rows(&QueryData::new(result, next_rows), permit)
+                    let mut data = QueryData::new(result, |by| next_rows(by, next.as_ref()));
+                    if let Some(NextPage::After(after)) = next {
+                        data.next = Some(NextRows { after });
+                    }
+                    ToolOutput::of_rows(&data, permit)
                 }
                 Err(error) => {
                     let failure = read_failure(error, deadline);

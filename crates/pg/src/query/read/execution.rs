@@ -142,7 +142,7 @@ impl Reader {
         Ok(is_cacheable.then_some(metadata))
     }
 
-    fn push_opening(&self, session: &mut Session) -> Result<(), Error> {
+    pub(super) fn push_opening(&self, session: &mut Session) -> Result<(), Error> {
         session.connection.max_message_bytes = self.limits.max_bytes;
         self.transaction.push_begin(session)
     }
@@ -409,7 +409,12 @@ impl Reader {
 }
 
 /// Queues the plan of a statement for any values of so many parameters.
-fn push_explain(session: &mut Session, name: &str, param_count: usize, is_masked: bool) -> Result<StatementId, Error> {
+pub(super) fn push_explain(
+    session: &mut Session,
+    name: &str,
+    param_count: usize,
+    is_masked: bool,
+) -> Result<StatementId, Error> {
     push_planning(session, is_masked)?;
     let usual = std::mem::replace(&mut session.connection.max_message_bytes, MAX_PIPELINE_BYTES);
     let explain = session.connection.next_statement();

@@ -7,6 +7,8 @@
 //! - `answer` receives rows; `row_buffer` keeps them until the last one, `stream` delivers them as they arrive.
 //! - `portioned`, `portions` and `server_json` are for rows that arrive in portions: they are streamed, or their text
 //!   does not determine their JSON.
+//! - `page` reads the next page of a cut result. `page_plan` and `page_order` find the order of a query, `page_text` is the
+//!   query behind a key.
 //! - `explain` shows the plan of a read. `response_budget` bounds the answers in memory.
 
 mod account_setting;
@@ -17,6 +19,10 @@ mod fetch;
 mod function_policy;
 mod inspection;
 mod mask;
+mod page;
+mod page_order;
+mod page_plan;
+mod page_text;
 mod portioned;
 mod portions;
 mod query;
@@ -50,6 +56,8 @@ pub(crate) use execution::{EMPTY_STATEMENT, is_about_values};
 use function_policy::FunctionPolicy;
 pub use mask::MaskError;
 use mask::Masking;
+pub use page::{NextPage, Page};
+pub use page_order::PageProblem;
 use read_transaction::ReadTransaction;
 use response_budget::ResponseBudget;
 pub use response_budget::ResponsePermit;

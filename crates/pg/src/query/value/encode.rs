@@ -15,6 +15,13 @@ use crate::client::literal::push_quoted;
 #[error("{0}")]
 pub struct EncodeError(String);
 
+impl EncodeError {
+    /// The whole sentence for another number of parameters than the query takes.
+    pub(crate) fn of_count(takes: usize, got: usize) -> Self {
+        Self(format!("the query takes {takes} parameter(s) and {got} were given in params"))
+    }
+}
+
 fn expected(what: &str, ty: &PgType, got: &Value) -> EncodeError {
     EncodeError(format!("is {} here and takes {what}, not {}", ty.name, kind_of(got)))
 }
@@ -106,8 +113,7 @@ fn encode_each(
     encode: impl Fn(&Value, &PgType) -> Result<Option<String>, EncodeError>,
 ) -> Result<Vec<Option<String>>, EncodeError> {
     if types.len() != given.len() {
-        let (takes, got) = (types.len(), given.len());
-        return Err(EncodeError(format!("the query takes {takes} parameter(s) and {got} were given in params")));
+        return Err(EncodeError::of_count(types.len(), given.len()));
     }
     let encoded = types.iter().zip(given).enumerate().map(|(index, (ty, json))| {
         encode(json, ty).map_err(|EncodeError(why)| EncodeError(format!("parameter ${} {why}", index + 1)))
