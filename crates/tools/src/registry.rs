@@ -22,7 +22,7 @@ use crate::manifest_tools::write::ManifestWrite;
 use crate::mask_policy::MaskPolicy;
 use crate::metrics::{Metrics, ToolMetrics};
 use crate::profile::Profile;
-use crate::row_masking::masked;
+use crate::row_masking::{masked, refused_for_masks};
 use crate::services::Services;
 use crate::tool::{Call, Caller, Question, Tool, ToolError, ToolInfo, ToolLookup, ToolOutput, ToolResult};
 
@@ -325,11 +325,6 @@ fn reply(outcome: ToolResult, meta: Meta) -> CallResult {
             question: None,
         },
     }
-}
-
-fn refused_for_masks(name: &str) -> Failure {
-    Failure::new(ErrorCode::NotPermitted, format!("{name} cannot be called while columns are masked for the caller"))
-        .hint("Nothing was executed. Use query_database to read, and the other write tools to write.")
 }
 
 /// rmcp sends a client no response when a tool panics.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use serde_json::value::to_raw_value;
 use serde_json::{Map, Value};
-use types::{Mask, MaskKey, Masks, REDACTED, Redaction, Rollback};
+use types::{ErrorCode, Failure, Mask, MaskKey, Masks, REDACTED, Redaction, Rollback};
 
 use crate::tool::{ToolError, ToolOutput, ToolResult};
 
@@ -123,7 +123,7 @@ pub(crate) fn masked(outcome: ToolResult, masks: &Masks, is_row: bool) -> ToolRe
             });
             let data = to_raw_value(&redaction.value(&data)).map_err(|error| {
                 tracing::error!(%error, "a masked result cannot be serialized");
-                types::Failure::new(types::ErrorCode::InternalError, "the result cannot be written as JSON")
+                Failure::new(ErrorCode::InternalError, "the result cannot be written as JSON")
             })?;
             Ok(ToolOutput { data, rollback, question, ..output })
         }
@@ -137,6 +137,12 @@ pub(crate) fn masked(outcome: ToolResult, masks: &Masks, is_row: bool) -> ToolRe
             Err(ToolError { correlation_id, failure })
         }
     }
+}
+
+/// The failure of a tool that shows rows without their columns' names.
+pub(crate) fn refused_for_masks(name: &str) -> Failure {
+    Failure::new(ErrorCode::NotPermitted, format!("{name} cannot be called while columns are masked for the caller"))
+        .hint("Nothing was executed. Use query_database to read, and the other write tools to write.")
 }
 
 /// The instructions for an undo, without a call whose arguments would be masked: it would write the masks.

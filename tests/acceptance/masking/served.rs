@@ -152,6 +152,21 @@ async fn every_answer_of_a_server_is_masked() {
     let id = column(0, "id");
     assert!(id["mask"].is_null() && id["range"].is_array(), "{id}");
 
+    // The pages of a result are masked, and no page is ordered by a masked column.
+    let query = json!({"query": "select email, id from shop.customers order by id", "row_limit": 1});
+    let mut page = server.succeed("query_database", query.clone()).await["data"].clone();
+    let mut next = query;
+    next["after"] = page["next"]["after"].clone();
+    assert_eq!(page["rows"], json!([{"email": "a***@x.org", "id": 1}]));
+    page = server.succeed("query_database", next).await["data"].clone();
+    assert_eq!(
+        (&page["rows"][0]["id"], page["rows"][0]["email"].as_str().map(|email| &email[1..])),
+        (&json!(2), Some("***@x.org"))
+    );
+    let by_mask =
+        json!({"query": "select email, id from shop.customers order by email, id", "row_limit": 1, "after": ["a", 1]});
+    server.fail("query_database", by_mask, "not_permitted").await;
+
     // A query of the operator may use the column, and its result is masked.
     let found = server.succeed("find_customer", json!({"email": "alice@x.org"})).await;
     assert_eq!(found["data"]["rows"][0], json!({"id": 1, "email": "a***@x.org", "age": null}));

@@ -14,6 +14,7 @@ use super::sample;
 
 const TABLES: &str = "create schema shop;
     create table shop.orders (id bigint primary key, status text not null, placed date not null);
+    create table shop.customers (id bigint primary key, email text);
     insert into shop.orders values (17, 'paid', '2026-02-01'), (18, 'open', '2025-12-31')";
 
 /// A database `shop` of a cluster of its own, and a folder with the manifest of README.md.

@@ -16,20 +16,20 @@ use std::time::Instant;
 use types::PgType;
 
 use super::answer::{Answer, RowOutput};
+use super::description::Described;
 use super::fetch::{FetchError, StatementHandle, statement_error};
-use super::function_policy::{failure, forbidden, is_forbidden, push_guard};
+use super::function_policy::{forbidden, is_forbidden, push_guard};
 use super::inspection::{Inspection, PolicyVerdict};
 use super::portioned::{PORTAL, portions_of, rows_to_ask};
 use super::portions::Portions;
-use super::read_transaction::{self, push_end_of_planning, push_planning};
+use super::read_transaction::{self, push_end_of_planning};
 use super::server_json::{ServerJson, explained};
 use super::statement_metadata::StatementMetadata;
 use super::{ReadError, Reader, refusal, too_large};
 use crate::client::error::{Error, ServerError};
-use crate::client::session::{MAX_PIPELINE_BYTES, Session, StatementDescription};
-use crate::client::wire::{Event, Failure, FieldDescription, Purpose, StatementId, row_texts};
-use crate::query::columns;
-use crate::query::plan::{PlanParameters, PlanResult};
+use crate::client::session::Session;
+use crate::client::wire::{Failure, Purpose, StatementId};
+use crate::query::plan::PlanResult;
 use crate::query::value::EncodeError;
 
 /// The error of a text without a statement.
@@ -42,17 +42,6 @@ struct Sent {
     guard: Option<StatementId>,
     row_types_check: Option<StatementId>,
     statement: StatementId,
-}
-
-/// A statement that was described in the transaction that is open.
-pub(super) struct Described {
-    pub(super) metadata: StatementMetadata,
-    /// Its plan for any parameters, if it was asked for.
-    pub(super) planned: Option<PlanResult>,
-    /// The columns of tables that its columns show.
-    pub(super) sources: Vec<Option<(u32, i16)>>,
-    /// The answer of the catalog about masked columns, if it was asked.
-    pub(super) masked_columns: Option<String>,
 }
 
 impl Reader {
@@ -145,82 +134,6 @@ impl Reader {
     pub(super) fn push_opening(&self, session: &mut Session) -> Result<(), Error> {
         session.connection.max_message_bytes = self.limits.max_bytes;
         self.transaction.push_begin(session)
-    }
-
-    /// Opens the transaction and describes the statement in it; plans it as well, for any values of so many parameters, if a
-    /// number is given. Nothing of the statement runs.
-    pub(super) async fn describe(
-        &self,
-        session: &mut Session,
-        (name, sql): (&str, &str),
-        planned_params: Option<usize>,
-    ) -> Result<Described, ReadError> {
-        let masking = self.masking.as_ref().filter(|_| planned_params.is_some());
-        let pushed = session.push_whole(|session| {
-            self.push_opening(session)?;
-            let statement = session.connection.next_statement();
-            session.connection.push_parse(name, sql, &[])?;
-            session.connection.push_describe_statement(name)?;
-            let asked = masking.map(|masking| masking.push(session)).transpose()?;
-            let explain =
-                planned_params.map(|count| push_explain(session, name, count, masking.is_some())).transpose()?;
-            session.connection.push_sync(Purpose::Call);
-            Ok::<_, Error>((statement, asked, explain))
-        });
-        // A text that cannot be sent takes the opening with it.
-        let (statement, asked, explain) = pushed.inspect_err(|_| session.invalidate_boundary_statements())?;
-        session.connection.flush().await.map_err(Error::Lost)?;
-        let (mut planned, mut masked_columns) = (None, None);
-        let mut take = |event: &Event| {
-            if let Event::Row(id, body) = event {
-                if Some(*id) == explain {
-                    planned = Some(PlanResult::parse(row_texts(body)?.first().copied().flatten()));
-                } else if Some(*id) == asked {
-                    masked_columns = row_texts(body)?.first().copied().flatten().map(str::to_owned);
-                }
-            }
-            Ok(())
-        };
-        let (described, refused) = session.receive_description(&mut take).await.map_err(failure)?;
-        match refused {
-            Some(refused) if Some(refused.statement) == explain => {
-                planned = Some(PlanResult::refused(Box::new(refused.error)).map_err(failure)?);
-            }
-            Some(refused) => {
-                if refused.statement != statement {
-                    session.invalidate_boundary_statements();
-                }
-                return Err(refusal(refused.into()));
-            }
-            None => {}
-        }
-        let StatementDescription { params, columns: raw } = described;
-        let returns_rows = raw.is_some();
-        if !returns_rows && !self.allow_commands {
-            return Err(ReadError::NoResultColumns);
-        }
-        let raw = raw.unwrap_or_default();
-        let metadata = self.resolve(session, &params, &raw).await?;
-        let metadata = match &metadata.row_types {
-            Some(row_types) if !row_types.are_current(session).await? => {
-                self.types.forget();
-                self.resolve(session, &params, &raw).await?
-            }
-            _ => metadata,
-        };
-        let sources = raw.iter().map(|column| column.source).collect();
-        Ok(Described { metadata: StatementMetadata { returns_rows, ..metadata }, planned, sources, masked_columns })
-    }
-
-    async fn resolve(
-        &self,
-        session: &mut Session,
-        params: &[u32],
-        raw: &[FieldDescription],
-    ) -> Result<StatementMetadata, Error> {
-        let params = self.types.resolve_all(session, params).await?;
-        let columns = columns::resolve(&self.types, session, raw).await?;
-        Ok(StatementMetadata::new(params, columns, raw.iter().map(|column| column.type_oid).collect()))
     }
 
     /// Ends a transaction that is still open and resets the session, without waiting for it.
@@ -406,23 +319,6 @@ impl Reader {
         let error = explained(error, answer.conversion());
         FetchError::Read(refusal(Error::Server(Box::new(error))))
     }
-}
-
-/// Queues the plan of a statement for any values of so many parameters.
-pub(super) fn push_explain(
-    session: &mut Session,
-    name: &str,
-    param_count: usize,
-    is_masked: bool,
-) -> Result<StatementId, Error> {
-    push_planning(session, is_masked)?;
-    let usual = std::mem::replace(&mut session.connection.max_message_bytes, MAX_PIPELINE_BYTES);
-    let explain = session.connection.next_statement();
-    session.connection.push_parse("", &PlanParameters::AnyValues(param_count).explain(name, false), &[])?;
-    session.connection.push_bind("", "", &[])?;
-    session.connection.push_execute("", 0)?;
-    session.connection.max_message_bytes = usual;
-    Ok(explain)
 }
 
 /// Queues what precedes a statement that was inspected: the first statement that is not of the transaction, and the guard.

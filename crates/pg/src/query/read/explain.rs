@@ -4,7 +4,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_postgres::types::Type;
 
-use super::execution::Described;
+use super::description::Described;
 use super::fetch::{FetchError, StatementHandle};
 use super::function_policy::plan_too_large;
 use super::inspection::Inspection;

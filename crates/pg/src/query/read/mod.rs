@@ -1,6 +1,6 @@
 //! The read path: one statement, in a transaction that cannot write, within bounds.
 //!
-//! - `execution` runs a statement, `read_transaction` has the server's own statements around it.
+//! - `description` describes and plans a new text, `execution` runs a statement, `read_transaction` has the server's own statements around it.
 //! - `function_policy` and `account_setting` inspect a new text, `inspection` is their result. `statement_metadata`
 //!   keeps what is known of a text, so that it takes one round trip the next time.
 //! - `mask` says which result columns are masked, and refuses other uses of masked columns.
@@ -13,6 +13,7 @@
 
 mod account_setting;
 mod answer;
+mod description;
 mod execution;
 mod explain;
 mod fetch;

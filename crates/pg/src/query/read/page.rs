@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use types::PgType;
 
-use super::execution::push_explain;
+use super::description::push_explain;
 use super::page_order::{PageKey, PageProblem, page_keys};
 use super::page_plan::{SORT_MODE_SQL, planned_order};
 use super::page_text::{as_part, behind, chars_before, without_end};
