@@ -144,3 +144,55 @@ impl Transport<RoleServer> for NoClient {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(*name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    fn is_taken(lines: &[(&'static str, &str)], meta: &Value) -> bool {
+        let params = json!({"name": "query_database", "arguments": {"query": "select 1"}, "_meta": meta});
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        let (message, _) = mcp::message::parse(message.to_string().as_bytes()).unwrap();
+        DirectCall::take(&headers(lines), message).is_ok()
+    }
+
+    #[test]
+    fn only_a_call_with_all_headers_and_metadata_is_direct() {
+        let lines = [
+            ("accept", "application/json, text/event-stream"),
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", "tools/call"),
+            ("mcp-name", "query_database"),
+        ];
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        assert!(is_taken(&lines, &meta), "the usual call");
+        for (index, (name, _)) in lines.iter().enumerate() {
+            let mut missing = lines.to_vec();
+            missing.remove(index);
+            let different = [missing.as_slice(), &[(*name, "other")]].concat();
+            let twice = [lines.as_slice(), &lines[index..=index]].concat();
+            for lines in [missing, different, twice] {
+                assert!(!is_taken(&lines, &meta), "{lines:?}");
+            }
+        }
+        for key in meta.as_object().unwrap().keys() {
+            let mut missing = meta.clone();
+            missing.as_object_mut().unwrap().remove(key);
+            assert!(!is_taken(&lines, &missing), "without {key}");
+        }
+    }
+}
