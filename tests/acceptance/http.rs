@@ -2,6 +2,7 @@
 
 mod asked;
 mod crowded;
+mod direct;
 mod encrypted;
 mod ends;
 mod fleet;

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use mcp::McpServer;
 use mcp::message::MAX_MESSAGE_BYTES;
+use rmcp::service::{Peer, RoleServer};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 use tools::metrics::Metrics;
 
+use crate::direct_call;
 use crate::quota::AccountQuotas;
 use crate::request_context::{Backend, HttpRequestContext};
 use crate::session_ids::SessionIdCodec;
@@ -20,6 +22,8 @@ pub(crate) struct ActiveBackend {
     pub(crate) ids: SessionIdCodec,
     pub(crate) sessions: Arc<StreamableSessions>,
     pub(crate) service: StreamableHttpService<McpServer, StreamableSessions>,
+    /// The peer of direct calls.
+    pub(crate) silent_peer: Peer<RoleServer>,
 }
 
 impl ActiveBackend {
@@ -43,6 +47,6 @@ impl ActiveBackend {
                 .ok_or_else(|| io::Error::other("request has no authenticated context"))
         };
         let service = StreamableHttpService::new(server, Arc::clone(&sessions), config);
-        Self { backend, ids, sessions, service }
+        Self { backend, ids, sessions, service, silent_peer: direct_call::silent_peer() }
     }
 }

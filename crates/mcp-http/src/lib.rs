@@ -9,7 +9,7 @@
 //! identity       bearer token or JWT                                    crate `auth`, `failed_attempts`
 //! quota          rate, memory, streams, sessions, reads of the account  `quota`
 //! message        content type, size, time, one strict parser            `body`
-//! transport      /mcp (`streamable`, over rmcp), /sse and /message (`sse`)
+//! transport      /mcp (`streamable`, over rmcp; `direct_call`), /sse and /message (`sse`)
 //! ```
 //!
 //! [`serve_http`] is the entry point and [`AppState`] the shared state. rmcp does not pass the caller's identity to
@@ -20,6 +20,7 @@ mod active_backend;
 mod body;
 mod client_address;
 mod connections;
+mod direct_call;
 mod error_response;
 mod failed_attempts;
 mod health;

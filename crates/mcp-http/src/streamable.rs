@@ -16,6 +16,7 @@ use rmcp::service::{RoleServer, RxJsonRpcMessage};
 use crate::active_backend::ActiveBackend;
 use crate::body::{self, RequestBody};
 use crate::client_address::ClientAddress;
+use crate::direct_call::DirectCall;
 use crate::error_response::HttpError;
 use crate::request_context::HttpRequestContext;
 use crate::response_body::PendingBody;
@@ -50,7 +51,14 @@ async fn respond(
         pending.keep_alive(sessions.begin_use(&session.id));
     }
     let ForwardedRequest { request, session, initialize } = match *request.method() {
-        Method::POST => read_post(state, &client, named, &mut pending, request).await?,
+        Method::POST => match read_post(state, &client, named, &mut pending, request).await? {
+            PostedMessage::Forwarded(forwarded) => forwarded,
+            PostedMessage::Direct(call, transport) => {
+                let server = request_context(state, &client, None).mcp_server();
+                let response = Box::pin(call.run(&server, client.active.silent_peer.clone(), transport)).await;
+                return Ok(response.map(|body| pending.into_body(body)));
+            }
+        },
         Method::GET => {
             state.open_stream(&client, request.headers(), &mut pending)?;
             ForwardedRequest::without_body(named, request)
@@ -61,13 +69,7 @@ async fn respond(
         let reserved = sessions.reserve_slot(&client.identity.principal.account_id, session.as_deref()).await;
         reserved.map_err(|most| HttpError::TooManySessions { most })?;
     }
-    let context = HttpRequestContext {
-        identity: client.identity.clone(),
-        account: Arc::clone(&client.account),
-        backend: client.active.backend.clone(),
-        initialize,
-        stop: state.stop.clone(),
-    };
+    let context = request_context(state, &client, initialize);
     let response = dispatch(&client.active, session, context, request).await?;
     let (mut parts, body) = response.into_parts();
     if is_delete && parts.status == StatusCode::ACCEPTED {
@@ -77,11 +79,32 @@ async fn respond(
     Ok(Response::from_parts(parts, pending.into_body(body)))
 }
 
+/// The context in which a request of this client is handled.
+fn request_context(
+    state: &AppState,
+    client: &AuthenticatedClient,
+    initialize: Option<InitializeRequestParams>,
+) -> HttpRequestContext {
+    HttpRequestContext {
+        identity: client.identity.clone(),
+        account: Arc::clone(&client.account),
+        backend: client.active.backend.clone(),
+        initialize,
+        stop: state.stop.clone(),
+    }
+}
+
 /// The session that a request names.
 struct RequestedSession {
     id: String,
     /// The session as records name it.
     record_id: String,
+}
+
+/// The message of a POST request.
+enum PostedMessage {
+    Direct(DirectCall, TransportContext),
+    Forwarded(ForwardedRequest),
 }
 
 /// A request for rmcp.
@@ -106,7 +129,7 @@ async fn read_post(
     named: Option<RequestedSession>,
     pending: &mut PendingBody,
     request: Request<Body>,
-) -> Result<ForwardedRequest, HttpError> {
+) -> Result<PostedMessage, HttpError> {
     pending.keep_alive(state.track_request());
     let RequestBody { mut parts, bytes, message, in_flight_bytes } = body::read(request, &client.account).await?;
     pending.keep_alive(in_flight_bytes);
@@ -117,6 +140,17 @@ async fn read_post(
         // Held while rmcp handles the request, even after its client has gone.
         parts.extensions.insert(claimed.ok_or_else(|| HttpError::IdInUse(Some(id.clone())))?);
     }
+    let transport = TransportContext { response: pending.scope().clone(), session_id, is_written_by_rmcp: true };
+    let message = if session.is_none() {
+        match DirectCall::take(&parts.headers, message) {
+            Ok(call) => {
+                return Ok(PostedMessage::Direct(call, TransportContext { is_written_by_rmcp: false, ..transport }));
+            }
+            Err(message) => message,
+        }
+    } else {
+        message
+    };
     let mut initialize = None;
     if let JsonRpcMessage::Request(request) = message {
         match request.request {
@@ -126,9 +160,9 @@ async fn read_post(
             _ => {}
         }
     }
-    let response = pending.scope().clone();
-    parts.extensions.insert(TransportContext { response, session_id, is_written_by_rmcp: true });
-    Ok(ForwardedRequest { request: Request::from_parts(parts, Full::new(bytes)), session, initialize })
+    parts.extensions.insert(transport);
+    let request = Request::from_parts(parts, Full::new(bytes));
+    Ok(PostedMessage::Forwarded(ForwardedRequest { request, session, initialize }))
 }
 
 /// Whether a request carries everything that a session otherwise has. rmcp gives it no session, whatever protocol the
