@@ -31,7 +31,7 @@ pub use client::session::{
 pub use client::session_settings::SessionSettings;
 pub use client::wire::{FieldDescription, scram_verifier};
 pub use query::plan::PlanResult;
-pub use query::read::{ReadError, ReadLimits, ReadRequest, Reader, ResponsePermit, ResultSet};
+pub use query::read::{ReadError, ReadFacts, ReadLimits, ReadRequest, ReadTrace, Reader, ResponsePermit, ResultSet};
 pub use query::referenced_objects::referenced_objects;
 pub use query::sql_executor::{
     BoxFuture, DirectExecutor, ExecuteError, IsolationLevel, NamedSession, SqlExecutor, Transaction, TransactionOptions,

@@ -7,11 +7,11 @@ use std::time::Duration;
 use catalog::ResourceRegistry;
 use futures_util::FutureExt;
 use ledger::read::ResponsePermit;
-use ledger::{DuplicateExecutor, ExecutorRegistry, WriteExecutor};
-use manifest::{BuiltinTool, ToolCatalog, ToolSpec};
+use ledger::{DuplicateExecutor, ExecutorRegistry, ReadEntry, ReadLog, WriteExecutor};
+use manifest::{Access, BuiltinTool, ToolCatalog, ToolSpec};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
-use types::{Envelope, ErrorCode, Failure, Meta};
+use types::{Envelope, ErrorCode, Failure, Meta, Principal};
 
 use crate::arguments::ArgumentValidator;
 use crate::builtin;
@@ -51,6 +51,9 @@ pub enum RegistryError {
     },
 }
 
+/// The tool of a read of a resource in the log of reads: the method of MCP.
+const RESOURCE: &str = "resources/read";
+
 struct RegisteredTool {
     tool: Box<dyn Tool>,
     /// The tool's info with the overrides of a manifest.
@@ -69,6 +72,7 @@ pub struct Registry {
     executors: Arc<ExecutorRegistry>,
     /// Instructions for agents, from the manifests.
     instructions: Arc<[String]>,
+    read_log: ReadLog,
 }
 
 impl std::fmt::Debug for Registry {
@@ -87,7 +91,8 @@ impl Registry {
         let resources = ResourceRegistry::new(backends.reader.as_ref(), catalog, backends.call_deadline);
         let call_deadline = backends.call_deadline;
         let instructions = catalog.instructions.clone().into();
-        let mut registry = Self { resources, call_deadline, executors, instructions, ..Self::default() };
+        let read_log = backends.read_log.clone();
+        let mut registry = Self { resources, call_deadline, executors, instructions, read_log, ..Self::default() };
         let builtin = builtin::all(backends, catalog, &registry.executors);
         for tool in builtin.map_err(|(tool, reason)| RegistryError::Schema { tool, reason })? {
             registry.add_builtin(tool, catalog, &backends.metrics)?;
@@ -155,9 +160,9 @@ impl Registry {
         };
         let entries: Vec<Arc<RegisteredTool>> = self.entries.iter().filter(included).cloned().collect();
         let (executors, instructions) = (Arc::clone(&self.executors), Arc::clone(&self.instructions));
-        let call_deadline = self.call_deadline;
-        let mut narrowed =
-            Self { entries, resources: ResourceRegistry::default(), call_deadline, executors, instructions };
+        let (call_deadline, read_log) = (self.call_deadline, self.read_log.clone());
+        let resources = ResourceRegistry::default();
+        let mut narrowed = Self { entries, resources, call_deadline, executors, instructions, read_log };
         narrowed.resources = self.resources.of_tools(&|name| narrowed.info(name).is_some());
         narrowed
     }
@@ -182,8 +187,14 @@ impl Registry {
     ///
     /// # Errors
     /// See [`ResourceRegistry::read`].
-    pub async fn read_resource(&self, uri: &str) -> Result<Value, Failure> {
-        self.resources.read(uri, &|name| self.info(name).is_some()).await
+    pub async fn read_resource(&self, uri: &str, principal: &Principal) -> Result<Value, Failure> {
+        let read = self.read_log.begin(principal, RESOURCE);
+        if let Some(read) = &read {
+            read.trace().set_text(uri);
+        }
+        let outcome = self.resources.read(uri, &|name| self.info(name).is_some()).await;
+        end_read(read, outcome.as_ref().err());
+        outcome
     }
 
     /// Whether the registry has no tools.
@@ -219,6 +230,8 @@ impl Registry {
         let entry = self.get(name)?;
         // The guard records the call when it is dropped, so a call that its caller cancels is recorded too.
         let running = entry.series.begin(started);
+        let is_read = entry.info.access == Access::Read;
+        let read = is_read.then(|| self.read_log.begin(&principal, name)).flatten();
         let outcome = match entry.checker.check(name, &arguments) {
             Ok(()) => {
                 let deadline = started + self.call_deadline;
@@ -229,12 +242,14 @@ impl Registry {
                     arguments,
                     deadline,
                     tools: Arc::clone(self) as Arc<dyn ToolLookup>,
+                    trace: read.as_ref().map(ReadEntry::trace),
                 };
                 caught(entry.tool.call(call)).await
             }
             Err(failure) => Err(failure.into()),
         };
         running.ended(&outcome);
+        end_read(read, outcome.as_ref().err().map(|error| error.failure.as_ref()));
         let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         Some(reply(outcome, Meta::new(entry.info.version.clone(), elapsed_ms)))
     }
@@ -275,6 +290,13 @@ fn native_executor(
     let Some(name) = &spec.executor else { return Ok(None) };
     let missing = || RegistryError::NoExecutor { tool: spec.name.clone(), executor: name.clone() };
     native.get(name).cloned().map(Some).ok_or_else(missing)
+}
+
+/// Ends the entry of a read in the log, if it has one.
+fn end_read(read: Option<ReadEntry>, failure: Option<&Failure>) {
+    if let Some(read) = read {
+        read.ended(failure.map(|failure| failure.code.as_str()));
+    }
 }
 
 /// Result of a call.

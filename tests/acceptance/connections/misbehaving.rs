@@ -20,7 +20,7 @@ async fn given_up(target: ConnectOptions, deadline: Duration) -> (Reader, ReadEr
     let limits = ReadLimits { deadline, ..ReadLimits::default() };
     let reader = Reader::new(target, &SearchPath::default(), limits);
     let request =
-        ReadRequest { sql: "select 1", params: &[], row_limit: None, format: RowFormat::Array, account: None };
+        ReadRequest { sql: "select 1", params: &[], row_limit: None, format: RowFormat::Array, account: None, trace: None };
     let error = reader.query(&request).await.unwrap_err();
     (reader, error)
 }

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use ledger::RecordStatus;
 use types::IdPrefix;
 
+use super::reads::args::ReadsCommand;
 use crate::settings::ConnectionKeys;
 use crate::short_id;
 
@@ -20,6 +21,9 @@ pub(crate) enum AuditCommand {
     Row(RowArgs),
     /// Count the records in each state, by tool and overall.
     Counts(CountsArgs),
+    /// List, count and prune the log of reads.
+    #[command(subcommand)]
+    Reads(ReadsCommand),
     /// Seal the final records, and print the checkpoint: a JSON line to keep outside the database.
     Seal(SealArgs),
     /// Compare every record with the seals, and the seals with checkpoints. Exits with 1 if something does not
@@ -41,6 +45,7 @@ impl AuditCommand {
             Self::Show(arguments) => &arguments.connection,
             Self::Row(arguments) => &arguments.connection,
             Self::Counts(arguments) => &arguments.connection,
+            Self::Reads(command) => command.connection(),
             Self::Seal(arguments) => &arguments.connection,
             Self::Verify(arguments) => &arguments.connection,
             Self::Prune(arguments) => &arguments.connection,
@@ -232,7 +237,7 @@ fn row_key(text: &str) -> Result<RowKey, String> {
 }
 
 /// An age from which records may be pruned.
-fn retention(text: &str) -> Result<u32, String> {
+pub(super) fn retention(text: &str) -> Result<u32, String> {
     match age(text)? {
         hours if hours < 24 => Err("records of the last day are never pruned: give 1d (24h) or more".to_owned()),
         hours => Ok(hours),

@@ -5,6 +5,7 @@ mod counts;
 mod fork;
 mod list;
 mod prune;
+mod reads;
 mod row;
 mod show;
 mod verify;
@@ -29,6 +30,7 @@ pub(crate) async fn run(command: AuditCommand, settings: &Settings) -> anyhow::R
         AuditCommand::Show(arguments) => show::run(arguments, settings).await?,
         AuditCommand::Row(arguments) => row::run(arguments, settings).await?,
         AuditCommand::Counts(arguments) => counts::run(arguments, settings).await?,
+        AuditCommand::Reads(command) => reads::run(command, settings).await?,
         AuditCommand::Seal(_) => seal(settings).await?,
         AuditCommand::Verify(arguments) => return verify::run(arguments, settings).await,
         AuditCommand::Prune(arguments) => prune::run(arguments, settings).await?,

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use clap::builder::BoolishValueParser;
-use ledger::Pooler;
+use ledger::{Pooler, ReadLogDetail};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use types::{AccountId, Secret, Tier};
@@ -23,6 +23,9 @@ use super::bounded::Bounded;
 
 /// The table of the limits.
 pub(super) const LIMITS: &str = "limits";
+
+/// The table of the log of reads.
+pub(super) const READS: &str = "reads";
 
 /// The table of HTTP.
 pub(super) const HTTP: &str = "http";
@@ -182,6 +185,16 @@ keys! {
 }
 
 keys! {
+    /// The log of reads: the table `[reads]`.
+    ReadsKeys {
+        /// Log reads of MCP clients in the ledger: off (the default), metadata (who, what, when, which tables, with
+        /// which result), or text (with the statements, up to 8 KiB each).
+        #[arg(id = "reads_log", long = "reads-log", env = "COUNTERSIGN_READS_LOG", value_name = "DETAIL")]
+        log: ReadsLog,
+    }
+}
+
+keys! {
     /// HTTP: the table `[http]`.
     #[command(next_help_heading = "Options for HTTP")]
     HttpKeys {
@@ -284,6 +297,7 @@ pub(crate) struct Keys {
     pub(crate) manifests: ManifestKeys,
     pub(crate) serve: ServeKeys,
     pub(crate) write: WriteKeys,
+    pub(crate) reads: ReadsKeys,
     pub(crate) http: HttpKeys,
     pub(crate) limits: LimitKeys,
 }
@@ -298,6 +312,7 @@ impl Keys {
             manifests: self.manifests.or(below.manifests),
             serve: self.serve.or(below.serve),
             write: self.write.or(below.write),
+            reads: self.reads.or(below.reads),
             http: self.http.or(below.http),
             limits: self.limits.or(below.limits),
         }
@@ -341,6 +356,29 @@ impl From<PoolerSetting> for Pooler {
         match given {
             PoolerSetting::None => Self::None,
             PoolerSetting::Transaction => Self::Transaction,
+        }
+    }
+}
+
+/// The extent of the log of reads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ReadsLog {
+    /// No log.
+    #[default]
+    Off,
+    /// Everything except the statements.
+    Metadata,
+    /// The statements as well.
+    Text,
+}
+
+impl From<ReadsLog> for ReadLogDetail {
+    fn from(log: ReadsLog) -> Self {
+        match log {
+            ReadsLog::Off => Self::Off,
+            ReadsLog::Metadata => Self::Metadata,
+            ReadsLog::Text => Self::Text,
         }
     }
 }

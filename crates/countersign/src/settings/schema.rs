@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::http_auth_keys::{OAUTH, OAuthKeys, TOKENS, TokenKeys};
 use super::keys::{
-    ConnectKeys, DatabaseKeys, HTTP, HttpKeys, LIMITS, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
+    ConnectKeys, DatabaseKeys, HTTP, HttpKeys, LIMITS, LimitKeys, LogKeys, ManifestKeys, READS, ReadsKeys, ServeKeys, WriteKeys,
 };
 use super::profiles::{self, ProfileKeys};
 
@@ -19,6 +19,7 @@ pub(super) fn schema() -> Value {
     top.extend(properties::<WriteKeys>());
     top.extend(properties::<LogKeys>());
     top.insert(LIMITS.to_owned(), table("Limits.", limits));
+    top.insert(READS.to_owned(), table("The log of reads.", properties::<ReadsKeys>()));
     top.insert(HTTP.to_owned(), table("MCP over HTTP.", properties::<HttpKeys>()));
     let mut own = table("Your own set of tools.", properties::<ProfileKeys>());
     if let Some(own) = own.as_object_mut() {

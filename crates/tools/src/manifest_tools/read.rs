@@ -45,6 +45,7 @@ impl Tool for ManifestRead {
                 row_limit: None,
                 format: RowFormat::Object,
                 account: Some(call.principal.account_id.as_str()),
+                trace: call.trace.as_deref(),
             };
             let result = self.reader.query(&request).await.map_err(|error| {
                 schema_drift::read_failure(error, self.reader.limits().deadline).redacted(&redaction)

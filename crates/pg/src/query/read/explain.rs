@@ -82,7 +82,7 @@ impl Reader {
         }
         let columns = columns::resolve(&self.types, session, &raw).await?;
         let metadata = StatementMetadata::new(own.params, columns, vec![Type::JSON.oid()]);
-        let request = ReadRequest { sql: &text, params, row_limit: Some(1), format: RowFormat::Array, account: None };
+        let request = ReadRequest { sql: &text, params, row_limit: Some(1), format: RowFormat::Array, account: None, trace: None };
         let mut rows = RowBuffer::new(&self.limits, &request);
         let handle = StatementHandle::Inspected { name: &explained, sql: &text, inspection: &Inspection::NONE };
         let outcome = self.execute(session, &metadata, handle, &text_params, &mut rows).await;

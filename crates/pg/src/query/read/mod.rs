@@ -6,6 +6,7 @@
 //! - `answer` receives rows; `row_buffer` keeps them until the last one, `stream` delivers them as they arrive.
 //! - `portioned`, `portions` and `server_json` are for rows that arrive in portions: they are streamed, or their text
 //!   does not determine their JSON.
+//! - `trace` has the facts of a read for a log.
 //! - `explain` shows the plan of a read. `response_budget` bounds the answers in memory.
 
 mod account_setting;
@@ -24,6 +25,7 @@ mod row_buffer;
 mod server_json;
 mod statement_metadata;
 mod stream;
+mod trace;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +52,7 @@ use read_transaction::ReadTransaction;
 use response_budget::ResponseBudget;
 pub use response_budget::ResponsePermit;
 pub(crate) use statement_metadata::StatementMetadata;
+pub use trace::{ReadFacts, ReadTrace};
 
 /// The bounds of a read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,6 +98,8 @@ pub struct ReadRequest<'a> {
     /// On whose behalf: `countersign.account_id` in the transaction, for row level security to go by. A query cannot set it
     /// to something else (`account_setting`).
     pub account: Option<&'a str>,
+    /// Collects the facts of the read, if its caller wants them.
+    pub trace: Option<&'a ReadTrace>,
 }
 
 /// The result of a read.
@@ -231,6 +236,13 @@ impl Reader {
         self
     }
 
+    /// Collects the tables that the plans of statements read, for [`ReadTrace`].
+    #[must_use]
+    pub fn collecting_tables(mut self) -> Self {
+        self.functions = self.functions.map(|functions| Arc::new(functions.collecting_tables()));
+        self
+    }
+
     /// A reader for texts that are constants of this program: what they call is not looked up.
     #[must_use]
     pub fn for_trusted_sql(&self) -> Self {
@@ -300,8 +312,17 @@ impl Reader {
     /// [`ReadError`]; nothing of the database has changed in any case.
     pub async fn query(&self, request: &ReadRequest<'_>) -> Result<ResultSet, ReadError> {
         let deadline = Instant::now() + self.limits.deadline;
-        let outcome = self.attempt(deadline, request).await;
-        if self.should_retry_read(&outcome, deadline) { self.attempt(deadline, request).await } else { outcome }
+        if let Some(trace) = request.trace {
+            trace.set_text(request.sql);
+        }
+        let mut outcome = self.attempt(deadline, request).await;
+        if self.should_retry_read(&outcome, deadline) {
+            outcome = self.attempt(deadline, request).await;
+        }
+        if let (Some(trace), Ok(result)) = (request.trace, &outcome) {
+            trace.set_result(result);
+        }
+        outcome
     }
 
     /// A read changes nothing, so it can be done once more.

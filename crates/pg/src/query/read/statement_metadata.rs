@@ -30,6 +30,8 @@ pub(crate) struct StatementMetadata {
     pub(crate) is_parallel: bool,
     /// Whether it leaves nothing in its session that outlasts `ROLLBACK`.
     pub(crate) leaves_nothing: bool,
+    /// The tables that its plan reads, if the reader collects them.
+    pub(crate) tables: Option<Arc<[String]>>,
 }
 
 impl StatementMetadata {
@@ -46,6 +48,7 @@ impl StatementMetadata {
             has_limit: false,
             is_parallel: false,
             leaves_nothing: false,
+            tables: None,
         }
     }
 
@@ -54,6 +57,7 @@ impl StatementMetadata {
         self.has_limit = inspection.has_limit;
         self.is_parallel = inspection.is_parallel;
         self.leaves_nothing = inspection.leaves_nothing;
+        self.tables.clone_from(&inspection.tables);
     }
 
     /// Whether PostgreSQL itself says so when it does not hold any more, and it is small enough to be kept with its text.
