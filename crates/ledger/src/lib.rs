@@ -146,7 +146,13 @@ impl Ledger {
     pub fn interactive(target: ConnectOptions, settings: LedgerOptions) -> Self {
         let states = LedgerGauges::new(target.clone());
         let writer = WriterPool::interactive(target, settings.sessions);
-        Self { states, read_log: ReadLog::default(), gate: Gate::new(writer.clone(), settings.clone()), writer, settings }
+        Self {
+            states,
+            read_log: ReadLog::default(),
+            gate: Gate::new(writer.clone(), settings.clone()),
+            writer,
+            settings,
+        }
     }
 
     /// The gate, which runs writes.

@@ -120,7 +120,10 @@ impl ReadGroup {
         }
         match self {
             Self::Table => {
-                counts!("t.name", "cross join lateral unnest(coalesce(nullif(a.tables, '{}'), array[null::text])) t (name)")
+                counts!(
+                    "t.name",
+                    "cross join lateral unnest(coalesce(nullif(a.tables, '{}'), array[null::text])) t (name)"
+                )
             }
             Self::Account => counts!("a.account_id", ""),
             Self::Tool => counts!("a.tool_name", ""),

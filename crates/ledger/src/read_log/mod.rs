@@ -6,10 +6,11 @@
 //! ```
 //! A read never waits for the log: `queue` is bounded in entries and bytes, and counts what it cannot take. `writer`
 //! sends batches, and the next batch after a loss says how many reads are missing (`migrations/baseline/75_reads.sql`).
-//! `entry` is one read.
+//! `entry` is one read, and `roots` has the partitioned tables of partitions.
 
 mod entry;
 mod queue;
+mod roots;
 mod writer;
 
 use std::sync::Arc;
@@ -120,7 +121,11 @@ impl ReadLog {
         task.abort();
         let ReadLogStatus { lost, queued, .. } = self.status();
         if flushed.is_err() || queued > 0 {
-            tracing::warn!(reads = queued, lost_before = lost, "the last reads were not logged: the database did not take them");
+            tracing::warn!(
+                reads = queued,
+                lost_before = lost,
+                "the last reads were not logged: the database did not take them"
+            );
         }
         writer.drain().await;
     }

@@ -6,8 +6,9 @@ use pg::WriterPool;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::entry::{Row, micros_now};
+use super::entry::{Entry, Row, micros_now};
 use super::queue::{Batch, Queue};
+use super::roots::PartitionRoots;
 
 /// The time limit of a batch.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -32,13 +33,6 @@ pub(super) struct Writer {
     sender: Uuid,
 }
 
-/// A batch as it is sent. A repeated one has the same number, so that it counts once.
-struct Message {
-    number: i64,
-    oldest_at: i64,
-    rows: String,
-}
-
 /// Warnings for the operator, each at most once a minute.
 #[derive(Default)]
 struct Warnings {
@@ -54,7 +48,7 @@ impl Writer {
 
     /// Writes batches until the queue is closed and empty.
     pub(super) async fn run(&self) {
-        let mut warnings = Warnings::default();
+        let (mut warnings, mut roots) = (Warnings::default(), PartitionRoots::default());
         let mut number = 0;
         loop {
             let is_closed = self.queue.due().await;
@@ -65,22 +59,17 @@ impl Writer {
                 continue;
             };
             number += 1;
-            match Message::new(number, &batch) {
-                Ok(message) => self.deliver(&message, &batch, &mut warnings).await,
-                Err(error) => {
-                    tracing::error!(%error, "a batch of reads cannot be written as JSON");
-                    self.queue.refused(&batch);
-                }
-            }
+            self.deliver((number, &batch), &mut roots, &mut warnings).await;
             warnings.of_loss(self.queue.status().lost);
         }
     }
 
-    /// Writes a batch, with pauses between the attempts. A batch that no attempt can write is counted as lost.
-    async fn deliver(&self, message: &Message, batch: &Batch, warnings: &mut Warnings) {
+    /// Writes a batch, with pauses between the attempts. A batch that no attempt can write is counted as lost. Every
+    /// attempt has the same number, so that the batch counts once.
+    async fn deliver(&self, (number, batch): (i64, &Batch), roots: &mut PartitionRoots, warnings: &mut Warnings) {
         let mut pause = FIRST_PAUSE;
         loop {
-            match self.send(message).await {
+            match self.send(number, batch, roots).await {
                 Ok(()) => {
                     warnings.of_success();
                     return self.queue.written(batch);
@@ -104,11 +93,17 @@ impl Writer {
         }
     }
 
-    async fn send(&self, message: &Message) -> Result<(), pg::Error> {
-        let numbers = [message.number, micros_now(), message.oldest_at].map(|number| Some(number.to_string()));
-        let [number, sent_at, oldest_at] = numbers;
-        let params = [Some(self.sender.to_string()), number, sent_at, oldest_at, Some(message.rows.clone())];
-        let sent = self.pool.run_one(LOG_SQL, &params, Instant::now() + DEADLINE).await;
+    async fn send(&self, number: i64, batch: &Batch, roots: &mut PartitionRoots) -> Result<(), pg::Error> {
+        let deadline = Instant::now() + DEADLINE;
+        let sent = async {
+            roots.look_up(&self.pool, batch.entries.iter().filter_map(Entry::tables), deadline).await?;
+            let now = micros_now();
+            let (oldest_at, rows) = rows(batch, roots, now)?;
+            let [number, sent_at, oldest_at] = [number, now, oldest_at].map(|number| Some(number.to_string()));
+            let params = [Some(self.sender.to_string()), number, sent_at, oldest_at, Some(rows)];
+            self.pool.run_one(LOG_SQL, &params, deadline).await
+        };
+        let sent = sent.await;
         if let Err(pg::Error::Lost(_)) = &sent {
             self.pool.invalidate_idle();
         }
@@ -121,18 +116,13 @@ impl Writer {
     }
 }
 
-impl Message {
-    fn new(number: i64, batch: &Batch) -> serde_json::Result<Self> {
-        let now = micros_now();
-        let rows = batch.entries.iter().map(|entry| {
-            let tables = entry.tables().map(|tables| tables.iter().map(String::as_str).collect());
-            entry.row(tables)
-        });
-        let loss = batch.loss.map(|loss| Row::of_loss(now, loss.entries, (loss.first_at, loss.last_at)));
-        let rows: Vec<Row<'_>> = rows.chain(loss).collect();
-        let oldest_at = rows.iter().map(|row| row.read_at).min().unwrap_or(now);
-        Ok(Self { number, oldest_at, rows: serde_json::to_string(&rows)? })
-    }
+/// The rows of a batch as JSON, and the time of the oldest one.
+fn rows(batch: &Batch, roots: &PartitionRoots, now: i64) -> std::io::Result<(i64, String)> {
+    let rows = batch.entries.iter().map(|entry| entry.row(entry.tables().map(|tables| roots.of(tables))));
+    let loss = batch.loss.map(|loss| Row::of_loss(now, loss.entries, (loss.first_at, loss.last_at)));
+    let rows: Vec<Row<'_>> = rows.chain(loss).collect();
+    let oldest_at = rows.iter().map(|row| row.read_at).min().unwrap_or(now);
+    Ok((oldest_at, serde_json::to_string(&rows)?))
 }
 
 impl Warnings {
