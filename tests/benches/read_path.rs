@@ -116,20 +116,33 @@ impl Bare {
 
 async fn core_by_key(reader: &Reader, id: i64) {
     let params = [json!(id)];
-    let request =
-        ReadRequest { sql: BY_KEY, params: &params, row_limit: None, format: RowFormat::Object, account: None, trace: None };
+    let request = ReadRequest {
+        sql: BY_KEY,
+        params: &params,
+        row_limit: None,
+        format: RowFormat::Object,
+        account: None,
+        trace: None,
+    };
     assert_eq!(reader.query(&request).await.unwrap().rows.len(), 1);
 }
 
 async fn core_new_text(reader: &Reader, id: i64) {
     let text = new_text(id);
-    let request = ReadRequest { sql: &text, params: &[], row_limit: None, format: RowFormat::Object, account: None, trace: None };
+    let request =
+        ReadRequest { sql: &text, params: &[], row_limit: None, format: RowFormat::Object, account: None, trace: None };
     assert_eq!(reader.query(&request).await.unwrap().rows.len(), 1);
 }
 
 async fn core_large(reader: &Reader) {
-    let request =
-        ReadRequest { sql: LARGE, params: &[], row_limit: Some(10_000), format: RowFormat::Object, account: None, trace: None };
+    let request = ReadRequest {
+        sql: LARGE,
+        params: &[],
+        row_limit: Some(10_000),
+        format: RowFormat::Object,
+        account: None,
+        trace: None,
+    };
     assert_eq!(reader.query(&request).await.unwrap().rows.len(), 10_000);
 }
 

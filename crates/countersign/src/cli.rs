@@ -6,8 +6,8 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::settings::{
-    ConfigSources, ConnectionKeys, DatabaseKeys, HttpKeys, Keys, LimitKeys, LogKeys, ManifestKeys, ReadsKeys, ServeKeys,
-    WriteKeys,
+    ConfigSources, ConnectionKeys, DatabaseKeys, HttpKeys, Keys, LimitKeys, LogKeys, ManifestKeys, ReadsKeys,
+    ServeKeys, WriteKeys,
 };
 
 use crate::audit::args::AuditCommand;

@@ -47,6 +47,6 @@ pub struct ExecuteSqlSettings {
 impl Services {
     /// The metrics page, with the current state of pools and ledger.
     pub async fn render_metrics(&self) -> String {
-        self.metrics.render(self.reader.as_ref(), &self.gate, &self.states).await
+        self.metrics.render(self.reader.as_ref(), &self.gate, self.read_log.status(), &self.states).await
     }
 }

@@ -7,8 +7,8 @@ use toml::de::DeTable;
 
 use super::http_auth::{self, IssuerConfig, TokenConfig};
 use super::keys::{
-    ConnectKeys, DatabaseKeys, HTTP, HttpKeys, Keys, LIMITS, LimitKeys, LogKeys, ManifestKeys, READS, ReadsKeys, ServeKeys,
-    WriteKeys,
+    ConnectKeys, DatabaseKeys, HTTP, HttpKeys, Keys, LIMITS, LimitKeys, LogKeys, ManifestKeys, READS, ReadsKeys,
+    ServeKeys, WriteKeys,
 };
 use super::profiles::{self, ProfileConfig, ProfileKeys};
 use super::reader::Reader;

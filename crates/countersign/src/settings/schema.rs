@@ -5,7 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::http_auth_keys::{OAUTH, OAuthKeys, TOKENS, TokenKeys};
 use super::keys::{
-    ConnectKeys, DatabaseKeys, HTTP, HttpKeys, LIMITS, LimitKeys, LogKeys, ManifestKeys, READS, ReadsKeys, ServeKeys, WriteKeys,
+    ConnectKeys, DatabaseKeys, HTTP, HttpKeys, LIMITS, LimitKeys, LogKeys, ManifestKeys, READS, ReadsKeys, ServeKeys,
+    WriteKeys,
 };
 use super::profiles::{self, ProfileKeys};
 

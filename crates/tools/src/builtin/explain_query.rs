@@ -72,10 +72,7 @@ impl Tool for ExplainQuery {
     fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
             let arguments: Arguments = arguments(NAME, call.arguments)?;
-            if let Some(trace) = &call.trace {
-                trace.set_text(&arguments.query);
-            }
-            match self.reader.explain(&arguments.query, &arguments.params).await {
+            match self.reader.explain(&arguments.query, &arguments.params, call.trace.as_deref()).await {
                 Ok(explained) => ToolOutput::read(&PlanData::new(explained)),
                 Err(error) => {
                     let failure = read_failure(error, self.reader.limits().deadline);
