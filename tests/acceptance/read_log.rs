@@ -84,8 +84,8 @@ async fn each_read_of_a_client_is_an_entry_with_who_what_and_its_result() {
             entry(["query_database", "ok", r#"{"shop.\"Odd Name\"",shop.visits}"#, "0", "0", "f"]),
             entry(["query_database", "ok", "{shop.customers}", "2", &rows(2), "t"]),
             entry(["query_database", "sql_error", "{shop.customers}", "NULL", "NULL", "NULL"]),
-            entry(["query_database", "read_only", "NULL", "NULL", "NULL", "NULL"]),
-            entry(["query_database", "permission_denied", "NULL", "NULL", "NULL", "NULL"]),
+            entry(["query_database", "not_read_only", "NULL", "NULL", "NULL", "NULL"]),
+            entry(["query_database", "not_permitted", "NULL", "NULL", "NULL", "NULL"]),
             entry(["find_customer", "ok", "{shop.customers}", "1", &customer, "f"]),
             entry(["find_customer", "invalid_params", "NULL", "NULL", "NULL", "NULL"]),
             entry(["explain_query", "ok", "{shop.customers}", "NULL", "NULL", "NULL"]),
@@ -108,8 +108,7 @@ async fn the_log_is_off_unless_it_is_configured() {
     let db = shop().await;
     let server = Server::on(&db).await;
     server.query("select id from shop.customers").await;
-    let sessions =
-        "select count(*) from pg_stat_activity where datname = current_database() and query like '%log_reads%'";
+    let sessions = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and query like '%log_reads%'";
     assert_eq!(db.value(sessions).await, "0");
     server.close().await;
     assert_eq!(db.value("select count(*) from countersign.read_log").await, "0");
@@ -129,7 +128,6 @@ async fn a_text_is_stored_where_it_is_configured_and_no_value_of_a_parameter_is(
     let long = format!("select 1 /* {} */", "é".repeat(8000));
     server.query(&long).await;
     server.call("query_database", json!({"query": "select $1::text", "params": ["top secret"]})).await;
-    server.call("query_database", json!({"query": "select '\0'"})).await;
     server.call("find_customer", json!({"id": 1, "secret": "top secret"})).await;
     server.close().await;
     let texts = logged(&db, "query, outcome, fingerprint is not null").await;
@@ -139,8 +137,7 @@ async fn a_text_is_stored_where_it_is_configured_and_no_value_of_a_parameter_is(
         "1"
     );
     assert_eq!(texts[1], ["select $1::text", "ok", "t"]);
-    assert_eq!((texts[2][0].as_str(), texts[2][1] != "ok"), ("select '\u{fffd}'", true));
-    assert!(texts[3][0].starts_with("select id, name from shop.customers"), "{texts:?}");
+    assert!(texts[2][0].starts_with("select id, name from shop.customers"), "{texts:?}");
     let all = db.rows("select a::text from countersign.read_log a").await;
     assert!(!format!("{all:?}").contains("top secret"), "{all:?}");
 }
