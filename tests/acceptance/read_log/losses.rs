@@ -1,9 +1,8 @@
 //! A log that the database does not take: reads go on, and the log says what it has not.
 
-use std::time::Duration;
-
+use nix::sys::signal::Signal;
 use serde_json::json;
-use testkit::{HttpServer, Server};
+use testkit::{HttpServer, Server, send_signal};
 
 use super::{logged, logging, shop};
 
@@ -89,13 +88,18 @@ async fn a_full_queue_counts_what_it_loses_and_the_log_says_so_afterwards() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_stops_does_not_wait_long_for_the_log() {
+async fn a_server_that_stops_waits_a_moment_for_the_log_and_says_what_it_has_not_written() {
     let db = shop().await;
-    let server = Server::start(logging(&db, "metadata")).await;
+    let mut command = HttpServer::command(&db);
+    command.env("COUNTERSIGN_READS_LOG", "metadata");
+    let mut server = HttpServer::start(command).await;
     let lock = db.connect().await;
     lock.batch_execute("begin; lock table countersign.read_log in access exclusive mode").await.unwrap();
-    server.query("select id from shop.customers").await;
-    tokio::time::timeout(Duration::from_secs(15), server.close()).await.expect("the server ends");
+    server.http_client().call("query_database", json!({"query": "select id from shop.customers"})).await;
+    send_signal(server.pid(), Signal::SIGTERM);
+    let warning = server.logged("the last reads were not logged").await;
+    assert!(warning.contains("reads=1"), "{warning}");
+    assert!(server.ended().await.success());
     lock.batch_execute("rollback").await.unwrap();
     assert_eq!(db.value("select count(*) from countersign.read_log").await, "0", "what was reported as unlogged is");
 }

@@ -24,9 +24,9 @@ use types::Principal;
 use self::entry::{Entry, micros_now};
 use self::writer::Writer;
 
-/// The time for the last batches at the end of the process. Some clients kill a server five seconds after they have closed
-/// its input.
-const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
+/// The time for the last batches at the end of the process. Clients kill a server some seconds after they have closed its
+/// input.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The outcome of a read that its client cancelled, or whose client went away.
 const CANCELLED: &str = "cancelled";
@@ -114,7 +114,7 @@ impl ReadLog {
         })
     }
 
-    /// Writes the entries that are left, for at most 3 seconds. No entry is taken from now on.
+    /// Writes the entries that are left, for at most 2 seconds. No entry is taken from now on.
     pub async fn finish(&self, mut task: JoinHandle<()>) {
         let Some(writer) = &self.writer else { return };
         writer.queue.close();
