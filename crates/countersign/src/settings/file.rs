@@ -7,11 +7,11 @@ use toml::de::DeTable;
 
 use super::http_auth::{self, IssuerConfig, TokenConfig};
 use super::keys::{
-    ConnectKeys, DatabaseKeys, HTTP, HttpKeys, Keys, LIMITS, LimitKeys, LogKeys, ManifestKeys, READS, ReadsKeys,
-    ServeKeys, WriteKeys,
+    ConnectKeys, DatabaseKeys, HTTP, HttpKeys, Keys, LIMITS, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
 };
 use super::profiles::{self, ProfileConfig, ProfileKeys};
 use super::reader::Reader;
+use super::reads_keys::{READS, ReadsKeys};
 
 /// The content of the file. Its paths are relative to its folder.
 #[derive(Debug, Clone, Default)]

@@ -13,42 +13,21 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use clap::builder::BoolishValueParser;
-use ledger::{Pooler, ReadLogDetail};
+use ledger::Pooler;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use types::{AccountId, Secret, Tier};
 
 use super::addresses::{Host, Origin, Proxy, PublicUrl};
 use super::bounded::Bounded;
+use super::key_group::keys;
+use super::reads_keys::ReadsKeys;
 
 /// The table of the limits.
 pub(super) const LIMITS: &str = "limits";
 
-/// The table of the log of reads.
-pub(super) const READS: &str = "reads";
-
 /// The table of HTTP.
 pub(super) const HTTP: &str = "http";
-
-/// A group of keys, each of which may be missing; a layer above goes before one below.
-macro_rules! keys {
-    ($(#[$meta:meta])* $group:ident { $($(#[$key_meta:meta])* $key:ident: $type:ty,)* }) => {
-        #[derive(Debug, Clone, Default, clap::Args, Deserialize, JsonSchema)]
-        $(#[$meta])*
-        #[serde(default)]
-        pub(crate) struct $group {
-            $($(#[$key_meta])* pub(crate) $key: Option<$type>,)*
-        }
-
-        impl $group {
-            pub(super) const NAMES: &[&str] = &[$(stringify!($key)),*];
-
-            pub(super) fn or(self, below: Self) -> Self {
-                Self { $($key: self.$key.or(below.$key),)* }
-            }
-        }
-    };
-}
 
 keys! {
     /// Logging.
@@ -181,16 +160,6 @@ keys! {
         /// Seconds that a proposed write waits for agreement. Default: 1800.
         #[arg(long, env = "COUNTERSIGN_PROPOSAL_LIFETIME_S", value_name = "SECONDS")]
         proposal_lifetime_s: Bounded<1, 2_592_000>,
-    }
-}
-
-keys! {
-    /// The log of reads: the table `[reads]`.
-    ReadsKeys {
-        /// Log reads of MCP clients in the ledger: off (the default), metadata (who, what, when, which tables, with
-        /// which result), or text (with the statements, up to 8 KiB each).
-        #[arg(id = "reads_log", long = "reads-log", env = "COUNTERSIGN_READS_LOG", value_name = "DETAIL")]
-        log: ReadsLog,
     }
 }
 
@@ -356,29 +325,6 @@ impl From<PoolerSetting> for Pooler {
         match given {
             PoolerSetting::None => Self::None,
             PoolerSetting::Transaction => Self::Transaction,
-        }
-    }
-}
-
-/// The extent of the log of reads.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum ReadsLog {
-    /// No log.
-    #[default]
-    Off,
-    /// Everything except the statements.
-    Metadata,
-    /// The statements as well.
-    Text,
-}
-
-impl From<ReadsLog> for ReadLogDetail {
-    fn from(log: ReadsLog) -> Self {
-        match log {
-            ReadsLog::Off => Self::Off,
-            ReadsLog::Metadata => Self::Metadata,
-            ReadsLog::Text => Self::Text,
         }
     }
 }

@@ -8,9 +8,11 @@ mod file;
 mod http;
 mod http_auth;
 mod http_auth_keys;
+mod key_group;
 mod keys;
 mod profiles;
 mod reader;
+mod reads_keys;
 mod schema;
 
 use std::path::{Path, PathBuf};
@@ -29,8 +31,9 @@ pub(crate) use http::HttpSettings;
 pub(crate) use keys::{
     ConnectKeys, ConnectionKeys, Content, DatabaseKeys, Keys, LogFormat, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
 };
-pub(crate) use keys::{HttpKeys, LimitKeys, ReadsKeys};
+pub(crate) use keys::{HttpKeys, LimitKeys};
 pub(crate) use profiles::{ProfileConfig, is_name as is_profile_name};
+pub(crate) use reads_keys::ReadsKeys;
 
 /// Where settings come from. The file can be read again; the rest is as it was at the start.
 #[derive(Debug, Clone)]

@@ -5,10 +5,10 @@ use serde_json::{Map, Value, json};
 
 use super::http_auth_keys::{OAUTH, OAuthKeys, TOKENS, TokenKeys};
 use super::keys::{
-    ConnectKeys, DatabaseKeys, HTTP, HttpKeys, LIMITS, LimitKeys, LogKeys, ManifestKeys, READS, ReadsKeys, ServeKeys,
-    WriteKeys,
+    ConnectKeys, DatabaseKeys, HTTP, HttpKeys, LIMITS, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
 };
 use super::profiles::{self, ProfileKeys};
+use super::reads_keys::{READS, ReadsKeys};
 
 /// The schema of the whole file.
 pub(super) fn schema() -> Value {
