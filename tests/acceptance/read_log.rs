@@ -4,7 +4,9 @@ mod commands;
 mod losses;
 
 use serde_json::{Value, json};
-use testkit::{Database, HttpServer, RawStdioServer, Server, TestManifest, database};
+use testkit::{
+    Database, External, HttpServer, PgBouncer, RawStdioServer, Server, TestManifest, database, skip_without,
+};
 use tokio::process::Command;
 
 const TABLES: &str = "create schema shop;
@@ -176,6 +178,23 @@ async fn reads_over_http_have_the_account_of_their_token_and_their_session() {
     );
     let metrics = anyone.send(anyone.request(reqwest::Method::GET, "/metrics")).await.body;
     assert!(metrics.contains("countersign_read_log_entries_total{state=\"written\"} 2"), "{metrics}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_are_logged_through_a_pooler() {
+    if skip_without(&[External::PgBouncer]) {
+        return;
+    }
+    let db = shop().await;
+    let pooler = PgBouncer::start(&db).await;
+    let mut command = Server::command_pooled(&pooler);
+    command.env("COUNTERSIGN_READS_LOG", "metadata");
+    let server = Server::start(command).await;
+    for _ in 0..2 {
+        server.query("select id from shop.names").await;
+    }
+    server.close().await;
+    assert_eq!(logged(&db, "outcome, tables").await, vec![["ok", "{shop.customers}"]; 2]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

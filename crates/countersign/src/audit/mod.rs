@@ -1,5 +1,6 @@
 //! `countersign audit`: what people ask the ledger. The ledger answers (`ledger::audit`); here is what they see of it.
 
+pub(crate) mod age;
 pub(crate) mod args;
 mod counts;
 mod fork;

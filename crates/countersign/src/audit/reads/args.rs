@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand, ValueEnum};
 use ledger::audit::ReadGroup;
 
-use crate::audit::args::{age, retention};
+use crate::audit::age::{age, retention};
 use crate::settings::ConnectionKeys;
 
 #[derive(Debug, Subcommand)]
