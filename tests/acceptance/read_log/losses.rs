@@ -79,11 +79,11 @@ async fn a_full_queue_counts_what_it_loses_and_the_log_says_so_afterwards() {
     let told = "select a.entries || ' ' || (a.first_at < a.last_at and a.last_at < a.read_at) || ' ' || coalesce(a.tool_name, 'no tool') \
                 from countersign.read_log a where a.outcome = 'lost'";
     assert_eq!(db.first_value(told).await, format!("{lost} true no tool"));
-    let written = format!("select count(*) from countersign.read_log where outcome = 'ok'");
-    db.until_value(&written, &(calls - lost).to_string()).await;
+    let written = "select count(*) from countersign.read_log where outcome = 'ok'";
+    db.until_value(written, &(calls - lost).to_string()).await;
     // One gap, one row.
     client.call("query_database", json!({"query": "select 2"})).await;
-    db.until_value(&written, &(calls - lost + 1).to_string()).await;
+    db.until_value(written, &(calls - lost + 1).to_string()).await;
     assert_eq!(db.value("select count(*) from countersign.read_log where outcome = 'lost'").await, "1");
 }
 
