@@ -38,16 +38,15 @@ pub(super) struct Entry {
 impl Entry {
     /// The entry of a read that began at `read_at` and took so long, both in microseconds.
     pub(super) fn new(
-        principal: Principal,
+        mut principal: Principal,
         tool: String,
         (read_at, duration_us): (i64, i64),
         outcome: &'static str,
         mut facts: ReadFacts,
     ) -> Self {
         let fingerprint = facts.sql.as_ref().map(|sql| Sha256::digest(sql).into());
-        if let Some(sql) = &mut facts.sql {
-            bound(sql);
-        }
+        // An issuer's label may contain anything.
+        [&mut facts.sql, &mut principal.actor].into_iter().flatten().for_each(bound);
         Self { read_at, principal, tool, outcome, duration_us, fingerprint, facts }
     }
 
@@ -193,8 +192,11 @@ mod tests {
 
     #[test]
     fn a_row_has_no_nul_and_its_fingerprint_is_a_bytea() {
-        let entry = entry("select '\0'");
+        let principal = Principal { actor: Some("a\0".to_owned()), ..Principal::default() };
+        let facts = ReadFacts { sql: Some("select '\0'".to_owned()), ..ReadFacts::default() };
+        let entry = Entry::new(principal, "query_database".to_owned(), (1, 2), "ok", facts);
         let row = serde_json::to_value(entry.row(None)).unwrap();
+        assert_eq!(row["actor"], "a\u{fffd}");
         assert_eq!(row["query"], "select '\u{fffd}'");
         let fingerprint = row["fingerprint"].as_str().unwrap();
         assert!(fingerprint.starts_with("\\x") && fingerprint.len() == 66, "{fingerprint}");

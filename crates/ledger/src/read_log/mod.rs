@@ -162,7 +162,7 @@ impl Drop for ReadEntry {
         let principal = std::mem::take(&mut self.principal);
         let tool = std::mem::take(&mut self.tool);
         let duration_us = i64::try_from(self.started.elapsed().as_micros()).unwrap_or(i64::MAX);
-        let entry = Entry::new(principal, tool, (self.read_at, duration_us), self.outcome, self.trace.facts());
+        let entry = Entry::new(principal, tool, (self.read_at, duration_us), self.outcome, self.trace.take());
         let entry = if self.log.keeps_text { entry } else { entry.without_text() };
         self.log.queue.push(entry);
     }

@@ -247,6 +247,18 @@ mod tests {
     }
 
     #[test]
+    fn names_of_tables_are_quoted_where_sql_needs_it_and_each_is_there_once() {
+        let scan = |table: &str| json!({"Node Type": "Seq Scan", "Schema": "s", "Relation Name": table});
+        let plan = json!([{"Plan": {
+            "Node Type": "Append", "Output": ["s.no_table"],
+            "Plans": [scan("t"), scan("T"), scan("t"), scan("1 \"t\""), {"Relations": "(s.a) INNER JOIN (s.b)"},
+                      {"Node Type": "Function Scan", "Schema": "f", "Function Name": "g"}],
+        }}]);
+        let expected = ["(s.a) INNER JOIN (s.b)", "s.\"1 \"\"t\"\"\"", "s.\"T\"", "s.t"];
+        assert_eq!(*table_names(&plan), expected.map(str::to_owned));
+    }
+
+    #[test]
     fn each_table_needs_the_privileges_of_what_is_done_with_it() {
         use Privilege::{Delete, Insert, Select, Update};
         let scan = |table: &str| json!({"Node Type": "Seq Scan", "Schema": "s", "Relation Name": table});

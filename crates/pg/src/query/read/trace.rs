@@ -26,13 +26,13 @@ pub struct ReadTrace {
 }
 
 impl ReadTrace {
-    /// The facts up to now.
+    /// Takes the facts up to now.
     #[must_use]
-    pub fn facts(&self) -> ReadFacts {
-        self.facts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn take(&self) -> ReadFacts {
+        std::mem::take(&mut *self.facts.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Sets the text.
+    /// Sets the text: of a statement, or of another request to read.
     pub fn set_text(&self, sql: &str) {
         self.update(|facts| facts.sql = Some(sql.to_owned()));
     }
