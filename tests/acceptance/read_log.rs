@@ -204,7 +204,7 @@ async fn a_read_that_its_client_cancels_is_an_entry() {
     let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {
         "name": "query_database", "arguments": {"query": "select pg_sleep(60), id from shop.customers"}}});
     server.send(&call.to_string()).await;
-    let runs = "select count(*) from pg_stat_activity where query like 'select pg_sleep(60), id%' and state = 'active' \
+    let runs = "select count(*) from pg_stat_activity where query like 'select pg_sleep(60), id%' and wait_event = 'PgSleep' \
                 and datname = current_database()";
     db.until_value(runs, "1").await;
     let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}});
