@@ -33,7 +33,8 @@ grant execute on function
     countersign.seal_records(integer),
     countersign.reader_credentials(),
     countersign.state_keys(),
-    countersign.note_fingerprint_key(text)
+    countersign.note_fingerprint_key(text),
+    countersign.log_reads(uuid, bigint, bigint, bigint, json)
     to {writer};
 grant execute on function countersign.current_identity(), countersign.executable_until(countersign.proposal)
     to {writer}, countersign_approver, countersign_operator;
@@ -42,7 +43,9 @@ grant execute on function countersign.current_identity(), countersign.executable
 grant execute on function countersign.begin_decision(uuid), countersign.decide_as_reviewer(uuid, text, text, text, text, text)
     to countersign_approver;
 
--- Operators.
+-- Operators. Servers only add to the log of reads: an agent with execute_sql must not see the reads of others.
+grant select on countersign.read_log
+    to countersign_operator;
 grant execute on function
     countersign.admit_undo(uuid, uuid[], text, text, json, text, text, text),
     countersign.claim(uuid, bytea, integer, boolean),

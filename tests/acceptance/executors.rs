@@ -140,6 +140,7 @@ async fn effects_beyond_a_rollback_are_shown_by_their_own_preview_and_happen_aft
         plans: ledger.plans(),
         proposals: ledger.proposals(),
         states: ledger.states(),
+        read_log: ledger.read_log(),
         metrics: tools::Metrics::new(),
         call_deadline: Duration::from_secs(20),
         masks: tools::MaskPolicy::default(),

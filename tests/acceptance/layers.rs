@@ -57,7 +57,14 @@ async fn carry_out(reader: &Reader, attack: &Attack) -> (Result<(), ReadError>, 
     let mut outcome = Ok(());
     for sql in &attack.sql {
         match reader
-            .query(&ReadRequest { sql, params: &[], row_limit: None, format: RowFormat::Array, account: None })
+            .query(&ReadRequest {
+                sql,
+                params: &[],
+                row_limit: None,
+                format: RowFormat::Array,
+                account: None,
+                trace: None,
+            })
             .await
         {
             Ok(result) => seen.extend(result.rows.iter().map(|row| row.get().to_owned())),

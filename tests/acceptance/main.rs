@@ -61,6 +61,7 @@ mod proposals;
 mod proposals_cli;
 mod protocol;
 mod query_database;
+mod read_log;
 mod recovery;
 mod reload;
 mod resources;

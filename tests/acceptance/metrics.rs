@@ -66,6 +66,7 @@ pub(crate) fn without_reader(ledger: &Ledger) -> Services {
         call_deadline: Duration::from_secs(20),
         proposals: ledger.proposals(),
         states: ledger.states(),
+        read_log: ledger.read_log(),
         metrics: Metrics::new(),
         masks: tools::MaskPolicy::default(),
         execute_sql: None,

@@ -3,6 +3,7 @@
 
 mod clients;
 mod commands;
+mod reads;
 mod shop;
 
 use std::collections::BTreeSet;
@@ -57,6 +58,13 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("docs/topics/masking.md", "[mask]", "the_masks_of_the_page_differ_by_profile_and_account"),
     ("docs/topics/proposals.md", "countersign proposals list", "usage_lines_name_commands_and_options_that_exist"),
     ("docs/topics/proposals.md", "create role anna", "statements_for_operators"),
+    ("docs/topics/read-log.md", "countersign audit reads list", "usage_lines_name_commands_and_options_that_exist"),
+    (
+        "docs/topics/read-log.md",
+        "$ countersign audit reads list",
+        "the_commands_of_the_log_of_reads_print_what_the_page_shows",
+    ),
+    ("docs/topics/read-log.md", "countersign audit reads prune", "jobs_of_cron"),
     ("docs/topics/monitoring.md", "*/5 * * * *", "jobs_of_cron"),
     ("docs/topics/monitoring.md", "- alert:", "the_alerts_of_the_page_are_of_metrics_that_exist"),
     ("docs/topics/monitoring.md", "5 * * * *", "jobs_of_cron"),

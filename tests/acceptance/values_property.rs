@@ -83,8 +83,9 @@ async fn check(reader: &Reader, client: &tokio_postgres::Client, batch: &[Sample
 }
 
 async fn read(reader: &Reader, sql: &str, params: &[Value]) -> Result<Vec<Value>, String> {
-    let result =
-        reader.query(&ReadRequest { sql, params, row_limit: None, format: RowFormat::Array, account: None }).await;
+    let result = reader
+        .query(&ReadRequest { sql, params, row_limit: None, format: RowFormat::Array, account: None, trace: None })
+        .await;
     let result = result.map_err(|error| format!("{error:?} for {sql} with {params:?}"))?;
     let row = result.rows.into_iter().next().ok_or("no row")?;
     Ok(serde_json::from_str(row.get()).expect("a row is JSON"))

@@ -195,6 +195,8 @@ impl ServerBuilder {
         check_role(target, settings).await?;
         let ledger = Ledger::new(target.clone(), settings.ledger.clone());
         let reader = reader(target, settings).await?;
+        let collects_tables = ledger.read_log().is_on();
+        let reader = reader.map(|reader| if collects_tables { reader.collecting_tables() } else { reader });
         warn_of_settings(target, reader.as_ref().map(Reader::target)).await?;
         let masks = masks(settings, reader.as_ref()).await?;
         let backends = Services {
@@ -205,6 +207,7 @@ impl ServerBuilder {
             call_deadline: settings.call_deadline,
             proposals: ledger.proposals(),
             states: ledger.states(),
+            read_log: ledger.read_log(),
             metrics,
             masks,
             execute_sql: settings

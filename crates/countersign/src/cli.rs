@@ -6,7 +6,8 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::settings::{
-    ConfigSources, ConnectionKeys, DatabaseKeys, HttpKeys, Keys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
+    ConfigSources, ConnectionKeys, DatabaseKeys, HttpKeys, Keys, LimitKeys, LogKeys, ManifestKeys, ReadsKeys,
+    ServeKeys, WriteKeys,
 };
 
 use crate::audit::args::AuditCommand;
@@ -171,6 +172,8 @@ struct ServerKeys {
     #[command(flatten)]
     write: WriteKeys,
     #[command(flatten)]
+    reads: ReadsKeys,
+    #[command(flatten)]
     http: HttpKeys,
     #[command(flatten)]
     limits: LimitKeys,
@@ -275,7 +278,8 @@ impl ServerKeys {
     fn fill(&self, keys: &mut Keys) {
         self.connection.fill(keys);
         (keys.manifests, keys.serve) = (self.manifests.clone(), self.serve.clone());
-        (keys.write, keys.http, keys.limits) = (self.write.clone(), self.http.clone(), self.limits.clone());
+        (keys.write, keys.reads) = (self.write.clone(), self.reads.clone());
+        (keys.http, keys.limits) = (self.http.clone(), self.limits.clone());
     }
 }
 

@@ -18,6 +18,7 @@
 //!   `undo`, `operator` and `plans` undo writes. `freezes` stop the writes of an account. `tracking` reports whether all
 //!   changes of a write are recorded.
 //! - `doctor` finds what is stuck, `gauges` counts what is open, `sweep` ends what stopped servers left pending.
+//! - `read_log` is the log of reads, which servers write beside the reads.
 //! - `setup` is `init`: the schema, its roles and grants. `schema` checks the ledger, `identity` whether it was made for
 //!   this database. `roles` are the owner and the login of the servers, `reader_role` is the login of the read path, and
 //!   `login_settings` are their settings.
@@ -52,6 +53,7 @@ mod options;
 pub mod plans;
 mod preview;
 pub mod proposals;
+mod read_log;
 mod reader_role;
 mod records;
 mod resolve;
@@ -80,6 +82,7 @@ pub use gauges::{LedgerCounts, LedgerGauges};
 pub use identity::{Fork, check_identity, fork};
 pub use intent::undone_by;
 pub use options::LedgerOptions;
+pub use read_log::{ReadEntry, ReadLog, ReadLogDetail, ReadLogStatus};
 pub use reader_role::{ReaderRoleError, check_reader, reader_login};
 pub use records::{RecordStatus, Records, Undoable};
 pub use roles::{
@@ -110,8 +113,8 @@ use crate::proposals::Proposals;
 pub mod read {
     pub use pg::value::{EncodeError, encode};
     pub use pg::{
-        ConnectError, Error, MaskError, NextPage, Page, PageProblem, PoolStatus, ReadError, ReadLimits, ReadRequest,
-        Reader, ResponsePermit, ResultSet, RowFormat, SearchPath, TruncatedBy, UntrustedSchema,
+        ConnectError, Error, MaskError, NextPage, Page, PageProblem, PoolStatus, ReadError, ReadFacts, ReadLimits,
+        ReadRequest, ReadTrace, Reader, ResponsePermit, ResultSet, RowFormat, SearchPath, TruncatedBy, UntrustedSchema,
     };
 }
 
@@ -124,6 +127,7 @@ pub struct Ledger {
     writer: WriterPool,
     gate: Gate,
     states: LedgerGauges,
+    read_log: ReadLog,
     settings: LedgerOptions,
 }
 
@@ -132,8 +136,9 @@ impl Ledger {
     #[must_use]
     pub fn new(target: ConnectOptions, settings: LedgerOptions) -> Self {
         let states = LedgerGauges::new(target.clone());
+        let read_log = ReadLog::new(target.clone(), settings.read_log);
         let writer = WriterPool::new(target, settings.sessions);
-        Self { states, gate: Gate::new(writer.clone(), settings.clone()), writer, settings }
+        Self { states, read_log, gate: Gate::new(writer.clone(), settings.clone()), writer, settings }
     }
 
     /// A ledger for statements that a person writes. They use the search path of the role.
@@ -141,7 +146,13 @@ impl Ledger {
     pub fn interactive(target: ConnectOptions, settings: LedgerOptions) -> Self {
         let states = LedgerGauges::new(target.clone());
         let writer = WriterPool::interactive(target, settings.sessions);
-        Self { states, gate: Gate::new(writer.clone(), settings.clone()), writer, settings }
+        Self {
+            states,
+            read_log: ReadLog::default(),
+            gate: Gate::new(writer.clone(), settings.clone()),
+            writer,
+            settings,
+        }
     }
 
     /// The gate, which runs writes.
@@ -192,6 +203,12 @@ impl Ledger {
     #[must_use]
     pub fn states(&self) -> LedgerGauges {
         self.states.clone()
+    }
+
+    /// The log of reads.
+    #[must_use]
+    pub fn read_log(&self) -> ReadLog {
+        self.read_log.clone()
     }
 
     /// The freezes of accounts and actors.

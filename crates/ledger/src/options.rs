@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::fingerprint::Fingerprints;
+use crate::read_log::ReadLogDetail;
 
 /// Settings of the write path. All servers of one ledger should have the same ones; the key of the fingerprints must be the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub struct LedgerOptions {
     /// Maximum number of concurrent writes. Others wait, within their deadlines. Writes that commit together share a
     /// wait for the disk.
     pub sessions: usize,
+    /// The extent of the log of reads.
+    pub read_log: ReadLogDetail,
 }
 
 impl Default for LedgerOptions {
@@ -32,6 +35,7 @@ impl Default for LedgerOptions {
             call_deadline: Duration::from_secs(30),
             proposal_lifetime: Duration::from_secs(30 * 60),
             sessions: 16,
+            read_log: ReadLogDetail::Off,
         }
     }
 }

@@ -7,7 +7,7 @@ use rmcp::model::{
 };
 use serde_json::{Value, json};
 use tools::Registry;
-use types::{ErrorCode, Failure};
+use types::{ErrorCode, Failure, Principal};
 
 const MIME_TYPE: &str = "application/json";
 
@@ -25,8 +25,12 @@ pub(crate) fn templates(registry: &Registry) -> ListResourceTemplatesResult {
 }
 
 /// `resources/read`.
-pub(crate) async fn read(registry: &Registry, uri: &str) -> Result<ReadResourceResult, ErrorData> {
-    let value = registry.read_resource(uri).await.map_err(|failure| error(failure, Some(uri)))?;
+pub(crate) async fn read(
+    registry: &Registry,
+    uri: &str,
+    principal: &Principal,
+) -> Result<ReadResourceResult, ErrorData> {
+    let value = registry.read_resource(uri, principal).await.map_err(|failure| error(failure, Some(uri)))?;
     let contents = ResourceContents::text(value.to_string(), uri).with_mime_type(MIME_TYPE);
     Ok(ReadResourceResult::new(vec![contents]))
 }

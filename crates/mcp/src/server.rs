@@ -317,8 +317,10 @@ impl ServerHandler for McpServer {
         params: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let read = self.read_registry(&context, async |registry| resources::read(registry, &params.uri).await).await;
-        read.map(Into::into)
+        let client = self.client_info(&context, &TransportContext::of(&context));
+        let principal = Principal { client, ..self.principal.clone() };
+        let read = async |registry: &Registry| resources::read(registry, &params.uri, &principal).await;
+        self.read_registry(&context, read).await.map(Into::into)
     }
 
     async fn complete(

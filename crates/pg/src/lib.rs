@@ -32,7 +32,8 @@ pub use client::session_settings::SessionSettings;
 pub use client::wire::{FieldDescription, scram_verifier};
 pub use query::plan::PlanResult;
 pub use query::read::{
-    MaskError, NextPage, Page, PageProblem, ReadError, ReadLimits, ReadRequest, Reader, ResponsePermit, ResultSet,
+    MaskError, NextPage, Page, PageProblem, ReadError, ReadFacts, ReadLimits, ReadRequest, ReadTrace, Reader,
+    ResponsePermit, ResultSet,
 };
 pub use query::referenced_objects::referenced_objects;
 pub use query::sql_executor::{

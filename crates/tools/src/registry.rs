@@ -7,11 +7,11 @@ use std::time::Duration;
 use catalog::{DatabaseDescriber, ResourceRegistry};
 use futures_util::FutureExt;
 use ledger::read::ResponsePermit;
-use ledger::{DuplicateExecutor, ExecutorRegistry, WriteExecutor};
-use manifest::{BuiltinTool, ToolCatalog, ToolSpec};
+use ledger::{DuplicateExecutor, ExecutorRegistry, ReadEntry, ReadLog, WriteExecutor};
+use manifest::{Access, BuiltinTool, ToolCatalog, ToolSpec};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
-use types::{Envelope, ErrorCode, Failure, Meta};
+use types::{Envelope, ErrorCode, Failure, Meta, Principal};
 
 use crate::arguments::ArgumentValidator;
 use crate::builtin;
@@ -53,6 +53,9 @@ pub enum RegistryError {
     },
 }
 
+/// The tool of a read of a resource in the log of reads: the method of MCP.
+const RESOURCE: &str = "resources/read";
+
 struct RegisteredTool {
     tool: Box<dyn Tool>,
     /// The tool's info with the overrides of a manifest.
@@ -74,6 +77,7 @@ pub struct Registry {
     /// The name of the profile; empty for all tools.
     profile: Arc<str>,
     masks: MaskPolicy,
+    read_log: ReadLog,
 }
 
 impl std::fmt::Debug for Registry {
@@ -94,8 +98,9 @@ impl Registry {
         let resources = ResourceRegistry::new(describer, backends.call_deadline);
         let call_deadline = backends.call_deadline;
         let instructions = catalog.instructions.clone().into();
-        let masks = backends.masks.clone();
-        let mut registry = Self { resources, call_deadline, executors, instructions, masks, ..Self::default() };
+        let (masks, read_log) = (backends.masks.clone(), backends.read_log.clone());
+        let mut registry =
+            Self { resources, call_deadline, executors, instructions, masks, read_log, ..Self::default() };
         let builtin = builtin::all(backends, catalog, &registry.executors);
         for tool in builtin.map_err(|(tool, reason)| RegistryError::Schema { tool, reason })? {
             registry.add_builtin(tool, catalog, &backends.metrics)?;
@@ -174,6 +179,7 @@ impl Registry {
             instructions,
             profile: profile.name.as_str().into(),
             masks: self.masks.clone(),
+            read_log: self.read_log.clone(),
         };
         narrowed.resources = self.resources.of_tools(&|name| narrowed.info(name).is_some());
         narrowed
@@ -199,8 +205,14 @@ impl Registry {
     ///
     /// # Errors
     /// See [`ResourceRegistry::read`].
-    pub async fn read_resource(&self, uri: &str) -> Result<Value, Failure> {
-        self.resources.read(uri, &|name| self.info(name).is_some()).await
+    pub async fn read_resource(&self, uri: &str, principal: &Principal) -> Result<Value, Failure> {
+        let read = self.read_log.begin(principal, RESOURCE);
+        if let Some(read) = &read {
+            read.trace().set_text(uri);
+        }
+        let outcome = self.resources.read(uri, &|name| self.info(name).is_some()).await;
+        end_read(read, outcome.as_ref().err());
+        outcome
     }
 
     /// Whether the registry has no tools.
@@ -237,6 +249,8 @@ impl Registry {
         // The guard records the call when it is dropped, so a call that its caller cancels is recorded too.
         let running = entry.series.begin(started);
         let masks = self.masks.of(&self.profile, &principal.account_id).filter(|_| entry.info.access.writes());
+        let is_read = entry.info.access == Access::Read;
+        let read = is_read.then(|| self.read_log.begin(&principal, name)).flatten();
         let outcome = match entry.checker.check(name, &arguments) {
             Ok(()) if masks.is_some() && name == builtin::EXECUTE_SQL => Err(refused_for_masks(name).into()),
             Ok(()) => {
@@ -249,6 +263,7 @@ impl Registry {
                     arguments,
                     deadline,
                     tools: Arc::clone(self) as Arc<dyn ToolLookup>,
+                    trace: read.as_ref().map(ReadEntry::trace),
                 };
                 caught(entry.tool.call(call)).await
             }
@@ -259,6 +274,7 @@ impl Registry {
             None => outcome,
         };
         running.ended(&outcome);
+        end_read(read, outcome.as_ref().err().map(|error| error.failure.as_ref()));
         let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         Some(reply(outcome, Meta::new(entry.info.version.clone(), elapsed_ms)))
     }
@@ -299,6 +315,13 @@ fn native_executor(
     let Some(name) = &spec.executor else { return Ok(None) };
     let missing = || RegistryError::NoExecutor { tool: spec.name.clone(), executor: name.clone() };
     native.get(name).cloned().map(Some).ok_or_else(missing)
+}
+
+/// Ends the entry of a read in the log, if it has one.
+fn end_read(read: Option<ReadEntry>, failure: Option<&Failure>) {
+    if let Some(read) = read {
+        read.ended(failure.map(|failure| failure.code.as_str()));
+    }
 }
 
 /// Result of a call.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ledger::plans::Plans;
 use ledger::proposals::Proposals;
 use ledger::read::{ReadLimits, Reader};
-use ledger::{Gate, LedgerGauges, Records};
+use ledger::{Gate, LedgerGauges, ReadLog, Records};
 use types::Tier;
 
 use crate::mask_policy::MaskPolicy;
@@ -26,6 +26,8 @@ pub struct Services {
     pub call_deadline: Duration,
     /// Proposals, the writes that need approval.
     pub proposals: Proposals,
+    /// Log of reads.
+    pub read_log: ReadLog,
     /// Gauges of the ledger for the metrics page.
     pub states: LedgerGauges,
     /// Counters of calls. They live as long as the process, whatever tools it serves.
@@ -48,6 +50,6 @@ pub struct ExecuteSqlSettings {
 impl Services {
     /// The metrics page, with the current state of pools and ledger.
     pub async fn render_metrics(&self) -> String {
-        self.metrics.render(self.reader.as_ref(), &self.gate, &self.states).await
+        self.metrics.render(self.reader.as_ref(), &self.gate, self.read_log.status(), &self.states).await
     }
 }

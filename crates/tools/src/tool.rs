@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ledger::ExecutorRegistry;
-use ledger::read::ResponsePermit;
+use ledger::read::{ReadTrace, ResponsePermit};
 use manifest::Access;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
@@ -166,6 +166,8 @@ pub struct Call {
     pub deadline: Instant,
     /// The tools that the caller has.
     pub tools: Arc<dyn ToolLookup>,
+    /// Collects the facts of a read for the log of reads; `None` if it is not logged.
+    pub trace: Option<Arc<ReadTrace>>,
 }
 
 /// Kind of success of a call.

@@ -6,7 +6,10 @@ use testkit::{Database, repository};
 #[tokio::test(flavor = "multi_thread")]
 async fn the_expected_inventory_is_what_the_migrations_make() {
     let setup = repository().join("crates/ledger/src/setup");
-    let db = Database::empty("inventory").await;
+    // Not `Database::empty`, which runs `init` on another database first.
+    let maintenance = Database::existing("postgres");
+    maintenance.run("create database inventory template template0").await;
+    let db = maintenance.beside("inventory");
     // The table of refinery.
     let mut script = "set search_path = pg_catalog, pg_temp; create schema countersign;
         create table countersign.schema_history (version int4 primary key, name varchar(255), applied_on varchar(255),

@@ -28,8 +28,8 @@ fn usage(line: &str) -> (Vec<&str>, Vec<&str>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn usage_lines_name_commands_and_options_that_exist() {
     let mut lines = 0;
-    for page in ["docs/topics/audit.md", "docs/topics/proposals.md", "docs/topics/tracking.md", "docs/topics/undo.md"] {
-        for sample in samples_of(page) {
+    for page in ["audit", "proposals", "read-log", "tracking", "undo"] {
+        for sample in samples_of(&format!("docs/topics/{page}.md")) {
             for line in sample.text.lines().filter(|line| line.starts_with("countersign ") && line.contains("[--")) {
                 let (verbs, options) = usage(line);
                 let help = Command::new(countersign()).args(&verbs).arg("--help").output().await.unwrap();
@@ -54,8 +54,14 @@ async fn jobs_of_cron() {
         std::fs::write(shop.folder().join(name), format!("database_url = {:?}\n", shop.url(user))).unwrap();
     }
     let mut jobs = 0;
-    for sample in samples_of("docs/topics/monitoring.md").into_iter().chain(samples_of("docs/topics/audit.md")) {
-        for line in sample.text.lines().filter(|line| line.contains("countersign ") && !line.contains('[')) {
+    for sample in
+        ["monitoring", "audit", "read-log"].iter().flat_map(|page| samples_of(&format!("docs/topics/{page}.md")))
+    {
+        for line in sample
+            .text
+            .lines()
+            .filter(|line| line.contains("countersign ") && !line.contains('[') && !line.starts_with('$'))
+        {
             let command = line.find("countersign ").map(|at| &line[at..]).unwrap_or_default();
             let is_cron = line.starts_with(|c: char| c.is_ascii_digit() || c == '*');
             if !is_cron && !command.starts_with("countersign audit") {
@@ -119,7 +125,7 @@ async fn the_commands_of_undo_print_what_the_page_shows() {
 }
 
 /// Without ids, digests, times and ages, which differ from one run to the next.
-fn without_ids(text: &str) -> String {
+pub(super) fn without_ids(text: &str) -> String {
     let is_id = |word: &str| {
         let digits = word.trim_end_matches(['.', ':']);
         digits.len() >= 8 && digits.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')

@@ -103,7 +103,8 @@ async fn read(reader: &Reader, call: &Call) {
         Call::New(_, text) => (text.as_str(), Vec::new(), None, 1),
         Call::Large => (LARGE, Vec::new(), Some(LARGE_ROWS), LARGE_ROWS),
     };
-    let request = ReadRequest { sql, params: &params, row_limit, format: RowFormat::Object, account: None };
+    let request =
+        ReadRequest { sql, params: &params, row_limit, format: RowFormat::Object, account: None, trace: None };
     assert_eq!(reader.query(&request).await.unwrap().rows.len(), rows as usize);
 }
 

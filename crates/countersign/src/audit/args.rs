@@ -6,6 +6,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use ledger::RecordStatus;
 use types::IdPrefix;
 
+use super::age::{age, retention};
+use super::reads::args::ReadsCommand;
 use crate::settings::ConnectionKeys;
 use crate::short_id;
 
@@ -20,6 +22,9 @@ pub(crate) enum AuditCommand {
     Row(RowArgs),
     /// Count the records in each state, by tool and overall.
     Counts(CountsArgs),
+    /// List, count and prune the log of reads.
+    #[command(subcommand)]
+    Reads(ReadsCommand),
     /// Seal the final records, and print the checkpoint: a JSON line to keep outside the database.
     Seal(SealArgs),
     /// Compare every record with the seals, and the seals with checkpoints. Exits with 1 if something does not
@@ -41,6 +46,7 @@ impl AuditCommand {
             Self::Show(arguments) => &arguments.connection,
             Self::Row(arguments) => &arguments.connection,
             Self::Counts(arguments) => &arguments.connection,
+            Self::Reads(command) => command.connection(),
             Self::Seal(arguments) => &arguments.connection,
             Self::Verify(arguments) => &arguments.connection,
             Self::Prune(arguments) => &arguments.connection,
@@ -197,24 +203,6 @@ impl From<StatusArg> for RecordStatus {
     }
 }
 
-/// A hundred years: what is longer is a slip of the finger.
-const MOST_HOURS: u32 = 100 * 365 * 24;
-
-/// An age in hours.
-pub(crate) fn age(text: &str) -> Result<u32, String> {
-    let units = [('h', 1), ('d', 24), ('w', 7 * 24)];
-    let read = units.into_iter().find_map(|(unit, hours)| Some((text.strip_suffix(unit)?, hours)));
-    let (count, hours) = read
-        .filter(|(count, _)| !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit()))
-        .ok_or("an age is a whole number and h (hours), d (days) or w (weeks), such as 12h, 90d or 4w")?;
-    let hours = count.parse::<u32>().ok().and_then(|count| count.checked_mul(hours));
-    match hours {
-        Some(0) => Err("an age of zero covers nothing".to_owned()),
-        Some(hours) if hours <= MOST_HOURS => Ok(hours),
-        _ => Err("an age is 100 years at most".to_owned()),
-    }
-}
-
 /// A key by its columns; a single value has no name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RowKey(pub(crate) Vec<(Option<String>, String)>);
@@ -231,27 +219,9 @@ fn row_key(text: &str) -> Result<RowKey, String> {
     }
 }
 
-/// An age from which records may be pruned.
-fn retention(text: &str) -> Result<u32, String> {
-    match age(text)? {
-        hours if hours < 24 => Err("records of the last day are never pruned: give 1d (24h) or more".to_owned()),
-        hours => Ok(hours),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ages_have_a_number_and_a_unit() {
-        assert_eq!((age("12h"), age("7d"), age("4w")), (Ok(12), Ok(168), Ok(672)));
-        for nonsense in
-            ["", "d", "7", "-1d", "+1d", "1.5d", "7 d", "7m", "7days", "0d", "١d", "99999999999h", "5000000w"]
-        {
-            assert!(age(nonsense).is_err(), "{nonsense}");
-        }
-    }
 
     #[test]
     fn a_key_is_one_value_or_names_its_columns() {
@@ -259,12 +229,5 @@ mod tests {
         assert_eq!(row_key("order_id=7,line=2"), Ok(RowKey(vec![named("order_id", "7"), named("line", "2")])));
         assert_eq!(row_key("a,b"), Ok(RowKey(vec![(None, "a,b".to_owned())])));
         assert!(row_key("").is_err());
-    }
-
-    #[test]
-    fn the_last_day_is_never_pruned() {
-        assert_eq!(retention("1d"), Ok(24));
-        assert_eq!(retention("24h"), Ok(24));
-        assert!(retention("23h").unwrap_err().contains("last day"));
     }
 }

@@ -1,11 +1,13 @@
 //! `countersign audit`: what people ask the ledger. The ledger answers (`ledger::audit`); here is what they see of it.
 
+pub(crate) mod age;
 pub(crate) mod args;
 mod counts;
 mod fork;
 mod list;
 mod masks;
 mod prune;
+mod reads;
 mod row;
 mod show;
 mod verify;
@@ -30,6 +32,7 @@ pub(crate) async fn run(command: AuditCommand, settings: &Settings) -> anyhow::R
         AuditCommand::Show(arguments) => show::run(arguments, settings).await?,
         AuditCommand::Row(arguments) => row::run(arguments, settings).await?,
         AuditCommand::Counts(arguments) => counts::run(arguments, settings).await?,
+        AuditCommand::Reads(command) => reads::run(command, settings).await?,
         AuditCommand::Seal(_) => seal(settings).await?,
         AuditCommand::Verify(arguments) => return verify::run(arguments, settings).await,
         AuditCommand::Prune(arguments) => prune::run(arguments, settings).await?,

@@ -82,7 +82,8 @@ impl CatalogQueries {
     /// # Errors
     /// The database cannot be asked, or its answer is malformed.
     async fn ask<T: DeserializeOwned>(&self, sql: &str, params: &[Value]) -> anyhow::Result<Vec<T>> {
-        let request = ReadRequest { sql, params, row_limit: Some(10_000), format: RowFormat::Object, account: None };
+        let request =
+            ReadRequest { sql, params, row_limit: Some(10_000), format: RowFormat::Object, account: None, trace: None };
         let result = self.0.query(&request).await?;
         let rows = result.rows.iter().map(|row| serde_json::from_str(row.get()));
         rows.collect::<Result<_, _>>().context("the catalog answered something else")

@@ -145,10 +145,11 @@ impl Startup {
         tokio::spawn(bootstrap::refresh_state_keys(builder.ledger.clone(), codec));
         let proposal_worker = tokio::spawn(tools::run_proposal_worker(builder.ledger.proposals(), registry.clone()));
         let backends = builder.backends.clone();
+        let read_log = backends.read_log.start();
         let reloader =
             Reloader { sources: self.sources, running: settings.clone(), builder, registry: registry.clone(), http };
         tokio::spawn(reload::at_every(self.hangup, reloader));
-        Ok(RunningServer { target: self.target, tools, registry, elicitation, proposal_worker, backends })
+        Ok(RunningServer { target: self.target, tools, registry, elicitation, proposal_worker, read_log, backends })
     }
 }
 
@@ -168,6 +169,7 @@ struct RunningServer {
     registry: LiveRegistry,
     elicitation: Elicitation,
     proposal_worker: JoinHandle<()>,
+    read_log: JoinHandle<()>,
     backends: Services,
 }
 
@@ -192,6 +194,7 @@ impl RunningServer {
         if let Some(reader) = &self.backends.reader {
             reader.drain().await;
         }
+        self.backends.read_log.finish(self.read_log).await;
         self.backends.states.drain().await;
     }
 }

@@ -13,6 +13,7 @@ use super::keys::{
 use super::masks::MaskConfig;
 use super::profiles::{self, ProfileConfig, ProfileKeys};
 use super::reader::Reader;
+use super::reads_keys::{READS, ReadsKeys};
 
 /// The content of the file. Its paths are relative to its folder.
 #[derive(Debug, Clone, Default)]
@@ -70,6 +71,7 @@ impl<'s> Reader<'s> {
         let mut top = self.top()?;
         let mut limits = self.table(&mut top, LIMITS);
         let mut http = self.table(&mut top, HTTP);
+        let mut reads = self.table(&mut top, READS);
         let profiles = self.table(&mut top, profiles::TABLE);
         // A profile with a mistake in it is no unknown one.
         let names: Vec<String> = profiles.keys().map(|name| name.get_ref().to_string()).collect();
@@ -84,11 +86,13 @@ impl<'s> Reader<'s> {
             manifests: self.group(&mut top, ManifestKeys::NAMES),
             serve: self.group(&mut top, ServeKeys::NAMES),
             write: self.group(&mut top, WriteKeys::NAMES),
+            reads: self.group(&mut reads, ReadsKeys::NAMES),
             http: self.group(&mut http, HttpKeys::NAMES),
             connect: self.group(&mut limits, ConnectKeys::NAMES),
             limits: self.group(&mut limits, LimitKeys::NAMES),
         };
         self.refuse_rest(&top, "", &super::schema::names(None));
+        self.refuse_rest(&reads, "reads.", &super::schema::names(Some(READS)));
         self.refuse_rest(&http, "http.", &super::schema::names(Some(HTTP)));
         self.refuse_rest(&limits, "limits.", &super::schema::names(Some(LIMITS)));
         Some(ConfigFile { keys, profiles: self.profiles(profiles), tokens, oauth, masks })

@@ -20,32 +20,14 @@ use types::{AccountId, Secret, Tier};
 
 use super::addresses::{Host, Origin, Proxy, PublicUrl};
 use super::bounded::Bounded;
+use super::key_group::keys;
+use super::reads_keys::ReadsKeys;
 
 /// The table of the limits.
 pub(super) const LIMITS: &str = "limits";
 
 /// The table of HTTP.
 pub(super) const HTTP: &str = "http";
-
-/// A group of keys, each of which may be missing; a layer above goes before one below.
-macro_rules! keys {
-    ($(#[$meta:meta])* $group:ident { $($(#[$key_meta:meta])* $key:ident: $type:ty,)* }) => {
-        #[derive(Debug, Clone, Default, clap::Args, Deserialize, JsonSchema)]
-        $(#[$meta])*
-        #[serde(default)]
-        pub(crate) struct $group {
-            $($(#[$key_meta])* pub(crate) $key: Option<$type>,)*
-        }
-
-        impl $group {
-            pub(super) const NAMES: &[&str] = &[$(stringify!($key)),*];
-
-            pub(super) fn or(self, below: Self) -> Self {
-                Self { $($key: self.$key.or(below.$key),)* }
-            }
-        }
-    };
-}
 
 keys! {
     /// Logging.
@@ -284,6 +266,7 @@ pub(crate) struct Keys {
     pub(crate) manifests: ManifestKeys,
     pub(crate) serve: ServeKeys,
     pub(crate) write: WriteKeys,
+    pub(crate) reads: ReadsKeys,
     pub(crate) http: HttpKeys,
     pub(crate) limits: LimitKeys,
 }
@@ -298,6 +281,7 @@ impl Keys {
             manifests: self.manifests.or(below.manifests),
             serve: self.serve.or(below.serve),
             write: self.write.or(below.write),
+            reads: self.reads.or(below.reads),
             http: self.http.or(below.http),
             limits: self.limits.or(below.limits),
         }

@@ -8,10 +8,12 @@ mod file;
 mod http;
 mod http_auth;
 mod http_auth_keys;
+mod key_group;
 mod keys;
 mod masks;
 mod profiles;
 mod reader;
+mod reads_keys;
 mod schema;
 
 use std::path::{Path, PathBuf};
@@ -33,6 +35,7 @@ pub(crate) use keys::{
 pub(crate) use keys::{HttpKeys, LimitKeys};
 pub(crate) use masks::MaskConfig;
 pub(crate) use profiles::{ProfileConfig, is_name as is_profile_name};
+pub(crate) use reads_keys::ReadsKeys;
 
 /// Where settings come from. The file can be read again; the rest is as it was at the start.
 #[derive(Debug, Clone)]
@@ -108,7 +111,8 @@ impl ConfigSources {
         let read = secret("read-url", config, read)?;
         let key = layers.map(|Keys { write, .. }| (&write.fingerprint_key, &write.fingerprint_key_file));
         let key = secret("fingerprint-key", config, key)?;
-        let Keys { log, database, connect, manifests, serve, write, http, limits } = self.given.clone().or(file.keys);
+        let keys = self.given.clone().or(file.keys);
+        let Keys { log, database, connect, manifests, serve, write, reads, http, limits } = keys;
         let LogKeys { log, log_format } = log;
         let DatabaseKeys { database_url: _, database_url_file: _, pooler } = database;
         let ConnectKeys { connect_timeout_ms } = connect;
@@ -160,7 +164,7 @@ impl ConfigSources {
             content: content.unwrap_or_default(),
             strict_roles: write.strict_roles.unwrap_or_default(),
             require_audit: write.require_audit.unwrap_or_default(),
-            ledger: ledger_settings(&write, &limits, key)?,
+            ledger: ledger_settings(&write, &reads, &limits, key)?,
             connect_timeout: connect_timeout_ms.map_or(DEFAULT_CONNECT_TIMEOUT, |ms| millis(ms.get())),
             call_deadline: call_deadline(&limits),
             ask_timeout: limits.ask_timeout_ms.map_or(DEFAULT_ASK_TIMEOUT, |ms| millis(ms.get())),
@@ -218,6 +222,7 @@ const MIN_KEY_BYTES: usize = 16;
 
 fn ledger_settings(
     write: &WriteKeys,
+    reads: &ReadsKeys,
     limits: &LimitKeys,
     key: Option<SecretSource>,
 ) -> anyhow::Result<ledger::LedgerOptions> {
@@ -236,6 +241,7 @@ fn ledger_settings(
             .proposal_lifetime_s
             .map_or(default.proposal_lifetime, |seconds| Duration::from_secs(seconds.get().into())),
         sessions: limits.write_sessions.map_or(default.sessions, |sessions| sessions.get() as usize),
+        read_log: reads.log.unwrap_or_default().into(),
     })
 }
 

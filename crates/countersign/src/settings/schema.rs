@@ -9,6 +9,7 @@ use super::keys::{
 };
 use super::masks;
 use super::profiles::{self, ProfileKeys};
+use super::reads_keys::{READS, ReadsKeys};
 
 /// The schema of the whole file.
 pub(super) fn schema() -> Value {
@@ -20,6 +21,7 @@ pub(super) fn schema() -> Value {
     top.extend(properties::<WriteKeys>());
     top.extend(properties::<LogKeys>());
     top.insert(LIMITS.to_owned(), table("Limits.", limits));
+    top.insert(READS.to_owned(), table("The log of reads.", properties::<ReadsKeys>()));
     top.insert(HTTP.to_owned(), table("MCP over HTTP.", properties::<HttpKeys>()));
     let mut own = table("Your own set of tools.", properties::<ProfileKeys>());
     if let Some(own) = own.as_object_mut() {

@@ -127,9 +127,10 @@ fn every_key_has_a_flag_and_a_variable_and_every_flag_a_key() {
         .collect();
     let mut keys = schema::names(Some(keys::LIMITS));
     let http = schema::names(Some(keys::HTTP));
-    keys.extend(http.clone());
-    let tables =
-        [keys::LIMITS, keys::HTTP, profiles::TABLE, masks::TABLE, http_auth_keys::TOKENS, http_auth_keys::OAUTH];
+    keys.extend_from_slice(&http);
+    keys.extend(schema::names(Some(reads_keys::READS)).iter().map(|key| format!("reads_{key}")));
+    let auth = [http_auth_keys::TOKENS, http_auth_keys::OAUTH];
+    let tables = [&[keys::LIMITS, keys::HTTP, reads_keys::READS, profiles::TABLE, masks::TABLE][..], &auth].concat();
     keys.extend(schema::names(None).into_iter().filter(|key| !tables.contains(&key.as_str())));
     for key in &keys {
         let argument = arguments.iter().find(|argument| argument.get_id() == key.as_str());
@@ -175,9 +176,8 @@ fn the_example_in_the_documentation_is_read_and_has_every_key() {
         assert_eq!(settings.http.unwrap().public_url.as_deref(), Some("https://mcp.example.com"));
         assert_eq!(settings.oauth.unwrap().audience, "https://mcp.example.com/mcp");
     }
-    let tables =
-        [None, Some(keys::LIMITS), Some(keys::HTTP), Some(http_auth_keys::TOKENS), Some(http_auth_keys::OAUTH)];
-    for key in tables.into_iter().flat_map(schema::names) {
+    let tables = [keys::LIMITS, keys::HTTP, reads_keys::READS, http_auth_keys::TOKENS, http_auth_keys::OAUTH];
+    for key in tables.map(Some).into_iter().chain([None]).flat_map(schema::names) {
         let is_shown =
             ["{} = ", "[{}", "[[{}]]"].iter().any(|form| whole.contains(&format!("\n{}", form.replace("{}", &key))));
         assert!(is_shown, "{key} is not shown");

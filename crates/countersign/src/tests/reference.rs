@@ -69,8 +69,8 @@ fn values(schema: &Value) -> String {
     }
 }
 
-/// The keys of a table of the file.
-fn keys(table: &Value, flags: Option<&HashMap<String, Arg>>) -> String {
+/// The keys of a table of the file. The ids of its flags begin with `prefix`.
+fn keys(table: &Value, flags: Option<&HashMap<String, Arg>>, prefix: &str) -> String {
     let mut page = String::new();
     for (key, schema) in table["properties"].as_object().unwrap() {
         if schema["type"] == "object" && schema.get("properties").is_some()
@@ -79,7 +79,7 @@ fn keys(table: &Value, flags: Option<&HashMap<String, Arg>>) -> String {
         {
             continue;
         }
-        let given = flags.and_then(|flags| flags.get(key)).map(|argument| {
+        let given = flags.and_then(|flags| flags.get(&format!("{prefix}{key}"))).map(|argument| {
             let flag = argument.get_long().unwrap();
             format!("`--{flag}`, `{}`. ", argument.get_env().unwrap().to_str().unwrap())
         });
@@ -102,14 +102,14 @@ fn the_page_of_the_configuration_follows_from_the_keys() {
         "",
     ));
     page.push_str("\n\n## Top level\n\n");
-    page.push_str(&keys(&schema, Some(&flags)));
-    for table in ["limits", "http"] {
-        page.push_str(&format!("## `[{table}]`\n\n{}", keys(&top[table], Some(&flags))));
+    page.push_str(&keys(&schema, Some(&flags), ""));
+    for (table, prefix) in [("limits", ""), ("reads", "reads_"), ("http", "")] {
+        page.push_str(&format!("## `[{table}]`\n\n{}", keys(&top[table], Some(&flags), prefix)));
     }
     let own = top["profiles"]["patternProperties"].as_object().unwrap().values().next().unwrap();
-    page.push_str(&format!("## `[profiles.NAME]`\n\n{}", keys(own, None)));
-    page.push_str(&format!("## `[[tokens]]`\n\n{}", keys(&top["tokens"]["items"], None)));
-    page.push_str(&format!("## `[oauth]`\n\n{}", keys(&top["oauth"], None)));
+    page.push_str(&format!("## `[profiles.NAME]`\n\n{}", keys(own, None, "")));
+    page.push_str(&format!("## `[[tokens]]`\n\n{}", keys(&top["tokens"]["items"], None, "")));
+    page.push_str(&format!("## `[oauth]`\n\n{}", keys(&top["oauth"], None, "")));
     assert_page("configuration", &format!("{}\n", page.trim_end()));
 }
 

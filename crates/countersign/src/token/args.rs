@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use tools::Profile;
 use types::AccountId;
 
-use crate::audit::args::age;
+use crate::audit::age::age;
 use crate::settings::is_profile_name;
 
 #[derive(Debug, Subcommand)]

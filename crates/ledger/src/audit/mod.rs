@@ -1,9 +1,11 @@
 //! The ledger as evidence, for people who may see every account: reading it (`read`), sealing its final records in a chain
 //! of hashes (`seal`), checking them against the chain (`verify`), and removing old ones (`prune`). The chain and its rules
-//! are in `migrations/baseline/70_seals.sql`; `docs/topics/audit.md` says what it proves.
+//! are in `migrations/baseline/70_seals.sql`; `docs/topics/audit.md` says what it proves. `reads` is the log of reads, which
+//! is no part of the chain.
 
 mod prune;
 mod read;
+mod reads;
 mod row;
 mod seal;
 mod unreadable;
@@ -16,6 +18,7 @@ use tokio::time::Instant;
 
 pub use prune::{PrunePlan, Pruned};
 pub use read::RecordFilter;
+pub use reads::{ReadCounts, ReadDay, ReadFilter, ReadGroup};
 pub use row::{RowError, TrackedRow};
 pub use seal::Checkpoint;
 pub use verify::{Discrepancy, Verified, VerifyFinding};

@@ -1,8 +1,13 @@
 -- What there is in the schema `countersign`, one line an object, in a form that every version of PostgreSQL writes alike. The texts of
 -- views, defaults and CHECKs are hashed without white space, parentheses and the names of tables before columns, which some versions
 -- write and some do not. What an index computes is not in it: `foreign.sql` looks at what these depend on. The functions made
--- for tracked tables differ from database to database: they are passed over, where `tracked` has the table.
-with texts (class, object, text) as (
+-- for tracked tables differ from database to database: they are passed over, where `tracked` has the table. So are the days of the
+-- log of reads, except for what is attached to them beyond what the log itself has.
+with days (oid) as (
+    select c.oid from pg_class c join pg_inherits i on i.inhrelid = c.oid
+    where c.relnamespace = 'countersign'::regnamespace and i.inhparent = to_regclass('countersign.read_log')
+      and c.relkind = 'r' and c.relispartition and c.relname ~ '^read_log_[0-9]{8}$'
+), texts (class, object, text) as (
     select 'pg_class'::regclass, c.oid, pg_get_viewdef(c.oid)
     from pg_class c where c.relnamespace = 'countersign'::regnamespace and c.relkind = 'v'
     union all
@@ -22,17 +27,20 @@ with texts (class, object, text) as (
     from pg_class c left join hashes h on h.class = 'pg_class'::regclass and h.object = c.oid
     where c.relnamespace = 'countersign'::regnamespace and c.relkind not in ('i', 't', 'I')
       and not (c.relkind = 'S' and exists (select from pg_depend d where d.objid = c.oid and d.deptype = 'i'))
+      and c.oid not in (select d.oid from days d)
     union all
     select concat_ws(' ', 'column', c.relname || '.' || a.attname, format_type(a.atttypid, a.atttypmod),
                      case when a.attnotnull then 'not_null' end, nullif(a.attidentity, ''), nullif(a.attgenerated, ''), h.hash)
     from pg_attribute a join pg_class c on c.oid = a.attrelid
     left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
     left join hashes h on h.class = 'pg_attrdef'::regclass and h.object = d.oid
-    where c.relnamespace = 'countersign'::regnamespace and c.relkind = 'r' and a.attnum > 0 and not a.attisdropped
+    where c.relnamespace = 'countersign'::regnamespace and c.relkind in ('r', 'p') and a.attnum > 0 and not a.attisdropped
+      and c.oid not in (select d.oid from days d)
     union all
     select concat_ws(' ', 'index', c.relname, t.relname, case when i.indisunique then 'unique' end)
     from pg_index i join pg_class c on c.oid = i.indexrelid join pg_class t on t.oid = i.indrelid
-    where t.relnamespace = 'countersign'::regnamespace and t.relkind = 'r'
+    where t.relnamespace = 'countersign'::regnamespace and t.relkind in ('r', 'p')
+      and not (c.relispartition and t.oid in (select d.oid from days d))
     union all
     select concat_ws(' ', 'constraint', o.conname, c.relname, o.contype, h.hash)
     from pg_constraint o join pg_class c on c.oid = o.conrelid
@@ -42,7 +50,7 @@ with texts (class, object, text) as (
     select concat_ws(' ', 'trigger', t.tgname, c.relname, t.tgfoid::regprocedure, t.tgtype, t.tgenabled,
                      case when t.tgqual is not null then 'when' end)
     from pg_trigger t join pg_class c on c.oid = t.tgrelid
-    where c.relnamespace = 'countersign'::regnamespace and not t.tgisinternal
+    where c.relnamespace = 'countersign'::regnamespace and not t.tgisinternal and t.tgparentid = 0
     union all
     select concat_ws(' ', 'function', p.proname || '(' || oidvectortypes(p.proargtypes) || ')', l.lanname, p.provolatile,
                      case when p.prosecdef then 'security_definer' end, case when p.proleakproof then 'leakproof' end,

@@ -84,7 +84,7 @@ const NOT_OWNED_SQL: &str = "\
 select 'schema countersign' from pg_namespace n where n.nspname = 'countersign' and pg_get_userbyid(n.nspowner) <> $1 \
 union all \
 select case c.relkind when 'S' then 'sequence ' when 'c' then 'type ' else 'table ' end || c.oid::regclass from pg_class c \
-where c.relnamespace = 'countersign'::regnamespace and c.relkind in ('r', 'v', 'c', 'S') and pg_get_userbyid(c.relowner) <> $1 \
+where c.relnamespace = 'countersign'::regnamespace and c.relkind in ('r', 'p', 'v', 'c', 'S') and pg_get_userbyid(c.relowner) <> $1 \
   and not (c.relkind = 'S' and exists (select from pg_depend d where d.objid = c.oid and d.deptype = 'i')) \
 union all \
 select 'function ' || p.oid::regprocedure from pg_proc p \
@@ -98,11 +98,11 @@ select g.kind, g.name, case g.grantee when 0 then 'PUBLIC' else pg_get_userbyid(
     union all \
     select 'table', c.relname, c.relowner, a.grantee, a.privilege_type \
     from pg_class c cross join aclexplode(c.relacl) a \
-    where c.relnamespace = 'countersign'::regnamespace and c.relkind in ('r', 'v', 'S') \
+    where c.relnamespace = 'countersign'::regnamespace and c.relkind in ('r', 'p', 'v', 'S') \
     union all \
     select 'table', c.relname, c.relowner, a.grantee, a.privilege_type \
     from pg_class c join pg_attribute t on t.attrelid = c.oid cross join aclexplode(t.attacl) a \
-    where c.relnamespace = 'countersign'::regnamespace and c.relkind in ('r', 'v') \
+    where c.relnamespace = 'countersign'::regnamespace and c.relkind in ('r', 'p', 'v') \
     union all \
     select 'function', p.proname || '(' || oidvectortypes(p.proargtypes) || ')', p.proowner, a.grantee, a.privilege_type \
     from pg_proc p cross join aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a \

@@ -16,6 +16,7 @@ mod generated_tables;
 mod people;
 mod protocol;
 mod random;
+mod read_log;
 mod retention;
 mod server;
 mod shapes;

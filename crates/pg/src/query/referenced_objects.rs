@@ -8,12 +8,16 @@
 //! A plan does not show the bodies of functions and triggers, the assignments of ON CONFLICT DO UPDATE and MERGE, and
 //! the rows of VALUES. There the privileges of the role are the limit.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
 use std::str::Chars;
+use std::sync::Arc;
 
 use serde_json::Value;
 use types::{Privilege, ReferencedObjects, TableAccess};
+
+use crate::client::literal::identifier;
 
 /// The reach of a statement with this plan.
 #[must_use]
@@ -85,6 +89,36 @@ impl Found {
             _ => {}
         }
     }
+}
+
+/// The tables that a statement with this plan uses, each once: `schema.table`, quoted where SQL needs quotes. The text of a
+/// scan that joins tables on a foreign server is one of them.
+pub(crate) fn table_names(plan: &Value) -> Arc<[String]> {
+    let mut names = BTreeSet::new();
+    add_table_names(plan, &mut names);
+    names.into_iter().collect()
+}
+
+fn add_table_names(plan: &Value, names: &mut BTreeSet<String>) {
+    match plan {
+        Value::Array(items) => items.iter().for_each(|item| add_table_names(item, names)),
+        Value::Object(node) => {
+            let text = |key: &str| node.get(key).and_then(Value::as_str);
+            if let (Some(schema), Some(table)) = (text("Schema"), text("Relation Name")) {
+                names.insert(format!("{}.{}", quoted(schema), quoted(table)));
+            }
+            names.extend(text("Relations").map(str::to_owned));
+            node.values().filter(|value| !value.is_string()).for_each(|value| add_table_names(value, names));
+        }
+        _ => {}
+    }
+}
+
+/// A name in double quotes, unless it is of lower-case letters, digits and underscores.
+fn quoted(name: &str) -> Cow<'_, str> {
+    let is_plain = name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))
+        && !name.starts_with(|first: char| first.is_ascii_digit());
+    if is_plain { Cow::Borrowed(name) } else { Cow::Owned(identifier(name)) }
 }
 
 /// The privileges that a node needs on the table that it changes.
@@ -210,6 +244,18 @@ mod tests {
         assert_eq!((schemas, changes), (vec!["f".to_owned(), "s".to_owned()], true));
         let found: Vec<(&str, bool)> = tables.iter().map(|it| (it.table.as_str(), it.written)).collect();
         assert_eq!(found, [("other", false), ("part_1", true), ("part_2", true), ("root", true)]);
+    }
+
+    #[test]
+    fn names_of_tables_are_quoted_where_sql_needs_it_and_each_is_there_once() {
+        let scan = |table: &str| json!({"Node Type": "Seq Scan", "Schema": "s", "Relation Name": table});
+        let plan = json!([{"Plan": {
+            "Node Type": "Append", "Output": ["s.no_table"],
+            "Plans": [scan("t"), scan("T"), scan("t"), scan("1 \"t\""), {"Relations": "(s.a) INNER JOIN (s.b)"},
+                      {"Node Type": "Function Scan", "Schema": "f", "Function Name": "g"}],
+        }}]);
+        let expected = ["(s.a) INNER JOIN (s.b)", "s.\"1 \"\"t\"\"\"", "s.\"T\"", "s.t"];
+        assert_eq!(*table_names(&plan), expected.map(str::to_owned));
     }
 
     #[test]

@@ -77,7 +77,8 @@ impl Tool for ExplainQuery {
             let arguments: Arguments = arguments(NAME, call.arguments)?;
             let masks = self.masks.of(&call.profile, &call.principal.account_id);
             let reader = masks.map(|masks| self.reader.with_masks(Arc::clone(masks), false));
-            match reader.as_ref().unwrap_or(&self.reader).explain(&arguments.query, &arguments.params).await {
+            let reader = reader.as_ref().unwrap_or(&self.reader);
+            match reader.explain(&arguments.query, &arguments.params, call.trace.as_deref()).await {
                 Ok(explained) => ToolOutput::read(&PlanData::new(explained)),
                 Err(error) => {
                     let failure = read_failure(error, self.reader.limits().deadline);

@@ -187,6 +187,7 @@ impl Tool for QueryDatabase {
                 row_limit: arguments.row_limit,
                 format: arguments.row_format.unwrap_or(self.row_format),
                 account: Some(call.principal.account_id.as_str()),
+                trace: call.trace.as_deref(),
             };
             let deadline = self.reader.limits().deadline;
             let masks = self.masks.of(&call.profile, &call.principal.account_id);

@@ -47,6 +47,7 @@ impl Tool for ManifestRead {
                 row_limit: None,
                 format: RowFormat::Object,
                 account: Some(call.principal.account_id.as_str()),
+                trace: call.trace.as_deref(),
             };
             let masks = self.masks.of(&call.profile, &call.principal.account_id);
             let reader = masks.map(|masks| self.reader.with_masks(Arc::clone(masks), true));

@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ledger::read::{PoolStatus, Reader};
-use ledger::{Gate, LedgerCounts, LedgerGauges};
+use ledger::{Gate, LedgerCounts, LedgerGauges, ReadLogStatus};
 use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::{Registry, Unit};
@@ -28,6 +29,11 @@ struct StatusLabel {
     status: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabel {
+    state: &'static str,
+}
+
 /// Queries the ledger. The first failure is logged with its reason.
 pub(super) async fn count(states: LedgerGauges, is_silent: &AtomicBool) -> Option<LedgerCounts> {
     let counted = states.count().await;
@@ -39,11 +45,17 @@ pub(super) async fn count(states: LedgerGauges, is_silent: &AtomicBool) -> Optio
 }
 
 /// The current gauges; `counted` is the ledger's result.
-pub(super) fn registry(reader: Option<&Reader>, gate: &Gate, counted: Option<&LedgerCounts>) -> Registry {
+pub(super) fn registry(
+    reader: Option<&Reader>,
+    gate: &Gate,
+    reads: ReadLogStatus,
+    counted: Option<&LedgerCounts>,
+) -> Registry {
     let mut registry = Registry::with_prefix(PREFIX);
     let read = reader.map(|reader| ("read", reader.status()));
     let pools: Vec<(&'static str, PoolStatus)> = read.into_iter().chain([("write", gate.usage())]).collect();
     register_pools(&mut registry, &pools);
+    register_read_log(&mut registry, reads);
     let up = ConstGauge::new(u64::from(counted.is_some()));
     registry.register(
         "database_up",
@@ -74,6 +86,18 @@ fn register_pools(registry: &mut Registry, pools: &[(&'static str, PoolStatus)])
         "Calls that wait for a connection or, to read, for memory for their answer",
         waiting,
     );
+}
+
+fn register_read_log(registry: &mut Registry, reads: ReadLogStatus) {
+    let entries = Family::<StateLabel, Counter>::default();
+    for (state, count) in [("written", reads.written), ("lost", reads.lost)] {
+        entries.get_or_create_owned(&StateLabel { state }).inc_by(count);
+    }
+    let help = "Reads for the log of reads. `state` is `written`, or `lost`: the database did not keep up, and the log has a row that \
+                says how many are missing";
+    registry.register("read_log_entries", help, entries);
+    let help = "Reads that wait to be written to the log of reads";
+    registry.register("read_log_queued", help, ConstGauge::new(reads.queued));
 }
 
 fn register_records(registry: &mut Registry, counted: &LedgerCounts) {

@@ -18,7 +18,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
 use ledger::read::Reader;
-use ledger::{Gate, LedgerCounts, LedgerGauges};
+use ledger::{Gate, LedgerCounts, LedgerGauges, ReadLogStatus};
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
@@ -113,12 +113,19 @@ impl Metrics {
 
     /// Everything, as [`CONTENT_TYPE`], within some 2 s: without the ledger's part if that does not answer. It is asked
     /// every 5 s at most, however many ask here.
-    pub(crate) async fn render(&self, reader: Option<&Reader>, gate: &Gate, ledger: &LedgerGauges) -> String {
+    pub(crate) async fn render(
+        &self,
+        reader: Option<&Reader>,
+        gate: &Gate,
+        reads: ReadLogStatus,
+        ledger: &LedgerGauges,
+    ) -> String {
         let (shared, states) = (Arc::clone(&self.shared), ledger.clone());
         // The query runs in a separate task: if a scraper disconnects, the next one gets its result.
         let asked = tokio::spawn(async move { shared.ledger.get(|| gauges::count(states, &shared.is_silent)).await });
         let counted = asked.await.ok().flatten();
-        let (ours, process) = (gauges::registry(reader, gate, counted.as_ref()), process::registry(self.shared.since));
+        let ours = gauges::registry(reader, gate, reads, counted.as_ref());
+        let process = process::registry(self.shared.since);
         let mut text = String::new();
         let written = [&self.shared.registry, &ours, &process]
             .into_iter()

@@ -1,21 +1,24 @@
 //! The plan of a read, without running it.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_postgres::types::Type;
 
 use super::description::Described;
 use super::fetch::{FetchError, StatementHandle};
-use super::function_policy::plan_too_large;
+use super::function_policy::{failure, plan_too_large};
 use super::inspection::Inspection;
 use super::read_transaction::push_end_of_planning;
 use super::row_buffer::RowBuffer;
 use super::statement_metadata::StatementMetadata;
-use super::{ReadError, ReadRequest, Reader, RowFormat, refusal, too_large};
+use super::{ReadError, ReadRequest, ReadTrace, Reader, RowFormat, refusal, too_large};
 use crate::client::error::Error;
 use crate::client::session::{Session, TransactionSettings};
 use crate::query::columns;
-use crate::query::plan::PlanResult;
+use crate::query::plan::{BACK_TO_SAVEPOINT, PlanParameters, PlanResult, SAVEPOINT, plan_in_full};
+use crate::query::referenced_objects::table_names;
 use crate::query::value;
 
 /// The only text that is ever put in front of an agent's: EXPLAIN takes its statement in no other way. Why nothing that
@@ -42,27 +45,40 @@ const NOT_EXPLAINABLE: &str =
 impl Reader {
     /// The plan of this read, as `EXPLAIN (FORMAT JSON)` shows it. The statement is not run. To plan it, PostgreSQL
     /// evaluates calls of functions that are declared IMMUTABLE or STABLE and have constant arguments, in a
-    /// transaction that cannot write.
+    /// transaction that cannot write. With a `trace` it is planned once more, since this form has no schemas of tables.
     ///
     /// # Errors
     /// [`ReadError`]: the errors of [`Reader::query`] before the statement runs, and a plan that writes.
-    pub async fn explain(&self, sql: &str, params: &[Value]) -> Result<Value, ReadError> {
+    pub async fn explain(&self, sql: &str, params: &[Value], trace: Option<&ReadTrace>) -> Result<Value, ReadError> {
         let deadline = Instant::now() + self.limits.deadline;
-        let outcome = self.attempt_explain(deadline, sql, params).await;
+        if let Some(trace) = trace {
+            trace.set_text(sql);
+        }
+        let outcome = self.attempt_explain(deadline, (sql, params), trace).await;
         if self.should_retry_read(&outcome, deadline) {
-            self.attempt_explain(deadline, sql, params).await
+            self.attempt_explain(deadline, (sql, params), trace).await
         } else {
             outcome
         }
     }
 
-    async fn attempt_explain(&self, deadline: Instant, sql: &str, params: &[Value]) -> Result<Value, ReadError> {
+    async fn attempt_explain(
+        &self,
+        deadline: Instant,
+        text: (&str, &[Value]),
+        trace: Option<&ReadTrace>,
+    ) -> Result<Value, ReadError> {
         let mut lease = self.pool.acquire_with_retry(deadline).await?;
-        let outcome = tokio::time::timeout_at(deadline, self.explain_on(lease.session(), sql, params)).await;
+        let outcome = tokio::time::timeout_at(deadline, self.explain_on(lease.session(), text, trace)).await;
         self.give_back(lease, outcome).await
     }
 
-    async fn explain_on(&self, session: &mut Session, sql: &str, params: &[Value]) -> Result<Value, ReadError> {
+    async fn explain_on(
+        &self,
+        session: &mut Session,
+        (sql, params): (&str, &[Value]),
+        trace: Option<&ReadTrace>,
+    ) -> Result<Value, ReadError> {
         // A plan does not depend on the account.
         session.settings = TransactionSettings::within("", self.limits.deadline);
         let name = session.statements.new_name();
@@ -82,6 +98,9 @@ impl Reader {
         let text_params = value::encode_all(params, &own.params)?;
         // PostgreSQL calls STABLE functions now, and an estimate or an error may reveal their results.
         session.push_close_remembered()?;
+        if let Some(trace) = trace {
+            trace.set_tables(planned_tables(session, sql, &text_params).await?);
+        }
         let param_oids: Vec<u32> = own.params.iter().map(|ty| ty.oid).collect();
         let text = format!("{PREFIX}{sql}");
         let explained = session.statements.new_name();
@@ -95,7 +114,14 @@ impl Reader {
         }
         let columns = columns::resolve(&self.types, session, &raw).await?;
         let metadata = StatementMetadata::new(own.params, columns, vec![Type::JSON.oid()]);
-        let request = ReadRequest { sql: &text, params, row_limit: Some(1), format: RowFormat::Array, account: None };
+        let request = ReadRequest {
+            sql: &text,
+            params,
+            row_limit: Some(1),
+            format: RowFormat::Array,
+            account: None,
+            trace: None,
+        };
         let mut rows = RowBuffer::new(&self.limits, &request);
         let handle = StatementHandle::Inspected { name: &explained, sql: &text, inspection: &Inspection::NONE };
         let outcome = self.execute(session, &metadata, handle, &text_params, &mut rows).await;
@@ -112,6 +138,26 @@ impl Reader {
         match writing_node(&plan) {
             Some(node) => Err(ReadError::PlannedWrite(node.to_owned())),
             None => Ok(plan),
+        }
+    }
+}
+
+/// The tables that the plan for these parameters reads; `None` if it cannot be planned, which EXPLAIN will say.
+async fn planned_tables(
+    session: &mut Session,
+    sql: &str,
+    params: &[Option<String>],
+) -> Result<Option<Arc<[String]>>, ReadError> {
+    let name = session.statements.new_name();
+    session.push_ahead(&name, sql)?;
+    let planned = plan_in_full(session, SAVEPOINT, &name, PlanParameters::These(params)).await.map_err(failure)?;
+    session.connection.push_close_statement(&name).map_err(Error::Lost)?;
+    match planned {
+        PlanResult::Plan(plan) => Ok(Some(table_names(&plan))),
+        PlanResult::Utility | PlanResult::Empty => Ok(None),
+        PlanResult::Refused(_) => {
+            session.batch_execute(BACK_TO_SAVEPOINT).await?;
+            Ok(None)
         }
     }
 }

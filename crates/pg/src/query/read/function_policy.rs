@@ -28,7 +28,7 @@ use crate::client::error::{Error, ServerError};
 use crate::client::session::{SEEN_FOR, Session};
 use crate::client::wire::{Purpose, StatementId, owned_row};
 use crate::query::plan::{BACK_TO_SAVEPOINT, PlanParameters, PlanResult, SAVEPOINT, plan_in_full};
-use crate::query::referenced_objects::{called, referenced_objects};
+use crate::query::referenced_objects::{called, referenced_objects, table_names};
 use crate::query::type_catalog::{RESTORE_PATH_SQL, SET_PATH_SQL};
 use crate::query::value;
 
@@ -71,6 +71,8 @@ pub(super) struct FunctionPolicy {
     refused_schema: Option<&'static str>,
     /// Whether the statements may change `countersign.account_id`.
     takes_any_setting: bool,
+    /// Whether inspections list the tables that a plan reads.
+    collects_tables: bool,
 }
 
 #[derive(Debug)]
@@ -95,6 +97,12 @@ impl FunctionPolicy {
     /// A policy for statements that may change any setting.
     pub(super) fn with_any_setting() -> Self {
         Self { takes_any_setting: true, ..Self::default() }
+    }
+
+    /// The same policy, whose inspections list the tables that a plan reads.
+    pub(super) fn collecting_tables(&self) -> Self {
+        let Self { refused_schema, takes_any_setting, .. } = *self;
+        Self { refused_schema, takes_any_setting, collects_tables: true, ..Self::default() }
     }
 
     /// Inspects a text that has been described in the transaction that is open, so the relations that it reads are
@@ -163,7 +171,8 @@ impl FunctionPolicy {
         let leaves_nothing = verdict == PolicyVerdict::Always
             && are_built_in
             && !names.iter().any(|name| name.contains("advisory") || LEAVES_TRACES.contains(&name.as_str()));
-        Ok(Inspection::of(plan.as_ref(), verdict, in_planning, unverified, leaves_nothing))
+        let tables = plan.as_ref().filter(|_| self.collects_tables).map(table_names);
+        Ok(Inspection { tables, ..Inspection::of(plan.as_ref(), verdict, in_planning, unverified, leaves_nothing) })
     }
 
     /// The names that the catalog has to be asked about, and whether all of them are known to exist in `pg_catalog` only.

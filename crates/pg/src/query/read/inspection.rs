@@ -1,5 +1,7 @@
 //! The result of inspecting the plan of a text before the text runs.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 /// The result of inspecting the plan of a text.
@@ -20,6 +22,8 @@ pub(super) struct Inspection {
     pub(super) unverified: Vec<String>,
     /// Whether the text leaves nothing that outlasts `ROLLBACK`, as far as a plan shows that.
     pub(super) leaves_nothing: bool,
+    /// The tables that the plan reads, if the reader collects them.
+    pub(super) tables: Option<Arc<[String]>>,
 }
 
 /// The calls of a text for which an inspection holds.
@@ -54,6 +58,7 @@ impl Inspection {
         in_planning: false,
         unverified: Vec::new(),
         leaves_nothing: false,
+        tables: None,
     };
 
     pub(super) fn of(
@@ -73,6 +78,7 @@ impl Inspection {
             in_planning,
             unverified,
             leaves_nothing: leaves_nothing && !has(&OUTSIDE),
+            tables: None,
         }
     }
 }

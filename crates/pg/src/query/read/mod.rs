@@ -9,6 +9,7 @@
 //!   does not determine their JSON.
 //! - `page` reads the next page of a cut result. `page_plan` and `page_order` find the order of a query, `page_text` is the
 //!   query behind a key.
+//! - `trace` has the facts of a read for a log.
 //! - `explain` shows the plan of a read. `response_budget` bounds the answers in memory.
 
 mod account_setting;
@@ -33,6 +34,7 @@ mod row_buffer;
 mod server_json;
 mod statement_metadata;
 mod stream;
+mod trace;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +65,7 @@ use read_transaction::ReadTransaction;
 use response_budget::ResponseBudget;
 pub use response_budget::ResponsePermit;
 pub(crate) use statement_metadata::StatementMetadata;
+pub use trace::{ReadFacts, ReadTrace};
 
 /// The bounds of a read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,6 +111,8 @@ pub struct ReadRequest<'a> {
     /// On whose behalf: `countersign.account_id` in the transaction, for row level security to go by. A query cannot set it
     /// to something else (`account_setting`).
     pub account: Option<&'a str>,
+    /// Collects the facts of the read, if its caller wants them.
+    pub trace: Option<&'a ReadTrace>,
 }
 
 /// The result of a read.
@@ -251,6 +256,13 @@ impl Reader {
         self
     }
 
+    /// Collects the tables that the plans of statements read, for [`ReadTrace`].
+    #[must_use]
+    pub fn collecting_tables(mut self) -> Self {
+        self.functions = self.functions.map(|functions| Arc::new(functions.collecting_tables()));
+        self
+    }
+
     /// A reader for texts that are constants of this program: what they call is not looked up.
     #[must_use]
     pub fn for_trusted_sql(&self) -> Self {
@@ -327,8 +339,17 @@ impl Reader {
     /// [`ReadError`]; nothing of the database has changed in any case.
     pub async fn query(&self, request: &ReadRequest<'_>) -> Result<ResultSet, ReadError> {
         let deadline = Instant::now() + self.limits.deadline;
-        let outcome = self.attempt(deadline, request).await;
-        if self.should_retry_read(&outcome, deadline) { self.attempt(deadline, request).await } else { outcome }
+        if let Some(trace) = request.trace {
+            trace.set_text(request.sql);
+        }
+        let mut outcome = self.attempt(deadline, request).await;
+        if self.should_retry_read(&outcome, deadline) {
+            outcome = self.attempt(deadline, request).await;
+        }
+        if let (Some(trace), Ok(result)) = (request.trace, &outcome) {
+            trace.set_result(result);
+        }
+        outcome
     }
 
     /// A read changes nothing, so it can be done once more.

@@ -74,11 +74,17 @@ impl Reader {
     /// by a key, or not by this one.
     pub async fn query_page(&self, request: &ReadRequest<'_>, after: Option<&[Value]>) -> Result<Page, ReadError> {
         let deadline = Instant::now() + self.limits.deadline;
+        if let Some(trace) = request.trace {
+            trace.set_text(request.sql);
+        }
         let mut outcome = self.attempt_page(deadline, request, after).await;
         if self.should_retry_read(&outcome, deadline) {
             outcome = self.attempt_page(deadline, request, after).await;
         }
         let (result, order) = outcome?;
+        if let Some(trace) = request.trace {
+            trace.set_result(&result);
+        }
         if result.truncated_by.is_none() {
             return Ok(Page { result, next: None });
         }
@@ -144,6 +150,7 @@ impl Reader {
             row_limit: request.row_limit.or(order.has_limit.then_some(self.limits.max_rows)),
             format: request.format,
             account: request.account,
+            trace: request.trace,
         };
         let outcome = self.query_on(session, &page).await;
         let result = outcome.map_err(|error| in_own_text(error, chars_before(&order.names), param_count))?;

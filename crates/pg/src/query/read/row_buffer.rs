@@ -6,7 +6,7 @@ use types::{Column, RowFormat};
 
 use super::answer::RowOutput;
 use super::statement_metadata::StatementMetadata;
-use super::{ReadLimits, ReadRequest, ResultSet, TruncatedBy};
+use super::{ReadLimits, ReadRequest, ReadTrace, ResultSet, TruncatedBy};
 use crate::client::error::Error;
 use crate::client::wire::{FieldDescription, owned_row};
 use crate::query::json_rows::JsonRows;
@@ -17,6 +17,7 @@ pub(super) struct RowBuffer<'a> {
     limits: &'a ReadLimits,
     /// The row limit that the caller gave.
     asked: Option<u32>,
+    trace: Option<&'a ReadTrace>,
     format: RowFormat,
     row_limit: usize,
     columns: Vec<Column>,
@@ -30,10 +31,11 @@ pub(super) struct RowBuffer<'a> {
 }
 
 impl<'a> RowBuffer<'a> {
-    pub(super) fn new(limits: &'a ReadLimits, request: &ReadRequest<'_>) -> Self {
+    pub(super) fn new(limits: &'a ReadLimits, request: &ReadRequest<'a>) -> Self {
         Self {
             limits,
             asked: request.row_limit,
+            trace: request.trace,
             format: request.format,
             row_limit: 0,
             columns: Vec::new(),
@@ -84,6 +86,9 @@ impl RowOutput for RowBuffer<'_> {
     const FIRST_PORTION: usize = 64;
 
     fn begin(&mut self, metadata: &StatementMetadata) -> Result<(), Error> {
+        if let Some(trace) = self.trace {
+            trace.set_tables(metadata.tables.clone());
+        }
         self.row_limit = self.limits.rows(self.asked, metadata.has_limit);
         self.columns.clone_from(&metadata.columns);
         self.rows = JsonRows::new(self.format, self.limits.max_bytes).with_masks(metadata.masks.clone());

@@ -33,6 +33,8 @@ pub(crate) struct StatementMetadata {
     pub(crate) leaves_nothing: bool,
     /// The masks of its columns, if its caller has masks.
     pub(crate) masks: Option<ColumnMasks>,
+    /// The tables that its plan reads, if the reader collects them.
+    pub(crate) tables: Option<Arc<[String]>>,
 }
 
 impl StatementMetadata {
@@ -50,6 +52,7 @@ impl StatementMetadata {
             is_parallel: false,
             leaves_nothing: false,
             masks: None,
+            tables: None,
         }
     }
 
@@ -58,6 +61,7 @@ impl StatementMetadata {
         self.has_limit = inspection.has_limit;
         self.is_parallel = inspection.is_parallel;
         self.leaves_nothing = inspection.leaves_nothing;
+        self.tables.clone_from(&inspection.tables);
     }
 
     /// Whether PostgreSQL itself says so when it does not hold any more, and it is small enough to be kept with its text.

@@ -96,7 +96,7 @@ impl Reader {
     pub async fn masked_columns(&self, masks: &Masks) -> Result<Vec<MaskedColumn>, ReadError> {
         let params = masked_names(masks).map(|names| json!(names));
         let (sql, format) = (RELATIONS_SQL, RowFormat::Array);
-        let request = ReadRequest { sql, params: &params, row_limit: None, format, account: None };
+        let request = ReadRequest { sql, params: &params, row_limit: None, format, account: None, trace: None };
         let answer = self.for_trusted_sql().query(&request).await?.rows.into_iter().next();
         let answer: Option<[Value; 1]> = answer.and_then(|row| serde_json::from_str(row.get()).ok());
         let [answer] = answer.ok_or_else(MaskError::no_catalog)?;

@@ -1,0 +1,32 @@
+//! `countersign audit reads`: the log of reads.
+
+pub(crate) mod args;
+mod counts;
+mod list;
+mod prune;
+
+use anyhow::Context;
+use ledger::read::Error;
+
+use self::args::ReadsCommand;
+use crate::settings::Settings;
+
+pub(super) async fn run(command: ReadsCommand, settings: &Settings) -> anyhow::Result<()> {
+    match command {
+        ReadsCommand::List(arguments) => list::run(arguments, settings).await,
+        ReadsCommand::Counts(arguments) => counts::run(arguments, settings).await,
+        ReadsCommand::Prune(arguments) => prune::run(arguments, settings).await,
+    }
+}
+
+/// The answer of the database, or what a login without the privilege can do.
+fn permitted<T>(answer: Result<T, Error>) -> anyhow::Result<T> {
+    let lacks_privilege = |error: &Error| error.server_error().is_some_and(|error| error.sqlstate == "42501");
+    match answer {
+        Err(error) if lacks_privilege(&error) => Err(error).context(
+            "this login may not read the log of reads: use a member of countersign_operator, or of countersign_owner. \
+             Servers can only add to it",
+        ),
+        answer => Ok(answer?),
+    }
+}

@@ -1,0 +1,205 @@
+//! The log of reads, for people (`migrations/baseline/75_reads.sql`).
+
+use serde_json::{Map, Value};
+
+use super::{Audit, number, one_row};
+
+/// Which entries of the log to list.
+#[derive(Debug, Clone, Default)]
+pub struct ReadFilter {
+    /// The most entries.
+    pub limit: u32,
+    /// Only of this tool.
+    pub tool_name: Option<String>,
+    /// Only of this account.
+    pub account_id: Option<String>,
+    /// Only of this actor.
+    pub actor: Option<String>,
+    /// Only of sessions whose id begins like this.
+    pub session: Option<String>,
+    /// Only within so many hours.
+    pub since_hours: Option<u32>,
+    /// Only longer ago than so many hours.
+    pub until_hours: Option<u32>,
+    /// Only those that touched this table: `schema.table`.
+    pub table: Option<String>,
+    /// Only with this outcome.
+    pub outcome: Option<String>,
+}
+
+/// The column by which entries are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadGroup {
+    /// Each table; a read of two tables counts for both.
+    Table,
+    /// Each account.
+    Account,
+    /// Each tool.
+    Tool,
+}
+
+/// Counts of the log.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ReadCounts {
+    /// `name` (null for none), `reads`, `failed`, `rows`, `bytes` and `last_at` of each group, the most reads first.
+    pub groups: Vec<Map<String, Value>>,
+    /// The reads of that time that are not in the log.
+    pub lost: i64,
+}
+
+/// The log of one day (UTC).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadDay {
+    /// The day: `2026-03-05`.
+    pub day: String,
+    /// The number of its rows.
+    pub rows: i64,
+}
+
+/// RFC 3339 with microseconds: the place of an entry in the order of the log.
+macro_rules! micros {
+    ($column:literal) => {
+        concat!("to_char(", $column, " at time zone 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')")
+    };
+}
+
+/// Rows without a tool say what is missing. They are listed whatever the filters: what is missing may fit them.
+const LIST_SQL: &str = concat!(
+    "select a.id, ",
+    micros!("a.read_at"),
+    " as read_at, a.outcome, a.tool_name, a.account_id, a.actor, \
+     nullif(json_strip_nulls(json_build_object('name', a.client_name, 'version', a.client_version, \
+         'session_id', a.session_id, 'trace_id', a.trace_id))::text, '{}')::json as client, \
+     a.tables, a.row_count, a.row_bytes, a.duration_us, a.is_truncated, encode(a.fingerprint, 'hex') as fingerprint, a.query, \
+     a.login, a.entries, ",
+    micros!("a.first_at"),
+    " as first_at, ",
+    micros!("a.last_at"),
+    " as last_at \
+     from countersign.read_log a \
+     where ($1::text is null or a.outcome = $1) \
+       and ($2::integer is null or a.read_at >= now() - make_interval(hours => $2)) \
+       and ($3::integer is null or a.read_at < now() - make_interval(hours => $3)) \
+       and ($4::timestamptz is null or (a.read_at, a.id) < ($4, $5::bigint)) \
+       and (a.tool_name is null or ($6::text is null or a.tool_name = $6) \
+            and ($7::text is null or a.account_id = $7) and ($8::text is null or a.actor = $8) \
+            and ($9::text is null or starts_with(a.session_id, $9)) \
+            and ($10::text is null or $10 = any (a.tables))) \
+     order by a.read_at desc, a.id desc limit $11::bigint"
+);
+
+/// Entries of one answer, whose size is bounded.
+const PAGE: u32 = 200;
+
+const LOST_SQL: &str = "select coalesce(sum(a.entries), 0)::text from countersign.read_log a \
+     where a.outcome = 'lost' and ($1::integer is null or a.read_at >= now() - make_interval(hours => $1))";
+
+const DAYS_SQL: &str = "select to_char(p.day, 'YYYY-MM-DD') from countersign.read_partitions() p \
+     where not p.is_last_day and (p.day + 1)::timestamp at time zone 'UTC' <= now() - make_interval(hours => $1::integer)";
+const ROWS_SQL: &str = "select count(*)::text from countersign.read_log a where \
+     a.read_at >= $1::date::timestamp at time zone 'UTC' and a.read_at < ($1::date + 1)::timestamp at time zone 'UTC'";
+const DROP_SQL: &str = "select countersign.drop_reads($1::date, $2::text)::text";
+
+impl ReadGroup {
+    const fn sql(self) -> &'static str {
+        macro_rules! counts {
+            ($name:literal, $from:literal) => {
+                concat!(
+                    "select ",
+                    $name,
+                    " as name, count(*) as reads, count(*) filter (where a.outcome <> 'ok') as failed, \
+                     coalesce(sum(a.row_count), 0)::bigint as rows, coalesce(sum(a.row_bytes), 0)::bigint as bytes, ",
+                    micros!("max(a.read_at)"),
+                    " as last_at from countersign.read_log a ",
+                    $from,
+                    " where a.tool_name is not null \
+                       and ($1::integer is null or a.read_at >= now() - make_interval(hours => $1)) \
+                     group by 1 order by 2 desc, 1"
+                )
+            };
+        }
+        match self {
+            Self::Table => {
+                counts!(
+                    "t.name",
+                    "cross join lateral unnest(coalesce(nullif(a.tables, '{}'), array[null::text])) t (name)"
+                )
+            }
+            Self::Account => counts!("a.account_id", ""),
+            Self::Tool => counts!("a.tool_name", ""),
+        }
+    }
+}
+
+impl Audit {
+    /// The newest entries of the log of reads, newest first.
+    ///
+    /// # Errors
+    /// An error of the database.
+    pub async fn list_reads(&self, filter: &ReadFilter) -> Result<Vec<Map<String, Value>>, pg::Error> {
+        let mut entries: Vec<Map<String, Value>> = Vec::new();
+        let mut left = filter.limit;
+        while left > 0 {
+            let page = left.min(PAGE);
+            let last = |column: &str| entries.last().and_then(|last| last.get(column)).map(text);
+            let params = [
+                filter.outcome.clone(),
+                filter.since_hours.map(|hours| hours.to_string()),
+                filter.until_hours.map(|hours| hours.to_string()),
+                last("read_at"),
+                last("id"),
+                filter.tool_name.clone(),
+                filter.account_id.clone(),
+                filter.actor.clone(),
+                filter.session.clone(),
+                filter.table.clone(),
+                Some(page.to_string()),
+            ];
+            let found = self.records.objects(LIST_SQL, &params).await?;
+            let is_last = found.len() < usize::try_from(page).unwrap_or(usize::MAX);
+            entries.extend(found);
+            left = if is_last { 0 } else { left - page };
+        }
+        Ok(entries)
+    }
+
+    /// Counts the reads of so many hours, or all of them.
+    ///
+    /// # Errors
+    /// An error of the database.
+    pub async fn count_reads(&self, by: ReadGroup, since_hours: Option<u32>) -> Result<ReadCounts, pg::Error> {
+        let since = [since_hours.map(|hours| hours.to_string())];
+        let groups = self.records.objects(by.sql(), &since).await?;
+        let [lost] = one_row(self.ask(LOST_SQL, &since).await?)?;
+        Ok(ReadCounts { groups, lost: number(lost.as_ref())? })
+    }
+
+    /// The days of the log that ended longer ago than this, without those of the last day.
+    ///
+    /// # Errors
+    /// An error of the database.
+    pub async fn prunable_reads(&self, older_than_hours: u32) -> Result<Vec<ReadDay>, pg::Error> {
+        let mut days = Vec::new();
+        for row in self.ask(DAYS_SQL, &[Some(older_than_hours.to_string())]).await? {
+            let [day] = one_row(vec![row])?;
+            let [rows] = one_row(self.ask(ROWS_SQL, std::slice::from_ref(&day)).await?)?;
+            days.push(ReadDay { day: day.unwrap_or_default(), rows: number(rows.as_ref())? });
+        }
+        Ok(days)
+    }
+
+    /// Removes one day of the log, and says so in the log; the number of removed rows. `who` is written into it.
+    ///
+    /// # Errors
+    /// An error of the database: also a lock that is not available within half a second.
+    pub async fn prune_reads(&self, day: &str, who: &str) -> Result<i64, pg::Error> {
+        let params = [day, who].map(|text| Some(text.to_owned()));
+        let [removed] = one_row(self.ask(DROP_SQL, &params).await?)?;
+        number(removed.as_ref())
+    }
+}
+
+/// A value as a parameter.
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

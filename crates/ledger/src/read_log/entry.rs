@@ -1,0 +1,204 @@
+//! One read, and its row in the table.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use pg::ReadFacts;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use types::Principal;
+
+/// The longest text that is stored, in bytes.
+const MAX_TEXT_BYTES: usize = 8 * 1024;
+
+/// The memory of an entry besides its texts, in bytes.
+const ENTRY_BYTES: usize = 400;
+
+/// Microseconds since 1970 by the clock of this machine.
+pub(super) fn micros_now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// A read that has ended.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) read_at: i64,
+    principal: Principal,
+    tool: String,
+    outcome: &'static str,
+    duration_us: i64,
+    /// SHA-256 of the text of the statement.
+    fingerprint: Option<[u8; 32]>,
+    /// With its text only if texts are stored.
+    facts: ReadFacts,
+}
+
+impl Entry {
+    /// The entry of a read that began at `read_at` and took so long, both in microseconds.
+    pub(super) fn new(
+        mut principal: Principal,
+        tool: String,
+        (read_at, duration_us): (i64, i64),
+        outcome: &'static str,
+        mut facts: ReadFacts,
+    ) -> Self {
+        let fingerprint = facts.sql.as_ref().map(|sql| Sha256::digest(sql).into());
+        // An issuer's label may contain anything.
+        [&mut facts.sql, &mut principal.actor].into_iter().flatten().for_each(bound);
+        Self { read_at, principal, tool, outcome, duration_us, fingerprint, facts }
+    }
+
+    /// The same entry without the text of its statement.
+    pub(super) fn without_text(mut self) -> Self {
+        self.facts.sql = None;
+        self
+    }
+
+    /// The memory that the entry takes, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let Principal { account_id, actor, client } = &self.principal;
+        let texts = [actor, &client.name, &client.version, &client.session_id, &client.trace_id, &self.facts.sql];
+        let texts: usize = texts.into_iter().flatten().map(String::len).sum();
+        let tables: usize = self.facts.tables.iter().flat_map(|tables| tables.iter()).map(String::len).sum();
+        ENTRY_BYTES + self.tool.len() + account_id.as_str().len() + texts + tables
+    }
+
+    /// The names of its tables.
+    pub(super) fn tables(&self) -> Option<&Arc<[String]>> {
+        self.facts.tables.as_ref()
+    }
+
+    /// Its row, with these tables.
+    pub(super) fn row<'a>(&'a self, tables: Option<Vec<&'a str>>) -> Row<'a> {
+        let Principal { account_id, actor, client } = &self.principal;
+        Row {
+            read_at: self.read_at,
+            account_id: Some(account_id.as_str()),
+            actor: actor.as_deref(),
+            session_id: client.session_id.as_deref(),
+            client_name: client.name.as_deref(),
+            client_version: client.version.as_deref(),
+            trace_id: client.trace_id.as_deref(),
+            tool_name: Some(&self.tool),
+            outcome: self.outcome,
+            tables,
+            row_count: self.facts.rows,
+            row_bytes: self.facts.rows.map(|_| self.facts.row_bytes),
+            duration_us: Some(self.duration_us),
+            is_truncated: self.facts.rows.map(|_| self.facts.is_truncated),
+            fingerprint: self.fingerprint.as_ref().map(bytea),
+            query: self.facts.sql.as_deref(),
+            ..Row::default()
+        }
+    }
+}
+
+/// A row as the function of the ledger takes it; times in microseconds.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Row<'a> {
+    pub(super) read_at: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    account_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    actor: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_version: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_name: Option<&'a str>,
+    outcome: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tables: Option<Vec<&'a str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    row_count: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    row_bytes: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration_us: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    is_truncated: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fingerprint: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    query: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entries: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_at: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_at: Option<i64>,
+}
+
+impl Row<'_> {
+    /// The row that says how many reads are missing, and between which times they began.
+    pub(super) fn of_loss(written_at: i64, entries: u64, (first_at, last_at): (i64, i64)) -> Self {
+        Self {
+            read_at: written_at,
+            outcome: "lost",
+            entries: Some(entries),
+            first_at: Some(first_at),
+            last_at: Some(last_at),
+            ..Self::default()
+        }
+    }
+}
+
+/// Cuts a text to its longest stored length, at a character, and replaces NUL, which PostgreSQL cannot store.
+fn bound(text: &mut String) {
+    if text.len() > MAX_TEXT_BYTES {
+        text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
+        text.shrink_to_fit();
+    }
+    if text.contains('\0') {
+        *text = text.replace('\0', "\u{fffd}");
+    }
+}
+
+/// Bytes as PostgreSQL reads them.
+fn bytea(bytes: &[u8; 32]) -> String {
+    let mut text = String::with_capacity(66);
+    text.push_str("\\x");
+    for byte in bytes {
+        // Writing to a String does not fail.
+        let _written = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(sql: &str) -> Entry {
+        let facts = ReadFacts { sql: Some(sql.to_owned()), ..ReadFacts::default() };
+        Entry::new(Principal::default(), "query_database".to_owned(), (1, 2), "ok", facts)
+    }
+
+    #[test]
+    fn a_text_is_cut_at_a_character_and_its_fingerprint_covers_all_of_it() {
+        let text = format!("{}é and more", "x".repeat(MAX_TEXT_BYTES - 1));
+        let long = entry(&text);
+        assert_eq!(long.facts.sql.as_deref(), Some("x".repeat(MAX_TEXT_BYTES - 1).as_str()));
+        assert_eq!(long.fingerprint, Some(Sha256::digest(&text).into()));
+        assert_eq!(long.without_text().facts.sql, None);
+    }
+
+    #[test]
+    fn a_row_has_no_nul_and_its_fingerprint_is_a_bytea() {
+        let principal = Principal { actor: Some("a\0".to_owned()), ..Principal::default() };
+        let facts = ReadFacts { sql: Some("select '\0'".to_owned()), ..ReadFacts::default() };
+        let entry = Entry::new(principal, "query_database".to_owned(), (1, 2), "ok", facts);
+        let row = serde_json::to_value(entry.row(None)).unwrap();
+        assert_eq!(row["actor"], "a\u{fffd}");
+        assert_eq!(row["query"], "select '\u{fffd}'");
+        let fingerprint = row["fingerprint"].as_str().unwrap();
+        assert!(fingerprint.starts_with("\\x") && fingerprint.len() == 66, "{fingerprint}");
+    }
+}

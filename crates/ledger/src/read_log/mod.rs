@@ -1,0 +1,169 @@
+//! The log of reads: who has read what, when and with which result.
+//!
+//! ```text
+//! call        begin ........ ended: an entry of the queue, or a lost one if the queue is full
+//! background                 due every second, or when a batch is full: one statement for each batch
+//! ```
+//! A read never waits for the log: `queue` is bounded in entries and bytes, and counts what it cannot take. `writer`
+//! sends batches, and the next batch after a loss says how many reads are missing (`migrations/baseline/75_reads.sql`).
+//! `entry` is one read, and `roots` has the partitioned tables of partitions.
+
+mod entry;
+mod queue;
+mod roots;
+mod writer;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pg::{ConnectOptions, ReadTrace, WriterPool};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use types::Principal;
+
+use self::entry::{Entry, micros_now};
+use self::writer::Writer;
+
+/// The time for the last batches at the end of the process. Clients kill a server some seconds after they have closed its
+/// input.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The outcome of a read that its client cancelled, or whose client went away.
+const CANCELLED: &str = "cancelled";
+
+/// The outcome of a read that succeeded.
+const OK: &str = "ok";
+
+/// The extent of the log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ReadLogDetail {
+    /// No log.
+    #[default]
+    Off,
+    /// Everything except texts of statements.
+    Metadata,
+    /// Texts as well, up to 8 KiB each.
+    Text,
+}
+
+/// The numbers of reads since the start of the process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReadLogStatus {
+    /// Reads that are in the table.
+    pub written: u64,
+    /// Reads that will not be in the table.
+    pub lost: u64,
+    /// Reads that are not in the table yet.
+    pub queued: u64,
+}
+
+/// The log of reads of one process. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct ReadLog {
+    /// `None`: reads are not logged.
+    writer: Option<Arc<Writer>>,
+}
+
+impl ReadLog {
+    /// A log in this database, over a session of its own. Opens no connection yet.
+    pub(crate) fn new(target: ConnectOptions, detail: ReadLogDetail) -> Self {
+        let writer = |keeps_text| Arc::new(Writer::new(WriterPool::new(target, 1), keeps_text));
+        let writer = match detail {
+            ReadLogDetail::Off => None,
+            ReadLogDetail::Metadata => Some(writer(false)),
+            ReadLogDetail::Text => Some(writer(true)),
+        };
+        Self { writer }
+    }
+
+    /// Begins the entry of a read; `None` if reads are not logged.
+    #[must_use]
+    pub fn begin(&self, principal: &Principal, tool: &str) -> Option<ReadEntry> {
+        let log = Arc::clone(self.writer.as_ref()?);
+        Some(ReadEntry {
+            log,
+            principal: principal.clone(),
+            tool: tool.to_owned(),
+            read_at: micros_now(),
+            started: Instant::now(),
+            trace: Arc::default(),
+            outcome: CANCELLED,
+        })
+    }
+
+    /// Whether reads are logged.
+    #[must_use]
+    pub const fn is_on(&self) -> bool {
+        self.writer.is_some()
+    }
+
+    /// The numbers of reads up to now.
+    #[must_use]
+    pub fn status(&self) -> ReadLogStatus {
+        self.writer.as_ref().map(|writer| writer.queue.status()).unwrap_or_default()
+    }
+
+    /// Writes the entries in the background until [`ReadLog::finish`].
+    #[must_use]
+    pub fn start(&self) -> JoinHandle<()> {
+        let writer = self.writer.clone();
+        tokio::spawn(async move {
+            if let Some(writer) = writer {
+                writer.run().await;
+            }
+        })
+    }
+
+    /// Writes the entries that are left, for at most 2 seconds. No entry is taken from now on.
+    pub async fn finish(&self, mut task: JoinHandle<()>) {
+        let Some(writer) = &self.writer else { return };
+        writer.queue.close();
+        let flushed = tokio::time::timeout(FLUSH_TIMEOUT, &mut task).await;
+        task.abort();
+        let ReadLogStatus { lost, queued, .. } = self.status();
+        if flushed.is_err() || queued > 0 {
+            tracing::warn!(
+                reads = queued,
+                lost_before = lost,
+                "the last reads were not logged: the database did not take them"
+            );
+        }
+        writer.drain().await;
+    }
+}
+
+/// A read that has begun. It is logged as cancelled if it is dropped before its end.
+#[derive(Debug)]
+pub struct ReadEntry {
+    log: Arc<Writer>,
+    principal: Principal,
+    tool: String,
+    read_at: i64,
+    started: Instant,
+    trace: Arc<ReadTrace>,
+    outcome: &'static str,
+}
+
+impl ReadEntry {
+    /// Collects the facts of the read.
+    #[must_use]
+    pub fn trace(&self) -> Arc<ReadTrace> {
+        Arc::clone(&self.trace)
+    }
+
+    /// Ends the read with the code of its error, or without one.
+    pub fn ended(mut self, error: Option<&'static str>) {
+        self.outcome = error.unwrap_or(OK);
+    }
+}
+
+impl Drop for ReadEntry {
+    fn drop(&mut self) {
+        let principal = std::mem::take(&mut self.principal);
+        let tool = std::mem::take(&mut self.tool);
+        let duration_us = i64::try_from(self.started.elapsed().as_micros()).unwrap_or(i64::MAX);
+        let entry = Entry::new(principal, tool, (self.read_at, duration_us), self.outcome, self.trace.take());
+        let entry = if self.log.keeps_text { entry } else { entry.without_text() };
+        self.log.queue.push(entry);
+    }
+}

@@ -1,0 +1,55 @@
+//! Facts about a read for the log of its caller.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::ResultSet;
+
+/// Facts about one read. A failed read has those that were known by then.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReadFacts {
+    /// The text of the statement.
+    pub sql: Option<String>,
+    /// The tables that its plan reads, as `schema.table`; `None` without a plan, or if the reader does not collect them.
+    pub tables: Option<Arc<[String]>>,
+    /// The number of rows.
+    pub rows: Option<usize>,
+    /// The length of the rows as JSON, in bytes.
+    pub row_bytes: usize,
+    /// Whether a limit left rows out.
+    pub is_truncated: bool,
+}
+
+/// Collects the facts of one read while it runs.
+#[derive(Debug, Default)]
+pub struct ReadTrace {
+    facts: Mutex<ReadFacts>,
+}
+
+impl ReadTrace {
+    /// Takes the facts up to now.
+    #[must_use]
+    pub fn take(&self) -> ReadFacts {
+        std::mem::take(&mut *self.facts.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Sets the text: of a statement, or of another request to read.
+    pub fn set_text(&self, sql: &str) {
+        self.update(|facts| facts.sql = Some(sql.to_owned()));
+    }
+
+    pub(super) fn set_tables(&self, tables: Option<Arc<[String]>>) {
+        self.update(|facts| facts.tables = tables);
+    }
+
+    pub(super) fn set_result(&self, result: &ResultSet) {
+        self.update(|facts| {
+            facts.rows = Some(result.rows.len());
+            facts.row_bytes = result.rows.iter().map(|row| row.get().len()).sum();
+            facts.is_truncated = result.truncated_by.is_some();
+        });
+    }
+
+    fn update(&self, change: impl FnOnce(&mut ReadFacts)) {
+        change(&mut self.facts.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
