@@ -87,7 +87,7 @@ begin
 end $$;
 comment on function countersign.make_read_partitions(date, date) is 'Makes the partitions of these days that are missing. Several servers may call it at once.';
 
-create function countersign.log_reads(sender uuid, batch_no bigint, sent_at bigint, oldest_at bigint, batch json) returns boolean
+create function countersign.log_reads(sender uuid, batch_no bigint, sent_at bigint, oldest_at bigint, batch text[]) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '2s' as $$
 declare
     now_at  timestamptz := clock_timestamp();
@@ -110,16 +110,18 @@ begin
     insert into countersign.read_log (read_at, login, account_id, actor, session_id, client_name, client_version, trace_id, tool_name, outcome,
         tables, row_count, row_bytes, duration_us, is_truncated, fingerprint, query, entries, first_at, last_at)
     select least(start + e.read_at * interval '1 microsecond', now_at), session_user, e.account_id, e.actor, e.session_id, e.client_name,
-           e.client_version, e.trace_id, e.tool_name, e.outcome, e.tables, e.row_count, e.row_bytes, e.duration_us, e.is_truncated,
+           e.client_version, e.trace_id, e.tool_name, e.outcome, e.tables::text[], e.row_count, e.row_bytes, e.duration_us, e.is_truncated,
            e.fingerprint, e.query, e.entries, start + e.first_at * interval '1 microsecond', start + e.last_at * interval '1 microsecond'
-    from json_to_recordset(batch) as e (
-        read_at bigint, account_id text, actor text, session_id text, client_name text, client_version text, trace_id text, tool_name text,
-        outcome text, tables text[], row_count bigint, row_bytes bigint, duration_us bigint, is_truncated boolean, fingerprint bytea, query text,
-        entries bigint, first_at bigint, last_at bigint);
+    from unnest(
+        batch[1]::bigint[], batch[2]::text[], batch[3]::text[], batch[4]::text[], batch[5]::text[], batch[6]::text[], batch[7]::text[],
+        batch[8]::text[], batch[9]::text[], batch[10]::text[], batch[11]::bigint[], batch[12]::bigint[], batch[13]::bigint[],
+        batch[14]::boolean[], batch[15]::bytea[], batch[16]::text[], batch[17]::bigint[], batch[18]::bigint[], batch[19]::bigint[]) as e (
+        read_at, account_id, actor, session_id, client_name, client_version, trace_id, tool_name, outcome, tables, row_count, row_bytes,
+        duration_us, is_truncated, fingerprint, query, entries, first_at, last_at);
     return true;
 end $$;
-comment on function countersign.log_reads(uuid, bigint, bigint, bigint, json) is
-    'Writes a batch of a server; false if it was written before. Times are microseconds by the clock of the server, which says when it sent them.';
+comment on function countersign.log_reads(uuid, bigint, bigint, bigint, text[]) is
+    'Writes a batch of a server, given as one array for each column; false if it was written before. Times are microseconds by the clock of the server, which says when it sent them.';
 
 create function countersign.drop_reads(doomed date, who text) returns bigint
 language plpgsql set search_path = pg_catalog, pg_temp as $$

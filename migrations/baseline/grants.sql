@@ -34,7 +34,7 @@ grant execute on function
     countersign.reader_credentials(),
     countersign.state_keys(),
     countersign.note_fingerprint_key(text),
-    countersign.log_reads(uuid, bigint, bigint, bigint, json)
+    countersign.log_reads(uuid, bigint, bigint, bigint, text[])
     to {writer};
 grant execute on function countersign.current_identity(), countersign.executable_until(countersign.proposal)
     to {writer}, countersign_approver, countersign_operator;

@@ -39,9 +39,9 @@ async fn a_lost_connection_neither_loses_nor_doubles_an_entry() {
     server.query("select 2").await;
     db.until_value(count, "2").await;
     // A ledger that has lost its function is as good as one that is away.
-    db.run("alter function countersign.log_reads(uuid, bigint, bigint, bigint, json) rename to gone").await;
+    db.run("alter function countersign.log_reads(uuid, bigint, bigint, bigint, text[]) rename to gone").await;
     server.query("select 3").await;
-    db.run("alter function countersign.gone(uuid, bigint, bigint, bigint, json) rename to log_reads").await;
+    db.run("alter function countersign.gone(uuid, bigint, bigint, bigint, text[]) rename to log_reads").await;
     server.close().await;
     assert_eq!(db.value(count).await, "3");
 }

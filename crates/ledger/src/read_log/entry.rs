@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pg::ReadFacts;
-use serde::Serialize;
 use sha2::{Digest, Sha256};
 use types::Principal;
 
@@ -96,44 +95,27 @@ impl Entry {
 }
 
 /// A row as the function of the ledger takes it; times in microseconds.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default)]
 pub(super) struct Row<'a> {
     pub(super) read_at: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    account_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    actor: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    session_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    client_name: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    client_version: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    trace_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_name: Option<&'a str>,
-    outcome: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tables: Option<Vec<&'a str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    row_count: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    row_bytes: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    duration_us: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    is_truncated: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fingerprint: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    query: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    entries: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    first_at: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_at: Option<i64>,
+    pub(super) account_id: Option<&'a str>,
+    pub(super) actor: Option<&'a str>,
+    pub(super) session_id: Option<&'a str>,
+    pub(super) client_name: Option<&'a str>,
+    pub(super) client_version: Option<&'a str>,
+    pub(super) trace_id: Option<&'a str>,
+    pub(super) tool_name: Option<&'a str>,
+    pub(super) outcome: &'a str,
+    pub(super) tables: Option<Vec<&'a str>>,
+    pub(super) row_count: Option<usize>,
+    pub(super) row_bytes: Option<usize>,
+    pub(super) duration_us: Option<i64>,
+    pub(super) is_truncated: Option<bool>,
+    pub(super) fingerprint: Option<String>,
+    pub(super) query: Option<&'a str>,
+    pub(super) entries: Option<u64>,
+    pub(super) first_at: Option<i64>,
+    pub(super) last_at: Option<i64>,
 }
 
 impl Row<'_> {
@@ -195,10 +177,9 @@ mod tests {
         let principal = Principal { actor: Some("a\0".to_owned()), ..Principal::default() };
         let facts = ReadFacts { sql: Some("select '\0'".to_owned()), ..ReadFacts::default() };
         let entry = Entry::new(principal, "query_database".to_owned(), (1, 2), "ok", facts);
-        let row = serde_json::to_value(entry.row(None)).unwrap();
-        assert_eq!(row["actor"], "a\u{fffd}");
-        assert_eq!(row["query"], "select '\u{fffd}'");
-        let fingerprint = row["fingerprint"].as_str().unwrap();
+        let row = entry.row(None);
+        assert_eq!((row.actor, row.query), (Some("a\u{fffd}"), Some("select '\u{fffd}'")));
+        let fingerprint = row.fingerprint.unwrap();
         assert!(fingerprint.starts_with("\\x") && fingerprint.len() == 66, "{fingerprint}");
     }
 }

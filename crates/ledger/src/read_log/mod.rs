@@ -6,8 +6,9 @@
 //! ```
 //! A read never waits for the log: `queue` is bounded in entries and bytes, and counts what it cannot take. `writer`
 //! sends batches, and the next batch after a loss says how many reads are missing (`migrations/baseline/75_reads.sql`).
-//! `entry` is one read, and `roots` has the partitioned tables of partitions.
+//! `entry` is one read, `columns` are its cells, and `roots` has the partitioned tables of partitions.
 
+mod columns;
 mod entry;
 mod queue;
 mod roots;
@@ -119,7 +120,11 @@ impl ReadLog {
         let Some(writer) = &self.writer else { return };
         writer.queue.close();
         let flushed = tokio::time::timeout(FLUSH_TIMEOUT, &mut task).await;
-        task.abort();
+        if flushed.is_err() {
+            // Its statement is cancelled when the task is dropped, and the task is dropped when it has ended.
+            task.abort();
+            let _cancelled = task.await;
+        }
         let ReadLogStatus { lost, queued, .. } = self.status();
         if flushed.is_err() || queued > 0 {
             tracing::warn!(

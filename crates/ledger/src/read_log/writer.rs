@@ -6,6 +6,7 @@ use pg::WriterPool;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::columns::ColumnArrays;
 use super::entry::{Entry, Row, micros_now};
 use super::queue::{Batch, Queue};
 use super::roots::PartitionRoots;
@@ -20,7 +21,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// The shortest time between two warnings about lost entries.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-const LOG_SQL: &str = "select countersign.log_reads($1::uuid, $2::bigint, $3::bigint, $4::bigint, $5::json)";
+const LOG_SQL: &str = "select countersign.log_reads($1::uuid, $2::bigint, $3::bigint, $4::bigint, $5::text[])";
 
 /// Writes the entries of one process.
 #[derive(Debug)]
@@ -98,7 +99,7 @@ impl Writer {
         let sent = async {
             roots.look_up(&self.pool, batch.entries.iter().filter_map(Entry::tables), deadline).await?;
             let now = micros_now();
-            let (oldest_at, rows) = rows(batch, roots, now)?;
+            let (oldest_at, rows) = rows(batch, roots, now);
             let [number, sent_at, oldest_at] = [number, now, oldest_at].map(|number| Some(number.to_string()));
             let params = [Some(self.sender.to_string()), number, sent_at, oldest_at, Some(rows)];
             self.pool.run_one(LOG_SQL, &params, deadline).await
@@ -116,13 +117,17 @@ impl Writer {
     }
 }
 
-/// The rows of a batch as JSON, and the time of the oldest one.
-fn rows(batch: &Batch, roots: &PartitionRoots, now: i64) -> std::io::Result<(i64, String)> {
+/// The rows of a batch as an array for each column, and the time of the oldest one.
+fn rows(batch: &Batch, roots: &PartitionRoots, now: i64) -> (i64, String) {
+    let mut oldest_at = now;
+    let mut columns = ColumnArrays::default();
     let rows = batch.entries.iter().map(|entry| entry.row(entry.tables().map(|tables| roots.of(tables))));
     let loss = batch.loss.map(|loss| Row::of_loss(now, loss.entries, (loss.first_at, loss.last_at)));
-    let rows: Vec<Row<'_>> = rows.chain(loss).collect();
-    let oldest_at = rows.iter().map(|row| row.read_at).min().unwrap_or(now);
-    Ok((oldest_at, serde_json::to_string(&rows)?))
+    for row in rows.chain(loss) {
+        oldest_at = oldest_at.min(row.read_at);
+        columns.push(&row);
+    }
+    (oldest_at, columns.into_array())
 }
 
 impl Warnings {

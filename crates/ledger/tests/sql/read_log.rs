@@ -11,10 +11,16 @@ const HOUR: i64 = 3_600_000_000;
 /// A batch of reads that began at these times, in microseconds before it is sent.
 async fn log(session: &Client, (sender, number): (Uuid, u32), ages: &[i64]) -> Result<String, Refused> {
     let sent = 1_000_000 * HOUR;
-    let rows: Vec<String> =
-        ages.iter().map(|age| format!(r#"{{"read_at": {}, "tool_name": "t", "outcome": "ok"}}"#, sent - age)).collect();
+    let times: Vec<String> = ages.iter().map(|age| (sent - age).to_string()).collect();
+    let each = |text: &str| vec![text; ages.len()].join(",");
+    let columns = format!(
+        "'{{{}}}', null, null, null, null, null, null, '{{{}}}', '{{{}}}'",
+        times.join(","),
+        each("t"),
+        each("ok")
+    );
     let oldest = sent - ages.iter().max().unwrap();
-    let sql = format!("select countersign.log_reads('{sender}', {number}, {sent}, {oldest}, '[{}]')", rows.join(","));
+    let sql = format!("select countersign.log_reads('{sender}', {number}, {sent}, {oldest}, array[{columns}])");
     Ok(run(session, &sql).await?.remove(0))
 }
 
@@ -110,7 +116,7 @@ async fn servers_only_add_to_the_log_and_nobody_changes_it() {
     let forged = format!(
         "begin; insert into countersign.admission (slot, correlation_id, account_id, tool_name, fingerprint, params, params_summary) \
              values ('x', gen_random_uuid(), 'a', 't', 'f', '{{}}', '{{}}'); \
-         select countersign.log_reads('{}', 1, 0, 0, '[]')",
+         select countersign.log_reads('{}', 1, 0, 0, '{{}}')",
         Uuid::new_v4()
     );
     assert_eq!(run(&session, &forged).await.unwrap_err().code, "42501");

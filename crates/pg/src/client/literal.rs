@@ -100,6 +100,14 @@ pub(crate) fn push_quoted(out: &mut String, text: &str) {
     out.push('"');
 }
 
+/// Appends an element of an array; `None` is NULL.
+pub fn push_array_element(array: &mut String, element: Option<&str>) {
+    match element {
+        Some(text) => push_quoted(array, text),
+        None => array.push_str("NULL"),
+    }
+}
+
 /// A `text[]` of these.
 #[must_use]
 pub fn text_array(texts: &[String]) -> String {

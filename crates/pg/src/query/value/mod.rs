@@ -11,6 +11,6 @@ mod partial_json;
 
 pub(crate) use partial_json::{BinaryDecodeError, PartialJson, Unresolved, draft_binary, draft_text};
 
-pub use crate::client::literal::{identifier, sql_literal, text_array};
+pub use crate::client::literal::{identifier, push_array_element, sql_literal, text_array};
 pub use decode::decode;
 pub use encode::{EncodeError, encode, encode_all, encode_texts, encode_with_json_texts};

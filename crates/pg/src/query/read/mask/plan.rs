@@ -43,7 +43,8 @@ pub(super) fn result_masks(
 ) -> Result<Vec<Option<Mask>>, MaskError> {
     let columns = match plan.and_then(|plan| plan.pointer("/0/Plan")).and_then(Value::as_object) {
         Some(root) => exposures(root, relations, sources, is_declared)?,
-        None if is_declared => Vec::new(),
+        // A command without a plan, such as SHOW, returns no column of a table.
+        None if is_declared && sources.iter().all(Option::is_none) => Vec::new(),
         None => return Err(MaskError::no_plan()),
     };
     let mut columns = columns.into_iter();
