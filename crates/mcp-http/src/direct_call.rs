@@ -23,15 +23,9 @@ pub(crate) struct DirectCall {
 }
 
 impl DirectCall {
-    /// Takes a message that has these headers, if it is such a call.
-    pub(crate) fn take(
-        headers: &HeaderMap,
-        message: RxJsonRpcMessage<RoleServer>,
-    ) -> Result<Self, RxJsonRpcMessage<RoleServer>> {
-        match message {
-            JsonRpcMessage::Request(request) if is_direct(headers, &request.request) => Ok(Self { request }),
-            message => Err(message),
-        }
+    /// The call of a request that [`is_direct`].
+    pub(crate) const fn new(request: JsonRpcRequest<ClientRequest>) -> Self {
+        Self { request }
     }
 
     /// Runs the call. Dropping it cancels the call, as rmcp does for a client that has gone.
@@ -58,7 +52,7 @@ impl DirectCall {
 }
 
 /// Whether rmcp would pass a request to the handler, in this protocol and without a session.
-fn is_direct(headers: &HeaderMap, request: &ClientRequest) -> bool {
+pub(crate) fn is_direct(headers: &HeaderMap, request: &ClientRequest) -> bool {
     let ClientRequest::CallToolRequest(call) = request else { return false };
     let meta = request.get_meta();
     let version = ProtocolVersion::V_2026_07_28;
@@ -163,7 +157,8 @@ mod tests {
         let params = json!({"name": "query_database", "arguments": {"query": "select 1"}, "_meta": meta});
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
         let (message, _) = mcp::message::parse(message.to_string().as_bytes()).unwrap();
-        DirectCall::take(&headers(lines), message).is_ok()
+        let JsonRpcMessage::Request(request) = message else { panic!("it is a request") };
+        is_direct(&headers(lines), &request.request)
     }
 
     #[test]

@@ -16,7 +16,7 @@ use rmcp::service::{RoleServer, RxJsonRpcMessage};
 use crate::active_backend::ActiveBackend;
 use crate::body::{self, RequestBody};
 use crate::client_address::ClientAddress;
-use crate::direct_call::DirectCall;
+use crate::direct_call::{DirectCall, is_direct};
 use crate::error_response::HttpError;
 use crate::request_context::HttpRequestContext;
 use crate::response_body::PendingBody;
@@ -52,7 +52,7 @@ async fn respond(
     }
     let ForwardedRequest { request, session, initialize } = match *request.method() {
         Method::POST => match read_post(state, &client, named, &mut pending, request).await? {
-            PostedMessage::Forwarded(forwarded) => forwarded,
+            PostedMessage::Forwarded(forwarded) => *forwarded,
             PostedMessage::Direct(call, transport) => {
                 let server = request_context(state, &client, None).mcp_server();
                 let response = Box::pin(call.run(&server, client.active.silent_peer.clone(), transport)).await;
@@ -103,8 +103,8 @@ struct RequestedSession {
 
 /// The message of a POST request.
 enum PostedMessage {
-    Direct(DirectCall, TransportContext),
-    Forwarded(ForwardedRequest),
+    Direct(Box<DirectCall>, TransportContext),
+    Forwarded(Box<ForwardedRequest>),
 }
 
 /// A request for rmcp.
@@ -141,15 +141,12 @@ async fn read_post(
         parts.extensions.insert(claimed.ok_or_else(|| HttpError::IdInUse(Some(id.clone())))?);
     }
     let transport = TransportContext { response: pending.scope().clone(), session_id, is_written_by_rmcp: true };
-    let message = if session.is_none() {
-        match DirectCall::take(&parts.headers, message) {
-            Ok(call) => {
-                return Ok(PostedMessage::Direct(call, TransportContext { is_written_by_rmcp: false, ..transport }));
-            }
-            Err(message) => message,
+    let message = match message {
+        JsonRpcMessage::Request(request) if session.is_none() && is_direct(&parts.headers, &request.request) => {
+            let transport = TransportContext { is_written_by_rmcp: false, ..transport };
+            return Ok(PostedMessage::Direct(Box::new(DirectCall::new(request)), transport));
         }
-    } else {
-        message
+        message => message,
     };
     let mut initialize = None;
     if let JsonRpcMessage::Request(request) = message {
@@ -162,7 +159,7 @@ async fn read_post(
     }
     parts.extensions.insert(transport);
     let request = Request::from_parts(parts, Full::new(bytes));
-    Ok(PostedMessage::Forwarded(ForwardedRequest { request, session, initialize }))
+    Ok(PostedMessage::Forwarded(Box::new(ForwardedRequest { request, session, initialize })))
 }
 
 /// Whether a request carries everything that a session otherwise has. rmcp gives it no session, whatever protocol the

@@ -42,11 +42,13 @@ impl MaskRule {
     }
 }
 
+/// A profile and an account; `None` for all that no rule names.
+type CallerKind = (Option<String>, Option<String>);
+
 /// The masks of all callers.
 #[derive(Debug, Clone, Default)]
 pub struct MaskPolicy {
-    /// By profile and account; `None` for all that no rule names.
-    masks: BTreeMap<(Option<String>, Option<String>), Option<Arc<Masks>>>,
+    masks: BTreeMap<CallerKind, Option<Arc<Masks>>>,
     strictest: Option<Arc<Masks>>,
 }
 

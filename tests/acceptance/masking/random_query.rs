@@ -28,7 +28,10 @@ struct Query {
     columns: Vec<Column>,
 }
 
-const TABLES: [(&str, &[(&str, Kind, bool)]); 9] = [
+/// The name of a column, its kind, and whether it is masked.
+type TableColumn = (&'static str, Kind, bool);
+
+const TABLES: [(&str, &[TableColumn]); 9] = [
     (
         "shop.customers",
         &[

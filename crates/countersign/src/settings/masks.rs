@@ -67,11 +67,12 @@ struct MaskKeys {
 
 /// The schema of the table, for editors.
 pub(super) fn schema() -> Value {
-    let mask = json!({"type": "string", "enum": ["partial", "hash", "null", "refuse", "none"]});
+    let names = json!(["partial", "hash", "null", "refuse", "none"]);
+    let mask = json!({"type": "string", "enum": names});
     let by_name =
         |description: &str| json!({"description": description, "type": "object", "additionalProperties": mask});
     let keys = json!({"type": "object", "additionalProperties": false, "properties": {
-        "mask": {"description": "The mask of all other callers. Default: none.", "type": "string", "enum": mask["enum"]},
+        "mask": {"description": "The mask of all other callers. Default: none.", "type": "string", "enum": names},
         "profiles": by_name("The mask of callers of a profile, by its name."),
         "accounts": by_name("The mask of an account, by its name, whatever the profile is."),
     }});
