@@ -288,12 +288,12 @@ async fn check_role(target: &ConnectOptions, settings: &Settings) -> anyhow::Res
 }
 
 /// The masks of callers, if they fit the database.
-async fn masks(settings: &Settings, reader: Option<&Reader>) -> anyhow::Result<MaskPolicy> {
+pub(crate) async fn masks(settings: &Settings, reader: Option<&Reader>) -> anyhow::Result<MaskPolicy> {
     let MaskConfig { rules, trusted_functions } = &settings.masks;
     let policy = MaskPolicy::new(rules, trusted_functions, &MaskKey::new(settings.mask_key()?));
     for (masks, reader) in policy.all().zip(std::iter::repeat(reader)) {
         if let Some(reader) = reader {
-            reader.masked_columns(masks).await.context("[mask] cannot be applied")?;
+            reader.check_masks(masks).await.context("[mask] cannot be applied")?;
         }
     }
     Ok(policy)

@@ -2,7 +2,7 @@ create schema shop;
 create type shop.address as (street text, city text);
 create table shop.customers (
     id int primary key, name text not null, email text, age int, tags text[], home shop.address, extra jsonb,
-    spent numeric, note text
+    spent numeric, note text, name_key text generated always as (lower(name)) stored
 );
 create table shop.orders (id int primary key, customer_id int references shop.customers, total numeric, note text, age int);
 create table shop.events (id int, secret text, kind text) partition by range (id);

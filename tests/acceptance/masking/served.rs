@@ -91,9 +91,13 @@ impl Shop {
         .await
     }
 
-    /// What the server says when it does not start.
-    async fn refusal(&self, masks: &str) -> String {
-        let output = self.folder.command(&self.config(masks)).arg("serve").output().await.unwrap();
+    /// What the server and `check` say of wrong masks.
+    async fn refusals(&self, masks: &str) -> [String; 2] {
+        [self.refusal(masks, "serve").await, self.refusal(masks, "check").await]
+    }
+
+    async fn refusal(&self, masks: &str, command: &str) -> String {
+        let output = self.folder.command(&self.config(masks)).arg(command).output().await.unwrap();
         assert_eq!(output.status.code(), Some(1));
         String::from_utf8(output.stderr).unwrap()
     }
@@ -265,11 +269,13 @@ async fn a_mask_that_does_not_fit_stops_the_start_and_says_why() {
             ["toml:5:", "there is no profile \"suport\""],
         ),
         ("\"shop.customers.email\" = { masks = \"null\" }", ["toml:5:", "masks"]),
+        ("\"shop.customers.name\" = \"null\"", ["shop.customers.name", "name_key is computed from it"]),
         ("functions = [\"f\"]", ["toml:5:14", "write schema.name"]),
     ] {
-        let said = shop.refusal(&format!("[mask]\n{masks}\n")).await;
-        for part in parts {
-            assert!(said.contains(part), "{masks}: {part} is missing in {said}");
+        for said in shop.refusals(&format!("[mask]\n{masks}\n")).await {
+            for part in parts {
+                assert!(said.contains(part), "{masks}: {part} is missing in {said}");
+            }
         }
     }
 }

@@ -30,6 +30,7 @@ pub(crate) async fn run(arguments: &CheckArgs, settings: &Settings) -> anyhow::R
     let ledger = Ledger::new(target.clone(), settings.ledger.clone());
     let catalog = bootstrap::compile(&sources, &settings.profiles, &ledger, &target).await?;
     let questions = CatalogQueries::new(&target);
+    bootstrap::masks(settings, Some(&questions.0)).await?;
     if let Some(role) = &arguments.grants {
         grants::missing(&questions, &catalog, role).await?.iter().for_each(|line| print_line(line));
         return Ok(());

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use types::{MaskedColumn, Masks};
 
@@ -27,6 +28,8 @@ use crate::query::referenced_objects::{FunctionCall, called};
 use crate::query::value;
 
 const FUNCTIONS_SQL: &str = include_str!("functions.sql");
+
+const GENERATED_SQL: &str = include_str!("generated.sql");
 
 /// A read that masks do not allow, or masks that do not fit the database.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -94,13 +97,34 @@ impl Reader {
     /// # Errors
     /// [`ReadError::Masked`] if a mask does not fit the database, or an error of the connection.
     pub async fn masked_columns(&self, masks: &Masks) -> Result<Vec<MaskedColumn>, ReadError> {
-        let params = masked_names(masks).map(|names| json!(names));
-        let (sql, format) = (RELATIONS_SQL, RowFormat::Array);
-        let request = ReadRequest { sql, params: &params, row_limit: None, format, account: None, trace: None };
-        let answer = self.for_trusted_sql().query(&request).await?.rows.into_iter().next();
-        let answer: Option<[Value; 1]> = answer.and_then(|row| serde_json::from_str(row.get()).ok());
+        let answer = self.ask_catalog::<[Value; 1]>(RELATIONS_SQL, masks).await?.into_iter().next();
         let [answer] = answer.ok_or_else(MaskError::no_catalog)?;
         Ok(MaskedRelations::parse(&answer.to_string(), masks)?.columns())
+    }
+
+    /// Makes sure that these masks fit the database, and that no generated column shows what they hide.
+    ///
+    /// # Errors
+    /// [`ReadError::Masked`] if they do not, or an error of the connection.
+    pub async fn check_masks(&self, masks: &Masks) -> Result<(), ReadError> {
+        self.masked_columns(masks).await?;
+        for [schema, table, generated, column] in self.ask_catalog::<[String; 4]>(GENERATED_SQL, masks).await? {
+            if masks.of(&schema, &table, &generated).is_none() {
+                let why = format!("{generated} is computed from it: mask this column as well");
+                return Err(MaskError::misfit(&format!("{schema}.{table}.{column}"), &why).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows of a query about masked columns.
+    async fn ask_catalog<T: DeserializeOwned>(&self, sql: &str, masks: &Masks) -> Result<Vec<T>, ReadError> {
+        let params = masked_names(masks).map(|names| json!(names));
+        let format = RowFormat::Array;
+        let request = ReadRequest { sql, params: &params, row_limit: None, format, account: None, trace: None };
+        let rows = self.for_trusted_sql().query(&request).await?.rows;
+        let rows = rows.iter().map(|row| serde_json::from_str(row.get()));
+        Ok(rows.collect::<Result<_, _>>().map_err(|_| MaskError::no_catalog())?)
     }
 }
 
