@@ -130,6 +130,27 @@ async fn a_result_column_is_masked_however_it_is_named() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// A plan shows the names that a view gives to the columns of a table, so no query is trusted while there is such a view.
+#[tokio::test]
+async fn a_view_that_gives_other_names_to_columns_closes_all_reads() {
+    let db = shop("variant").await;
+    let masks = all_masks(Mask::Null);
+    let reader = reader(&db, &masks);
+    reader.check_masks(&masks).await.unwrap();
+    let harmless =
+        "create view shop.fine as select s.a from (select id from shop.customers c) s (a), generate_series(1, 2) g (i)";
+    db.run(harmless).await;
+    read(&reader, "select id from shop.customers").await.unwrap();
+    db.run("create view shop.renamed as select id, x as address from shop.customers as \"c c\" (id, name, x)").await;
+    for sql in ["select upper(address) from shop.renamed", "select id from shop.customers"] {
+        let error = read(&reader, sql).await.unwrap_err().to_string();
+        assert!(error.starts_with("the view shop.renamed gives other names to the columns"), "{error}");
+    }
+    reader.check_masks(&masks).await.unwrap_err();
+    db.run("drop view shop.renamed").await;
+    read(&reader, "select id from shop.customers").await.unwrap();
+}
+
 /// Takes about ten seconds.
 const RANDOM_QUERIES: u32 = 800;
 

@@ -174,6 +174,12 @@ impl<I: Iterator<Item = u8>> Generator<I> {
             }
             _ => {
                 let (table, columns) = TABLES[self.choose(TABLES.len())];
+                if self.one_in(10) {
+                    // Other names for the first columns of the table.
+                    let names =
+                        ["x1", "x2"].map(|name| Column { text: name.to_owned(), kind: Kind::Text, is_masked: true });
+                    return (format!("{table} as {alias} (x1, x2)"), named(names.to_vec()));
+                }
                 let columns = columns.iter().map(|(name, kind, is_masked)| Column {
                     text: (*name).to_owned(),
                     kind: *kind,

@@ -58,7 +58,7 @@ pub(crate) use answer::Answer;
 pub(crate) use execution::{EMPTY_STATEMENT, is_about_values};
 use function_policy::FunctionPolicy;
 pub use mask::MaskError;
-use mask::Masking;
+use mask::{CheckedRules, Masking};
 pub use page::{NextPage, Page};
 pub use page_order::PageProblem;
 use read_transaction::ReadTransaction;
@@ -210,6 +210,7 @@ pub struct Reader {
     /// Whether statements without result columns are run, too.
     allow_commands: bool,
     masking: Option<Masking>,
+    checked_rules: Arc<CheckedRules>,
 }
 
 impl Reader {
@@ -246,6 +247,7 @@ impl Reader {
             limits,
             allow_commands: false,
             masking: None,
+            checked_rules: Arc::default(),
         }
     }
 
@@ -273,7 +275,7 @@ impl Reader {
     /// only their result columns are masked.
     #[must_use]
     pub fn with_masks(&self, masks: Arc<Masks>, is_declared: bool) -> Self {
-        Self { masking: Some(Masking::new(masks, is_declared)), ..self.clone() }
+        Self { masking: Some(Masking::new(masks, Arc::clone(&self.checked_rules), is_declared)), ..self.clone() }
     }
 
     /// A reader over the same sessions with other defaults: rows when neither the caller nor the query has a number, and

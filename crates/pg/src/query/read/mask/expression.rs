@@ -62,6 +62,22 @@ pub(super) fn references(expression: &str) -> Vec<Reference> {
     found
 }
 
+/// Whether an alias may be followed by a list of column names in a text: `alias (a, b)`. Literals and comments of the text
+/// count as well.
+pub(super) fn may_have_column_names(sql: &str, alias: &str) -> bool {
+    // PostgreSQL cuts longer names off.
+    if alias.len() >= 63 || alias.is_empty() {
+        return true;
+    }
+    let (sql, alias) = (sql.to_lowercase(), alias.replace('"', "\"\"").to_lowercase());
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
+    sql.match_indices(&alias).any(|(at, _)| {
+        let (before, behind) = (sql.get(..at).unwrap_or_default(), sql.get(at + alias.len()..).unwrap_or_default());
+        let behind = behind.strip_prefix('"').unwrap_or(behind).trim_start();
+        !before.ends_with(is_part) && ["(", "/*", "--"].iter().any(|next| behind.starts_with(next))
+    })
+}
+
 fn is_name_start(c: char) -> bool {
     c == '"' || c == '_' || c == '$' || c.is_alphabetic() || !c.is_ascii()
 }
@@ -129,6 +145,22 @@ mod tests {
         ] {
             assert_eq!(shown(expression), expected, "{expression}");
         }
+    }
+
+    #[test]
+    fn a_list_of_column_names_is_found_behind_its_alias() {
+        for (sql, alias, expected) in [
+            ("select x from shop.customers as c(a, x)", "c", true),
+            ("select x from shop.customers C (a, x)", "c", true),
+            ("select x from shop.customers as \"C \"\"d\"\n(a, x)", "C \"d", true),
+            ("select x from shop.customers c/* */(a, x)", "c", true),
+            ("select x from shop.customers c--\n(a, x)", "c", true),
+            ("select count(c.id), func(c.id) from shop.customers c", "c", false),
+            ("select c.id from shop.customers c where (c.id) in (1)", "c", false),
+        ] {
+            assert_eq!(may_have_column_names(sql, alias), expected, "{sql}");
+        }
+        assert!(may_have_column_names("", &"x".repeat(63)));
     }
 
     #[test]

@@ -9,9 +9,9 @@ mod nodes;
 mod plan;
 mod relations;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -28,6 +28,8 @@ use crate::query::referenced_objects::{FunctionCall, called};
 use crate::query::value;
 
 const FUNCTIONS_SQL: &str = include_str!("functions.sql");
+
+const RULES_SQL: &str = include_str!("rules.sql");
 
 const GENERATED_SQL: &str = include_str!("generated.sql");
 
@@ -70,6 +72,13 @@ impl MaskError {
         ))
     }
 
+    fn renaming_view(schema: String, view: String) -> Self {
+        Self::new(format_args!(
+            "the view {schema}.{view} gives other names to the columns of a table with masked columns \
+             (from customers as c (a, b)): define it with names in its SELECT list instead"
+        ))
+    }
+
     fn no_plan() -> Self {
         Self::new("only queries with a plan may be run while columns are masked: SELECT, WITH, VALUES and TABLE")
     }
@@ -83,10 +92,37 @@ impl MaskError {
     }
 }
 
+/// The rules of views that give no other names to the columns of a table, each as `oid:version`.
+#[derive(Debug, Default)]
+pub(super) struct CheckedRules(Mutex<HashSet<String>>);
+
+/// The number of rules that are remembered.
+const MAX_RULES: usize = 5_000;
+
+impl CheckedRules {
+    fn unchecked(&self, rules: &[String]) -> Vec<String> {
+        let checked = self.checked();
+        rules.iter().filter(|rule| !checked.contains(*rule)).cloned().collect()
+    }
+
+    fn remember(&self, rules: Vec<String>) {
+        self.checked().extend(rules);
+    }
+
+    fn checked(&self) -> MutexGuard<'_, HashSet<String>> {
+        let mut checked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if checked.len() > MAX_RULES {
+            checked.clear();
+        }
+        checked
+    }
+}
+
 /// The masks of a reader's caller.
 #[derive(Debug, Clone)]
 pub(super) struct Masking {
     masks: Arc<Masks>,
+    rules: Arc<CheckedRules>,
     /// Whether the statements are the operator's: then only their result columns are masked.
     is_declared: bool,
 }
@@ -97,18 +133,22 @@ impl Reader {
     /// # Errors
     /// [`ReadError::Masked`] if a mask does not fit the database, or an error of the connection.
     pub async fn masked_columns(&self, masks: &Masks) -> Result<Vec<MaskedColumn>, ReadError> {
-        let answer = self.ask_catalog::<[Value; 1]>(RELATIONS_SQL, masks).await?.into_iter().next();
-        let [answer] = answer.ok_or_else(MaskError::no_catalog)?;
-        Ok(MaskedRelations::parse(&answer.to_string(), masks)?.columns())
+        Ok(self.masked_relations(masks).await?.columns())
     }
 
-    /// Makes sure that these masks fit the database, and that no generated column shows what they hide.
+    /// Makes sure that these masks fit the database, and that no view or generated column defeats them.
     ///
     /// # Errors
     /// [`ReadError::Masked`] if they do not, or an error of the connection.
     pub async fn check_masks(&self, masks: &Masks) -> Result<(), ReadError> {
-        self.masked_columns(masks).await?;
-        for [schema, table, generated, column] in self.ask_catalog::<[String; 4]>(GENERATED_SQL, masks).await? {
+        let rules = rule_oids(&self.masked_relations(masks).await?.rules);
+        if let Some([schema, view]) =
+            self.ask_catalog::<[String; 2]>(RULES_SQL, &[json!(rules)]).await?.into_iter().next()
+        {
+            return Err(MaskError::renaming_view(schema, view).into());
+        }
+        let names = masked_names(masks).map(|names| json!(names));
+        for [schema, table, generated, column] in self.ask_catalog::<[String; 4]>(GENERATED_SQL, &names).await? {
             if masks.of(&schema, &table, &generated).is_none() {
                 let why = format!("{generated} is computed from it: mask this column as well");
                 return Err(MaskError::misfit(&format!("{schema}.{table}.{column}"), &why).into());
@@ -117,15 +157,25 @@ impl Reader {
         Ok(())
     }
 
-    /// The rows of a query about masked columns.
-    async fn ask_catalog<T: DeserializeOwned>(&self, sql: &str, masks: &Masks) -> Result<Vec<T>, ReadError> {
-        let params = masked_names(masks).map(|names| json!(names));
+    async fn masked_relations(&self, masks: &Masks) -> Result<MaskedRelations, ReadError> {
+        let answer = self.ask_catalog(RELATIONS_SQL, &masked_names(masks).map(|names| json!(names))).await?;
+        let [answer]: [Value; 1] = answer.into_iter().next().ok_or_else(MaskError::no_catalog)?;
+        Ok(MaskedRelations::parse(&answer.to_string(), masks)?)
+    }
+
+    /// The rows of a query of the server's own about the catalog.
+    async fn ask_catalog<T: DeserializeOwned>(&self, sql: &str, params: &[Value]) -> Result<Vec<T>, ReadError> {
         let format = RowFormat::Array;
-        let request = ReadRequest { sql, params: &params, row_limit: None, format, account: None, trace: None };
+        let request = ReadRequest { sql, params, row_limit: None, format, account: None, trace: None };
         let rows = self.for_trusted_sql().query(&request).await?.rows;
         let rows = rows.iter().map(|row| serde_json::from_str(row.get()));
         Ok(rows.collect::<Result<_, _>>().map_err(|_| MaskError::no_catalog())?)
     }
+}
+
+/// The oids of rules, each given as `oid:version`.
+fn rule_oids(rules: &[String]) -> Vec<String> {
+    rules.iter().filter_map(|rule| rule.split_once(':')).map(|(oid, _)| oid.to_owned()).collect()
 }
 
 /// The arguments of [`RELATIONS_SQL`]: the schemas, tables and columns.
@@ -135,8 +185,8 @@ fn masked_names(masks: &Masks) -> [Vec<String>; 3] {
 }
 
 impl Masking {
-    pub(super) const fn new(masks: Arc<Masks>, is_declared: bool) -> Self {
-        Self { masks, is_declared }
+    pub(super) const fn new(masks: Arc<Masks>, rules: Arc<CheckedRules>, is_declared: bool) -> Self {
+        Self { masks, rules, is_declared }
     }
 
     /// Queues the question which relations have masked columns.
@@ -165,10 +215,27 @@ impl Masking {
         let answer = answer.ok_or_else(MaskError::no_catalog)?;
         let relations = MaskedRelations::parse(answer, &self.masks)?;
         if !self.is_declared {
+            self.check_rules(session, &relations.rules).await?;
             self.check_functions(session, sql, plan.ok_or_else(MaskError::no_plan)?).await?;
         }
-        let columns = plan::result_masks(plan, &relations, sources, self.is_declared)?;
+        let columns = plan::result_masks(sql, plan, &relations, sources, self.is_declared)?;
         Ok(ColumnMasks { columns, key: self.masks.key.clone() })
+    }
+
+    /// Refuses every query while a view gives other names to the columns of a masked table.
+    async fn check_rules(&self, session: &mut Session, rules: &[String]) -> Result<(), ReadError> {
+        let rules = self.rules.unchecked(rules);
+        if rules.is_empty() {
+            return Ok(());
+        }
+        let found = session.rows(RULES_SQL, &[Some(value::text_array(&rule_oids(&rules)))]).await?;
+        match found.into_iter().next().map(<[Option<String>; 2]>::try_from) {
+            Some(Ok([Some(schema), Some(view)])) => Err(MaskError::renaming_view(schema, view).into()),
+            _ => {
+                self.rules.remember(rules);
+                Ok(())
+            }
+        }
     }
 
     /// Refuses functions that may read masked columns: those that the plan shows, and those that have a name that occurs in

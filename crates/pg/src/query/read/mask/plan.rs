@@ -17,7 +17,7 @@ use serde_json::Value;
 use types::Mask;
 
 use super::MaskError;
-use super::expression::{Reference, plain, references};
+use super::expression::{Reference, may_have_column_names, plain, references};
 use super::nodes::{
     COMPARES, DEPENDS_ON_OUTER_ROWS, INDEX_ORDER, Node, SHOWN, STRUCTURE, children, is_subplan, text, usage_of,
 };
@@ -36,22 +36,33 @@ const SHOWS_COMPARISONS: u32 = 170_000;
 /// # Errors
 /// [`MaskError`] if the query uses a masked column for anything but a result column.
 pub(super) fn result_masks(
+    sql: &str,
     plan: Option<&Value>,
     relations: &MaskedRelations,
     sources: &[Option<(u32, i16)>],
     is_declared: bool,
 ) -> Result<Vec<Option<Mask>>, MaskError> {
     let columns = match plan.and_then(|plan| plan.pointer("/0/Plan")).and_then(Value::as_object) {
-        Some(root) => exposures(root, relations, sources, is_declared)?,
+        Some(root) => exposures((sql, root), relations, sources, is_declared)?,
         // A command without a plan, such as SHOW, returns no column of a table.
         None if is_declared && sources.iter().all(Option::is_none) => Vec::new(),
         None => return Err(MaskError::no_plan()),
     };
+    let is_analysed = !columns.is_empty();
     let mut columns = columns.into_iter();
     let mut masks = Vec::with_capacity(sources.len());
     for source in sources {
         let by_source = source.and_then(|source| relations.of_source(source));
-        let masked = match columns.next().unwrap_or(Exposure::None) {
+        let is_of_table = source.is_some_and(|(relation, _)| relations.by_oid(relation).is_some());
+        let exposure = columns.next().unwrap_or(Exposure::None);
+        let is_renamed = match (&exposure, by_source) {
+            (Exposure::None, Some(masked)) | (Exposure::Column(masked), None) => Some(masked),
+            _ => None,
+        };
+        if let Some(masked) = is_renamed.filter(|_| !is_declared && is_analysed && is_of_table) {
+            return Err(MaskError::table_used(masked, RENAMED));
+        }
+        let masked = match exposure {
             Exposure::None => by_source.cloned(),
             Exposure::Column(masked) => Some(masked),
             Exposure::Unknown(masked) => match source {
@@ -73,7 +84,7 @@ pub(super) fn result_masks(
 
 /// What each output column of a plan shows; empty if it reads no relation with masked columns.
 fn exposures(
-    root: &Node,
+    (sql, root): (&str, &Node),
     relations: &MaskedRelations,
     sources: &[Option<(u32, i16)>],
     is_declared: bool,
@@ -83,9 +94,15 @@ fn exposures(
     if scans.masked.is_empty() {
         return Ok(Vec::new());
     }
+    if !is_declared {
+        scans.refuse_renamed_columns(sql)?;
+    }
     scans.bind_aliases(root, relations, sources);
     Analysis::new(relations, scans, is_declared).run(root)
 }
+
+/// The use of a table whose columns have other names in the query.
+const RENAMED: &str = "with other names for its columns, since the plan shows these instead";
 
 /// What a column of a node shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,6 +150,21 @@ impl<'a> Scans<'a> {
             }
         }
         children(node).try_for_each(|child| self.collect(child, relations, is_declared))
+    }
+
+    /// Refuses a text that may give other names to the columns of a relation with masked columns: `customers as c (a, b)`. A
+    /// plan shows these names. They follow the alias, which is unique in a plan: `c_1` may be `c` in the text.
+    fn refuse_renamed_columns(&self, sql: &str) -> Result<(), MaskError> {
+        for (alias, relation) in &self.masked {
+            let base = alias.rsplit_once('_').filter(|(_, number)| number.bytes().all(|byte| byte.is_ascii_digit()));
+            let names = [Some(alias.as_str()), base.map(|(base, _)| base)];
+            if let Some(masked) = relation.any()
+                && names.into_iter().flatten().any(|name| may_have_column_names(sql, name))
+            {
+                return Err(MaskError::table_used(masked, RENAMED));
+            }
+        }
+        Ok(())
     }
 
     /// Relates aliases that no node has to partitioned tables: where a result column is `alias.column` and PostgreSQL

@@ -18,6 +18,8 @@ pub(super) struct MaskedRelations {
     by_number: HashMap<(u32, i16), ColumnMask>,
     /// The server's version, such as 180004.
     pub(super) server_version: u32,
+    /// The rules of views that use these relations, each as `oid:version`.
+    pub(super) rules: Vec<String>,
 }
 
 /// The masked columns of a relation by name.
@@ -53,6 +55,7 @@ impl MaskedRelations {
 #[derive(Deserialize)]
 struct CatalogAnswer {
     server_version: u32,
+    rules: Option<Vec<String>>,
     columns: Option<Vec<CatalogColumn>>,
 }
 
@@ -74,7 +77,8 @@ impl MaskedRelations {
     /// [`MaskError`]: a mask does not fit the database.
     pub(super) fn parse(answer: &str, masks: &Masks) -> Result<Self, MaskError> {
         let answer: CatalogAnswer = serde_json::from_str(answer).map_err(|_| MaskError::no_catalog())?;
-        let mut relations = Self { server_version: answer.server_version, ..Self::default() };
+        let (server_version, rules) = (answer.server_version, answer.rules.unwrap_or_default());
+        let mut relations = Self { server_version, rules, ..Self::default() };
         for found in answer.columns.unwrap_or_default() {
             let masked = found.place.checked_sub(1).and_then(|index| masks.columns.get(index));
             let masked = masked.ok_or_else(MaskError::no_catalog)?;

@@ -1,6 +1,7 @@
 -- The masked columns of the arrays $1 (schemas), $2 (tables) and $3 (columns), with those of partitions and child tables:
 -- for each its place in the arrays, from 1, the relation, the number of the column, and whether its type is text. The
--- number is null if there is no such column. No name depends on the search path.
+-- number is null if there is no such column. And the rules (of views) that use one of these relations, with their
+-- versions. No name depends on the search path.
 with recursive
     masked as (
         select m.place, m.column_name, c.oid as relation
@@ -21,6 +22,14 @@ with recursive
     )
 select pg_catalog.json_build_object(
     'server_version', pg_catalog.current_setting('server_version_num')::pg_catalog.int4,
+    'rules', (
+        select pg_catalog.json_agg(distinct pg_catalog.concat(w.oid, ':', w.xmin))
+        from reached r
+            join pg_catalog.pg_depend d
+                on d.refclassid operator(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass
+                and d.refobjid operator(pg_catalog.=) r.relation
+                and d.classid operator(pg_catalog.=) 'pg_catalog.pg_rewrite'::pg_catalog.regclass
+            join pg_catalog.pg_rewrite w on w.oid operator(pg_catalog.=) d.objid),
     'columns', (
         select pg_catalog.json_agg(pg_catalog.json_build_object(
             'place', r.place, 'oid', c.oid::pg_catalog.int8, 'schema', n.nspname, 'table', c.relname, 'kind', c.relkind,
