@@ -1,7 +1,7 @@
 //! Masked columns in what the tools for writes answer: results, records, previews and proposals.
 //!
 //! These show rows by the names of their columns, without their tables. So a value is masked if it stands under the name
-//! of any masked column, and its text is replaced wherever else it occurs in the answer.
+//! of any masked column, and every other text of the answer that contains it is replaced.
 
 use std::collections::HashMap;
 
@@ -203,7 +203,7 @@ mod tests {
                 "columns": {"email": {"before": "alice@x.org", "after": "bob@x.org"}}}]},
         });
         let expected = json!({
-            "age": "of the record, not of a row", "description": "changes [redacted] to [redacted]",
+            "age": "of the record, not of a row", "description": "[redacted]",
             "params": {"email": "b***@x.org", "id": 1},
             "before_image": [{"id": 1, "email": "a***@x.org", "age": null}],
             "effects": {"count": 1, "rows": [{"table": "shop.customers", "key": {"id": 1}, "change": "update",

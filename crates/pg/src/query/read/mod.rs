@@ -15,6 +15,7 @@
 mod account_setting;
 mod answer;
 mod description;
+mod error;
 mod execution;
 mod explain;
 mod fetch;
@@ -46,18 +47,18 @@ use tokio::time::error::Elapsed;
 use types::{Column, Mask, Masks, RowFormat};
 
 use crate::client::connect_options::ConnectOptions;
-use crate::client::error::{Error, ServerError};
+use crate::client::error::Error;
 use crate::client::limits::TruncatedBy;
 use crate::client::pool::{Pool, PoolStatus, PooledSession};
 use crate::client::search_path::SearchPath;
 use crate::client::session_settings::SessionSettings;
 use crate::query::json_rows::JsonRows;
 use crate::query::type_catalog::TypeCatalog;
-use crate::query::value::EncodeError;
 pub(crate) use answer::Answer;
+pub use error::{MaskError, ReadError};
+use error::{refusal, too_large};
 pub(crate) use execution::{EMPTY_STATEMENT, is_about_values};
 use function_policy::FunctionPolicy;
-pub use mask::MaskError;
 use mask::{CheckedRules, Masking};
 pub use page::{NextPage, Page};
 pub use page_order::PageProblem;
@@ -128,57 +129,6 @@ pub struct ResultSet {
     pub truncated_by: Option<TruncatedBy>,
     /// The room that a large answer takes; given back when it is dropped.
     pub permit: Option<ResponsePermit>,
-}
-
-/// The reason why a read failed.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// The statement returns no rows, so it is not a read.
-    #[error("the statement returns no rows")]
-    NoResultColumns,
-    /// PostgreSQL would not let it write.
-    #[error("{0}")]
-    WouldWrite(Box<ServerError>),
-    /// Its plan has a node that PostgreSQL would not run in a transaction that cannot write.
-    #[error("the plan has a {0} node, which writes")]
-    PlannedWrite(String),
-    /// It calls a function that acts beyond the transaction.
-    #[error("{function} may not be called in a read: {why}")]
-    ForbiddenFunction {
-        /// Its name.
-        function: String,
-        /// Its effect, or its owner: the end of a sentence.
-        why: String,
-    },
-    /// It reads a relation of a schema that is not for reads.
-    #[error("{schema}.{relation} is not for reads")]
-    RefusedRelation {
-        /// The schema.
-        schema: String,
-        /// The table or view.
-        relation: String,
-    },
-    /// It uses a masked column in a way that may reveal its values.
-    #[error(transparent)]
-    Masked(#[from] MaskError),
-    /// The parameters do not fit the statement.
-    #[error("{0}")]
-    Params(String),
-    /// It copies from or to the client.
-    #[error("COPY from or to the client is not supported here")]
-    Copy,
-    /// One row is larger than a whole answer may be.
-    #[error("{0}")]
-    TooLarge(Error),
-    /// The rest: PostgreSQL's own errors, the connection, the deadline.
-    #[error(transparent)]
-    Database(#[from] Error),
-}
-
-impl From<EncodeError> for ReadError {
-    fn from(error: EncodeError) -> Self {
-        Self::Params(error.to_string())
-    }
 }
 
 impl ResultSet {
@@ -389,20 +339,5 @@ impl Reader {
             lease.discard();
         }
         outcome
-    }
-}
-
-/// SQLSTATE 25006, `read_only_sql_transaction`: the statement would have written.
-fn refusal(error: Error) -> ReadError {
-    match error {
-        Error::Server(error) if error.sqlstate == "25006" => ReadError::WouldWrite(error),
-        error => ReadError::Database(error),
-    }
-}
-
-fn too_large(error: Error) -> ReadError {
-    match error {
-        error @ (Error::MessageTooLarge { .. } | Error::TooManyValues { .. }) => ReadError::TooLarge(error),
-        error => ReadError::Database(error),
     }
 }

@@ -62,11 +62,14 @@ pub(super) fn references(expression: &str) -> Vec<Reference> {
     found
 }
 
+/// The longest alias that is certainly not cut off, in bytes; a name has at most 63.
+const MAX_ALIAS_BYTES: usize = 48;
+
 /// Whether an alias may be followed by a list of column names in a text: `alias (a, b)`. Literals and comments of the text
 /// count as well.
 pub(super) fn may_have_column_names(sql: &str, alias: &str) -> bool {
-    // PostgreSQL cuts longer names off.
-    if alias.len() >= 63 || alias.is_empty() {
+    // PostgreSQL cuts long names off, and those that it makes unique even more.
+    if alias.len() > MAX_ALIAS_BYTES || alias.is_empty() {
         return true;
     }
     let (sql, alias) = (sql.to_lowercase(), alias.replace('"', "\"\"").to_lowercase());

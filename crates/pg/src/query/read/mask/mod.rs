@@ -10,7 +10,6 @@ mod plan;
 mod relations;
 
 use std::collections::{BTreeSet, HashSet};
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::de::DeserializeOwned;
@@ -18,6 +17,7 @@ use serde_json::{Value, json};
 use types::{MaskedColumn, Masks};
 
 use self::relations::{ColumnMask, MaskedRelations, RELATIONS_SQL};
+use super::error::MaskError;
 use super::function_policy::forbidden;
 use super::{ReadError, ReadRequest, Reader, RowFormat};
 use crate::client::error::Error;
@@ -33,18 +33,7 @@ const RULES_SQL: &str = include_str!("rules.sql");
 
 const GENERATED_SQL: &str = include_str!("generated.sql");
 
-/// A read that masks do not allow, or masks that do not fit the database.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct MaskError {
-    message: String,
-}
-
 impl MaskError {
-    fn new(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string() }
-    }
-
     /// `usage` is the end of a sentence.
     fn used(masked: &ColumnMask, usage: &str) -> Self {
         let column = &masked.column;
@@ -269,10 +258,14 @@ fn mentioned_names(sql: &str) -> BTreeSet<String> {
     const QUOTE: &str = "\u{0}";
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
     let words = sql.split(|c| !is_part(c)).filter(|word| !word.is_empty());
-    let words = words.flat_map(|word| [word.to_owned(), word.to_ascii_lowercase()]);
+    let words = words.flat_map(|word| [word.to_owned(), word.to_ascii_lowercase(), word.to_lowercase()]);
     let escaped = sql.replace("\"\"", QUOTE);
     let quoted = escaped.split('"').skip(1).map(|name| name.replace(QUOTE, "\""));
-    words.chain(quoted).filter(|name| name.len() <= MAX_NAME_BYTES).collect()
+    let cut = |mut name: String| {
+        name.truncate(name.floor_char_boundary(MAX_NAME_BYTES));
+        name
+    };
+    words.chain(quoted).map(cut).collect()
 }
 
 /// `NAMEDATALEN` - 1: PostgreSQL has no longer name, and cuts longer ones in a text off.
@@ -289,5 +282,6 @@ mod tests {
             assert!(names.contains(name), "{name} is not in {names:?}");
         }
         assert!(!names.contains("email"));
+        assert!(mentioned_names(&"x".repeat(70)).contains(&"x".repeat(63)));
     }
 }
