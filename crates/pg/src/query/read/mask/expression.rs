@@ -76,9 +76,38 @@ pub(super) fn may_have_column_names(sql: &str, alias: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
     sql.match_indices(&alias).any(|(at, _)| {
         let (before, behind) = (sql.get(..at).unwrap_or_default(), sql.get(at + alias.len()..).unwrap_or_default());
-        let behind = behind.strip_prefix('"').unwrap_or(behind).trim_start();
-        !before.ends_with(is_part) && ["(", "/*", "--"].iter().any(|next| behind.starts_with(next))
+        let behind = without_comments(behind.strip_prefix('"').unwrap_or(behind));
+        !before.ends_with(is_part) && behind.starts_with('(')
     })
+}
+
+/// The text behind white space and comments; comments with a beginning and an end can be nested.
+fn without_comments(mut text: &str) -> &str {
+    loop {
+        text = text.trim_start();
+        if let Some(line) = text.strip_prefix("--") {
+            text = line.find(['\n', '\r']).and_then(|end| line.get(end..)).unwrap_or_default();
+        } else if let Some(comment) = text.strip_prefix("/*") {
+            text = behind_comment(comment);
+        } else {
+            return text;
+        }
+    }
+}
+
+/// The text behind the end of a comment that has begun.
+fn behind_comment(mut text: &str) -> &str {
+    let mut depth = 1;
+    while depth > 0 {
+        let Some(at) = text.find(['/', '*']) else { return "" };
+        let rest = text.get(at..).unwrap_or_default();
+        (text, depth) = match (rest.strip_prefix("/*"), rest.strip_prefix("*/")) {
+            (Some(rest), _) => (rest, depth + 1),
+            (_, Some(rest)) => (rest, depth - 1),
+            _ => (rest.get(1..).unwrap_or_default(), depth),
+        };
+    }
+    text
 }
 
 fn is_name_start(c: char) -> bool {
@@ -158,6 +187,9 @@ mod tests {
             ("select x from shop.customers as \"C \"\"d\"\n(a, x)", "C \"d", true),
             ("select x from shop.customers c/* */(a, x)", "c", true),
             ("select x from shop.customers c--\n(a, x)", "c", true),
+            ("select x from shop.customers c /* /* */ */ -- (\n /**/ (a, x)", "c", true),
+            ("select c.id from shop.customers c -- (all of them)\nwhere id > 1", "c", false),
+            ("select c.id from shop.customers c /* (all) */", "c", false),
             ("select count(c.id), func(c.id) from shop.customers c", "c", false),
             ("select c.id from shop.customers c where (c.id) in (1)", "c", false),
         ] {
