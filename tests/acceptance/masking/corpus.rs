@@ -191,6 +191,9 @@ pub(super) const REVEALING: &[&str] = &[
     "select id from shop.orders where shop.email_of(1) in (select note from shop.orders where id > 1)",
     "values (query_to_xml('select email from shop.customers', true, true, '')::text), ('x')",
     "values (table_to_xml('shop.customers', true, true, '')::text), ('x')",
+    // Functions that PostgreSQL calls while it plans, and whose result is in its error.
+    "select id from shop.orders where id = shop.email_of(1)::int",
+    "select id from shop.orders where id = (xpath('//email/text()', table_to_xml('shop.customers', true, true, '')))[1]::text::int",
     // Other names for columns.
     "select upper(x) from shop.customers as c (id, name, x)",
     "select id from shop.customers as c (id, name, x) where x like 'a%'",

@@ -1,6 +1,7 @@
 //! Describes a new text, and plans it, in the transaction in which it will run.
 
 use super::function_policy::failure;
+use super::mask::Masking;
 use super::read_transaction::push_planning;
 use super::statement_metadata::StatementMetadata;
 use super::{ReadError, Reader, refusal};
@@ -59,6 +60,7 @@ impl Reader {
         let (described, refused) = session.receive_description(&mut take).await.map_err(failure)?;
         match refused {
             Some(refused) if Some(refused.statement) == explain => {
+                masking.map_or(Ok(()), Masking::check_planning)?;
                 planned = Some(PlanResult::refused(Box::new(refused.error)).map_err(failure)?);
             }
             Some(refused) => {

@@ -89,7 +89,6 @@ impl Reader {
         if let Some(masking) = &self.masking {
             let plan = match planned {
                 Some(PlanResult::Plan(plan)) => Some(plan),
-                Some(PlanResult::Refused(error)) => return Err(refusal(Error::Server(error))),
                 _ => None,
             };
             masking.inspect(session, (sql, plan.as_ref()), &sources, masked_columns.as_deref()).await?;

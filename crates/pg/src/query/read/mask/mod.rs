@@ -68,6 +68,12 @@ impl MaskError {
         ))
     }
 
+    fn not_planned() -> Self {
+        Self::new(
+            "PostgreSQL could not plan the query; its error is not shown while columns are masked, since it may quote their values",
+        )
+    }
+
     fn no_plan() -> Self {
         Self::new("only queries with a plan may be run while columns are masked: SELECT, WITH, VALUES and TABLE")
     }
@@ -176,6 +182,15 @@ fn masked_names(masks: &Masks) -> [Vec<String>; 3] {
 impl Masking {
     pub(super) const fn new(masks: Arc<Masks>, rules: Arc<CheckedRules>, is_declared: bool) -> Self {
         Self { masks, rules, is_declared }
+    }
+
+    /// Hides why a query could not be planned. PostgreSQL calls STABLE functions while it plans, before it is known which
+    /// functions these are, and an error can quote what they return.
+    ///
+    /// # Errors
+    /// [`MaskError`], unless the operator wrote the query.
+    pub(super) fn check_planning(&self) -> Result<(), MaskError> {
+        if self.is_declared { Ok(()) } else { Err(MaskError::not_planned()) }
     }
 
     /// Queues the question which relations have masked columns.
