@@ -83,14 +83,15 @@ create table countersign.record (
     error_sqlstate   text,
     error_message    text,
     error_detail     json,
-    -- In the record and under its seal, because the proposal itself is removed one day.
+    -- In the record and in the log, because the proposal itself is removed one day.
     approval         json,
     login            name         not null,
     slot             bytea,
     holds_until      timestamptz,
     xid              xid8         not null,
     admitted_at      timestamptz  not null,
-    completed_at     timestamptz  not null
+    completed_at     timestamptz  not null,
+    part_salt        uuid         not null default gen_random_uuid()
 );
 comment on table countersign.record is
     'One row for each attempt that ended. Rows never change; retention removes the oldest. Only `finish` and `end_attempt` insert them, '
@@ -108,6 +109,7 @@ comment on column countersign.record.approval is 'For a write that was proposed:
 comment on column countersign.record.login is 'The database login that admitted the write.';
 comment on column countersign.record.slot is 'The slot that this record still answers for; null for none.';
 comment on column countersign.record.holds_until is 'The end of the time in which an identical call is answered from this record, or a key stays bound.';
+comment on column countersign.record.part_salt is 'The salts of its parts in the log are derived from it; it goes with the record.';
 comment on column countersign.record.xid is 'The transaction that inserted the record: for a success, the one that wrote.';
 create unique index record_id     on countersign.record (id);
 create index record_slot          on countersign.record (slot, id) where slot is not null;

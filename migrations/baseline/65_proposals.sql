@@ -235,6 +235,8 @@ begin
         attempts = case when correlation is null then 0 else 1 end,
         attempt = correlation, attempt_until = clock_timestamp() + lease
     where o.id = p.id;
+    perform countersign.note_event('decision', array['person', who, 'proposal_id', p.proposal_id::text, 'digest', p.digest,
+        'decision', outcome, 'via', via, 'tier', p.tier, 'tool', p.tool_name, 'account', p.account_id], why);
     return 'done';
 end $$;
 comment on function countersign.decide_pending(uuid, text, text, text, text, text, uuid, interval) is

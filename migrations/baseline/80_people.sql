@@ -95,6 +95,9 @@ begin
     perform countersign.refuse_within_a_write(), countersign.commit_durably();
     insert into countersign.freeze (kind, name, frozen_by, reason) values (of_kind, coalesce(of_name, ''), who, why)
     on conflict (kind, name) where unfrozen_at is null do nothing;
+    if found then
+        perform countersign.note_event('freeze', array['person', who, 'subject', of_kind, 'name', of_name], why);
+    end if;
     return (select count(*) from countersign.attempt a
             where of_kind = 'all' or of_kind = 'account' and a.account_id = of_name or of_kind = 'actor' and a.actor = of_name);
 end $$;
@@ -107,7 +110,11 @@ begin
     perform countersign.refuse_within_a_write(), countersign.commit_durably();
     update countersign.freeze f set unfrozen_at = clock_timestamp(), unfrozen_by = who, unfrozen_login = session_user
     where f.kind = of_kind and f.name = coalesce(of_name, '') and f.unfrozen_at is null;
-    return found;
+    if not found then
+        return false;
+    end if;
+    perform countersign.note_event('unfreeze', array['person', who, 'subject', of_kind, 'name', of_name]);
+    return true;
 end $$;
 comment on function countersign.unfreeze(text, text, text) is 'Lets the writes go on; false if they were not frozen.';
 
@@ -186,7 +193,10 @@ comment on function countersign.current_identity() is 'The name of the ledger, a
 
 create function countersign.fork() returns table (ledger_id uuid, proposals bigint)
 language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    previous  countersign.checkpoint;
 begin
+    perform from countersign.seal_state for update;
     lock table countersign.identity in share row exclusive mode;
     if (select i.is_here from countersign.current_identity() i) then
         raise exception 'the ledger was made for this database' using errcode = '55000';
@@ -201,6 +211,11 @@ begin
     insert into countersign.identity (system_identifier, database_oid)
     select p.system_identifier, p.database_oid from countersign.database_identity() p
     returning identity.ledger_id into ledger_id;
+    -- The first leaf of the new log: no event that waits to be sealed may come before it.
+    select * into previous from countersign.checkpoint c order by c.log_no desc, c.size desc limit 1;
+    perform countersign.note_event('fork', array['previous_origin', split_part(previous.note, E'\n', 1),
+        'previous_size', previous.size::text, 'previous_root', encode(previous.root, 'base64')]);
+    perform countersign.append_leaves('{}', array(select max(v.id) from countersign.event v));
     return next;
 end $$;
 comment on function countersign.fork() is

@@ -16,3 +16,5 @@ end $$;
 alter table countersign.reader_login   enable row level security;
 alter table countersign.state_key      enable row level security;
 alter table countersign.secret_key     enable row level security;
+
+select countersign.note_event('upgrade', array['version', '1']);

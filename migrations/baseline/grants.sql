@@ -4,8 +4,8 @@
 grant usage on schema countersign to {writer}, countersign_approver, countersign_operator;
 grant select on countersign.record, countersign.mutation, countersign.effect, countersign.reversal,
     countersign.reversal_part, countersign.tracked, countersign.freeze,
-    countersign.writer_login, countersign.fingerprint_key, countersign.identity, countersign.proposal, countersign.seal,
-    countersign.stored_plan
+    countersign.writer_login, countersign.fingerprint_key, countersign.identity, countersign.proposal,
+    countersign.stored_plan, countersign.event, countersign.leaf, countersign.tree_node, countersign.log_key, countersign.checkpoint
     to {writer}, countersign_approver, countersign_operator;
 
 -- Servers.
@@ -30,13 +30,15 @@ grant execute on function
     countersign.sweep_proposals(integer),
     countersign.current_definitions(text[]),
     countersign.changed_definitions(json),
-    countersign.seal_records(integer),
+    countersign.seal(integer),
+    countersign.store_checkpoint(bigint, bytea, text),
     countersign.reader_credentials(),
     countersign.state_keys(),
     countersign.note_fingerprint_key(text),
     countersign.log_reads(uuid, bigint, bigint, bigint, text[])
     to {writer};
-grant execute on function countersign.current_identity(), countersign.executable_until(countersign.proposal)
+grant execute on function countersign.current_identity(), countersign.executable_until(countersign.proposal), countersign.current_log(),
+    countersign.log_state(), countersign.note_export(bigint, text, text)
     to {writer}, countersign_approver, countersign_operator;
 
 -- Approvers.

@@ -1,7 +1,7 @@
 //! The schema of the ledger, as SQL: records that are final when they are inserted, effects, and undo that is proved.
 
 /// The files of the schema, by topic, in the order in which they are applied to a database with an empty schema `countersign`.
-pub const BASELINE: [(&str, &str); 12] = [
+pub const BASELINE: [(&str, &str); 13] = [
     ("10_tables", include_str!("../../../migrations/baseline/10_tables.sql")),
     ("20_admission", include_str!("../../../migrations/baseline/20_admission.sql")),
     ("30_effects", include_str!("../../../migrations/baseline/30_effects.sql")),
@@ -10,11 +10,33 @@ pub const BASELINE: [(&str, &str); 12] = [
     ("50_plans", include_str!("../../../migrations/baseline/50_plans.sql")),
     ("60_definitions", include_str!("../../../migrations/baseline/60_definitions.sql")),
     ("65_proposals", include_str!("../../../migrations/baseline/65_proposals.sql")),
-    ("70_seals", include_str!("../../../migrations/baseline/70_seals.sql")),
+    ("70_log", include_str!("../../../migrations/baseline/70_log.sql")),
+    ("72_entries", ENTRIES),
     ("75_reads", include_str!("../../../migrations/baseline/75_reads.sql")),
     ("80_people", include_str!("../../../migrations/baseline/80_people.sql")),
     ("90_privileges", include_str!("../../../migrations/baseline/90_privileges.sql")),
 ];
+
+/// How the entry of a record in the log is built, and the contents of its parts: a query over `r`.
+pub(crate) const RECORD_ENTRY: &str = include_str!("../../../migrations/baseline/record_entry.sql");
+
+/// The same for an event, a query over `v`.
+pub(crate) const EVENT_ENTRY: &str = include_str!("../../../migrations/baseline/event_entry.sql");
+
+/// The functions that seal with these queries. Verifying runs the queries themselves.
+const ENTRIES: &str = concat!(
+    "create function countersign.record_entry(r countersign.record) \
+     returns table (entry text, params text, result text, effects text, context text) \
+     language sql stable set search_path = pg_catalog, pg_temp as $$\n",
+    include_str!("../../../migrations/baseline/record_entry.sql"),
+    "$$;\n\
+     comment on function countersign.record_entry(countersign.record) is 'The entry of a record, and the contents of its parts.';\n\
+     create function countersign.event_entry(v countersign.event) returns table (entry text, details text) \
+     language sql stable set search_path = pg_catalog, pg_temp as $$\n",
+    include_str!("../../../migrations/baseline/event_entry.sql"),
+    "$$;\n\
+     comment on function countersign.event_entry(countersign.event) is 'The entry of an event, and the content of its part.';\n",
+);
 
 /// The grants on it. `{writer}` stands for the login of a server.
 pub const BASELINE_GRANTS: &str = include_str!("../../../migrations/baseline/grants.sql");

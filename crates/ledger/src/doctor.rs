@@ -68,7 +68,7 @@ const UNSEALED_SQL: &str = concat!(
     rfc3339!("min(a.completed_at)"),
     " as oldest, (select count(*) from countersign.mutation w where w.status = 'pending') as pending \
      from countersign.record a \
-     where a.id > (select coalesce(max(s.to_id), 0) from countersign.seal s) \
+     where a.id > (select coalesce(max(l.record_id), 0) from countersign.leaf l) \
        and a.completed_at < clock_timestamp() - interval '10 minutes'"
 );
 

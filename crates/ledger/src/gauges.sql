@@ -1,7 +1,7 @@
 -- How many records and proposals are in the states that an operator watches: one row, numbers and ages in seconds.
 -- Each part is one range of one index, whatever the ledger has grown to; `tests/acceptance/metrics.rs` looks at the plan.
 with sealed as materialized (
-    select coalesce((select s.to_id from countersign.seal s where s.to_id is not null order by s.no desc limit 1), 0) as id
+    select coalesce(max(l.record_id), 0) as id from countersign.leaf l
 ), pending as (
     select count(*) as records, min(a.admitted_at) as oldest from countersign.mutation a where a.status = 'pending'
 ), first as materialized (

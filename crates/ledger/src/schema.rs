@@ -167,7 +167,7 @@ pub async fn check(target: &ConnectOptions) -> Result<i32, SchemaError> {
         ("countersign.effect", "table countersign.effect"),
         ("countersign.reversal", "table countersign.reversal"),
         ("countersign.tracked", "table countersign.tracked"),
-        ("countersign.seal", "table countersign.seal"),
+        ("countersign.leaf", "table countersign.leaf"),
         ("countersign.proposal", "table countersign.proposal"),
     ] {
         let found = single(&mut session, "select to_regclass($1)::text", &[Some(table.to_owned())]).await?;

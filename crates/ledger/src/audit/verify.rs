@@ -1,245 +1,259 @@
-//! Verifying: every record and every entry is hashed again and compared (attacks AU04, AU05). The hashes are computed by
-//! PostgreSQL's own functions from texts in this binary, entry by entry, so memory stays small.
+//! Verifying: every record and event is compared with its entry in the log, and the tree over the entries with what was
+//! signed (attacks AU04, AU05). The entries are built by PostgreSQL's own functions from texts in this binary, some at a
+//! time, so memory stays small.
+
+use std::collections::BTreeMap;
 
 use pg::Session;
+use tlog::{Frontier, Hash};
 
-use super::{Audit, Checkpoint, ask, number, one_row, unreadable};
+use super::checkpoints::{KeptCheckpoint, TrustedKeys, load_checkpoints, load_logs};
+use super::finding::{Discrepancy, VerifyFinding};
+use super::tree::{hash, hash_list, unsigned};
+use super::{Audit, ask, number, one_row, unreadable};
+use crate::baseline::{EVENT_ENTRY, RECORD_ENTRY};
 
-/// A finding of the verification.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum VerifyFinding {
-    /// A record is not what was sealed.
-    Record {
-        /// `record.id`.
-        id: i64,
-        /// Its receipt, if the record is there.
-        correlation_id: Option<String>,
-        /// The entry that covers it; `None` for an id below all of them.
-        entry: Option<i64>,
-        /// The kind of difference.
-        wrong: Discrepancy,
-    },
-    /// There is no entry of this number, though there are later ones.
-    EntryMissing(i64),
-    /// The entry, or one before it, was altered: its hash is not that of its contents.
-    EntryAltered(i64),
-    /// The chain ends before an entry that a checkpoint names.
-    TailRemoved {
-        /// The checkpoint's entry.
-        entry: i64,
-    },
-    /// An entry differs from the one in a checkpoint.
-    Rewritten {
-        /// The checkpoint's entry.
-        entry: i64,
-    },
-}
-
-/// How a record differs from the sealed one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Discrepancy {
-    /// It says something else, or its effects do.
-    Altered,
-    /// The record is gone, and no pruning announces it.
-    Missing,
-    /// It was not there.
-    Inserted,
-    /// A pruning says that it was removed.
-    Returned,
-}
-
-impl std::fmt::Display for VerifyFinding {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Record { id, correlation_id, entry, wrong } => {
-                write!(f, "record {id}")?;
-                if let Some(correlation_id) = correlation_id {
-                    write!(f, " (correlation id {correlation_id})")?;
-                }
-                f.write_str(match wrong {
-                    Discrepancy::Altered => " was altered after it was sealed",
-                    Discrepancy::Missing => " is missing: it was sealed and never pruned",
-                    Discrepancy::Inserted => " was inserted after its range of ids was sealed",
-                    Discrepancy::Returned => " is there, though a pruning says that it was removed",
-                })?;
-                entry.map_or(Ok(()), |entry| write!(f, " (entry {entry} of the chain)"))
-            }
-            Self::EntryMissing(no) => write!(f, "entry {no} of the chain is missing"),
-            Self::EntryAltered(no) => write!(f, "entry {no} of the chain was altered: its hash does not fit"),
-            Self::TailRemoved { entry } => {
-                write!(f, "the chain ends before entry {entry}, which the checkpoint names: its tail was removed")
-            }
-            Self::Rewritten { entry } => {
-                write!(f, "entry {entry} of the chain is not the one that the checkpoint names: history was rewritten")
-            }
-        }
-    }
-}
-
-/// The numbers of verified entries and records.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// The numbers of what was verified.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Entries of the chain.
-    pub entries: i64,
-    /// Records in them, pruned ones included.
-    pub records: i64,
+    /// Entries of the log.
+    pub entries: u64,
+    /// Records among them, pruned ones included.
+    pub records: u64,
     /// Records that were pruned since.
-    pub pruned: i64,
-    /// Final records that are not in the chain yet: nothing can be said about them.
+    pub pruned: u64,
+    /// Final records that are not in the log yet: nothing can be said about them.
     pub unsealed: i64,
     /// Records that are not final.
     pub pending: i64,
+    /// Checkpoints that the ledger has, each with a signature by a trusted key.
+    pub checkpoints: usize,
+    /// The size of the newest of them.
+    pub signed: u64,
+    /// Checkpoints that were kept elsewhere.
+    pub kept: usize,
 }
 
-const VERIFY_SQL: &str = include_str!("verify.sql");
-const REMOVED_SQL: &str = "select coalesce(range_agg(r), '{}')::text from countersign.seal s, unnest(s.removed) r";
-const BELOW_SQL: &str =
-    "select a.id::text, a.correlation_id::text from countersign.record a where a.id < 1 order by a.id limit 1";
+const REMOVED_SQL: &str = "select coalesce(range_agg(r), '{}')::text from countersign.event v, unnest(v.removed) r";
+const NODES_SQL: &str = "select n.level::text, n.node_index::text, encode(n.hash, 'hex') from countersign.tree_node n \
+    where n.log_no = $1::integer";
 const REST_SQL: &str = "\
-    select (select count(*) from countersign.record r where r.id > $1::bigint)::text, \
+    select (select count(*) from countersign.record r where r.id > (select coalesce(max(l.record_id), 0) from countersign.leaf l))::text, \
         (select count(*) from countersign.mutation a where a.status = 'pending')::text";
-const ENTRY_SQL: &str = "select encode(s.hash, 'hex') from countersign.seal s where s.no = $1::bigint";
-/// The start for comparing at least $1 records: the entry before, its hash, the last id of all entries up to it, and
-/// the number of their records. Reads the last thousand entries.
-const RECENT_SQL: &str = "\
-    with last as ( \
-        select s.no, s.from_id, sum(coalesce(cardinality(s.record_ids), 0)) over (order by s.no desc) \
-            - coalesce(cardinality(s.record_ids), 0) as behind \
-        from (select * from countersign.seal order by no desc limit 1000) s \
-    ), first as (select coalesce(min(l.no), 1) - 1 as no from last l where l.behind < $1::bigint) \
-    select f.no::text, \
-        coalesce((select encode(s.hash, 'hex') from countersign.seal s where s.no = f.no), ''), \
-        coalesce((select s.to_id from countersign.seal s where s.no <= f.no and s.to_id is not null \
-                  order by s.no desc limit 1), 0)::text \
-    from first f";
-/// A thousand records each: one statement takes a second or so.
-const ENTRIES_AT_ONCE: i64 = 20;
+/// Leaves of one statement, which takes a second or so.
+const BATCH: u64 = 16 * 256;
 
-/// The progress along the chain.
-#[derive(Debug, Default)]
-struct VerifyProgress {
-    verified: Verified,
-    last_hash: String,
-    last_id: i64,
+/// A log under verification.
+struct LogVerifier {
+    log_no: i64,
+    tree: Frontier,
+    nodes: BTreeMap<(u32, u64), Hash>,
+    /// By size; several checkpoints may have the same.
+    checkpoints: BTreeMap<u64, Vec<KeptCheckpoint>>,
 }
+
+/// One answer of `verify.sql`.
+struct Batch {
+    count: u64,
+    last: u64,
+    records: u64,
+    pruned: u64,
+    hashes: Vec<Hash>,
+    wrong: Option<VerifyFinding>,
+}
+
+type Outcome<T> = Result<Result<T, VerifyFinding>, pg::Error>;
 
 impl Audit {
-    /// Compares the whole ledger with the chain, in one snapshot: the first thing that is wrong, if anything is.
+    /// Compares the whole ledger with its log, and the log with its checkpoints and with those that were kept elsewhere,
+    /// in one snapshot: the first thing that is wrong, if anything is.
     ///
     /// # Errors
     /// Whatever the database says.
-    pub async fn verify(&self) -> Result<Result<Verified, VerifyFinding>, pg::Error> {
+    pub async fn verify(&self, trusted: &TrustedKeys, kept: &[KeptCheckpoint]) -> Outcome<Verified> {
         let mut lease = self.acquire().await?;
         let session = lease.session();
         session.begin(Some("isolation level repeatable read read only"), &[]).await.map_err(|failed| failed.error)?;
-        let outcome = follow(session, VerifyProgress::default()).await?;
+        let outcome = verify_all(session, trusted, kept).await?;
         session.batch_execute("commit").await?;
         Ok(outcome)
     }
 
-    /// Compares the newest records with their seals: those of the last entries of the chain, at least `records` if there are so
-    /// many. The hash of the entry before them is taken as it is. [`Verified`] counts what was compared; its `entries` is the
-    /// number of the last entry.
+    /// Compares the newest `entries` entries of the log with their records and events. [`Verified`] counts what was
+    /// compared; its `entries` is the size of the log.
     ///
     /// # Errors
     /// Whatever the database says.
-    pub async fn verify_recent(&self, records: u32) -> Result<Result<Verified, VerifyFinding>, pg::Error> {
+    pub async fn verify_recent(&self, entries: u32) -> Outcome<Verified> {
         let mut lease = self.acquire().await?;
         let session = lease.session();
         session.begin(Some("isolation level repeatable read read only"), &[]).await.map_err(|failed| failed.error)?;
-        let [entries, hash, last_id] = one_row(ask(session, RECENT_SQL, &[Some(records.to_string())]).await?)?;
-        let verified = Verified { entries: number(entries.as_ref())?, ..Verified::default() };
-        let before =
-            VerifyProgress { verified, last_hash: hash.unwrap_or_default(), last_id: number(last_id.as_ref())? };
-        let outcome = follow(session, before).await?;
+        let log = super::tree::LogState::load(session).await?;
+        let first = log.size.saturating_sub(entries.into());
+        let mut verified = Verified { entries: log.size, ..Verified::default() };
+        let outcome = match follow(session, log.log_no, first, &mut verified, |_| Ok(())).await? {
+            Ok(next) if next != log.size => Ok(Err(VerifyFinding::EntryMissing(next))),
+            Ok(_) => Ok(Ok(verified)),
+            Err(finding) => Ok(Err(finding)),
+        };
         session.batch_execute("commit").await?;
-        Ok(outcome)
+        outcome
     }
+}
 
-    /// Compares the chain with a checkpoint that was kept elsewhere.
-    ///
-    /// # Errors
-    /// Whatever the database says.
-    pub async fn compare(&self, checkpoint: &Checkpoint) -> Result<Option<VerifyFinding>, pg::Error> {
-        let entry = checkpoint.entries;
-        if entry == 0 {
-            return Ok(None);
+async fn verify_all(session: &mut Session, trusted: &TrustedKeys, kept: &[KeptCheckpoint]) -> Outcome<Verified> {
+    let mut verified = Verified { kept: kept.len(), ..Verified::default() };
+    let logs = load_logs(session).await?;
+    for log in &logs {
+        let mut checkpoints = match load_checkpoints(session, log, trusted).await? {
+            Ok(checkpoints) => checkpoints,
+            Err(finding) => return Ok(Err(finding)),
+        };
+        verified.checkpoints += checkpoints.len();
+        verified.signed = checkpoints.iter().map(|one| one.checkpoint.size).max().unwrap_or_default();
+        checkpoints.extend(kept.iter().filter(|one| log.origin.as_ref() == Some(&one.checkpoint.origin)).cloned());
+        if let Err(finding) = verify_log(session, log.log_no, checkpoints, &mut verified).await? {
+            return Ok(Err(finding));
         }
-        let rows = self.ask(ENTRY_SQL, &[Some(entry.to_string())]).await?;
-        Ok(match rows.into_iter().next().and_then(|row| row.into_iter().next()).flatten() {
-            None => Some(VerifyFinding::TailRemoved { entry }),
-            Some(hash) if hash != checkpoint.hash => Some(VerifyFinding::Rewritten { entry }),
-            Some(_) => None,
+    }
+    let origins: Vec<_> = logs.iter().filter_map(|log| log.origin.as_deref()).collect();
+    if let Some(foreign) = kept.iter().find(|one| !origins.contains(&one.checkpoint.origin.as_str())) {
+        let why = format!("it is of the log {}, and this ledger has {}", foreign.checkpoint.origin, origins.join(", "));
+        return Ok(Err(VerifyFinding::Checkpoint { place: foreign.place.clone(), why }));
+    }
+    let [unsealed, pending] = one_row(ask(session, REST_SQL, &[]).await?)?;
+    (verified.unsealed, verified.pending) = (number(unsealed.as_ref())?, number(pending.as_ref())?);
+    Ok(Ok(verified))
+}
+
+async fn verify_log(
+    session: &mut Session,
+    log_no: i64,
+    checkpoints: Vec<KeptCheckpoint>,
+    verified: &mut Verified,
+) -> Outcome<()> {
+    let mut nodes = BTreeMap::new();
+    for row in ask(session, NODES_SQL, &[Some(log_no.to_string())]).await? {
+        let [level, index, root] = one_row(vec![row])?;
+        let level = u32::try_from(number(level.as_ref())?).map_err(|_| unreadable())?;
+        nodes.insert((level, unsigned(index.as_ref())?), hash(root.as_deref().unwrap_or_default())?);
+    }
+    let mut by_size: BTreeMap<u64, Vec<KeptCheckpoint>> = BTreeMap::new();
+    for one in checkpoints {
+        by_size.entry(one.checkpoint.size).or_default().push(one);
+    }
+    let mut log = LogVerifier { log_no, tree: Frontier::default(), nodes, checkpoints: by_size };
+    let before = verified.entries;
+    let ended = follow(session, log.log_no, 0, verified, |hashes| log.append(hashes)).await?;
+    verified.entries = before + log.tree.size();
+    Ok(ended.and_then(|_| log.finish()))
+}
+
+/// Compares the entries from the index `next` on: the index after the last one.
+async fn follow(
+    session: &mut Session,
+    log_no: i64,
+    mut next: u64,
+    verified: &mut Verified,
+    mut append: impl FnMut(&[Hash]) -> Result<(), VerifyFinding>,
+) -> Outcome<u64> {
+    let sql = include_str!("verify.sql").replace("{record_entry}", RECORD_ENTRY).replace("{event_entry}", EVENT_ENTRY);
+    let [removed] = one_row(ask(session, REMOVED_SQL, &[]).await?)?;
+    loop {
+        let params = [Some(log_no.to_string()), Some(next.to_string()), Some(BATCH.to_string()), removed.clone()];
+        let batch = Batch::read(one_row(ask(session, &sql, &params).await?)?)?;
+        if batch.count > 0 && batch.last + 1 != next + batch.count {
+            return Ok(Err(VerifyFinding::EntryMissing(missing(session, log_no, next, batch.last).await?)));
+        }
+        if let Some(finding) = batch.wrong {
+            return Ok(Err(finding));
+        }
+        if batch.count == 0 {
+            return Ok(Ok(next));
+        }
+        if let Err(finding) = append(&batch.hashes) {
+            return Ok(Err(finding));
+        }
+        next += batch.count;
+        verified.records += batch.records;
+        verified.pruned += batch.pruned;
+    }
+}
+
+/// The first index from `next` to `last` that no leaf has.
+async fn missing(session: &mut Session, log_no: i64, next: u64, last: u64) -> Result<u64, pg::Error> {
+    let sql = "select min(n)::text from generate_series($2::bigint, $3::bigint) n \
+        where not exists (select from countersign.leaf l where l.log_no = $1::integer and l.leaf_index = n)";
+    let [index] =
+        one_row(ask(session, sql, &[log_no.to_string(), next.to_string(), last.to_string()].map(Some)).await?)?;
+    unsigned(index.as_ref())
+}
+
+impl Batch {
+    fn read(row: [Option<String>; 9]) -> Result<Self, pg::Error> {
+        let [count, last, records, pruned, hashes, entry, id, correlation_id, what] = row;
+        let wrong = match what.as_deref() {
+            None => None,
+            Some(what) => {
+                let (id, entry) = (number(id.as_ref())?, unsigned(entry.as_ref())?);
+                Some(match what.strip_prefix("event ") {
+                    _ if what == "leaf altered" => VerifyFinding::EntryAltered(entry),
+                    Some(what) => {
+                        VerifyFinding::Event { id, entry, wrong: Discrepancy::parse(what).ok_or_else(unreadable)? }
+                    }
+                    None => {
+                        let wrong = Discrepancy::parse(what).ok_or_else(unreadable)?;
+                        VerifyFinding::Record { id, correlation_id, entry, wrong }
+                    }
+                })
+            }
+        };
+        Ok(Self {
+            count: unsigned(count.as_ref())?,
+            last: unsigned(last.as_ref())?,
+            records: unsigned(records.as_ref())?,
+            pruned: unsigned(pruned.as_ref())?,
+            hashes: hash_list(hashes.as_deref().unwrap_or_default())?,
+            wrong,
         })
     }
 }
 
-/// Compares the entries after `progress`.
-async fn follow(
-    session: &mut Session,
-    mut progress: VerifyProgress,
-) -> Result<Result<Verified, VerifyFinding>, pg::Error> {
-    if let Some(row) = ask(session, BELOW_SQL, &[]).await?.into_iter().next() {
-        let [id, correlation_id] = one_row(vec![row])?;
-        let id = number(id.as_ref())?;
-        return Ok(Err(VerifyFinding::Record { id, correlation_id, entry: None, wrong: Discrepancy::Inserted }));
-    }
-    let [removed] = one_row(ask(session, REMOVED_SQL, &[]).await?)?;
-    loop {
-        let params = [
-            Some(progress.verified.entries.to_string()),
-            Some(ENTRIES_AT_ONCE.to_string()),
-            Some(progress.last_hash.clone()),
-            removed.clone(),
-        ];
-        let rows = ask(session, VERIFY_SQL, &params).await?;
-        if rows.is_empty() {
-            break;
-        }
-        for row in rows {
-            if let Err(finding) = progress.take(row)? {
-                return Ok(Err(finding));
+impl LogVerifier {
+    /// Adds the hashes of the next entries, and compares every node and every checkpoint that they complete.
+    fn append(&mut self, hashes: &[Hash]) -> Result<(), VerifyFinding> {
+        for leaf in hashes {
+            let Self { tree, nodes, .. } = self;
+            let mut wrong = None;
+            tree.append(*leaf, |height, index, root| {
+                if height % 8 == 0 && height > 0 && nodes.remove(&(height / 8, index)) != Some(root) {
+                    wrong.get_or_insert(VerifyFinding::Node { level: height / 8, index });
+                }
+            });
+            if let Some(finding) = wrong {
+                return Err(finding);
+            }
+            let size = self.tree.size();
+            for kept in self.checkpoints.remove(&size).unwrap_or_default() {
+                if kept.checkpoint.root != self.tree.root() {
+                    return Err(VerifyFinding::Rewritten { size, place: kept.place });
+                }
             }
         }
+        Ok(())
     }
-    let [unsealed, pending] = one_row(ask(session, REST_SQL, &[Some(progress.last_id.to_string())]).await?)?;
-    let (unsealed, pending) = (number(unsealed.as_ref())?, number(pending.as_ref())?);
-    Ok(Ok(Verified { unsealed, pending, ..progress.verified }))
-}
 
-impl VerifyProgress {
-    /// One row of `verify.sql`.
-    fn take(&mut self, row: Vec<Option<String>>) -> Result<Result<(), VerifyFinding>, pg::Error> {
-        let [no, hash, from, to, records, removed, removed_to, count_is_right, hash_is_right, id, correlation_id, what] =
-            one_row(vec![row])?;
-        let no = number(no.as_ref())?;
-        if no != self.verified.entries + 1 {
-            return Ok(Err(VerifyFinding::EntryMissing(self.verified.entries + 1)));
+    /// What is left over was not in the log.
+    fn finish(self) -> Result<(), VerifyFinding> {
+        let entries = self.tree.size();
+        let sizes = self.checkpoints.into_iter().filter(|(size, _)| *size > 0);
+        if let Some((size, kept)) = sizes.into_iter().next() {
+            let place = kept.into_iter().next().map(|one| one.place).unwrap_or_default();
+            return Err(VerifyFinding::TailRemoved { size, entries, place });
         }
-        let is_true = |answer: Option<String>| answer.as_deref() == Some("t");
-        // A range that does not follow the last one, or a pruning of records that were never sealed, hides something.
-        let in_place = match &from {
-            Some(_) => number(from.as_ref())? == self.last_id + 1,
-            None => removed_to.is_some() && number(removed_to.as_ref())? <= self.last_id,
-        };
-        if !(is_true(hash_is_right) && is_true(count_is_right) && in_place) {
-            return Ok(Err(VerifyFinding::EntryAltered(no)));
+        match self.nodes.into_keys().next() {
+            Some((level, index)) => Err(VerifyFinding::Node { level, index }),
+            None => Ok(()),
         }
-        if let Some(what) = what {
-            let wrong = match what.as_str() {
-                "altered" => Discrepancy::Altered,
-                "missing" => Discrepancy::Missing,
-                "inserted" => Discrepancy::Inserted,
-                "returned" => Discrepancy::Returned,
-                _ => return Err(unreadable()),
-            };
-            return Ok(Err(VerifyFinding::Record { id: number(id.as_ref())?, correlation_id, entry: Some(no), wrong }));
-        }
-        self.verified.entries = no;
-        self.verified.records += number(records.as_ref())?;
-        self.verified.pruned += number(removed.as_ref())?;
-        self.last_id = to.map_or(Ok(self.last_id), |to| number(Some(&to)))?;
-        self.last_hash = hash.unwrap_or_default();
-        Ok(Ok(()))
     }
 }

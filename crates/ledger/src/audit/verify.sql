@@ -1,47 +1,50 @@
--- The next entries of the chain behind $1, at most $2, and for each of them what is wrong with it first.
--- $3: the hash of entry $1, in hex; empty for none. $4: what was pruned, as an int8multirange.
--- The texts that are hashed are those of countersign.record_leaf and countersign.seal_hash (migrations/baseline/70_seals.sql), once more: whoever can alter records can alter functions too.
-with entry as materialized (
-    select s.*, coalesce(lag(s.hash) over (order by s.no), decode($3::text, 'hex')) as previous
-    from (select * from countersign.seal where no > $1::bigint order by no limit $2::bigint) s
+-- The next leaves of the log $1 from index $2, at most $3: their number, the last index, their hashes, and what is wrong first.
+-- $4: what was pruned, as an int8multirange. {record_entry} and {event_entry} are the texts of migrations/baseline.
+with batch as materialized (
+    select * from countersign.leaf l
+    where l.log_no = $1::integer and l.leaf_index >= $2::bigint order by l.leaf_index limit $3::bigint
+), span as materialized (
+    select coalesce((select l.record_id from countersign.leaf l
+                     where (l.log_no, l.leaf_index) < ($1::integer, $2::bigint) and l.record_id is not null
+                     order by l.log_no desc, l.leaf_index desc limit 1), '-9223372036854775808'::bigint) as after,
+           (select max(b.record_id) from batch b) as up_to
+), compared (leaf_index, id, correlation_id, what) as (
+    select b.leaf_index, b.record_id, r.correlation_id, case
+        when r.id is null and $4::int8multirange @> b.record_id then null
+        when r.id is null then 'missing'
+        when $4::int8multirange @> b.record_id then 'returned'
+        when x.entry is distinct from b.entry then 'altered' end
+    from batch b
+    left join countersign.record r on r.id = b.record_id
+    left join lateral (
+{record_entry}
+    ) x on r.id is not null
+    where b.record_id is not null
+    union all
+    select b.leaf_index, b.event_id, null, case
+        when v.id is null then 'event missing'
+        when x.entry is distinct from b.entry then 'event altered' end
+    from batch b
+    left join countersign.event v on v.id = b.event_id
+    left join lateral (
+{event_entry}
+    ) x on v.id is not null
+    where b.event_id is not null
+    union all
+    select b.leaf_index, b.leaf_index, null, 'leaf altered' from batch b
+    where b.hash <> sha256('\x00'::bytea || convert_to(b.entry, 'UTF8'))
+    union all
+    select (select min(b.leaf_index) from batch b where b.record_id > r.id), r.id, r.correlation_id, 'inserted'
+    from span, countersign.record r
+    where r.id > span.after and r.id <= span.up_to and not exists (select from countersign.leaf l where l.record_id = r.id)
 )
-select e.no, encode(e.hash, 'hex') as hash, e.from_id, e.to_id, cardinality(e.record_ids) as records,
-    e.removed_count, upper(e.removed) - 1 as removed_to,
-    e.removed_count is null
-        or e.removed_count = (select sum(upper(r) - lower(r)) from unnest(e.removed) r) as count_is_right,
-    e.hash = sha256(e.previous || convert_to(json_build_array(
-        'countersign seal 1', e.no::text, extract(epoch from e.sealed_at)::text, e.from_id::text, e.to_id::text,
-        array_to_string(e.record_ids, ' '),
-        (select string_agg(encode(l.leaf, 'hex'), ' ' order by l.n) from unnest(e.leaves) with ordinality as l (leaf, n)),
-        e.removed::text, extract(epoch from e.removed_before)::text, e.removed_count::text, e.removed_by
-    )::text, 'UTF8')) as hash_is_right,
-    wrong.id as wrong_id, wrong.correlation_id as wrong_correlation_id, wrong.what
-from entry e
+select totals.count, totals.last, totals.records, totals.pruned, totals.hashes, wrong.leaf_index, wrong.id, wrong.correlation_id, wrong.what
+from (
+    select count(*), max(b.leaf_index) as last, count(b.record_id) as records,
+           count(*) filter (where $4::int8multirange @> b.record_id) as pruned,
+           encode(string_agg(b.hash, '' order by b.leaf_index), 'hex') as hashes
+    from batch b
+) totals
 left join lateral (
-    select * from (
-        select coalesce(sealed.id, a.id) as id, a.correlation_id,
-            case
-                when sealed.id is null then 'inserted'
-                when a.id is null and not $4::int8multirange @> sealed.id then 'missing'
-                when a.id is not null and $4::int8multirange @> sealed.id then 'returned'
-                when sealed.leaf <> sha256(convert_to(json_build_array(
-                    'countersign mutation 1', a.id::text, a.correlation_id::text, a.account_id, a.actor, a.session_id, a.client_name,
-                    a.client_version, a.trace_id, a.tool_name, a.fingerprint, a.idempotency_key, a.params::text, a.params_summary, a.status,
-                    a.duplicate_of::text, a.undo_of::text, a.result::text, a.result_summary, a.rows_affected::text, a.before_image::text,
-                    a.after_image::text, a.rollback::text, a.error_code, a.error_sqlstate, a.error_message, a.error_detail::text,
-                    a.approval::text, a.login::text, encode(a.slot, 'hex'), extract(epoch from a.holds_until)::text, a.xid::text,
-                    extract(epoch from a.admitted_at)::text, extract(epoch from a.completed_at)::text,
-                    (select encode(sha256(convert_to(string_agg(json_build_array(
-                                f.position::text, t.name, t.columns::text, f.op::text, f.key, f.key_before, f.before, f.after,
-                                f.unchanged::text, encode(f.secret_before, 'hex'), encode(f.secret_after, 'hex'))::text, ','
-                                order by f.position), 'UTF8')), 'hex')
-                     from countersign.effect f join countersign.tracked t on t.shape = f.shape where f.correlation_id = a.correlation_id)
-                )::text, 'UTF8')) and a.id is not null then 'altered'
-            end as what
-        from unnest(e.record_ids, e.leaves) as sealed (id, leaf)
-        full join (select * from countersign.record m where m.id between e.from_id and e.to_id) a on a.id = sealed.id
-    ) compared
-    where what is not null
-    order by id limit 1
+    select * from compared c where c.what is not null order by c.leaf_index, c.id limit 1
 ) wrong on true
-order by e.no

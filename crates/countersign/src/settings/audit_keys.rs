@@ -1,0 +1,45 @@
+//! The keys of `[audit]`.
+#![allow(rustdoc::broken_intra_doc_links, reason = "doc comments of keys are help texts, not Markdown")]
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::key_group::keys;
+
+/// The table of the log of the ledger.
+pub(super) const AUDIT: &str = "audit";
+
+keys! {
+    /// The signatures of the ledger's log: the table `[audit]`.
+    #[command(next_help_heading = "Options for signatures")]
+    AuditKeys {
+        /// File with a private key that signs the checkpoints of the ledger's log. Can be given several times
+        /// while a key is replaced. Default: the file that `countersign init` has made for this ledger.
+        #[arg(long = "signing-key", env = "COUNTERSIGN_SIGNING_KEY", value_delimiter = ',', value_name = "FILE")]
+        signing_key: Vec<PathBuf>,
+        /// Command that signs instead, such as the client of a key management service: it reads the text on
+        /// standard input and prints an Ed25519 signature in base64.
+        #[arg(long = "signing-command", env = "COUNTERSIGN_SIGNING_COMMAND", value_name = "COMMAND")]
+        signing_command: String,
+    }
+}
+
+impl AuditKeys {
+    /// What signs.
+    pub(super) fn signing(self) -> ledger::audit::Signing {
+        ledger::audit::Signing {
+            key_files: self.signing_key.unwrap_or_default(),
+            command: self.signing_command,
+            directory: key_directory(),
+        }
+    }
+}
+
+/// The folder of the private keys that `init` makes: `$XDG_CONFIG_HOME/countersign/keys`, or that below `~/.config`.
+fn key_directory() -> Option<PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let config = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))?;
+    Some(config.join("countersign").join("keys"))
+}

@@ -1,0 +1,78 @@
+//! The tree of the log as the database has it: its size, its tiles, and what was signed.
+
+use std::collections::BTreeSet;
+
+use pg::Session;
+use tlog::{Hash, TileId, TileSet};
+
+use super::{ask, number, one_row, unreadable};
+
+const STATE_SQL: &str =
+    "select s.log_no::text, s.size::text, s.signed_size::text, encode(s.signed_root, 'hex') from countersign.log_state() s";
+const LEAVES_SQL: &str = "select encode(string_agg(l.hash, '' order by l.leaf_index), 'hex') from countersign.leaf l \
+    where l.log_no = $1::integer and l.leaf_index >= $2::bigint and l.leaf_index < $3::bigint";
+const NODES_SQL: &str = "select encode(string_agg(n.hash, '' order by n.node_index), 'hex') from countersign.tree_node n \
+    where n.log_no = $1::integer and n.node_index >= $2::bigint and n.node_index < $3::bigint and n.level = $4::integer";
+
+/// The current log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LogState {
+    /// `identity.no`.
+    pub(super) log_no: i64,
+    /// The number of its leaves.
+    pub(super) size: u64,
+    /// Size and root of its newest checkpoint.
+    pub(super) signed: Option<(u64, Hash)>,
+}
+
+impl LogState {
+    pub(super) async fn load(session: &mut Session) -> Result<Self, pg::Error> {
+        let [log_no, size, signed_size, signed_root] = one_row(ask(session, STATE_SQL, &[]).await?)?;
+        let signed = match (signed_size, signed_root) {
+            (Some(size), Some(root)) => Some((unsigned(Some(&size))?, hash(&root)?)),
+            _ => None,
+        };
+        Ok(Self { log_no: number(log_no.as_ref())?, size: unsigned(size.as_ref())?, signed })
+    }
+}
+
+/// Loads tiles of a log. Their widths are those of the ids; a tile that the database lacks is left out.
+pub(super) async fn tiles(
+    session: &mut Session,
+    log_no: i64,
+    ids: impl IntoIterator<Item = TileId>,
+) -> Result<TileSet, pg::Error> {
+    let mut set = TileSet::default();
+    for id in ids.into_iter().collect::<BTreeSet<_>>() {
+        let first = id.index() * 256;
+        let mut params = vec![log_no.to_string(), first.to_string(), (first + u64::from(id.width())).to_string()];
+        let sql = if id.level() == 0 {
+            LEAVES_SQL
+        } else {
+            params.push(id.level().to_string());
+            NODES_SQL
+        };
+        let params: Vec<_> = params.into_iter().map(Some).collect();
+        let [hashes] = one_row(ask(session, sql, &params).await?)?;
+        let hashes = hashes.map_or_else(|| Ok(Vec::new()), |hex| hash_list(&hex))?;
+        if hashes.len() == usize::from(id.width()) {
+            set.insert(id, hashes);
+        }
+    }
+    Ok(set)
+}
+
+/// The hashes of their concatenation in hexadecimal.
+pub(super) fn hash_list(hex: &str) -> Result<Vec<Hash>, pg::Error> {
+    hex.as_bytes().chunks(64).map(|digits| std::str::from_utf8(digits).map_or_else(|_| Err(unreadable()), hash)).collect()
+}
+
+/// A hash in hexadecimal.
+pub(super) fn hash(hex: &str) -> Result<Hash, pg::Error> {
+    Hash::from_hex(hex).ok_or_else(unreadable)
+}
+
+/// A number that is not negative; NULL is 0.
+pub(super) fn unsigned(text: Option<&String>) -> Result<u64, pg::Error> {
+    u64::try_from(number(text)?).map_err(|_| unreadable())
+}

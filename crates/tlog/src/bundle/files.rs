@@ -1,0 +1,115 @@
+//! The files of a bundle: which are there, and which belong there.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+
+use super::{BundleError, FindingCode, Report};
+use crate::tile::tiles_of;
+use crate::{Hash, TileId};
+
+/// Files of the folder itself that are not verified.
+const NOT_VERIFIED: [&str; 4] = ["README.md", "verify.py", "policy", "vkey"];
+
+/// Reports the files that are missing and those that do not belong to a tree of this size. The parts that are there, in order.
+pub(super) fn examine(dir: &Path, size: u64, report: &mut Report) -> Result<Vec<Hash>, BundleError> {
+    let mut parts = Vec::new();
+    for (name, is_file, is_folder) in entries(dir)? {
+        match name.as_str() {
+            "checkpoint" => {}
+            "tile" if is_folder => walk(dir, "tile", &mut |path| {
+                if !belongs(path, size) {
+                    report.find(FindingCode::FileUnexpected, path);
+                }
+            })?,
+            "parts" if is_folder => parts = part_names(dir, report)?,
+            _ if is_file && NOT_VERIFIED.contains(&name.as_str()) => {}
+            _ => report.find(FindingCode::FileUnexpected, name),
+        }
+    }
+    for path in tiles_of(size).flat_map(paths) {
+        if report.is_full(FindingCode::FileMissing) {
+            break;
+        }
+        if !fs::symlink_metadata(dir.join(&path)).is_ok_and(|found| found.is_file()) {
+            report.find(FindingCode::FileMissing, path);
+        }
+    }
+    parts.sort_unstable();
+    Ok(parts)
+}
+
+fn paths(tile: TileId) -> Vec<String> {
+    if tile.level() == 0 { vec![tile.path(), tile.entries_path()] } else { vec![tile.path()] }
+}
+
+/// Whether a bundle of this size has a file at this path.
+fn belongs(path: &str, size: u64) -> bool {
+    let Some((level, place)) = path.strip_prefix("tile/").and_then(|path| path.split_once('/')) else { return false };
+    let (full, _) = place.split_once(".p/").unwrap_or((place, ""));
+    let digits: String = full.chars().filter(char::is_ascii_digit).collect();
+    let Ok(index) = digits.parse() else { return false };
+    let tile = if level == "entries" { Some(0) } else { level.parse().ok().filter(|level| *level < 8) };
+    let tile = tile.and_then(|level| TileId::of_tree(size, level, index));
+    tile.is_some_and(|tile| path == if level == "entries" { tile.entries_path() } else { tile.path() })
+}
+
+/// Names, and whether each is a regular file or a folder, in the order of the names. A name that is not UTF-8 is shown as it can be.
+fn entries(folder: &Path) -> Result<Vec<(String, bool, bool)>, BundleError> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(BundleError::at(folder))? {
+        let entry = entry.map_err(BundleError::at(folder))?;
+        let kind = entry.file_type().map_err(BundleError::at(folder))?;
+        names.push((entry.file_name().to_string_lossy().into_owned(), kind.is_file(), kind.is_dir()));
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Tells of everything below a folder but folders with something in them.
+fn walk(dir: &Path, folder: &str, found: &mut impl FnMut(&str)) -> Result<(), BundleError> {
+    let names = entries(&dir.join(folder))?;
+    if names.is_empty() {
+        found(folder);
+    }
+    for (name, _, is_folder) in names {
+        let path = format!("{folder}/{name}");
+        if is_folder {
+            walk(dir, &path, found)?;
+        } else {
+            found(&path);
+        }
+    }
+    Ok(())
+}
+
+fn part_names(dir: &Path, report: &mut Report) -> Result<Vec<Hash>, BundleError> {
+    let mut parts = Vec::new();
+    let names = entries(&dir.join("parts"))?;
+    if names.is_empty() {
+        report.find(FindingCode::FileUnexpected, "parts");
+    }
+    for (name, is_file, _) in names {
+        match Hash::from_hex(&name).filter(|_| is_file) {
+            Some(digest) => parts.push(digest),
+            None => report.find(FindingCode::FileUnexpected, format!("parts/{name}")),
+        }
+    }
+    Ok(parts)
+}
+
+/// A regular file of at most this many bytes; `None` if it is larger, or no regular file.
+pub(super) fn read(path: &Path, most: u64) -> Result<Option<Vec<u8>>, BundleError> {
+    let is_file = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata.is_file() && metadata.len() <= most,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) => return Err(BundleError { path: path.to_owned(), error }),
+    };
+    if !is_file {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(BundleError::at(path))?;
+    file.take(most + 1).read_to_end(&mut bytes).map_err(BundleError::at(path))?;
+    Ok((bytes.len() as u64 <= most).then_some(bytes))
+}

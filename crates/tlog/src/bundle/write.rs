@@ -1,0 +1,153 @@
+//! Writes a bundle.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::{BundleError, SALT_BYTES};
+use crate::tile::TILE_WIDTH;
+use crate::tree::{leaf_hash, root_of};
+use crate::{Hash, SignedNote, TileId};
+
+/// Writes the entries of a log one after another, and the tree over them. The checkpoint is written last, so a bundle that was
+/// interrupted is no valid one.
+#[derive(Debug)]
+pub struct BundleWriter {
+    dir: PathBuf,
+    size: u64,
+    /// The hashes of the last tile of each level.
+    levels: Vec<Vec<Hash>>,
+    /// The entries below the last tile, each behind its length.
+    entries: Vec<u8>,
+}
+
+impl BundleWriter {
+    /// A bundle in a new folder, or in an empty one.
+    ///
+    /// # Errors
+    /// [`BundleError`]: the folder is not empty, or cannot be made.
+    pub fn create(dir: &Path) -> Result<Self, BundleError> {
+        fs::create_dir_all(dir).map_err(BundleError::at(dir))?;
+        if fs::read_dir(dir).map_err(BundleError::at(dir))?.next().is_some() {
+            let error = io::Error::new(io::ErrorKind::DirectoryNotEmpty, "the folder is not empty");
+            return Err(BundleError { path: dir.to_owned(), error });
+        }
+        Ok(Self { dir: dir.to_owned(), size: 0, levels: Vec::new(), entries: Vec::new() })
+    }
+
+    /// Appends an entry.
+    ///
+    /// # Errors
+    /// [`BundleError`]: it has more than 65,535 bytes, or a file cannot be written.
+    pub fn entry(&mut self, entry: &[u8]) -> Result<(), BundleError> {
+        let length = u16::try_from(entry.len())
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "an entry has at most 65,535 bytes"))
+            .map_err(BundleError::at(&self.dir))?;
+        self.entries.extend(length.to_be_bytes());
+        self.entries.extend_from_slice(entry);
+        self.size += 1;
+        let mut hash = leaf_hash(entry);
+        let mut level = 0;
+        loop {
+            if self.levels.len() <= level {
+                self.levels.push(Vec::new());
+            }
+            let Some(tile) = self.levels.get_mut(level) else { return Ok(()) };
+            tile.push(hash);
+            if tile.len() as u64 != TILE_WIDTH {
+                return Ok(());
+            }
+            hash = root_of(tile);
+            self.write_tile(level)?;
+            level += 1;
+        }
+    }
+
+    /// Adds a part: the salt and the content.
+    ///
+    /// # Errors
+    /// [`BundleError`]: the file cannot be written.
+    pub fn part(&mut self, salt: &[u8; SALT_BYTES], content: &[u8]) -> Result<Hash, BundleError> {
+        let digest = Hash::of(&[salt, content]);
+        self.write(&format!("parts/{}", digest.to_hex()), &[salt.as_slice(), content].concat())?;
+        Ok(digest)
+    }
+
+    /// Writes another file of a bundle, such as `README.md`.
+    ///
+    /// # Errors
+    /// [`BundleError`]: the file cannot be written.
+    pub fn extra(&self, name: &str, content: &[u8]) -> Result<(), BundleError> {
+        self.write(name, content)
+    }
+
+    /// Writes the tiles that are not full, and the checkpoint.
+    ///
+    /// # Errors
+    /// [`BundleError`]: a file cannot be written.
+    pub fn finish(mut self, checkpoint: &SignedNote) -> Result<(), BundleError> {
+        for level in 0..self.levels.len() {
+            if self.levels.get(level).is_some_and(|tile| !tile.is_empty()) {
+                self.write_tile(level)?;
+            }
+        }
+        self.write("checkpoint", checkpoint.to_string().as_bytes())
+    }
+
+    /// The number of entries so far.
+    #[must_use]
+    pub const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The root over the entries so far.
+    #[must_use]
+    pub fn root(&self) -> Hash {
+        // The tile of each level is followed by the subtrees of the levels below it.
+        self.levels
+            .iter()
+            .filter(|tile| !tile.is_empty())
+            .fold(None, |below, tile| {
+                let hashes: Vec<Hash> = tile.clone();
+                Some(join(&hashes, below))
+            })
+            .unwrap_or(Hash::EMPTY_ROOT)
+    }
+
+    fn write_tile(&mut self, level: usize) -> Result<(), BundleError> {
+        let Some(hashes) = self.levels.get_mut(level).map(std::mem::take) else { return Ok(()) };
+        let number = u32::try_from(level).unwrap_or(u32::MAX);
+        let index = (self.size - 1) >> (8 * (number + 1));
+        let Some(id) = TileId::of_tree(self.size, number, index) else { return Ok(()) };
+        let bytes: Vec<u8> = hashes.iter().flat_map(|hash| *hash.as_bytes()).collect();
+        self.write(&id.path(), &bytes)?;
+        if level == 0 {
+            let entries = std::mem::take(&mut self.entries);
+            self.write(&id.entries_path(), &entries)?;
+        }
+        Ok(())
+    }
+
+    fn write(&self, path: &str, bytes: &[u8]) -> Result<(), BundleError> {
+        let path = self.dir.join(path);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(BundleError::at(folder))?;
+        }
+        let written = File::create_new(&path).and_then(|mut file| file.write_all(bytes));
+        written.map_err(BundleError::at(&path))
+    }
+}
+
+/// The root over full subtrees of one level, and what is behind them.
+fn join(hashes: &[Hash], behind: Option<Hash>) -> Hash {
+    let mut subtrees = Vec::new();
+    let mut rest = hashes;
+    while !rest.is_empty() {
+        let width = 1_usize << (usize::BITS - 1 - rest.len().leading_zeros());
+        let (subtree, after) = rest.split_at(width);
+        subtrees.push(root_of(subtree));
+        rest = after;
+    }
+    let all = subtrees.into_iter().chain(behind).rev();
+    all.reduce(|right, left| crate::node_hash(&left, &right)).unwrap_or(Hash::EMPTY_ROOT)
+}

@@ -1,0 +1,143 @@
+//! Entries: the text of a leaf, `countersign-entry/v1`.
+
+use std::fmt::Write as _;
+
+use crate::Hash;
+
+/// The longest entry that is written, in bytes.
+pub const MAX_ENTRY_BYTES: usize = 8192;
+
+/// What stands before the digits of a value that names a part.
+pub const PART_PREFIX: &str = "sha256:";
+
+const FIRST_LINE: &str = "countersign-entry/v1";
+
+/// The fields of an entry, in their order. The first is `kind`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    fields: Vec<(String, String)>,
+}
+
+/// The reason why bytes are no entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum EntryError {
+    /// Not UTF-8.
+    #[error("it is not UTF-8")]
+    Encoding,
+    /// Not this version, or the last line has no end.
+    #[error("it does not begin with the line {FIRST_LINE}, or does not end with a line break")]
+    Lines,
+    /// A line is no key and value, or has an empty value.
+    #[error("line {0} is not a key, a space and a value")]
+    Field(usize),
+    /// A key is there twice, or the first one is not `kind`.
+    #[error("the key of line {0} is there already, or `kind` is not the first one")]
+    Key(usize),
+    /// A control character stands for itself, or `%` is not before two digits of one.
+    #[error("the value of line {0} is not percent-encoded as it should be")]
+    Value(usize),
+}
+
+impl Entry {
+    /// An entry of these keys and values. Fields with an empty value are left out.
+    #[must_use]
+    pub fn new<K: Into<String>, V: Into<String>>(fields: impl IntoIterator<Item = (K, V)>) -> Self {
+        let fields = fields.into_iter().map(|(key, value)| (key.into(), value.into()));
+        Self { fields: fields.filter(|(_, value): &(String, String)| !value.is_empty()).collect() }
+    }
+
+    /// Reads an entry.
+    ///
+    /// # Errors
+    /// [`EntryError`].
+    pub fn parse(bytes: &[u8]) -> Result<Self, EntryError> {
+        let text = std::str::from_utf8(bytes).map_err(|_| EntryError::Encoding)?;
+        let lines = text.strip_suffix('\n').ok_or(EntryError::Lines)?;
+        let mut lines = lines.split('\n').zip(1..);
+        if lines.next().is_none_or(|(line, _)| line != FIRST_LINE) {
+            return Err(EntryError::Lines);
+        }
+        let mut fields: Vec<(String, String)> = Vec::new();
+        for (line, number) in lines {
+            let (key, value) = line.split_once(' ').ok_or(EntryError::Field(number))?;
+            if !is_key(key) || value.is_empty() {
+                return Err(EntryError::Field(number));
+            }
+            if fields.iter().any(|(known, _)| known == key) || (fields.is_empty() && key != "kind") {
+                return Err(EntryError::Key(number));
+            }
+            fields.push((key.to_owned(), decode(value).ok_or(EntryError::Value(number))?));
+        }
+        if fields.is_empty() { Err(EntryError::Lines) } else { Ok(Self { fields }) }
+    }
+
+    /// The value of a key.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.fields.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
+    }
+
+    /// The keys and values, in their order.
+    pub fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.fields.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+
+    /// The digests of the parts that it names.
+    pub fn parts(&self) -> impl Iterator<Item = Hash> {
+        self.fields.iter().filter_map(|(_, value)| Hash::from_hex(value.strip_prefix(PART_PREFIX)?))
+    }
+}
+
+impl std::fmt::Display for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "{FIRST_LINE}")?;
+        self.fields.iter().try_for_each(|(key, value)| writeln!(f, "{key} {}", encode(value)))
+    }
+}
+
+fn is_key(key: &str) -> bool {
+    key.starts_with(|c: char| c.is_ascii_lowercase())
+        && key.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+}
+
+fn is_encoded(c: char) -> bool {
+    c == '%' || c.is_control()
+}
+
+fn encode(value: &str) -> String {
+    let mut encoded = String::with_capacity(value.len());
+    for c in value.chars() {
+        if is_encoded(c) {
+            let mut buffer = [0; 4];
+            c.encode_utf8(&mut buffer).bytes().for_each(|byte| {
+                // A String takes everything.
+                let _ = write!(encoded, "%{byte:02X}");
+            });
+        } else {
+            encoded.push(c);
+        }
+    }
+    encoded
+}
+
+/// The value, if it is encoded exactly as [`encode`] does.
+fn decode(value: &str) -> Option<String> {
+    if !value.contains(is_encoded) {
+        return Some(value.to_owned());
+    }
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.as_bytes();
+    while let Some((byte, behind)) = rest.split_first() {
+        rest = behind;
+        if *byte == b'%' {
+            let (digits, behind) = rest.split_first_chunk::<2>()?;
+            let digits = std::str::from_utf8(digits).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = behind;
+        } else {
+            bytes.push(*byte);
+        }
+    }
+    let decoded = String::from_utf8(bytes).ok()?;
+    (encode(&decoded) == value).then_some(decoded)
+}

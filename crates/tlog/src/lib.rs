@@ -1,0 +1,33 @@
+//! The log of a ledger as a transparency log: a Merkle tree (RFC 6962) with signed checkpoints, proofs and bundles in the
+//! formats of C2SP. `docs/reference/log-format.md` says which, byte by byte.
+//!
+//! - `hash`, `tree`: hashes and proofs. `tile`: the tree in pieces of 256 hashes, as a database or a folder has it.
+//! - `key`, `note`, `checkpoint`, `policy`: keys, signatures, what is signed, and which signatures suffice.
+//! - `entry`: the text of a leaf. `proof`: the proof of one entry. `witness`: requests to witnesses.
+//! - `bundle`: a whole log as a folder. The only module that reads or writes files.
+
+mod bundle;
+mod checkpoint;
+mod entry;
+mod hash;
+mod key;
+mod note;
+mod policy;
+mod proof;
+mod tile;
+mod tree;
+mod witness;
+
+pub use bundle::{BundleError, BundleWriter, Finding, FindingCode, Report, verify_bundle, verify_proof};
+pub use checkpoint::{Checkpoint, CheckpointError};
+pub use entry::{Entry, EntryError, MAX_ENTRY_BYTES, PART_PREFIX};
+pub use hash::Hash;
+pub use key::{KeyError, KeyKind, SigningKey, VerifierKey};
+pub use note::{NoteError, Signature, SignedNote};
+pub use policy::{Policy, PolicyError, Trust, TrustError};
+pub use proof::{EntryProof, ProofTextError};
+pub use tile::{
+    MissingTileError, TileId, TileSet, tiles_for_consistency, tiles_for_inclusion, tiles_for_root, tiles_of,
+};
+pub use tree::{Frontier, ProofError, leaf_hash, node_hash, root_of, verify_consistency, verify_inclusion};
+pub use witness::{CheckpointRequest, RequestError, Verdict, WitnessState, judge};

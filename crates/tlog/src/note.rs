@@ -1,0 +1,149 @@
+//! Signed notes (c2sp.org/signed-note): a text with signatures below it.
+
+use std::str::FromStr;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::key::is_key_name;
+use crate::{SigningKey, VerifierKey};
+
+/// The largest note that is read, in bytes.
+pub(crate) const MAX_NOTE_BYTES: usize = 65_536;
+
+/// A text and its signatures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignedNote {
+    text: String,
+    signatures: Vec<Signature>,
+}
+
+/// One signature line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signature {
+    name: String,
+    id: [u8; 4],
+    bytes: Vec<u8>,
+}
+
+/// The reason why a note is not accepted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoteError {
+    /// It is no signed note.
+    #[error("it is no signed note: {0}")]
+    Malformed(&'static str),
+    /// No known key has signed it.
+    #[error("it is not signed by a trusted key")]
+    Unsigned,
+    /// A signature with the name and the id of a known key does not verify, or is there twice.
+    #[error("the signature of {0} is invalid")]
+    Invalid(String),
+}
+
+impl SignedNote {
+    /// A text, which ends with a line break, and its signatures.
+    #[must_use]
+    pub const fn new(text: String, signatures: Vec<Signature>) -> Self {
+        Self { text, signatures }
+    }
+
+    /// The text with a signature of each key of a log.
+    #[must_use]
+    pub fn sign(text: String, keys: &[SigningKey]) -> Self {
+        let signatures = keys.iter().map(|key| key.sign(&text, 0)).collect();
+        Self { text, signatures }
+    }
+
+    /// The text, with its final line break.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Adds signatures that are not there yet.
+    pub fn add(&mut self, signatures: impl IntoIterator<Item = Signature>) {
+        for signature in signatures {
+            if !self.signatures.contains(&signature) {
+                self.signatures.push(signature);
+            }
+        }
+    }
+
+    /// Verifies every signature by one of these keys, and returns who has signed, in the order of the lines, each with the
+    /// time of its cosignature, or 0. Other signatures are ignored.
+    ///
+    /// # Errors
+    /// [`NoteError::Unsigned`] and [`NoteError::Invalid`].
+    pub fn verify<'k>(&self, keys: &'k [VerifierKey]) -> Result<Vec<(&'k VerifierKey, u64)>, NoteError> {
+        let mut signers: Vec<(&VerifierKey, u64)> = Vec::new();
+        for Signature { name, id, bytes } in &self.signatures {
+            let Some(key) = keys.iter().find(|key| key.name() == name && key.id() == *id) else { continue };
+            let time = key.verify(&self.text, bytes).ok_or_else(|| NoteError::Invalid(name.clone()))?;
+            if signers.iter().any(|(known, _)| *known == key) {
+                return Err(NoteError::Invalid(name.clone()));
+            }
+            signers.push((key, time));
+        }
+        if signers.is_empty() { Err(NoteError::Unsigned) } else { Ok(signers) }
+    }
+}
+
+impl Signature {
+    pub(crate) fn new(name: &str, id: [u8; 4], bytes: &[u8]) -> Self {
+        Self { name: name.to_owned(), id, bytes: bytes.to_vec() }
+    }
+
+    /// Reads signature lines, each ended by a line break.
+    ///
+    /// # Errors
+    /// [`NoteError::Malformed`].
+    pub fn parse_lines(lines: &str) -> Result<Vec<Self>, NoteError> {
+        let lines = lines.strip_suffix('\n').ok_or(NoteError::Malformed("the last line has no end"))?;
+        lines.split('\n').map(Self::parse).collect()
+    }
+
+    fn parse(line: &str) -> Result<Self, NoteError> {
+        let malformed = NoteError::Malformed("a signature is a dash, a name and base64");
+        let (name, base64) =
+            line.strip_prefix("\u{2014} ").and_then(|line| line.split_once(' ')).ok_or(malformed.clone())?;
+        let bytes = STANDARD.decode(base64).map_err(|_| malformed.clone())?;
+        let (id, signature) = bytes.split_first_chunk::<4>().ok_or(malformed.clone())?;
+        if !is_key_name(name) || signature.is_empty() {
+            return Err(malformed);
+        }
+        Ok(Self::new(name, *id, signature))
+    }
+}
+
+impl FromStr for SignedNote {
+    type Err = NoteError;
+
+    fn from_str(note: &str) -> Result<Self, NoteError> {
+        if note.len() > MAX_NOTE_BYTES {
+            return Err(NoteError::Malformed("it is larger than 65,536 bytes"));
+        }
+        if note.bytes().any(|byte| byte < b' ' && byte != b'\n') {
+            return Err(NoteError::Malformed("it has a control character"));
+        }
+        let split = note.rfind("\n\n").ok_or(NoteError::Malformed("no empty line is before the signatures"))?;
+        let (text, lines) = (note.get(..=split), note.get(split + 2..));
+        let (Some(text), Some(lines)) = (text, lines) else {
+            return Err(NoteError::Malformed("no empty line is before the signatures"));
+        };
+        Ok(Self { text: text.to_owned(), signatures: Signature::parse_lines(lines)? })
+    }
+}
+
+impl std::fmt::Display for SignedNote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "{}", self.text)?;
+        self.signatures.iter().try_for_each(|signature| write!(f, "{signature}"))
+    }
+}
+
+impl std::fmt::Display for Signature {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { name, id, bytes } = self;
+        writeln!(f, "\u{2014} {name} {}", STANDARD.encode([id.as_slice(), bytes].concat()))
+    }
+}
