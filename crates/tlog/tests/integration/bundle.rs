@@ -117,7 +117,7 @@ fn an_altered_entry_tile_and_part_are_named() {
     let part = files(&dir.path().join("parts")).remove(0);
     let place = format!("parts/{}", part.file_name().unwrap().to_str().unwrap());
     assert_eq!(alter(&place, 20), [(FindingCode::PartAltered, place.clone())]);
-    assert_eq!(alter("checkpoint", 0), [(FindingCode::CheckpointUnsigned, "checkpoint".to_owned())]);
+    assert_eq!(alter("checkpoint", 0), [(FindingCode::SignatureInvalid, "checkpoint".to_owned())]);
     assert_eq!(alter("checkpoint", 5), [(FindingCode::SignatureInvalid, "checkpoint".to_owned())]);
 }
 
