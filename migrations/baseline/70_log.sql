@@ -211,22 +211,22 @@ declare
     settled  bigint;
     records  bigint[];
     events   bigint[];
-    sealed   integer := 0;
+    total    integer := 0;
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception 'the log is sealed in read committed transactions only' using errcode = '25001';
     end if;
     perform countersign.commit_durably(), countersign.refuse_copy();
     settled := countersign.sealable_up_to();
-    while sealed < most loop
-        events := array(select v.id from countersign.event v where not v.sealed order by v.id limit least(most - sealed, 1000));
+    while total < most loop
+        events := array(select v.id from countersign.event v where not v.sealed order by v.id limit least(most - total, 1000));
         records := array(select r.id from countersign.record r where r.id > (select countersign.sealed_up_to()) and r.id <= settled
-                         order by r.id limit least(most - sealed, 1000) - cardinality(events));
+                         order by r.id limit least(most - total, 1000) - cardinality(events));
         exit when cardinality(events) + cardinality(records) = 0;
         perform countersign.append_leaves(records, events);
-        sealed := sealed + cardinality(events) + cardinality(records);
+        total := total + cardinality(events) + cardinality(records);
     end loop;
-    return sealed;
+    return total;
 end $$;
 comment on function countersign.seal(integer) is
     'Seals events, and records in the order of their ends, the oldest first, at most `most`; how many. Several servers may call it at once.';
@@ -268,10 +268,13 @@ begin
     if exists (select from countersign.log_key k where k.log_no = log and split_part(k.vkey, '+', 1) <> split_part(new_vkey, '+', 1)) then
         raise exception 'the keys of a log have one name, which is its origin' using errcode = '22023';
     end if;
-    insert into countersign.log_key (log_no, vkey, added_by) values (log, new_vkey, who);
+    insert into countersign.log_key (log_no, vkey, added_by) values (log, new_vkey, who) on conflict do nothing;
+    if not found then
+        return;
+    end if;
     perform countersign.note_event('key', array['person', who, 'action', 'add', 'vkey', new_vkey]);
 end $$;
-comment on function countersign.add_log_key(text, text) is 'Lets a key sign checkpoints. For members of the owner.';
+comment on function countersign.add_log_key(text, text) is 'Lets a key sign checkpoints, if it is not there yet. For members of the owner.';
 
 create function countersign.retire_log_key(old_vkey text, who text) returns void language plpgsql
 set search_path = pg_catalog, pg_temp as $$
@@ -307,7 +310,7 @@ create function countersign.prune_records(made_before timestamptz, who text, aft
 returns table (scanned_up_to bigint, removed_records bigint)
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-    removed  int8multirange;
+    ids      int8multirange;
     doomed   uuid[];
     deleted  bigint;
 begin
@@ -318,11 +321,11 @@ begin
     perform set_config('lock_timeout', '500ms', true);
     perform from countersign.seal_state for update;
     select max(p.id), array_agg(p.correlation_id), range_agg(int8range(p.id, p.id, '[]')), count(*)
-    into scanned_up_to, doomed, removed, removed_records
+    into scanned_up_to, doomed, ids, removed_records
     from countersign.prunable_records(made_before, after, most) p;
     if removed_records > 0 then
         perform countersign.note_event('prune', array['person', who, 'records', removed_records::text,
-            'made_before', to_char(made_before at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')], null, removed);
+            'made_before', to_char(made_before at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')], null, ids);
         delete from countersign.record r where r.correlation_id = any (doomed);
         get diagnostics deleted = row_count;
         if deleted <> removed_records then
@@ -418,7 +421,7 @@ create trigger protect_events before truncate on countersign.event
     for each statement execute function countersign.protect_log();
 create trigger protect_leaf before update or delete on countersign.leaf
     for each row execute function countersign.protect_log();
-create trigger protect_leafs before truncate on countersign.leaf
+create trigger protect_leaves before truncate on countersign.leaf
     for each statement execute function countersign.protect_log();
 create trigger protect_tree_node before update or delete on countersign.tree_node
     for each row execute function countersign.protect_log();

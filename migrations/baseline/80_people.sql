@@ -191,14 +191,14 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
 $$;
 comment on function countersign.current_identity() is 'The name of the ledger, and whether it was made for this database.';
 
-create function countersign.fork() returns table (ledger_id uuid, proposals bigint)
+create function countersign.fork(is_restored boolean default false) returns table (ledger_id uuid, proposals bigint)
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     previous  countersign.checkpoint;
 begin
     perform from countersign.seal_state for update;
     lock table countersign.identity in share row exclusive mode;
-    if (select i.is_here from countersign.current_identity() i) then
+    if not is_restored and (select i.is_here from countersign.current_identity() i) then
         raise exception 'the ledger was made for this database' using errcode = '55000';
     end if;
     update countersign.proposal p
@@ -218,5 +218,5 @@ begin
     perform countersign.append_leaves('{}', array(select max(v.id) from countersign.event v));
     return next;
 end $$;
-comment on function countersign.fork() is
-    'Lets the ledger of a copy go on under a new name. Open proposals of the original end here. For members of the owner.';
+comment on function countersign.fork(boolean) is
+    'Lets the ledger of a copy, or of a restored database, go on under a new name. Open proposals of the original end here. For members of the owner.';

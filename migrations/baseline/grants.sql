@@ -37,8 +37,8 @@ grant execute on function
     countersign.note_fingerprint_key(text),
     countersign.log_reads(uuid, bigint, bigint, bigint, text[])
     to {writer};
-grant execute on function countersign.current_identity(), countersign.executable_until(countersign.proposal), countersign.current_log(),
-    countersign.log_state(), countersign.note_export(bigint, text, text)
+grant execute on function countersign.current_identity(), countersign.executable_until(countersign.proposal),
+    countersign.note_export(bigint, text, text)
     to {writer}, countersign_approver, countersign_operator;
 
 -- Approvers.

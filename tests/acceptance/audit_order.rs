@@ -8,12 +8,12 @@ const INSERT: &str = "insert into countersign.record \
     values (gen_random_uuid(), 'default', 'race', repeat('0', 64), '{}', '{}', 'failure', 'x', session_user, '3', clock_timestamp(), \
         clock_timestamp())";
 
-/// Every record that is there is in one entry, once, and every entry's records are there.
+/// Every record that is there is in the log, once, and every record of the log is there.
 async fn assert_sealed_once(db: &Database) {
     let odd = db
         .rows(
             "select coalesce(a.id, s.id), count(s.id) from countersign.record a \
-             full join (select unnest(record_ids) as id from countersign.seal) s on s.id = a.id \
+             full join (select record_id as id from countersign.leaf where record_id is not null) s on s.id = a.id \
              group by 1 having count(s.id) <> 1 or count(a.id) <> 1",
         )
         .await;
@@ -53,7 +53,7 @@ async fn six_writers_that_commit_in_any_order_and_three_sealers() {
             tokio::spawn(async move {
                 let client = db.connect().await;
                 while !*stopped.borrow() {
-                    client.batch_execute("select countersign.seal_records(7)").await.unwrap();
+                    client.batch_execute("select countersign.seal(7)").await.unwrap();
                 }
             })
         })
@@ -61,12 +61,13 @@ async fn six_writers_that_commit_in_any_order_and_three_sealers() {
     for writer in writers {
         writer.await.unwrap();
     }
-    let sealed_meanwhile: u32 = db.value("select count(*) from countersign.seal").await.parse().unwrap();
+    let sealed_meanwhile: u32 =
+        db.value("select count(distinct xmin::text) from countersign.leaf").await.parse().unwrap();
     stop.send(true).unwrap();
     for sealer in sealers {
         sealer.await.unwrap();
     }
-    assert!(sealed_meanwhile >= 10, "the sealers had work while the writers wrote: {sealed_meanwhile} entries");
+    assert!(sealed_meanwhile >= 10, "the sealers had work while the writers wrote: {sealed_meanwhile} transactions");
     audit(&db, &["seal"]).await;
     assert_sealed_once(&db).await;
     let said = audit(&db, &["verify"]).await;
@@ -84,6 +85,7 @@ async fn a_record_id_drawn_before_its_transaction_id_is_not_skipped() {
              when (new.actor = 'slow') execute function wait_for_the_test()",
     )
     .await;
+    audit(&db, &["seal"]).await;
     // The first number of a sequence is logged, which takes a transaction id; the next ones are not.
     db.run(INSERT).await;
     let gate = db.connect().await;
@@ -96,11 +98,11 @@ async fn a_record_id_drawn_before_its_transaction_id_is_not_skipped() {
     db.run(INSERT).await;
     assert_eq!(db.value("select string_agg(id::text, ',') from countersign.record").await, "1,3");
     for _ in 0..3 {
-        assert_eq!(db.value("select countersign.seal_records(100)").await, "0", "2 may still come");
+        assert_eq!(db.value("select countersign.seal(100)").await, "0", "2 may still come");
     }
     gate.batch_execute("select pg_advisory_unlock(60)").await.unwrap();
     slow.await.unwrap().unwrap();
-    assert_eq!(db.value("select countersign.seal_records(100)").await, "3");
+    assert_eq!(db.value("select countersign.seal(100)").await, "3");
     assert_sealed_once(&db).await;
 }
 
@@ -108,15 +110,16 @@ async fn a_record_id_drawn_before_its_transaction_id_is_not_skipped() {
 async fn a_steady_load_does_not_delay_the_sealing_of_earlier_records() {
     let db = database().await;
     let (first, second) = (db.connect().await, db.connect().await);
+    audit(&db, &["seal"]).await;
     db.run(INSERT).await;
     first.batch_execute(&format!("begin; {INSERT}")).await.unwrap();
-    assert_eq!(db.value("select countersign.seal_records(100)").await, "0", "the first transaction is under way");
+    assert_eq!(db.value("select countersign.seal(100)").await, "0", "the first transaction is under way");
     second.batch_execute(&format!("begin; {INSERT}")).await.unwrap();
     first.batch_execute("commit").await.unwrap();
     // The second has begun since: it is not waited for, and neither is what it may still insert given up.
-    assert_eq!(db.value("select countersign.seal_records(100)").await, "1");
+    assert_eq!(db.value("select countersign.seal(100)").await, "1");
     second.batch_execute("commit").await.unwrap();
-    assert_eq!(db.value("select countersign.seal_records(100)").await, "2");
+    assert_eq!(db.value("select countersign.seal(100)").await, "2");
     assert_sealed_once(&db).await;
 }
 
@@ -124,9 +127,7 @@ async fn a_steady_load_does_not_delay_the_sealing_of_earlier_records() {
 async fn a_snapshot_that_is_older_than_its_transaction_seals_nothing() {
     let db = database().await;
     let client = db.connect().await;
-    let error = client
-        .batch_execute("begin isolation level repeatable read; select countersign.seal_records(100)")
-        .await
-        .unwrap_err();
+    let error =
+        client.batch_execute("begin isolation level repeatable read; select countersign.seal(100)").await.unwrap_err();
     assert!(error.as_db_error().unwrap().message().contains("read committed"), "{error:?}");
 }

@@ -215,7 +215,7 @@ async fn a_record_is_shown_with_what_it_is_tied_to() {
         assert!(shown.contains(&expected), "{expected:?} is missing in:\n{shown}");
     }
     audit(&db, &["seal"]).await;
-    assert!(audit(&db, &["show", &like]).await.contains(&line("sealed in entry", "1")));
+    assert!(audit(&db, &["show", &like]).await.contains(&line("entry in the log", "2")));
     assert!(audit(&db, &["show", &duplicate]).await.contains(&line("duplicate of", &like)));
     let shown = audit(&db, &["show", &unlike]).await;
     assert!(shown.contains(&line("reverses", &like)), "{shown}");
@@ -289,7 +289,7 @@ async fn wrong_options_are_named_with_what_would_be_right() {
     let ran = run_audit(&db.url(), &["show", "00000000-0000-4000-8000-000000000001"]).await;
     assert!(ran.code == 1 && ran.err.contains("no record has the correlation id 00000000-"), "{}", ran.err);
     let ran = run_audit("host=/nowhere user=me dbname=shop", &["verify"]).await;
-    assert!(ran.code == 1 && ran.err.contains("Cannot connect to database"), "{}", ran.err);
+    assert!(ran.code == 2 && ran.err.contains("Cannot connect to database"), "{}", ran.err);
     let mut command = Command::new(countersign());
     let empty = Database::empty("audit_without_a_ledger").await;
     let output = command.env("DATABASE_URL", empty.url()).args(["audit", "seal"]).output().await.unwrap();

@@ -1,8 +1,8 @@
 //! Sealing and verifying: what was changed behind the ledger's back is named (attacks AU02 to AU05).
 
-use serde_json::{Value, json};
+use serde_json::json;
 use testkit::audit::{
-    REBUILD_SEALS, audit, audit_discrepancy, insert_failed_records, insert_pending_record, run_audit, tamper,
+    REBUILD_LOG, audit, audit_discrepancy, insert_failed_records, insert_pending_record, run_audit, tamper,
 };
 use testkit::social::untouched_tweet;
 use testkit::{Server, database};
@@ -22,19 +22,17 @@ async fn records_are_sealed_once_and_verify_also_after_a_reversal() {
     let liked = server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
     server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
     server.fail("like_tweet", json!({"tweet_id": 999_999}), "sql_error").await;
-    let first: Value = serde_json::from_str(&audit(&db, &["seal"]).await).unwrap();
-    assert_eq!((&first["records"], &first["last_id"]), (&json!(3), &json!(3)), "{first}");
+    let first = audit(&db, &["seal"]).await;
+    assert!(first.contains("the log has 5 entries, root ") && first.contains("Nothing was signed"), "{first}");
     // The reversal is noted at a record that is sealed by now: that is no alteration.
     server.succeed("unlike_tweet", liked["meta"]["rollback"]["undo_params"].clone()).await;
     assert_eq!(db.value("select count(*) from countersign.reversal").await, "1");
     insert_pending_record(&db, 0).await;
     insert_failed_records(&db, 1, 0).await;
     let said = audit(&db, &["verify"]).await;
-    assert!(said.contains("agrees with its seals: 5 records in ") && said.contains(" 0 pruned"), "{said}");
+    assert!(said.contains("agrees with its log: 5 records in 7 entries, 0 pruned"), "{said}");
     assert!(said.contains("Not sealed yet: 0 final records. Pending: 1."), "{said}");
-    let second: Value = serde_json::from_str(&audit(&db, &["seal"]).await).unwrap();
-    let third: Value = serde_json::from_str(&audit(&db, &["seal"]).await).unwrap();
-    assert_eq!((&second["entries"], &second["hash"]), (&third["entries"], &third["hash"]), "nothing to seal, no entry");
+    assert_eq!(audit(&db, &["seal"]).await, audit(&db, &["seal"]).await, "nothing to seal, no entry");
     // Whatever the session's settings: they are not part of what is hashed.
     db.run(&format!(
         "alter database {0} set timezone = 'Asia/Kathmandu'; alter database {0} set datestyle = 'German'; \
@@ -43,7 +41,7 @@ async fn records_are_sealed_once_and_verify_also_after_a_reversal() {
         db.name()
     ))
     .await;
-    assert!(audit(&db, &["verify"]).await.contains("agrees with its seals: 5 records"));
+    assert!(audit(&db, &["verify"]).await.contains("agrees with its log: 5 records"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -52,21 +50,29 @@ async fn a_server_seals_by_itself() {
     insert_failed_records(&db, 2, 0).await;
     let server = Server::without_dedup_cache(&db).await;
     // Within its first sweep, which begins when it starts.
-    db.first_value("select 1 from countersign.seal").await;
-    assert_eq!(db.value("select record_ids from countersign.seal").await, "{1,2}");
+    db.first_value("select 1 from countersign.leaf where record_id is not null").await;
+    let records =
+        "select array_agg(record_id order by leaf_index) filter (where record_id is not null) from countersign.leaf";
+    assert_eq!(db.value(records).await, "{1,2}");
     server.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_chain_cannot_be_changed_or_removed_by_its_owner() {
+async fn the_log_cannot_be_changed_or_removed_by_its_owner() {
     // AU02, AU03
     let db = three_sealed_records().await;
     let client = db.connect().await;
     for statement in [
-        "update countersign.seal set hash = sha256('x')",
-        "delete from countersign.seal",
-        "truncate countersign.seal",
-        "truncate countersign.record, countersign.seal cascade",
+        "update countersign.leaf set hash = sha256('x')",
+        "update countersign.event set sealed = false",
+        "update countersign.event set reason = 'x'",
+        "delete from countersign.leaf",
+        "delete from countersign.event",
+        "truncate countersign.leaf",
+        "truncate countersign.tree_node",
+        "truncate countersign.checkpoint",
+        "truncate countersign.log_key",
+        "truncate countersign.record, countersign.leaf cascade",
         "delete from countersign.record",
     ] {
         let error = client.batch_execute(statement).await.unwrap_err();
@@ -75,16 +81,20 @@ async fn the_chain_cannot_be_changed_or_removed_by_its_owner() {
     client.batch_execute("create role plain_login; grant usage on schema countersign to plain_login").await.unwrap();
     for statement in [
         "select countersign.prune_records(now() - interval '2 days', 'x', 0, 10)",
-        "select countersign.seal_records(10)",
-        "select * from countersign.seal",
+        "select countersign.seal(10)",
+        "select countersign.append_leaves('{1}', '{}')",
+        "select countersign.note_event('prune', '{}')",
+        "select countersign.add_log_key('log+00000000+AA==', 'x')",
+        "select countersign.store_checkpoint(1, sha256('x'), 'x')",
+        "select * from countersign.leaf",
         "update countersign.seal_state set sealable_up_to = 1000",
-        "insert into countersign.seal (no) values (9)",
+        "insert into countersign.leaf (log_no) values (9)",
     ] {
         let error = client.batch_execute(&format!("set role plain_login; {statement}")).await.unwrap_err();
         assert_eq!(error.code().map(|code| code.code().to_owned()).as_deref(), Some("42501"), "{statement}");
     }
     client.batch_execute("reset role; drop owned by plain_login; drop role plain_login").await.unwrap();
-    assert!(audit(&db, &["verify"]).await.contains("3 records in 1 entries"));
+    assert!(audit(&db, &["verify"]).await.contains("3 records in 5 entries"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -133,6 +143,7 @@ async fn the_first_record_that_was_altered_removed_or_inserted_is_named() {
         ("xid", "xid = '7'"),
         ("admitted_at", "admitted_at = admitted_at + interval '1 microsecond'"),
         ("completed_at", "completed_at = 'infinity'"),
+        ("part_salt", "part_salt = gen_random_uuid()"),
     ];
     assert_eq!(changes.map(|(column, _)| column).as_slice(), columns, "every column is tried");
     let restored: Vec<String> = columns.iter().map(|column| format!("{column} = o.{column}")).collect();
@@ -143,17 +154,14 @@ async fn the_first_record_that_was_altered_removed_or_inserted_is_named() {
             "correlation_id" => said.contains("record 2 (correlation id "),
             _ => said.contains(&format!("record 2 (correlation id {second})")),
         };
-        assert!(
-            is_named && said.contains("was altered after it was sealed (entry 1 of the chain)"),
-            "{change}: {said}"
-        );
+        assert!(is_named && said.contains("was altered after it was sealed (entry 3 of the log)"), "{change}: {said}");
         let back = format!("update countersign.record a set {} from original o where a.id = o.id", restored.join(", "));
         tamper(&db, &back).await;
     }
     let db = three_sealed_records().await;
     tamper(&db, "delete from countersign.record where id >= 2").await;
     let said = audit_discrepancy(&db, &["verify"]).await;
-    assert!(said.contains("record 2 is missing: it was sealed and never pruned (entry 1"), "{said}");
+    assert!(said.contains("record 2 is missing: it was sealed and never pruned (entry 3"), "{said}");
 
     let db = database().await;
     // An id that was drawn and never committed has no record, and none can be inserted later.
@@ -192,20 +200,29 @@ async fn the_effects_of_a_write_are_sealed_with_it() {
 async fn an_entry_that_was_altered_or_removed_is_named() {
     // AU04
     for (change, named) in [
-        ("update countersign.seal set leaves[1] = sha256('x') where no = 2", "entry 2 of the chain was altered"),
+        ("update countersign.leaf set hash = sha256('x') where leaf_index = 3", "entry 3 of the log was altered"),
+        ("update countersign.leaf set entry = entry || 'x' where leaf_index = 3", "entry 3 of the log was altered"),
+        // With the hash that fits: the record is another one then.
         (
-            "update countersign.seal set sealed_at = sealed_at - interval '1 day' where no = 2",
-            "entry 2 of the chain was altered",
+            "update countersign.leaf set entry = entry || 'x', hash = sha256('\\x00'::bytea || convert_to(entry || 'x', 'UTF8')) \
+             where leaf_index = 3",
+            "record 2 (correlation id",
         ),
-        ("update countersign.seal set hash = sha256('x') where no = 2", "entry 2 of the chain was altered"),
-        ("delete from countersign.seal where no = 2", "entry 2 of the chain is missing"),
-        ("delete from countersign.seal where no = 1", "entry 1 of the chain is missing"),
-        // Renumbered and hashed again, so that it fits: the range of ids has a hole.
+        ("delete from countersign.leaf where leaf_index = 3", "entry 3 of the log is missing"),
+        ("delete from countersign.leaf where leaf_index = 0", "entry 0 of the log is missing"),
+        // Renumbered, so that there is no gap: the record is not in the log.
         (
-            "delete from countersign.seal where no = 2; update countersign.seal set no = 2 where no = 3; \
-             update countersign.seal s set hash = countersign.seal_hash((select hash from countersign.seal where no = 1), s) where no = 2",
-            "entry 2 of the chain was altered",
+            "delete from countersign.leaf where leaf_index = 3; \
+             update countersign.leaf set leaf_index = leaf_index + 1000 where leaf_index > 3; \
+             update countersign.leaf set leaf_index = leaf_index - 1001 where leaf_index > 3",
+            "was inserted after its range of ids was sealed",
         ),
+        (
+            "update countersign.event set fields = '{version,2}' where id = 1",
+            "event 1 was altered after it was sealed (entry 1",
+        ),
+        ("delete from countersign.event where id = 1", "event 1 is missing"),
+        ("insert into countersign.tree_node values (2, 1, 0, sha256('x'))", "node 0 of level 1 of the tree"),
     ] {
         let db = database().await;
         for _ in 0..3 {
@@ -224,8 +241,9 @@ async fn the_verifier_calls_no_function_that_an_attacker_may_have_replaced() {
     tamper(
         &db,
         "update countersign.record set tool_name = 'x' where id = 3; \
-         create or replace function countersign.seal_hash(previous bytea, e countersign.seal) returns bytea \
-             language sql as $$ select e.hash $$",
+         create or replace function countersign.record_entry(r countersign.record) \
+             returns table (entry text, params text, result text, effects text, context text) language sql as \
+             $$ select l.entry, '', '', '', '' from countersign.leaf l where l.record_id = r.id $$",
     )
     .await;
     assert!(audit_discrepancy(&db, &["verify"]).await.contains("record 3 (correlation id"));
@@ -236,58 +254,63 @@ async fn a_checkpoint_shows_a_cut_tail_and_a_rewritten_history() {
     // AU05
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("checkpoints");
-    let file = path.to_str().unwrap();
-    let mut kept = audit(&db, &["seal"]).await;
-    assert!(kept.starts_with(r#"{"entries":0,"records":0,"last_id":0,"hash":"","at":"#), "{kept}");
-    for _ in 0..3 {
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let key = at("log.key");
+    audit(&db, &["keys", "new", "--signing-key", &key]).await;
+    let mut kept = Vec::new();
+    for number in 0..3 {
         insert_failed_records(&db, 3, 0).await;
-        kept += &audit(&db, &["seal"]).await;
+        let path = at(&format!("checkpoint{number}"));
+        std::fs::write(&path, audit(&db, &["seal", "--signing-key", &key]).await).unwrap();
+        kept.extend(["--checkpoint".to_owned(), path]);
     }
-    std::fs::write(&path, &kept).unwrap();
+    let verify: Vec<&str> = std::iter::once("verify").chain(kept.iter().map(String::as_str)).collect();
     insert_failed_records(&db, 1, 0).await;
-    let said = audit(&db, &["verify", "--checkpoint", file]).await;
-    assert!(said.contains("10 records in 4 entries") && said.contains("agree with all 4 checkpoints"), "{said}");
+    let said = audit(&db, &verify).await;
+    assert!(said.contains("10 records in 13 entries") && said.contains("goes on from all 3 checkpoints"), "{said}");
+    assert!(said.contains("Signed: 3 checkpoints, the newest of 12 entries"), "{said}");
 
     // The last entries and their records are gone. Without the checkpoint nothing is wrong with what is left; and
     // verifying with it does not seal over the cut, so it says the same again.
-    tamper(&db, "delete from countersign.seal where no >= 3; delete from countersign.record where id > 6").await;
+    tamper(
+        &db,
+        "delete from countersign.leaf where leaf_index >= 9; delete from countersign.checkpoint where size > 9; \
+         delete from countersign.record where id > 6",
+    )
+    .await;
     insert_failed_records(&db, 1, 0).await;
     for _ in 0..2 {
-        let said = audit_discrepancy(&db, &["verify", "--checkpoint", file]).await;
-        assert!(said.contains("the chain ends before entry 3") && said.contains("checkpoints, line 4"), "{said}");
+        let said = audit_discrepancy(&db, &verify).await;
+        assert!(said.contains("the log has 9 entries and ") && said.contains("checkpoint2 is of 12"), "{said}");
     }
-    assert!(audit(&db, &["verify"]).await.contains("7 records in 3 entries"));
+    // The signer remembers what it has signed.
+    let ran = run_audit(&db.url(), &["seal", "--signing-key", &key]).await;
+    assert!(ran.code == 1 && ran.err.contains("a checkpoint of 12 was signed"), "{}", ran.err);
+    assert!(audit(&db, &["verify"]).await.contains("7 records in 10 entries"));
 
-    // The last three leaves are cut off and the whole chain is built anew.
-    tamper(&db, &format!("delete from countersign.record where id > 3; {REBUILD_SEALS}")).await;
-    assert!(audit(&db, &["verify"]).await.contains("3 records in 1 entries"));
-    let said = audit_discrepancy(&db, &["verify", "--checkpoint", file]).await;
-    assert!(said.contains("entry 1 of the chain is not the one that the checkpoint names"), "{said}");
-    assert!(said.contains("history was rewritten") && said.contains("line 2"), "{said}");
+    // More records go, and the whole log is built anew.
+    tamper(&db, &format!("delete from countersign.record where id > 3; {REBUILD_LOG}")).await;
+    insert_failed_records(&db, 9, 0).await;
+    assert!(audit(&db, &["verify"]).await.contains("No checkpoint is signed"));
+    let said = audit_discrepancy(&db, &verify).await;
+    assert!(said.contains("are not those of ") && said.contains("history was rewritten"), "{said}");
+    let ran = run_audit(&db.url(), &["seal", "--signing-key", &key]).await;
+    assert!(ran.code == 1 && ran.err.contains("entries were altered"), "{}", ran.err);
+    assert_eq!(db.value("select count(*) from countersign.checkpoint").await, "0", "nothing was signed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_holds_no_checkpoint_is_refused_with_its_place() {
+async fn a_file_that_has_no_checkpoint_is_refused_with_its_name() {
     let db = three_sealed_records().await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("kept");
     let file = path.to_str().unwrap();
     let ran = run_audit(&db.url(), &["verify", "--checkpoint", file]).await;
-    assert!(ran.code == 1 && ran.err.contains("kept cannot be read: No such file"), "{}", ran.err);
-    let good = audit(&db, &["seal"]).await;
-    for (content, named) in [
-        ("", "holds no checkpoint"),
-        ("\n \n", "holds no checkpoint"),
-        ("\nnonsense\n", "kept, line 2: not a checkpoint"),
-        ("{}\n", "missing field `entries`"),
-        (r#"{"entries":-1,"records":0,"last_id":0,"hash":"","at":""}"#, "negative"),
-        (r#"{"entries":1,"records":0,"last_id":0,"hash":"abc","at":""}"#, "64 hex digits"),
-        (&format!("{good}{{"), "line 2: not a checkpoint"),
-    ] {
+    assert!(ran.code == 2 && ran.err.contains("kept cannot be read: No such file"), "{}", ran.err);
+    for content in ["", "\n \n", "nonsense\n", "log\n3\nx\n\n"] {
         std::fs::write(&path, content).unwrap();
         let ran = run_audit(&db.url(), &["verify", "--checkpoint", file]).await;
-        assert!(ran.code == 1 && ran.err.contains(named), "{content}: {}", ran.err);
+        assert!(ran.code == 2 && ran.err.contains("kept is no checkpoint"), "{content}: {}", ran.err);
     }
 }
 
@@ -297,11 +320,12 @@ async fn an_auditor_who_may_only_read_can_verify() {
     db.run(
         "create role auditor_of_this login; grant usage on schema countersign to auditor_of_this; \
             grant select on countersign.schema_history, countersign.record, countersign.mutation, countersign.effect, \
-                countersign.reversal, countersign.tracked, countersign.seal to auditor_of_this",
+                countersign.reversal, countersign.tracked, countersign.event, countersign.leaf, countersign.tree_node, \
+                countersign.log_key, countersign.checkpoint, countersign.identity, countersign.attempt to auditor_of_this",
     )
     .await;
     insert_failed_records(&db, 1, 0).await;
     let ran = run_audit(&db.url().replace("user=postgres", "user=auditor_of_this"), &["verify"]).await;
-    assert!(ran.code == 0 && ran.out.contains("3 records in 1 entries"), "{} {}", ran.out, ran.err);
+    assert!(ran.code == 0 && ran.out.contains("3 records in 5 entries"), "{} {}", ran.out, ran.err);
     assert!(ran.out.contains("Not sealed yet: 1 final records"), "{}", ran.out);
 }

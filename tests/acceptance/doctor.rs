@@ -41,6 +41,12 @@ async fn doctor_reports_no_problem_and_warns_of_roles_without_members() {
     let db = lone_database().await;
     let studio = repository().join("manifests/studio.toml");
     let arguments = ["--manifest", studio.to_str().unwrap()];
+    let unsigned = doctor(&db.writer_url(), &arguments).await;
+    assert!(unsigned.out.contains("warning    log         the log is not signed"), "{}", unsigned.out);
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("log.key").to_str().unwrap().to_owned();
+    audit(&db, &["keys", "new", "--signing-key", &key]).await;
+    audit(&db, &["seal", "--signing-key", &key]).await;
     let ran = doctor(&db.writer_url(), &arguments).await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
     assert!(ran.out.contains("warning    roles       nobody has the role countersign_approver"), "{}", ran.out);
@@ -171,19 +177,19 @@ async fn doctor_reports_pending_proposals_and_unsealed_records() {
     insert_failed_records(&db, 3, 1).await;
     let server = Server::studio(&db).await;
     server.succeed("delete_package_photo", json!({"package_id": 1, "photo_id": 1})).await;
-    db.first_value("select 1 from countersign.seal").await;
+    db.first_value("select 1 from countersign.leaf where record_id is not null").await;
     server.close().await;
     let (found, code) = findings(&db.writer_url(), &[]).await;
     assert_eq!((code, problems(&found)), (0, 0), "{found:#?}");
     finding(&found, "ok", "proposals", "1 of tier confirm wait for somebody to decide; the next one expires at 20");
-    finding(&found, "ok", "seals", "what was final 10 minutes ago is sealed");
+    finding(&found, "ok", "log", "what was final 10 minutes ago is sealed");
 
     insert_failed_records(&db, 2, 1).await;
     let (found, _) = findings(&db.writer_url(), &[]).await;
-    let unsealed = finding(&found, "warning", "seals", "2 final records are not sealed, the oldest since 20");
+    let unsealed = finding(&found, "warning", "log", "2 final records are not sealed, the oldest since 20");
     assert!(unsealed["advice"].as_str().unwrap().contains("countersign audit seal"), "{unsealed}");
     audit(&db, &["seal"]).await;
-    finding(&findings(&db.writer_url(), &[]).await.0, "ok", "seals", "is sealed");
+    finding(&findings(&db.writer_url(), &[]).await.0, "ok", "log", "is sealed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -267,7 +273,7 @@ async fn an_altered_record_is_found_among_the_newest_and_what_was_not_compared_i
     // F-13
     let db = database().await;
     let none = findings(&db.writer_url(), &[]).await.0;
-    finding(&none, "unchecked", "seals", "whether records were altered: none is sealed yet");
+    finding(&none, "unchecked", "log", "whether records were altered: none is sealed yet");
     finding(&none, "unchecked", "keys", "none ran within the last 2 minutes");
     for _ in 0..3 {
         insert_failed_records(&db, 600, 0).await;
@@ -278,16 +284,16 @@ async fn an_altered_record_is_found_among_the_newest_and_what_was_not_compared_i
     finding(
         &sound,
         "ok",
-        "seals",
-        "the newest 1200 sealed records are what was sealed (up to entry 3, 0 pruned since)",
+        "log",
+        "the newest 1000 sealed records are what was sealed (1802 entries in the log, 0 pruned since)",
     );
-    finding(&sound, "unchecked", "seals", "records before these");
+    finding(&sound, "unchecked", "log", "records before these");
     tamper(&db, "update countersign.record set account_id = 'other' where id = 5").await;
     assert_eq!(problems(&findings(&db.writer_url(), &[]).await.0), 0, "it is not among the newest");
     tamper(&db, "update countersign.record set account_id = 'other' where id = 1000").await;
     let (altered, code) = findings(&db.writer_url(), &[]).await;
     assert_eq!((code, problems(&altered)), (1, 1), "{altered:#?}");
-    finding(&altered, "problem", "seals", "the ledger was altered: record 1000 (correlation id ");
+    finding(&altered, "problem", "log", "the ledger was altered: record 1000 (correlation id ");
 }
 
 #[tokio::test(flavor = "multi_thread")]

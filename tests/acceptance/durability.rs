@@ -89,7 +89,7 @@ async fn records_after_losing_both(durable: bool) -> Vec<Vec<String>> {
     db.run("select pg_reload_conf()").await;
     db.first_value("select 1 where not exists (select from pg_stat_activity where backend_type = 'autovacuum worker')")
         .await;
-    db.run("revoke execute on function countersign.seal_records(integer) from countersign_writer").await;
+    db.run("revoke execute on function countersign.seal(integer) from countersign_writer").await;
     if !durable {
         db.run("alter role countersign_writer set synchronous_commit = off").await;
     }

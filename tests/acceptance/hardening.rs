@@ -11,14 +11,20 @@ mod state_keys;
 
 use std::process::Output;
 
-use testkit::{Database, countersign};
+use testkit::{Database, config_home, countersign};
 use tokio::process::Command;
 
 /// Runs a command of the binary on this connection string; what it printed on both streams, and whether it succeeded.
 async fn run(url: &str, arguments: &[&str]) -> (String, bool) {
     let mut command = Command::new(countersign());
-    let Output { stdout, stderr, status } =
-        command.env("DATABASE_URL", url).args(arguments).kill_on_drop(true).output().await.unwrap();
+    let Output { stdout, stderr, status } = command
+        .env("DATABASE_URL", url)
+        .env("XDG_CONFIG_HOME", config_home())
+        .args(arguments)
+        .kill_on_drop(true)
+        .output()
+        .await
+        .unwrap();
     (String::from_utf8([stdout, stderr].concat()).unwrap(), status.success())
 }
 

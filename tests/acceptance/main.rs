@@ -77,6 +77,7 @@ mod tls;
 mod tokens;
 mod tool_list;
 mod tracking;
+mod transparency;
 mod undo;
 mod undo_cli;
 mod undo_many;

@@ -6,7 +6,7 @@ mod reads;
 mod sessions;
 mod statements;
 
-use testkit::{Database, countersign, database, repository};
+use testkit::{Database, config_home, countersign, database, repository};
 use tokio::process::Command;
 use tokio_postgres::{Client, NoTls};
 
@@ -90,7 +90,8 @@ async fn init_adds_the_schema_of_the_demo_that_is_missing_and_leaves_the_other_a
     social.retain(|row| row[0] != "media");
     for said in ["\"studio\" and its data are loaded", "\"studio\" exists already"] {
         let mut command = Command::new(countersign());
-        let output = command.env("DATABASE_URL", db.url()).args(["init", "--demo"]).output().await.unwrap();
+        command.env("DATABASE_URL", db.url()).env("XDG_CONFIG_HOME", config_home());
+        let output = command.args(["init", "--demo"]).output().await.unwrap();
         let out = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
         assert!(out.contains(said) && out.contains("\"social\" exists already"), "{out}");
         assert_eq!((db.contents("studio").await, db.social().await), (studio.clone(), social.clone()));

@@ -7,7 +7,7 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand,
 
 use crate::settings::{
     ConfigSources, ConnectionKeys, DatabaseKeys, HttpKeys, Keys, LimitKeys, LogKeys, ManifestKeys, ReadsKeys,
-    ServeKeys, WriteKeys,
+    ServeKeys, SigningKeys, WriteKeys,
 };
 
 use crate::audit::args::AuditCommand;
@@ -63,7 +63,7 @@ pub(crate) enum Command {
     Unfreeze(UnfreezeArgs),
     /// Compile the manifests against the configured database and report every mistake, without serving.
     Check(CheckArgs),
-    /// Read, seal, verify and prune the records of writes.
+    /// Read, seal, sign, verify, export and prune the records of writes.
     #[command(subcommand)]
     Audit(AuditCommand),
     /// Show the writes that wait for agreement, and approve or reject them.
@@ -174,6 +174,8 @@ struct ServerKeys {
     #[command(flatten)]
     reads: ReadsKeys,
     #[command(flatten)]
+    signing: SigningKeys,
+    #[command(flatten)]
     http: HttpKeys,
     #[command(flatten)]
     limits: LimitKeys,
@@ -196,6 +198,8 @@ pub(crate) struct InitArgs {
     /// Also create the demo's data, in the schemas social and studio.
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) demo: bool,
+    #[command(flatten)]
+    signing: SigningKeys,
     #[command(flatten)]
     connection: ConnectionKeys,
 }
@@ -256,7 +260,7 @@ impl Cli {
             Command::Query(_) | Command::Pipe(_) | Command::Psql(_) => {}
             Command::Serve(arguments) => arguments.server.fill(&mut keys),
             Command::Doctor(arguments) => arguments.server.fill(&mut keys),
-            Command::Audit(audit) => audit.connection().fill(&mut keys),
+            Command::Audit(audit) => audit.fill(&mut keys),
             Command::Proposals(proposals) => proposals.connection().fill(&mut keys),
             Command::Keys(command) => command.connection().fill(&mut keys),
             Command::Track(track) => track.connection.fill(&mut keys),
@@ -264,7 +268,10 @@ impl Cli {
             Command::Undo(undo) => undo.connection().fill(&mut keys),
             Command::Freeze(freeze) => freeze.connection.fill(&mut keys),
             Command::Unfreeze(unfreeze) => unfreeze.connection.fill(&mut keys),
-            Command::Init(init) => init.connection.fill(&mut keys),
+            Command::Init(init) => {
+                init.connection.fill(&mut keys);
+                keys.signing = init.signing.clone();
+            }
             Command::Check(check) => {
                 check.connection.fill(&mut keys);
                 keys.manifests = check.manifests.clone();
@@ -279,6 +286,7 @@ impl ServerKeys {
         self.connection.fill(keys);
         (keys.manifests, keys.serve) = (self.manifests.clone(), self.serve.clone());
         (keys.write, keys.reads) = (self.write.clone(), self.reads.clone());
+        keys.signing = self.signing.clone();
         (keys.http, keys.limits) = (self.http.clone(), self.limits.clone());
     }
 }

@@ -3,6 +3,7 @@
 use ledger::{InitOptions, InitReport, ReaderTables};
 use types::visible;
 
+use crate::audit::log_keys;
 use crate::cli::{InitArgs, ReaderTablesArg};
 use crate::settings::Settings;
 use crate::terminal::print_line;
@@ -41,6 +42,11 @@ pub(crate) async fn run(arguments: &InitArgs, settings: &Settings) -> anyhow::Re
                 format!("The schema \"{schema}\" exists already, and stays as it is.")
             });
         }
+    }
+    match log_keys::ensure_key(settings).await {
+        Ok(lines) => lines.iter().for_each(|line| print_line(line)),
+        // The ledger is there and works; what is missing can be made later.
+        Err(error) => print_line(&format!("  warning  the log of the ledger is not signed: {error:#}")),
     }
     if report.is_new {
         print_line(&format!(

@@ -66,10 +66,15 @@ fn main() -> ExitCode {
     let outcome = runtime.block_on(run(command, sources, settings.clone()));
     // Nothing that is still running (a blocked read of standard input) may hold up the end.
     runtime.shutdown_background();
-    outcome.unwrap_or_else(|error| match connection::origins(&error, &settings) {
+    outcome.unwrap_or_else(|error| failed_with(&error, &settings))
+}
+
+/// Prints an error, and where the connection came from if that is its cause.
+fn failed_with(error: &anyhow::Error, settings: &Settings) -> ExitCode {
+    match connection::origins(error, settings) {
         Some(origins) => failed(&anyhow::anyhow!("{error:#}; {origins}")),
-        None => failed(&error),
-    })
+        None => failed(error),
+    }
 }
 
 async fn run(command: Command, sources: ConfigSources, settings: Settings) -> anyhow::Result<ExitCode> {

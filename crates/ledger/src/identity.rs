@@ -5,14 +5,14 @@ use pg::{ConnectOptions, PipelineStatement, Session, SessionSettings};
 use crate::schema::SchemaError;
 
 const CURRENT_SQL: &str = "select i.is_here from countersign.current_identity() i";
-const FORK_SQL: &str = "select f.ledger_id, f.proposals from countersign.fork() f";
+const FORK_SQL: &str = "select f.ledger_id, f.proposals from countersign.fork($1::boolean) f";
 
 /// Makes sure that the ledger was made for this database, so that nothing of it is carried out a second time.
 ///
 /// # Errors
 /// [`SchemaError::Copied`] if the database is a copy.
 pub async fn check_identity(target: &ConnectOptions) -> Result<(), SchemaError> {
-    let is_here = ask(target, CURRENT_SQL).await?.into_iter().flatten().next().flatten();
+    let is_here = ask(target, CURRENT_SQL, &[]).await?.into_iter().flatten().next().flatten();
     if is_here.as_deref() == Some("t") {
         return Ok(());
     }
@@ -28,12 +28,13 @@ pub struct Fork {
     pub proposals: u64,
 }
 
-/// Makes the ledger of a copied database a ledger of its own. For members of the ledger's owner.
+/// Makes the ledger of a copied database a ledger of its own; with `is_restored` also one that was restored in its place. For
+/// members of the ledger's owner.
 ///
 /// # Errors
 /// An error of the database; SQLSTATE 55000 if it is no copy.
-pub async fn fork(target: &ConnectOptions) -> Result<Fork, SchemaError> {
-    let row = ask(target, FORK_SQL).await?.into_iter().next().unwrap_or_default();
+pub async fn fork(target: &ConnectOptions, is_restored: bool) -> Result<Fork, SchemaError> {
+    let row = ask(target, FORK_SQL, &[Some(is_restored.to_string())]).await?.into_iter().next().unwrap_or_default();
     match <[Option<String>; 2]>::try_from(row) {
         Ok([Some(ledger_id), Some(proposals)]) => {
             Ok(Fork { ledger_id, proposals: proposals.parse().unwrap_or_default() })
@@ -42,10 +43,15 @@ pub async fn fork(target: &ConnectOptions) -> Result<Fork, SchemaError> {
     }
 }
 
-async fn ask(target: &ConnectOptions, sql: &str) -> Result<Vec<Vec<Option<String>>>, SchemaError> {
+async fn ask(
+    target: &ConnectOptions,
+    sql: &str,
+    params: &[Option<String>],
+) -> Result<Vec<Vec<Option<String>>>, SchemaError> {
     let session = Session::connect(target, &SessionSettings::default()).await;
     let mut session = session.map_err(pg::Error::from)?;
-    let outcomes = session.run(&[PipelineStatement::without_params(sql)]).await.map_err(|failed| failed.error)?;
+    let outcomes =
+        session.run(&[PipelineStatement { sql, params, param_types: &[] }]).await.map_err(|failed| failed.error)?;
     session.close().await;
     Ok(outcomes.into_iter().flat_map(|outcome| outcome.rows).collect())
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::audit::Signing;
 use crate::fingerprint::Fingerprints;
 use crate::read_log::ReadLogDetail;
 
@@ -24,6 +25,8 @@ pub struct LedgerOptions {
     pub sessions: usize,
     /// The extent of the log of reads.
     pub read_log: ReadLogDetail,
+    /// What signs the checkpoints of the ledger's log.
+    pub signing: Signing,
 }
 
 impl Default for LedgerOptions {
@@ -36,6 +39,7 @@ impl Default for LedgerOptions {
             proposal_lifetime: Duration::from_secs(30 * 60),
             sessions: 16,
             read_log: ReadLogDetail::Off,
+            signing: Signing::default(),
         }
     }
 }

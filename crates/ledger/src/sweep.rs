@@ -1,4 +1,4 @@
-//! Ends the records that a killed server left pending, and seals final records.
+//! Ends the records that a killed server left pending, seals final records, and signs the log.
 //!
 //! ```text
 //! server 1   admit ............ claim | killed
@@ -13,6 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use types::CorrelationId;
 
 use crate::Ledger;
+use crate::audit::SignError;
 
 /// The age of a record beyond the deadline of its call: the grace of its statements and the time for its resolution.
 pub(crate) const BEYOND_DEADLINE: Duration = Duration::from_secs(30);
@@ -37,6 +38,19 @@ impl Ledger {
         Ok(ended.filter_map(|id| CorrelationId::parse(&id)).collect())
     }
 
+    /// Seals what is final, and signs a checkpoint of it if a key of the log is here.
+    async fn seal_and_sign(&self) {
+        let audit = self.audit();
+        match audit.seal().await {
+            Err(error) => tracing::warn!(%error, "final records will be sealed later"),
+            Ok(_) => match audit.sign(&self.settings.signing).await {
+                Ok(_) => {}
+                Err(SignError::Database(error)) => tracing::warn!(%error, "the log will be signed later"),
+                Err(error) => tracing::error!(%error, "the log is not signed"),
+            },
+        }
+    }
+
     /// Sweeps and seals now and then every minute, for as long as the future is polled.
     pub async fn run_sweeper(self) {
         let mut ticks = tokio::time::interval(EVERY);
@@ -51,9 +65,7 @@ impl Ledger {
                 }
                 Err(error) => tracing::warn!(%error, "the sweep will be tried again"),
             }
-            if let Err(error) = self.audit().seal().await {
-                tracing::warn!(%error, "final records will be sealed later");
-            }
+            self.seal_and_sign().await;
             // `doctor` compares the keys of all servers.
             let key_id = [Some(self.settings.fingerprints.key_id())];
             if let Err(error) = self.writer.run_one(KEY_SQL, &key_id, Instant::now() + DEADLINE).await {

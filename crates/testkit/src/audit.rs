@@ -54,10 +54,11 @@ pub async fn insert_pending_record(database: &Database, days_old: u32) {
 
 /// Runs statements as the owner of the tables, who has switched their triggers off.
 pub async fn tamper(database: &Database, sql: &str) {
-    const TABLES: [&str; 4] = ["record", "effect", "reversal", "seal"];
+    const TABLES: [&str; 8] = ["record", "effect", "reversal", "event", "leaf", "tree_node", "checkpoint", "log_key"];
     let switch = |to: &str| TABLES.map(|table| format!("alter table countersign.{table} {to} trigger all;")).concat();
     database.run(&format!("begin; {} {sql}; {} commit", switch("disable"), switch("enable"))).await;
 }
 
-/// Builds the chain of seals anew over the records that are there, which takes the owner's rights.
-pub const REBUILD_SEALS: &str = "delete from countersign.seal; select countersign.seal_records(1000000)";
+/// Builds the log anew over the records and events that are there, which takes the owner's rights.
+pub const REBUILD_LOG: &str = "delete from countersign.leaf; delete from countersign.tree_node; delete from countersign.checkpoint; \
+    update countersign.event set sealed = false; select countersign.seal(1000000)";

@@ -1,10 +1,12 @@
 //! The built binary as a command that ends: what it printed and its exit code.
 
+use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use tokio::process::Command;
 
+use crate::repository;
 use crate::server::countersign;
 
 /// Time until a command has to be over.
@@ -24,7 +26,13 @@ pub struct CommandOutput {
 /// Runs `countersign` on a database, without a terminal.
 pub async fn run_countersign(url: &str, arguments: &[&str]) -> CommandOutput {
     let mut command = Command::new(countersign());
-    run(command.env("DATABASE_URL", url).args(["--log", "warn"]).args(arguments)).await
+    let command = command.env("DATABASE_URL", url).env("XDG_CONFIG_HOME", config_home());
+    run(command.args(["--log", "warn"]).args(arguments)).await
+}
+
+/// The folder in which `init` writes the private keys of logs, in place of the user's own.
+pub fn config_home() -> PathBuf {
+    repository().join("target/test-config")
 }
 
 /// Runs a command that has to exit with 1 before it writes anything to standard output; its standard error.

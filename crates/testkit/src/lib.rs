@@ -46,7 +46,7 @@ pub mod social;
 mod standby;
 
 pub use cluster::{Database, cluster, database, lone_database};
-pub use command::{CommandOutput, run, run_countersign, startup_error};
+pub use command::{CommandOutput, config_home, run, run_countersign, startup_error};
 pub use config_dir::ConfigDir;
 pub use exclusive::exclusive;
 pub use external::{External, skip_without};

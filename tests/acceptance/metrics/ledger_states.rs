@@ -102,7 +102,7 @@ async fn counting_reads_only_the_ends_of_indexes_at_any_size_of_the_ledger() {
     audit(&db, &["seal"]).await;
     insert_failed_records(&db, 100, 1).await;
     for prepare in
-        ["select 1", "analyze countersign.record, countersign.attempt, countersign.proposal, countersign.seal"]
+        ["select 1", "analyze countersign.record, countersign.attempt, countersign.proposal, countersign.leaf"]
     {
         db.run(prepare).await;
         let (client, connection) = tokio_postgres::connect(&db.writer_url(), NoTls).await.unwrap();

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use ledger::RecordStatus;
+use tlog::VerifierKey;
 use types::IdPrefix;
 
 use super::age::{age, retention};
 use super::reads::args::ReadsCommand;
-use crate::settings::ConnectionKeys;
+use crate::settings::{ConnectionKeys, Keys, SigningKeys};
 use crate::short_id;
 
 #[derive(Debug, Subcommand)]
@@ -25,33 +26,65 @@ pub(crate) enum AuditCommand {
     /// List, count and prune the log of reads.
     #[command(subcommand)]
     Reads(ReadsCommand),
-    /// Seal the final records, and print the checkpoint: a JSON line to keep outside the database.
+    /// Seal the final records in the ledger's log, sign a checkpoint, and print it: keep it outside the database.
     Seal(SealArgs),
-    /// Compare every record with the seals, and the seals with checkpoints. Exits with 1 if something does not
-    /// agree.
+    /// Compare every record with the log, and the log with its checkpoints. With a folder: verify an exported
+    /// bundle, without a database.
+    ///
+    /// Exits with 0 if everything agrees, 1 if something does not, and 2 if it cannot be verified.
     Verify(VerifyArgs),
-    /// Remove final records that are older than 90 days. The ledger keeps an entry that says which, when and by
-    /// whom.
+    /// Write the log into a folder that anyone can verify, with this program, with verify.py, or with tools for
+    /// C2SP logs.
+    Export(ExportArgs),
+    /// Print the proof that the log has a record (c2sp.org/tlog-proof).
+    Prove(ProveArgs),
+    /// Print the proof that a checkpoint goes on from an older one.
+    Consistency(ConsistencyArgs),
+    /// Make, list and retire the keys that sign the log.
+    #[command(subcommand)]
+    Keys(LogKeysCommand),
+    /// Remove final records that are older than 90 days. The log keeps their entries, and one that says which
+    /// were removed, when and by whom.
     Prune(PruneArgs),
-    /// Make the ledger of a copied or restored database a ledger of its own. Open proposals of the original end
+    /// Give the ledger of a copied or restored database a log of its own. Open proposals of the original end
     /// in it.
     Fork(ForkArgs),
 }
 
 impl AuditCommand {
-    /// The database.
-    pub(crate) const fn connection(&self) -> &ConnectionKeys {
+    /// Puts the keys of the database and of the signatures into their groups.
+    pub(crate) fn fill(&self, keys: &mut Keys) {
         match self {
-            Self::List(arguments) => &arguments.connection,
-            Self::Show(arguments) => &arguments.connection,
-            Self::Row(arguments) => &arguments.connection,
-            Self::Counts(arguments) => &arguments.connection,
-            Self::Reads(command) => command.connection(),
-            Self::Seal(arguments) => &arguments.connection,
-            Self::Verify(arguments) => &arguments.connection,
-            Self::Prune(arguments) => &arguments.connection,
-            Self::Fork(arguments) => &arguments.connection,
+            Self::List(arguments) => arguments.connection.fill(keys),
+            Self::Show(arguments) => arguments.connection.fill(keys),
+            Self::Row(arguments) => arguments.connection.fill(keys),
+            Self::Counts(arguments) => arguments.connection.fill(keys),
+            Self::Reads(command) => command.connection().fill(keys),
+            Self::Seal(arguments) => arguments.log.fill(keys),
+            Self::Verify(arguments) => arguments.connection.fill(keys),
+            Self::Export(arguments) => arguments.log.fill(keys),
+            Self::Prove(arguments) => arguments.connection.fill(keys),
+            Self::Consistency(arguments) => arguments.connection.fill(keys),
+            Self::Keys(command) => command.log().fill(keys),
+            Self::Prune(arguments) => arguments.connection.fill(keys),
+            Self::Fork(arguments) => arguments.log.fill(keys),
         }
+    }
+}
+
+/// The database, and what signs its log.
+#[derive(Debug, Args)]
+pub(crate) struct LogKeys {
+    #[command(flatten)]
+    signing: SigningKeys,
+    #[command(flatten)]
+    connection: ConnectionKeys,
+}
+
+impl LogKeys {
+    fn fill(&self, keys: &mut Keys) {
+        self.connection.fill(keys);
+        keys.signing = self.signing.clone();
     }
 }
 
@@ -60,8 +93,12 @@ pub(crate) struct ForkArgs {
     /// Do not ask for confirmation.
     #[arg(long)]
     pub(crate) yes: bool,
+    /// Also if the database was restored from a backup in its own place, so that the log has fewer entries than
+    /// were signed.
+    #[arg(long)]
+    pub(crate) restored: bool,
     #[command(flatten)]
-    connection: ConnectionKeys,
+    log: LogKeys,
 }
 
 #[derive(Debug, Args)]
@@ -156,16 +193,102 @@ pub(crate) struct CountsArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SealArgs {
     #[command(flatten)]
-    connection: ConnectionKeys,
+    log: LogKeys,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
-    /// File with lines that `countersign audit seal` printed; every line is compared.
+    /// Folder of an exported bundle. Default: the ledger in the configured database.
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Public key that signs the log, as `init` printed it. Can be given several times. Without it, a ledger is
+    /// verified by the keys that it names itself.
+    #[arg(long, value_name = "VKEY")]
+    pub(crate) vkey: Vec<VerifierKey>,
+    /// File with a policy (c2sp.org/tlog-policy): the keys of logs and witnesses, and how many of which must
+    /// have signed.
     #[arg(long, value_name = "FILE")]
-    pub(crate) checkpoint: Option<PathBuf>,
+    pub(crate) policy: Option<PathBuf>,
+    /// File with an earlier checkpoint, which the log must go on from. Can be given several times.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) checkpoint: Vec<PathBuf>,
+    /// Verify the proof of one entry in this file instead.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dir", "checkpoint"])]
+    pub(crate) proof: Option<PathBuf>,
+    /// Print one JSON object: verdict, origin, size, root, entries, parts, withheld, findings. For bundles and
+    /// proofs.
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     connection: ConnectionKeys,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// A new folder, or an empty one.
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    /// Leave out the parts: parameters, results and changed rows. Their digests remain.
+    #[arg(long)]
+    pub(crate) without_parts: bool,
+    #[command(flatten)]
+    log: LogKeys,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProveArgs {
+    /// Correlation id of the write, or its first characters; for a pruned record all of it.
+    #[arg(value_parser = short_id::parse)]
+    pub(crate) correlation_id: IdPrefix,
+    #[command(flatten)]
+    connection: ConnectionKeys,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConsistencyArgs {
+    /// File with the older checkpoint.
+    pub(crate) old: PathBuf,
+    /// File with the newer checkpoint.
+    pub(crate) new: PathBuf,
+    #[command(flatten)]
+    connection: ConnectionKeys,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LogKeysCommand {
+    /// List the keys of the log, the oldest first.
+    List(LogKeysArgs),
+    /// Make a key, and let it sign. The other keys go on signing until they are retired.
+    ///
+    /// With --signing-key FILE, the private key is written there, or read if the file exists.
+    New(LogKeysArgs),
+    /// Let a public key sign without its private key, which a --signing-command has.
+    Add(VkeyArgs),
+    /// End the use of a key. Checkpoints that it has signed stay valid.
+    Retire(VkeyArgs),
+}
+
+impl LogKeysCommand {
+    const fn log(&self) -> &LogKeys {
+        match self {
+            Self::List(arguments) | Self::New(arguments) => &arguments.log,
+            Self::Add(arguments) | Self::Retire(arguments) => &arguments.log,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogKeysArgs {
+    #[command(flatten)]
+    log: LogKeys,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VkeyArgs {
+    /// The public key: name+id+base64.
+    pub(crate) vkey: VerifierKey,
+    #[command(flatten)]
+    log: LogKeys,
 }
 
 #[derive(Debug, Args)]

@@ -7,27 +7,33 @@ use crate::settings::Settings;
 use crate::terminal::{ask, is_interactive, print_line};
 
 use super::args::ForkArgs;
+use super::log_keys;
 
 pub(super) async fn run(arguments: &ForkArgs, settings: &Settings) -> anyhow::Result<()> {
     let target = connection::configured(settings)?;
     ledger::check(&target).await?;
-    if ledger::check_identity(&target).await.is_ok() {
+    if !arguments.restored && ledger::check_identity(&target).await.is_ok() {
         print_line(&format!("The ledger in database \"{}\" was made for it. Nothing was changed.", target.dbname));
+        print_line("If the database was restored from a backup in its own place, give --restored.");
         return Ok(());
     }
     if !arguments.yes {
         print_line(&format!(
-            "The database \"{}\" is a copy. Its proposals that are still open end here, and its ledger gets a name of its own.",
+            "The ledger in database \"{}\" gets an id and a log of its own. Proposals that are still open end here.",
             target.dbname
         ));
         ensure!(is_interactive(), "nobody can be asked here, since this is no terminal: give --yes");
         ensure!(ask("Go on? Type yes:").await? == "yes", "nothing was changed");
     }
-    let forked =
-        ledger::fork(&target).await.context("the ledger cannot go on; this takes a member of countersign_owner")?;
+    let forked = ledger::fork(&target, arguments.restored)
+        .await
+        .context("the ledger cannot go on; this takes a member of countersign_owner")?;
     print_line(&format!(
         "The ledger goes on as {}. {} open proposals of the original have ended.",
         forked.ledger_id, forked.proposals
     ));
+    for line in log_keys::ensure_key(settings).await? {
+        print_line(&line);
+    }
     Ok(())
 }

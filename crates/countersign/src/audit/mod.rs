@@ -2,19 +2,23 @@
 
 pub(crate) mod age;
 pub(crate) mod args;
+mod bundle;
 mod counts;
+mod export;
 mod fork;
 mod list;
+pub(crate) mod log_keys;
 mod masks;
+mod prove;
 mod prune;
 mod reads;
 mod row;
+mod seal;
 mod show;
 mod verify;
 
 use std::process::ExitCode;
 
-use anyhow::Context;
 use ledger::Ledger;
 use ledger::audit::Audit;
 use types::{CorrelationId, IdPrefix};
@@ -24,7 +28,6 @@ use crate::connection;
 use crate::settings::Settings;
 use crate::short_id;
 use crate::table::cell;
-use crate::terminal::print_line;
 
 pub(crate) async fn run(command: AuditCommand, settings: &Settings) -> anyhow::Result<ExitCode> {
     match command {
@@ -33,8 +36,12 @@ pub(crate) async fn run(command: AuditCommand, settings: &Settings) -> anyhow::R
         AuditCommand::Row(arguments) => row::run(arguments, settings).await?,
         AuditCommand::Counts(arguments) => counts::run(arguments, settings).await?,
         AuditCommand::Reads(command) => reads::run(command, settings).await?,
-        AuditCommand::Seal(_) => seal(settings).await?,
-        AuditCommand::Verify(arguments) => return verify::run(arguments, settings).await,
+        AuditCommand::Seal(_) => seal::run(settings).await?,
+        AuditCommand::Verify(arguments) => return Ok(verify::run(arguments, settings).await),
+        AuditCommand::Export(arguments) => export::run(&arguments, settings).await?,
+        AuditCommand::Prove(arguments) => prove::entry(&arguments, settings).await?,
+        AuditCommand::Consistency(arguments) => prove::consistency(&arguments, settings).await?,
+        AuditCommand::Keys(command) => log_keys::run(&command, settings).await?,
         AuditCommand::Prune(arguments) => prune::run(arguments, settings).await?,
         AuditCommand::Fork(arguments) => fork::run(&arguments, settings).await?,
     }
@@ -63,11 +70,4 @@ fn unknown(prefix: &IdPrefix) -> anyhow::Error {
         "no record has the correlation id {}: this ledger never gave it out, or the record was pruned",
         prefix.as_str()
     )
-}
-
-async fn seal(settings: &Settings) -> anyhow::Result<()> {
-    let audit = open(settings).await?;
-    audit.seal().await.context("the records cannot be sealed")?;
-    print_line(&serde_json::to_string(&audit.checkpoint().await?)?);
-    Ok(())
 }

@@ -32,7 +32,7 @@ const FIELDS: [(&str, &str); 26] = [
     ("cause", "error_detail"),
     ("rows affected", "rows_affected"),
     ("duplicate of", "duplicate_of"),
-    ("sealed in entry", "seal_entry"),
+    ("entry in the log", "log_entry"),
     ("parameters", "params"),
     ("changed rows", "effects"),
     ("rows", "before_image"),

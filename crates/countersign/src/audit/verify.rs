@@ -1,100 +1,110 @@
 //! `countersign audit verify` (attacks AU04, AU05).
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use ledger::audit::{Audit, Checkpoint, Verified, VerifyFinding};
+use ledger::audit::{Audit, KeptCheckpoint, TrustedKeys, Verified};
+use tlog::{SignedNote, Trust};
 
 use super::args::VerifyArgs;
-use super::open;
+use super::{bundle, open};
 use crate::settings::Settings;
 use crate::terminal::print_line;
 
-pub(crate) async fn run(arguments: VerifyArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
-    let audit = open(settings).await?;
-    let mut findings = Vec::new();
-    let mut agreed = None;
-    if let Some(path) = &arguments.checkpoint {
-        match compare(&audit, path).await? {
-            Ok(count) => agreed = Some(count),
-            Err(finding) => findings.push(finding),
-        }
-    }
-    // A seal that is made now would hide where a chain was cut, so only a chain that fits its checkpoints is extended.
-    if findings.is_empty() {
-        seal(&audit).await?;
-    }
-    match audit.verify().await? {
-        Ok(verified) if findings.is_empty() => summary(verified, agreed),
-        Ok(_) => {}
-        Err(finding) => findings.insert(0, finding.to_string()),
-    }
-    for finding in &findings {
-        print_line(&format!("Does not agree: {finding}."));
-    }
-    Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+/// The exit code if nothing could be verified.
+const NOT_VERIFIED: u8 = 2;
+
+pub(super) async fn run(arguments: VerifyArgs, settings: &Settings) -> ExitCode {
+    let outcome = if arguments.dir.is_some() || arguments.proof.is_some() {
+        bundle::run(&arguments)
+    } else {
+        verify_ledger(&arguments, settings).await
+    };
+    outcome.unwrap_or_else(|error| {
+        crate::failed_with(&error, settings);
+        ExitCode::from(NOT_VERIFIED)
+    })
 }
 
-/// An auditor's login may be unable to write, and so may a standby: then the last minute is left unsealed.
+async fn verify_ledger(arguments: &VerifyArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
+    anyhow::ensure!(!arguments.json, "--json is for bundles and proofs: give a folder, or --proof");
+    let audit = open(settings).await?;
+    let mut trust = bundle::trust(arguments)?;
+    let keys =
+        trust.keys.iter().chain(trust.policy.iter().flat_map(|policy| policy.logs())).cloned().collect::<Vec<_>>();
+    let is_given = !keys.is_empty();
+    let trusted = if is_given { TrustedKeys::Given(keys) } else { TrustedKeys::Ledger };
+    if !is_given {
+        trust.keys = audit.keys().await?.iter().filter_map(|key| key.vkey.parse().ok()).collect();
+    }
+    let kept = arguments.checkpoint.iter().map(|path| read(path, &trust)).collect::<anyhow::Result<Vec<_>>>()?;
+    let kept = match kept.into_iter().collect::<Result<Vec<_>, String>>() {
+        Ok(kept) => kept,
+        Err(finding) => return Ok(disagree(&finding)),
+    };
+    // What is sealed now would hide where the log was cut, so only a log that fits its checkpoints goes on.
+    if let Some(finding) = audit.compare(&kept).await? {
+        return Ok(disagree(&finding));
+    }
+    seal(&audit).await?;
+    match audit.verify(&trusted, &kept).await? {
+        Ok(verified) => {
+            summary(&verified, is_given);
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(finding) => Ok(disagree(&finding)),
+    }
+}
+
+fn disagree(finding: &impl std::fmt::Display) -> ExitCode {
+    print_line(&format!("Does not agree: {}.", types::visible(&finding.to_string())));
+    ExitCode::FAILURE
+}
+
+/// An auditor's login may be unable to write, and so may a standby, and a copy has no log of its own: then the last minute
+/// is left unsealed.
 async fn seal(audit: &Audit) -> anyhow::Result<()> {
     match audit.seal().await {
         Ok(_) => Ok(()),
         Err(error)
-            if error.server_error().is_some_and(|error| matches!(error.sqlstate.as_str(), "42501" | "25006")) =>
+            if error
+                .server_error()
+                .is_some_and(|error| matches!(error.sqlstate.as_str(), "42501" | "25006" | "55000")) =>
         {
-            tracing::info!(%error, "nothing more was sealed: this login may only read");
+            tracing::info!(%error, "nothing more was sealed");
             Ok(())
         }
         Err(error) => Err(error).context("the records cannot be sealed"),
     }
 }
 
-fn summary(verified: Verified, checkpoints: Option<usize>) {
-    let Verified { entries, records, pruned, unsealed, pending } = verified;
+fn summary(verified: &Verified, is_given: bool) {
+    let Verified { entries, records, pruned, unsealed, pending, checkpoints, signed, kept } = verified;
     print_line(&format!(
-        "The ledger agrees with its seals: {records} records in {entries} entries, {pruned} pruned since."
+        "The ledger agrees with its log: {records} records in {entries} entries, {pruned} pruned since."
     ));
     print_line(&format!("Not sealed yet: {unsealed} final records. Pending: {pending}."));
-    if let Some(count) = checkpoints {
-        print_line(&format!("The seals agree with all {count} checkpoints."));
+    print_line(&match (*checkpoints, is_given) {
+        (0, _) => "No checkpoint is signed: whoever owns the tables could have made the log anew.".to_owned(),
+        (_, true) => format!("Signed: {checkpoints} checkpoints, the newest of {signed} entries."),
+        (_, false) => format!(
+            "Signed: {checkpoints} checkpoints, the newest of {signed} entries, by the keys that the ledger names; --vkey verifies with yours."
+        ),
+    });
+    if *kept > 0 {
+        print_line(&format!("The log goes on from all {kept} checkpoints that were given."));
     }
 }
 
-/// Compares the checkpoints of a file, one a line: how many agree, or what does not.
-async fn compare(audit: &Audit, path: &Path) -> anyhow::Result<Result<usize, String>> {
-    let cannot_read = || format!("the checkpoint file {} cannot be read", path.display());
-    let file = BufReader::new(File::open(path).with_context(cannot_read)?);
-    let mut count = 0;
-    for (index, line) in file.lines().enumerate() {
-        let line = line.with_context(cannot_read)?;
-        if line.trim().is_empty() {
-            continue;
-        }
-        let place = format!("{}, line {}", path.display(), index + 1);
-        let checkpoint = read(&line).with_context(|| {
-            format!("{place}: not a checkpoint; it takes lines as `countersign audit seal` prints them")
-        })?;
-        if let Some(finding) = audit.compare(&checkpoint).await? {
-            return Ok(Err(described(&finding, &checkpoint, &place)));
-        }
-        count += 1;
-    }
-    anyhow::ensure!(count > 0, "{} holds no checkpoint: `countersign audit seal` prints one", path.display());
-    Ok(Ok(count))
-}
-
-fn described(finding: &VerifyFinding, checkpoint: &Checkpoint, place: &str) -> String {
-    format!("{finding} ({place}, taken at {})", types::visible(&checkpoint.at))
-}
-
-fn read(line: &str) -> anyhow::Result<Checkpoint> {
-    let checkpoint: Checkpoint = serde_json::from_str(line)?;
-    anyhow::ensure!(checkpoint.entries >= 0, "entries is negative");
-    let is_hash =
-        checkpoint.hash.len() == 64 && checkpoint.hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    anyhow::ensure!(is_hash || (checkpoint.entries == 0 && checkpoint.hash.is_empty()), "hash takes 64 hex digits");
-    Ok(checkpoint)
+/// A checkpoint that was kept elsewhere; a text if it is not accepted.
+fn read(path: &Path, trust: &Trust) -> anyhow::Result<Result<KeptCheckpoint, String>> {
+    let place = path.display().to_string();
+    let text = std::fs::read_to_string(path).with_context(|| format!("the checkpoint {place} cannot be read"))?;
+    let note: SignedNote =
+        text.parse().with_context(|| format!("{place} is no checkpoint, as `countersign audit seal` prints it"))?;
+    Ok(match trust.open(&note) {
+        Ok((checkpoint, _)) => Ok(KeptCheckpoint { place, checkpoint }),
+        Err(error) => Err(format!("{place}: {error}")),
+    })
 }

@@ -2,6 +2,7 @@
 
 use ledger::Doctor;
 use ledger::audit::{Audit, Verified};
+use serde_json::Value;
 
 use super::Finding;
 use crate::settings::Settings;
@@ -11,12 +12,13 @@ const RECORDS: u32 = 1000;
 
 pub(super) async fn examine(audit: &Audit, doctor: &Doctor, settings: &Settings) -> Vec<Finding> {
     let mut findings = records(audit).await;
+    findings.push(signatures(doctor).await);
     findings.push(keys(doctor, settings).await);
     findings
 }
 
 async fn records(audit: &Audit) -> Vec<Finding> {
-    const AREA: &str = "seals";
+    const AREA: &str = "log";
     let verified = match audit.verify_recent(RECORDS).await {
         Ok(Ok(verified)) => verified,
         Ok(Err(finding)) => {
@@ -34,11 +36,37 @@ async fn records(audit: &Audit) -> Vec<Finding> {
         )];
     }
     let compared = format!(
-        "the newest {records} sealed records are what was sealed (up to entry {entries}, {pruned} pruned since)"
+        "the newest {records} sealed records are what was sealed ({entries} entries in the log, {pruned} pruned since)"
     );
-    let older = "records before these, and whether the chain was made anew as a whole: `countersign audit verify`, with a checkpoint \
+    let older = "records before these, and whether the log was made anew as a whole: `countersign audit verify`, with a checkpoint \
         that was kept elsewhere";
     vec![Finding::ok(AREA, compared), Finding::unchecked(AREA, older)]
+}
+
+/// A server signs every minute; a checkpoint that is this old while there are newer entries was left out.
+const LATE_S: u64 = 600;
+
+async fn signatures(doctor: &Doctor) -> Finding {
+    const AREA: &str = "log";
+    let found = match doctor.signatures().await {
+        Ok(found) => found,
+        Err(error) => return Finding::unasked(AREA, "the signatures of the log", &error),
+    };
+    let number = |key: &str| found.get(key).and_then(Value::as_u64).unwrap_or_default();
+    let (entries, signed) = (number("entries"), number("signed"));
+    if number("keys") == 0 {
+        return Finding::warning(
+            AREA,
+            "the log is not signed: whoever owns its tables can make it anew",
+            "`countersign audit keys new` makes a key; servers sign with it every minute",
+        );
+    }
+    if signed < entries && (signed == 0 || number("age_s") > LATE_S) {
+        let advice = "a server signs every minute if it has the private key (--signing-key): see its log for the reason, or run \
+            `countersign audit seal` where the key is";
+        return Finding::warning(AREA, format!("{signed} of {entries} entries of the log are signed for"), advice);
+    }
+    Finding::ok(AREA, format!("{signed} of {entries} entries of the log are signed for"))
 }
 
 async fn keys(doctor: &Doctor, settings: &Settings) -> Finding {

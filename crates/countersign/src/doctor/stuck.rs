@@ -98,10 +98,10 @@ fn each(
 }
 
 async fn unsealed(doctor: &Doctor) -> Finding {
-    const AREA: &str = "seals";
+    const AREA: &str = "log";
     let found = match doctor.unsealed_records().await {
         Ok(found) => found,
-        Err(error) => return Finding::unasked(AREA, "the seals", &error),
+        Err(error) => return Finding::unasked(AREA, "what is sealed", &error),
     };
     let number = |key: &str| found.get(key).and_then(Value::as_u64).unwrap_or_default();
     if number("records") == 0 {

@@ -14,6 +14,7 @@ use super::masks::MaskConfig;
 use super::profiles::{self, ProfileConfig, ProfileKeys};
 use super::reader::Reader;
 use super::reads_keys::{READS, ReadsKeys};
+use super::signing_keys::SigningKeys;
 
 /// The content of the file. Its paths are relative to its folder.
 #[derive(Debug, Clone, Default)]
@@ -60,7 +61,8 @@ impl Keys {
             &mut self.http.tls_key,
         ];
         let files = files.into_iter().chain([&mut self.serve.tokens_file]).flatten();
-        for path in files.chain(self.manifests.manifests.iter_mut().flatten()) {
+        let lists = [&mut self.manifests.manifests, &mut self.signing.signing_key];
+        for path in files.chain(lists.into_iter().flatten().flatten()) {
             *path = folder.join(PathBuf::from(&*path));
         }
     }
@@ -87,6 +89,7 @@ impl<'s> Reader<'s> {
             serve: self.group(&mut top, ServeKeys::NAMES),
             write: self.group(&mut top, WriteKeys::NAMES),
             reads: self.group(&mut reads, ReadsKeys::NAMES),
+            signing: self.group(&mut top, SigningKeys::NAMES),
             http: self.group(&mut http, HttpKeys::NAMES),
             connect: self.group(&mut limits, ConnectKeys::NAMES),
             limits: self.group(&mut limits, LimitKeys::NAMES),

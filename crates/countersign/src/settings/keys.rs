@@ -22,6 +22,7 @@ use super::addresses::{Host, Origin, Proxy, PublicUrl};
 use super::bounded::Bounded;
 use super::key_group::keys;
 use super::reads_keys::ReadsKeys;
+use super::signing_keys::SigningKeys;
 
 /// The table of the limits.
 pub(super) const LIMITS: &str = "limits";
@@ -267,6 +268,7 @@ pub(crate) struct Keys {
     pub(crate) serve: ServeKeys,
     pub(crate) write: WriteKeys,
     pub(crate) reads: ReadsKeys,
+    pub(crate) signing: SigningKeys,
     pub(crate) http: HttpKeys,
     pub(crate) limits: LimitKeys,
 }
@@ -282,6 +284,7 @@ impl Keys {
             serve: self.serve.or(below.serve),
             write: self.write.or(below.write),
             reads: self.reads.or(below.reads),
+            signing: self.signing.or(below.signing),
             http: self.http.or(below.http),
             limits: self.limits.or(below.limits),
         }

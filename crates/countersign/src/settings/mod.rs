@@ -15,6 +15,7 @@ mod profiles;
 mod reader;
 mod reads_keys;
 mod schema;
+mod signing_keys;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,6 +37,7 @@ pub(crate) use keys::{HttpKeys, LimitKeys};
 pub(crate) use masks::MaskConfig;
 pub(crate) use profiles::{ProfileConfig, is_name as is_profile_name};
 pub(crate) use reads_keys::ReadsKeys;
+pub(crate) use signing_keys::SigningKeys;
 
 /// Where settings come from. The file can be read again; the rest is as it was at the start.
 #[derive(Debug, Clone)]
@@ -112,7 +114,7 @@ impl ConfigSources {
         let key = layers.map(|Keys { write, .. }| (&write.fingerprint_key, &write.fingerprint_key_file));
         let key = secret("fingerprint-key", config, key)?;
         let keys = self.given.clone().or(file.keys);
-        let Keys { log, database, connect, manifests, serve, write, reads, http, limits } = keys;
+        let Keys { log, database, connect, manifests, serve, write, reads, signing, http, limits } = keys;
         let LogKeys { log, log_format } = log;
         let DatabaseKeys { database_url: _, database_url_file: _, pooler } = database;
         let ConnectKeys { connect_timeout_ms } = connect;
@@ -164,7 +166,10 @@ impl ConfigSources {
             content: content.unwrap_or_default(),
             strict_roles: write.strict_roles.unwrap_or_default(),
             require_audit: write.require_audit.unwrap_or_default(),
-            ledger: ledger_settings(&write, &reads, &limits, key)?,
+            ledger: ledger::LedgerOptions {
+                signing: signing.signing(),
+                ..ledger_settings(&write, &reads, &limits, key)?
+            },
             connect_timeout: connect_timeout_ms.map_or(DEFAULT_CONNECT_TIMEOUT, |ms| millis(ms.get())),
             call_deadline: call_deadline(&limits),
             ask_timeout: limits.ask_timeout_ms.map_or(DEFAULT_ASK_TIMEOUT, |ms| millis(ms.get())),
@@ -242,6 +247,7 @@ fn ledger_settings(
             .map_or(default.proposal_lifetime, |seconds| Duration::from_secs(seconds.get().into())),
         sessions: limits.write_sessions.map_or(default.sessions, |sessions| sessions.get() as usize),
         read_log: reads.log.unwrap_or_default().into(),
+        ..default
     })
 }
 

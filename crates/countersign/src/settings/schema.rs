@@ -10,6 +10,7 @@ use super::keys::{
 use super::masks;
 use super::profiles::{self, ProfileKeys};
 use super::reads_keys::{READS, ReadsKeys};
+use super::signing_keys::SigningKeys;
 
 /// The schema of the whole file.
 pub(super) fn schema() -> Value {
@@ -19,6 +20,7 @@ pub(super) fn schema() -> Value {
     top.extend(properties::<ManifestKeys>());
     top.extend(properties::<ServeKeys>());
     top.extend(properties::<WriteKeys>());
+    top.extend(properties::<SigningKeys>());
     top.extend(properties::<LogKeys>());
     top.insert(LIMITS.to_owned(), table("Limits.", limits));
     top.insert(READS.to_owned(), table("The log of reads.", properties::<ReadsKeys>()));

@@ -1,7 +1,7 @@
 //! The logs of a ledger, their keys and their checkpoints.
 
 use pg::Session;
-use tlog::{Checkpoint, SignedNote, VerifierKey};
+use tlog::{Checkpoint, SignedNote, Trust, VerifierKey};
 
 use super::finding::VerifyFinding;
 use super::{Audit, ask, number, one_row};
@@ -13,7 +13,7 @@ const CHECKPOINTS_SQL: &str = "\
     select c.note, c.size::text, encode(c.root, 'hex') from countersign.checkpoint c where c.log_no = $1::integer order by c.size";
 const KEYS_SQL: &str = "\
     select k.vkey, k.retired_at is not null from countersign.log_key k \
-    where k.log_no = coalesce($1::integer, countersign.current_log()) order by k.added_at";
+    where k.log_no = coalesce($1::integer, (select max(i.no) from countersign.identity i)) order by k.added_at";
 const ADD_KEY_SQL: &str = "select countersign.add_log_key($1, $2)";
 const RETIRE_KEY_SQL: &str = "select countersign.retire_log_key($1, $2)";
 
@@ -22,7 +22,7 @@ const RETIRE_KEY_SQL: &str = "select countersign.retire_log_key($1, $2)";
 pub enum TrustedKeys {
     /// The keys that the ledger names. Whoever owns its tables can put others there.
     Ledger,
-    /// Keys that the auditor has.
+    /// Keys that the auditor has. A log without a key of its name among them is not accepted.
     Given(Vec<VerifierKey>),
 }
 
@@ -67,7 +67,7 @@ impl Audit {
     /// # Errors
     /// An error of the database.
     pub async fn ledger_id(&self) -> Result<String, pg::Error> {
-        let sql = "select i.ledger_id::text from countersign.current_identity() i";
+        let sql = "select i.ledger_id::text from countersign.identity i order by i.no desc limit 1";
         let [id] = one_row(self.ask(sql, &[]).await?)?;
         Ok(id.unwrap_or_default())
     }
@@ -132,13 +132,9 @@ pub(super) async fn load_checkpoints(
     Ok(Ok(checkpoints))
 }
 
-/// Reads a signed checkpoint.
-///
-/// # Errors
-/// Why it cannot be accepted: it is malformed, or none of the keys has signed it.
-pub fn open(note: &str, keys: &[VerifierKey]) -> Result<Checkpoint, String> {
-    let note: SignedNote = note.parse().map_err(|error| format!("it is no signed note: {error}"))?;
-    let checkpoint: Checkpoint = note.text().parse().map_err(|error| format!("it is no checkpoint: {error}"))?;
-    note.verify(keys).map_err(|error| error.to_string())?;
-    Ok(checkpoint)
+/// Reads a checkpoint that one of the keys has signed.
+fn open(note: &str, keys: &[VerifierKey]) -> Result<Checkpoint, String> {
+    let note: SignedNote = note.parse().map_err(|error| format!("{error}"))?;
+    let trust = Trust { keys: keys.to_vec(), policy: None };
+    trust.open(&note).map(|(checkpoint, _)| checkpoint).map_err(|error| error.to_string())
 }

@@ -1,13 +1,20 @@
-//! The ledger as evidence, for people who may see every account: reading it (`read`), sealing its final records in a chain
-//! of hashes (`seal`), checking them against the chain (`verify`), and removing old ones (`prune`). The chain and its rules
-//! are in `migrations/baseline/70_seals.sql`; `docs/topics/audit.md` says what it proves. `reads` is the log of reads, which
-//! is no part of the chain.
+//! The ledger as evidence, for people who may see every account: reading it (`read`), sealing records and events as leaves
+//! of a log (`seal`), signing its checkpoints (`sign`), proving and exporting it (`prove`, `export`), comparing records and
+//! log (`verify`), and removing old records (`prune`). The log and its rules are in `migrations/baseline/70_log.sql`;
+//! `docs/topics/audit.md` says what it proves. `reads` is the log of reads, which is no part of it.
 
+mod checkpoints;
+mod export;
+mod finding;
+mod prove;
 mod prune;
 mod read;
 mod reads;
 mod row;
 mod seal;
+mod sign;
+mod sign_command;
+mod tree;
 mod unreadable;
 mod verify;
 
@@ -16,12 +23,16 @@ use std::time::Duration;
 use pg::{PipelineStatement, PooledSession, Session, WriterPool};
 use tokio::time::Instant;
 
+pub use checkpoints::{KeptCheckpoint, LogKey, TrustedKeys};
+pub use export::{ExportError, Exported, Parts};
+pub use finding::{Discrepancy, VerifyFinding};
+pub use prove::ProveError;
 pub use prune::{PrunePlan, Pruned};
 pub use read::RecordFilter;
 pub use reads::{ReadCounts, ReadDay, ReadFilter, ReadGroup};
 pub use row::{RowError, TrackedRow};
-pub use seal::Checkpoint;
-pub use verify::{Discrepancy, Verified, VerifyFinding};
+pub use sign::{SignError, Signed, Signing, read_key, write_key};
+pub use verify::Verified;
 
 use crate::records::Records;
 
@@ -71,6 +82,11 @@ fn one_row<const N: usize>(rows: Vec<Vec<Option<String>>>) -> Result<[Option<Str
 /// A number that PostgreSQL gave as text; NULL is 0.
 fn number(text: Option<&String>) -> Result<i64, pg::Error> {
     text.map_or(Ok(0), |text| text.parse().map_err(|_| unreadable()))
+}
+
+/// Whether a login lacks the privilege to write, or the database is a standby.
+fn may_only_read(error: &pg::Error) -> bool {
+    error.server_error().is_some_and(|error| matches!(error.sqlstate.as_str(), "42501" | "25006"))
 }
 
 fn unreadable() -> pg::Error {

@@ -80,7 +80,7 @@ const SHOW_SQL: &str = concat!(
          json_build_object('tool_name', coalesce(b.tool_name, a.rollback ->> 'undo_tool'), 'reversed_by', v.reversed_by)) \
      end as undo_calls, \
      (select json_agg(u.correlation_id) from countersign.reversal u where u.reversed_by = a.correlation_id) as reverses, \
-     (select s.no from countersign.seal s where a.id between s.from_id and s.to_id order by s.no limit 1) as seal_entry \
+     (select l.leaf_index from countersign.leaf l where l.record_id = a.id) as log_entry \
      from countersign.mutation a \
      left join countersign.reversal v on v.correlation_id = a.correlation_id \
      left join countersign.record b on b.correlation_id = v.reversed_by \

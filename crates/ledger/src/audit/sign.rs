@@ -17,7 +17,8 @@ use super::{Audit, ask, one_row, sign_command};
 /// What signs the checkpoints of a log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Signing {
-    /// Files with private keys. Those that are keys of the log sign, all of them while a key is replaced.
+    /// Files with private keys. Those that are keys of the log sign, all of them while a key is replaced. The last signed
+    /// checkpoint is kept beside the first one.
     pub key_files: Vec<PathBuf>,
     /// A command that reads the text of a note and prints an Ed25519 signature of it in base64, such as the client of
     /// a key management service.
@@ -33,6 +34,8 @@ pub enum Signed {
     Note(SignedNote),
     /// No private key of the log is here.
     NoKey {
+        /// What would be signed.
+        checkpoint: Checkpoint,
         /// The keys that sign it elsewhere.
         keys: Vec<VerifierKey>,
     },
@@ -59,7 +62,9 @@ pub enum SignError {
         state: PathBuf,
     },
     /// The leaves are others than those that were signed for.
-    #[error("the first {size} entries of the log are not those that were signed for ({by}): entries were altered. Nothing is signed")]
+    #[error(
+        "the first {size} entries of the log are not those that were signed for ({by}): entries were altered. Nothing is signed"
+    )]
     Inconsistent {
         /// The size that was signed.
         size: u64,
@@ -67,7 +72,9 @@ pub enum SignError {
         by: String,
     },
     /// The tree lacks a hash.
-    #[error("the tree of the log is incomplete: {0}. Nothing is signed; `countersign audit verify` names what is missing")]
+    #[error(
+        "the tree of the log is incomplete: {0}. Nothing is signed; `countersign audit verify` names what is missing"
+    )]
     Incomplete(String),
     /// A key cannot be used.
     #[error("{} cannot be used as a signing key: {why}", path.display())]
@@ -90,9 +97,8 @@ pub enum SignError {
     },
 }
 
-const LEDGER_SQL: &str = "select i.ledger_id::text from countersign.current_identity() i";
-const KEYS_SQL: &str =
-    "select k.vkey from countersign.log_key k where k.log_no = $1::integer and k.retired_at is null order by k.added_at";
+const LEDGER_SQL: &str = "select i.ledger_id::text from countersign.identity i order by i.no desc limit 1";
+const KEYS_SQL: &str = "select k.vkey from countersign.log_key k where k.log_no = $1::integer and k.retired_at is null order by k.added_at";
 const STORE_SQL: &str = "select countersign.store_checkpoint($1::bigint, decode($2, 'hex'), $3)::text";
 const NEWEST_SQL: &str =
     "select c.note from countersign.checkpoint c where c.log_no = $1::integer order by c.size desc limit 1";
@@ -108,7 +114,15 @@ impl Signing {
         if !self.key_files.is_empty() {
             return self.key_files.clone();
         }
-        self.default_key_file(ledger_id).into_iter().filter(|path| path.exists()).collect()
+        let found = self.directory.as_deref().and_then(|directory| directory.read_dir().ok()).into_iter().flatten();
+        let paths = found.flatten().map(|entry| entry.path());
+        let is_own = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            name.starts_with(ledger_id) && name.ends_with(".key")
+        };
+        let mut paths: Vec<PathBuf> = paths.filter(is_own).collect();
+        paths.sort();
+        paths
     }
 }
 
@@ -133,22 +147,21 @@ impl Audit {
         let log = LogState::load(session).await?;
         let [ledger_id] = one_row(ask(session, LEDGER_SQL, &[]).await?)?;
         let keys = load_keys(session, log, signing, &ledger_id.unwrap_or_default()).await?;
-        let Some(state) = keys.state.as_deref().filter(|_| !keys.signers.is_empty() || signing.command.is_some()) else {
-            session.batch_execute("commit").await?;
-            return Ok(Signed::NoKey { keys: keys.known });
-        };
-        let last = read_state(state)?;
-        let root = checked_root(session, log, last.as_ref().map(|last| (last, state))).await?;
+        let state = keys.state.as_deref().filter(|_| !keys.signers.is_empty() || signing.command.is_some());
+        let last = state.map(read_state).transpose()?.flatten();
+        let root = checked_root(session, log, last.as_ref().zip(state)).await?;
         let newest = ask(session, NEWEST_SQL, &[Some(log.log_no.to_string())]).await?;
         session.batch_execute("commit").await?;
+        let origin = keys.known.first().map(|key| key.name().to_owned()).unwrap_or_default();
+        let checkpoint = Checkpoint { origin, size: log.size, root };
+        let Some(state) = state.filter(|_| !keys.known.is_empty()) else {
+            return Ok(Signed::NoKey { checkpoint, keys: keys.known });
+        };
         let is_signed = log.signed.is_some_and(|(size, _)| size == log.size);
         if let (true, Some(note)) = (is_signed, newest.into_iter().flatten().flatten().next()) {
             return note.parse().map(Signed::Note).map_err(|error| SignError::Incomplete(format!("{error}")));
         }
-        let Some(origin) = keys.known.first().map(|key| key.name().to_owned()) else {
-            return Ok(Signed::NoKey { keys: keys.known });
-        };
-        let text = Checkpoint { origin, size: log.size, root }.to_string();
+        let text = checkpoint.to_string();
         let note = match &signing.command {
             Some(command) => sign_command::sign(command, &text, &keys.known).await?,
             None => SignedNote::sign(text, &keys.signers),
@@ -176,12 +189,14 @@ async fn load_keys(
     let mut signers = Vec::new();
     for path in &files {
         let key = read_key(path)?;
-        if known.contains(&key.verifier_key()) {
+        if known.contains(key.verifier_key()) {
             signers.push(key);
         }
     }
-    let beside = files.first().map(|path| path.with_extension("checkpoint"));
-    let state = beside.or_else(|| Some(signing.directory.as_ref()?.join(format!("{ledger_id}.checkpoint"))));
+    let state = match (signing.key_files.first(), &signing.directory) {
+        (Some(file), _) => Some(file.with_extension("checkpoint")),
+        (None, directory) => directory.as_ref().map(|directory| directory.join(format!("{ledger_id}.checkpoint"))),
+    };
     Ok(LogKeys { known, signers, state })
 }
 
@@ -233,8 +248,12 @@ pub fn write_key(path: &Path, key: &SigningKey) -> Result<(), SignError> {
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory).map_err(refused)?;
     }
-    let mut file = File::options().write(true).create_new(true).mode(0o600).open(path).map_err(refused)?;
-    file.write_all(format!("{}\n", key.to_secret_text()).as_bytes()).and_then(|()| file.sync_all()).map_err(refused)
+    // Whole or not at all: another process may read it as soon as it is there.
+    let new = path.with_extension(format!("{}.new", std::process::id()));
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(&new).map_err(refused)?;
+    let written = file.write_all(format!("{}\n", key.to_secret_text()).as_bytes()).and_then(|()| file.sync_all());
+    let linked = written.and_then(|()| std::fs::hard_link(&new, path));
+    std::fs::remove_file(&new).and(linked).map_err(refused)
 }
 
 /// The last checkpoint that was signed.

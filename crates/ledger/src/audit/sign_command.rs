@@ -23,7 +23,10 @@ pub(super) async fn sign(command: &str, text: &str, keys: &[VerifierKey]) -> Res
     let printed = String::from_utf8_lossy(&output.stdout);
     let signed = keys.iter().find_map(|key| key.accept(text, printed.trim()));
     let signature = signed.ok_or_else(|| {
-        failed("printed no signature by a key of this log: it takes 64 bytes in base64 (Ed25519 over standard input)".to_owned())
+        failed(
+            "printed no signature by a key of this log: it takes 64 bytes in base64 (Ed25519 over standard input)"
+                .to_owned(),
+        )
     })?;
     Ok(SignedNote::new(text.to_owned(), vec![signature]))
 }

@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 
 use pg::Session;
-use tlog::{Frontier, Hash};
+use tlog::{Frontier, Hash, tiles_for_root};
 
 use super::checkpoints::{KeptCheckpoint, TrustedKeys, load_checkpoints, load_logs};
 use super::finding::{Discrepancy, VerifyFinding};
-use super::tree::{hash, hash_list, unsigned};
+use super::tree::{LogState, hash, hash_list, tiles, unsigned};
 use super::{Audit, ask, number, one_row, unreadable};
 use crate::baseline::{EVENT_ENTRY, RECORD_ENTRY};
 
@@ -79,6 +79,32 @@ impl Audit {
         Ok(outcome)
     }
 
+    /// Compares the log with its newest checkpoint and with those that were kept elsewhere, by the tree that is stored.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn compare(&self, kept: &[KeptCheckpoint]) -> Result<Option<VerifyFinding>, pg::Error> {
+        let mut lease = self.acquire().await?;
+        let session = lease.session();
+        let log = LogState::load(session).await?;
+        let own = log.signed.map(|(size, root)| (size, root, "the newest checkpoint in the database".to_owned()));
+        let logs = load_logs(session).await?;
+        let current = logs.last().and_then(|log| log.origin.clone());
+        let kept = kept.iter().filter(|one| Some(&one.checkpoint.origin) == current.as_ref());
+        let kept = kept.map(|one| (one.checkpoint.size, one.checkpoint.root, one.place.clone()));
+        for (size, root, place) in kept.chain(own) {
+            if size > log.size {
+                return Ok(Some(VerifyFinding::TailRemoved { size, entries: log.size, place }));
+            }
+            // A tree that is incomplete is a finding of the verification itself.
+            let set = tiles(session, log.log_no, tiles_for_root(size)).await?;
+            if set.root(size).is_ok_and(|found| found != root) {
+                return Ok(Some(VerifyFinding::Rewritten { size, place }));
+            }
+        }
+        Ok(None)
+    }
+
     /// Compares the newest `entries` entries of the log with their records and events. [`Verified`] counts what was
     /// compared; its `entries` is the size of the log.
     ///
@@ -88,7 +114,7 @@ impl Audit {
         let mut lease = self.acquire().await?;
         let session = lease.session();
         session.begin(Some("isolation level repeatable read read only"), &[]).await.map_err(|failed| failed.error)?;
-        let log = super::tree::LogState::load(session).await?;
+        let log = LogState::load(session).await?;
         let first = log.size.saturating_sub(entries.into());
         let mut verified = Verified { entries: log.size, ..Verified::default() };
         let outcome = match follow(session, log.log_no, first, &mut verified, |_| Ok(())).await? {

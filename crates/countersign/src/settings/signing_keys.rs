@@ -1,4 +1,4 @@
-//! The keys of `[audit]`.
+//! The keys for the signatures of the ledger's log.
 #![allow(rustdoc::broken_intra_doc_links, reason = "doc comments of keys are help texts, not Markdown")]
 
 use std::path::PathBuf;
@@ -8,13 +8,10 @@ use serde::Deserialize;
 
 use super::key_group::keys;
 
-/// The table of the log of the ledger.
-pub(super) const AUDIT: &str = "audit";
-
 keys! {
-    /// The signatures of the ledger's log: the table `[audit]`.
+    /// The signatures of the ledger's log.
     #[command(next_help_heading = "Options for signatures")]
-    AuditKeys {
+    SigningKeys {
         /// File with a private key that signs the checkpoints of the ledger's log. Can be given several times
         /// while a key is replaced. Default: the file that `countersign init` has made for this ledger.
         #[arg(long = "signing-key", env = "COUNTERSIGN_SIGNING_KEY", value_delimiter = ',', value_name = "FILE")]
@@ -26,7 +23,7 @@ keys! {
     }
 }
 
-impl AuditKeys {
+impl SigningKeys {
     /// What signs.
     pub(super) fn signing(self) -> ledger::audit::Signing {
         ledger::audit::Signing {

@@ -1,0 +1,34 @@
+//! `countersign audit seal`: seals what is final, and signs a checkpoint of it.
+
+use anyhow::{Context, bail};
+use ledger::audit::{Audit, Signed};
+
+use super::open;
+use crate::settings::Settings;
+use crate::terminal::{print_line, write_bytes};
+
+pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
+    let audit = open(settings).await?;
+    match seal_and_sign(&audit, settings).await? {
+        Signed::Note(note) => write_bytes(note.to_string().as_bytes()),
+        Signed::NoKey { checkpoint, keys } if keys.is_empty() => {
+            print_line(&format!("Sealed: the log has {} entries, root {}.", checkpoint.size, checkpoint.root));
+            print_line("Nothing was signed: the log has no key. `countersign audit keys new` makes one.");
+        }
+        Signed::NoKey { checkpoint, keys } => {
+            let names: Vec<String> = keys.iter().map(ToString::to_string).collect();
+            bail!(
+                "the log has {} entries now, and nothing was signed: the private key of {} is not here; --signing-key names its file",
+                checkpoint.size,
+                names.join(" or ")
+            )
+        }
+    }
+    Ok(())
+}
+
+/// Seals everything that is final, and signs it if a key of the log is here.
+pub(super) async fn seal_and_sign(audit: &Audit, settings: &Settings) -> anyhow::Result<Signed> {
+    audit.seal().await.context("the records cannot be sealed")?;
+    Ok(audit.sign(&settings.ledger.signing).await?)
+}

@@ -1,0 +1,163 @@
+//! Exports a log as a bundle (docs/reference/log-format.md).
+
+use std::path::Path;
+
+use pg::Session;
+use tlog::{BundleError, BundleWriter, Checkpoint, Entry, Hash, SignedNote};
+
+use super::tree::LogState;
+use super::{Audit, ask, unreadable};
+use crate::baseline::{EVENT_ENTRY, RECORD_ENTRY};
+
+/// Whether the parts of entries are exported: what was written, and by what call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parts {
+    /// All that the ledger still has.
+    Included,
+    /// None. The entries have their digests.
+    Withheld,
+}
+
+/// An exported bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exported {
+    /// The checkpoint that it is of.
+    pub checkpoint: Checkpoint,
+    /// The number of parts.
+    pub parts: u64,
+}
+
+/// The reason why nothing was exported.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The database cannot be asked.
+    #[error(transparent)]
+    Database(#[from] pg::Error),
+    /// A file cannot be written.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    /// Nothing was signed.
+    #[error("the log has no signed checkpoint yet: `countersign audit seal` signs one, where the signing key is")]
+    Unsigned,
+    /// The log is not what was signed.
+    #[error("{0}: `countersign audit verify` names what is wrong. The bundle is incomplete")]
+    Damaged(String),
+}
+
+const NEWEST_SQL: &str =
+    "select c.note from countersign.checkpoint c where c.log_no = $1::integer order by c.size desc limit 1";
+const NOTE_SQL: &str = "select countersign.note_export($1::bigint, $2, $3)";
+/// Entries of one query.
+const BATCH: u64 = 1024;
+
+impl Audit {
+    /// Writes the log up to its newest checkpoint into an empty folder, and logs that this was done. `extra` are files beside
+    /// it, by name.
+    ///
+    /// # Errors
+    /// [`ExportError`].
+    pub async fn export(
+        &self,
+        dir: &Path,
+        parts: Parts,
+        extra: &[(&str, &[u8])],
+        person: &str,
+    ) -> Result<Exported, ExportError> {
+        let mut writer = BundleWriter::create(dir)?;
+        for (name, content) in extra {
+            writer.extra(name, content)?;
+        }
+        let mut lease = self.acquire().await?;
+        let session = lease.session();
+        let begun = session.begin(Some("isolation level repeatable read read only"), &[]).await;
+        begun.map_err(|failed| failed.error)?;
+        let log = LogState::load(session).await?;
+        let newest = ask(session, NEWEST_SQL, &[Some(log.log_no.to_string())]).await?;
+        let newest = newest.into_iter().flatten().flatten().next().ok_or(ExportError::Unsigned)?;
+        let damaged = |what: &dyn std::fmt::Display| ExportError::Damaged(format!("the checkpoint is damaged: {what}"));
+        let note: SignedNote = newest.parse().map_err(|error| damaged(&error))?;
+        let checkpoint: Checkpoint = note.text().parse().map_err(|error| damaged(&error))?;
+        let count = write_entries(session, &mut writer, log.log_no, checkpoint.size, parts).await?;
+        session.batch_execute("commit").await?;
+        if writer.root() != checkpoint.root {
+            return Err(ExportError::Damaged("the entries are not those of the newest checkpoint".to_owned()));
+        }
+        writer.finish(&note)?;
+        self.note_export(checkpoint.size, parts, person).await?;
+        Ok(Exported { checkpoint, parts: count })
+    }
+
+    /// A login that may only read exports as well; the ledger does not know of it then.
+    async fn note_export(&self, size: u64, parts: Parts, person: &str) -> Result<(), pg::Error> {
+        let parts = match parts {
+            Parts::Included => "included",
+            Parts::Withheld => "withheld",
+        };
+        let params = [size.to_string(), parts.to_owned(), person.to_owned()].map(Some);
+        match self.ask(NOTE_SQL, &params).await {
+            Err(error) if super::may_only_read(&error) => {
+                tracing::info!(%error, "the export is not logged: this login may only read");
+                Ok(())
+            }
+            answer => answer.map(drop),
+        }
+    }
+}
+
+async fn write_entries(
+    session: &mut Session,
+    writer: &mut BundleWriter,
+    log_no: i64,
+    size: u64,
+    parts: Parts,
+) -> Result<u64, ExportError> {
+    let sql = match parts {
+        Parts::Included => include_str!("export.sql")
+            .replace("{record_entry}", RECORD_ENTRY)
+            .replace("{event_entry}", EVENT_ENTRY),
+        Parts::Withheld => "select l.entry from countersign.leaf l \
+            where l.log_no = $1::integer and l.leaf_index >= $2::bigint and l.leaf_index < $3::bigint order by l.leaf_index"
+            .to_owned(),
+    };
+    let mut count = 0;
+    while writer.size() < size {
+        let first = writer.size();
+        let params = [log_no.to_string(), first.to_string(), (first + BATCH).min(size).to_string()].map(Some);
+        let rows = ask(session, &sql, &params).await?;
+        if rows.is_empty() {
+            return Err(ExportError::Damaged(format!("entry {first} of the log is missing")));
+        }
+        for row in rows {
+            let mut row = row.into_iter();
+            let entry = row.next().flatten().ok_or_else(unreadable)?;
+            writer.entry(entry.as_bytes())?;
+            count += write_parts(writer, &entry, row)?;
+        }
+    }
+    Ok(count)
+}
+
+/// Writes the parts of an entry: behind the seed of their salts the contents, in the order of `NAMES`.
+fn write_parts(
+    writer: &mut BundleWriter,
+    entry: &str,
+    mut row: impl Iterator<Item = Option<String>>,
+) -> Result<u64, ExportError> {
+    const NAMES: [&str; 5] = ["params", "result", "effects", "context", "details"];
+    let Some(seed) = row.next().flatten() else { return Ok(0) };
+    let seed = uuid::Uuid::parse_str(&seed).map_err(|_| unreadable())?;
+    let mut count = 0;
+    for (name, content) in NAMES.into_iter().zip(row) {
+        let Some(content) = content else { continue };
+        let salt = Hash::of(&[seed.as_bytes(), name.as_bytes()]);
+        let Some((salt, _)) = salt.as_bytes().split_first_chunk::<16>() else { continue };
+        let digest = writer.part(salt, content.as_bytes())?;
+        let named = Entry::parse(entry.as_bytes()).ok();
+        if named.is_none_or(|named| !named.parts().any(|part| part == digest)) {
+            let id = entry.lines().nth(2).unwrap_or_default().to_owned();
+            return Err(ExportError::Damaged(format!("a record or event was altered after it was sealed ({id})")));
+        }
+        count += 1;
+    }
+    Ok(count)
+}

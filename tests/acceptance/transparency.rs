@@ -1,0 +1,405 @@
+//! The ledger as a transparency log that anyone can verify: signed checkpoints, proofs, exports, keys and forks. Whatever is
+//! exported is verified twice, by the program and by `docs/verify.py`.
+
+mod verifiers;
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use testkit::audit::{audit, audit_discrepancy, insert_failed_records, run_audit, tamper};
+use testkit::social::untouched_tweet;
+use testkit::{CommandOutput, Database, External, Server, database, repository, run, skip_without};
+use tokio::process::Command;
+
+/// A folder with the private key of a log, and what is exported.
+struct Auditor {
+    folder: TempDir,
+}
+
+impl Auditor {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Runs `countersign audit` with the key of this folder.
+    async fn signs(&self, db: &Database, arguments: &[&str]) -> String {
+        let key = self.path("log.key");
+        audit(db, &[arguments, &["--signing-key", &key]].concat()).await
+    }
+
+    /// The public key of a new log key.
+    async fn makes_a_key(&self, db: &Database) -> String {
+        let said = self.signs(db, &["keys", "new"]).await;
+        said.lines().last().unwrap().trim().to_owned()
+    }
+
+    async fn exports(&self, db: &Database, name: &str) -> PathBuf {
+        let dir = self.path(name);
+        self.signs(db, &["export", &dir]).await;
+        PathBuf::from(dir)
+    }
+}
+
+/// Runs a verifier that needs no database.
+async fn offline(arguments: &[&str]) -> CommandOutput {
+    run(Command::new(testkit::countersign()).args(["audit", "verify"]).args(arguments)).await
+}
+
+/// `docs/verify.py`; `None` without Python.
+async fn python(arguments: &[&str]) -> Option<CommandOutput> {
+    static IS_MISSING: OnceLock<bool> = OnceLock::new();
+    if *IS_MISSING.get_or_init(|| skip_without(&[External::Python])) {
+        return None;
+    }
+    let python = External::Python.expected_path();
+    Some(run(Command::new(python).arg(repository().join("docs/verify.py")).args(arguments)).await)
+}
+
+/// What both verifiers print.
+async fn both(arguments: &[&str]) -> Vec<CommandOutput> {
+    std::iter::once(offline(arguments).await).chain(python(arguments).await).collect()
+}
+
+/// The verdicts of both verifiers, which are the same.
+async fn verdict(arguments: &[&str]) -> Value {
+    let outputs = both(&[arguments, &["--json"]].concat()).await;
+    let verdicts: Vec<(i32, Value)> = outputs
+        .iter()
+        .map(|output| {
+            let parsed = serde_json::from_str(&output.out).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+            (output.code, parsed)
+        })
+        .collect();
+    assert!(verdicts.iter().all(|other| *other == verdicts[0]), "{arguments:?}: {verdicts:#?}");
+    verdicts[0].1.clone()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_signs_what_it_seals_and_anyone_verifies_the_export() {
+    let db = database().await;
+    let auditor = Auditor::new();
+    let vkey = auditor.makes_a_key(&db).await;
+    db.run("select countersign.track('social.tweet')").await;
+    let mut command = Server::command(&db);
+    command.args(["--signing-key", &auditor.path("log.key")]).env("COUNTERSIGN_DUPLICATE_MEMORY_S", "0");
+    let server = Server::start(command).await;
+    // Its first sweep signs.
+    db.first_value("select 1 from countersign.checkpoint").await;
+    server.succeed("post_tweet", json!({"text": "for the record"})).await;
+    server.fail("like_tweet", json!({"tweet_id": 999_999}), "sql_error").await;
+    server.close().await;
+
+    let dir = auditor.exports(&db, "bundle").await;
+    let found = verdict(&[text(&dir), "--vkey", &vkey]).await;
+    assert_eq!(found["verdict"], "valid", "{found}");
+    // The fork of the test's database, the making of the ledger, the key, and two records with four parts each.
+    assert_eq!((&found["size"], &found["parts"], &found["withheld"]), (&json!(5), &json!(8), &json!(0)));
+    let said = offline(&[text(&dir), "--vkey", &vkey]).await;
+    assert!(said.code == 0 && said.out.contains("The bundle is valid: 5 entries of countersign/"), "{said:?}");
+    let entries = std::fs::read(dir.join("tile/entries/000.p/5")).unwrap();
+    let entries = String::from_utf8_lossy(&entries);
+    assert!(entries.contains("tool post_tweet\n") && !entries.contains("for the record"), "{entries}");
+
+    let bare = auditor.path("bare");
+    auditor.signs(&db, &["export", &bare, "--without-parts"]).await;
+    let found = verdict(&[&bare, "--vkey", &vkey]).await;
+    // Each export is logged as well.
+    assert_eq!((&found["verdict"], &found["size"], &found["withheld"]), (&json!("valid"), &json!(6), &json!(8)));
+    let kept = text(&dir.join("checkpoint")).to_owned();
+    let found = verdict(&[&bare, "--vkey", &vkey, "--checkpoint", &kept]).await;
+    assert_eq!(found["verdict"], "valid", "it goes on from the first export: {found}");
+    let found = verdict(&[text(&dir), "--vkey", &vkey, "--checkpoint", &format!("{bare}/checkpoint")]).await;
+    assert_eq!(found["findings"][0]["code"], "checkpoint_newer", "{found}");
+    let again = run_audit(&db.url(), &["export", &bare]).await;
+    assert!(again.code == 1 && again.err.contains("is not empty"), "{}", again.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_trusted_key_nothing_is_verified() {
+    let db = database().await;
+    let (auditor, other) = (Auditor::new(), Auditor::new());
+    auditor.makes_a_key(&db).await;
+    let dir = auditor.exports(&db, "bundle").await;
+    for ran in both(&[text(&dir)]).await {
+        assert!(ran.code == 2 && ran.err.contains("proves nothing"), "{ran:?}");
+    }
+    let theirs = other.makes_a_key(&database().await).await;
+    let found = verdict(&[text(&dir), "--vkey", &theirs]).await;
+    assert_eq!(found["findings"], json!([{"code": "checkpoint_unsigned", "place": "checkpoint"}]));
+    for bad in ["x", "log+00000000+AA==", &theirs[..theirs.len() - 1]] {
+        for ran in both(&[text(&dir), "--vkey", bad]).await {
+            assert!(ran.code == 2 && ran.out.is_empty(), "{ran:?}");
+        }
+    }
+    let absent = auditor.path("absent");
+    for ran in both(&[&absent, "--vkey", &theirs]).await {
+        assert!(ran.code == 2 && ran.err.contains("absent"), "{ran:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_is_proved_also_after_it_was_pruned() {
+    let db = database().await;
+    let auditor = Auditor::new();
+    let vkey = auditor.makes_a_key(&db).await;
+    insert_failed_records(&db, 300, 100).await;
+    let id = db.value("select correlation_id from countersign.record where id = 280").await;
+    let unsealed = run_audit(&db.url(), &["prove", &id]).await;
+    assert!(unsealed.code == 1 && unsealed.err.contains("not in the log yet"), "{}", unsealed.err);
+    auditor.signs(&db, &["seal"]).await;
+    let path = auditor.path("280.tlog-proof");
+    std::fs::write(&path, audit(&db, &["prove", &id[..8]]).await).unwrap();
+    let found = verdict(&["--proof", &path, "--vkey", &vkey]).await;
+    assert_eq!((&found["verdict"], &found["size"]), (&json!("valid"), &json!(303)));
+    audit(&db, &["prune", "--older-than", "2d"]).await;
+    std::fs::write(&path, audit(&db, &["prove", &id]).await).unwrap();
+    assert_eq!(verdict(&["--proof", &path, "--vkey", &vkey]).await["verdict"], "valid");
+    let altered = std::fs::read_to_string(&path).unwrap().replace("\nindex ", "\nindex 1");
+    std::fs::write(&path, altered).unwrap();
+    assert_eq!(verdict(&["--proof", &path, "--vkey", &vkey]).await["findings"][0]["code"], "proof_invalid");
+    let unknown = run_audit(&db.url(), &["prove", "00000000-0000-4000-8000-000000000001"]).await;
+    assert!(unknown.code == 1 && unknown.err.contains("no final record"), "{}", unknown.err);
+
+    // Pruning removes parts and no entry: the bundle is whole.
+    let dir = auditor.exports(&db, "bundle").await;
+    let found = verdict(&[text(&dir), "--vkey", &vkey]).await;
+    assert_eq!((&found["verdict"], &found["size"], &found["withheld"]), (&json!("valid"), &json!(304), &json!(1200)));
+    assert_eq!(found["parts"], 1, "what was pruned: {found}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_checkpoint_goes_on_from_another() {
+    let db = database().await;
+    let auditor = Auditor::new();
+    auditor.makes_a_key(&db).await;
+    let (old, new) = (auditor.path("old"), auditor.path("new"));
+    for path in [&old, &new] {
+        insert_failed_records(&db, 7, 0).await;
+        std::fs::write(path, auditor.signs(&db, &["seal"]).await).unwrap();
+    }
+    let proof = audit(&db, &["consistency", &old, &new]).await;
+    let request: tlog::CheckpointRequest = proof.parse().unwrap();
+    let read = |path: &str| -> tlog::Checkpoint {
+        std::fs::read_to_string(path).unwrap().parse::<tlog::SignedNote>().unwrap().text().parse().unwrap()
+    };
+    let (from, to) = (read(&old), read(&new));
+    tlog::verify_consistency((from.size, &from.root), (to.size, &to.root), &request.proof).unwrap();
+    let backwards = run_audit(&db.url(), &["consistency", &new, &old]).await;
+    assert!(backwards.code == 1 && backwards.err.contains("the old checkpoint is of"), "{}", backwards.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_is_replaced_while_both_sign_and_every_change_is_in_the_log() {
+    let db = database().await;
+    let auditor = Auditor::new();
+    let first = auditor.makes_a_key(&db).await;
+    auditor.signs(&db, &["seal"]).await;
+    let (one, two) = (auditor.path("log.key"), auditor.path("next.key"));
+    let said = audit(&db, &["keys", "new", "--signing-key", &format!("{one},{two}")]).await;
+    let second = said.lines().last().unwrap().trim().to_owned();
+    assert_ne!(first, second);
+    let both = audit(&db, &["seal", "--signing-key", &one, "--signing-key", &two]).await;
+    assert_eq!(both.lines().filter(|line| line.starts_with('\u{2014}')).count(), 2, "{both}");
+    audit(&db, &["keys", "retire", &first]).await;
+    let alone = audit(&db, &["seal", "--signing-key", &two]).await;
+    assert_eq!(alone.lines().filter(|line| line.starts_with('\u{2014}')).count(), 1, "{alone}");
+    let said = audit(&db, &["keys", "list"]).await;
+    assert_eq!(said, format!("{first}  (retired)\n{second}\n"));
+    let said = audit(&db, &["verify", "--vkey", &first, "--vkey", &second]).await;
+    assert!(said.contains("Signed: 3 checkpoints"), "{said}");
+    let said = audit_discrepancy(&db, &["verify", "--vkey", &first]).await;
+    assert!(said.contains("not signed by a trusted key"), "{said}");
+    let entries = db.value("select string_agg(entry, '' order by leaf_index) from countersign.leaf").await;
+    assert_eq!(
+        (entries.matches("action add\n").count(), entries.matches("action retire\n").count()),
+        (2, 1),
+        "{entries}"
+    );
+    // The private key of the retired one alone signs nothing more.
+    insert_failed_records(&db, 1, 0).await;
+    let ran = run_audit(&db.url(), &["seal", "--signing-key", &one]).await;
+    assert!(ran.code == 1 && ran.err.contains("the private key of ") && ran.err.contains("is not here"), "{}", ran.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_private_key_that_others_may_read_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let db = database().await;
+    let auditor = Auditor::new();
+    auditor.makes_a_key(&db).await;
+    let key = auditor.path("log.key");
+    assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let ran = run_audit(&db.url(), &["seal", "--signing-key", &key]).await;
+    assert!(ran.code == 1 && ran.err.contains("chmod 600"), "{}", ran.err);
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::fs::write(&key, "nonsense").unwrap();
+    let ran = run_audit(&db.url(), &["seal", "--signing-key", &key]).await;
+    assert!(ran.code == 1 && ran.err.contains("cannot be used as a signing key"), "{}", ran.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_signs_in_place_of_a_file() {
+    let db = database().await;
+    let auditor = Auditor::new();
+    let key = tlog::SigningKey::from_seed("countersign/by-command", tlog::KeyKind::Log, [9; 32]).unwrap();
+    audit(&db, &["keys", "add", &key.verifier_key().to_string()]).await;
+    // The text that is to be signed is known before: a script that answers it stands for a key management service.
+    let unsigned = run_audit(&db.url(), &["seal"]).await;
+    assert!(unsigned.code == 1 && unsigned.err.contains("is not here"), "{}", unsigned.err);
+    let size: u64 = db.value("select count(*) from countersign.leaf").await.parse().unwrap();
+    let hashes = db.rows("select encode(hash, 'hex') from countersign.leaf order by leaf_index").await.concat();
+    let hashes: Vec<tlog::Hash> = hashes.iter().map(|hex| tlog::Hash::from_hex(hex).unwrap()).collect();
+    let checkpoint =
+        tlog::Checkpoint { origin: "countersign/by-command".to_owned(), size, root: tlog::root_of(&hashes) };
+    let line = key.sign(&checkpoint.to_string(), 0).to_string();
+    let base64 = line.trim().rsplit(' ').next().unwrap().to_owned();
+    // Behind the four bytes of the id.
+    let script = format!("cat > {0}; echo {base64} | base64 -d | tail -c 64 | base64 -w 0", auditor.path("text"));
+    let note = audit(&db, &["seal", "--signing-command", &script]).await;
+    assert!(note.ends_with(&line), "{note}");
+    assert_eq!(std::fs::read_to_string(auditor.path("text")).unwrap(), checkpoint.to_string());
+    for (command, why) in
+        [("exit 3", "failed (exit status: 3)"), ("echo AAAA", "printed no signature"), ("true", "printed no signature")]
+    {
+        insert_failed_records(&db, 1, 0).await;
+        let ran = run_audit(&db.url(), &["seal", "--signing-command", command]).await;
+        assert!(ran.code == 1 && ran.err.contains(why), "{command}: {}", ran.err);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restored_database_is_not_signed_for_until_it_is_forked() {
+    let db = database().await;
+    let auditor = Auditor::new();
+    let vkey = auditor.makes_a_key(&db).await;
+    insert_failed_records(&db, 3, 0).await;
+    auditor.signs(&db, &["seal"]).await;
+    db.run("create table public.backup as select * from countersign.leaf").await;
+    insert_failed_records(&db, 3, 0).await;
+    auditor.signs(&db, &["seal"]).await;
+    // What a restore of the backup leaves.
+    tamper(
+        &db,
+        "delete from countersign.leaf where leaf_index >= (select count(*) from public.backup); delete from countersign.record where id > 3; \
+         delete from countersign.checkpoint c where c.size > (select count(*) from public.backup)",
+    )
+    .await;
+    let key = auditor.path("log.key");
+    let ran = run_audit(&db.url(), &["seal", "--signing-key", &key]).await;
+    assert!(
+        ran.code == 1 && ran.err.contains("restored from a backup") && ran.err.contains("fork --restored"),
+        "{}",
+        ran.err
+    );
+    let plain = audit(&db, &["fork", "--yes"]).await;
+    assert!(plain.contains("Nothing was changed"), "{plain}");
+    let next = auditor.path("next.key");
+    let said = audit(&db, &["fork", "--yes", "--restored", "--signing-key", &next]).await;
+    let new = said.lines().last().unwrap().trim().to_owned();
+    assert_ne!(new.split('+').next(), vkey.split('+').next(), "another origin: {said}");
+    insert_failed_records(&db, 1, 0).await;
+    audit(&db, &["seal", "--signing-key", &next]).await;
+    let first = db.value("select entry from countersign.leaf where leaf_index = 0 order by log_no desc limit 1").await;
+    let origin = vkey.split('+').next().unwrap();
+    assert!(
+        first.contains(&format!("kind fork\n")) && first.contains(&format!("previous_origin {origin}\n")),
+        "{first}"
+    );
+    assert!(first.contains("previous_size ") && first.contains("previous_root "), "{first}");
+    let said = audit(&db, &["verify", "--vkey", &vkey, "--vkey", &new]).await;
+    assert!(said.contains("Signed: "), "{said}");
+    let dir = auditor.path("forked");
+    audit(&db, &["export", &dir, "--signing-key", &next]).await;
+    assert_eq!(verdict(&[&dir, "--vkey", &new]).await["verdict"], "valid");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn decisions_freezes_and_undos_are_entries_of_the_log() {
+    let db = database().await;
+    let auditor = Auditor::new();
+    auditor.makes_a_key(&db).await;
+    let server = Server::studio(&db).await;
+    let rejected = server.propose("delete_package", json!({"package_id": 3})).await;
+    server.close().await;
+    let id = rejected["proposal_id"].as_str().unwrap();
+    let ran = testkit::run_countersign(&db.url(), &["proposals", "reject", id, "--reason", "not today %\u{7}"]).await;
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    for arguments in
+        [&["freeze", "--account", "shop", "--reason", "odd"] as &[&str], &["unfreeze", "--account", "shop"]]
+    {
+        let ran = testkit::run_countersign(&db.url(), arguments).await;
+        assert_eq!(ran.code, 0, "{}", ran.err);
+    }
+    let social = Server::without_dedup_cache(&db).await;
+    let tweet = untouched_tweet(&db).await;
+    let liked = social.succeed("like_tweet", json!({"tweet_id": tweet})).await;
+    let undone = social.succeed("unlike_tweet", liked["meta"]["rollback"]["undo_params"].clone()).await;
+    social.close().await;
+    auditor.signs(&db, &["seal"]).await;
+    let entries = db.rows("select entry from countersign.leaf order by leaf_index").await.concat();
+    let one = |lines: &[&str]| {
+        entries.iter().filter(|entry| lines.iter().all(|line| entry.contains(&format!("\n{line}\n")))).count()
+    };
+    assert_eq!(
+        one(&["kind decision", "decision rejected", &format!("proposal_id {id}"), "tool delete_package"]),
+        1,
+        "{entries:?}"
+    );
+    assert_eq!(one(&["kind freeze", "subject account", "name shop"]), 1, "{entries:?}");
+    assert_eq!(one(&["kind unfreeze", "name shop"]), 1, "{entries:?}");
+    let write = liked["meta"]["correlation_id"].as_str().unwrap();
+    let undo = undone["meta"]["correlation_id"].as_str().unwrap();
+    assert_eq!(one(&["kind record", &format!("correlation_id {undo}"), &format!("undo_of {write}")]), 1, "{entries:?}");
+    for entry in &entries {
+        tlog::Entry::parse(entry.as_bytes()).unwrap_or_else(|error| panic!("{error}: {entry}"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_of_any_kind_are_sealed_as_the_format_says() {
+    let db = database().await;
+    let auditor = Auditor::new();
+    let vkey = auditor.makes_a_key(&db).await;
+    insert_failed_records(&db, 6, 0).await;
+    tamper(
+        &db,
+        "update countersign.record set account_id = E'a\\u0001\\n%\\u007f\\u0085\\u20ac' where id = 1; \
+         update countersign.record set actor = repeat(E'\\u0085', 5000) where id = 2; \
+         update countersign.record set tool_name = repeat('x', 101), undo_of = array(select gen_random_uuid() from generate_series(1, 50)) where id = 3; \
+         update countersign.record set undo_of = array(select gen_random_uuid() from generate_series(1, 51)) where id = 4; \
+         update countersign.record set account_id = repeat('%', 300), actor = repeat(E'\\u0085', 300), tool_name = repeat(E'\\u0085', 300), \
+             error_code = repeat(E'\\u0085', 300), approval = json_build_object('decided_by', repeat(E'\\u0085', 300), \
+             'decided_login', repeat(E'\\u0085', 300), 'decided_via', repeat(E'\\u0085', 300)), \
+             undo_of = array(select gen_random_uuid() from generate_series(1, 50)) where id = 5; \
+         update countersign.record set account_id = '', actor = '', params = '[1, {\"a\" : \"\\u0000\"}]' where id = 6",
+    )
+    .await;
+    let dir = auditor.exports(&db, "bundle").await;
+    let found = verdict(&[text(&dir), "--vkey", &vkey]).await;
+    assert_eq!(found["verdict"], "valid", "{found}");
+    let entry = async |id: u32| {
+        let entry = db.value(&format!("select entry from countersign.leaf where record_id = {id}")).await;
+        assert!(entry.len() <= tlog::MAX_ENTRY_BYTES, "{id}: {}", entry.len());
+        let parsed = tlog::Entry::parse(entry.as_bytes()).unwrap_or_else(|error| panic!("{error}: {entry}"));
+        assert_eq!(parsed.to_string(), entry);
+        parsed
+    };
+    assert_eq!(entry(1).await.get("account"), Some("a\u{1}\n%\u{7f}\u{85}\u{20ac}"));
+    let cut = format!("{}...", "\u{85}".repeat(97));
+    assert_eq!(entry(2).await.get("actor"), Some(cut.as_str()));
+    assert_eq!(entry(3).await.get("undo_of").unwrap().split(',').count(), 50);
+    assert_eq!(entry(4).await.get("undo_of"), None);
+    entry(5).await;
+    assert_eq!(entry(6).await.get("account"), None);
+}
