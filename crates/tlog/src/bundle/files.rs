@@ -98,18 +98,18 @@ fn part_names(dir: &Path, report: &mut Report) -> Result<Vec<Hash>, BundleError>
     Ok(parts)
 }
 
-/// A regular file of at most this many bytes; `None` if it is larger, or no regular file.
+/// The bytes of a regular file; none of them if there are more than `most`. `None` if there is no such file.
 pub(super) fn read(path: &Path, most: u64) -> Result<Option<Vec<u8>>, BundleError> {
-    let is_file = match fs::symlink_metadata(path) {
-        Ok(metadata) => metadata.is_file() && metadata.len() <= most,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_file() => {}
+        Ok(_) => return Ok(None),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
         Err(error) => return Err(BundleError { path: path.to_owned(), error }),
-    };
-    if !is_file {
-        return Ok(None);
     }
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(BundleError::at(path))?;
     file.take(most + 1).read_to_end(&mut bytes).map_err(BundleError::at(path))?;
-    Ok((bytes.len() as u64 <= most).then_some(bytes))
+    Ok(Some(if bytes.len() as u64 <= most { bytes } else { Vec::new() }))
 }

@@ -228,11 +228,7 @@ impl TreeVerifier<'_> {
     }
 
     fn read_tile(&self, id: TileId, report: &mut Report) -> Result<Option<Vec<Hash>>, BundleError> {
-        let path = self.dir.join(id.path());
-        if !path.is_file() {
-            return Ok(None);
-        }
-        let bytes = files::read(&path, TILE_BYTES)?.unwrap_or_default();
+        let Some(bytes) = files::read(&self.dir.join(id.path()), TILE_BYTES)? else { return Ok(None) };
         let (hashes, rest) = bytes.as_chunks::<32>();
         if hashes.len() != usize::from(id.width()) || !rest.is_empty() {
             report.find(FindingCode::TileMalformed, id.path());
@@ -242,11 +238,7 @@ impl TreeVerifier<'_> {
     }
 
     fn read_entries(&self, id: TileId, report: &mut Report) -> Result<Option<Vec<Vec<u8>>>, BundleError> {
-        let path = self.dir.join(id.entries_path());
-        if !path.is_file() {
-            return Ok(None);
-        }
-        let bytes = files::read(&path, MAX_ENTRIES_BYTES)?.unwrap_or_default();
+        let Some(bytes) = files::read(&self.dir.join(id.entries_path()), MAX_ENTRIES_BYTES)? else { return Ok(None) };
         let entries = split_entries(&bytes).filter(|entries| entries.len() == usize::from(id.width()));
         if entries.is_none() {
             report.find(FindingCode::EntriesMalformed, id.entries_path());
