@@ -6,14 +6,15 @@ use std::process::Command;
 use serde_json::Value;
 
 /// What each crate may depend on, of ours.
-const ALLOWED: [(&str, &[&str]); 16] = [
+const ALLOWED: [(&str, &[&str]); 17] = [
     ("countersign-types", &[]),
     ("countersign-pg-embedded", &[]),
     ("countersign-malloc-tuning", &[]),
     ("countersign-pg", &["countersign-types"]),
     ("countersign-agent-cli", &["countersign-types", "countersign-pg"]),
     ("countersign-manifest", &["countersign-types"]),
-    ("countersign-ledger", &["countersign-types", "countersign-pg"]),
+    ("countersign-tlog", &[]),
+    ("countersign-ledger", &["countersign-types", "countersign-pg", "countersign-tlog"]),
     ("countersign-catalog", &["countersign-types", "countersign-manifest", "countersign-ledger"]),
     ("countersign-tools", &["countersign-types", "countersign-manifest", "countersign-ledger", "countersign-catalog"]),
     ("countersign-auth", &["countersign-types"]),
@@ -29,6 +30,7 @@ const ALLOWED: [(&str, &[&str]); 16] = [
             "countersign-manifest",
             "countersign-ledger",
             "countersign-catalog",
+            "countersign-tlog",
             "countersign-tools",
             "countersign-auth",
             "countersign-mcp",

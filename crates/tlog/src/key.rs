@@ -9,7 +9,7 @@ use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 
 use crate::Hash;
 use crate::hash::{from_hex, to_hex};
-use crate::note::Signature;
+use crate::signature::{Signature, is_key_name};
 
 /// What a key signs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -128,11 +128,6 @@ impl VerifierKey {
         (self.kind == KeyKind::Log).then(|| self.verify(text, &bytes)).flatten()?;
         Some(Signature::new(&self.name, self.id, &bytes))
     }
-}
-
-/// Whether a name may stand in a signature line.
-pub(crate) fn is_key_name(name: &str) -> bool {
-    !name.is_empty() && !name.chars().any(|c| c.is_whitespace() || c.is_control() || c == '+')
 }
 
 /// What a witness signs.

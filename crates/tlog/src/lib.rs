@@ -2,7 +2,7 @@
 //! formats of C2SP. `docs/reference/log-format.md` says which, byte by byte.
 //!
 //! - `hash`, `tree`: hashes and proofs. `tile`: the tree in pieces of 256 hashes, as a database or a folder has it.
-//! - `key`, `note`, `checkpoint`, `policy`: keys, signatures, what is signed, and which signatures suffice.
+//! - `key`, `signature`, `note`, `checkpoint`, `policy`: keys, signatures, what is signed, and which signatures suffice.
 //! - `entry`: the text of a leaf. `proof`: the proof of one entry. `witness`: requests to witnesses.
 //! - `bundle`: a whole log as a folder. The only module that reads or writes files.
 
@@ -14,6 +14,7 @@ mod key;
 mod note;
 mod policy;
 mod proof;
+mod signature;
 mod tile;
 mod tree;
 mod witness;
@@ -23,9 +24,10 @@ pub use checkpoint::{Checkpoint, CheckpointError};
 pub use entry::{Entry, EntryError, MAX_ENTRY_BYTES, PART_PREFIX};
 pub use hash::Hash;
 pub use key::{KeyError, KeyKind, SigningKey, VerifierKey};
-pub use note::{NoteError, Signature, SignedNote};
+pub use note::{NoteError, SignedNote};
 pub use policy::{Policy, PolicyError, Trust, TrustError};
 pub use proof::{EntryProof, ProofTextError};
+pub use signature::{Signature, SignatureError};
 pub use tile::{
     MissingTileError, TileId, TileSet, tiles_for_consistency, tiles_for_inclusion, tiles_for_root, tiles_of,
 };

@@ -2,10 +2,7 @@
 
 use std::str::FromStr;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-
-use crate::key::is_key_name;
+use crate::signature::{Signature, SignatureError};
 use crate::{SigningKey, VerifierKey};
 
 /// The largest note that is read, in bytes.
@@ -16,14 +13,6 @@ pub(crate) const MAX_NOTE_BYTES: usize = 65_536;
 pub struct SignedNote {
     text: String,
     signatures: Vec<Signature>,
-}
-
-/// One signature line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Signature {
-    name: String,
-    id: [u8; 4],
-    bytes: Vec<u8>,
 }
 
 /// The reason why a note is not accepted.
@@ -38,6 +27,12 @@ pub enum NoteError {
     /// A signature with the name and the id of a known key does not verify, or is there twice.
     #[error("the signature of {0} is invalid")]
     Invalid(String),
+}
+
+impl From<SignatureError> for NoteError {
+    fn from(error: SignatureError) -> Self {
+        Self::Malformed(error.0)
+    }
 }
 
 impl SignedNote {
@@ -88,33 +83,6 @@ impl SignedNote {
     }
 }
 
-impl Signature {
-    pub(crate) fn new(name: &str, id: [u8; 4], bytes: &[u8]) -> Self {
-        Self { name: name.to_owned(), id, bytes: bytes.to_vec() }
-    }
-
-    /// Reads signature lines, each ended by a line break.
-    ///
-    /// # Errors
-    /// [`NoteError::Malformed`].
-    pub fn parse_lines(lines: &str) -> Result<Vec<Self>, NoteError> {
-        let lines = lines.strip_suffix('\n').ok_or(NoteError::Malformed("the last line has no end"))?;
-        lines.split('\n').map(Self::parse).collect()
-    }
-
-    fn parse(line: &str) -> Result<Self, NoteError> {
-        let malformed = NoteError::Malformed("a signature is a dash, a name and base64");
-        let (name, base64) =
-            line.strip_prefix("\u{2014} ").and_then(|line| line.split_once(' ')).ok_or(malformed.clone())?;
-        let bytes = STANDARD.decode(base64).map_err(|_| malformed.clone())?;
-        let (id, signature) = bytes.split_first_chunk::<4>().ok_or(malformed.clone())?;
-        if !is_key_name(name) || signature.is_empty() {
-            return Err(malformed);
-        }
-        Ok(Self::new(name, *id, signature))
-    }
-}
-
 impl FromStr for SignedNote {
     type Err = NoteError;
 
@@ -138,12 +106,5 @@ impl std::fmt::Display for SignedNote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "{}", self.text)?;
         self.signatures.iter().try_for_each(|signature| write!(f, "{signature}"))
-    }
-}
-
-impl std::fmt::Display for Signature {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { name, id, bytes } = self;
-        writeln!(f, "\u{2014} {name} {}", STANDARD.encode([id.as_slice(), bytes].concat()))
     }
 }

@@ -51,8 +51,14 @@ async fn jobs_of_cron() {
     let shop = Shop::ready().await;
     let place = shop.folder().to_str().unwrap().to_owned();
     for (name, user) in [("countersign.toml", "countersign_writer"), ("owner.toml", "me")] {
-        std::fs::write(shop.folder().join(name), format!("database_url = {:?}\n", shop.url(user))).unwrap();
+        let config = format!("database_url = {:?}\nsigning_key = [\"log.key\"]\n", shop.url(user));
+        std::fs::write(shop.folder().join(name), config).unwrap();
     }
+    shop.shell(
+        &format!("countersign --config {place}/owner.toml audit keys new | tail -1 | tr -d ' ' > {place}/log.vkey"),
+        "",
+    )
+    .await;
     let mut jobs = 0;
     for sample in
         ["monitoring", "audit", "read-log"].iter().flat_map(|page| samples_of(&format!("docs/topics/{page}.md")))
@@ -80,6 +86,35 @@ async fn jobs_of_cron() {
         }
     }
     assert!(jobs > 5, "{jobs}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_commands_of_auditors_print_what_the_page_shows() {
+    let shop = Shop::ready().await;
+    let folder = shop.folder().to_str().unwrap();
+    let export = format!("export DATABASE_URL='{}' COUNTERSIGN_SIGNING_KEY={folder}/log.key", shop.url("me"));
+    let vkey = shop.shell(&format!("{export}; countersign audit keys new | tail -1"), "").await;
+    std::fs::copy(repository().join("docs/verify.py"), shop.folder().join("verify.py")).unwrap();
+    shop.run(
+        "insert into countersign.record (correlation_id, account_id, tool_name, fingerprint, params, params_summary, status, error_code, \
+             login, xid, admitted_at, completed_at) \
+         select gen_random_uuid(), 'default', 'like_tweet', repeat('0', 64), '{}', '{}', 'failure', 'x', 'x', '3', now(), now() \
+         from generate_series(1, 2)",
+    )
+    .await;
+    let newest = shop.shell(&format!("{export}; countersign audit list --json --limit 1"), "").await;
+    let newest: Value = serde_json::from_str(&newest).unwrap();
+    let id = newest["correlation_id"].as_str().unwrap();
+    let export = format!("{export} VKEY='{}' CORRELATION_ID={id}", vkey.trim());
+    let shown = sample("docs/topics/verifying.md", "$ countersign audit seal");
+    for step in shown.split("$ ").filter(|step| !step.is_empty()) {
+        let (command, output) = step.split_once('\n').unwrap();
+        let printed = shop.shell(&format!("{export}; {command}"), "").await;
+        assert!(printed.contains(output), "{command}: {printed}");
+        if command.starts_with("python3") {
+            assert!(printed.contains(" is valid: "), "{command}: {printed}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -147,7 +182,7 @@ pub(super) fn without_ids(text: &str) -> String {
 async fn statements_for_auditors() {
     let shop = Shop::ready().await;
     shop.run(&sample("docs/topics/audit.md", "select m.admitted_at")).await;
-    shop.run(&sample("docs/topics/audit.md", "select no, sealed_at")).await;
+    shop.run(&sample("docs/topics/audit.md", "select at, login")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

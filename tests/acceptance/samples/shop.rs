@@ -102,6 +102,7 @@ impl Shop {
             .env("PGHOST", self.cluster.socket_dir())
             .env("PGPORT", self.cluster.port().to_string())
             .env("PGUSER", "me")
+            .env("XDG_CONFIG_HOME", self.folder())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

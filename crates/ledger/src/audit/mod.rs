@@ -14,6 +14,7 @@ mod row;
 mod seal;
 mod sign;
 mod sign_command;
+mod sign_error;
 mod tree;
 mod unreadable;
 mod verify;
@@ -31,7 +32,8 @@ pub use prune::{PrunePlan, Pruned};
 pub use read::RecordFilter;
 pub use reads::{ReadCounts, ReadDay, ReadFilter, ReadGroup};
 pub use row::{RowError, TrackedRow};
-pub use sign::{SignError, Signed, Signing, read_key, write_key};
+pub use sign::{Signed, Signing, read_key, write_key};
+pub use sign_error::SignError;
 pub use verify::Verified;
 
 use crate::records::Records;

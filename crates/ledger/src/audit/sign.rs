@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use pg::Session;
 use tlog::{Checkpoint, Hash, SignedNote, SigningKey, VerifierKey, tiles_for_root};
 
+use super::sign_error::SignError;
 use super::tree::{LogState, tiles};
 use super::{Audit, ask, one_row, sign_command};
 
@@ -38,62 +39,6 @@ pub enum Signed {
         checkpoint: Checkpoint,
         /// The keys that sign it elsewhere.
         keys: Vec<VerifierKey>,
-    },
-}
-
-/// The reason why nothing was signed.
-#[derive(Debug, thiserror::Error)]
-pub enum SignError {
-    /// The database cannot be asked.
-    #[error(transparent)]
-    Database(#[from] pg::Error),
-    /// Fewer leaves than were signed for.
-    #[error(
-        "the log has {size} entries, and a checkpoint of {signed} was signed ({}): the database was restored from a backup, or entries \
-         were removed. Nothing is signed until `countersign audit fork --restored`",
-        state.display()
-    )]
-    Behind {
-        /// The number of leaves.
-        size: u64,
-        /// The size that was signed.
-        signed: u64,
-        /// The file that says so.
-        state: PathBuf,
-    },
-    /// The leaves are others than those that were signed for.
-    #[error(
-        "the first {size} entries of the log are not those that were signed for ({by}): entries were altered. Nothing is signed"
-    )]
-    Inconsistent {
-        /// The size that was signed.
-        size: u64,
-        /// What says so.
-        by: String,
-    },
-    /// The tree lacks a hash.
-    #[error(
-        "the tree of the log is incomplete: {0}. Nothing is signed; `countersign audit verify` names what is missing"
-    )]
-    Incomplete(String),
-    /// A key cannot be used.
-    #[error("{} cannot be used as a signing key: {why}", path.display())]
-    Key {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        why: String,
-    },
-    /// The signing command failed.
-    #[error("the signing command {0}")]
-    Command(String),
-    /// The file with the last signed checkpoint cannot be read or written.
-    #[error("{} has the last checkpoint that was signed, and {why}", path.display())]
-    State {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        why: String,
     },
 }
 

@@ -7,7 +7,7 @@ use tlog::{SignedNote, VerifierKey};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-use super::sign::SignError;
+use super::sign_error::SignError;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
