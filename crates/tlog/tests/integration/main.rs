@@ -8,5 +8,6 @@
 )]
 
 mod bundle;
+mod cross_check;
 mod notes;
 mod tree;
