@@ -9,5 +9,7 @@
 
 mod bundle;
 mod cross_check;
+mod mutations;
 mod notes;
+mod readers;
 mod tree;
