@@ -23,8 +23,20 @@ pub enum ServeError {
 /// not MCP use them too.
 #[must_use]
 pub fn standard_pipes() -> (impl AsyncRead + Send + Unpin + 'static, impl AsyncWrite + Send + Unpin + 'static) {
+    enlarge_output_pipe();
     rmcp::transport::stdio_pipes()
 }
+
+/// Lets a pipe at standard output take an answer of usual size at once. With the 64 KiB of Linux, server and client wake each
+/// other a dozen times for each MiB. Whatever else standard output is stays as it is.
+fn enlarge_output_pipe() {
+    #[cfg(target_os = "linux")]
+    let _ = nix::fcntl::fcntl(std::io::stdout(), nix::fcntl::FcntlArg::F_SETPIPE_SZ(OUTPUT_PIPE_BYTES));
+}
+
+/// What an unprivileged process may ask for.
+#[cfg(target_os = "linux")]
+const OUTPUT_PIPE_BYTES: i32 = 1 << 20;
 
 /// Serves on standard input and output until the client closes them or `stop` is cancelled.
 ///

@@ -115,7 +115,7 @@ async fn create(maintenance: &Database, name: &str, template: &str) -> Database 
     let made = maintenance.beside(name);
     if template != EMPTY {
         // The copy is a separate database.
-        made.run("select countersign.fork()").await;
+        made.run("select countersign.fork(); select countersign.seal(1000)").await;
     }
     made
 }

@@ -12,6 +12,65 @@ pub const PART_PREFIX: &str = "sha256:";
 
 const FIRST_LINE: &str = "countersign-entry/v1";
 
+/// The keys that name parts, and those of times.
+const PART_KEYS: [&str; 5] = ["params", "result", "effects", "context", "details"];
+const TIME_KEYS: [&str; 5] = ["at", "admitted_at", "completed_at", "decided_at", "made_before"];
+
+/// The keys of each kind, in their order.
+const KINDS: [(&str, &[&str]); 9] = [
+    (
+        "record",
+        &[
+            "id",
+            "correlation_id",
+            "status",
+            "tool",
+            "account",
+            "actor",
+            "login",
+            "admitted_at",
+            "completed_at",
+            "rows_affected",
+            "error_code",
+            "duplicate_of",
+            "undo_of",
+            "proposal_id",
+            "decided_by",
+            "decided_login",
+            "decided_via",
+            "decided_at",
+            "params",
+            "result",
+            "effects",
+            "context",
+        ],
+    ),
+    (
+        "decision",
+        &[
+            "id",
+            "at",
+            "login",
+            "person",
+            "proposal_id",
+            "digest",
+            "decision",
+            "via",
+            "tier",
+            "tool",
+            "account",
+            "details",
+        ],
+    ),
+    ("freeze", &["id", "at", "login", "person", "subject", "name", "details"]),
+    ("unfreeze", &["id", "at", "login", "person", "subject", "name", "details"]),
+    ("prune", &["id", "at", "login", "person", "records", "made_before", "details"]),
+    ("key", &["id", "at", "login", "person", "action", "vkey"]),
+    ("fork", &["id", "at", "login", "previous_origin", "previous_size", "previous_root"]),
+    ("export", &["id", "at", "login", "person", "size", "parts"]),
+    ("upgrade", &["id", "at", "login", "version"]),
+];
+
 /// The fields of an entry, in their order. The first is `kind`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
@@ -33,6 +92,12 @@ pub enum EntryError {
     /// A key is there twice, or the first one is not `kind`.
     #[error("the key of line {0} is there already, or `kind` is not the first one")]
     Key(usize),
+    /// A part is not named by its digest, or a time is not in UTC with microseconds.
+    #[error("the value of line {0} is not of the form that its key has")]
+    Form(usize),
+    /// A key of a known kind stands before one that it should stand behind.
+    #[error("the key of line {0} is not in the order of its kind")]
+    Order(usize),
     /// A control character stands for itself, or `%` is not before two digits of one.
     #[error("the value of line {0} is not percent-encoded as it should be")]
     Value(usize),
@@ -68,7 +133,32 @@ impl Entry {
             }
             fields.push((key.to_owned(), decode(value).ok_or(EntryError::Value(number))?));
         }
-        if fields.is_empty() { Err(EntryError::Lines) } else { Ok(Self { fields }) }
+        let entry = Self { fields };
+        if entry.fields.is_empty() {
+            return Err(EntryError::Lines);
+        }
+        entry.check_kind().map(|()| entry)
+    }
+
+    /// Checks what the kind says about its keys. Kinds and keys that are not known are not checked.
+    fn check_kind(&self) -> Result<(), EntryError> {
+        let kind = self.get("kind").unwrap_or_default();
+        let keys = KINDS.iter().find(|(known, _)| *known == kind).map_or(&[][..], |(_, keys)| keys);
+        let mut last = 0;
+        for ((key, value), number) in self.fields().zip(2..) {
+            if PART_KEYS.contains(&key) && part(value).is_none() {
+                return Err(EntryError::Form(number));
+            }
+            let Some(rank) = keys.iter().position(|known| *known == key) else { continue };
+            if rank < last {
+                return Err(EntryError::Order(number));
+            }
+            last = rank;
+            if TIME_KEYS.contains(&key) && !is_time(value) {
+                return Err(EntryError::Form(number));
+            }
+        }
+        Ok(())
     }
 
     /// The value of a key.
@@ -84,7 +174,7 @@ impl Entry {
 
     /// The digests of the parts that it names.
     pub fn parts(&self) -> impl Iterator<Item = Hash> {
-        self.fields.iter().filter_map(|(_, value)| Hash::from_hex(value.strip_prefix(PART_PREFIX)?))
+        self.fields().filter(|(key, _)| PART_KEYS.contains(key)).filter_map(|(_, value)| part(value))
     }
 }
 
@@ -93,6 +183,25 @@ impl std::fmt::Display for Entry {
         writeln!(f, "{FIRST_LINE}")?;
         self.fields.iter().try_for_each(|(key, value)| writeln!(f, "{key} {}", encode(value)))
     }
+}
+
+fn part(value: &str) -> Option<Hash> {
+    Hash::from_hex(value.strip_prefix(PART_PREFIX)?)
+}
+
+/// Whether a text is like `2026-11-23T09:30:00.000000Z`, with every number in its range.
+fn is_time(text: &str) -> bool {
+    const FORM: &[u8] = b"0000-00-00T00:00:00.000000Z";
+    let is_of_form = text.len() == FORM.len()
+        && text.bytes().zip(FORM).all(|(byte, form)| if *form == b'0' { byte.is_ascii_digit() } else { byte == *form });
+    let number = |at: std::ops::Range<usize>| text.get(at).and_then(|digits| digits.parse::<u32>().ok());
+    let within = |at, range: std::ops::RangeInclusive<u32>| number(at).is_some_and(|number| range.contains(&number));
+    is_of_form
+        && within(5..7, 1..=12)
+        && within(8..10, 1..=31)
+        && within(11..13, 0..=23)
+        && within(14..16, 0..=59)
+        && within(17..19, 0..=59)
 }
 
 fn is_key(key: &str) -> bool {

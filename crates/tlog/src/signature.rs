@@ -32,8 +32,7 @@ impl Signature {
 
     fn parse(line: &str) -> Result<Self, SignatureError> {
         let malformed = SignatureError("a signature is a dash, a name and base64");
-        let (name, base64) =
-            line.strip_prefix("\u{2014} ").and_then(|line| line.split_once(' ')).ok_or(malformed)?;
+        let (name, base64) = line.strip_prefix("\u{2014} ").and_then(|line| line.split_once(' ')).ok_or(malformed)?;
         let bytes = STANDARD.decode(base64).map_err(|_| malformed)?;
         let (id, signature) = bytes.split_first_chunk::<4>().ok_or(malformed)?;
         if !is_key_name(name) || signature.is_empty() {

@@ -103,7 +103,7 @@ async fn the_owner_changes_no_record_by_mistake() {
                 } else if table == "leaf" {
                     "hash"
                 } else if table == "event" {
-                    "reason"
+                    "kind"
                 } else if table == "reversal" {
                     "reversed_by"
                 } else {

@@ -17,12 +17,19 @@ pub(super) fn examine(dir: &Path, size: u64, report: &mut Report) -> Result<Vec<
     for (name, is_file, is_folder) in entries(dir)? {
         match name.as_str() {
             "checkpoint" => {}
-            "tile" if is_folder => walk(dir, "tile", &mut |path| {
-                if !belongs(path, size) {
+            "tile" if is_folder => walk(dir, "tile", &mut |path, is_file| {
+                if !is_file || !belongs(path, size) {
                     report.find(FindingCode::FileUnexpected, path);
                 }
             })?,
-            "parts" if is_folder => parts = part_names(dir, report)?,
+            "parts" if is_folder => walk(dir, "parts", &mut |path, is_file| match path
+                .strip_prefix("parts/")
+                .and_then(Hash::from_hex)
+                .filter(|_| is_file)
+            {
+                Some(digest) => parts.push(digest),
+                None => report.find(FindingCode::FileUnexpected, path),
+            })?,
             _ if is_file && NOT_VERIFIED.contains(&name.as_str()) => {}
             _ => report.find(FindingCode::FileUnexpected, name),
         }
@@ -66,36 +73,20 @@ fn entries(folder: &Path) -> Result<Vec<(String, bool, bool)>, BundleError> {
     Ok(names)
 }
 
-/// Tells of everything below a folder but folders with something in them.
-fn walk(dir: &Path, folder: &str, found: &mut impl FnMut(&str)) -> Result<(), BundleError> {
+/// Tells of everything below a folder but folders with something in them, and whether it is a regular file.
+fn walk(dir: &Path, folder: &str, found: &mut impl FnMut(&str, bool)) -> Result<(), BundleError> {
     let names = entries(&dir.join(folder))?;
-    if names.is_empty() {
-        found(folder);
-    }
-    for (name, _, is_folder) in names {
+    for (name, is_file, is_folder) in names {
         let path = format!("{folder}/{name}");
-        if is_folder {
-            walk(dir, &path, found)?;
+        if !is_folder {
+            found(&path, is_file);
+        } else if fs::read_dir(dir.join(&path)).map_err(BundleError::at(dir))?.next().is_none() {
+            found(&path, false);
         } else {
-            found(&path);
+            walk(dir, &path, found)?;
         }
     }
     Ok(())
-}
-
-fn part_names(dir: &Path, report: &mut Report) -> Result<Vec<Hash>, BundleError> {
-    let mut parts = Vec::new();
-    let names = entries(&dir.join("parts"))?;
-    if names.is_empty() {
-        report.find(FindingCode::FileUnexpected, "parts");
-    }
-    for (name, is_file, _) in names {
-        match Hash::from_hex(&name).filter(|_| is_file) {
-            Some(digest) => parts.push(digest),
-            None => report.find(FindingCode::FileUnexpected, format!("parts/{name}")),
-        }
-    }
-    Ok(parts)
 }
 
 /// The bytes of a regular file; none of them if there are more than `most`. `None` if there is no such file.

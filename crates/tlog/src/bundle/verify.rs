@@ -84,12 +84,13 @@ pub fn verify_bundle(dir: &Path, trust: &Trust, earlier: &[PathBuf]) -> Result<R
     tree.verify_parts(&mut report)?;
     report.findings.append(&mut later.findings);
     for (place, one) in kept {
-        if one.origin != checkpoint.origin {
-            report.find(FindingCode::CheckpointInconsistent, place);
-        } else if one.size > checkpoint.size {
-            report.find(FindingCode::CheckpointNewer, place);
-        } else if tree.sizes.get(&one.size).copied().flatten().is_some_and(|root| root != one.root) {
-            report.find(FindingCode::CheckpointInconsistent, place);
+        let is_newer = one.size > checkpoint.size;
+        if is_newer {
+            report.find(FindingCode::CheckpointNewer, &place);
+        }
+        let root = tree.sizes.get(&one.size).copied().flatten().filter(|_| !is_newer);
+        if one.origin != checkpoint.origin || root.is_some_and(|root| root != one.root) {
+            report.find(FindingCode::CheckpointInconsistent, &place);
         }
     }
     Ok(report)
@@ -108,7 +109,12 @@ pub fn verify_proof(path: &Path, trust: &Trust) -> Result<Report, BundleError> {
         report.find(FindingCode::ProofMalformed, place);
         return Ok(report);
     };
-    let Some(checkpoint) = accept(trust.open(&proof.checkpoint), &place, &mut report) else { return Ok(report) };
+    let opened = trust.open(&proof.checkpoint);
+    if opened == Err(TrustError::Malformed) {
+        report.find(FindingCode::ProofMalformed, place);
+        return Ok(report);
+    }
+    let Some(checkpoint) = accept(opened, &place, &mut report) else { return Ok(report) };
     if proof.verify(&checkpoint).is_err() {
         report.find(FindingCode::ProofInvalid, place);
     }
@@ -294,10 +300,9 @@ impl TreeVerifier<'_> {
             let place = format!("parts/{}", digest.to_hex());
             // An entry that could not be read may name it.
             if !named && self.from_entries.is_some() {
-                report.find(FindingCode::FileUnexpected, place);
-                continue;
+                report.find(FindingCode::FileUnexpected, &place);
             }
-            report.parts += 1;
+            report.parts += u64::from(*named);
             let path = self.dir.join(&place);
             let (found, length) = digest_of(&path).map_err(BundleError::at(&path))?;
             if found != *digest || length < SALT_BYTES as u64 {
