@@ -312,10 +312,7 @@ async fn a_restored_database_is_not_signed_for_until_it_is_forked() {
     audit(&db, &["seal", "--signing-key", &next]).await;
     let first = db.value("select entry from countersign.leaf where leaf_index = 0 order by log_no desc limit 1").await;
     let origin = vkey.split('+').next().unwrap();
-    assert!(
-        first.contains(&format!("kind fork\n")) && first.contains(&format!("previous_origin {origin}\n")),
-        "{first}"
-    );
+    assert!(first.contains("kind fork\n") && first.contains(&format!("previous_origin {origin}\n")), "{first}");
     assert!(first.contains("previous_size ") && first.contains("previous_root "), "{first}");
     let said = audit(&db, &["verify", "--vkey", &vkey, "--vkey", &new]).await;
     assert!(said.contains("Signed: "), "{said}");
