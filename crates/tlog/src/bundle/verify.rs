@@ -121,8 +121,9 @@ pub fn verify_proof(path: &Path, trust: &Trust) -> Result<Report, BundleError> {
     if proof.entry.len() > MAX_ENTRY_BYTES {
         report.find(FindingCode::EntryTooLong, proof.index);
     }
-    if Entry::parse(&proof.entry).is_err() {
-        report.find(FindingCode::EntryMalformed, proof.index);
+    match Entry::parse(&proof.entry) {
+        Ok(entry) => report.withheld = entry.parts().count() as u64,
+        Err(_) => report.find(FindingCode::EntryMalformed, proof.index),
     }
     report.entries = 1;
     report.origin = Some(checkpoint.origin);
