@@ -1,8 +1,8 @@
 //! Both verifiers come to the same verdict on thousands of altered bundles.
 
-use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::{Value, json};
 use testkit::{External, long_form, repository, skip_without};
@@ -33,106 +33,15 @@ fn write(dir: &Path, entries: usize) {
     writer.finish(&SignedNote::sign(checkpoint.to_string(), &[key()])).unwrap();
 }
 
-fn files(dir: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
-    }
-    found.sort();
-    found
-}
-
-fn copy(from: &Path, to: &Path) {
-    for path in files(from) {
-        let target = to.join(path.strip_prefix(from).unwrap());
-        fs::create_dir_all(target.parent().unwrap()).unwrap();
-        fs::copy(path, target).unwrap();
-    }
-}
-
-/// Changes something in a bundle; says what.
-fn mutate(dir: &Path, random: &mut fastrand::Rng) -> String {
-    let files = files(dir);
-    let (path, other) = (random.choice(&files).unwrap().clone(), random.choice(&files).unwrap().clone());
-    let bytes = fs::read(&path).unwrap();
-    let at = random.usize(..bytes.len().max(1));
-    let altered = |change: &dyn Fn(&mut Vec<u8>)| {
-        let mut bytes = bytes.clone();
-        change(&mut bytes);
-        fs::write(&path, bytes).unwrap();
-    };
-    let what = match random.usize(..14) {
-        0..=3 => {
-            let bit = 1 << random.u8(..8);
-            altered(&|bytes| bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= bit));
-            "a bit"
-        }
-        4 => {
-            altered(&|bytes| bytes.truncate(at));
-            "truncated"
-        }
-        5 => {
-            let byte = random.u8(..);
-            altered(&|bytes| bytes.insert(at, byte));
-            "a byte more"
-        }
-        6 => {
-            altered(&|bytes| {
-                bytes.drain(at..(at + 1).min(bytes.len()));
-            });
-            "a byte less"
-        }
-        7 => {
-            fs::remove_file(&path).unwrap();
-            "removed"
-        }
-        8 => {
-            fs::write(&path, fs::read(&other).unwrap()).unwrap();
-            "another file"
-        }
-        9 => {
-            let name = random
-                .choice([
-                    "tile/0/001",
-                    "tile/0/000.p/7",
-                    "tile/9/000",
-                    "tile/0/x000/000",
-                    "parts/x",
-                    "tile/entries/000.p/0",
-                    "extra",
-                    "tile/x/1",
-                ])
-                .unwrap();
-            let target = dir.join(name);
-            let _ = fs::create_dir_all(target.parent().unwrap());
-            let _ = fs::write(target, &bytes);
-            "a file more"
-        }
-        10 => {
-            fs::rename(&path, path.with_file_name(random.choice(["000", "001", "000.p", "verify.py"]).unwrap()))
-                .unwrap_or_default();
-            "renamed"
-        }
-        11 => {
-            fs::remove_file(&path).unwrap();
-            let _ = std::os::unix::fs::symlink(&other, &path);
-            "a link"
-        }
-        12 => {
-            let note = fs::read_to_string(dir.join("checkpoint")).unwrap_or_default();
-            let from = random.choice(["\n\n", "countersign/test", "\u{2014} ", "=", "\n"]).unwrap();
-            let to = random.choice(["", "\n", "x", "\n\n", "\u{2014} countersign/test AAAAAAA=\n", " "]).unwrap();
-            fs::write(dir.join("checkpoint"), note.replacen(from, to, 1 + random.usize(..2))).unwrap();
-            "the checkpoint"
-        }
-        _ => {
-            // Two halves of a file change places.
-            altered(&|bytes| bytes.rotate_left(at));
-            "rotated"
-        }
-    };
-    format!("{what}: {} at {at}, {}", path.display(), other.display())
+/// Altered copies of a bundle, each with what was changed.
+fn mutate(bundle: &Path, target: &Path, count: usize) -> Vec<(PathBuf, String)> {
+    let mut command = Command::new(External::Python.expected_path());
+    command.arg(repository().join("tests/python/mutate_bundle.py")).args([bundle, target]).arg(count.to_string());
+    let output = command.args(["--seed", "20"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let copies = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    copies.map(|copy| (PathBuf::from(copy["dir"].as_str().unwrap()), copy["mutations"].to_string())).collect()
 }
 
 fn own_verdict(dir: &Path) -> Value {
@@ -151,7 +60,7 @@ fn sorted(mut findings: Vec<Value>) -> Vec<Value> {
 
 /// The verdicts of `docs/verify.py`.
 fn python_verdicts(dirs: &[PathBuf]) -> Vec<Value> {
-    let mut command = std::process::Command::new(External::Python.expected_path());
+    let mut command = Command::new(External::Python.expected_path());
     let lines: String = dirs
         .iter()
         .map(|dir| format!("{}\n", json!({"dir": dir, "vkey": [key().verifier_key().to_string()]})))
@@ -182,26 +91,33 @@ fn two_verifiers_agree_on_altered_bundles() {
     }
     let mutations = long_form::choose(MUTATIONS, 10 * MUTATIONS);
     let folder = tempfile::tempdir().unwrap();
-    let originals: Vec<PathBuf> = [0, 1, 3, 256, 300].map(|size| folder.path().join(format!("original{size}"))).into();
-    for (dir, size) in originals.iter().zip([0, 1, 3, 256, 300]) {
-        write(dir, size);
-        assert_eq!(own_verdict(dir)["findings"], json!([]));
+    let sizes = [0, 1, 3, 256, 300];
+    let mut copies = Vec::new();
+    for size in sizes {
+        let original = folder.path().join(format!("original{size}"));
+        write(&original, size);
+        assert_eq!(own_verdict(&original)["findings"], json!([]));
+        copies.extend(mutate(&original, &folder.path().join(format!("altered{size}")), mutations / sizes.len()));
+        copies.push((original, "nothing".to_owned()));
     }
-    let mut random = fastrand::Rng::with_seed(20);
-    let (mut dirs, mut changes) = (originals.clone(), vec!["none".to_owned(); originals.len()]);
-    for number in 0..mutations {
-        let dir = folder.path().join(number.to_string());
-        copy(random.choice(&originals).unwrap(), &dir);
-        changes.push(mutate(&dir, &mut random));
-        dirs.push(dir);
-    }
+    let dirs: Vec<PathBuf> = copies.iter().map(|(dir, _)| dir.clone()).collect();
     let theirs = python_verdicts(&dirs);
     assert_eq!(theirs.len(), dirs.len());
     let mut invalid = 0;
-    for ((dir, change), other) in dirs.iter().zip(&changes).zip(&theirs) {
+    for ((dir, change), other) in copies.iter().zip(&theirs) {
         let own = own_verdict(dir);
         assert_eq!(&own, other, "{change}");
         invalid += usize::from(own["findings"] != json!([]));
     }
     assert!(invalid * 10 > mutations * 8, "most changes are found: {invalid} of {mutations}");
+}
+
+#[test]
+fn the_tests_of_the_verifier_in_python_pass() {
+    if skip_without(&[External::Python]) {
+        return;
+    }
+    let tests = repository().join("tests/python/test_verify.py");
+    let output = Command::new(External::Python.expected_path()).arg(tests).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -38,7 +38,7 @@ pub(super) fn examine(dir: &Path, size: u64, report: &mut Report) -> Result<Vec<
         if report.is_full(FindingCode::FileMissing) {
             break;
         }
-        if !fs::symlink_metadata(dir.join(&path)).is_ok_and(|found| found.is_file()) {
+        if !is_regular(dir, &path) {
             report.find(FindingCode::FileMissing, path);
         }
     }
@@ -89,18 +89,37 @@ fn walk(dir: &Path, folder: &str, found: &mut impl FnMut(&str, bool)) -> Result<
     Ok(())
 }
 
-/// The bytes of a regular file; none of them if there are more than `most`. `None` if there is no such file.
-pub(super) fn read(path: &Path, most: u64) -> Result<Option<Vec<u8>>, BundleError> {
-    match fs::symlink_metadata(path) {
-        Ok(found) if found.is_file() => {}
-        Ok(_) => return Ok(None),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Ok(None);
-        }
-        Err(error) => return Err(BundleError { path: path.to_owned(), error }),
+/// The bytes of a regular file of the bundle; none of them if there are more than `most`. `None` if there is no such file.
+pub(super) fn read(dir: &Path, path: &str, most: u64) -> Result<Option<Vec<u8>>, BundleError> {
+    if !is_regular(dir, path) {
+        return Ok(None);
+    }
+    let path = dir.join(path);
+    let mut bytes = Vec::new();
+    let file = File::open(&path).map_err(BundleError::at(&path))?;
+    file.take(most + 1).read_to_end(&mut bytes).map_err(BundleError::at(&path))?;
+    Ok(Some(if bytes.len() as u64 <= most { bytes } else { Vec::new() }))
+}
+
+/// Whether a bundle has a regular file at this path, and no link on the way to it.
+fn is_regular(dir: &Path, path: &str) -> bool {
+    let folders = path.match_indices('/').filter_map(|(at, _)| path.get(..at));
+    let is = |path: &str, of_kind: fn(&fs::Metadata) -> bool| {
+        fs::symlink_metadata(dir.join(path)).is_ok_and(|found| of_kind(&found))
+    };
+    folders.into_iter().all(|folder| is(folder, fs::Metadata::is_dir)) && is(path, fs::Metadata::is_file)
+}
+
+/// The bytes of a file that an argument names: a note, or a proof.
+pub(super) fn read_argument(path: &Path) -> Result<Vec<u8>, BundleError> {
+    const MOST: u64 = 1 << 18;
+    let found = fs::metadata(path).map_err(BundleError::at(path))?;
+    if !found.is_file() {
+        let error = io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file");
+        return Err(BundleError { path: path.to_owned(), error });
     }
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(BundleError::at(path))?;
-    file.take(most + 1).read_to_end(&mut bytes).map_err(BundleError::at(path))?;
-    Ok(Some(if bytes.len() as u64 <= most { bytes } else { Vec::new() }))
+    file.take(MOST + 1).read_to_end(&mut bytes).map_err(BundleError::at(path))?;
+    Ok(if bytes.len() as u64 <= MOST { bytes } else { Vec::new() })
 }

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use super::{BundleError, FindingCode, Report, SALT_BYTES, files};
 use crate::note::MAX_NOTE_BYTES;
 use crate::tree::leaf_hash;
-use crate::{Checkpoint, Entry, EntryProof, Frontier, Hash, MAX_ENTRY_BYTES, TileId, Trust, TrustError, root_of};
+use crate::{
+    Checkpoint, Entry, EntryProof, Frontier, Hash, MAX_ENTRY_BYTES, SignedNote, TileId, Trust, TrustError, root_of,
+};
 
 /// The largest file of 256 entries, and of 256 hashes.
 const MAX_ENTRIES_BYTES: u64 = 256 * (2 + 65_535);
@@ -43,18 +45,16 @@ pub fn verify_bundle(dir: &Path, trust: &Trust, earlier: &[PathBuf]) -> Result<R
     let mut report = Report::default();
     // An absent folder is no bundle with findings.
     dir.read_dir().map_err(BundleError::at(dir))?;
-    let Some(checkpoint) = open_checkpoint(&dir.join("checkpoint"), "checkpoint", trust, &mut report)? else {
+    let checkpoint = files::read(dir, "checkpoint", MAX_NOTE_BYTES as u64)?.unwrap_or_default();
+    let Some(checkpoint) = open_checkpoint(&checkpoint, "checkpoint", trust, &mut report) else {
         return Ok(report);
     };
     let mut kept = Vec::new();
     let mut later = Report::default();
     for path in earlier {
         let place = path.display().to_string();
-        if !path.exists() {
-            let error = io::Error::from(io::ErrorKind::NotFound);
-            return Err(BundleError { path: path.clone(), error });
-        }
-        if let Some(one) = open_checkpoint(path, &place, trust, &mut later)? {
+        let bytes = files::read_argument(path)?;
+        if let Some(one) = open_checkpoint(&bytes, &place, trust, &mut later) {
             kept.push((place, one));
         }
     }
@@ -103,7 +103,7 @@ pub fn verify_bundle(dir: &Path, trust: &Trust, earlier: &[PathBuf]) -> Result<R
 pub fn verify_proof(path: &Path, trust: &Trust) -> Result<Report, BundleError> {
     let mut report = Report::default();
     let place = path.display().to_string();
-    let bytes = std::fs::read(path).map_err(BundleError::at(path))?;
+    let bytes = files::read_argument(path)?;
     let proof = std::str::from_utf8(&bytes).ok().and_then(|text| text.parse::<EntryProof>().ok());
     let Some(proof) = proof else {
         report.find(FindingCode::ProofMalformed, place);
@@ -131,20 +131,14 @@ pub fn verify_proof(path: &Path, trust: &Trust) -> Result<Report, BundleError> {
     Ok(report)
 }
 
-/// The checkpoint of a file; `None` if it is not accepted.
-fn open_checkpoint(
-    path: &Path,
-    place: &str,
-    trust: &Trust,
-    report: &mut Report,
-) -> Result<Option<Checkpoint>, BundleError> {
-    let bytes = files::read(path, MAX_NOTE_BYTES as u64)?.unwrap_or_default();
-    let note = std::str::from_utf8(&bytes).ok().and_then(|text| text.parse::<crate::SignedNote>().ok());
+/// The checkpoint of these bytes; `None` if it is not accepted.
+fn open_checkpoint(bytes: &[u8], place: &str, trust: &Trust, report: &mut Report) -> Option<Checkpoint> {
+    let note = std::str::from_utf8(bytes).ok().and_then(|text| text.parse::<SignedNote>().ok());
     let Some(note) = note else {
         report.find(FindingCode::CheckpointMalformed, place);
-        return Ok(None);
+        return None;
     };
-    Ok(accept(trust.open(&note), place, report))
+    accept(trust.open(&note), place, report)
 }
 
 fn accept(
@@ -235,7 +229,7 @@ impl TreeVerifier<'_> {
     }
 
     fn read_tile(&self, id: TileId, report: &mut Report) -> Result<Option<Vec<Hash>>, BundleError> {
-        let Some(bytes) = files::read(&self.dir.join(id.path()), TILE_BYTES)? else { return Ok(None) };
+        let Some(bytes) = files::read(self.dir, &id.path(), TILE_BYTES)? else { return Ok(None) };
         let (hashes, rest) = bytes.as_chunks::<32>();
         if hashes.len() != usize::from(id.width()) || !rest.is_empty() {
             report.find(FindingCode::TileMalformed, id.path());
@@ -245,7 +239,7 @@ impl TreeVerifier<'_> {
     }
 
     fn read_entries(&self, id: TileId, report: &mut Report) -> Result<Option<Vec<Vec<u8>>>, BundleError> {
-        let Some(bytes) = files::read(&self.dir.join(id.entries_path()), MAX_ENTRIES_BYTES)? else { return Ok(None) };
+        let Some(bytes) = files::read(self.dir, &id.entries_path(), MAX_ENTRIES_BYTES)? else { return Ok(None) };
         let entries = split_entries(&bytes).filter(|entries| entries.len() == usize::from(id.width()));
         if entries.is_none() {
             report.find(FindingCode::EntriesMalformed, id.entries_path());
