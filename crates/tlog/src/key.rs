@@ -42,8 +42,8 @@ pub enum KeyError {
     /// Not of the form `name+id+base64`.
     #[error("a key is a name, 8 hexadecimal digits and base64, with + between them{0}")]
     Form(&'static str),
-    /// The name is empty, or has a space, a control character or `+`.
-    #[error("the name of a key is not empty, and has no space, no control character and no +")]
+    /// The name is empty, or has a space or `+`.
+    #[error("the name of a key is not empty, and has no space and no +")]
     Name,
     /// Another algorithm than Ed25519.
     #[error("the key is not an Ed25519 key of a log (type 1) or of a witness (type 4)")]

@@ -51,5 +51,5 @@ impl std::fmt::Display for Signature {
 
 /// Whether a name may stand in a signature line.
 pub(crate) fn is_key_name(name: &str) -> bool {
-    !name.is_empty() && !name.chars().any(|c| c.is_whitespace() || c.is_control() || c == '+')
+    !name.is_empty() && !name.chars().any(|c| c.is_whitespace() || c == '+')
 }
