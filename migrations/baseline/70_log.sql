@@ -66,14 +66,14 @@ comment on table countersign.log_key is 'The public keys that sign checkpoints (
 create table countersign.checkpoint (
     log_no     integer      not null,
     size       bigint       not null,
-    root       bytea        not null check (length(root) = 32),
     note       text         not null,
     signed_at  timestamptz  not null default clock_timestamp(),
-    login      name         not null default session_user,
-    primary key (log_no, size)
+    login      name         not null default session_user
 );
-comment on table countersign.checkpoint is 'The signed checkpoints.';
+comment on table countersign.checkpoint is
+    'What servers gave as signed checkpoints. Only a note with the signature of a key of the log counts: PostgreSQL cannot verify one.';
 comment on column countersign.checkpoint.note is 'The signed note (c2sp.org/tlog-checkpoint).';
+create unique index checkpoint_note on countersign.checkpoint (log_no, size, md5(note));
 
 create table countersign.seal_state (
     only_row        boolean  primary key default true check (only_row),
@@ -231,34 +231,13 @@ end $$;
 comment on function countersign.seal(integer) is
     'Seals events, and records in the order of their ends, the oldest first, at most `most`; how many. Several servers may call it at once.';
 
-create function countersign.log_state() returns table (log_no integer, size bigint, signed_size bigint, signed_root bytea)
-language sql stable set search_path = pg_catalog, pg_temp as $$
-    select c.log, coalesce((select max(l.leaf_index) + 1 from countersign.leaf l where l.log_no = c.log), 0), p.size, p.root
-    from countersign.current_log() c (log)
-    left join lateral (
-        select k.size, k.root from countersign.checkpoint k where k.log_no = c.log order by k.size desc limit 1) p on true
-$$;
-comment on function countersign.log_state() is 'The size of the current log, and its newest checkpoint.';
-
-create function countersign.store_checkpoint(of_size bigint, of_root bytea, of_note text) returns boolean
+create function countersign.store_checkpoint(of_size bigint, of_note text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-declare
-    log     record;
-    origin  text;
 begin
     perform countersign.refuse_within_a_write(), countersign.commit_durably(), countersign.refuse_copy();
-    perform from countersign.seal_state for update;
-    select * into log from countersign.log_state();
-    origin := (select min(split_part(k.vkey, '+', 1)) from countersign.log_key k where k.log_no = log.log_no and k.retired_at is null);
-    if of_size > log.size or not starts_with(of_note, concat_ws(E'\n', origin, of_size, encode(of_root, 'base64'), E'\n')) then
-        raise exception 'this is no checkpoint of the log' using errcode = '22023';
-    elsif of_size <= log.signed_size then
-        return false;
-    end if;
-    insert into countersign.checkpoint (log_no, size, root, note) values (log.log_no, of_size, of_root, of_note);
-    return true;
+    insert into countersign.checkpoint (log_no, size, note) values (countersign.current_log(), of_size, of_note) on conflict do nothing;
 end $$;
-comment on function countersign.store_checkpoint(bigint, bytea, text) is 'Stores a signed checkpoint; false if there is a newer one.';
+comment on function countersign.store_checkpoint(bigint, text) is 'Stores what a server has signed.';
 
 create function countersign.add_log_key(new_vkey text, who text) returns void language plpgsql
 set search_path = pg_catalog, pg_temp as $$
@@ -267,6 +246,9 @@ declare
 begin
     if exists (select from countersign.log_key k where k.log_no = log and split_part(k.vkey, '+', 1) <> split_part(new_vkey, '+', 1)) then
         raise exception 'the keys of a log have one name, which is its origin' using errcode = '22023';
+    elsif exists (select from countersign.log_key k where k.log_no <> log and split_part(k.vkey, '+', 1) = split_part(new_vkey, '+', 1)) then
+        raise exception 'the key is of the log before the fork, and two logs of one origin contradict each other: another key is needed'
+            using errcode = '22023';
     end if;
     insert into countersign.log_key (log_no, vkey, added_by) values (log, new_vkey, who) on conflict do nothing;
     if not found then

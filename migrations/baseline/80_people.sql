@@ -191,10 +191,8 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
 $$;
 comment on function countersign.current_identity() is 'The name of the ledger, and whether it was made for this database.';
 
-create function countersign.fork(is_restored boolean default false) returns table (ledger_id uuid, proposals bigint)
+create function countersign.fork(is_restored boolean default false, previous text default null) returns table (ledger_id uuid, proposals bigint)
 language plpgsql set search_path = pg_catalog, pg_temp as $$
-declare
-    previous  countersign.checkpoint;
 begin
     perform from countersign.seal_state for update;
     lock table countersign.identity in share row exclusive mode;
@@ -212,11 +210,10 @@ begin
     select p.system_identifier, p.database_oid from countersign.database_identity() p
     returning identity.ledger_id into ledger_id;
     -- The first leaf of the new log: no event that waits to be sealed may come before it.
-    select * into previous from countersign.checkpoint c order by c.log_no desc, c.size desc limit 1;
-    perform countersign.note_event('fork', array['previous_origin', split_part(previous.note, E'\n', 1),
-        'previous_size', previous.size::text, 'previous_root', encode(previous.root, 'base64')]);
+    perform countersign.note_event('fork', array['previous_origin', split_part(previous, E'\n', 1),
+        'previous_size', split_part(previous, E'\n', 2), 'previous_root', split_part(previous, E'\n', 3)]);
     perform countersign.append_leaves('{}', array(select max(v.id) from countersign.event v));
     return next;
 end $$;
-comment on function countersign.fork(boolean) is
-    'Lets the ledger of a copy, or of a restored database, go on under a new name. Open proposals of the original end here. For members of the owner.';
+comment on function countersign.fork(boolean, text) is
+    'Lets the ledger of a copy, or of a restored database, go on under a new name. The first entry of its log names the checkpoint `previous`. Open proposals of the original end here. For members of the owner.';

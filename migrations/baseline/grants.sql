@@ -31,7 +31,7 @@ grant execute on function
     countersign.current_definitions(text[]),
     countersign.changed_definitions(json),
     countersign.seal(integer),
-    countersign.store_checkpoint(bigint, bytea, text),
+    countersign.store_checkpoint(bigint, text),
     countersign.reader_credentials(),
     countersign.state_keys(),
     countersign.note_fingerprint_key(text),

@@ -217,8 +217,14 @@ async fn a_key_is_replaced_while_both_sign_and_every_change_is_in_the_log() {
     assert_eq!(said, format!("{first}  (retired)\n{second}\n"));
     let said = audit(&db, &["verify", "--vkey", &first, "--vkey", &second]).await;
     assert!(said.contains("Signed: 3 checkpoints"), "{said}");
-    let said = audit_discrepancy(&db, &["verify", "--vkey", &first]).await;
-    assert!(said.contains("not signed by a trusted key"), "{said}");
+    let said = audit(&db, &["verify", "--vkey", &first]).await;
+    assert!(
+        said.contains("Signed: 2 checkpoints") && said.contains("1 more are not signed by a trusted key"),
+        "{said}"
+    );
+    let other = tlog::SigningKey::from_seed(first.split('+').next().unwrap(), tlog::KeyKind::Log, [1; 32]).unwrap();
+    let said = audit_discrepancy(&db, &["verify", "--vkey", &other.verifier_key().to_string()]).await;
+    assert!(said.contains("none of them is signed by a trusted key"), "{said}");
     let entries = db.value("select string_agg(entry, '' order by leaf_index) from countersign.leaf").await;
     assert_eq!(
         (entries.matches("action add\n").count(), entries.matches("action retire\n").count()),
@@ -229,6 +235,80 @@ async fn a_key_is_replaced_while_both_sign_and_every_change_is_in_the_log() {
     insert_failed_records(&db, 1, 0).await;
     let ran = run_audit(&db.url(), &["seal", "--signing-key", &one]).await;
     assert!(ran.code == 1 && ran.err.contains("the private key of ") && ran.err.contains("is not here"), "{}", ran.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_server_login_stores_without_the_key_stops_nobody() {
+    let db = database().await;
+    let auditor = Auditor::new();
+    let vkey = auditor.makes_a_key(&db).await;
+    let size: u64 = db.value("select count(*) from countersign.leaf").await.parse().unwrap();
+    let origin = vkey.split('+').next().unwrap();
+    // The size of the next checkpoint with another root, one of the future, and no note at all.
+    let (thief, connection) = tokio_postgres::connect(&db.writer_url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    for (size, note) in [
+        (size + 1, format!("{origin}\n{}\n{}\n\n\u{2014} {origin} AAAAAAAA\n", size + 1, tlog::Hash::EMPTY_ROOT)),
+        (1_000_000, format!("{origin}\n1000000\n{}\n\n\u{2014} {origin} AAAAAAAA\n", tlog::Hash::EMPTY_ROOT)),
+        (2_000_000, "nonsense".to_owned()),
+    ] {
+        let size = i64::try_from(size).unwrap();
+        thief.query("select countersign.store_checkpoint($1, $2)", &[&size, &note]).await.unwrap();
+    }
+    let note = auditor.signs(&db, &["seal"]).await;
+    assert!(note.starts_with(&format!("{origin}\n{}\n", size + 1)), "{note}");
+    let said = audit(&db, &["verify", "--vkey", &vkey]).await;
+    assert!(
+        said.contains("Signed: 1 checkpoints") && said.contains("3 more are not signed by a trusted key"),
+        "{said}"
+    );
+    let dir = auditor.exports(&db, "bundle").await;
+    assert_eq!(verdict(&[text(&dir), "--vkey", &vkey]).await["verdict"], "valid");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_signers_at_once_sign_one_log() {
+    let db = database().await;
+    let auditor = Auditor::new();
+    let vkey = auditor.makes_a_key(&db).await;
+    for _ in 0..3 {
+        insert_failed_records(&db, 40, 0).await;
+        let signers = (0..4).map(|_| auditor.signs(&db, &["seal"]));
+        for note in futures_util::future::join_all(signers).await {
+            let note: tlog::SignedNote = note.parse().unwrap();
+            note.verify(&[vkey.parse().unwrap()]).unwrap();
+        }
+    }
+    let said = audit(&db, &["verify", "--vkey", &vkey]).await;
+    assert!(said.contains("120 records in 123 entries") && said.contains("the newest of 123 entries"), "{said}");
+    let kept: tlog::SignedNote = std::fs::read_to_string(auditor.path("log.checkpoint")).unwrap().parse().unwrap();
+    assert!(kept.text().contains("\n123\n"), "{}", kept.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signer_that_is_killed_leaves_a_log_that_is_signed_later() {
+    let db = database().await;
+    let auditor = Auditor::new();
+    let key = tlog::SigningKey::from_seed("countersign/killed", tlog::KeyKind::Log, [3; 32]).unwrap();
+    std::fs::write(auditor.path("log.key"), key.to_secret_text()).unwrap();
+    {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(auditor.path("log.key"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    auditor.signs(&db, &["keys", "new"]).await;
+    insert_failed_records(&db, 3, 0).await;
+    // Killed with the text to sign in its hands: everything is sealed, and nothing is signed.
+    let script = "kill -9 $PPID; sleep 1";
+    let mut command = Command::new(testkit::countersign());
+    command.env("DATABASE_URL", db.url()).args(["audit", "seal", "--signing-command", script]);
+    let status = command.kill_on_drop(true).status().await.unwrap();
+    assert!(!status.success());
+    assert_eq!(db.value("select count(*) from countersign.checkpoint").await, "0");
+    assert_eq!(db.value("select count(*) from countersign.leaf where record_id is not null").await, "3");
+    let note = auditor.signs(&db, &["seal"]).await;
+    assert!(note.starts_with("countersign/killed\n6\n"), "{note}");
+    let said = audit(&db, &["verify", "--vkey", &key.verifier_key().to_string()]).await;
+    assert!(said.contains("3 records in 6 entries"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -304,8 +384,11 @@ async fn a_restored_database_is_not_signed_for_until_it_is_forked() {
     );
     let plain = audit(&db, &["fork", "--yes"]).await;
     assert!(plain.contains("Nothing was changed"), "{plain}");
+    // Two logs of one origin would contradict each other, so the fork needs another key.
+    let same = run_audit(&db.url(), &["fork", "--yes", "--restored", "--signing-key", &key]).await;
+    assert!(same.code == 1 && same.err.contains("another key is needed"), "{} {}", same.out, same.err);
     let next = auditor.path("next.key");
-    let said = audit(&db, &["fork", "--yes", "--restored", "--signing-key", &next]).await;
+    let said = audit(&db, &["keys", "new", "--signing-key", &next]).await;
     let new = said.lines().last().unwrap().trim().to_owned();
     assert_ne!(new.split('+').next(), vkey.split('+').next(), "another origin: {said}");
     insert_failed_records(&db, 1, 0).await;

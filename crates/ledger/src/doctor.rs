@@ -72,14 +72,6 @@ const UNSEALED_SQL: &str = concat!(
        and a.completed_at < clock_timestamp() - interval '10 minutes'"
 );
 
-const SIGNED_SQL: &str = "\
-    select (select count(*) from countersign.log_key k where k.log_no = i.no and k.retired_at is null) as keys, \
-        (select coalesce(max(l.leaf_index) + 1, 0) from countersign.leaf l where l.log_no = i.no) as entries, c.size as signed, \
-        extract(epoch from clock_timestamp() - c.signed_at)::bigint as age_s \
-    from (select max(no) as no from countersign.identity) i \
-    left join lateral (select k.size, k.signed_at from countersign.checkpoint k where k.log_no = i.no \
-                       order by k.size desc limit 1) c on true";
-
 /// Servers say which key they have every minute.
 const KEYS_SQL: &str = "select k.key_id from countersign.fingerprint_key k \
     where k.used_at > clock_timestamp() - interval '150 seconds' order by k.key_id";
@@ -157,15 +149,6 @@ impl Doctor {
     /// Whatever the database says.
     pub async fn unsealed_records(&self) -> Result<Map<String, Value>, pg::Error> {
         self.one(UNSEALED_SQL, &[]).await
-    }
-
-    /// The signatures of the log: `keys` that sign it, its `entries`, how many of them were `signed` last, and `age_s`, the
-    /// seconds since then.
-    ///
-    /// # Errors
-    /// An error of the database.
-    pub async fn signatures(&self) -> Result<Map<String, Value>, pg::Error> {
-        self.one(SIGNED_SQL, &[]).await
     }
 
     /// The ids of the fingerprint keys that servers had within the last 2.5 minutes.

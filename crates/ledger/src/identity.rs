@@ -1,11 +1,12 @@
 //! The database to which a ledger belongs. The SQL is in `migrations/baseline/80_people.sql`.
 
 use pg::{ConnectOptions, PipelineStatement, Session, SessionSettings};
+use tlog::SignedNote;
 
 use crate::schema::SchemaError;
 
 const CURRENT_SQL: &str = "select i.is_here from countersign.current_identity() i";
-const FORK_SQL: &str = "select f.ledger_id, f.proposals from countersign.fork($1::boolean) f";
+const FORK_SQL: &str = "select f.ledger_id, f.proposals from countersign.fork($1::boolean, $2) f";
 
 /// Makes sure that the ledger was made for this database, so that nothing of it is carried out a second time.
 ///
@@ -29,12 +30,17 @@ pub struct Fork {
 }
 
 /// Makes the ledger of a copied database a ledger of its own; with `is_restored` also one that was restored in its place. For
-/// members of the ledger's owner.
+/// members of the ledger's owner. The first entry of its log names `previous`, the newest checkpoint of the original.
 ///
 /// # Errors
 /// An error of the database; SQLSTATE 55000 if it is no copy.
-pub async fn fork(target: &ConnectOptions, is_restored: bool) -> Result<Fork, SchemaError> {
-    let row = ask(target, FORK_SQL, &[Some(is_restored.to_string())]).await?.into_iter().next().unwrap_or_default();
+pub async fn fork(
+    target: &ConnectOptions,
+    is_restored: bool,
+    previous: Option<&SignedNote>,
+) -> Result<Fork, SchemaError> {
+    let params = [Some(is_restored.to_string()), previous.map(|note| note.text().to_owned())];
+    let row = ask(target, FORK_SQL, &params).await?.into_iter().next().unwrap_or_default();
     match <[Option<String>; 2]>::try_from(row) {
         Ok([Some(ledger_id), Some(proposals)]) => {
             Ok(Fork { ledger_id, proposals: proposals.parse().unwrap_or_default() })

@@ -1,5 +1,7 @@
 //! Both verifiers come to the same verdict on thousands of altered bundles.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,12 +13,20 @@ use tlog::{BundleWriter, Checkpoint, Entry, Hash, KeyKind, SignedNote, SigningKe
 /// The long form makes ten times as many.
 const MUTATIONS: usize = 1500;
 
+/// Bundles that every version must accept, by name: their entries, and who signs.
+const GOLDEN: [(&str, usize, &[u8]); 5] =
+    [("empty", 0, &[5]), ("one", 1, &[5]), ("full", 256, &[5]), ("parts", 300, &[5]), ("rotated", 3, &[5, 6])];
+
 fn key() -> SigningKey {
     SigningKey::from_seed("countersign/test", KeyKind::Log, [5; 32]).unwrap()
 }
 
 /// A bundle of these entries, each of the first ones with two parts.
 fn write(dir: &Path, entries: usize) {
+    write_signed(dir, entries, &[key()]);
+}
+
+fn write_signed(dir: &Path, entries: usize, keys: &[SigningKey]) {
     let mut writer = BundleWriter::create(dir).unwrap();
     for index in 0..entries {
         let mut fields =
@@ -30,7 +40,7 @@ fn write(dir: &Path, entries: usize) {
         writer.entry(Entry::new(fields).to_string().as_bytes()).unwrap();
     }
     let checkpoint = Checkpoint { origin: "countersign/test".to_owned(), size: writer.size(), root: writer.root() };
-    writer.finish(&SignedNote::sign(checkpoint.to_string(), &[key()])).unwrap();
+    writer.finish(&SignedNote::sign(checkpoint.to_string(), keys)).unwrap();
 }
 
 /// Altered copies of a bundle, each with what was changed.
@@ -82,6 +92,49 @@ fn python_verdicts(dirs: &[PathBuf]) -> Vec<Value> {
             json!({"size": verdict["size"], "root": verdict["root"], "entries": verdict["entries"], "findings": findings})
         })
         .collect()
+}
+
+/// The files of a folder, with their content.
+fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                found.insert(path.strip_prefix(dir).unwrap().to_owned(), fs::read(&path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+/// `UPDATE_GOLDEN=1` writes them. A difference is a change of the format.
+#[test]
+fn golden_bundles_are_written_as_ever_and_both_verifiers_accept_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let golden = repository().join("tests/golden/bundles");
+    let mut dirs = Vec::new();
+    for (name, entries, seeds) in GOLDEN {
+        let key = |seed: &u8| SigningKey::from_seed("countersign/test", KeyKind::Log, [*seed; 32]).unwrap();
+        let (made, kept) = (folder.path().join(name), golden.join(name));
+        write_signed(&made, entries, &seeds.iter().map(key).collect::<Vec<_>>());
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            let _ = fs::remove_dir_all(&kept);
+            write_signed(&kept, entries, &seeds.iter().map(key).collect::<Vec<_>>());
+        }
+        assert_eq!(contents(&made), contents(&kept), "{name}");
+        assert_eq!(own_verdict(&kept)["findings"], json!([]), "{name}");
+        dirs.push(kept);
+    }
+    if skip_without(&[External::Python]) {
+        return;
+    }
+    for (dir, verdict) in dirs.iter().zip(python_verdicts(&dirs)) {
+        assert_eq!(verdict, own_verdict(dir), "{}", dir.display());
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::settings::Settings;
 use crate::terminal::{ask, is_interactive, print_line};
 
 use super::args::ForkArgs;
-use super::log_keys;
+use super::{log_keys, open};
 
 pub(super) async fn run(arguments: &ForkArgs, settings: &Settings) -> anyhow::Result<()> {
     let target = connection::configured(settings)?;
@@ -25,7 +25,8 @@ pub(super) async fn run(arguments: &ForkArgs, settings: &Settings) -> anyhow::Re
         ensure!(is_interactive(), "nobody can be asked here, since this is no terminal: give --yes");
         ensure!(ask("Go on? Type yes:").await? == "yes", "nothing was changed");
     }
-    let forked = ledger::fork(&target, arguments.restored)
+    let previous = open(settings).await?.newest_checkpoint().await?;
+    let forked = ledger::fork(&target, arguments.restored, previous.as_ref())
         .await
         .context("the ledger cannot go on; this takes a member of countersign_owner")?;
     print_line(&format!(

@@ -80,7 +80,7 @@ async fn seal(audit: &Audit) -> anyhow::Result<()> {
 }
 
 fn summary(verified: &Verified, is_given: bool) {
-    let Verified { entries, records, pruned, unsealed, pending, checkpoints, signed, kept } = verified;
+    let Verified { entries, records, pruned, unsealed, pending, checkpoints, ignored, signed, kept } = verified;
     print_line(&format!(
         "The ledger agrees with its log: {records} records in {entries} entries, {pruned} pruned since."
     ));
@@ -92,6 +92,9 @@ fn summary(verified: &Verified, is_given: bool) {
             "Signed: {checkpoints} checkpoints, the newest of {signed} entries, by the keys that the ledger names; --vkey verifies with yours."
         ),
     });
+    if *ignored > 0 {
+        print_line(&format!("{ignored} more are not signed by a trusted key, and were ignored."));
+    }
     if *kept > 0 {
         print_line(&format!("The log goes on from all {kept} checkpoints that were given."));
     }

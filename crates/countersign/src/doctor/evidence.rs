@@ -1,8 +1,7 @@
 //! Whether the newest records are what was sealed, and whether the servers make the same fingerprints.
 
 use ledger::Doctor;
-use ledger::audit::{Audit, Verified};
-use serde_json::Value;
+use ledger::audit::{Audit, SignatureState, Verified};
 
 use super::Finding;
 use crate::settings::Settings;
@@ -12,7 +11,7 @@ const RECORDS: u32 = 1000;
 
 pub(super) async fn examine(audit: &Audit, doctor: &Doctor, settings: &Settings) -> Vec<Finding> {
     let mut findings = records(audit).await;
-    findings.push(signatures(doctor).await);
+    findings.push(signatures(audit).await);
     findings.push(keys(doctor, settings).await);
     findings
 }
@@ -46,22 +45,20 @@ async fn records(audit: &Audit) -> Vec<Finding> {
 /// A server signs every minute; a checkpoint that is this old while there are newer entries was left out.
 const LATE_S: u64 = 600;
 
-async fn signatures(doctor: &Doctor) -> Finding {
+async fn signatures(audit: &Audit) -> Finding {
     const AREA: &str = "log";
-    let found = match doctor.signatures().await {
+    let SignatureState { keys, entries, signed, age_s } = match audit.signatures().await {
         Ok(found) => found,
         Err(error) => return Finding::unasked(AREA, "the signatures of the log", &error),
     };
-    let number = |key: &str| found.get(key).and_then(Value::as_u64).unwrap_or_default();
-    let (entries, signed) = (number("entries"), number("signed"));
-    if number("keys") == 0 {
+    if keys == 0 {
         return Finding::warning(
             AREA,
             "the log is not signed: whoever owns its tables can make it anew",
             "`countersign audit keys new` makes a key; servers sign with it every minute",
         );
     }
-    if signed < entries && (signed == 0 || number("age_s") > LATE_S) {
+    if signed < entries && (signed == 0 || age_s > LATE_S) {
         let advice = "a server signs every minute if it has the private key (--signing-key): see its log for the reason, or run \
             `countersign audit seal` where the key is";
         return Finding::warning(AREA, format!("{signed} of {entries} entries of the log are signed for"), advice);

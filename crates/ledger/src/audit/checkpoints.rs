@@ -3,17 +3,21 @@
 use pg::Session;
 use tlog::{Checkpoint, SignedNote, Trust, VerifierKey};
 
-use super::finding::VerifyFinding;
+use super::tree::LogState;
 use super::{Audit, ask, number, one_row};
 
 const LOGS_SQL: &str = "\
     select i.no::text, (select min(split_part(k.vkey, '+', 1)) from countersign.log_key k where k.log_no = i.no) \
     from countersign.identity i order by i.no";
-const CHECKPOINTS_SQL: &str = "\
-    select c.note, c.size::text, encode(c.root, 'hex') from countersign.checkpoint c where c.log_no = $1::integer order by c.size";
+/// The newest first.
+const NOTES_SQL: &str = "\
+    select c.note from countersign.checkpoint c where c.log_no = $1::integer order by c.size desc, c.signed_at desc limit $2::bigint";
 const KEYS_SQL: &str = "\
     select k.vkey, k.retired_at is not null from countersign.log_key k \
     where k.log_no = coalesce($1::integer, (select max(i.no) from countersign.identity i)) order by k.added_at";
+const AGE_SQL: &str = "\
+    select extract(epoch from clock_timestamp() - max(c.signed_at))::bigint::text from countersign.checkpoint c \
+    where c.log_no = $1::integer and c.note = $2";
 const ADD_KEY_SQL: &str = "select countersign.add_log_key($1, $2)";
 const RETIRE_KEY_SQL: &str = "select countersign.retire_log_key($1, $2)";
 
@@ -33,6 +37,25 @@ pub struct KeptCheckpoint {
     pub place: String,
     /// What it says.
     pub checkpoint: Checkpoint,
+}
+
+impl KeptCheckpoint {
+    pub(super) fn stored(checkpoint: Checkpoint) -> Self {
+        Self { place: format!("the checkpoint of size {} in the database", checkpoint.size), checkpoint }
+    }
+}
+
+/// What is signed of the current log.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SignatureState {
+    /// The number of keys that sign it.
+    pub keys: usize,
+    /// The number of its entries.
+    pub entries: u64,
+    /// How many of them the newest checkpoint covers.
+    pub signed: u64,
+    /// Seconds since that was signed.
+    pub age_s: u64,
 }
 
 /// A key of the log.
@@ -72,6 +95,33 @@ impl Audit {
         Ok(id.unwrap_or_default())
     }
 
+    /// The newest signed checkpoint of the current log.
+    ///
+    /// # Errors
+    /// An error of the database.
+    pub async fn newest_checkpoint(&self) -> Result<Option<SignedNote>, pg::Error> {
+        let mut lease = self.acquire().await?;
+        let log = LogState::load(lease.session()).await?;
+        Ok(load_newest(lease.session(), log.log_no).await?.map(|(note, _)| note))
+    }
+
+    /// How much of the log is signed for.
+    ///
+    /// # Errors
+    /// An error of the database.
+    pub async fn signatures(&self) -> Result<SignatureState, pg::Error> {
+        let keys = self.keys().await?.iter().filter(|key| !key.is_retired).count();
+        let mut lease = self.acquire().await?;
+        let session = lease.session();
+        let log = LogState::load(session).await?;
+        let Some((note, checkpoint)) = load_newest(session, log.log_no).await? else {
+            return Ok(SignatureState { keys, entries: log.size, ..SignatureState::default() });
+        };
+        let [age] = one_row(ask(session, AGE_SQL, &[Some(log.log_no.to_string()), Some(note.to_string())]).await?)?;
+        let age_s = u64::try_from(number(age.as_ref())?).unwrap_or_default();
+        Ok(SignatureState { keys, entries: log.size, signed: checkpoint.size, age_s })
+    }
+
     /// Lets a key sign the checkpoints of the log. For members of the ledger's owner.
     ///
     /// # Errors
@@ -103,38 +153,54 @@ pub(super) async fn load_logs(session: &mut Session) -> Result<Vec<Log>, pg::Err
         .collect()
 }
 
-/// The checkpoints that the ledger has of a log, if each is signed by a trusted key.
+/// The checkpoints of a log that a trusted key has signed, and how many others the ledger has. Others prove nothing: the
+/// servers' login can store any text.
 pub(super) async fn load_checkpoints(
     session: &mut Session,
-    log: &Log,
+    log_no: i64,
     trusted: &TrustedKeys,
-) -> Result<Result<Vec<KeptCheckpoint>, VerifyFinding>, pg::Error> {
+) -> Result<(Vec<KeptCheckpoint>, usize), pg::Error> {
     let keys = match trusted {
         TrustedKeys::Given(keys) => keys.clone(),
-        TrustedKeys::Ledger => {
-            let rows = ask(session, KEYS_SQL, &[Some(log.log_no.to_string())]).await?;
-            rows.into_iter().filter_map(|row| row.into_iter().next()??.parse().ok()).collect()
-        }
+        TrustedKeys::Ledger => load_keys(session, log_no).await?,
     };
-    let mut checkpoints = Vec::new();
-    for row in ask(session, CHECKPOINTS_SQL, &[Some(log.log_no.to_string())]).await? {
-        let [note, size, root] = one_row(vec![row])?.map(Option::unwrap_or_default);
-        let place = format!("the checkpoint of size {size} in the database");
-        match open(&note, &keys) {
-            Ok(checkpoint) if checkpoint.size.to_string() != size || checkpoint.root.to_hex() != root => {
-                let why = "its note says something else".to_owned();
-                return Ok(Err(VerifyFinding::Checkpoint { place, why }));
-            }
-            Ok(checkpoint) => checkpoints.push(KeptCheckpoint { place, checkpoint }),
-            Err(why) => return Ok(Err(VerifyFinding::Checkpoint { place, why })),
-        }
-    }
-    Ok(Ok(checkpoints))
+    let notes: Vec<String> = load_notes(session, log_no, None).await?;
+    let (trust, all) = (Trust { keys, policy: None }, notes.len());
+    let opened = notes.iter().filter_map(|note| open(note, &trust));
+    let checkpoints: Vec<_> = opened.map(|(_, checkpoint)| KeptCheckpoint::stored(checkpoint)).collect();
+    let others = all - checkpoints.len();
+    Ok((checkpoints, others))
 }
 
-/// Reads a checkpoint that one of the keys has signed.
-fn open(note: &str, keys: &[VerifierKey]) -> Result<Checkpoint, String> {
-    let note: SignedNote = note.parse().map_err(|error| format!("{error}"))?;
-    let trust = Trust { keys: keys.to_vec(), policy: None };
-    trust.open(&note).map(|(checkpoint, _)| checkpoint).map_err(|error| error.to_string())
+/// The newest checkpoint of a log that one of its keys has signed.
+pub(super) async fn load_newest(
+    session: &mut Session,
+    log_no: i64,
+) -> Result<Option<(SignedNote, Checkpoint)>, pg::Error> {
+    let trust = Trust { keys: load_keys(session, log_no).await?, policy: None };
+    // All of them only if somebody else has stored the newest ones.
+    for most in [Some(10), None] {
+        let notes = load_notes(session, log_no, most).await?;
+        if let Some(newest) = notes.iter().find_map(|note| open(note, &trust)) {
+            return Ok(Some(newest));
+        }
+    }
+    Ok(None)
+}
+
+async fn load_notes(session: &mut Session, log_no: i64, most: Option<u32>) -> Result<Vec<String>, pg::Error> {
+    let params = [Some(log_no.to_string()), most.map(|most| most.to_string())];
+    Ok(ask(session, NOTES_SQL, &params).await?.into_iter().flatten().flatten().collect())
+}
+
+/// Every key of a log, retired ones included.
+async fn load_keys(session: &mut Session, log_no: i64) -> Result<Vec<VerifierKey>, pg::Error> {
+    let rows = ask(session, KEYS_SQL, &[Some(log_no.to_string())]).await?;
+    Ok(rows.into_iter().filter_map(|row| row.into_iter().next()??.parse().ok()).collect())
+}
+
+fn open(note: &str, trust: &Trust) -> Option<(SignedNote, Checkpoint)> {
+    let note: SignedNote = note.parse().ok()?;
+    let (checkpoint, _) = trust.open(&note).ok()?;
+    Some((note, checkpoint))
 }

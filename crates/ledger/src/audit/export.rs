@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use pg::Session;
-use tlog::{BundleError, BundleWriter, Checkpoint, Entry, Hash, SignedNote};
+use tlog::{BundleError, BundleWriter, Checkpoint, Entry, Hash};
 
+use super::checkpoints::load_newest;
 use super::tree::LogState;
 use super::{Audit, ask, unreadable};
 use crate::baseline::{EVENT_ENTRY, RECORD_ENTRY};
@@ -44,8 +45,6 @@ pub enum ExportError {
     Damaged(String),
 }
 
-const NEWEST_SQL: &str =
-    "select c.note from countersign.checkpoint c where c.log_no = $1::integer order by c.size desc limit 1";
 const NOTE_SQL: &str = "select countersign.note_export($1::bigint, $2, $3)";
 /// Entries of one query.
 const BATCH: u64 = 1024;
@@ -72,11 +71,7 @@ impl Audit {
         let begun = session.begin(Some("isolation level repeatable read read only"), &[]).await;
         begun.map_err(|failed| failed.error)?;
         let log = LogState::load(session).await?;
-        let newest = ask(session, NEWEST_SQL, &[Some(log.log_no.to_string())]).await?;
-        let newest = newest.into_iter().flatten().flatten().next().ok_or(ExportError::Unsigned)?;
-        let damaged = |what: &dyn std::fmt::Display| ExportError::Damaged(format!("the checkpoint is damaged: {what}"));
-        let note: SignedNote = newest.parse().map_err(|error| damaged(&error))?;
-        let checkpoint: Checkpoint = note.text().parse().map_err(|error| damaged(&error))?;
+        let (note, checkpoint) = load_newest(session, log.log_no).await?.ok_or(ExportError::Unsigned)?;
         let count = write_entries(session, &mut writer, log.log_no, checkpoint.size, parts).await?;
         session.batch_execute("commit").await?;
         if writer.root() != checkpoint.root {

@@ -24,7 +24,7 @@ use std::time::Duration;
 use pg::{PipelineStatement, PooledSession, Session, WriterPool};
 use tokio::time::Instant;
 
-pub use checkpoints::{KeptCheckpoint, LogKey, TrustedKeys};
+pub use checkpoints::{KeptCheckpoint, LogKey, SignatureState, TrustedKeys};
 pub use export::{ExportError, Exported, Parts};
 pub use finding::{Discrepancy, VerifyFinding};
 pub use prove::ProveError;

@@ -4,8 +4,9 @@ use pg::Session;
 use tlog::{Checkpoint, CheckpointRequest, EntryProof, Hash, SignedNote, tiles_for_consistency, tiles_for_inclusion};
 use types::CorrelationId;
 
+use super::checkpoints::load_newest;
 use super::tree::{tiles, unsigned};
-use super::{Audit, ask, one_row};
+use super::{Audit, ask, number, one_row};
 
 /// The reason why something cannot be proved.
 #[derive(Debug, thiserror::Error)]
@@ -34,11 +35,7 @@ pub enum ProveError {
     Checkpoints(String),
 }
 
-const LEAF_SQL: &str = "\
-    select l.log_no::text, l.leaf_index::text, l.entry, c.note \
-    from countersign.leaf l \
-    left join lateral (select k.note from countersign.checkpoint k where k.log_no = l.log_no and k.size > l.leaf_index \
-                       order by k.size desc limit 1) c on true ";
+const LEAF_SQL: &str = "select l.log_no::text, l.leaf_index::text, l.entry from countersign.leaf l ";
 const OF_RECORD: &str = "where l.record_id = (select r.id from countersign.record r where r.correlation_id = $1::uuid)";
 /// The entry of a pruned record: by its text, since only that is left.
 const OF_ENTRY: &str =
@@ -66,14 +63,11 @@ impl Audit {
             let is_final = !ask(session, IS_FINAL_SQL, &[Some(id.to_string())]).await?.is_empty();
             return Err(if is_final { ProveError::Unsealed } else { ProveError::Unknown(id) });
         }
-        let [log_no, index, entry, note] = one_row(rows)?;
-        let index = unsigned(index.as_ref())?;
-        let note: SignedNote = match note {
-            Some(note) => note.parse().map_err(|error| ProveError::Damaged(format!("{error}")))?,
-            None => return Err(ProveError::Unsigned(index)),
-        };
-        let Checkpoint { size, .. } = note.text().parse().map_err(|error| ProveError::Damaged(format!("{error}")))?;
-        let set = tiles(session, super::number(log_no.as_ref())?, tiles_for_inclusion(index, size)).await?;
+        let [log_no, index, entry] = one_row(rows)?;
+        let (log_no, index) = (number(log_no.as_ref())?, unsigned(index.as_ref())?);
+        let newest = load_newest(session, log_no).await?.filter(|(_, checkpoint)| checkpoint.size > index);
+        let (note, Checkpoint { size, .. }) = newest.ok_or(ProveError::Unsigned(index))?;
+        let set = tiles(session, log_no, tiles_for_inclusion(index, size)).await?;
         let hashes = set.inclusion_proof(index, size).map_err(|error| ProveError::Damaged(error.to_string()))?;
         Ok(EntryProof { entry: entry.unwrap_or_default().into_bytes(), index, hashes, checkpoint: note })
     }
@@ -116,6 +110,6 @@ pub(super) async fn consistency(session: &mut Session, old: &Checkpoint, new: u6
             size.unwrap_or_default()
         )));
     }
-    let set = tiles(session, super::number(log_no.as_ref())?, tiles_for_consistency(old.size, new)).await?;
+    let set = tiles(session, number(log_no.as_ref())?, tiles_for_consistency(old.size, new)).await?;
     set.consistency_proof(old.size, new).map_err(|error| ProveError::Damaged(error.to_string()))
 }

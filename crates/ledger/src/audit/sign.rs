@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use pg::Session;
 use tlog::{Checkpoint, Hash, SignedNote, SigningKey, VerifierKey, tiles_for_root};
 
+use super::checkpoints::load_newest;
 use super::sign_error::SignError;
 use super::tree::{LogState, tiles};
 use super::{Audit, ask, one_row, sign_command};
@@ -44,9 +45,7 @@ pub enum Signed {
 
 const LEDGER_SQL: &str = "select i.ledger_id::text from countersign.identity i order by i.no desc limit 1";
 const KEYS_SQL: &str = "select k.vkey from countersign.log_key k where k.log_no = $1::integer and k.retired_at is null order by k.added_at";
-const STORE_SQL: &str = "select countersign.store_checkpoint($1::bigint, decode($2, 'hex'), $3)::text";
-const NEWEST_SQL: &str =
-    "select c.note from countersign.checkpoint c where c.log_no = $1::integer order by c.size desc limit 1";
+const STORE_SQL: &str = "select countersign.store_checkpoint($1::bigint, $2)";
 
 impl Signing {
     /// The file with the private key of a ledger, if none is configured.
@@ -94,17 +93,17 @@ impl Audit {
         let keys = load_keys(session, log, signing, &ledger_id.unwrap_or_default()).await?;
         let state = keys.state.as_deref().filter(|_| !keys.signers.is_empty() || signing.command.is_some());
         let last = state.map(read_state).transpose()?.flatten();
-        let root = checked_root(session, log, last.as_ref().zip(state)).await?;
-        let newest = ask(session, NEWEST_SQL, &[Some(log.log_no.to_string())]).await?;
+        let newest = load_newest(session, log.log_no).await?;
+        let stored = newest.as_ref().map(|(_, checkpoint)| checkpoint);
+        let root = checked_root(session, log, stored, last.as_ref().zip(state)).await?;
         session.batch_execute("commit").await?;
         let origin = keys.known.first().map(|key| key.name().to_owned()).unwrap_or_default();
         let checkpoint = Checkpoint { origin, size: log.size, root };
         let Some(state) = state.filter(|_| !keys.known.is_empty()) else {
             return Ok(Signed::NoKey { checkpoint, keys: keys.known });
         };
-        let is_signed = log.signed.is_some_and(|(size, _)| size == log.size);
-        if let (true, Some(note)) = (is_signed, newest.into_iter().flatten().flatten().next()) {
-            return note.parse().map(Signed::Note).map_err(|error| SignError::Incomplete(format!("{error}")));
+        if let Some((note, _)) = newest.filter(|(_, newest)| newest.size == log.size) {
+            return Ok(Signed::Note(note));
         }
         let text = checkpoint.to_string();
         let note = match &signing.command {
@@ -112,13 +111,8 @@ impl Audit {
             None => SignedNote::sign(text, &keys.signers),
         };
         write_state(state, &note, log.size)?;
-        self.store(log.size, &root, &note).await?;
+        self.ask(STORE_SQL, &[log.size.to_string(), note.to_string()].map(Some)).await?;
         Ok(Signed::Note(note))
-    }
-
-    async fn store(&self, size: u64, root: &Hash, note: &SignedNote) -> Result<(), pg::Error> {
-        let params = [size.to_string(), root.to_hex(), note.to_string()].map(Some);
-        self.ask(STORE_SQL, &params).await.map(drop)
     }
 }
 
@@ -149,12 +143,13 @@ async fn load_keys(
 async fn checked_root(
     session: &mut Session,
     log: LogState,
+    stored: Option<&Checkpoint>,
     last: Option<(&Checkpoint, &Path)>,
 ) -> Result<Hash, SignError> {
     if let Some((last, state)) = last.filter(|(last, _)| last.size > log.size) {
         return Err(SignError::Behind { size: log.size, signed: last.size, state: state.to_owned() });
     }
-    let stored = log.signed.map(|(size, root)| (size, root, "the newest checkpoint in the database".to_owned()));
+    let stored = stored.map(|newest| (newest.size, newest.root, "the newest checkpoint in the database".to_owned()));
     let kept = last.map(|(last, state)| (last.size, last.root, state.display().to_string()));
     let earlier: Vec<_> = stored.into_iter().chain(kept).collect();
     let sizes = earlier.iter().map(|(size, ..)| *size).chain([log.size]);

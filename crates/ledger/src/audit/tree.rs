@@ -1,4 +1,4 @@
-//! The tree of the log as the database has it: its size, its tiles, and what was signed.
+//! The tree of the log as the database has it: its size and its tiles.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +7,10 @@ use tlog::{Hash, TileId, TileSet};
 
 use super::{ask, number, one_row, unreadable};
 
-// Not countersign.log_state: an auditor may only read tables, and whoever can alter records can alter functions too.
+// No function of the ledger: an auditor may only read tables, and whoever can alter records can alter functions too.
 const STATE_SQL: &str = "\
-    select i.no::text, (select coalesce(max(l.leaf_index) + 1, 0) from countersign.leaf l where l.log_no = i.no)::text, \
-        c.size::text, encode(c.root, 'hex') \
-    from (select max(no) as no from countersign.identity) i \
-    left join lateral (select k.size, k.root from countersign.checkpoint k where k.log_no = i.no \
-                       order by k.size desc limit 1) c on true";
+    select i.no::text, (select coalesce(max(l.leaf_index) + 1, 0) from countersign.leaf l where l.log_no = i.no)::text \
+    from (select max(no) as no from countersign.identity) i";
 const LEAVES_SQL: &str = "select encode(string_agg(l.hash, '' order by l.leaf_index), 'hex') from countersign.leaf l \
     where l.log_no = $1::integer and l.leaf_index >= $2::bigint and l.leaf_index < $3::bigint";
 const NODES_SQL: &str = "select encode(string_agg(n.hash, '' order by n.node_index), 'hex') from countersign.tree_node n \
@@ -26,18 +23,12 @@ pub(super) struct LogState {
     pub(super) log_no: i64,
     /// The number of its leaves.
     pub(super) size: u64,
-    /// Size and root of its newest checkpoint.
-    pub(super) signed: Option<(u64, Hash)>,
 }
 
 impl LogState {
     pub(super) async fn load(session: &mut Session) -> Result<Self, pg::Error> {
-        let [log_no, size, signed_size, signed_root] = one_row(ask(session, STATE_SQL, &[]).await?)?;
-        let signed = match (signed_size, signed_root) {
-            (Some(size), Some(root)) => Some((unsigned(Some(&size))?, hash(&root)?)),
-            _ => None,
-        };
-        Ok(Self { log_no: number(log_no.as_ref())?, size: unsigned(size.as_ref())?, signed })
+        let [log_no, size] = one_row(ask(session, STATE_SQL, &[]).await?)?;
+        Ok(Self { log_no: number(log_no.as_ref())?, size: unsigned(size.as_ref())? })
     }
 }
 

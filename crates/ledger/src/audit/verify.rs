@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use pg::Session;
 use tlog::{Frontier, Hash, tiles_for_root};
 
-use super::checkpoints::{KeptCheckpoint, TrustedKeys, load_checkpoints, load_logs};
+use super::checkpoints::{KeptCheckpoint, TrustedKeys, load_checkpoints, load_logs, load_newest};
 use super::finding::{Discrepancy, VerifyFinding};
 use super::tree::{LogState, hash, hash_list, tiles, unsigned};
 use super::{Audit, ask, number, one_row, unreadable};
@@ -28,6 +28,8 @@ pub struct Verified {
     pub pending: i64,
     /// Checkpoints that the ledger has, each with a signature by a trusted key.
     pub checkpoints: usize,
+    /// Checkpoints that the ledger has without such a signature, which prove nothing.
+    pub ignored: usize,
     /// The size of the newest of them.
     pub signed: u64,
     /// Checkpoints that were kept elsewhere.
@@ -87,12 +89,12 @@ impl Audit {
         let mut lease = self.acquire().await?;
         let session = lease.session();
         let log = LogState::load(session).await?;
-        let own = log.signed.map(|(size, root)| (size, root, "the newest checkpoint in the database".to_owned()));
+        let own = load_newest(session, log.log_no).await?.map(|(_, checkpoint)| KeptCheckpoint::stored(checkpoint));
         let logs = load_logs(session).await?;
         let current = logs.last().and_then(|log| log.origin.clone());
         let kept = kept.iter().filter(|one| Some(&one.checkpoint.origin) == current.as_ref());
-        let kept = kept.map(|one| (one.checkpoint.size, one.checkpoint.root, one.place.clone()));
-        for (size, root, place) in kept.chain(own) {
+        for KeptCheckpoint { place, checkpoint } in kept.cloned().chain(own) {
+            let (size, root) = (checkpoint.size, checkpoint.root);
             if size > log.size {
                 return Ok(Some(VerifyFinding::TailRemoved { size, entries: log.size, place }));
             }
@@ -131,11 +133,13 @@ async fn verify_all(session: &mut Session, trusted: &TrustedKeys, kept: &[KeptCh
     let mut verified = Verified { kept: kept.len(), ..Verified::default() };
     let logs = load_logs(session).await?;
     for log in &logs {
-        let mut checkpoints = match load_checkpoints(session, log, trusted).await? {
-            Ok(checkpoints) => checkpoints,
-            Err(finding) => return Ok(Err(finding)),
-        };
+        let (mut checkpoints, others) = load_checkpoints(session, log.log_no, trusted).await?;
+        if checkpoints.is_empty() && others > 0 {
+            let why = "none of them is signed by a trusted key".to_owned();
+            return Ok(Err(VerifyFinding::Checkpoint { place: "the checkpoints in the database".to_owned(), why }));
+        }
         verified.checkpoints += checkpoints.len();
+        verified.ignored += others;
         verified.signed = checkpoints.iter().map(|one| one.checkpoint.size).max().unwrap_or_default();
         checkpoints.extend(kept.iter().filter(|one| log.origin.as_ref() == Some(&one.checkpoint.origin)).cloned());
         if let Err(finding) = verify_log(session, log.log_no, checkpoints, &mut verified).await? {
