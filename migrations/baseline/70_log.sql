@@ -6,6 +6,7 @@
 --   leaf        the entries of the tree in the order of sealing
 --   tree_node   the roots of its full tiles
 --   log_key     the keys whose signatures count
+--   witness     the servers that are asked to cosign
 --   checkpoint  what was signed
 
 create table countersign.event (
@@ -62,6 +63,19 @@ create table countersign.log_key (
     primary key (log_no, vkey)
 );
 comment on table countersign.log_key is 'The public keys that sign checkpoints (verifier keys of c2sp.org/signed-note), whose name is the origin of the log.';
+
+create table countersign.witness (
+    log_no      integer      not null,
+    vkey        text         not null,
+    url         text         not null,
+    added_at    timestamptz  not null default clock_timestamp(),
+    added_by    text         not null,
+    removed_at  timestamptz,
+    primary key (log_no, vkey)
+);
+comment on table countersign.witness is 'The witnesses (c2sp.org/tlog-witness) that servers ask to cosign each checkpoint.';
+comment on column countersign.witness.vkey is 'The public key of its cosignatures (c2sp.org/tlog-cosignature).';
+comment on column countersign.witness.url is 'The URL below which it has add-checkpoint.';
 
 create table countersign.checkpoint (
     log_no     integer      not null,
@@ -250,6 +264,9 @@ begin
         raise exception 'the key is of the log before the fork, and two logs of one origin contradict each other: another key is needed'
             using errcode = '22023';
     end if;
+    if exists (select from countersign.log_key k where k.log_no = log and k.vkey = new_vkey and k.retired_at is not null) then
+        raise exception 'the key was retired: another one is needed' using errcode = '22023';
+    end if;
     insert into countersign.log_key (log_no, vkey, added_by) values (log, new_vkey, who) on conflict do nothing;
     if not found then
         return;
@@ -269,6 +286,35 @@ begin
     perform countersign.note_event('key', array['person', who, 'action', 'retire', 'vkey', old_vkey]);
 end $$;
 comment on function countersign.retire_log_key(text, text) is 'Ends the use of a key. For members of the owner.';
+
+create function countersign.add_witness(new_vkey text, new_url text, who text) returns void language plpgsql
+set search_path = pg_catalog, pg_temp as $$
+begin
+    if exists (select from countersign.log_key k where split_part(k.vkey, '+', 1) = split_part(new_vkey, '+', 1)) then
+        raise exception 'a witness has another name than the log' using errcode = '22023';
+    end if;
+    insert into countersign.witness (log_no, vkey, url, added_by) values (countersign.current_log(), new_vkey, new_url, who)
+    on conflict (log_no, vkey) do update
+        set url = excluded.url, added_at = excluded.added_at, added_by = excluded.added_by, removed_at = null
+        where witness.removed_at is not null or witness.url <> excluded.url;
+    if found then
+        perform countersign.note_event('key', array['person', who, 'action', 'add', 'vkey', new_vkey]);
+    end if;
+end $$;
+comment on function countersign.add_witness(text, text, text) is
+    'Lets servers ask a witness, or ask it at another URL. For members of the owner.';
+
+create function countersign.remove_witness(old_vkey text, who text) returns void language plpgsql
+set search_path = pg_catalog, pg_temp as $$
+begin
+    update countersign.witness w set removed_at = clock_timestamp()
+    where w.log_no = countersign.current_log() and w.vkey = old_vkey and w.removed_at is null;
+    if not found then
+        raise exception 'the log has no such witness' using errcode = '22023';
+    end if;
+    perform countersign.note_event('key', array['person', who, 'action', 'retire', 'vkey', old_vkey]);
+end $$;
+comment on function countersign.remove_witness(text, text) is 'Ends the use of a witness. For members of the owner.';
 
 create function countersign.note_export(of_size bigint, parts text, who text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

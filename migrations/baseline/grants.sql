@@ -5,7 +5,8 @@ grant usage on schema countersign to {writer}, countersign_approver, countersign
 grant select on countersign.record, countersign.mutation, countersign.effect, countersign.reversal,
     countersign.reversal_part, countersign.tracked, countersign.freeze,
     countersign.writer_login, countersign.fingerprint_key, countersign.identity, countersign.proposal,
-    countersign.stored_plan, countersign.event, countersign.leaf, countersign.tree_node, countersign.log_key, countersign.checkpoint
+    countersign.stored_plan, countersign.event, countersign.leaf, countersign.tree_node, countersign.log_key,
+    countersign.witness, countersign.checkpoint
     to {writer}, countersign_approver, countersign_operator;
 
 -- Servers.

@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// What each crate may depend on, of ours.
-const ALLOWED: [(&str, &[&str]); 17] = [
+const ALLOWED: [(&str, &[&str]); 20] = [
     ("countersign-types", &[]),
     ("countersign-pg-embedded", &[]),
     ("countersign-malloc-tuning", &[]),
@@ -14,12 +14,18 @@ const ALLOWED: [(&str, &[&str]); 17] = [
     ("countersign-agent-cli", &["countersign-types", "countersign-pg"]),
     ("countersign-manifest", &["countersign-types"]),
     ("countersign-tlog", &[]),
-    ("countersign-ledger", &["countersign-types", "countersign-pg", "countersign-tlog"]),
+    ("countersign-http-client", &[]),
+    ("countersign-http-server", &[]),
+    ("countersign-ledger", &["countersign-types", "countersign-pg", "countersign-tlog", "countersign-http-client"]),
+    ("countersign-witness", &["countersign-tlog", "countersign-http-server"]),
     ("countersign-catalog", &["countersign-types", "countersign-manifest", "countersign-ledger"]),
     ("countersign-tools", &["countersign-types", "countersign-manifest", "countersign-ledger", "countersign-catalog"]),
-    ("countersign-auth", &["countersign-types"]),
+    ("countersign-auth", &["countersign-types", "countersign-http-client"]),
     ("countersign-mcp", &["countersign-types", "countersign-catalog", "countersign-tools"]),
-    ("countersign-mcp-http", &["countersign-types", "countersign-tools", "countersign-auth", "countersign-mcp"]),
+    (
+        "countersign-mcp-http",
+        &["countersign-types", "countersign-tools", "countersign-auth", "countersign-http-server", "countersign-mcp"],
+    ),
     (
         "countersign",
         &[
@@ -33,8 +39,11 @@ const ALLOWED: [(&str, &[&str]); 17] = [
             "countersign-tlog",
             "countersign-tools",
             "countersign-auth",
+            "countersign-http-client",
+            "countersign-http-server",
             "countersign-mcp",
             "countersign-mcp-http",
+            "countersign-witness",
         ],
     ),
     ("countersign-testkit", &["countersign-pg-embedded", "countersign-ledger", "countersign-mcp"]),
@@ -85,7 +94,9 @@ fn only_the_mcp_crates_know_rmcp_and_only_pg_opens_connections() {
         let has = |dependency: &str| dependencies.iter().any(|name| name == dependency);
         let is_mcp = ["countersign-mcp", "countersign-mcp-http"].contains(&name.as_str());
         assert!(!has("rmcp") || is_mcp, "{name} depends on rmcp");
-        assert!(!has("axum") || name == "countersign-mcp-http", "{name} is an HTTP server");
+        let serves_http =
+            ["countersign-http-server", "countersign-mcp-http", "countersign-witness"].contains(&name.as_str());
+        assert!(!has("axum") || serves_http, "{name} is an HTTP server");
         let may_connect = ["countersign-pg", "countersign-testkit"].contains(&name.as_str());
         assert!(!(has("tokio-postgres") || has("postgres-protocol")) || may_connect, "{name} opens connections");
         let is_adapter = name == "countersign-pg";

@@ -2,6 +2,7 @@
 //! exported is verified twice, by the program and by `docs/verify.py`.
 
 mod verifiers;
+mod witnesses;
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;

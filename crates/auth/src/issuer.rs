@@ -8,10 +8,10 @@ use tokio::sync::Semaphore;
 use types::{AccountId, Principal};
 
 use crate::jwks_cache::{JwksCache, JwksSource, KeyLookupError};
-use crate::jwks_fetch::HttpsUrl;
 use crate::jwt::{JwtClaims, UnverifiedJwt};
 use crate::verified_tokens::{VerifiedToken, VerifiedTokenCache};
 use crate::{AuthConfigError, AuthError, Authentication, Identity, TokenHash, is_label};
+use http_client::HttpsUrl;
 
 /// A configured issuer.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use http_client::{HttpClient, HttpsUrl};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::AuthConfigError;
 use crate::jwk::{Algorithm, Jwks};
-use crate::jwks_fetch::{HttpsUrl, JwksFetcher};
 
 /// The age after which keys are fetched again. They remain valid meanwhile.
 const REFRESH_AFTER: Duration = Duration::from_secs(60 * 60);
@@ -21,6 +21,9 @@ const LOOKUP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The interval while there are no keys at all.
 pub(crate) const FIRST_LOOKUP_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The media types of a key set.
+const ACCEPT: &str = "application/json, application/jwk-set+json";
 
 /// The source of an issuer's keys (a JSON Web Key Set).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,8 +55,8 @@ impl JwksCache {
         match source {
             JwksSource::File(path) => Ok(Self::Fixed(Arc::new(read_file(path)?))),
             JwksSource::Url(url) => {
-                let fetcher = JwksFetcher::new(url.clone()).map_err(AuthConfigError::Roots)?;
-                Ok(Self::RemoteJwks(Arc::new(RemoteJwks::new(fetcher))))
+                let client = HttpClient::new(url.clone()).map_err(AuthConfigError::Roots)?;
+                Ok(Self::RemoteJwks(Arc::new(RemoteJwks::new(client))))
             }
         }
     }
@@ -84,7 +87,7 @@ fn read_file(path: &Path) -> Result<Jwks, AuthConfigError> {
 /// The keys at a URL.
 #[derive(Debug)]
 pub(crate) struct RemoteJwks {
-    fetcher: JwksFetcher,
+    client: HttpClient,
     clock: Clock,
     state: Mutex<State>,
     /// Held during a fetch, so that one runs at a time.
@@ -100,8 +103,8 @@ struct State {
 }
 
 impl RemoteJwks {
-    pub(crate) fn new(fetcher: JwksFetcher) -> Self {
-        Self { fetcher, clock: Clock::default(), state: Mutex::default(), refresh_lock: Arc::default() }
+    pub(crate) fn new(client: HttpClient) -> Self {
+        Self { client, clock: Clock::default(), state: Mutex::default(), refresh_lock: Arc::default() }
     }
 
     async fn keys_for(self: &Arc<Self>, id: Option<&str>, algorithm: Algorithm) -> Result<Arc<Jwks>, KeyLookupError> {
@@ -143,10 +146,10 @@ impl RemoteJwks {
     }
 
     async fn refresh(self: Arc<Self>, refresh_lock: OwnedMutexGuard<()>) {
-        let found = self.fetcher.fetch().await.map_err(|error| error.to_string());
+        let found = self.client.get(ACCEPT).await.map_err(|error| error.to_string());
         let found = found.and_then(|json| Jwks::parse(&json).map_err(|error| error.to_string()));
         let now = self.clock.now();
-        let url = self.fetcher.url().as_str();
+        let url = self.client.url().as_str();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match found {
             Ok(keys) => {

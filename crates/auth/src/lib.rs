@@ -12,7 +12,6 @@ mod identity;
 mod issuer;
 mod jwk;
 mod jwks_cache;
-mod jwks_fetch;
 mod jwt;
 mod verified_tokens;
 
@@ -24,7 +23,6 @@ pub use identity::{Authentication, Identity, MAX_LABEL_BYTES, is_label};
 pub use issuer::Issuer;
 pub use jwk::JwksError;
 pub use jwks_cache::JwksSource;
-pub use jwks_fetch::{HttpsUrl, HttpsUrlError};
 
 #[cfg(test)]
 mod tests;

@@ -4,5 +4,4 @@ mod jwts;
 mod lookups;
 mod recognized;
 mod support;
-mod tls;
 mod tokens;

@@ -17,6 +17,7 @@ use crate::proposals::args::ProposalsCommand;
 use crate::token::args::TokenCommand;
 use crate::track::{TrackArgs, UntrackArgs};
 use crate::undo::args::UndoArgs;
+use crate::witness::args::WitnessCommand;
 
 /// MCP server for PostgreSQL: bounded reads, and audited writes that happen once and can be undone.
 #[derive(Debug, Parser)]
@@ -69,6 +70,9 @@ pub(crate) enum Command {
     /// Show the writes that wait for agreement, and approve or reject them.
     #[command(subcommand)]
     Proposals(ProposalsCommand),
+    /// Run a witness, which cosigns the checkpoints of logs on a machine that their operators do not control.
+    #[command(subcommand)]
+    Witness(WitnessCommand),
     /// Make bearer tokens for the HTTP transport.
     #[command(subcommand)]
     Token(TokenCommand),
@@ -256,7 +260,8 @@ impl Cli {
     fn keys(&self) -> Keys {
         let mut keys = Keys { log: self.log.clone(), ..Keys::default() };
         match &self.command {
-            Command::Demo(_) | Command::Token(_) | Command::Completions(_) | Command::Man(_) => {}
+            Command::Demo(_) | Command::Token(_) | Command::Witness(_) => {}
+            Command::Completions(_) | Command::Man(_) => {}
             Command::Query(_) | Command::Pipe(_) | Command::Psql(_) => {}
             Command::Serve(arguments) => arguments.server.fill(&mut keys),
             Command::Doctor(arguments) => arguments.server.fill(&mut keys),

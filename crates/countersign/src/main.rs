@@ -23,6 +23,7 @@ mod proposals;
 mod serve;
 mod settings;
 mod short_id;
+mod signals;
 mod table;
 mod terminal;
 #[cfg(test)]
@@ -30,6 +31,7 @@ mod tests;
 mod token;
 mod track;
 mod undo;
+mod witness;
 
 use std::process::ExitCode;
 
@@ -95,6 +97,7 @@ async fn run(command: Command, sources: ConfigSources, settings: Settings) -> an
         Command::Audit(command) => return audit::run(command, &settings).await,
         Command::Proposals(command) => return proposals::run(command, &settings).await,
         Command::Keys(command) => keys::run(command, &settings).await?,
+        Command::Witness(command) => witness::run(command).await?,
         Command::Token(command) => token::run(command, &sources, &settings)?,
         Command::Doctor(arguments) => return doctor::run(&arguments, &settings).await,
         Command::Completions(_) | Command::Man(_) => {}

@@ -13,7 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use types::CorrelationId;
 
 use crate::Ledger;
-use crate::audit::SignError;
+use crate::audit::{Audit, SignError, Signed, Uncosigned};
 
 /// The age of a record beyond the deadline of its call: the grace of its statements and the time for its resolution.
 pub(crate) const BEYOND_DEADLINE: Duration = Duration::from_secs(30);
@@ -44,10 +44,23 @@ impl Ledger {
         match audit.seal().await {
             Err(error) => tracing::warn!(%error, "final records will be sealed later"),
             Ok(_) => match audit.sign(&self.settings.signing).await {
-                Ok(_) => {}
+                Ok(Signed::Note(_)) => self.cosign(&audit).await,
+                Ok(Signed::NoKey { .. }) => {}
                 Err(SignError::Database(error)) => tracing::warn!(%error, "the log will be signed later"),
                 Err(error) => tracing::error!(%error, "the log is not signed"),
             },
+        }
+    }
+
+    /// Asks the witnesses that have not cosigned the newest checkpoint.
+    async fn cosign(&self, audit: &Audit) {
+        match audit.cosign(&self.settings.signing).await {
+            Ok((_, uncosigned)) => {
+                for Uncosigned { witness, error } in uncosigned {
+                    tracing::warn!(witness = witness.key.name(), url = witness.url.as_str(), %error, "a checkpoint is not cosigned");
+                }
+            }
+            Err(error) => tracing::warn!(%error, "the witnesses will be asked later"),
         }
     }
 

@@ -3,7 +3,7 @@
 //! Each request passes these checks before a tool runs:
 //!
 //! ```text
-//! connection     TLS, header and write timeouts                         `listener`, `min_throughput`
+//! connection     TLS, header and write timeouts                         `listener`, crate `http-server`
 //!                limits in total and per address                        `connections`, `trusted_proxies`
 //! address        Host, Origin, Sec-Fetch-Site                           `router` (every route), `host_check`
 //! identity       bearer token or JWT                                    crate `auth`, `failed_attempts`
@@ -26,7 +26,6 @@ mod failed_attempts;
 mod health;
 mod host_check;
 mod listener;
-mod min_throughput;
 mod quota;
 mod readiness;
 mod rejection_log;
@@ -43,7 +42,7 @@ mod streams;
 mod trusted_proxies;
 
 pub use host_check::{parse_host, parse_origin};
-pub use listener::{ReloadableTls, TlsError, read_tls, serve_http};
+pub use listener::serve_http;
 pub use quota::AccountQuotas;
 pub use request_context::{Backend, ReadinessCheck};
 pub use state::{AppState, HttpOptions, anonymous_identity, resource_uri};

@@ -64,6 +64,15 @@ impl SignedNote {
         }
     }
 
+    /// Removes every signature that is not a valid one by one of these keys.
+    pub fn retain_signed_by(&mut self, keys: &[VerifierKey]) {
+        let Self { text, signatures } = self;
+        let is_valid = |line: &Signature, key: &VerifierKey| {
+            key.name() == line.name && key.id() == line.id && key.verify(text, &line.bytes).is_some()
+        };
+        signatures.retain(|line| keys.iter().any(|key| is_valid(line, key)));
+    }
+
     /// Verifies every signature by one of these keys, and returns who has signed, in the order of the lines, each with the
     /// time of its cosignature, or 0. Other signatures are ignored.
     ///

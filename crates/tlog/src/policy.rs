@@ -75,8 +75,10 @@ impl Trust {
             Err(NoteError::Invalid(name)) => return Err(TrustError::Invalid(name)),
             Err(_) => return Err(TrustError::Unsigned),
         };
-        let is_signed =
-            |keys: &[VerifierKey]| signers.iter().any(|(key, _)| key.name() == checkpoint.origin && keys.contains(key));
+        let is_signed = |keys: &[VerifierKey]| {
+            let is_own = |key: &VerifierKey| key.kind() == KeyKind::Log && key.name() == checkpoint.origin;
+            signers.iter().any(|(key, _)| is_own(key) && keys.contains(key))
+        };
         if self.policy.is_none() || !self.keys.is_empty() {
             is_signed(&self.keys).then_some(()).ok_or(TrustError::Unsigned)?;
         }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use http_client::HttpsUrl;
 use ledger::RecordStatus;
 use tlog::VerifierKey;
 use types::IdPrefix;
@@ -43,6 +44,9 @@ pub(crate) enum AuditCommand {
     /// Make, list and retire the keys that sign the log.
     #[command(subcommand)]
     Keys(LogKeysCommand),
+    /// Add, list and remove the witnesses, which cosign each checkpoint of the log elsewhere.
+    #[command(subcommand)]
+    Witness(WitnessesCommand),
     /// Remove final records that are older than 90 days. The log keeps their entries, and one that says which
     /// were removed, when and by whom.
     Prune(PruneArgs),
@@ -66,6 +70,7 @@ impl AuditCommand {
             Self::Prove(arguments) => arguments.connection.fill(keys),
             Self::Consistency(arguments) => arguments.connection.fill(keys),
             Self::Keys(command) => command.log().fill(keys),
+            Self::Witness(command) => command.connection().fill(keys),
             Self::Prune(arguments) => arguments.connection.fill(keys),
             Self::Fork(arguments) => arguments.log.fill(keys),
         }
@@ -289,6 +294,51 @@ pub(crate) struct VkeyArgs {
     pub(crate) vkey: VerifierKey,
     #[command(flatten)]
     log: LogKeys,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum WitnessesCommand {
+    /// List the witnesses, and what each has cosigned.
+    List(WitnessListArgs),
+    /// Let servers ask a witness to cosign each checkpoint from now on. Its operator has to add the public key
+    /// of the log.
+    Add(WitnessAddArgs),
+    /// End the use of a witness. Its cosignatures stay valid.
+    Remove(WitnessRemoveArgs),
+}
+
+impl WitnessesCommand {
+    const fn connection(&self) -> &ConnectionKeys {
+        match self {
+            Self::List(arguments) => &arguments.connection,
+            Self::Add(arguments) => &arguments.connection,
+            Self::Remove(arguments) => &arguments.connection,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WitnessListArgs {
+    #[command(flatten)]
+    connection: ConnectionKeys,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WitnessAddArgs {
+    /// The URL below which the witness has add-checkpoint, such as https://witness.example.com/.
+    pub(crate) url: HttpsUrl,
+    /// The public key of the witness: name+id+base64.
+    pub(crate) vkey: VerifierKey,
+    #[command(flatten)]
+    connection: ConnectionKeys,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WitnessRemoveArgs {
+    /// The public key of the witness, as `audit witness list` prints it.
+    pub(crate) vkey: VerifierKey,
+    #[command(flatten)]
+    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]

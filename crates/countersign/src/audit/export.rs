@@ -15,7 +15,12 @@ const VERIFY_PY: &[u8] = include_bytes!("../../../../docs/verify.py");
 pub(super) async fn run(arguments: &ExportArgs, settings: &Settings) -> anyhow::Result<()> {
     let audit = open(settings).await?;
     match seal::seal_and_sign(&audit, settings).await {
-        Ok(Signed::Note(_)) => {}
+        Ok(Signed::Note(_)) => {
+            let (_, uncosigned) = audit.cosign(&settings.ledger.signing).await?;
+            if !uncosigned.is_empty() {
+                tracing::warn!("the exported checkpoint lacks cosignatures: {}", seal::describe(&uncosigned));
+            }
+        }
         Ok(Signed::NoKey { .. }) => tracing::warn!("no key of the log is here: what was signed before is exported"),
         Err(error) => tracing::warn!("what was signed before is exported, and nothing behind it: {error:#}"),
     }

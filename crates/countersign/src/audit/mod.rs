@@ -16,6 +16,7 @@ mod row;
 mod seal;
 mod show;
 mod verify;
+mod witnesses;
 
 use std::process::ExitCode;
 
@@ -42,6 +43,7 @@ pub(crate) async fn run(command: AuditCommand, settings: &Settings) -> anyhow::R
         AuditCommand::Prove(arguments) => prove::entry(&arguments, settings).await?,
         AuditCommand::Consistency(arguments) => prove::consistency(&arguments, settings).await?,
         AuditCommand::Keys(command) => log_keys::run(&command, settings).await?,
+        AuditCommand::Witness(command) => witnesses::run(command, settings).await?,
         AuditCommand::Prune(arguments) => prune::run(arguments, settings).await?,
         AuditCommand::Fork(arguments) => fork::run(&arguments, settings).await?,
     }

@@ -1,7 +1,7 @@
-//! `countersign audit seal`: seals what is final, and signs a checkpoint of it.
+//! `countersign audit seal`: seals what is final, and signs a checkpoint of it, which the witnesses cosign.
 
 use anyhow::{Context, bail};
-use ledger::audit::{Audit, Signed};
+use ledger::audit::{Audit, Signed, Uncosigned};
 
 use super::open;
 use crate::settings::Settings;
@@ -10,7 +10,13 @@ use crate::terminal::{print_line, write_bytes};
 pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
     let audit = open(settings).await?;
     match seal_and_sign(&audit, settings).await? {
-        Signed::Note(note) => write_bytes(note.to_string().as_bytes()),
+        Signed::Note(note) => {
+            let (cosigned, uncosigned) = audit.cosign(&settings.ledger.signing).await?;
+            write_bytes(cosigned.unwrap_or(note).to_string().as_bytes());
+            if !uncosigned.is_empty() {
+                bail!("the checkpoint is signed, but {}", describe(&uncosigned));
+            }
+        }
         Signed::NoKey { checkpoint, keys } if keys.is_empty() => {
             print_line(&format!("Sealed: the log has {} entries, root {}.", checkpoint.size, checkpoint.root));
             print_line("Nothing was signed: the log has no key. `countersign audit keys new` makes one.");
@@ -31,4 +37,12 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
 pub(super) async fn seal_and_sign(audit: &Audit, settings: &Settings) -> anyhow::Result<Signed> {
     audit.seal().await.context("the records cannot be sealed")?;
     Ok(audit.sign(&settings.ledger.signing).await?)
+}
+
+/// Which witnesses have not cosigned, and why.
+pub(super) fn describe(uncosigned: &[Uncosigned]) -> String {
+    let each = uncosigned.iter().map(|Uncosigned { witness, error }| {
+        format!("the witness {} ({}) has not cosigned it: {error}", witness.key.name(), witness.url.as_str())
+    });
+    each.collect::<Vec<_>>().join("; ")
 }

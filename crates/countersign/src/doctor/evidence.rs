@@ -1,7 +1,7 @@
 //! Whether the newest records are what was sealed, and whether the servers make the same fingerprints.
 
 use ledger::Doctor;
-use ledger::audit::{Audit, SignatureState, Verified};
+use ledger::audit::{Audit, SignatureState, Verified, WitnessState};
 
 use super::Finding;
 use crate::settings::Settings;
@@ -12,6 +12,7 @@ const RECORDS: u32 = 1000;
 pub(super) async fn examine(audit: &Audit, doctor: &Doctor, settings: &Settings) -> Vec<Finding> {
     let mut findings = records(audit).await;
     findings.push(signatures(audit).await);
+    findings.extend(witnesses(audit).await);
     findings.push(keys(doctor, settings).await);
     findings
 }
@@ -64,6 +65,32 @@ async fn signatures(audit: &Audit) -> Finding {
         return Finding::warning(AREA, format!("{signed} of {entries} entries of the log are signed for"), advice);
     }
     Finding::ok(AREA, format!("{signed} of {entries} entries of the log are signed for"))
+}
+
+async fn witnesses(audit: &Audit) -> Vec<Finding> {
+    const AREA: &str = "log";
+    let asked = async { Ok((audit.witness_states().await?, audit.signatures().await?)) };
+    let (states, signatures) = match asked.await {
+        Ok(answers) => answers,
+        Err(error) => return vec![Finding::unasked(AREA, "the witnesses of the log", &error)],
+    };
+    let finding = |WitnessState { witness, cosigned }: WitnessState| {
+        let (name, url) = (witness.key.name(), witness.url.as_str());
+        let advice = "a server asks every minute after it has signed: see its log for the reason, or run `countersign audit seal` where the \
+            key is";
+        match cosigned {
+            Some((size, age_s)) if size >= signatures.signed || age_s <= LATE_S => {
+                Finding::ok(AREA, format!("the witness {name} has cosigned {size} entries"))
+            }
+            Some((size, age_s)) => {
+                let late =
+                    format!("the witness {name} ({url}) has cosigned {size} entries, {} minutes ago", age_s / 60);
+                Finding::warning(AREA, late, advice)
+            }
+            None => Finding::warning(AREA, format!("the witness {name} ({url}) has cosigned nothing yet"), advice),
+        }
+    };
+    states.into_iter().map(finding).collect()
 }
 
 async fn keys(doctor: &Doctor, settings: &Settings) -> Finding {

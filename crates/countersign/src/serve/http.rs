@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use auth::{Authenticator, Identity};
-use mcp_http::{AppState, Backend, ReadinessCheck, ReloadableTls};
+use http_server::ReloadableTls;
+use mcp_http::{AppState, Backend, ReadinessCheck};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
@@ -179,7 +180,7 @@ pub(crate) struct ReloadedAuth {
 }
 
 fn tls(certificate: &Path, key: &Path) -> anyhow::Result<rustls::ServerConfig> {
-    mcp_http::read_tls(certificate, key).with_context(|| {
+    http_server::read_tls(certificate, key).with_context(|| {
         format!("the certificate {} and its key {} cannot be used", certificate.display(), key.display())
     })
 }

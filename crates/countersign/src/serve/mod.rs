@@ -14,7 +14,6 @@ use ledger::read::ConnectError;
 use mcp::{Elicitation, StateCodec, StateKey};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 use tools::metrics::Metrics;
 use tools::{LiveRegistry, ProfileRegistries, Services};
 
@@ -22,12 +21,12 @@ use self::reload::Reloader;
 use crate::bootstrap::{self, ServerBuilder};
 use crate::cli::ServeArgs;
 use crate::settings::{ConfigSources, Settings};
-use crate::{connection, demo};
+use crate::{connection, demo, signals};
 
 pub(crate) async fn run(arguments: &ServeArgs, sources: ConfigSources, settings: Settings) -> anyhow::Result<()> {
     // Registered at once: a SIGHUP without a handler ends a process.
     let hangup = signal(SignalKind::hangup())?;
-    let stop = stop_on_signals()?;
+    let stop = signals::stop_on_signals()?;
     // Kept until the end: the private PostgreSQL runs while it has users.
     let mut private = None;
     let target = if arguments.demo && settings.database.is_none() {
@@ -197,27 +196,4 @@ impl RunningServer {
         self.backends.read_log.finish(self.read_log).await;
         self.backends.states.drain().await;
     }
-}
-
-/// SIGTERM and SIGINT end the service: running calls are drained, then the process exits. A second signal ends the
-/// process at once.
-fn stop_on_signals() -> anyhow::Result<CancellationToken> {
-    let stop = CancellationToken::new();
-    for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
-        let mut signals = signal(kind)?;
-        let stop = stop.clone();
-        tokio::spawn(async move {
-            while signals.recv().await.is_some() {
-                if stop.is_cancelled() {
-                    tracing::warn!(
-                        "ended by a second signal: what was under way is left to the other servers and the next start"
-                    );
-                    std::process::exit(128 + kind.as_raw_value());
-                }
-                tracing::info!("stopping: what is under way is answered first; a second signal ends it at once");
-                stop.cancel();
-            }
-        });
-    }
-    Ok(stop)
 }

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use auth::{BearerToken, HttpsUrl, Issuer, JwksSource, MAX_LABEL_BYTES, is_label};
+use auth::{BearerToken, Issuer, JwksSource, MAX_LABEL_BYTES, is_label};
+use http_client::HttpsUrl;
 use manifest::{Diagnostic, Diagnostics, Location, Source};
 use serde_spanned::Spanned;
 use toml::de::{DeTable, DeValue};

@@ -15,9 +15,18 @@ const NOTES_SQL: &str = "\
 const KEYS_SQL: &str = "\
     select k.vkey, k.retired_at is not null from countersign.log_key k \
     where k.log_no = coalesce($1::integer, (select max(i.no) from countersign.identity i)) order by k.added_at";
+/// The keys of the log come first.
+const SIGNERS_SQL: &str = "\
+    select s.vkey from (select k.vkey, 0, k.added_at from countersign.log_key k where k.log_no = $1::integer \
+    union all select w.vkey, 1, w.added_at from countersign.witness w where w.log_no = $1::integer) s (vkey, rank, at) \
+    order by s.rank, s.at";
 const AGE_SQL: &str = "\
     select extract(epoch from clock_timestamp() - max(c.signed_at))::bigint::text from countersign.checkpoint c \
     where c.log_no = $1::integer and c.note = $2";
+pub(super) const STORE_SQL: &str = "select countersign.store_checkpoint($1::bigint, $2)";
+/// How many of the newest notes are searched for a cosignature.
+const RECENT: u32 = 200;
+
 const ADD_KEY_SQL: &str = "select countersign.add_log_key($1, $2)";
 const RETIRE_KEY_SQL: &str = "select countersign.retire_log_key($1, $2)";
 
@@ -90,9 +99,7 @@ impl Audit {
     /// # Errors
     /// An error of the database.
     pub async fn ledger_id(&self) -> Result<String, pg::Error> {
-        let sql = "select i.ledger_id::text from countersign.identity i order by i.no desc limit 1";
-        let [id] = one_row(self.ask(sql, &[]).await?)?;
-        Ok(id.unwrap_or_default())
+        load_ledger_id(self.acquire().await?.session()).await
     }
 
     /// The newest signed checkpoint of the current log.
@@ -193,10 +200,35 @@ async fn load_notes(session: &mut Session, log_no: i64, most: Option<u32>) -> Re
     Ok(ask(session, NOTES_SQL, &params).await?.into_iter().flatten().flatten().collect())
 }
 
-/// Every key of a log, retired ones included.
-async fn load_keys(session: &mut Session, log_no: i64) -> Result<Vec<VerifierKey>, pg::Error> {
-    let rows = ask(session, KEYS_SQL, &[Some(log_no.to_string())]).await?;
+/// Every key of a log, retired ones included, and the keys of its witnesses.
+pub(super) async fn load_keys(session: &mut Session, log_no: i64) -> Result<Vec<VerifierKey>, pg::Error> {
+    let rows = ask(session, SIGNERS_SQL, &[Some(log_no.to_string())]).await?;
     Ok(rows.into_iter().filter_map(|row| row.into_iter().next()??.parse().ok()).collect())
+}
+
+/// The newest stored checkpoint that a witness has cosigned, and its age in seconds.
+pub(super) async fn load_cosigned(
+    session: &mut Session,
+    log_no: i64,
+    witness: &VerifierKey,
+) -> Result<Option<(Checkpoint, u64)>, pg::Error> {
+    let trust = Trust { keys: load_keys(session, log_no).await?, policy: None };
+    for note in load_notes(session, log_no, Some(RECENT)).await? {
+        let Some((_, checkpoint)) =
+            open(&note, &trust).filter(|(note, _)| note.verify(std::slice::from_ref(witness)).is_ok())
+        else {
+            continue;
+        };
+        let [age] = one_row(ask(session, AGE_SQL, &[Some(log_no.to_string()), Some(note)]).await?)?;
+        return Ok(Some((checkpoint, u64::try_from(number(age.as_ref())?).unwrap_or_default())));
+    }
+    Ok(None)
+}
+
+pub(super) async fn load_ledger_id(session: &mut Session) -> Result<String, pg::Error> {
+    const LEDGER_SQL: &str = "select i.ledger_id::text from countersign.identity i order by i.no desc limit 1";
+    let [id] = one_row(ask(session, LEDGER_SQL, &[]).await?)?;
+    Ok(id.unwrap_or_default())
 }
 
 fn open(note: &str, trust: &Trust) -> Option<(SignedNote, Checkpoint)> {

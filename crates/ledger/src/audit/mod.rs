@@ -1,5 +1,5 @@
 //! The ledger as evidence, for people who may see every account: reading it (`read`), sealing records and events as leaves
-//! of a log (`seal`), signing its checkpoints (`sign`), proving and exporting it (`prove`, `export`), comparing records and
+//! of a log (`seal`), signing its checkpoints (`sign`, `witnesses`), proving and exporting it (`prove`, `export`), comparing records and
 //! log (`verify`), and removing old records (`prune`). The log and its rules are in `migrations/baseline/70_log.sql`;
 //! `docs/topics/audit.md` says what it proves. `reads` is the log of reads, which is no part of it.
 
@@ -15,9 +15,11 @@ mod seal;
 mod sign;
 mod sign_command;
 mod sign_error;
+mod signing;
 mod tree;
 mod unreadable;
 mod verify;
+mod witnesses;
 
 use std::time::Duration;
 
@@ -32,9 +34,11 @@ pub use prune::{PrunePlan, Pruned};
 pub use read::RecordFilter;
 pub use reads::{ReadCounts, ReadDay, ReadFilter, ReadGroup};
 pub use row::{RowError, TrackedRow};
-pub use sign::{Signed, Signing, read_key, write_key};
+pub use sign::Signed;
 pub use sign_error::SignError;
+pub use signing::{Signing, read_key, write_key};
 pub use verify::Verified;
+pub use witnesses::{Uncosigned, Witness, WitnessError, WitnessState};
 
 use crate::records::Records;
 

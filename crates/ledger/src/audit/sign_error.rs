@@ -45,6 +45,17 @@ pub enum SignError {
         /// The reason.
         why: String,
     },
+    /// A signer that has not signed before must ask the witnesses what was signed elsewhere, and one does not answer.
+    #[error(
+        "this signer has not signed this log before, and the witness {name} cannot be asked what was signed elsewhere: {error}. \
+         Nothing is signed until it answers, or `countersign audit witness remove` was run"
+    )]
+    Witness {
+        /// The witness.
+        name: String,
+        /// The reason.
+        error: std::io::Error,
+    },
     /// The signing command failed.
     #[error("the signing command {0}")]
     Command(String),

@@ -13,3 +13,4 @@ mod mutations;
 mod notes;
 mod readers;
 mod tree;
+mod witness;

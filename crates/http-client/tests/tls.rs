@@ -1,4 +1,4 @@
-//! Keys over https, which are accepted only from the host of the URL.
+//! HTTPS: only the host of the URL is accepted.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use crate::jwks_fetch::JwksFetcher;
+use countersign_http_client::HttpClient;
 
 fn authority() -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -53,7 +53,7 @@ async fn the_certificate_must_name_the_host_and_have_a_trusted_authority() {
         let url = format!("https://localhost:{}/keys", server(by, name).await.port());
         let mut roots = RootCertStore::empty();
         roots.add(ours.der().clone()).unwrap();
-        JwksFetcher::with_roots(url.parse().unwrap(), roots).unwrap().fetch().await
+        HttpClient::with_roots(url.parse().unwrap(), roots).unwrap().get("application/json").await
     };
     assert_eq!(get("localhost", &ours).await.unwrap(), "{}");
     // Another certificate authority with the same name.

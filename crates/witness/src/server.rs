@@ -1,0 +1,139 @@
+//! The HTTP interface of a witness.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::Router;
+use axum::body::to_bytes;
+use axum::extract::{Path, Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use tlog::{Checkpoint, CheckpointRequest, Hash, SignedNote, Verdict, VerifierKey, WitnessState, judge};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::StateFile;
+
+/// The largest request: a note of 64 KiB and a proof of 63 hashes.
+const MAX_BODY_BYTES: usize = 72 << 10;
+
+/// The most connections at once.
+const CONNECTIONS: usize = 64;
+
+/// How long the body of a request may take.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A witness of some logs.
+#[derive(Debug)]
+struct Witness {
+    logs: Vec<VerifierKey>,
+    /// Held from the decision until it is on the disk, so that no size is cosigned after a larger one.
+    state: Mutex<StateFile>,
+}
+
+impl Witness {
+    fn new(state: StateFile, logs: Vec<VerifierKey>) -> Self {
+        Self { logs, state: Mutex::new(state) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, StateFile> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Decides on a request, and answers it.
+    fn add_checkpoint(&self, body: &str) -> Response {
+        let mut state = self.state();
+        let known = |origin: &str| {
+            let newest = state.cosigned().iter().find(|(checkpoint, _)| checkpoint.origin == origin);
+            newest.map(|(checkpoint, _)| WitnessState { size: checkpoint.size, root: checkpoint.root })
+        };
+        let verdict = judge(body, &self.logs, known);
+        match verdict {
+            Verdict::Cosign(checkpoint) => self.cosign(&mut state, body, checkpoint),
+            Verdict::Malformed => refusal(
+                StatusCode::BAD_REQUEST,
+                "the request is malformed, or its old size is larger than its checkpoint",
+            ),
+            Verdict::Unsigned => {
+                refusal(StatusCode::FORBIDDEN, "no key that this witness trusts for the log has signed the checkpoint")
+            }
+            Verdict::UnknownLog => refusal(StatusCode::NOT_FOUND, "this witness does not know the log"),
+            Verdict::Conflict(size) => {
+                let content_type = [(header::CONTENT_TYPE, "text/x.tlog.size")];
+                (StatusCode::CONFLICT, content_type, format!("{size}\n")).into_response()
+            }
+            Verdict::Inconsistent => {
+                tracing::warn!(
+                    request = body,
+                    "a checkpoint does not go on from what was cosigned: keep it as evidence"
+                );
+                let why = "the checkpoint does not go on from what this witness has cosigned";
+                refusal(StatusCode::UNPROCESSABLE_ENTITY, why)
+            }
+        }
+    }
+
+    fn cosign(&self, state: &mut StateFile, body: &str, checkpoint: Checkpoint) -> Response {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).map(|since| since.as_secs()).unwrap_or_default();
+        let Ok(CheckpointRequest { checkpoint: mut note, .. }) = body.parse() else {
+            return refusal(StatusCode::BAD_REQUEST, "the request is malformed");
+        };
+        let cosignature = state.key().sign(note.text(), time);
+        note.retain_signed_by(&self.logs);
+        note.add([cosignature.clone()]);
+        let (origin, size) = (checkpoint.origin.clone(), checkpoint.size);
+        if let Err(error) = state.keep(checkpoint, note) {
+            tracing::error!("nothing is cosigned: {error}");
+            return refusal(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the checkpoint could not be kept, so it is not cosigned",
+            );
+        }
+        tracing::info!(origin, size, "cosigned");
+        ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], cosignature.to_string()).into_response()
+    }
+
+    /// The newest cosigned checkpoint of the log with this hash of its origin.
+    fn checkpoint(&self, origin_hash: &str) -> Option<SignedNote> {
+        let state = self.state();
+        let is_meant = |origin: &str| Hash::of(&[origin.as_bytes()]).to_hex() == origin_hash;
+        state.cosigned().iter().find(|(checkpoint, _)| is_meant(&checkpoint.origin)).map(|(_, note)| note.clone())
+    }
+}
+
+fn refusal(status: StatusCode, why: &'static str) -> Response {
+    (status, format!("{why}\n")).into_response()
+}
+
+/// Serves a witness that cosigns the checkpoints of these keys until `stop` is cancelled.
+pub async fn serve(listener: TcpListener, state: StateFile, logs: Vec<VerifierKey>, stop: CancellationToken) {
+    let router = router(Arc::new(Witness::new(state, logs)));
+    http_server::serve_router(listener, None, router, CONNECTIONS, stop).await;
+}
+
+fn router(witness: Arc<Witness>) -> Router {
+    Router::new()
+        .route("/add-checkpoint", post(add_checkpoint))
+        .route("/{origin_hash}/checkpoint", get(checkpoint))
+        .with_state(witness)
+}
+
+async fn add_checkpoint(State(witness): State<Arc<Witness>>, request: Request) -> Response {
+    let Ok(body) = tokio::time::timeout(BODY_TIMEOUT, to_bytes(request.into_body(), MAX_BODY_BYTES)).await else {
+        return refusal(StatusCode::REQUEST_TIMEOUT, "the body of the request was not there in time");
+    };
+    let Some(body) = body.ok().and_then(|body| String::from_utf8(body.into()).ok()) else {
+        return refusal(StatusCode::BAD_REQUEST, "the body of the request is too large, or is not UTF-8");
+    };
+    // It waits for the disk.
+    let answered = tokio::task::spawn_blocking(move || witness.add_checkpoint(&body)).await;
+    answered.unwrap_or_else(|_| refusal(StatusCode::INTERNAL_SERVER_ERROR, "the request failed"))
+}
+
+async fn checkpoint(State(witness): State<Arc<Witness>>, Path(origin_hash): Path<String>) -> Response {
+    match witness.checkpoint(&origin_hash) {
+        Some(note) => ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], note.to_string()).into_response(),
+        None => refusal(StatusCode::NOT_FOUND, "this witness has cosigned no checkpoint of such a log"),
+    }
+}
