@@ -202,7 +202,7 @@ begin
     from (
         select v.id, null, x.entry from countersign.event v, countersign.event_entry(v) x where v.id = any (of_events)
         union all
-        select null, r.id, x.entry from countersign.record r, countersign.record_entry(r) x where r.id = any (of_records)
+        select null, x.id, x.entry from countersign.record_entries(of_records) x
     ) n (event_id, record_id, entry);
     perform countersign.add_tree_nodes(log, old_size, old_size + cardinality(of_records) + cardinality(of_events));
     update countersign.event v set sealed = true where v.id = any (of_events);

@@ -241,9 +241,8 @@ async fn the_verifier_calls_no_function_that_an_attacker_may_have_replaced() {
     tamper(
         &db,
         "update countersign.record set tool_name = 'x' where id = 3; \
-         create or replace function countersign.record_entry(r countersign.record) \
-             returns table (entry text, params text, result text, effects text, context text) language sql as \
-             $$ select l.entry, '', '', '', '' from countersign.leaf l where l.record_id = r.id $$",
+         create or replace function countersign.record_entries(ids bigint[]) returns table (id bigint, entry text) language sql as \
+             $$ select l.record_id, l.entry from countersign.leaf l where l.record_id = any (ids) $$",
     )
     .await;
     assert!(audit_discrepancy(&db, &["verify"]).await.contains("record 3 (correlation id"));
@@ -321,7 +320,7 @@ async fn an_auditor_who_may_only_read_can_verify() {
         "create role auditor_of_this login; grant usage on schema countersign to auditor_of_this; \
             grant select on countersign.schema_history, countersign.record, countersign.mutation, countersign.effect, \
                 countersign.reversal, countersign.tracked, countersign.event, countersign.leaf, countersign.tree_node, \
-                countersign.log_key, countersign.checkpoint, countersign.identity, countersign.attempt to auditor_of_this",
+                countersign.log_key, countersign.witness, countersign.checkpoint, countersign.identity, countersign.attempt to auditor_of_this",
     )
     .await;
     insert_failed_records(&db, 1, 0).await;

@@ -1,6 +1,7 @@
 //! What does a write through the gate cost, against the same statement and one insert into a log table in a hand-written
 //! transaction over tokio-postgres (four round trips one after the other, and one pipeline where 16 are in flight)? With `fsync` on,
-//! sequentially and 16 in flight, on an empty ledger and on one with a million records; on a tracked table, and the undo of that write.
+//! sequentially and 16 in flight, on an empty ledger and on one with a million records; on a tracked table, and the undo of that write;
+//! and with sealing beside it.
 //!
 //! All sides run in turns in one process against one PostgreSQL, so that a busy machine slows them alike; only the ratios
 //! mean anything.
@@ -32,6 +33,8 @@ use types::{CorrelationId, Principal, Redaction, Rollback, UndoCall};
 const ROUNDS: usize = 15;
 const WRITES_PER_ROUND: usize = 100;
 const IN_FLIGHT: usize = 16;
+/// The pause between two sealings.
+const SEAL_EVERY: Duration = Duration::from_millis(250);
 
 /// How many records the second ledger has; `COUNTERSIGN_BENCH_RECORDS` takes another number.
 fn records() -> u32 {
@@ -70,10 +73,15 @@ async fn main() {
     sequential(&empty, &full).await;
     println!("{IN_FLIGHT} in flight, {} writes a side", ROUNDS * WRITES_PER_ROUND * 2);
     in_flight(&empty, &full).await;
+    for (in_flight, writes) in [(1, 480), (IN_FLIGHT, 3200)] {
+        println!("{in_flight} in flight, {} writes a side", ROUNDS * writes);
+        sealing(&empty, in_flight, writes).await;
+    }
 }
 
 /// One database: the gate on its ledger, and hand-written transactions.
 struct Side {
+    ledger: Ledger,
     gate: Gate,
     by_hand: Vec<Client>,
 }
@@ -121,7 +129,7 @@ impl Side {
             by_hand.push(connect(&url).await);
         }
         let ledger = Ledger::new(target.as_role(ledger::DEFAULT_WRITER, None), LedgerOptions::default());
-        Self { gate: ledger.gate(), by_hand }
+        Self { gate: ledger.gate(), ledger, by_hand }
     }
 }
 
@@ -294,6 +302,64 @@ async fn in_flight(empty: &Side, full: &Side) {
         hand / gate,
         records(),
         gate / million
+    );
+}
+
+/// The same writes with nothing sealed, and while another session seals everything that is final four times a second; a server
+/// seals once a minute. What is left at the end of a turn is sealed within it.
+async fn sealing(side: &Side, in_flight: usize, writes: usize) {
+    let audit = side.ledger.audit();
+    audit.seal().await.expect("what the other turns wrote");
+    let mut ratios = Vec::new();
+    let mut sealed = (0, Duration::ZERO);
+    for round in 0..=ROUNDS {
+        let mut took = [Duration::ZERO; 2];
+        // Each side goes first in every other round.
+        for is_sealed in [round % 2 == 0, round % 2 == 1] {
+            let started = Instant::now();
+            let writing = async {
+                let writers = (0..in_flight).map(|_| async {
+                    for _ in 0..writes / in_flight {
+                        through_the_gate(&side.gate, INSERT).await;
+                    }
+                });
+                futures_util::future::join_all(writers).await;
+            };
+            if is_sealed {
+                let (done, mut is_done) = tokio::sync::oneshot::channel::<()>();
+                let seal = async {
+                    loop {
+                        let is_last = tokio::time::timeout(SEAL_EVERY, &mut is_done).await.is_ok();
+                        let started = Instant::now();
+                        sealed.0 += audit.seal().await.expect("to be sealed");
+                        sealed.1 += started.elapsed();
+                        if is_last {
+                            return;
+                        }
+                    }
+                };
+                let writing = async {
+                    writing.await;
+                    drop(done);
+                };
+                tokio::join!(writing, seal);
+            } else {
+                writing.await;
+            }
+            took[usize::from(is_sealed)] = started.elapsed();
+            audit.seal().await.expect("to be sealed");
+        }
+        if round > 0 {
+            ratios.push(took[0].as_secs_f64() / took[1].as_secs_f64());
+        }
+    }
+    ratios.sort_unstable_by(f64::total_cmp);
+    println!(
+        "throughput with sealing to without: median {:.3}, from {:.3} to {:.3}; {:.0} us to seal a record beside the writes",
+        ratios[ratios.len() / 2],
+        ratios[0],
+        ratios[ratios.len() - 1],
+        sealed.1.as_secs_f64() * 1e6 / sealed.0 as f64,
     );
 }
 

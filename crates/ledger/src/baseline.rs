@@ -25,12 +25,12 @@ pub(crate) const EVENT_ENTRY: &str = include_str!("../../../migrations/baseline/
 
 /// The functions that seal with these queries. Verifying runs the queries themselves.
 const ENTRIES: &str = concat!(
-    "create function countersign.record_entry(r countersign.record) \
-     returns table (entry text, params text, result text, effects text, context text) \
-     language sql stable set search_path = pg_catalog, pg_temp as $$\n",
+    "create function countersign.record_entries(ids bigint[]) returns table (id bigint, entry text) \
+     language sql stable set search_path = pg_catalog, pg_temp as $$\n\
+     select r.id, e.entry from countersign.record r cross join lateral (\n",
     include_str!("../../../migrations/baseline/record_entry.sql"),
-    "$$;\n\
-     comment on function countersign.record_entry(countersign.record) is 'The entry of a record, and the contents of its parts.';\n\
+    ") e where r.id = any (ids) $$;\n\
+     comment on function countersign.record_entries(bigint[]) is 'The entries of records.';\n\
      create function countersign.event_entry(v countersign.event) returns table (entry text, details text) \
      language sql stable set search_path = pg_catalog, pg_temp as $$\n",
     include_str!("../../../migrations/baseline/event_entry.sql"),
