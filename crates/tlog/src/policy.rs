@@ -114,8 +114,8 @@ impl Member {
 struct Lines<'a> {
     logs: Vec<VerifierKey>,
     witnesses: Vec<VerifierKey>,
-    /// Witnesses and groups by name; one that is a member already is gone.
-    members: BTreeMap<&'a [u8], Option<Member>>,
+    /// Witnesses and groups by name, and whether each is in a group.
+    members: BTreeMap<&'a [u8], (Member, bool)>,
     quorum: Option<Option<Member>>,
 }
 
@@ -180,7 +180,7 @@ impl<'a> Lines<'a> {
                 if self.quorum.is_some() {
                     return Err("there is a quorum already".to_owned());
                 }
-                self.quorum = Some(if *name == b"none" { None } else { Some(self.take(name)?) });
+                self.quorum = Some(if *name == b"none" { None } else { Some(self.member(name)?.0.clone()) });
                 Ok(())
             }
             _ => Err(
@@ -208,7 +208,7 @@ impl<'a> Lines<'a> {
     }
 
     fn define(&mut self, name: &'a [u8], member: Member) -> Result<(), String> {
-        if name == b"none" || self.members.insert(name, Some(member)).is_some() {
+        if name == b"none" || self.members.insert(name, (member, false)).is_some() {
             return Err(format!("the name {} is taken", String::from_utf8_lossy(name)));
         }
         Ok(())
@@ -216,9 +216,16 @@ impl<'a> Lines<'a> {
 
     /// The member of this name, which no other group has.
     fn take(&mut self, name: &[u8]) -> Result<Member, String> {
-        let shown = String::from_utf8_lossy(name);
-        let member = self.members.get_mut(name).ok_or_else(|| format!("{shown} is not defined on a line above"))?;
-        member.take().ok_or_else(|| format!("{shown} is a member of a group already"))
+        let (member, is_taken) = self.member(name)?;
+        if std::mem::replace(is_taken, true) {
+            return Err(format!("{} is a member of a group already", String::from_utf8_lossy(name)));
+        }
+        Ok(member.clone())
+    }
+
+    fn member(&mut self, name: &[u8]) -> Result<&mut (Member, bool), String> {
+        let unknown = || format!("{} is not defined on a line above", String::from_utf8_lossy(name));
+        self.members.get_mut(name).ok_or_else(unknown)
     }
 }
 

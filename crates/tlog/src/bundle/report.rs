@@ -3,7 +3,7 @@
 use crate::Hash;
 
 /// The most findings of one code that are reported.
-const MOST_OF_A_CODE: usize = 1000;
+pub(super) const MOST_OF_A_CODE: usize = 1000;
 
 /// The outcome of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use super::report::MOST_OF_A_CODE;
 use super::{BundleError, FindingCode, Report, SALT_BYTES, files};
 use crate::note::MAX_NOTE_BYTES;
 use crate::tree::leaf_hash;
@@ -22,8 +23,8 @@ struct TreeVerifier<'a> {
     size: u64,
     from_entries: Option<Frontier>,
     from_tiles: Option<Frontier>,
-    /// By index of the tile, whose path is the place: where entry and tile differ.
-    differing: Vec<(u64, TileId)>,
+    /// The first entries whose hashes are not those of the tiles, and the first tiles for which that is so.
+    differing: (Vec<u64>, Vec<TileId>),
     /// The roots of full tiles, which the tiles above them must have.
     nodes: Vec<Hash>,
     /// The tiles above level 0 that have another root.
@@ -67,7 +68,7 @@ pub fn verify_bundle(dir: &Path, trust: &Trust, earlier: &[PathBuf]) -> Result<R
         size: checkpoint.size,
         from_entries: Some(Frontier::default()),
         from_tiles: Some(Frontier::default()),
-        differing: Vec::new(),
+        differing: (Vec::new(), Vec::new()),
         nodes: Vec::new(),
         altered: Vec::new(),
         sizes,
@@ -176,7 +177,12 @@ impl TreeVerifier<'_> {
                 entries.as_ref().map(|entries| entries.iter().map(|entry| leaf_hash(entry)).collect());
             if let (Some(hashes), Some(tile)) = (&hashes, &tile) {
                 let differs = hashes.iter().zip(tile).zip(id.index() * 256..).filter(|((own, other), _)| own != other);
-                self.differing.extend(differs.map(|(_, index)| (index, id)));
+                for (_, index) in differs {
+                    push_bounded(&mut self.differing.0, index);
+                    if self.differing.1.last() != Some(&id) {
+                        push_bounded(&mut self.differing.1, id);
+                    }
+                }
             }
             for (index, entry) in (id.index() * 256..).zip(entries.iter().flatten()) {
                 self.read_entry(index, entry, report);
@@ -210,10 +216,10 @@ impl TreeVerifier<'_> {
     fn read_entry(&mut self, index: u64, entry: &[u8], report: &mut Report) {
         report.entries += 1;
         if entry.len() > MAX_ENTRY_BYTES {
-            self.long.push(index);
+            push_bounded(&mut self.long, index);
         }
         let Ok(parsed) = Entry::parse(entry) else {
-            self.malformed.push(index);
+            push_bounded(&mut self.malformed, index);
             return;
         };
         for digest in parsed.parts() {
@@ -261,7 +267,7 @@ impl TreeVerifier<'_> {
                 // An empty root stands for a tile that could not be read.
                 let differs = |(own, other): (&Hash, &Hash)| *other != Hash::EMPTY_ROOT && own != other;
                 if tile.as_ref().is_some_and(|tile| tile.iter().zip(expected).any(differs)) {
-                    self.altered.push(id);
+                    push_bounded(&mut self.altered, id);
                 }
                 if id.width() == 256 {
                     self.nodes.push(tile.map_or(Hash::EMPTY_ROOT, |tile| root_of(&tile)));
@@ -275,14 +281,11 @@ impl TreeVerifier<'_> {
         let root = |tree: &Option<Frontier>| tree.as_ref().map(Frontier::root);
         let (entries, tiles) = (root(&self.from_entries), root(&self.from_tiles));
         let entries_fit = entries == Some(checkpoint.root);
-        let mut last_tile = None;
-        for (index, id) in &self.differing {
-            if !entries_fit {
-                report.find(FindingCode::EntryAltered, index);
-            } else if last_tile != Some(id) {
-                report.find(FindingCode::TileAltered, id.path());
-            }
-            last_tile = Some(id);
+        let (indexes, tiles_of_level_0) = &self.differing;
+        if entries_fit {
+            tiles_of_level_0.iter().for_each(|id| report.find(FindingCode::TileAltered, id.path()));
+        } else {
+            indexes.iter().for_each(|index| report.find(FindingCode::EntryAltered, index));
         }
         self.altered.iter().for_each(|id| report.find(FindingCode::TileAltered, id.path()));
         if entries.is_some() && tiles.is_some() && !entries_fit && tiles != Some(checkpoint.root) {
@@ -305,6 +308,13 @@ impl TreeVerifier<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Keeps as many findings as are reported, so that a hostile bundle takes no more memory than a large one.
+fn push_bounded<T>(found: &mut Vec<T>, one: T) {
+    if found.len() < MOST_OF_A_CODE {
+        found.push(one);
     }
 }
 
