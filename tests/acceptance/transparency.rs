@@ -232,6 +232,8 @@ async fn a_key_is_replaced_while_both_sign_and_every_change_is_in_the_log() {
         (2, 1),
         "{entries}"
     );
+    let again = run_audit(&db.url(), &["keys", "add", &first]).await;
+    assert!(again.code == 1 && again.err.contains("the key was retired"), "{} {}", again.out, again.err);
     // The private key of the retired one alone signs nothing more.
     insert_failed_records(&db, 1, 0).await;
     let ran = run_audit(&db.url(), &["seal", "--signing-key", &one]).await;
@@ -327,6 +329,9 @@ async fn a_private_key_that_others_may_read_is_refused() {
     std::fs::write(&key, "nonsense").unwrap();
     let ran = run_audit(&db.url(), &["seal", "--signing-key", &key]).await;
     assert!(ran.code == 1 && ran.err.contains("cannot be used as a signing key"), "{}", ran.err);
+    let mut server = Server::command(&db);
+    let refused = testkit::startup_error(server.args(["--signing-key", &auditor.path("absent.key")])).await;
+    assert!(refused.contains("absent.key cannot be used as a signing key"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -162,6 +162,8 @@ async fn the_sample_configuration_starts_a_server() {
     let place = shop.folder().to_str().unwrap().to_owned();
     std::fs::write(shop.folder().join("countersign-database-url"), shop.url("countersign_writer")).unwrap();
     std::fs::write(shop.folder().join("countersign-fingerprint-key"), "sixteen characters or more").unwrap();
+    let export = format!("export DATABASE_URL='{}'", shop.url("me"));
+    shop.shell(&format!("{export}; countersign audit keys new --signing-key {place}/countersign-log.key"), "").await;
     let sample = sample("docs/setup/configure.md", "# countersign.toml").replace("/run/secrets", &place);
     let over_http = sample.replace("127.0.0.1:7777", "127.0.0.1:0");
     assert_ne!(over_http, sample);

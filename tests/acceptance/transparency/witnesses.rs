@@ -288,6 +288,11 @@ async fn the_file_of_a_witness_is_private_and_has_one_server() {
     assert!(wrong.code == 1 && wrong.err.contains("key of a log"), "{}", wrong.err);
     let wrong = run_audit(&db.url(), &["witness", "add", "http://w.example.com/", &witness_of.vkey]).await;
     assert!(wrong.code == 2 && wrong.err.contains("https://"), "{}", wrong.err);
+    let origin = log_key.split('+').next().unwrap();
+    let named = tlog::SigningKey::from_seed(origin, tlog::KeyKind::Witness, [1; 32]).unwrap();
+    let named = named.verifier_key().to_string();
+    let wrong = run_audit(&db.url(), &["witness", "add", "https://w.example.com/", &named]).await;
+    assert!(wrong.code == 1 && wrong.err.contains("another name than the log"), "{}", wrong.err);
     drop(witness_of.server);
 
     std::fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();

@@ -27,6 +27,8 @@ pub(crate) async fn run(arguments: &ServeArgs, sources: ConfigSources, settings:
     // Registered at once: a SIGHUP without a handler ends a process.
     let hangup = signal(SignalKind::hangup())?;
     let stop = signals::stop_on_signals()?;
+    // Otherwise only its log would say, once a minute, that nothing is signed.
+    settings.ledger.signing.check()?;
     // Kept until the end: the private PostgreSQL runs while it has users.
     let mut private = None;
     let target = if arguments.demo && settings.database.is_none() {

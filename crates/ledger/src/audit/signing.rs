@@ -44,6 +44,14 @@ impl Signing {
         paths
     }
 
+    /// Reads the configured key files.
+    ///
+    /// # Errors
+    /// [`SignError::Key`] for the first one that cannot be used.
+    pub fn check(&self) -> Result<(), SignError> {
+        self.key_files.iter().try_for_each(|path| read_key(path).map(drop))
+    }
+
     /// The file with the last checkpoint that was signed here.
     pub(super) fn state_file(&self, ledger_id: &str) -> Option<StateFile> {
         let beside_key = self.key_files.first().map(|file| file.with_extension("checkpoint"));
