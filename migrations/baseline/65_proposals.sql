@@ -14,6 +14,8 @@ create table countersign.proposal (
     tool_version     text        not null,
     definition       text        not null check (octet_length(definition) = 64),
     tier             text        not null check (tier in ('confirm', 'approve')),
+    approvals        integer     not null check (approvals between 1 and 10),
+    approvers        text,
     description      text        not null,
     params           json        not null,
     fingerprint      text        not null check (octet_length(fingerprint) = 64),
@@ -28,7 +30,7 @@ create table countersign.proposal (
     decision         text        check (decision in ('confirmed', 'rejected')),
     decided_by       text,
     decided_login    name,
-    decided_via      text        check (decided_via in ('confirm_proposal', 'reject_proposal', 'elicitation', 'command_line')),
+    decided_via      text        check (decided_via in ('confirm_proposal', 'reject_proposal', 'elicitation', 'command_line', 'console')),
     decided_at       timestamptz,
     reason           text,
     attempts         integer     not null default 0,
@@ -46,7 +48,9 @@ create table countersign.proposal (
         when status = 'pending' then decision is null
         else decision is distinct from 'rejected' end),
     constraint approver_is_not_proposer check (tier <> 'approve' or decision is distinct from 'confirmed'
-        or (decided_via = 'command_line' and decided_by <> account_id and decided_by is distinct from actor)),
+        or (decided_via in ('command_line', 'console') and lower(decided_by) <> lower(account_id)
+            and lower(decided_by) is distinct from lower(actor))),
+    constraint only_people_approve check (tier = 'approve' or (approvals = 1 and approvers is null)),
     constraint executed_has_its_record check (status <> 'executed' or correlation_id is not null),
     constraint open_is_not_completed check ((status in ('pending', 'confirmed')) = (completed_at is null))
 );
@@ -56,6 +60,9 @@ comment on table countersign.proposal is
 comment on column countersign.proposal.definition is
     'SHA-256 of what the tool does. A proposal of a tool that has changed since is stale.';
 comment on column countersign.proposal.tier is 'confirm: the proposing account agrees. approve: a person who is not the proposer.';
+comment on column countersign.proposal.approvals is
+    'How many people have to approve, as the tool said when it was proposed. A later manifest does not change it.';
+comment on column countersign.proposal.approvers is 'The group that has to approve: a role of PostgreSQL, or for the console a group of the person.';
 comment on column countersign.proposal.description is 'For people: what would happen.';
 comment on column countersign.proposal.preview is
     'What the write did when it was tried and rolled back. Values that the database generates are null, and named.';
@@ -67,7 +74,7 @@ comment on column countersign.proposal.correlation_id is 'The write that ended i
 comment on column countersign.proposal.client_name is 'The client that proposed, with its session and trace. Not part of the digest.';
 
 create unique index proposal_pending on countersign.proposal
-    (account_id, tool_name, fingerprint, coalesce(idempotency_key, ''), definition, preview_hash)
+    (account_id, tool_name, fingerprint, coalesce(idempotency_key, ''), definition, preview_hash, approvals, coalesce(approvers, ''))
     where status = 'pending';
 create index proposal_open on countersign.proposal (status, id) where status in ('pending', 'confirmed');
 create index proposal_account on countersign.proposal (account_id, id);
@@ -78,11 +85,64 @@ create index proposal_ended on countersign.proposal (completed_at) where status 
 create function countersign.proposal_digest(p countersign.proposal) returns text language sql stable
 set search_path = pg_catalog, pg_temp as $$
 select encode(sha256(convert_to(json_build_array(
-    'countersign proposal 1', p.proposal_id::text, p.account_id, p.actor, p.tool_name, p.tool_version, p.definition, p.tier,
-    p.description, p.params::text, p.fingerprint, p.idempotency_key, p.preview::text,
+    'countersign proposal 2', p.proposal_id::text, p.account_id, p.actor, p.tool_name, p.tool_version, p.definition, p.tier,
+    p.approvals, p.approvers, p.description, p.params::text, p.fingerprint, p.idempotency_key, p.preview::text,
     extract(epoch from p.created_at)::text, extract(epoch from p.expires_at)::text
 )::text, 'UTF8')), 'hex') $$;
 comment on function countersign.proposal_digest(countersign.proposal) is 'SHA-256 of what a proposal says.';
+
+create table countersign.approval (
+    proposal_id    uuid         not null references countersign.proposal (proposal_id) on delete cascade,
+    number         integer      not null check (number >= 1),
+    person         text         not null check (person <> ''),
+    decided_by     text         not null,
+    decided_login  name         not null default session_user,
+    decided_via    text         not null check (decided_via in ('command_line', 'console')),
+    decided_at     timestamptz  not null default clock_timestamp(),
+    primary key (proposal_id, number)
+);
+comment on table countersign.approval is
+    'The approvals of proposals of tier approve. The one that makes them enough confirms the proposal. Rows never change.';
+comment on column countersign.approval.number is '1, 2 and so on for each proposal: two approvals at once cannot have the same one.';
+comment on column countersign.approval.person is
+    'Who counts: the database login of the command line, or the person that the console has verified.';
+comment on column countersign.approval.decided_by is 'The person, or the user of the operating system that the command line named.';
+create unique index approval_person on countersign.approval (proposal_id, lower(person));
+
+create function countersign.approvals_of(p countersign.proposal) returns json language sql volatile
+set search_path = pg_catalog, pg_temp as $$
+select json_agg(json_build_object(
+    'person', a.person, 'decided_by', a.decided_by, 'decided_login', a.decided_login, 'decided_via', a.decided_via,
+    'decided_at', to_char(a.decided_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) order by a.number)
+from countersign.approval a where a.proposal_id = p.proposal_id $$;
+comment on function countersign.approvals_of(countersign.proposal) is 'Who has approved, the first one first; null for nobody.';
+
+create function countersign.has_its_approvals(p countersign.proposal) returns boolean language sql volatile
+set search_path = pg_catalog, pg_temp as $$
+select p.tier <> 'approve'
+    or (select count(distinct lower(a.person)) from countersign.approval a where a.proposal_id = p.proposal_id) >= p.approvals $$;
+comment on function countersign.has_its_approvals(countersign.proposal) is 'Whether as many people have approved as the proposal needs.';
+
+create function countersign.protect_approval() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    if tg_op = 'DELETE' then
+        if not exists (select from countersign.proposal p where p.proposal_id = old.proposal_id) then
+            return old;
+        end if;
+    elsif tg_op = 'INSERT' then
+        if exists (select from countersign.proposal p
+                   where p.proposal_id = new.proposal_id and p.tier = 'approve' and p.status = 'pending') then
+            return new;
+        end if;
+    end if;
+    raise exception 'approvals are made while a proposal is pending, and kept with it' using errcode = '42501';
+end $$;
+comment on function countersign.protect_approval() is 'An approval is of a pending proposal, never changes, and goes with its proposal.';
+create trigger protect_approval before insert or update or delete on countersign.approval
+    for each row execute function countersign.protect_approval();
+create trigger protect_approvals before truncate on countersign.approval
+    for each statement execute function countersign.protect_approval();
 
 -- The state machine: these changes and no others, whatever makes them.
 --     pending -> confirmed | rejected | expired          confirmed -> executed | failed | stale | expired
@@ -112,6 +172,9 @@ begin
     then
         raise exception 'proposal % is %, and cannot become %', old.proposal_id, old.status, new.status using errcode = '55000';
     end if;
+    if old.status = 'pending' and new.status = 'confirmed' and not countersign.has_its_approvals(new) then
+        raise exception 'proposal % needs % approvals', old.proposal_id, new.approvals using errcode = '55000';
+    end if;
     if old.status = 'confirmed'
        and (new.decision, new.decided_by, new.decided_login, new.decided_via, new.decided_at, new.reason)
            is distinct from (old.decision, old.decided_by, old.decided_login, old.decided_via, old.decided_at, old.reason)
@@ -138,13 +201,14 @@ set search_path = pg_catalog, pg_temp as $$
 select o.proposal_id from countersign.proposal o
 where o.status = 'pending' and o.account_id = p.account_id and o.tool_name = p.tool_name and o.fingerprint = p.fingerprint
   and coalesce(o.idempotency_key, '') = coalesce(p.idempotency_key, '') and o.definition = p.definition
-  and o.preview_hash = p.preview_hash and o.expires_at > clock_timestamp() $$;
+  and o.preview_hash = p.preview_hash and o.approvals = p.approvals and o.approvers is not distinct from p.approvers
+  and o.expires_at > clock_timestamp() $$;
 comment on function countersign.find_identical_pending(countersign.proposal) is 'The proposal that says the same and is pending.';
 
 create function countersign.propose(
     proposal uuid, account text, who text, tool text, version text, definition_hash text, wanted_tier text, words text,
     arguments json, hash text, caller_key text, shown json, lifetime interval, most integer,
-    of_session text, name_of_client text, version_of_client text, trace text
+    of_session text, name_of_client text, version_of_client text, trace text, needed integer, of_group text
 ) returns table (verdict text, stored uuid)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -158,6 +222,8 @@ begin
     p.tool_version := version;
     p.definition := definition_hash;
     p.tier := wanted_tier;
+    p.approvals := needed;
+    p.approvers := of_group;
     p.description := words;
     p.params := arguments;
     p.fingerprint := hash;
@@ -184,12 +250,13 @@ begin
     end if;
     for round in 1 .. 10 loop
         insert into countersign.proposal (proposal_id, account_id, actor, tool_name, tool_version, definition, tier,
-            description, params, fingerprint, idempotency_key, preview, preview_hash, created_at, expires_at, digest,
+            approvals, approvers, description, params, fingerprint, idempotency_key, preview, preview_hash, created_at, expires_at, digest,
             session_id, client_name, client_version, trace_id)
-        values (p.proposal_id, p.account_id, p.actor, p.tool_name, p.tool_version, p.definition, p.tier, p.description,
-            p.params, p.fingerprint, p.idempotency_key, p.preview, p.preview_hash, p.created_at, p.expires_at, p.digest,
+        values (p.proposal_id, p.account_id, p.actor, p.tool_name, p.tool_version, p.definition, p.tier,
+            p.approvals, p.approvers, p.description, p.params, p.fingerprint, p.idempotency_key, p.preview, p.preview_hash, p.created_at, p.expires_at, p.digest,
             p.session_id, p.client_name, p.client_version, p.trace_id)
-        on conflict (account_id, tool_name, fingerprint, coalesce(idempotency_key, ''), definition, preview_hash)
+        on conflict (account_id, tool_name, fingerprint, coalesce(idempotency_key, ''), definition, preview_hash, approvals,
+            coalesce(approvers, ''))
             where status = 'pending' do nothing;
         if found then
             return query select 'stored', proposal;
@@ -204,17 +271,19 @@ begin
         -- It was decided on in between, so this one may be stored after all.
     end loop;
 end $$;
-comment on function countersign.propose(uuid, text, text, text, text, text, text, text, json, text, text, json, interval, integer, text, text, text, text) is
+comment on function countersign.propose(uuid, text, text, text, text, text, text, text, json, text, text, json, interval, integer, text, text, text, text, integer, text) is
     'Stores a proposal. Verdicts: stored | found (the same proposal is pending) | crowded (the account has too many that are pending).';
 
 create function countersign.decide_pending(
-    proposal uuid, outcome text, who text, via text, shown_digest text, why text, correlation uuid, lease interval
+    proposal uuid, outcome text, who text, of_person text, via text, shown_digest text, why text, correlation uuid, lease interval
 ) returns text language plpgsql
 set search_path = pg_catalog, pg_temp as $$
 declare
-    p  countersign.proposal;
+    p      countersign.proposal;
+    given  integer;
 begin
     perform countersign.commit_durably();
+    -- Every decision on a proposal holds this lock: they come one after the other.
     select * into p from countersign.proposal o where o.proposal_id = proposal for update;
     if not found then
         return 'not_found';
@@ -227,6 +296,22 @@ begin
         return p.status;
     elsif shown_digest is distinct from p.digest and (outcome = 'confirmed' or shown_digest is not null) then
         return 'digest_mismatch';
+    elsif outcome = 'confirmed' and p.tier = 'approve' then
+        if exists (select from countersign.approval a where a.proposal_id = p.proposal_id and lower(a.person) = lower(of_person)) then
+            return 'repeated';
+        elsif exists (select from countersign.approval a where a.proposal_id = p.proposal_id and a.decided_via <> via) then
+            return 'other_channel';
+        end if;
+        given := (select count(*) + 1 from countersign.approval a where a.proposal_id = p.proposal_id);
+        insert into countersign.approval (proposal_id, number, person, decided_by, decided_via)
+        values (p.proposal_id, given, of_person, who, via);
+    end if;
+    perform countersign.note_event('decision', array['person', who, 'proposal_id', p.proposal_id::text, 'digest', p.digest,
+        'decision', case when given < p.approvals then 'approved' else outcome end, 'via', via,
+        'approvals', case when p.approvals > 1 then given || '/' || p.approvals end, 'tier', p.tier, 'tool', p.tool_name,
+        'account', p.account_id], why);
+    if given < p.approvals then
+        return 'approved';
     end if;
     update countersign.proposal o
     set status = outcome, decision = outcome, decided_by = who, decided_login = session_user, decided_via = via,
@@ -235,12 +320,11 @@ begin
         attempts = case when correlation is null then 0 else 1 end,
         attempt = correlation, attempt_until = clock_timestamp() + lease
     where o.id = p.id;
-    perform countersign.note_event('decision', array['person', who, 'proposal_id', p.proposal_id::text, 'digest', p.digest,
-        'decision', outcome, 'via', via, 'tier', p.tier, 'tool', p.tool_name, 'account', p.account_id], why);
     return 'done';
 end $$;
-comment on function countersign.decide_pending(uuid, text, text, text, text, text, uuid, interval) is
-    'Compare and swap from pending, for every way to decide. Callers have checked who decides.';
+comment on function countersign.decide_pending(uuid, text, text, text, text, text, text, uuid, interval) is
+    'Compare and swap from pending, for every way to decide. Callers have checked who decides. approved: it counts, and more people have to approve; '
+    'repeated: this person has approved before; other_channel: the approvals of a proposal come all by the command line, or all by the console.';
 
 create function countersign.decide_proposal(
     proposal uuid, account text, outcome text, via text, shown_digest text, why text, correlation uuid, lease interval
@@ -255,7 +339,7 @@ begin
     elsif outcome = 'confirmed' and p.tier <> 'confirm' then
         return 'not_yours';
     end if;
-    return countersign.decide_pending(proposal, outcome, account, via, shown_digest, why, correlation, lease);
+    return countersign.decide_pending(proposal, outcome, account, account, via, shown_digest, why, correlation, lease);
 end $$;
 comment on function countersign.decide_proposal(uuid, text, text, text, text, text, uuid, interval) is
     'The proposing account decides. done, or why not: not_found | not_yours | altered | digest_mismatch | the state that it is in. '
@@ -341,6 +425,7 @@ begin
         when p.status <> 'confirmed' then p.status
         when p.attempt is distinct from correlation then 'busy'
         when countersign.proposal_digest(p) <> p.digest then 'altered'
+        when not countersign.has_its_approvals(p) then 'altered'
         when (p.account_id, p.tool_name, p.fingerprint) is distinct from (a.account_id, a.tool_name, a.fingerprint) then 'altered'
         else 'done' end;
 end $$;
@@ -348,9 +433,10 @@ comment on function countersign.lock_proposal(uuid, uuid) is
     'In T2, before the work: locks the proposal until T2 ends. done, or why it must not be carried out.';
 
 create function countersign.decision_of(p countersign.proposal) returns json
-language sql stable set search_path = pg_catalog, pg_temp as $$
+language sql volatile set search_path = pg_catalog, pg_temp as $$
     select json_build_object(
-        'proposal_id', p.proposal_id, 'digest', p.digest, 'tier', p.tier, 'decided_by', p.decided_by,
+        'proposal_id', p.proposal_id, 'digest', p.digest, 'tier', p.tier, 'approvals', p.approvals, 'approvers', p.approvers,
+        'approved_by', countersign.approvals_of(p), 'decided_by', p.decided_by,
         'decided_login', p.decided_login, 'decided_via', p.decided_via,
         'decided_at', to_char(p.decided_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'reason', p.reason)
 $$;

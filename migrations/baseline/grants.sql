@@ -1,13 +1,13 @@
 -- Who may do what, by an explicit list. `init` grants it (crates/ledger/src/setup/privileges.rs); tests run this file. The placeholder
 -- {writer} is the login of a server. Everything belongs to countersign_owner, and PUBLIC has nothing.
 
-grant usage on schema countersign to {writer}, countersign_approver, countersign_operator;
+grant usage on schema countersign to {writer}, countersign_approver, countersign_operator, countersign_console;
 grant select on countersign.record, countersign.mutation, countersign.effect, countersign.reversal,
     countersign.reversal_part, countersign.tracked, countersign.freeze,
-    countersign.writer_login, countersign.fingerprint_key, countersign.identity, countersign.proposal,
+    countersign.writer_login, countersign.fingerprint_key, countersign.identity, countersign.proposal, countersign.approval,
     countersign.stored_plan, countersign.event, countersign.leaf, countersign.tree_node, countersign.log_key,
     countersign.witness, countersign.checkpoint
-    to {writer}, countersign_approver, countersign_operator;
+    to {writer}, countersign_approver, countersign_operator, countersign_console;
 
 -- Servers.
 grant insert on countersign.admission to {writer};
@@ -22,7 +22,7 @@ grant execute on function
     countersign.record_aborted(bytea, uuid, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, text, text),
     countersign.sweep(interval, integer),
     countersign.existing_write(bytea, text),
-    countersign.propose(uuid, text, text, text, text, text, text, text, json, text, text, json, interval, integer, text, text, text, text),
+    countersign.propose(uuid, text, text, text, text, text, text, text, json, text, text, json, interval, integer, text, text, text, text, integer, text),
     countersign.decide_proposal(uuid, text, text, text, text, text, uuid, interval),
     countersign.claim_proposal(uuid, uuid, interval),
     countersign.release_proposal(uuid, uuid, interval, boolean),
@@ -41,10 +41,18 @@ grant execute on function
 grant execute on function countersign.current_identity(), countersign.executable_until(countersign.proposal),
     countersign.note_export(bigint, text, text)
     to {writer}, countersign_approver, countersign_operator;
+grant execute on function countersign.current_identity(), countersign.executable_until(countersign.proposal)
+    to countersign_console;
+grant execute on function countersign.approvals_of(countersign.proposal)
+    to {writer}, countersign_approver, countersign_operator, countersign_console;
 
--- Approvers.
-grant execute on function countersign.begin_decision(uuid), countersign.decide_as_reviewer(uuid, text, text, text, text, text)
+-- Approvers, and the console.
+grant execute on function countersign.begin_decision(uuid)
+    to countersign_approver, countersign_console;
+grant execute on function countersign.decide_as_reviewer(uuid, text, text, text, text, text)
     to countersign_approver;
+grant execute on function countersign.decide_as_console(uuid, text, text, text[], text, text, text)
+    to countersign_console;
 
 -- Operators. Servers only add to the log of reads: an agent with execute_sql must not see the reads of others.
 grant select on countersign.read_log

@@ -67,6 +67,7 @@ fn print(report: &InitReport, dbname: &str, writer: &str) {
         let what = match role.as_str() {
             ledger::OWNER => "owns the ledger, without login",
             ledger::APPROVER => "approves proposals, without login: grant it to people",
+            ledger::CONSOLE => "decides for people, without login: grant it to the console",
             ledger::OPERATOR => "undoes writes of any account, without login: grant it to people",
             role if role == writer => "the login of servers, without a password yet",
             _ => "the login of reads, its password in the ledger",

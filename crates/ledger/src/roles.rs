@@ -11,6 +11,9 @@ pub const OWNER: &str = "countersign_owner";
 /// The role of the people who approve proposals.
 pub const APPROVER: &str = "countersign_approver";
 
+/// The role of the console, which decides for the people whom it has verified.
+pub const CONSOLE: &str = "countersign_console";
+
 /// The role of the people who undo writes of any account, and who stop accounts.
 pub const OPERATOR: &str = "countersign_operator";
 
@@ -28,9 +31,10 @@ select s.rolname::text, array_to_json(case when s.rolsuper then array['is a supe
                               and has_table_privilege(s.oid, c.oid, case c.relname when 'admission' then 'update, delete, truncate' \
                                                                     else 'insert, update, delete, truncate' end)) \
             then 'may change the ledger''s tables' end), \
-        (4, case when exists (select from mine where rolname = 'countersign_approver') \
+        (4, case when exists (select from mine where rolname in ('countersign_approver', 'countersign_console')) \
                  or exists (select from pg_proc p where p.pronamespace = 'countersign'::regnamespace \
-                            and p.proname = 'decide_as_person' and has_function_privilege(s.oid, p.oid, 'execute')) \
+                            and p.proname in ('decide_as_person', 'decide_as_reviewer', 'decide_as_console') \
+                            and has_function_privilege(s.oid, p.oid, 'execute')) \
             then 'may approve what its agents propose' end), \
         (5, case when exists (select from mine where rolname = 'countersign_operator') \
                  or exists (select from pg_proc p where p.pronamespace = 'countersign'::regnamespace \

@@ -114,6 +114,13 @@ pub(crate) struct ToolDeclaration {
     /// Who must agree before `undo_mutation` or `undo_run` takes a write of the tool back; as `tier` unless given.
     #[schemars(with = "Option<Tier>")]
     pub(crate) undo_tier: Option<Spanned<Tier>>,
+    /// How many different people must approve a write of tier `approve`, 1 to 10; 1 by default.
+    #[schemars(with = "Option<u32>", range(min = 1, max = 10))]
+    pub(crate) approvals: Option<Spanned<i64>>,
+    /// The group that may approve a write of tier `approve`: a role of PostgreSQL whose members may. Without it, everybody
+    /// who may decide on proposals.
+    #[schemars(with = "Option<String>", length(min = 1, max = 63))]
+    pub(crate) approvers: Option<Spanned<String>>,
     /// For the agent: what the tool does, what it needs, what makes it fail.
     #[serde(default = "missing::<String>")]
     #[schemars(with = "String", !default)]

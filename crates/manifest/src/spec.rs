@@ -7,7 +7,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
-use types::{PgType, ReferencedObjects, RowFormat, StatementShape, TableAccess, Tier};
+use types::{ApprovalRule, PgType, ReferencedObjects, RowFormat, StatementShape, TableAccess, Tier};
 
 use crate::{Diagnostic, Location};
 
@@ -91,6 +91,8 @@ pub struct ToolSpec {
     pub access: Access,
     /// The approval that a write needs. The registry checks whether its executor exists.
     pub tier: Tier,
+    /// Who has to approve a proposal of tier approve.
+    pub rule: ApprovalRule,
     /// The approval that an undo of its writes by effects needs.
     pub undo_tier: Tier,
     /// Parameters `$1`, `$2`, ... of every statement, in this order.

@@ -71,7 +71,7 @@ mod tests {
     use types::{ReferencedObjects, StatementShape};
 
     use super::*;
-    use types::Tier;
+    use types::{ApprovalRule, Tier};
 
     use crate::{Access, Location, RowExpectation, StatementSpec};
 
@@ -93,6 +93,7 @@ mod tests {
             declared_at: Location { path: "m.toml".into(), line: 1, column: 1 },
             access: Access::Write,
             tier: Tier::Auto,
+            rule: ApprovalRule::default(),
             undo_tier: Tier::Auto,
             params: Vec::new(),
             before: None,

@@ -56,6 +56,7 @@ const KINDS: [(&str, &[&str]); 9] = [
             "digest",
             "decision",
             "via",
+            "approvals",
             "tier",
             "tool",
             "account",

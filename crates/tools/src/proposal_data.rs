@@ -21,6 +21,18 @@ pub(crate) struct ProposalData {
     /// Who has to agree: confirm (the user of this account) or approve (somebody else, outside of the conversation).
     #[schemars(with = "String")]
     tier: Tier,
+    /// For approve: how many different people have to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    approvals: Option<u32>,
+    /// The group that they have to be in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    approvers: Option<String>,
+    /// Those who have approved so far.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(skip)]
+    approved_by: Vec<String>,
     /// pending, confirmed, rejected, expired, executed, failed or stale.
     #[schemars(with = "String")]
     status: ProposalStatus,
@@ -85,6 +97,9 @@ impl ProposalData {
             proposal_id: proposal.proposal_id,
             action: proposal.tool_name,
             tier: proposal.tier,
+            approvals: (proposal.tier == Tier::Approve).then_some(proposal.rule.approvals),
+            approvers: proposal.rule.approvers,
+            approved_by: proposal.approved_by.into_iter().map(|approval| approval.person).collect(),
             status: proposal.status,
             description: proposal.description,
             params: proposal.params,

@@ -39,4 +39,4 @@ pub use statement::{
     StatementShape, TableAccess, TypeKind,
 };
 pub use strict_json::{StrictJsonError, check_strict_json};
-pub use tier::Tier;
+pub use tier::{ApprovalRule, Tier};

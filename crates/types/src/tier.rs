@@ -3,6 +3,21 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// How many people have to approve a write of tier [`Tier::Approve`], and who.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalRule {
+    /// The number of people.
+    pub approvals: u32,
+    /// The group that they have to be in, a role of PostgreSQL; `None` for anybody who may decide.
+    pub approvers: Option<String>,
+}
+
+impl Default for ApprovalRule {
+    fn default() -> Self {
+        Self { approvals: 1, approvers: None }
+    }
+}
+
 /// The approval that a write needs before it runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

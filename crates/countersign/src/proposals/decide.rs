@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use types::{Tier, visible};
 
 use super::args::{ApproveArgs, RejectArgs};
-use super::show::decider;
+use super::show::{approver, decider, progress};
 use super::{find, open_to_decide, refused, show};
 use crate::os_user;
 use crate::settings::Settings;
@@ -30,13 +30,28 @@ pub(crate) async fn approve(arguments: ApproveArgs, settings: &Settings) -> anyh
     let decided = proposals.decide_as_person(shown.proposal_id, &who, &choice, nonce).await;
     let mut proposal = decided.map_err(|failure| refused(&failure))?;
     if shown.status == ProposalStatus::Pending {
-        print_line(&format!("Approved as {}.", decider(&proposal)));
+        print_line(&approved(&shown, &proposal));
     }
     if arguments.wait > 0 && proposal.status == ProposalStatus::Confirmed {
         let deadline = Instant::now() + Duration::from_secs(arguments.wait.into());
         proposal = proposals.ended(shown.proposal_id, deadline).await.map_err(|failure| refused(&failure))?;
     }
     outcome(&ledger, &proposal).await
+}
+
+/// The approval that was just given, or was given before.
+fn approved(shown: &Proposal, proposal: &Proposal) -> String {
+    let needed = proposal.rule.approvals;
+    let [before, given] = [shown, proposal].map(|proposal| proposal.approved_by.len());
+    match proposal.approved_by.last() {
+        _ if proposal.status == ProposalStatus::Pending && given == before => {
+            format!("You have approved this before: {}.", progress(proposal).unwrap_or_default())
+        }
+        Some(last) if needed > 1 => {
+            format!("Approved as {}: {}.", approver(last), progress(proposal).unwrap_or_default())
+        }
+        _ => format!("Approved as {}.", decider(proposal)),
+    }
 }
 
 /// Asks for the approval of the proposal that was just shown.
@@ -82,6 +97,11 @@ async fn outcome(ledger: &Ledger, proposal: &Proposal) -> anyhow::Result<ExitCod
         ProposalStatus::Stale => bail!("it was approved, and is stale: {}", why()),
         ProposalStatus::Expired => {
             bail!("it was approved, and no server that serves the tool carried it out in time; nothing was written")
+        }
+        ProposalStatus::Pending if !proposal.approved_by.is_empty() => {
+            let missing = usize::try_from(proposal.rule.approvals).unwrap_or(usize::MAX) - proposal.approved_by.len();
+            let people = if missing == 1 { "another person has".to_owned() } else { format!("{missing} others have") };
+            print_line(&format!("Nothing was written yet: {people} to approve it, until {}.", proposal.expires_at));
         }
         ProposalStatus::Pending | ProposalStatus::Rejected => {
             return Err(anyhow!("the proposal is {}, although it was approved", proposal.status.as_str()));

@@ -6,6 +6,7 @@ use ledger::proposals::{ProposalFilter, ProposalStatus, ProposalSummary};
 use types::visible;
 
 use super::args::ListArgs;
+use super::show::progress_of;
 use super::{open, refused};
 use crate::ago::ago;
 use crate::os_user::decided_by;
@@ -47,6 +48,15 @@ fn decider(proposal: &ProposalSummary) -> String {
     proposal.decided_by.as_ref().map_or_else(|| "-".to_owned(), decided)
 }
 
+/// The state; with the approvals while a proposal waits for more than one.
+fn state(proposal: &ProposalSummary) -> String {
+    let progress = progress_of(proposal.rule.approvals, &proposal.approved_by);
+    match progress.filter(|_| proposal.status == ProposalStatus::Pending) {
+        Some(progress) => format!("{}, {progress}", proposal.status.as_str()),
+        None => proposal.status.as_str().to_owned(),
+    }
+}
+
 fn optional(text: Option<&str>) -> String {
     text.map_or_else(|| "-".to_owned(), visible)
 }
@@ -60,7 +70,7 @@ fn narrow(proposal: &ProposalSummary, now: SystemTime) -> Vec<String> {
     let account = Some(proposal.account_id.as_str()).filter(|account| *account != "default");
     vec![
         short(&proposal.proposal_id.to_string()),
-        proposal.status.as_str().to_owned(),
+        state(proposal),
         when,
         proposal.tier.as_str().to_owned(),
         visible(&proposal.tool_name),
@@ -75,7 +85,7 @@ fn wide(proposal: &ProposalSummary) -> Vec<String> {
     vec![
         to_the_second(&proposal.created_at),
         to_the_second(&proposal.expires_at),
-        proposal.status.as_str().to_owned(),
+        state(proposal),
         proposal.tier.as_str().to_owned(),
         proposal.proposal_id.to_string(),
         visible(&proposal.tool_name),

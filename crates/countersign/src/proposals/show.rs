@@ -1,6 +1,6 @@
 //! `countersign proposals show`: everything that a reviewer needs, with nothing hidden in it (attack AP09).
 
-use ledger::proposals::{Preview, Proposal, ProposalStatus};
+use ledger::proposals::{Approval, Preview, Proposal, ProposalStatus};
 use serde_json::Value;
 use types::{Tier, visible};
 
@@ -28,6 +28,23 @@ pub(super) fn decider(proposal: &Proposal) -> Decider {
     decided_by(who, proposal.decided_login.as_deref(), proposal.decided_via.as_deref())
 }
 
+/// Whoever made an approval.
+pub(super) fn approver(approval: &Approval) -> Decider {
+    decided_by(&approval.decided_by, Some(&approval.decided_login), Some(&approval.decided_via))
+}
+
+/// How many of the approvals are there: `1 of 2 approved, by anna`. `None` if nobody or one person has to approve.
+pub(super) fn progress(proposal: &Proposal) -> Option<String> {
+    progress_of(proposal.rule.approvals, &proposal.approved_by)
+}
+
+/// The same for the parts of a proposal.
+pub(super) fn progress_of(needed: u32, approved_by: &[Approval]) -> Option<String> {
+    let people: Vec<String> = approved_by.iter().map(|approval| visible(&approval.person).to_string()).collect();
+    let by = if people.is_empty() { String::new() } else { format!(", by {}", people.join(", ")) };
+    (needed > 1).then(|| format!("{} of {needed} approved{by}", people.len()))
+}
+
 /// The proposal; with the rows of a large write only if it is to be `full`.
 pub(super) fn print(proposal: &Proposal, full: bool) {
     let shown = Shown::new(full);
@@ -40,11 +57,15 @@ pub(super) fn print(proposal: &Proposal, full: bool) {
         Tier::Confirm => "confirm: the proposing account agrees, in its client",
         Tier::Approve => "approve: a person who is not the proposer agrees",
     };
-    let parts: [Vec<String>; 12] = [
+    let several = format!("approve: {} different people who are not the proposer agree", proposal.rule.approvals);
+    let tier = if proposal.rule.approvals > 1 { &several } else { tier };
+    let parts: [Vec<String>; 14] = [
         text("proposal", &proposal.proposal_id.to_string()),
         beside("state", [style.bold(proposal.status.as_str())]),
         text("tool", &format!("{} {}", proposal.tool_name, proposal.tool_version)),
         text("tier", tier),
+        optional("approvers", &proposal.rule.approvers),
+        progress(proposal).map(|progress| text("approvals", &progress)).unwrap_or_default(),
         text("account", proposal.account_id.as_str()),
         optional("proposed by", &proposal.actor),
         text("proposed at", &proposal.created_at),
@@ -106,6 +127,10 @@ fn preview(preview: &Preview, shown: Shown, style: &Style) -> Vec<String> {
 /// The result of the proposal.
 fn outcome(proposal: &Proposal) -> Vec<String> {
     let mut lines = Vec::new();
+    for approval in proposal.approved_by.iter().filter(|_| proposal.rule.approvals > 1) {
+        let who = format!("{} by {}, via {}", approval.decided_at, approver(approval), visible(&approval.decided_via));
+        lines.extend(beside("approved", [who]));
+    }
     if let (Some(_), Some(at)) = (&proposal.decided_by, &proposal.decided_at) {
         let what = if proposal.status == ProposalStatus::Rejected { "rejected" } else { "agreed" };
         let via = proposal.decided_via.as_deref().unwrap_or("-");

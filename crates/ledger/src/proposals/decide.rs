@@ -40,6 +40,8 @@ pub(super) enum TransitionResult {
     Done,
     /// It does not: the proposal is in this state.
     Is(ProposalStatus),
+    /// It counts, or has counted before, and more people have to approve.
+    Waits,
 }
 
 const DECIDE_SQL: &str =
@@ -137,6 +139,7 @@ impl Proposals {
             // A repeated rejection is no error.
             TransitionResult::Done | TransitionResult::Is(ProposalStatus::Rejected) => Ok(proposal),
             TransitionResult::Is(status) => Err(closed(status, proposal.error_message.as_deref())),
+            TransitionResult::Waits => Err(proposal.closed()),
         }
     }
 }
@@ -145,6 +148,7 @@ impl Proposals {
 pub(super) fn verdict_of(verdict: &str) -> Result<TransitionResult, Failure> {
     match verdict {
         "done" => Ok(TransitionResult::Done),
+        "approved" | "repeated" => Ok(TransitionResult::Waits),
         "not_yours" => Err(Failure::new(
             ErrorCode::NotPermitted,
             "a person who is not the proposer has to approve this, outside of the agent; nothing was written",

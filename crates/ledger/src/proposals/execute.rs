@@ -78,7 +78,7 @@ impl Proposals {
             .await?;
         let proposal = self.get(Some(account), id).await.map_err(|failure| match transitioned {
             TransitionResult::Done => failure.hint(STILL_CONFIRMED),
-            TransitionResult::Is(_) => failure,
+            TransitionResult::Is(_) | TransitionResult::Waits => failure,
         })?;
         let proposal = proposal.ok_or_else(not_found)?;
         match transitioned {
@@ -90,7 +90,7 @@ impl Proposals {
                 Err(refused_digest().into())
             }
             TransitionResult::Is(ProposalStatus::Confirmed) => self.carried_elsewhere(account, id, deadline).await,
-            TransitionResult::Is(_) => self.carried_before(proposal).await,
+            TransitionResult::Is(_) | TransitionResult::Waits => self.carried_before(proposal).await,
         }
     }
 

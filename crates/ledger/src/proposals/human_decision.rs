@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use types::{ErrorCode, Failure, ProposalId, Secret};
+use types::{ErrorCode, Failure, ProposalId, Secret, visible};
 
 use super::decide::{Decision, TransitionResult, verdict_of};
 use super::state::{ProposalStatus, closed, not_found};
@@ -75,6 +75,7 @@ impl Proposals {
                 let message = "this is for the proposing account to confirm, in its client (confirm_proposal)";
                 return Err(Failure::new(ErrorCode::NotPermitted, message).hint("It can be rejected here."));
             }
+            "not_in_group" | "other_channel" => return Err(self.refused_approval(id, &verdict).await?),
             verdict => verdict_of(verdict)?,
         };
         let proposal = self.get(None, id).await?.ok_or_else(not_found)?;
@@ -86,8 +87,30 @@ impl Proposals {
             TransitionResult::Is(status) if !again.contains(&status) => {
                 Err(closed(status, proposal.error_message.as_deref()))
             }
-            TransitionResult::Done | TransitionResult::Is(_) => Ok(proposal),
+            TransitionResult::Done | TransitionResult::Waits | TransitionResult::Is(_) => Ok(proposal),
         }
+    }
+
+    /// The failure for a person whose approval does not count for this proposal.
+    async fn refused_approval(&self, id: ProposalId, verdict: &str) -> Result<Failure, Failure> {
+        let proposal = self.get(None, id).await?.ok_or_else(not_found)?;
+        let (message, hint) = if verdict == "not_in_group" {
+            let group = visible(proposal.rule.approvers.as_deref().unwrap_or_default());
+            (
+                format!("this is for the group \"{group}\" to approve, and this login is not in it; nothing was approved"),
+                format!("A member of the role \"{group}\" must approve it. It can be rejected here."),
+            )
+        } else {
+            (
+                "the approvals of a proposal come all by the command line, or all by the console, and this one has approvals \
+                 of the other kind; nothing was approved"
+                    .to_owned(),
+                "A person is known by the login on the command line and by name in the console, so one person would count twice. \
+                 Approve it there."
+                    .to_owned(),
+            )
+        };
+        Ok(Failure::new(ErrorCode::NotPermitted, message).hint(hint))
     }
 
     /// The proposal once it is no longer confirmed, or as it is at the deadline.

@@ -34,7 +34,7 @@ pub use decide::{Decision, DecisionChannel};
 pub use execute::ExecutedProposal;
 pub use human_decision::DecisionNonce;
 pub use preview::Preview;
-pub use proposal::{NewProposal, Proposal, ProposalFilter, ProposalSummary};
+pub use proposal::{Approval, NewProposal, Proposal, ProposalFilter, ProposalSummary};
 pub use state::{ProposalStatus, not_found};
 
 use crate::attempt::undoes;
@@ -83,7 +83,8 @@ const WHOLE_SQL: &str = "select nullif(json_strip_nulls(json_build_object('name'
     p.reason, ";
 const LINE_SQL: &str = "select ";
 const COLUMNS_SQL: &str = concat!(
-    "p.proposal_id, p.account_id, p.actor, p.tool_name, p.tier, p.description, p.digest, ",
+    "p.proposal_id, p.account_id, p.actor, p.tool_name, p.tier, p.approvals, p.approvers, \
+     countersign.approvals_of(p) as approved_by, p.description, p.digest, ",
     rfc3339!("p.created_at"),
     " as created_at, ",
     rfc3339!("p.expires_at"),
@@ -100,7 +101,7 @@ const LIST_SQL: &str = "where ($1::text is null or p.account_id = $1) and ($2::t
     order by p.id desc limit $3::bigint";
 const FIND_SQL: &str = "where p.proposal_id between $1::uuid and $2::uuid order by p.id desc limit $3::bigint";
 const PROPOSE_SQL: &str = "select * from countersign.propose($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
-    make_interval(secs => $13::double precision), $14, $15, $16, $17, $18)";
+    make_interval(secs => $13::double precision), $14, $15, $16, $17, $18, $19, $20)";
 
 impl Proposals {
     pub(crate) fn new(writer: WriterPool, gate: Gate, records: Records, settings: &crate::LedgerOptions) -> Self {
@@ -208,6 +209,8 @@ impl Proposals {
             client.name.clone(),
             client.version.clone(),
             client.trace_id.clone(),
+            Some(draft.rule.approvals.to_string()),
+            draft.rule.approvers.clone(),
         ];
         let answer =
             self.writer.run_one(PROPOSE_SQL, &params, deadline).await.map_err(|error| ledger_failure(&error))?;

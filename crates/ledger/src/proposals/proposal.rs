@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
-use types::{AccountId, ClientInfo, CorrelationId, Failure, Principal, ProposalId, Tier};
+use types::{AccountId, ApprovalRule, ClientInfo, CorrelationId, Failure, Principal, ProposalId, Tier};
 
 use super::preview::Preview;
 use super::state::{ProposalStatus, closed};
@@ -21,6 +21,8 @@ pub struct NewProposal {
     pub tool_version: String,
     /// The tier of approval.
     pub tier: Tier,
+    /// Who has to approve, if the tier is approve.
+    pub rule: ApprovalRule,
     /// The caller's own key, if there is one.
     pub idempotency_key: Option<String>,
     /// The executor of the write.
@@ -47,6 +49,12 @@ pub struct Proposal {
     pub definition: String,
     /// The tier of approval.
     pub tier: Tier,
+    /// The number of people who have to approve, and their group.
+    #[serde(flatten)]
+    pub rule: ApprovalRule,
+    /// Those who have approved, the first one first.
+    #[serde(default, deserialize_with = "null_is_none")]
+    pub approved_by: Vec<Approval>,
     /// The expected work, for people.
     pub description: String,
     /// Every effective parameter.
@@ -98,6 +106,12 @@ pub struct ProposalSummary {
     pub tool_name: String,
     /// The tier of approval.
     pub tier: Tier,
+    /// The number of people who have to approve, and their group.
+    #[serde(flatten)]
+    pub rule: ApprovalRule,
+    /// Those who have approved, the first one first.
+    #[serde(default, deserialize_with = "null_is_none")]
+    pub approved_by: Vec<Approval>,
     /// The expected work, for people.
     pub description: String,
     /// The digest that an approval names.
@@ -124,6 +138,25 @@ pub struct ProposalSummary {
     pub error_message: Option<String>,
     /// When it ended.
     pub completed_at: Option<String>,
+}
+
+/// An approval of a proposal of tier approve.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Approval {
+    /// Who counts: the database login of the command line, or the person whom the console has verified.
+    pub person: String,
+    /// The person, or the user of the operating system that the command line named.
+    pub decided_by: String,
+    /// The database login.
+    pub decided_login: String,
+    /// The way in which the approval was made.
+    pub decided_via: String,
+    /// When.
+    pub decided_at: String,
+}
+
+fn null_is_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Approval>, D::Error> {
+    Option::<Vec<Approval>>::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 /// Which proposals to list.

@@ -5,7 +5,7 @@ use pg::value::identifier;
 
 use super::{Setup, literal, rows};
 use crate::baseline::BASELINE_GRANTS;
-use crate::roles::{APPROVER, OPERATOR};
+use crate::roles::{APPROVER, CONSOLE, OPERATOR};
 use crate::schema::SchemaError;
 
 /// Stands for the login of a server in the list of grants.
@@ -34,7 +34,7 @@ fn grants() -> Vec<Grant<'static>> {
         statement.get(start..).unwrap_or_default()
     });
     let mut grants: Vec<Grant<'static>> = text.flat_map(statement_grants).collect();
-    let readers = [WRITER, APPROVER, OPERATOR];
+    let readers = [WRITER, APPROVER, CONSOLE, OPERATOR];
     grants.extend(readers.map(|role| Grant { kind: "table", name: HISTORY, privilege: "SELECT", role }));
     grants
 }
@@ -178,7 +178,7 @@ impl Setup {
         Ok(())
     }
 
-    /// Grants servers, approvers and operators what they need, and revokes everything else.
+    /// Grants servers, approvers, the console and operators what they need, and revokes everything else.
     pub(super) async fn set_privileges(&mut self, writer: &str) -> Result<(), SchemaError> {
         let mut writers = self.rows::<1>(WRITERS_SQL, &[]).await?.concat();
         let mut given = Vec::new();
@@ -189,7 +189,7 @@ impl Setup {
                 writers.push(writer.to_owned());
             }
         }
-        for role in [APPROVER, OPERATOR] {
+        for role in [APPROVER, CONSOLE, OPERATOR] {
             if self.role_exists(role).await? {
                 given.push((role, role));
             }

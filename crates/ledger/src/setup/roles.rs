@@ -4,7 +4,7 @@ use pg::value::{identifier, text_array};
 use pg::{ConnectOptions, Session, SessionSettings};
 
 use super::{Setup, literal, rows};
-use crate::roles::{APPROVER, OPERATOR, OWNER};
+use crate::roles::{APPROVER, CONSOLE, OPERATOR, OWNER};
 use crate::schema::SchemaError;
 
 /// The attributes that the ledger's roles must not have; $1: the roles without login.
@@ -30,7 +30,7 @@ group by m.role order by m.role";
 
 /// The wrong attributes of the ledger's roles without login, each with a statement that mends it.
 async fn problems(session: &mut Session) -> Result<Vec<String>, pg::Error> {
-    let params = [Some(text_array(&[OWNER, APPROVER, OPERATOR].map(str::to_owned)))];
+    let params = [Some(text_array(&[OWNER, APPROVER, CONSOLE, OPERATOR].map(str::to_owned)))];
     let mut problems = Vec::new();
     for [role, attributes] in rows(session, ATTRIBUTES_SQL, &params).await? {
         if !attributes.is_empty() {
@@ -72,7 +72,7 @@ impl Setup {
     /// them.
     pub(super) async fn inspect_roles(&mut self, writer: &str) -> Result<(), SchemaError> {
         let mut problems = problems(&mut self.session).await?;
-        if [OWNER, APPROVER, OPERATOR].contains(&writer) {
+        if [OWNER, APPROVER, CONSOLE, OPERATOR].contains(&writer) {
             problems.push(format!("{writer} is not a login for servers: give another name with --writer"));
         }
         if problems.is_empty() {
@@ -88,7 +88,8 @@ impl Setup {
         let no_rights = "nosuperuser nocreatedb nocreaterole noreplication nobypassrls";
         let mut missing = Vec::new();
         // The writer gets no password: an administrator gives it one, or lets it in through pg_hba.conf.
-        for (role, login) in [(OWNER, "nologin"), (APPROVER, "nologin"), (OPERATOR, "nologin"), (writer, "login")] {
+        let groups = [OWNER, APPROVER, CONSOLE, OPERATOR].map(|role| (role, "nologin"));
+        for (role, login) in groups.into_iter().chain([(writer, "login")]) {
             if self.role_exists(role).await? {
                 continue;
             }

@@ -21,7 +21,8 @@ pub(crate) const OPERATOR: &str = "olga";
 async fn make_roles(database: &Database) {
     let sql = format!(
         "do $$ declare r text; begin
-             foreach r in array array['countersign_owner', 'countersign_approver', 'countersign_operator'] loop
+             foreach r in array array['countersign_owner', 'countersign_approver', 'countersign_console',
+                                'countersign_operator'] loop
                  if to_regrole(r) is null then execute format('create role %I nologin', r); end if;
              end loop;
              foreach r in array array['{DEFAULT_WRITER}', '{OTHER_WRITER}', '{OPERATOR}'] loop

@@ -29,6 +29,7 @@ pub(super) fn check(
     not_found(parsed, tool, diagnostics);
     executor(parsed, tool, executors, diagnostics);
     approval(parsed, tool, diagnostics);
+    approvers(parsed, tool, diagnostics);
     if tool.is(false) {
         only_for_writes(parsed, tool, diagnostics);
     }
@@ -170,6 +171,34 @@ fn executor(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, registered: &[&str]
         let message = "an executor needs before, a query of the rows that it is about to change: it gives the parameters \
                        their types, and the record what was there";
         diagnostics.0.push(parsed.diagnostic(executor.span(), message));
+    }
+}
+
+/// Upper bound of `approvals`.
+const MOST_APPROVALS: i64 = 10;
+
+/// Maximum length of the name of a role, in bytes.
+const LONGEST_ROLE: usize = 63;
+
+/// Checks that `approvals` and `approvers` are possible, and given only where people approve.
+fn approvers(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
+    let mut note = |span, message: String| diagnostics.0.push(parsed.diagnostic(span, message));
+    let are_asked = tool.is(true) && tool.tier.as_ref().is_some_and(|tier| *tier.get_ref() == Tier::Approve);
+    for (key, span) in [
+        ("approvals", tool.approvals.as_ref().map(serde_spanned::Spanned::span)),
+        ("approvers", tool.approvers.as_ref().map(serde_spanned::Spanned::span)),
+    ] {
+        if let Some(span) = span.filter(|_| !are_asked) {
+            note(span, format!("nobody has to approve writes of this tool: {key} is for tier = \"approve\""));
+        }
+    }
+    if let Some(count) = tool.approvals.as_ref().filter(|count| !(1..=MOST_APPROVALS).contains(count.get_ref())) {
+        note(count.span(), format!("approvals is 1 to {MOST_APPROVALS}"));
+    }
+    if let Some(role) = &tool.approvers
+        && !(1..=LONGEST_ROLE).contains(&role.get_ref().len())
+    {
+        note(role.span(), format!("approvers is the name of a role, of 1 to {LONGEST_ROLE} bytes"));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use types::PgType;
+use types::{ApprovalRule, PgType};
 
 use crate::file::{ParamDeclaration, UndoDeclaration, principal_field, value_source};
 use crate::infer::InferredTypes;
@@ -35,6 +35,10 @@ pub(super) fn spec(parsed: ParsedTool<'_>, inferred: InferredTypes) -> Option<To
         declared_at,
         access,
         tier,
+        rule: ApprovalRule {
+            approvals: tool.approvals.and_then(|count| u32::try_from(count.into_inner()).ok()).unwrap_or(1),
+            approvers: tool.approvers.map(serde_spanned::Spanned::into_inner),
+        },
         undo_tier,
         input_schema: input_schema(access, &params),
         output_schema: output_schema(access, rows, columns),

@@ -10,7 +10,9 @@ use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use types::{ErrorCode, Failure, Redaction, ReferencedObjects, Rollback, TOOL_VERSION, TableAccess, Tier};
+use types::{
+    ApprovalRule, ErrorCode, Failure, Redaction, ReferencedObjects, Rollback, TOOL_VERSION, TableAccess, Tier,
+};
 
 use super::query_database::QueryData;
 use crate::approval_flow::ApprovalFlow;
@@ -114,6 +116,7 @@ impl Tool for ExecuteSql {
                 tool: NAME.to_owned(),
                 tool_version: TOOL_VERSION.to_owned(),
                 tier: self.tier,
+                rule: ApprovalRule::default(),
                 idempotency_key,
                 executor,
             };

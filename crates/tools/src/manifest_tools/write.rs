@@ -83,8 +83,8 @@ impl Tool for ManifestWrite {
                 Tier::Confirm | Tier::Approve => mixed_script::warnings(&self.spec, &request.params),
             };
             let (tool, executor) = (self.spec.name.clone(), Arc::clone(&self.executor));
-            let (tool_version, tier) = (self.spec.version.clone(), self.spec.tier);
-            let write = NewProposal { request, tool, tool_version, tier, idempotency_key, executor };
+            let (tool_version, tier, rule) = (self.spec.version.clone(), self.spec.tier, self.spec.rule.clone());
+            let write = NewProposal { request, tool, tool_version, tier, rule, idempotency_key, executor };
             self.flow.write(&call, write, redaction, warnings).await
         })
     }

@@ -15,7 +15,7 @@ use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use types::{CorrelationId, ErrorCode, Failure, Redaction, TOOL_VERSION, Tier, UNDO_TOOL};
+use types::{ApprovalRule, CorrelationId, ErrorCode, Failure, Redaction, TOOL_VERSION, Tier, UNDO_TOOL};
 
 pub(super) use executor::UndoExecutor;
 pub(super) use tiers::UndoTiers;
@@ -110,6 +110,8 @@ pub(super) struct RequestedUndo {
     pub(super) request: WriteRequest,
     /// The strictest tier of the writes that it undoes.
     tier: Tier,
+    /// Who has to approve it, if that tier is approve.
+    rule: ApprovalRule,
     idempotency_key: String,
 }
 
@@ -152,8 +154,8 @@ impl UndoTool {
         };
         let request = WriteRequest { principal: call.principal.clone(), params };
         let writes = self.kind.writes(&request)?;
-        let tier = self.tiers.strictest(call, &self.records, self.kind.name(), &writes).await?;
-        Ok(RequestedUndo { request, tier, idempotency_key })
+        let (tier, rule) = self.tiers.strictest(call, &self.records, self.kind.name(), &writes).await?;
+        Ok(RequestedUndo { request, tier, rule, idempotency_key })
     }
 
     /// Parameters and key of the undo of a plan.
@@ -202,12 +204,13 @@ impl Tool for UndoTool {
     fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
             let given = std::mem::take(&mut call.arguments);
-            let RequestedUndo { request, tier, idempotency_key } = self.requested(given, &call).await?;
+            let RequestedUndo { request, tier, rule, idempotency_key } = self.requested(given, &call).await?;
             let write = NewProposal {
                 request,
                 tool: self.kind.name().to_owned(),
                 tool_version: TOOL_VERSION.to_owned(),
                 tier,
+                rule,
                 idempotency_key: Some(idempotency_key),
                 executor: Arc::clone(&self.executor),
             };
