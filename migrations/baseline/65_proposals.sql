@@ -14,7 +14,7 @@ create table countersign.proposal (
     tool_version     text        not null,
     definition       text        not null check (octet_length(definition) = 64),
     tier             text        not null check (tier in ('confirm', 'approve')),
-    approvals        integer     not null check (approvals between 1 and 10),
+    approvals        integer     not null default 1 check (approvals between 1 and 10),
     approvers        text,
     description      text        not null,
     params           json        not null,

@@ -5,6 +5,7 @@ mod altered;
 mod crashes;
 mod definitions;
 mod logged;
+mod people;
 mod races;
 mod registry;
 mod rows;
@@ -164,7 +165,7 @@ async fn only_a_reviewer_with_the_role_approves_and_a_server_executes() {
         format!("select countersign.begin_decision('{id}')"),
         format!("select countersign.decide_as_reviewer('{id}', 'confirmed', 'reviewer', '{digest}', null, '')"),
         format!(
-            "select countersign.decide_pending('{id}', 'confirmed', 'reviewer', 'command_line', '{digest}', null, null, null)"
+            "select countersign.decide_pending('{id}', 'confirmed', 'reviewer', 'reviewer', 'command_line', '{digest}', null, null, null)"
         ),
         format!("update countersign.proposal set status = 'confirmed' where proposal_id = '{id}'"),
     ] {

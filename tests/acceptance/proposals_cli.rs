@@ -2,6 +2,7 @@
 //! (promises, attacks AP01 to AP05, AP08, AP09).
 
 mod approvers;
+mod several;
 mod terminal;
 
 use nix::unistd::{Uid, User};

@@ -59,6 +59,7 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("docs/topics/masking.md", "[mask]", "the_masks_of_the_page_differ_by_profile_and_account"),
     ("docs/topics/proposals.md", "countersign proposals list", "usage_lines_name_commands_and_options_that_exist"),
     ("docs/topics/proposals.md", "create role anna", "statements_for_operators"),
+    ("docs/topics/proposals.md", "[[tool]]", "the_sample_of_several_people_is_accepted"),
     ("docs/topics/read-log.md", "countersign audit reads list", "usage_lines_name_commands_and_options_that_exist"),
     (
         "docs/topics/read-log.md",

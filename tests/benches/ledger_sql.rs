@@ -66,7 +66,8 @@ async fn make(cluster: &Cluster, name: &str, records: u32) {
     connect(cluster, "postgres", "postgres").await.batch_execute(&format!("create database {name}")).await.unwrap();
     let owner = connect(cluster, name, "postgres").await;
     let roles = "do $$ declare r text; begin
-        foreach r in array array['countersign_owner', 'countersign_approver', 'countersign_operator'] loop
+        foreach r in array array['countersign_owner', 'countersign_approver', 'countersign_console',
+                                'countersign_operator'] loop
             if to_regrole(r) is null then execute format('create role %I nologin', r); end if;
         end loop;
         if to_regrole('countersign_writer') is null then create role countersign_writer login; end if;

@@ -86,7 +86,8 @@ pub use read_log::{ReadEntry, ReadLog, ReadLogDetail, ReadLogStatus};
 pub use reader_role::{ReaderRoleError, check_reader, reader_login};
 pub use records::{RecordStatus, Records, Undoable};
 pub use roles::{
-    APPROVER, CONSOLE, DEFAULT_WRITER, ExcessPrivileges, OPERATOR, OWNER, check_all_server_roles, check_login, check_server_role,
+    APPROVER, CONSOLE, DEFAULT_WRITER, ExcessPrivileges, OPERATOR, OWNER, check_all_server_roles, check_login,
+    check_server_role,
 };
 pub use schema::{SchemaError, check, exists};
 pub use setup::{

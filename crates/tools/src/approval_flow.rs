@@ -93,6 +93,10 @@ impl ApprovalFlow {
         let asks = proposal.tier == Tier::Confirm && call.asks_user;
         let question = asks.then(|| question(&self.title, &proposal));
         let message = match proposal.tier {
+            Tier::Approve if proposal.rule.approvals > 1 => {
+                "Nothing was written yet. Several different people who are not the proposer have to approve it, outside of \
+                this conversation (countersign proposals approve). get_proposal says who has, and what has become of it."
+            }
             Tier::Auto | Tier::Confirm => {
                 "Nothing was written yet. Show the proposal to the user. If they agree, call confirm_proposal \
                 with its proposal_id and digest; if they do not, call reject_proposal."

@@ -154,6 +154,9 @@ async fn a_reviewer_approves_only_pending_proposals() {
         let proposal = server.propose("execute_sql", json!({"sql": format!("select {number}")})).await;
         // Not by this server: it would carry out what is confirmed.
         if from != "pending" {
+            let approval =
+                "insert into countersign.approval (proposal_id, number, person, decided_by, decided_via) values";
+            db.run(&format!("{approval} ('{}', 1, 'ben', 'ben', 'command_line')", id(&proposal))).await;
             let row = columns(from).replace("confirm_proposal", "command_line");
             for step in if ["confirmed", "rejected", "expired"].contains(&from) {
                 vec![row.clone()]

@@ -1,5 +1,6 @@
 //! `countersign check`: every mistake of every manifest, and what its tools do, without serving.
 
+mod approvers;
 mod changed;
 mod grants;
 mod listing;
@@ -40,6 +41,10 @@ pub(crate) async fn run(arguments: &CheckArgs, settings: &Settings) -> anyhow::R
     tell(&summary(&catalog));
     for warning in &catalog.warnings {
         tell(&format!("warning: {warning}"));
+    }
+    match approvers::warnings(&questions, &catalog).await {
+        Ok(warnings) => warnings.iter().for_each(|warning| tell(warning)),
+        Err(error) => print_error(&format!("the groups of approvers could not be looked up: {error:#}")),
     }
     match unseen::notes(&questions, &catalog).await {
         Ok(notes) => notes.iter().for_each(|note| tell(note)),

@@ -97,7 +97,9 @@ impl Proposals {
         let (message, hint) = if verdict == "not_in_group" {
             let group = visible(proposal.rule.approvers.as_deref().unwrap_or_default());
             (
-                format!("this is for the group \"{group}\" to approve, and this login is not in it; nothing was approved"),
+                format!(
+                    "this is for the group \"{group}\" to approve, and this login is not in it; nothing was approved"
+                ),
                 format!("A member of the role \"{group}\" must approve it. It can be rejected here."),
             )
         } else {

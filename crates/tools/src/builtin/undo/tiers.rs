@@ -22,7 +22,8 @@ impl UndoTiers {
         let declared = catalog.tools.iter().filter(|spec| spec.access.writes());
         let declared = declared.map(|spec| (spec.name.clone(), (spec.undo_tier, spec.rule.clone())));
         let any_statement = services.execute_sql.as_ref();
-        let any_statement = any_statement.map(|settings| (execute_sql::NAME.to_owned(), (settings.tier, ApprovalRule::default())));
+        let any_statement =
+            any_statement.map(|settings| (execute_sql::NAME.to_owned(), (settings.tier, ApprovalRule::default())));
         Self(Arc::new(declared.chain(any_statement).collect()))
     }
 
