@@ -553,6 +553,7 @@ KEYS = {
     "unfreeze": "id at login person subject name details",
     "prune": "id at login person records made_before details",
     "key": "id at login person action vkey",
+    "login": "id at login person role method",
     "fork": "id at login previous_origin previous_size previous_root",
     "export": "id at login person size parts",
     "upgrade": "id at login version",

@@ -51,7 +51,11 @@ grant execute on function countersign.begin_decision(uuid)
     to countersign_approver, countersign_console;
 grant execute on function countersign.decide_as_reviewer(uuid, text, text, text, text, text)
     to countersign_approver;
-grant execute on function countersign.decide_as_console(uuid, text, text, text[], text, text, text)
+grant execute on function
+    countersign.decide_as_console(uuid, text, text, text[], text, text, text),
+    countersign.log_in_with_link(bytea, bytea),
+    countersign.find_console_session(bytea),
+    countersign.log_out(bytea)
     to countersign_console;
 
 -- Operators. Servers only add to the log of reads: an agent with execute_sql must not see the reads of others.

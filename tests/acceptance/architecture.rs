@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// What each crate may depend on, of ours.
-const ALLOWED: [(&str, &[&str]); 20] = [
+const ALLOWED: [(&str, &[&str]); 21] = [
     ("countersign-types", &[]),
     ("countersign-pg-embedded", &[]),
     ("countersign-malloc-tuning", &[]),
@@ -44,6 +44,17 @@ const ALLOWED: [(&str, &[&str]); 20] = [
             "countersign-mcp",
             "countersign-mcp-http",
             "countersign-witness",
+            "countersign-console",
+        ],
+    ),
+    (
+        "countersign-console",
+        &[
+            "countersign-types",
+            "countersign-ledger",
+            "countersign-tools",
+            "countersign-auth",
+            "countersign-http-server",
         ],
     ),
     ("countersign-testkit", &["countersign-pg-embedded", "countersign-ledger", "countersign-mcp"]),
@@ -95,7 +106,8 @@ fn only_the_mcp_crates_know_rmcp_and_only_pg_opens_connections() {
         let is_mcp = ["countersign-mcp", "countersign-mcp-http"].contains(&name.as_str());
         assert!(!has("rmcp") || is_mcp, "{name} depends on rmcp");
         let serves_http =
-            ["countersign-http-server", "countersign-mcp-http", "countersign-witness"].contains(&name.as_str());
+            ["countersign-console", "countersign-http-server", "countersign-mcp-http", "countersign-witness"];
+        let serves_http = serves_http.contains(&name.as_str());
         assert!(!has("axum") || serves_http, "{name} is an HTTP server");
         let may_connect = ["countersign-pg", "countersign-testkit"].contains(&name.as_str());
         assert!(!(has("tokio-postgres") || has("postgres-protocol")) || may_connect, "{name} opens connections");

@@ -20,6 +20,7 @@ mod clients;
 mod configuration;
 mod connection_strings;
 mod connections;
+mod console;
 mod copied;
 mod corrections;
 mod deadlines;

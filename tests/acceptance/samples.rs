@@ -27,6 +27,8 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("docs/topics/audit.md", "countersign audit list", "usage_lines_name_commands_and_options_that_exist"),
     ("docs/topics/audit.md", "select at, login", "statements_for_auditors"),
     ("docs/topics/verifying.md", "$ countersign audit seal", "the_commands_of_auditors_print_what_the_page_shows"),
+    ("docs/topics/console.md", "create role console", "a_person_logs_in_to_the_console_as_the_page_says"),
+    ("docs/topics/console.md", "$ DATABASE_URL", "a_person_logs_in_to_the_console_as_the_page_says"),
     ("docs/topics/verifying.md", "$ countersign witness new", "the_commands_of_witnesses_print_what_the_page_shows"),
     ("docs/setup/clients.md", "{\n  \"mcpServers\"", "clients_on_the_same_machine"),
     ("docs/setup/clients.md", "{\n  \"servers\"", "clients_on_the_same_machine"),

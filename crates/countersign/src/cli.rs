@@ -11,6 +11,7 @@ use crate::settings::{
 };
 
 use crate::audit::args::AuditCommand;
+use crate::console::args::ConsoleArgs;
 use crate::freeze::{FreezeArgs, UnfreezeArgs};
 use crate::keys::KeysCommand;
 use crate::proposals::args::ProposalsCommand;
@@ -70,6 +71,11 @@ pub(crate) enum Command {
     /// Show the writes that wait for agreement, and approve or reject them.
     #[command(subcommand)]
     Proposals(ProposalsCommand),
+    /// Serve the console: a web page on which people look at proposals and decide on them.
+    ///
+    /// Needs a database login that has the role countersign_console and nothing else. It listens on
+    /// 127.0.0.1:7788 unless --listen says otherwise.
+    Console(ConsoleArgs),
     /// Run a witness, which cosigns the checkpoints of logs on a machine that their operators do not control.
     #[command(subcommand)]
     Witness(WitnessCommand),
@@ -265,6 +271,7 @@ impl Cli {
             Command::Query(_) | Command::Pipe(_) | Command::Psql(_) => {}
             Command::Serve(arguments) => arguments.server.fill(&mut keys),
             Command::Doctor(arguments) => arguments.server.fill(&mut keys),
+            Command::Console(console) => console.connection().fill(&mut keys),
             Command::Audit(audit) => audit.fill(&mut keys),
             Command::Proposals(proposals) => proposals.connection().fill(&mut keys),
             Command::Keys(command) => command.connection().fill(&mut keys),

@@ -8,6 +8,7 @@ mod bootstrap;
 mod check;
 mod cli;
 mod connection;
+mod console;
 mod demo;
 mod diff;
 mod doctor;
@@ -97,6 +98,7 @@ async fn run(command: Command, sources: ConfigSources, settings: Settings) -> an
         Command::Audit(command) => return audit::run(command, &settings).await,
         Command::Proposals(command) => return proposals::run(command, &settings).await,
         Command::Keys(command) => keys::run(command, &settings).await?,
+        Command::Console(arguments) => console::run(arguments, &settings).await?,
         Command::Witness(command) => witness::run(command).await?,
         Command::Token(command) => token::run(command, &sources, &settings)?,
         Command::Doctor(arguments) => return doctor::run(&arguments, &settings).await,

@@ -32,6 +32,7 @@ mod attempt;
 pub mod audit;
 mod baseline;
 mod conflicts;
+pub mod console;
 mod dedup_cache;
 mod definitions;
 mod doctor;
@@ -107,6 +108,7 @@ pub use pg::{
 use tokio::time::Instant;
 use types::{DescribeError, DescribeStatement, StatementShape};
 
+use crate::console::ConsoleSessions;
 use crate::proposals::Proposals;
 
 /// The read path of `pg`. Other crates read through it and do not depend on `pg`, so they cannot name a session that
@@ -154,6 +156,12 @@ impl Ledger {
             writer,
             settings,
         }
+    }
+
+    /// Who is logged in to the console.
+    #[must_use]
+    pub fn console_sessions(&self) -> ConsoleSessions {
+        ConsoleSessions::new(self.writer.clone())
     }
 
     /// The gate, which runs writes.

@@ -17,7 +17,7 @@ const PART_KEYS: [&str; 5] = ["params", "result", "effects", "context", "details
 const TIME_KEYS: [&str; 5] = ["at", "admitted_at", "completed_at", "decided_at", "made_before"];
 
 /// The keys of each kind, in their order.
-const KINDS: [(&str, &[&str]); 9] = [
+const KINDS: [(&str, &[&str]); 10] = [
     (
         "record",
         &[
@@ -67,6 +67,7 @@ const KINDS: [(&str, &[&str]); 9] = [
     ("unfreeze", &["id", "at", "login", "person", "subject", "name", "details"]),
     ("prune", &["id", "at", "login", "person", "records", "made_before", "details"]),
     ("key", &["id", "at", "login", "person", "action", "vkey"]),
+    ("login", &["id", "at", "login", "person", "role", "method"]),
     ("fork", &["id", "at", "login", "previous_origin", "previous_size", "previous_root"]),
     ("export", &["id", "at", "login", "person", "size", "parts"]),
     ("upgrade", &["id", "at", "login", "version"]),

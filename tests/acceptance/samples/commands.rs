@@ -151,6 +151,27 @@ async fn the_commands_of_witnesses_print_what_the_page_shows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_person_logs_in_to_the_console_as_the_page_says() {
+    let shop = Shop::ready().await;
+    shop.run(&sample("docs/topics/console.md", "create role console")).await;
+    let shown = sample("docs/topics/console.md", "$ DATABASE_URL");
+    let mut commands = shown.lines().filter_map(|line| line.strip_prefix("$ "));
+    let (serve, log_in) = (commands.next().unwrap(), commands.next().unwrap());
+    assert!(serve.ends_with("countersign console --listen 127.0.0.1:7788"), "{serve}");
+    let mut console = tokio::process::Command::new(testkit::countersign());
+    console
+        .env("DATABASE_URL", shop.url("console"))
+        .args(["--log", "info", "console", "--listen", "127.0.0.1:0"])
+        .kill_on_drop(true);
+    let server = testkit::HttpServer::listening(console).await;
+    let link =
+        shop.shell(&format!("export DATABASE_URL='{}'; {log_in} --url {}", shop.url("me"), server.url("")), "").await;
+    let page = testkit::HttpClient::at(String::new());
+    let page = page.send(page.request(reqwest::Method::GET, link.trim())).await;
+    assert!(page.status == 200 && page.body.contains("This link logs you in once"), "{}", page.body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn statements_for_operators() {
     let shop = Shop::ready().await;
     shop.run(&sample("docs/topics/proposals.md", "create role anna")).await;

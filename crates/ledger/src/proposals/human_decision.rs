@@ -8,10 +8,12 @@ use types::{ErrorCode, Failure, ProposalId, Secret, visible};
 use super::decide::{Decision, TransitionResult, verdict_of};
 use super::state::{ProposalStatus, closed, not_found};
 use super::{Proposal, Proposals};
+use crate::console::{ConsolePerson, array};
 use crate::failures::ledger_failure;
 
 const BEGIN_SQL: &str = "select countersign.begin_decision($1)";
 const DECIDE_SQL: &str = "select countersign.decide_as_reviewer($1, $2, $3, $4, $5, $6)";
+const CONSOLE_SQL: &str = "select countersign.decide_as_console($1, $2, $3, $7::text::text[], $4, $5, $6)";
 
 /// The right to decide on one proposal, once, within 15 minutes. It is made in a separate transaction, so that
 /// injected SQL in the session of an approver cannot decide with one call.
@@ -45,14 +47,42 @@ impl Proposals {
         choice: &Decision,
         nonce: DecisionNonce,
     ) -> Result<Proposal, Failure> {
+        self.decide_by(DECIDE_SQL, None, id, who, choice, nonce).await
+    }
+
+    /// Decides for a person whom the console has verified.
+    ///
+    /// # Errors
+    /// The reason why the decision does not count.
+    pub async fn decide_in_console(
+        &self,
+        id: ProposalId,
+        person: &ConsolePerson,
+        choice: &Decision,
+    ) -> Result<Proposal, Failure> {
+        let nonce = self.begin_decision(id).await?;
+        self.decide_by(CONSOLE_SQL, Some(array(&person.groups)), id, &person.name, choice, nonce).await
+    }
+
+    async fn decide_by(
+        &self,
+        sql: &str,
+        groups: Option<String>,
+        id: ProposalId,
+        who: &str,
+        choice: &Decision,
+        nonce: DecisionNonce,
+    ) -> Result<Proposal, Failure> {
         let (outcome, digest, reason) = match choice {
             Decision::Confirm { digest } => ("confirmed", Some(digest.clone()), None),
             Decision::Reject { reason } => ("rejected", None, reason.clone()),
         };
         let nonce = Some(nonce.0.expose().to_owned());
-        let params = [Some(id.to_string()), Some(outcome.to_owned()), Some(who.to_owned()), digest, reason, nonce];
+        let mut params =
+            vec![Some(id.to_string()), Some(outcome.to_owned()), Some(who.to_owned()), digest, reason, nonce];
+        params.extend(groups.map(Some));
         let deadline = Instant::now() + self.call_deadline;
-        let answer = self.writer.run_one(DECIDE_SQL, &params, deadline).await.map_err(|error| match &error {
+        let answer = self.writer.run_one(sql, &params, deadline).await.map_err(|error| match &error {
             pg::Error::Lost(_) | pg::Error::Deadline => Failure::new(
                 ErrorCode::DbError,
                 "the connection to the ledger was lost, and whether the decision counts is not known",

@@ -1,0 +1,62 @@
+//! What holds for every request and every response: the host, where a POST comes from, and the headers.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use crate::message;
+use crate::state::Console;
+
+/// The headers of every response.
+const HEADERS: [(HeaderName, &str); 7] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; \
+         base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'",
+    ),
+    // With no-referrer browsers send `Origin: null`.
+    (header::REFERRER_POLICY, "same-origin"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (HeaderName::from_static("permissions-policy"), "interest-cohort=()"),
+];
+
+/// Refuses requests for other hosts, and those that change something and come from another origin.
+pub(crate) async fn check(State(console): State<Arc<Console>>, request: Request, next: Next) -> Response {
+    let mut response = match refusal(&console, request.method(), request.headers()) {
+        Some((status, why)) => message::page(status, "Refused", why),
+        None => next.run(request).await,
+    };
+    let headers = response.headers_mut();
+    for (name, value) in HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+fn refusal(console: &Console, method: &Method, headers: &HeaderMap) -> Option<(StatusCode, &'static str)> {
+    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    if !text(header::HOST).is_some_and(|host| host.eq_ignore_ascii_case(&console.host)) {
+        let why = "The console is reached at another address than this one: --url names it.";
+        return Some((StatusCode::MISDIRECTED_REQUEST, why));
+    }
+    if [Method::GET, Method::HEAD].contains(method) {
+        return None;
+    }
+    let site = text(HeaderName::from_static("sec-fetch-site"));
+    let origin = text(header::ORIGIN);
+    // A browser that is older than Sec-Fetch-Site sends Origin.
+    let is_own = match (site, origin) {
+        (Some(site), None) => site == "same-origin",
+        (site, Some(origin)) => origin == console.origin && site.is_none_or(|site| site == "same-origin"),
+        (None, None) => false,
+    };
+    let why = "The request does not come from a page of the console. Nothing was changed.";
+    (!is_own).then_some((StatusCode::FORBIDDEN, why))
+}

@@ -1,0 +1,55 @@
+//! A page with a title and a sentence: errors, and what has ended.
+
+use askama::Template;
+use axum::http::StatusCode;
+use axum::response::{Html, IntoResponse, Response};
+use types::{ErrorCode, Failure};
+
+use crate::assets::STYLE_PATH;
+
+#[derive(Template)]
+#[template(path = "message.html")]
+struct Message<'a> {
+    style: &'static str,
+    person: Option<&'a str>,
+    title: &'a str,
+    text: &'a str,
+}
+
+/// A page over a template.
+pub(crate) fn render(template: &impl Template) -> Response {
+    match template.render() {
+        Ok(html) => Html(html).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "a page cannot be written");
+            (StatusCode::INTERNAL_SERVER_ERROR, "The page cannot be written.").into_response()
+        }
+    }
+}
+
+pub(crate) fn page(status: StatusCode, title: &str, text: &str) -> Response {
+    (status, render(&Message { style: STYLE_PATH, person: None, title, text })).into_response()
+}
+
+pub(crate) async fn not_found() -> Response {
+    page(StatusCode::NOT_FOUND, "Not found", "The console has no such page.")
+}
+
+/// The database cannot be asked. The reason is for the operator's log.
+pub(crate) fn unavailable(error: &dyn std::fmt::Display) -> Response {
+    tracing::warn!(%error, "the ledger cannot be asked");
+    let text = "The database does not answer. Nothing was changed that this page does not show; try again.";
+    page(StatusCode::SERVICE_UNAVAILABLE, "The ledger cannot be asked", text)
+}
+
+/// What the ledger refuses.
+pub(crate) fn refused(failure: &Failure) -> Response {
+    let status = match failure.code {
+        ErrorCode::NotFound => StatusCode::NOT_FOUND,
+        ErrorCode::NotPermitted => StatusCode::FORBIDDEN,
+        ErrorCode::DbError => return unavailable(&failure.message),
+        _ => StatusCode::CONFLICT,
+    };
+    let hint = failure.hint.as_ref().map(|hint| format!(" {hint}")).unwrap_or_default();
+    page(status, "Not done", &format!("{}.{hint}", failure.message.trim_end_matches('.')))
+}

@@ -1,0 +1,75 @@
+//! What waits, and what was decided lately.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use ledger::proposals::{ProposalFilter, ProposalStatus, ProposalSummary};
+use types::{Tier, visible};
+
+use crate::assets::STYLE_PATH;
+use crate::message::{self, render};
+use crate::session::LoggedIn;
+use crate::state::Console;
+use crate::text::{proposer, sentences, to_the_minute};
+
+/// The most proposals of each list.
+const MOST: u32 = 200;
+
+#[derive(Template)]
+#[template(path = "inbox.html")]
+struct Inbox<'a> {
+    style: &'static str,
+    person: Option<&'a str>,
+    waiting: Vec<Line>,
+    ended: Vec<Line>,
+    /// There are more of these than are shown.
+    is_cut: bool,
+}
+
+/// A proposal in a list.
+struct Line {
+    id: String,
+    what: String,
+    tool: String,
+    by: String,
+    at: String,
+    until: String,
+    status: &'static str,
+    /// The agent's own user agrees, in the client.
+    is_for_account: bool,
+}
+
+pub(crate) async fn show(LoggedIn(person): LoggedIn, State(console): State<Arc<Console>>) -> Response {
+    let filter = ProposalFilter { account: None, status: Some(ProposalStatus::Pending), limit: MOST + 1 };
+    let waiting = match console.proposals.list(&filter).await {
+        Ok(waiting) => waiting,
+        Err(failure) => return message::refused(&failure),
+    };
+    let ended = match console.proposals.list(&ProposalFilter { status: None, limit: 50, ..filter }).await {
+        Ok(found) => found,
+        Err(failure) => return message::refused(&failure),
+    };
+    let is_cut = waiting.len() > MOST as usize;
+    let ended = ended.iter().filter(|one| one.status != ProposalStatus::Pending).map(line).collect();
+    // The one that expires first is the most urgent one.
+    let mut waiting = waiting;
+    waiting.truncate(MOST as usize);
+    waiting.sort_by(|one, other| one.expires_at.cmp(&other.expires_at));
+    let waiting = waiting.iter().map(line).collect();
+    render(&Inbox { style: STYLE_PATH, person: Some(&person.name), waiting, ended, is_cut })
+}
+
+fn line(proposal: &ProposalSummary) -> Line {
+    Line {
+        id: proposal.proposal_id.to_string(),
+        what: sentences(&proposal.description).0,
+        tool: visible(&proposal.tool_name),
+        by: proposer(proposal.actor.as_deref(), proposal.account_id.as_str()),
+        at: to_the_minute(&proposal.created_at),
+        until: to_the_minute(&proposal.expires_at),
+        status: proposal.status.as_str(),
+        is_for_account: proposal.tier != Tier::Approve,
+    }
+}

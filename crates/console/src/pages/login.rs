@@ -1,0 +1,64 @@
+//! Logging in with a link that was made on the command line, and logging out.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::Form;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use serde::Deserialize;
+use types::Secret;
+
+use crate::assets::STYLE_PATH;
+use crate::message::{self, render};
+use crate::session::{new_cookie, no_cookie, token};
+use crate::state::Console;
+
+#[derive(Template)]
+#[template(path = "login.html")]
+struct Login<'a> {
+    style: &'static str,
+    person: Option<&'a str>,
+    /// The token of a link, which the button uses up.
+    link: Option<&'a str>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct LinkForm {
+    link: String,
+}
+
+pub(crate) async fn explain() -> Response {
+    render(&Login { style: STYLE_PATH, person: None, link: None })
+}
+
+/// Opening a link logs nobody in: chat programs open links to show what is behind them.
+pub(crate) async fn ask(Path(link): Path<String>) -> Response {
+    render(&Login { style: STYLE_PATH, person: None, link: Some(&link) })
+}
+
+pub(crate) async fn log_in(State(console): State<Arc<Console>>, Form(form): Form<LinkForm>) -> Response {
+    let Some((session, cookie)) = new_cookie() else { return message::unavailable(&"no random bytes") };
+    match console.sessions.log_in(&Secret::new(form.link), &session).await {
+        Ok(Some(person)) => {
+            tracing::info!(person, "logged in");
+            ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response()
+        }
+        Ok(None) => message::page(
+            StatusCode::UNAUTHORIZED,
+            "The link cannot be used",
+            "It was used already, it is older than 5 minutes, or it was never made. Make another one on the command line.",
+        ),
+        Err(error) => message::unavailable(&error),
+    }
+}
+
+pub(crate) async fn log_out(State(console): State<Arc<Console>>, headers: HeaderMap) -> Response {
+    if let Some(session) = token(&headers)
+        && let Err(error) = console.sessions.log_out(&session).await
+    {
+        return message::unavailable(&error);
+    }
+    ([(header::SET_COOKIE, no_cookie())], Redirect::to("/login")).into_response()
+}

@@ -1,0 +1,199 @@
+//! A proposal: what would change, who wants it and why, and the decision.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::Form;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Redirect, Response};
+use ledger::console::{ConsolePerson, ConsoleRole};
+use ledger::proposals::{Decision, Proposal, ProposalStatus, not_found};
+use serde::Deserialize;
+use types::{ProposalId, Tier, visible};
+
+use crate::assets::STYLE_PATH;
+use crate::message::{self, render};
+use crate::rows::{self, Effect, Row, shown};
+use crate::session::LoggedIn;
+use crate::state::Console;
+use crate::text::{proposer, sentences, to_the_minute};
+
+#[derive(Template)]
+#[template(path = "proposal.html")]
+struct Page<'a> {
+    style: &'static str,
+    person: Option<&'a str>,
+    id: String,
+    digest: &'a str,
+    /// The first sentence of the description.
+    heading: String,
+    /// The rest of it.
+    description: String,
+    status: &'static str,
+    facts: Vec<(&'static str, String)>,
+    params: Vec<(String, String)>,
+    warnings: Vec<String>,
+    rows: Vec<Row>,
+    effects: Vec<Effect>,
+    more_rows: usize,
+    generated: String,
+    undo: String,
+    is_reversible: bool,
+    /// The reason why this person cannot approve.
+    why_not: Option<&'static str>,
+    may_reject: bool,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct ApproveForm {
+    /// What the page has shown.
+    digest: String,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct RejectForm {
+    reason: String,
+}
+
+pub(crate) async fn show(
+    LoggedIn(person): LoggedIn,
+    State(console): State<Arc<Console>>,
+    Path(id): Path<String>,
+) -> Response {
+    match find(&console, &id).await {
+        Ok(proposal) => render(&page(&person, &proposal)),
+        Err(refusal) => refusal,
+    }
+}
+
+pub(crate) async fn approve(
+    LoggedIn(person): LoggedIn,
+    State(console): State<Arc<Console>>,
+    Path(id): Path<String>,
+    Form(form): Form<ApproveForm>,
+) -> Response {
+    decide(&console, &person, &id, Decision::Confirm { digest: form.digest }).await
+}
+
+pub(crate) async fn reject(
+    LoggedIn(person): LoggedIn,
+    State(console): State<Arc<Console>>,
+    Path(id): Path<String>,
+    Form(form): Form<RejectForm>,
+) -> Response {
+    let reason = Some(form.reason.trim().to_owned()).filter(|reason| !reason.is_empty());
+    decide(&console, &person, &id, Decision::Reject { reason }).await
+}
+
+async fn decide(console: &Console, person: &ConsolePerson, id: &str, decision: Decision) -> Response {
+    if person.role != ConsoleRole::Reviewer {
+        return message::page(StatusCode::FORBIDDEN, "Not done", "An auditor reads, and does not decide.");
+    }
+    let Some(id) = ProposalId::parse(id) else { return message::refused(&not_found()) };
+    match console.proposals.decide_in_console(id, person, &decision).await {
+        Ok(proposal) => {
+            tracing::info!(person = person.name, proposal = %id, status = proposal.status.as_str(), "decided");
+            Redirect::to(&format!("/proposals/{id}")).into_response()
+        }
+        Err(failure) => message::refused(&failure),
+    }
+}
+
+async fn find(console: &Console, id: &str) -> Result<Proposal, Response> {
+    let id = ProposalId::parse(id).ok_or_else(|| message::refused(&not_found()))?;
+    let found = console.proposals.get(None, id).await.map_err(|failure| message::refused(&failure))?;
+    found.ok_or_else(|| message::refused(&not_found()))
+}
+
+fn page<'a>(person: &'a ConsolePerson, proposal: &'a Proposal) -> Page<'a> {
+    let preview = &proposal.preview;
+    let (rows, more_rows) = rows::of(preview);
+    let is_pending = proposal.status == ProposalStatus::Pending;
+    let (heading, description) = sentences(&proposal.description);
+    let rollback = &preview.rollback;
+    let undo = match (&rollback.undo_tool, rollback.reversible) {
+        (Some(tool), true) => format!("It can be undone with {}. {}", visible(tool), visible(&rollback.note)),
+        (None, true) => "There is nothing to undo.".to_owned(),
+        (_, false) => format!("It cannot be undone. {}", visible(&rollback.note)),
+    };
+    Page {
+        style: STYLE_PATH,
+        person: Some(&person.name),
+        id: proposal.proposal_id.to_string(),
+        digest: &proposal.digest,
+        heading,
+        description,
+        status: proposal.status.as_str(),
+        facts: facts(proposal),
+        params: proposal.params.iter().map(|(name, value)| (visible(name), shown(value))).collect(),
+        warnings: preview.warnings.iter().map(|warning| visible(warning)).collect(),
+        rows,
+        effects: rows::effects(preview),
+        more_rows,
+        generated: visible(&preview.generated.join(", ")),
+        undo,
+        is_reversible: rollback.reversible,
+        why_not: why_not(person, proposal),
+        may_reject: is_pending && person.role == ConsoleRole::Reviewer,
+    }
+}
+
+/// The ledger decides this again, by the same rules.
+fn why_not(person: &ConsolePerson, proposal: &Proposal) -> Option<&'static str> {
+    let is_same = |name: &str| name.eq_ignore_ascii_case(&person.name);
+    if proposal.status != ProposalStatus::Pending {
+        Some("It does not wait for a decision any more.")
+    } else if person.role != ConsoleRole::Reviewer {
+        Some("An auditor reads, and does not decide.")
+    } else if proposal.tier != Tier::Approve {
+        Some("This is for the proposing account to confirm, in its client.")
+    } else if proposal.approved_by.iter().any(|approval| is_same(&approval.person)) {
+        Some("You have approved this. It waits for other people.")
+    } else if is_same(proposal.account_id.as_str()) || proposal.actor.as_deref().is_some_and(is_same) {
+        Some("You have proposed this, and nobody approves their own proposals.")
+    } else {
+        None
+    }
+}
+
+fn facts(proposal: &Proposal) -> Vec<(&'static str, String)> {
+    let client = proposal.client.as_ref();
+    let client_name = client.and_then(|client| {
+        let name = visible(client.name.as_deref()?);
+        Some(client.version.as_deref().map_or_else(|| name.clone(), |version| format!("{name} {}", visible(version))))
+    });
+    let rows = proposal.preview.rows_affected.map(|count| match count {
+        1 => "1 row, when it was tried and rolled back".to_owned(),
+        count => format!("{count} rows, when it was tried and rolled back"),
+    });
+    let optional = |name: &'static str, value: Option<String>| value.map(|value| (name, value));
+    let decided = proposal.decided_by.as_deref().map(|by| {
+        let at = proposal.decided_at.as_deref().map(to_the_minute).unwrap_or_default();
+        format!("{} at {at}, via {}", visible(by), proposal.decided_via.as_deref().unwrap_or("-"))
+    });
+    let rule = &proposal.rule;
+    let approvals = (proposal.tier == Tier::Approve).then(|| {
+        let people: Vec<String> = proposal.approved_by.iter().map(|approval| visible(&approval.person)).collect();
+        let people = if people.is_empty() { String::new() } else { format!(": {}", people.join(", ")) };
+        let group = rule.approvers.as_deref().map(|group| format!(" of the group {}", visible(group)));
+        format!("{} of {}{}{people}", proposal.approved_by.len(), rule.approvals, group.unwrap_or_default())
+    });
+    [
+        Some(("Tool", format!("{} {}", visible(&proposal.tool_name), visible(&proposal.tool_version)))),
+        Some(("Proposed by", proposer(proposal.actor.as_deref(), proposal.account_id.as_str()))),
+        optional("Client", client_name),
+        Some(("Proposed at", to_the_minute(&proposal.created_at))),
+        Some(("Can be approved until", to_the_minute(&proposal.expires_at))),
+        Some(("Changes", rows.unwrap_or_else(|| "not known: it was looked at, and not tried".to_owned()))),
+        optional("Approvals", approvals),
+        optional("Decided by", decided),
+        optional("Reason", proposal.reason.as_deref().map(visible)),
+        optional("Executed as", proposal.correlation_id.map(|id| id.to_string())),
+        optional("Error", proposal.error_message.as_deref().map(visible)),
+        Some(("Digest", proposal.digest.clone())),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

@@ -1,0 +1,113 @@
+//! The rows of a preview, as the page shows them.
+
+use ledger::proposals::Preview;
+use serde_json::Value;
+use tools::row_diff::{RowChange, RowDiff, column_pairs, columns};
+use types::visible;
+
+/// The most rows that are shown.
+const MOST: usize = 100;
+
+/// A row before and after the write.
+pub(crate) struct Row {
+    /// `+` added, `-` removed, `~` changed, `=` as before.
+    pub(crate) sign: char,
+    /// The same in words.
+    pub(crate) word: &'static str,
+    pub(crate) cells: Vec<Cell>,
+}
+
+pub(crate) struct Cell {
+    pub(crate) column: String,
+    pub(crate) before: Option<String>,
+    pub(crate) after: Option<String>,
+    pub(crate) is_changed: bool,
+}
+
+/// The rows, and how many are not shown.
+pub(crate) fn of(preview: &Preview) -> (Vec<Row>, usize) {
+    let none = Value::Array(Vec::new());
+    let (before, after) = (preview.before.as_ref().unwrap_or(&none), preview.after.as_ref().unwrap_or(&none));
+    let diff = RowDiff::new(before, after, &preview.row_key);
+    let rows = diff.changes.iter().take(MOST).map(row).collect();
+    (rows, diff.changes.len().saturating_sub(MOST))
+}
+
+fn row(change: &RowChange<'_>) -> Row {
+    let one = |row: &Value, is_before: bool, is_after: bool| {
+        columns(row)
+            .map(|(name, value)| Cell {
+                column: visible(name),
+                before: is_before.then(|| shown(value)),
+                after: is_after.then(|| shown(value)),
+                is_changed: is_before != is_after,
+            })
+            .collect()
+    };
+    match change {
+        RowChange::Unchanged(row) => Row { sign: '=', word: "as before", cells: one(row, true, true) },
+        RowChange::Removed(row) => Row { sign: '\u{2212}', word: "removed", cells: one(row, true, false) },
+        RowChange::Added(row) => Row { sign: '+', word: "added", cells: one(row, false, true) },
+        RowChange::Changed(before, after) => {
+            let cells = column_pairs(before, after).into_iter().map(|(name, old, new)| Cell {
+                column: visible(name),
+                before: old.map(shown),
+                after: new.map(shown),
+                is_changed: old != new,
+            });
+            Row { sign: '~', word: "changed", cells: cells.collect() }
+        }
+    }
+}
+
+/// A row of a tracked table that would change.
+pub(crate) struct Effect {
+    pub(crate) table: String,
+    pub(crate) key: String,
+    pub(crate) change: &'static str,
+    pub(crate) columns: String,
+}
+
+/// The rows of tracked tables that would change, in their order.
+pub(crate) fn effects(preview: &Preview) -> Vec<Effect> {
+    let rows = preview.effects.as_ref().and_then(|effects| effects.get("rows")).and_then(Value::as_array);
+    let text = |row: &Value, name: &str| row.get(name).and_then(Value::as_str).map(visible).unwrap_or_default();
+    let pairs = |row: &Value, name: &str, separator: &str| {
+        let pairs = row.get(name).and_then(Value::as_object).into_iter().flatten();
+        pairs
+            .map(|(name, value)| format!("{}{separator}{}", visible(name), effect_value(value)))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let effect = |row: &Value| Effect {
+        table: text(row, "table"),
+        key: pairs(row, "key", " = "),
+        change: match row.get("change").and_then(Value::as_str) {
+            Some("insert") => "added",
+            Some("delete") => "removed",
+            _ => "changed",
+        },
+        columns: pairs(row, "columns", ": "),
+    };
+    rows.into_iter().flatten().map(effect).collect()
+}
+
+/// A value, or what it was and would be.
+fn effect_value(value: &Value) -> String {
+    match (value.get("before"), value.get("after")) {
+        (None, None) => shown(value),
+        (before, after) => {
+            let side = |value: Option<&Value>| value.map_or_else(|| "null".to_owned(), shown);
+            format!("{} \u{2192} {}", side(before), side(after))
+        }
+    }
+}
+
+/// A value as people read it: text without quotes, everything else as JSON.
+pub(crate) fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => visible(text),
+        Value::Null => "null".to_owned(),
+        other => visible(&other.to_string()),
+    }
+}

@@ -1,0 +1,59 @@
+//! The session cookie, and the person behind a request.
+
+use std::sync::Arc;
+
+use auth::generate_token;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use ledger::console::ConsolePerson;
+use types::Secret;
+
+use crate::message;
+use crate::state::Console;
+
+/// Browsers keep a cookie of this prefix to the host, and send it over TLS only; loopback counts as such.
+const COOKIE: &str = "__Host-countersign";
+
+/// The person of a request. Without a session, a page leads to the login, and a POST changes nothing.
+pub(crate) struct LoggedIn(pub(crate) ConsolePerson);
+
+impl FromRequestParts<Arc<Console>> for LoggedIn {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, console: &Arc<Console>) -> Result<Self, Response> {
+        let found = match token(&parts.headers) {
+            Some(token) => console.sessions.find(&token).await.map_err(|error| message::unavailable(&error))?,
+            None => None,
+        };
+        match found {
+            Some(person) => Ok(Self(person)),
+            None if parts.method == axum::http::Method::GET => Err(Redirect::to("/login").into_response()),
+            None => Err(message::page(
+                StatusCode::UNAUTHORIZED,
+                "You are not logged in",
+                "The session has ended, so nothing was changed. Log in and look at the page again.",
+            )),
+        }
+    }
+}
+
+/// The token of the session cookie.
+pub(crate) fn token(headers: &HeaderMap) -> Option<Secret> {
+    let cookies = headers.get_all(header::COOKIE).into_iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(name, _)| *name == COOKIE).map(|(_, token)| Secret::new(token.to_owned()))
+}
+
+/// A new token, and the header that gives it to the browser.
+pub(crate) fn new_cookie() -> Option<(Secret, String)> {
+    let token = generate_token().ok()?;
+    let cookie = format!("{COOKIE}={}; Path=/; Secure; HttpOnly; SameSite=Lax", token.expose());
+    Some((token, cookie))
+}
+
+/// The header that takes the cookie away.
+pub(crate) fn no_cookie() -> String {
+    format!("{COOKIE}=; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=0")
+}

@@ -1,0 +1,103 @@
+//! The arguments of `countersign console`.
+
+use std::net::SocketAddr;
+
+use clap::{Args, Subcommand, ValueEnum};
+use ledger::console::ConsoleRole;
+
+use crate::settings::ConnectionKeys;
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct ConsoleArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<ConsoleCommand>,
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConsoleCommand {
+    /// Print a link that logs a person in, once, within 5 minutes. Needs a login that is a member of
+    /// countersign_owner.
+    Login(LoginArgs),
+    /// Log a person out everywhere, and make their links useless. Needs a login that is a member of
+    /// countersign_owner.
+    Logout(LogoutArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Address to listen on.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7788")]
+    pub(crate) listen: SocketAddr,
+    /// Address at which browsers reach the console, such as https://console.example.com. Default: the address
+    /// that it listens on.
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionKeys,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LoginArgs {
+    /// The name of the person, which decisions are recorded with.
+    #[arg(long = "as", value_name = "NAME", value_parser = name)]
+    pub(crate) name: String,
+    /// What the person may do.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) role: RoleArg,
+    /// A group of the person, which `approvers` of a tool can name. Can be given several times.
+    #[arg(long, value_name = "GROUP")]
+    pub(crate) group: Vec<String>,
+    /// Address at which browsers reach the console.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7788")]
+    pub(crate) url: String,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionKeys,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogoutArgs {
+    /// The name of the person.
+    #[arg(long = "as", value_name = "NAME", value_parser = name)]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionKeys,
+}
+
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+pub(crate) enum RoleArg {
+    /// Reads.
+    Auditor,
+    /// Also decides on proposals.
+    #[default]
+    Reviewer,
+}
+
+impl From<RoleArg> for ConsoleRole {
+    fn from(role: RoleArg) -> Self {
+        match role {
+            RoleArg::Auditor => Self::Auditor,
+            RoleArg::Reviewer => Self::Reviewer,
+        }
+    }
+}
+
+impl ConsoleArgs {
+    pub(crate) const fn connection(&self) -> &ConnectionKeys {
+        match &self.command {
+            Some(ConsoleCommand::Login(arguments)) => &arguments.connection,
+            Some(ConsoleCommand::Logout(arguments)) => &arguments.connection,
+            None => &self.serve.connection,
+        }
+    }
+}
+
+fn name(text: &str) -> Result<String, String> {
+    if auth::is_label(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("a name takes 1 to {} bytes without control characters", auth::MAX_LABEL_BYTES))
+    }
+}

@@ -1,0 +1,78 @@
+-- Who is logged in to the console. Tokens are stored as SHA-256, so that reading these tables lets nobody in.
+
+create table countersign.console_link (
+    token_hash  bytea        primary key,
+    person      text         not null check (person <> ''),
+    role        text         not null check (role in ('auditor', 'reviewer')),
+    groups      text[]       not null,
+    made_at     timestamptz  not null default clock_timestamp()
+);
+comment on table countersign.console_link is 'Links that log a person in to the console, once, within 5 minutes.';
+comment on column countersign.console_link.role is 'auditor: reads. reviewer: also decides on proposals.';
+comment on column countersign.console_link.groups is 'What `approvers` of a proposal is compared with.';
+alter table countersign.console_link enable row level security;
+
+create table countersign.console_session (
+    token_hash    bytea        primary key,
+    person        text         not null,
+    role          text         not null,
+    groups        text[]       not null,
+    logged_in_at  timestamptz  not null default clock_timestamp(),
+    seen_at       timestamptz  not null default clock_timestamp()
+);
+comment on table countersign.console_session is 'Sessions of the console: 15 minutes without a request at most, and 12 hours in all.';
+create index console_session_person on countersign.console_session (person);
+alter table countersign.console_session enable row level security;
+
+create function countersign.make_console_link(link bytea, of_person text, of_role text, of_groups text[]) returns void language plpgsql
+set search_path = pg_catalog, pg_temp as $$
+begin
+    delete from countersign.console_link k where k.made_at < clock_timestamp() - interval '5 minutes';
+    insert into countersign.console_link (token_hash, person, role, groups) values (link, of_person, of_role, of_groups);
+end $$;
+comment on function countersign.make_console_link(bytea, text, text, text[]) is
+    'For members of the owner: whoever makes links decides who is whom in the console.';
+
+create function countersign.log_in_with_link(link bytea, session bytea) returns text
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    k  countersign.console_link;
+begin
+    perform countersign.refuse_within_a_write(), countersign.commit_durably();
+    delete from countersign.console_session s
+    where s.seen_at < clock_timestamp() - interval '15 minutes' or s.logged_in_at < clock_timestamp() - interval '12 hours';
+    delete from countersign.console_link o
+    where o.token_hash = link and o.made_at >= clock_timestamp() - interval '5 minutes' returning * into k;
+    if not found then
+        return null;
+    end if;
+    insert into countersign.console_session (token_hash, person, role, groups) values (session, k.person, k.role, k.groups);
+    perform countersign.note_event('login', array['person', k.person, 'role', k.role, 'method', 'link']);
+    return k.person;
+end $$;
+comment on function countersign.log_in_with_link(bytea, bytea) is 'Who is logged in from now on; null if the link is unknown, used or too old.';
+
+create function countersign.find_console_session(session bytea) returns table (person text, role text, groups text[])
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
+update countersign.console_session s set seen_at = clock_timestamp()
+where s.token_hash = session and s.seen_at >= clock_timestamp() - interval '15 minutes'
+  and s.logged_in_at >= clock_timestamp() - interval '12 hours'
+returning s.person, s.role, s.groups $$;
+comment on function countersign.find_console_session(bytea) is 'Who makes a request; nobody if the session has ended.';
+
+create function countersign.log_out(session bytea) returns void
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
+delete from countersign.console_session s where s.token_hash = session $$;
+comment on function countersign.log_out(bytea) is 'Ends a session of the console.';
+
+create function countersign.end_console_sessions(of_person text) returns integer language plpgsql
+set search_path = pg_catalog, pg_temp as $$
+declare
+    ended  integer;
+begin
+    delete from countersign.console_link k where k.person = of_person;
+    delete from countersign.console_session s where s.person = of_person;
+    get diagnostics ended = row_count;
+    return ended;
+end $$;
+comment on function countersign.end_console_sessions(text) is 'Logs a person out everywhere; how many sessions ended. For members of the owner.';
