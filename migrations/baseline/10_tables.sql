@@ -11,6 +11,7 @@
 -- SQLSTATE CS001: the write is not this transaction's to carry out (DETAIL: fenced, held or frozen).
 --          CS002: an undo that is no exact inverse of what it undoes.
 --          CS003: a server's login changes a tracked table outside of a recorded write.
+--          CS004: the policy of the tool does not let the call run (DETAIL: the decision).
 
 create table countersign.attempt (
     slot             bytea        not null primary key,

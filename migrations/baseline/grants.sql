@@ -36,7 +36,8 @@ grant execute on function
     countersign.reader_credentials(),
     countersign.state_keys(),
     countersign.note_fingerprint_key(text),
-    countersign.log_reads(uuid, bigint, bigint, bigint, text[])
+    countersign.log_reads(uuid, bigint, bigint, bigint, text[]),
+    countersign.apply_policy(text, bytea, text, text, text, text, text, text, text, uuid, text, text[], boolean[], integer, integer, boolean)
     to {writer};
 grant execute on function countersign.current_identity(), countersign.executable_until(countersign.proposal),
     countersign.note_export(bigint, text, text)
@@ -58,8 +59,8 @@ grant execute on function
     countersign.log_out(bytea)
     to countersign_console;
 
--- Operators. Servers only add to the log of reads: an agent with execute_sql must not see the reads of others.
-grant select on countersign.read_log
+-- Operators. Servers only add to the log of reads and to the policy log: an agent with execute_sql must not see the calls of others.
+grant select on countersign.read_log, countersign.policy_log
     to countersign_operator;
 grant execute on function
     countersign.admit_undo(uuid, uuid[], text, text, json, text, text, text),

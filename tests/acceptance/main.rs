@@ -56,6 +56,7 @@ mod notes;
 mod pages;
 mod partitioned;
 mod pgbouncer;
+mod policies;
 mod preview;
 mod profiles;
 mod proposals;

@@ -12,7 +12,7 @@ use mcp::{Elicitation, StateCodec, StateKey};
 use tools::{
     ExecuteSqlSettings, LiveRegistry, MaskPolicy, Metrics, Profile, ProfileRegistries, Registry, Services, Unavailable,
 };
-use types::{DescribeError, DescribeStatement, MaskKey, Principal, StatementShape};
+use types::{ConditionShape, DescribeError, DescribeStatement, MaskKey, Principal, StatementShape};
 
 use crate::settings::{MaskConfig, ProfileConfig, Settings};
 use crate::{connection, demo};
@@ -43,6 +43,10 @@ impl DescribeStatement for HintingDescriber<'_> {
             }
             unavailable @ DescribeError::Unavailable(_) => unavailable,
         })
+    }
+
+    async fn describe_condition(&self, sql: &str, param_types: &[u32]) -> Result<ConditionShape, DescribeError> {
+        self.ledger.describe_condition(sql, param_types).await
     }
 }
 

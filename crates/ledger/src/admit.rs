@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use pg::WriterPool;
+use pg::{PipelineError, PipelineStatement, PooledSession, StatementResult, WriterPool};
 use serde_json::Value;
 use tokio::time::Instant;
 use types::{CorrelationId, ErrorCode, Failure};
@@ -18,6 +18,7 @@ use crate::attempt::{RESOLVE_TIMEOUT, WriteAttempt};
 use crate::dedup_cache::DedupCache;
 use crate::failures::{FENCED, WriteError, aborted, frozen, key_reused, superseded, unanswered, undone_before};
 use crate::intent::Intent;
+use crate::policy::{NOT_LET_RUN, PolicyStatement, not_evaluated};
 use crate::resolve;
 
 /// The result of T1.
@@ -28,6 +29,8 @@ pub(crate) enum AdmitDecision {
     Duplicate { original: CorrelationId, cached_result: Value },
     /// The record says no.
     Refused(Failure),
+    /// The policy of the tool does not let it run, or cannot be applied, for this reason. It is not admitted.
+    NotLetRun(Option<Failure>),
 }
 
 const ADMIT_SQL: &str = "select verdict, original, detail \
@@ -56,6 +59,8 @@ pub(crate) struct Admission<'a> {
     pub(crate) memory: &'a DedupCache,
     pub(crate) intent: &'a Intent,
     pub(crate) attempt: &'a WriteAttempt,
+    /// Applies the policy of the tool, if it has one.
+    pub(crate) policy: Option<&'a PolicyStatement>,
 }
 
 impl Admission<'_> {
@@ -86,14 +91,13 @@ impl Admission<'_> {
 
     /// `None`: the identical call is still running.
     async fn ask(&self) -> Result<Option<AdmitDecision>, WriteError> {
-        let deadline = self.attempt.deadline;
-        let answer = match self.writer.run_one(ADMIT_SQL, self.intent.columns(), deadline).await {
+        let answer = match self.ask_once().await {
             Ok(answer) => answer,
             Err(pg::Error::Lost(error)) => {
                 tracing::info!(%error, "a pooled connection was lost; admitting again on a fresh one");
                 self.forget();
                 // A repeated admission of this attempt returns the same verdict.
-                match self.writer.run_one(ADMIT_SQL, self.intent.columns(), deadline).await {
+                match self.ask_once().await {
                     Ok(answer) => answer,
                     Err(error) => return Err(self.abandoned(error).await),
                 }
@@ -102,7 +106,10 @@ impl Admission<'_> {
             Err(pg::Error::Deadline) => return Err(self.abandoned(pg::Error::Deadline).await),
             Err(error) => return Err(unanswered(None, &error)),
         };
-        let row = answer.rows.into_iter().next().unwrap_or_default();
+        let row = match answer {
+            Ok(answer) => answer.rows.into_iter().next().unwrap_or_default(),
+            Err(refused) => return Ok(Some(refused)),
+        };
         let [verdict, original, detail] = <[Option<String>; 3]>::try_from(row).unwrap_or_default();
         let original = original.as_deref().and_then(CorrelationId::parse);
         let detail = detail.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
@@ -120,6 +127,47 @@ impl Admission<'_> {
                 return Err(self.abandoned(pg::Error::Lost(std::io::Error::other(said))).await);
             }
         }))
+    }
+
+    /// The verdict of the ledger. A tool with a policy is admitted in one transaction with it, or not at all; a duplicate is
+    /// answered without it.
+    async fn ask_once(&self) -> Result<Result<StatementResult, AdmitDecision>, pg::Error> {
+        let deadline = self.attempt.deadline;
+        let Some(policy) = self.policy else {
+            return self.writer.run_one(ADMIT_SQL, self.intent.columns(), deadline).await.map(Ok);
+        };
+        let mut lease = self.writer.acquire(deadline).await?;
+        let asked = tokio::time::timeout_at(deadline, self.admit_by_policy(&mut lease, policy)).await;
+        let asked = asked.unwrap_or(Err(pg::Error::Deadline));
+        if asked.is_err() {
+            // The session goes back to its pool only without a transaction.
+            lease.discard();
+        }
+        asked
+    }
+
+    async fn admit_by_policy(
+        &self,
+        lease: &mut PooledSession,
+        policy: &PolicyStatement,
+    ) -> Result<Result<StatementResult, AdmitDecision>, pg::Error> {
+        let admit = PipelineStatement { sql: ADMIT_SQL, params: self.intent.columns(), param_types: &[] };
+        let outcomes = lease.session().begin(None, &[admit]).await.map_err(|failed| failed.error)?;
+        let answer = outcomes.into_iter().next().unwrap_or_default();
+        let runs =
+            answer.rows.first().and_then(|row| row.first()).is_some_and(|verdict| verdict.as_deref() == Some("run"));
+        let commit = PipelineStatement::without_params("commit");
+        let steps = if runs { vec![policy.step(), commit] } else { vec![commit] };
+        match lease.session().run(&steps).await {
+            Ok(_) => Ok(Ok(answer)),
+            Err(PipelineError { step: 0, error: pg::Error::Server(error) }) if runs => {
+                let rollback = [PipelineStatement::without_params("rollback")];
+                lease.session().run(&rollback).await.map_err(|failed| failed.error)?;
+                let failure = (error.sqlstate != NOT_LET_RUN).then(|| not_evaluated(&error));
+                Ok(Err(AdmitDecision::NotLetRun(failure)))
+            }
+            Err(failed) => Err(failed.error),
+        }
     }
 
     /// The failure with which another server has ended this attempt.

@@ -10,6 +10,7 @@ use types::{CorrelationId, Redaction, Rollback};
 use crate::executor::{WriteExecutor, WritePrecondition, WriteRequest};
 use crate::fingerprint::{Fingerprint, canonical_json};
 use crate::intent::{Intent, slot, undone_by};
+use crate::policy::AppliedPolicy;
 use crate::values::{array, summary};
 
 /// How long the outcome is looked up after the deadline has passed or the connection was lost.
@@ -69,7 +70,7 @@ impl WriteAttempt {
     }
 }
 
-/// A write that is in force.
+/// A write that is in force, or that needs approval.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WriteOutcome {
     /// This call wrote.
@@ -93,6 +94,8 @@ pub enum WriteOutcome {
         /// The whole answer to the original call.
         cached_result: Value,
     },
+    /// A rule of the tool requires approval for this call. Nothing was written, and there is no record.
+    NeedsApproval(AppliedPolicy),
 }
 
 /// The writes that a call takes back.

@@ -1,7 +1,7 @@
 //! The schema of the ledger, as SQL: records that are final when they are inserted, effects, and undo that is proved.
 
 /// The files of the schema, by topic, in the order in which they are applied to a database with an empty schema `countersign`.
-pub const BASELINE: [(&str, &str); 15] = [
+pub const BASELINE: [(&str, &str); 16] = [
     ("10_tables", include_str!("../../../migrations/baseline/10_tables.sql")),
     ("20_admission", include_str!("../../../migrations/baseline/20_admission.sql")),
     ("30_effects", include_str!("../../../migrations/baseline/30_effects.sql")),
@@ -15,6 +15,7 @@ pub const BASELINE: [(&str, &str); 15] = [
     ("70_log", include_str!("../../../migrations/baseline/70_log.sql")),
     ("72_entries", ENTRIES),
     ("75_reads", include_str!("../../../migrations/baseline/75_reads.sql")),
+    ("77_policies", include_str!("../../../migrations/baseline/77_policies.sql")),
     ("80_people", include_str!("../../../migrations/baseline/80_people.sql")),
     ("90_privileges", include_str!("../../../migrations/baseline/90_privileges.sql")),
 ];

@@ -1,7 +1,7 @@
 //! T1 and T2: the attempt is admitted and claimed, the work is done, and its outcome is recorded.
 //!
 //! ```text
-//! round trip 1   BEGIN · admission · COMMIT AND CHAIN · claim · the executor's first statements
+//! round trip 1   BEGIN · admission · policy · COMMIT AND CHAIN · claim · the executor's first statements
 //! round trip 2   SET CONSTRAINTS ALL IMMEDIATE · finish · COMMIT
 //! on a refusal   ROLLBACK · fail
 //! ```
@@ -19,6 +19,7 @@ use crate::conflicts;
 use crate::executor::WriteOutput;
 use crate::failures::{ExecutorError, FENCED, frozen, sql_failure};
 use crate::intent::{Intent, MAX_OUTCOME_BYTES};
+use crate::policy::PolicyStatement;
 use crate::values::summary;
 use crate::write_tx::{ConstraintName, TransactionOpening, Unopened, WriteTx};
 
@@ -62,12 +63,12 @@ pub(crate) async fn execute(
     lease: &mut PooledSession,
     intent: &Intent,
     attempt: &WriteAttempt,
-    way: Way,
+    (way, policy): (Way, Option<&PolicyStatement>),
 ) -> Result<WriteOutput, CommitError> {
     let left = attempt.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     let timeout_ms = left.as_millis().min(i32::MAX as u128).to_string();
     let opening = match way {
-        Way::Admit { is_durable } => TransactionOpening::Admit { intent, is_durable, timeout_ms },
+        Way::Admit { is_durable } => TransactionOpening::Admit { intent, policy, is_durable, timeout_ms },
         Way::Claim => TransactionOpening::Claim { intent, timeout_ms },
     };
     let mut tx = WriteTx::new(lease, writer, &attempt.request.principal.account_id, opening);

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use types::{CorrelationId, ErrorCode, Failure, Principal, ProposalId, Rollback, Tier};
 
 use crate::failures::ExecutorError;
+use crate::policy::PolicyCall;
 use crate::write_tx::WriteTx;
 
 /// The requester and the parameters of a call, for an executor.
@@ -72,6 +73,16 @@ pub trait WriteExecutor: Send + Sync + 'static {
     /// Whether a proposal of this tier may be carried out.
     fn supports_tier(&self, tier: Tier) -> bool {
         self.tier() == tier
+    }
+
+    /// The rules and the limit that a call must pass before it is admitted; `None` if there are none. A confirmed proposal has
+    /// passed them.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidParams`]: the request is one that [`WriteExecutor::check`] refuses.
+    fn policy(&self, request: &WriteRequest) -> Result<Option<PolicyCall<'_>>, Failure> {
+        let _ = request;
+        Ok(None)
     }
 
     /// The columns that identify the rows of [`WriteOutput::before`] and [`WriteOutput::after`]; empty if they are

@@ -1,5 +1,6 @@
 //! The order of the protocol: remember, admit, execute, and, when the connection is lost on the way, resolve.
 
+use std::ops::ControlFlow;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use pg::{PipelineStatement, PooledSession, ServerError, WriterPool};
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
-use types::{CorrelationId, ErrorCode, Failure};
+use types::{CorrelationId, ErrorCode, Failure, Tier};
 
 use crate::admit::{self, AdmitDecision};
 use crate::attempt::{CANCEL_GRACE, RESOLVE_TIMEOUT, WriteAttempt, WriteOutcome};
@@ -18,6 +19,7 @@ use crate::executor::{WriteExecutor, WriteOutput, WriteRequest};
 use crate::existing_write::{self, ExistingWrite};
 use crate::failures::{WriteError, aborted, internal_error, ledger_failure, sql_failure, too_large, unanswered};
 use crate::intent::{Intent, MAX_PARAMS_BYTES};
+use crate::policy::{self, PolicyMode, PolicyStatement, not_evaluated};
 use crate::preview::Trials;
 use crate::write_tx::Unopened;
 use crate::{LedgerOptions, execute, resolve};
@@ -114,6 +116,9 @@ struct WriteProtocol {
     correlation_id: CorrelationId,
 }
 
+/// The way of a try, and the statement of the policy.
+type ExecuteWay<'a> = (Way, Option<&'a PolicyStatement>);
+
 /// The result of one try.
 enum Executed {
     Ended(Result<WriteOutcome, WriteError>),
@@ -153,14 +158,34 @@ impl WriteProtocol {
             LookupResult::Answer(answer) => return answer,
             LookupResult::Unknown(ticket) => ticket,
         };
-        let outcome = self.admit_and_execute(&intent).await;
+        let policy = self.policy(&intent)?;
+        let outcome = self.admit_and_execute(&intent, policy.as_ref()).await;
         match &outcome {
             Ok(WriteOutcome::Executed { correlation_id: original, .. } | WriteOutcome::Duplicate { original, .. }) => {
                 ticket.succeeded(*original);
             }
-            Err(_) => drop(ticket),
+            Ok(WriteOutcome::NeedsApproval(_)) | Err(_) => drop(ticket),
         }
         outcome
+    }
+
+    /// The statement that applies the policy of the tool, if it has one. A proposal has passed it.
+    fn policy(&self, intent: &Intent) -> Result<Option<PolicyStatement>, WriteError> {
+        if self.attempt.precondition.is_some() {
+            return Ok(None);
+        }
+        let WriteAttempt { request, executor, .. } = &self.attempt;
+        let slot = intent.slot().unwrap_or_default();
+        let call = executor.policy(request)?;
+        Ok(call.map(|call| call.statement(PolicyMode::Run(&slot), &request.principal, self.correlation_id)))
+    }
+
+    /// What becomes of a call that its policy does not let run. `None`: it may be tried again.
+    async fn refused_by_policy(&self) -> Result<Option<WriteOutcome>, WriteError> {
+        let WriteAttempt { request, executor, deadline, redaction, .. } = &self.attempt;
+        let applied = policy::decide(&self.writer, executor.as_ref(), request, PolicyMode::Refuse, *deadline).await;
+        let applied = applied.map_err(|failure| failure.redacted(redaction))?;
+        Ok(applied.filter(|applied| applied.tier > Tier::Auto).map(WriteOutcome::NeedsApproval))
     }
 
     /// Joins an identical call that runs here, or asks the ledger whether one that succeeded is still in force.
@@ -199,7 +224,11 @@ impl WriteProtocol {
     }
 
     /// The way through the ledger.
-    async fn admit_and_execute(&self, intent: &Intent) -> Result<WriteOutcome, WriteError> {
+    async fn admit_and_execute(
+        &self,
+        intent: &Intent,
+        policy: Option<&PolicyStatement>,
+    ) -> Result<WriteOutcome, WriteError> {
         let mut way = Way::Admit { is_durable: self.settings.durable_admission };
         let mut lost = false;
         loop {
@@ -207,7 +236,7 @@ impl WriteProtocol {
                 Ok(lease) => lease,
                 Err(error) => return Err(self.without_session(intent, way, &error).await),
             };
-            match self.execute(&mut lease, intent, way).await {
+            match self.execute(&mut lease, intent, (way, policy)).await {
                 Executed::Ended(outcome) => return outcome,
                 Executed::Doubtful(cause) => {
                     lease.discard();
@@ -221,6 +250,10 @@ impl WriteProtocol {
                 Executed::Unopened(Unopened::Unclaimed(error)) => {
                     lease.discard();
                     return Err(self.undone(intent, ledger_failure(&error)).await);
+                }
+                Executed::Unopened(Unopened::Policy(error)) => {
+                    lease.discard();
+                    return Err(not_evaluated(&error).redacted(&self.attempt.redaction).into());
                 }
                 Executed::Unopened(Unopened::Lost(error)) => {
                     lease.discard();
@@ -245,25 +278,38 @@ impl WriteProtocol {
                     }
                 }
             }
-            let admission =
-                admit::Admission { writer: &self.writer, memory: &self.memory, intent, attempt: &self.attempt };
-            match admission.admit().await? {
-                AdmitDecision::Run => way = Way::Claim,
-                AdmitDecision::Duplicate { original, cached_result } => {
-                    tracing::info!(%original, "duplicate");
-                    return Ok(WriteOutcome::Duplicate {
-                        correlation_id: self.correlation_id,
-                        original,
-                        cached_result,
-                    });
-                }
-                AdmitDecision::Refused(failure) => return Err(self.stopped(failure)),
+            match self.admit(intent, policy).await? {
+                ControlFlow::Continue(next) => way = next,
+                ControlFlow::Break(outcome) => return Ok(outcome),
             }
         }
     }
 
+    /// Asks the ledger about an attempt that could not be admitted on the direct way.
+    async fn admit(
+        &self,
+        intent: &Intent,
+        policy: Option<&PolicyStatement>,
+    ) -> Result<ControlFlow<WriteOutcome, Way>, WriteError> {
+        let (writer, memory, attempt) = (&self.writer, &self.memory, &self.attempt);
+        match (admit::Admission { writer, memory, intent, attempt, policy }).admit().await? {
+            AdmitDecision::Run => Ok(ControlFlow::Continue(Way::Claim)),
+            AdmitDecision::NotLetRun(Some(failure)) => Err(failure.redacted(&attempt.redaction).into()),
+            AdmitDecision::NotLetRun(None) => {
+                let again = Way::Admit { is_durable: self.settings.durable_admission };
+                Ok(self.refused_by_policy().await?.map_or(ControlFlow::Continue(again), ControlFlow::Break))
+            }
+            AdmitDecision::Duplicate { original, cached_result } => {
+                tracing::info!(%original, "duplicate");
+                let correlation_id = self.correlation_id;
+                Ok(ControlFlow::Break(WriteOutcome::Duplicate { correlation_id, original, cached_result }))
+            }
+            AdmitDecision::Refused(failure) => Err(self.stopped(failure)),
+        }
+    }
+
     /// One try on one session.
-    async fn execute(&self, lease: &mut PooledSession, intent: &Intent, way: Way) -> Executed {
+    async fn execute(&self, lease: &mut PooledSession, intent: &Intent, way: ExecuteWay<'_>) -> Executed {
         let executed = execute::execute(&self.writer, lease, intent, &self.attempt, way);
         // An executor may panic. The session is dropped then, so T2 cannot commit.
         let caught = AssertUnwindSafe(executed).catch_unwind();

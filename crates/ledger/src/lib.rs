@@ -12,7 +12,8 @@
 //!   `migrations/baseline/20_admission.sql`). `dedup_cache` has the calls of the last half minute, `existing_write` asks
 //!   whether their effects are still in force, and `fingerprint` decides which calls are the same.
 //! - A write tool implements `executor`; `executor_registry` finds it by its name. `adhoc_sql` runs a text of the caller.
-//!   `preview` runs a write and rolls it back; `definitions` are the objects that it depends on.
+//!   `preview` runs a write and rolls it back; `definitions` are the objects that it depends on. `policy` are the rules of
+//!   a tool and the limit of its calls.
 //! - `proposals` are writes that wait for agreement.
 //! - `records` reads the ledger for one account. `audit` is for people: the records of all accounts, seals, pruning.
 //!   `undo`, `operator` and `plans` undo writes. `freezes` stop the writes of an account. `tracking` reports whether all
@@ -52,6 +53,7 @@ mod login_settings;
 pub mod operator;
 mod options;
 pub mod plans;
+mod policy;
 mod preview;
 pub mod proposals;
 mod read_log;
@@ -83,6 +85,7 @@ pub use gauges::{LedgerCounts, LedgerGauges};
 pub use identity::{Fork, check_identity, fork};
 pub use intent::undone_by;
 pub use options::LedgerOptions;
+pub use policy::{AppliedPolicy, AppliedRule, PolicyCall, PolicyRule, ToolPolicy};
 pub use read_log::{ReadEntry, ReadLog, ReadLogDetail, ReadLogStatus};
 pub use reader_role::{ReaderRoleError, check_reader, reader_login};
 pub use records::{RecordStatus, Records, Undoable};
@@ -106,7 +109,7 @@ pub use pg::{
     RowRetention, probe_pooler,
 };
 use tokio::time::Instant;
-use types::{DescribeError, DescribeStatement, StatementShape};
+use types::{ConditionShape, DescribeError, DescribeStatement, StatementShape};
 
 use crate::console::ConsoleSessions;
 use crate::proposals::Proposals;
@@ -269,5 +272,9 @@ pub async fn can_connect(target: &ConnectOptions) -> Result<(), pg::ConnectError
 impl DescribeStatement for Ledger {
     async fn describe(&self, sql: &str, param_types: &[u32]) -> Result<StatementShape, DescribeError> {
         self.writer.describe(sql, param_types).await
+    }
+
+    async fn describe_condition(&self, sql: &str, param_types: &[u32]) -> Result<ConditionShape, DescribeError> {
+        self.writer.describe_condition(sql, param_types).await
     }
 }

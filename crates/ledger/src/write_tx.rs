@@ -7,6 +7,7 @@ use types::{AccountId, Column, CorrelationId};
 use crate::effects;
 use crate::failures::{ExecutorError, FENCED, statement_failure, too_large, transaction_ended};
 use crate::intent::Intent;
+use crate::policy::{NOT_LET_RUN, PolicyStatement};
 use crate::values::as_object;
 
 /// One statement for [`WriteTx::run`].
@@ -74,6 +75,8 @@ pub(crate) enum TransactionOpening<'a> {
     /// The attempt is admitted in a transaction of its own, and claimed in the next one.
     Admit {
         intent: &'a Intent,
+        /// Applies the policy of the tool, if it has one.
+        policy: Option<&'a PolicyStatement>,
         /// Whether the admission waits for the disk by itself.
         is_durable: bool,
         /// In milliseconds.
@@ -91,8 +94,10 @@ pub(crate) enum TransactionOpening<'a> {
 /// The reason why a transaction could not be opened. Nothing of the work has run.
 #[derive(Debug)]
 pub(crate) enum Unopened {
-    /// The attempt was not admitted, or its claim was refused: the ledger has to say why.
+    /// The attempt was not admitted, its policy does not let it run, or its claim was refused: the ledger has to say why.
     Refused,
+    /// The policy of the tool cannot be applied: the attempt was not admitted.
+    Policy(Box<ServerError>),
     /// The connection was lost: the attempt may be admitted.
     Lost(pg::Error),
     /// The ledger cannot be written: the attempt was not admitted.
@@ -253,12 +258,15 @@ impl WriteTx<'_> {
         steps: &[PipelineStatement<'_>],
     ) -> (usize, Result<Vec<StatementResult>, PipelineError>) {
         let session = self.lease.session();
+        let mut policy_at = None;
         let (before, outcome) = match opening {
-            TransactionOpening::Admit { intent, is_durable, timeout_ms } => {
+            TransactionOpening::Admit { intent, policy, is_durable, timeout_ms } => {
                 let claim = claim_params(intent, timeout_ms, false);
                 let admission = PipelineStatement { sql: ADMISSION_SQL, params: intent.columns(), param_types: &[] };
-                let first = [PipelineStatement::without_params(UNDURABLE_SQL), admission];
+                let mut first = vec![PipelineStatement::without_params(UNDURABLE_SQL), admission];
+                first.extend(policy.map(PolicyStatement::step));
                 let first = first.get(usize::from(*is_durable)..).unwrap_or_default();
+                policy_at = policy.map(|_| first.len() - 1);
                 let claim = [PipelineStatement { sql: CLAIM_SQL, params: &claim, param_types: &[] }];
                 let second: Vec<PipelineStatement<'_>> = claim.into_iter().chain(steps.iter().copied()).collect();
                 (first.len() + 2, session.commit_and_begin(first, &second).await)
@@ -284,7 +292,8 @@ impl WriteTx<'_> {
             && (*step < before || !matches!(error, pg::Error::Server(_) | pg::Error::MessageTooLarge { .. }))
         {
             self.unopened = Some(match error {
-                pg::Error::Server(error) if is_contended(error) => Unopened::Refused,
+                pg::Error::Server(error) if is_contended(error) || error.sqlstate == NOT_LET_RUN => Unopened::Refused,
+                pg::Error::Server(error) if Some(*step) == policy_at => Unopened::Policy(error.clone()),
                 pg::Error::Server(error) if *step + 1 == before => {
                     Unopened::Unclaimed(pg::Error::Server(error.clone()))
                 }

@@ -4,6 +4,8 @@
 //! What is required but can be told apart when missing (it is empty then) has a default here, so that one missing key
 //! does not hide the mistakes in the others; `check` asks for it.
 
+mod policy;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -15,6 +17,7 @@ use types::{Principal, RowFormat, Tier};
 
 use crate::spec::{Access, Limits, RowExpectation, ValueSource};
 use crate::value::{json, json_object};
+pub(crate) use policy::{LimitDeclaration, RuleDeclaration};
 
 /// A countersign manifest: declares tools over one domain of a PostgreSQL database.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -111,7 +114,8 @@ pub(crate) struct ToolDeclaration {
     /// Who must agree before a write runs: `auto` (nobody), `confirm` (the caller's user) or `approve` (somebody else).
     #[schemars(with = "Option<Tier>")]
     pub(crate) tier: Option<Spanned<Tier>>,
-    /// Who must agree before `undo_mutation` or `undo_run` takes a write of the tool back; as `tier` unless given.
+    /// Who must agree before `undo_mutation` or `undo_run` takes a write of the tool back; as `tier` unless given, or as the strictest
+    /// rule.
     #[schemars(with = "Option<Tier>")]
     pub(crate) undo_tier: Option<Spanned<Tier>>,
     /// How many different people must approve a write of tier `approve`, 1 to 10; 1 by default.
@@ -169,6 +173,12 @@ pub(crate) struct ToolDeclaration {
     pub(crate) param: Vec<ParamDeclaration>,
     /// How a write is undone, or why it cannot be. Every write has one.
     pub(crate) undo: Option<UndoDeclaration>,
+    /// Calls that need more agreement than others, or that are refused.
+    #[serde(default)]
+    pub(crate) rule: Vec<RuleDeclaration>,
+    /// The most calls in a period.
+    #[schemars(with = "Option<LimitDeclaration>")]
+    pub(crate) limit: Option<Spanned<LimitDeclaration>>,
     /// The keys whose values were refused.
     #[serde(skip)]
     pub(crate) refused: Vec<String>,
@@ -178,11 +188,6 @@ impl ToolDeclaration {
     /// Whether it is a write, or is a read. Unknown if `access` is missing or wrong.
     pub(crate) fn is(&self, writes: bool) -> bool {
         self.access.as_ref().is_some_and(|access| access.get_ref().writes() == writes)
-    }
-
-    /// Whether somebody must agree before it writes.
-    pub(crate) fn needs_agreement(&self) -> bool {
-        self.is(true) && self.tier.as_ref().is_some_and(|tier| *tier.get_ref() > Tier::Auto)
     }
 
     /// Whether it names an executor, or tried to.

@@ -22,6 +22,7 @@ mod json_schema;
 mod missing_privileges;
 mod notes;
 mod parse;
+mod policy;
 mod source;
 mod spec;
 mod tool_schema;
@@ -32,10 +33,11 @@ pub use compile::{ServerNames, check_files, compile, declared_names};
 pub use diagnostic::{Diagnostic, Diagnostics, Location};
 pub use json_schema::manifest_schema;
 pub use notes::name_parts;
+pub use policy::{Conditions, PRINCIPAL_COLUMNS};
 pub use source::Source;
 pub use spec::{
-    Access, BuiltinTool, Limits, Note, Param, ParamSource, QueryDefaults, RowExpectation, StatementSpec, ToolCatalog,
-    ToolSpec, UndoSpec, ValueSource,
+    Access, BuiltinTool, Limits, Note, Param, ParamSource, QueryDefaults, RowExpectation, Rule, StatementSpec,
+    ToolCatalog, ToolSpec, UndoSpec, ValueSource,
 };
 pub use tool_schema::{decimal, enforced, envelope_schema, idempotency_key, outline, with_numbers};
 pub use undo::rollback;

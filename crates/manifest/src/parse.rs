@@ -8,7 +8,8 @@ use serde_spanned::Spanned;
 use toml::de::{DeArray, DeTable, DeValue, ValueDeserializer};
 
 use crate::file::{
-    BuiltinDeclaration, ManifestFile, NoteDeclaration, ParamDeclaration, ToolDeclaration, UndoDeclaration,
+    BuiltinDeclaration, ManifestFile, NoteDeclaration, ParamDeclaration, RuleDeclaration, ToolDeclaration,
+    UndoDeclaration,
 };
 use crate::{Diagnostic, Diagnostics, Location, Source};
 
@@ -187,7 +188,7 @@ impl<'s> Parser<'s, '_> {
         let span = table.span();
         let mut table = table.into_inner();
         self.label = table.get("name").and_then(|name| name.get_ref().as_str()).map(str::to_owned);
-        let (params, undo) = (table.remove("param"), table.remove("undo"));
+        let (params, rules, undo) = (table.remove("param"), table.remove("rule"), table.remove("undo"));
         let piece = self.piece::<ToolDeclaration>(table, span.clone());
         let mut whole = piece.is_whole();
         let mut tool = piece.value;
@@ -202,6 +203,14 @@ impl<'s> Parser<'s, '_> {
             if let (Some(tool), Some(mut param)) = (&mut tool, piece.value) {
                 param.refused = piece.refused;
                 tool.param.push(param);
+            }
+        }
+        for rule in self.tables(rules, "rule") {
+            let at = rule.span();
+            let piece = self.piece::<RuleDeclaration>(rule.into_inner(), at);
+            whole &= piece.is_whole();
+            if let (Some(tool), Some(rule)) = (&mut tool, piece.value) {
+                tool.rule.push(RuleDeclaration { refused: piece.refused, ..rule });
             }
         }
         if let Some(undo) = undo {

@@ -7,7 +7,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
-use types::{ApprovalRule, PgType, ReferencedObjects, RowFormat, StatementShape, TableAccess, Tier};
+use types::{
+    ApprovalRule, CallLimit, PgType, ReferencedObjects, RowFormat, RuleAction, StatementShape, TableAccess, Tier,
+};
 
 use crate::{Diagnostic, Location};
 
@@ -119,6 +121,10 @@ pub struct ToolSpec {
     pub not_found: Option<String>,
     /// How to undo it.
     pub undo: UndoSpec,
+    /// The rules about calls that need more agreement than others, or that are refused.
+    pub rules: Vec<Rule>,
+    /// The most calls in a period.
+    pub limit: Option<CallLimit>,
     /// For how long an identical call without an idempotency key counts as the same call.
     pub dedup_window: Duration,
     /// JSON Schema of the arguments: an object without additional properties.
@@ -138,6 +144,12 @@ impl ToolSpec {
         self.params.iter().find(|param| param.name == name)
     }
 
+    /// Returns the strictest approval that a call can need, by its tier or by a rule.
+    #[must_use]
+    pub fn strictest_tier(&self) -> Tier {
+        self.rules.iter().filter_map(|rule| rule.then.tier()).fold(self.tier, Tier::max)
+    }
+
     /// Returns the tables that its statements access, as far as their plans show them.
     pub fn tables(&self) -> impl Iterator<Item = &TableAccess> {
         let all = self.before.iter().chain(&self.statements).chain(&self.after);
@@ -153,6 +165,17 @@ impl ToolSpec {
     pub fn sensitive_params(&self) -> impl Iterator<Item = &Param> {
         self.params.iter().filter(|param| param.sensitive)
     }
+}
+
+/// A rule of a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// The condition: an SQL expression of type boolean over the columns of [`crate::Conditions`].
+    pub when: String,
+    /// What becomes of the calls for which it holds.
+    pub then: RuleAction,
+    /// Why, for agents and reviewers; 1 to 200 characters.
+    pub message: Option<String>,
 }
 
 /// One parameter of a tool.

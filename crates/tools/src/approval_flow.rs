@@ -8,7 +8,7 @@
 //! [`UserDecision`]. A transport that cannot ask forwards only the output, which explains the next step.
 
 use ledger::proposals::{DecisionChannel, ExecutedProposal, NewProposal, Proposal, ProposalStatus, Proposals};
-use ledger::{Gate, WriteAttempt, WriteError, WriteOutcome};
+use ledger::{AppliedPolicy, Gate, WriteAttempt, WriteError, WriteOutcome};
 use serde::Serialize;
 use serde_json::Value;
 use types::{CorrelationId, ErrorCode, Failure, Redaction, Tier};
@@ -57,30 +57,50 @@ impl ApprovalFlow {
         redaction: Redaction,
         warnings: Vec<String>,
     ) -> ToolResult {
+        // The check precedes the gate, so that an invalid request leaves no record (A1-17).
+        write.executor.check(&write.request)?;
+        // A rule may have asked the question.
+        let may_ask = write.tier != Tier::Auto || write.executor.policy(&write.request)?.is_some();
+        let said = call.said.as_ref().filter(|_| may_ask);
+        if let Some(said) = said {
+            return self.resume(call, &write, said).await;
+        }
         if write.tier != Tier::Auto {
             return self.propose(call, write, warnings).await;
         }
         refuse_answer(call)?;
-        // The check precedes the gate, so that an invalid request leaves no record (A1-17).
-        write.executor.check(&write.request)?;
-        let NewProposal { request, tool, idempotency_key, executor, .. } = write;
-        let (name, deadline) = (tool.clone(), call.deadline);
+        let NewProposal { request, tool, idempotency_key, executor, .. } = write.clone();
+        let deadline = call.deadline;
         let attempt =
             WriteAttempt { request, tool, redaction, idempotency_key, deadline, executor, precondition: None };
-        write_output(&name, self.gate.perform(attempt).await)
+        match self.gate.perform(attempt).await {
+            Ok(WriteOutcome::NeedsApproval(applied)) => self.propose_by(call, write, applied.into(), warnings).await,
+            outcome => write_output(&write.tool, outcome),
+        }
     }
 
-    /// Proposes the write of this call, or continues with the user's answer.
+    /// Proposes the write of a tool whose tier requires it.
     async fn propose(&self, call: &Call, write: NewProposal, warnings: Vec<String>) -> ToolResult {
-        write.executor.check(&write.request)?;
-        if let Some(said) = &call.said {
-            return self.resume(call, &write, said).await;
-        }
         if let Some((original, cached_result)) = self.proposals.standing(&write, call.deadline).await? {
             let outcome = WriteOutcome::Duplicate { correlation_id: original, original, cached_result };
             return write_output(&write.tool, Ok(outcome));
         }
+        let applied = self.proposals.apply_policy(&write, call.deadline).await?;
+        self.propose_by(call, write, applied, warnings).await
+    }
+
+    /// Proposes the write with the approval that the policy of the tool requires, or else its tier.
+    async fn propose_by(
+        &self,
+        call: &Call,
+        write: NewProposal,
+        policy: Option<AppliedPolicy>,
+        warnings: Vec<String>,
+    ) -> ToolResult {
+        let (tier, rule) = policy.map_or((write.tier, None), |applied| (applied.tier, applied.rule));
+        let write = NewProposal { tier, ..write };
         let mut preview = self.proposals.preview(&write, call.deadline).await?;
+        preview.rule = rule;
         preview.warnings.extend(warnings);
         preview.warnings.extend(proposal_text::no_key(&preview));
         let description = proposal_text::description(&self.title, &write.request.params, &preview);
@@ -204,6 +224,9 @@ fn write_output(tool: &str, outcome: Result<WriteOutcome, WriteError>) -> ToolRe
             };
             let (correlation_id, success) = (Some(correlation_id), Disposition::Duplicate);
             ToolOutput::read(&data).map(|answer| ToolOutput { correlation_id, success, ..answer })
+        }
+        Ok(WriteOutcome::NeedsApproval(_)) => {
+            Err(Failure::new(ErrorCode::InternalError, "the write needs approval, and was not proposed").into())
         }
         Err(error) => Err(refused(error)),
     }

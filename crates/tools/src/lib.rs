@@ -25,6 +25,7 @@ mod mask_policy;
 pub mod metrics;
 mod mixed_script;
 pub mod native;
+mod policy_text;
 mod profile;
 mod proposal_data;
 mod proposal_text;

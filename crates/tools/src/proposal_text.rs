@@ -28,7 +28,8 @@ pub(crate) fn description(title: &str, params: &Map<String, Value>, preview: &Pr
     let params: Vec<String> =
         params.iter().map(|(name, value)| format!("{} {}", visible(name), cut(&json(value), IN_SHORT))).collect();
     let with = if params.is_empty() { String::new() } else { format!(" with {}", params.join(", ")) };
-    format!("{}{with}. {}. {}", visible(title), touches(preview), undo(preview))
+    let rule = rule(preview).map_or_else(String::new, |rule| format!(" {rule}"));
+    format!("{}{with}. {}. {}{rule}", visible(title), touches(preview), undo(preview))
 }
 
 /// Question for a client's user.
@@ -49,6 +50,7 @@ pub(crate) fn question(title: &str, proposal: &Proposal) -> String {
         lines.push(format!("What the database makes when it is written: {}.", generated(preview)));
     }
     lines.extend([String::new(), undo(preview)]);
+    lines.extend(rule(preview));
     lines.extend(preview.warnings.iter().map(|warning| format!("Warning: {}", visible(warning))));
     lines.push(format!("Nothing is written unless you accept. This offer ends at {}.", proposal.expires_at));
     lines.join("\n")
@@ -81,6 +83,13 @@ fn undo(preview: &Preview) -> String {
         (_, false) => "It cannot be undone.".to_owned(),
     };
     if rollback.note.is_empty() { how } else { format!("{how} {}", visible(&rollback.note)) }
+}
+
+/// The rule that requires the approval.
+fn rule(preview: &Preview) -> Option<String> {
+    let rule = preview.rule.as_ref()?;
+    let why = rule.message.as_ref().map_or_else(String::new, |message| format!(": {}", visible(message)));
+    Some(format!("Rule {} of the tool requires approval (if {}){why}", rule.number, cut(&visible(&rule.when), IN_ROW)))
 }
 
 fn generated(preview: &Preview) -> String {

@@ -23,6 +23,8 @@ pub(crate) fn builtin_info<A: schemars::JsonSchema, D: schemars::JsonSchema>(
         version: TOOL_VERSION.to_owned(),
         access,
         tier: None,
+        rules: Vec::new(),
+        limit: None,
         input_schema: schema_of::<A>(),
         output_schema: answer_schema::<D>(),
         hints: Annotations { read_only: true, destructive: false, idempotent: true },

@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use ledger::ExecutorRegistry;
 use ledger::read::{ReadTrace, ResponsePermit};
-use manifest::Access;
+use manifest::{Access, Rule};
 use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::time::Instant;
-use types::{CorrelationId, Failure, Principal, ProposalId, Rollback, Tier};
+use types::{CallLimit, CorrelationId, Failure, Principal, ProposalId, Rollback, Tier};
+
+use crate::policy_text;
 
 /// The description of a tool for clients.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,6 +30,10 @@ pub struct ToolInfo {
     pub access: Access,
     /// Approval that a write needs; `None` for a tool that does not write by itself.
     pub tier: Option<Tier>,
+    /// Rules about calls that need more approval, or that are refused.
+    pub rules: Vec<Rule>,
+    /// The most calls in a period.
+    pub limit: Option<CallLimit>,
     /// JSON Schema of the arguments.
     pub input_schema: Map<String, Value>,
     /// JSON Schema of the envelope.
@@ -43,8 +49,12 @@ pub struct ToolInfo {
 /// Key of MCP's `_meta` that contains the tier of a tool.
 pub const TIER: &str = "countersign/tier";
 
+/// Keys of MCP's `_meta` that contain the rules and the limit of a tool, if it has any.
+const RULES: &str = "countersign/rules";
+const LIMIT: &str = "countersign/limit";
+
 impl ToolInfo {
-    /// Description as clients get it, with a sentence about the tier.
+    /// Description as clients get it, with sentences about the tier, the rules and the limit.
     #[must_use]
     pub fn full_description(&self) -> String {
         let sentence = match self.tier {
@@ -53,14 +63,19 @@ impl ToolInfo {
             Some(Tier::Confirm) => "Tier confirm: the user has to agree to its proposal first.",
             Some(Tier::Approve) => "Tier approve: somebody else has to approve its proposal first.",
         };
-        format!("{} {sentence}", self.description.trim_end())
+        let policy = policy_text::sentences(&self.rules, self.limit);
+        format!("{} {sentence}{policy}", self.description.trim_end())
     }
 
-    /// `_meta` as clients get it: the operator's entries and the tier.
+    /// `_meta` as clients get it: the operator's entries, the tier, the rules and the limit.
     #[must_use]
     pub fn full_meta(&self) -> Map<String, Value> {
         let mut meta = self.meta.clone();
         meta.extend(self.tier.map(|tier| (TIER.to_owned(), tier.as_str().into())));
+        if !self.rules.is_empty() {
+            meta.insert(RULES.to_owned(), policy_text::rules(&self.rules));
+        }
+        meta.extend(self.limit.map(|limit| (LIMIT.to_owned(), json!(limit))));
         meta
     }
 }

@@ -75,6 +75,16 @@ pub enum ErrorCode {
     ///
     /// Do: ask the operator, who resumes them with `countersign unfreeze`.
     AccountFrozen,
+    /// A rule of the tool refuses calls with these arguments; the message names the rule and has its text.
+    /// Nothing was written, and there is no record.
+    ///
+    /// Do: choose other arguments, or tell the user why the call is refused.
+    RuleDenied,
+    /// The account or the actor has used up its calls of this tool for now; the message says when the next one
+    /// is possible. Nothing was written, and there is no record.
+    ///
+    /// Do: repeat the call after that time.
+    LimitReached,
     /// The connection to the database was lost before the write committed, or the server that executed it was
     /// killed. The record proves that nothing was written.
     ///
@@ -153,7 +163,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// All codes, in the order of the page.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 27] = [
         Self::InvalidParams,
         Self::NotReadOnly,
         Self::SqlError,
@@ -166,6 +176,8 @@ impl ErrorCode {
         Self::UndoConflict,
         Self::AlreadyReversed,
         Self::AccountFrozen,
+        Self::RuleDenied,
+        Self::LimitReached,
         Self::InDoubtAborted,
         Self::CommitOutcomeUnknown,
         Self::DigestMismatch,
@@ -197,6 +209,8 @@ impl ErrorCode {
             Self::UndoConflict => "undo_conflict",
             Self::AlreadyReversed => "already_reversed",
             Self::AccountFrozen => "account_frozen",
+            Self::RuleDenied => "rule_denied",
+            Self::LimitReached => "limit_reached",
             Self::InDoubtAborted => "in_doubt_aborted",
             Self::CommitOutcomeUnknown => "commit_outcome_unknown",
             Self::DigestMismatch => "digest_mismatch",
@@ -218,6 +232,7 @@ impl ErrorCode {
     pub const fn retryable(self) -> bool {
         match self {
             Self::DuplicateInFlight
+            | Self::LimitReached
             | Self::InDoubtAborted
             | Self::CommitOutcomeUnknown
             | Self::DbError
@@ -234,6 +249,7 @@ impl ErrorCode {
             | Self::UndoConflict
             | Self::AlreadyReversed
             | Self::AccountFrozen
+            | Self::RuleDenied
             | Self::DigestMismatch
             | Self::ProposalExpired
             | Self::ProposalRejected

@@ -14,6 +14,7 @@ mod id_scanner;
 mod ids;
 mod line_codec;
 mod mask;
+mod policy;
 mod principal;
 mod redaction;
 mod row_format;
@@ -30,13 +31,14 @@ pub use id_scanner::IdScanner;
 pub use ids::{CorrelationId, IdPrefix, ProposalId};
 pub use line_codec::{Line, LineCodec};
 pub use mask::{Mask, MaskKey, MaskedColumn, Masks};
+pub use policy::{CallLimit, LimitScope, RuleAction};
 pub use principal::{AccountId, AccountIdError, Principal};
 pub use redaction::{REDACTED, Redaction};
 pub use row_format::RowFormat;
 pub use secret::Secret;
 pub use statement::{
-    Column, CompositeField, DescribeError, DescribeStatement, PgType, Privilege, ReferencedObjects, Scalar,
-    StatementShape, TableAccess, TypeKind,
+    Column, CompositeField, ConditionShape, DescribeError, DescribeStatement, PgType, Privilege, ReferencedObjects,
+    Scalar, StatementShape, TableAccess, TypeKind,
 };
 pub use strict_json::{StrictJsonError, check_strict_json};
 pub use tier::{ApprovalRule, Tier};

@@ -233,6 +233,15 @@ pub enum DescribeError {
     Unavailable(String),
 }
 
+/// The result of Describe for a query that decides about a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConditionShape {
+    /// The shape of the query.
+    pub shape: StatementShape,
+    /// The functions that such a query may not call, each with the reason.
+    pub refused_functions: Vec<(String, String)>,
+}
+
 /// Whoever can describe a statement without running it.
 pub trait DescribeStatement {
     /// Prepares `sql` (extended protocol: one statement only) and describes it. Nothing is executed.
@@ -244,4 +253,12 @@ pub trait DescribeStatement {
         sql: &str,
         param_types: &[u32],
     ) -> impl Future<Output = Result<StatementShape, DescribeError>> + Send;
+
+    /// Describes a query that decides about a call, and names the functions that may not be part of it: those that have
+    /// effects, and those that may read tables.
+    fn describe_condition(
+        &self,
+        sql: &str,
+        param_types: &[u32],
+    ) -> impl Future<Output = Result<ConditionShape, DescribeError>> + Send;
 }

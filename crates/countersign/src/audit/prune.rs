@@ -93,7 +93,12 @@ fn may_not(error: &anyhow::Error) -> bool {
 
 fn told(pruned: &Pruned) -> Vec<String> {
     let removed = format!("Removed {} made before {}.", records(pruned.removed), pruned.made_before);
-    std::iter::once(removed).chain(left_over(pruned.left)).collect()
+    let decisions = match pruned.removed_decisions {
+        0 => None,
+        1 => Some("Removed 1 decision of the policy log.".to_owned()),
+        count => Some(format!("Removed {count} decisions of the policy log.")),
+    };
+    std::iter::once(removed).chain(decisions).chain(left_over(pruned.left)).collect()
 }
 
 /// The old records that stay, and the reasons.

@@ -235,6 +235,9 @@ fn settled(outcome: Outcome) -> Result<Result<String, WriteError>, ExecuteError>
         Ok(Ok(WriteOutcome::Duplicate { .. })) => {
             Err(ExecuteError::Internal("internal: duplicate key collision".to_owned()))
         }
+        Ok(Ok(WriteOutcome::NeedsApproval(_))) => {
+            Err(ExecuteError::Internal("internal: a statement of a person has no rules".to_owned()))
+        }
         Ok(Err(stopped)) => Ok(Err(stopped)),
         Err(error) => Err(ExecuteError::Internal(error.to_string())),
     }

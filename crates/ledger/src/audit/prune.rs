@@ -20,6 +20,8 @@ pub struct PrunePlan {
 pub struct Pruned {
     /// The number of removed records.
     pub removed: i64,
+    /// The number of removed decisions of the policy log.
+    pub removed_decisions: i64,
     /// Only records made before this were (RFC 3339).
     pub made_before: String,
     /// The old records that are there now.
@@ -33,6 +35,7 @@ const CUTOFF_SQL: &str = "select to_char((clock_timestamp() - make_interval(hour
      'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')";
 const PRUNE_SQL: &str = "select scanned_up_to::text, removed_records::text \
      from countersign.prune_records($1::timestamptz, $2::text, $3::bigint, $4::integer)";
+const PRUNE_POLICY_LOG_SQL: &str = "select countersign.prune_policy_log($1::timestamptz, $2::text)::text";
 const SURVEY_SQL: &str = "\
     select count(*)::text, \
         (select count(*) from countersign.record r where r.completed_at < $1::timestamptz \
@@ -54,15 +57,19 @@ impl Audit {
     }
 
     /// Removes the records that ended longer ago than this, are sealed, and answer for nothing any more, with their effects and
-    /// reversals, in batches: each is a transaction with its own entry in the chain. `who` is written into it. Seal first.
+    /// reversals, in batches: each is a transaction with its own entry in the chain. Then the decisions of the policy log that
+    /// are older. `who` is written into it. Seal first.
     ///
     /// # Errors
     /// Whatever the database says, an age of less than a day among it; earlier batches stay removed.
     pub async fn prune(&self, older_than_hours: u32, who: &str) -> Result<Pruned, pg::Error> {
         let made_before = self.cutoff(older_than_hours).await?;
         let removed = self.prune_batches(&made_before, who).await?;
+        let params = [Some(made_before.clone()), Some(who.to_owned())];
+        let [decisions] = one_row(self.ask(PRUNE_POLICY_LOG_SQL, &params).await?)?;
+        let removed_decisions = number(decisions.as_ref())?;
         let left = self.survey_before(&made_before).await?;
-        Ok(Pruned { removed, made_before, left })
+        Ok(Pruned { removed, removed_decisions, made_before, left })
     }
 
     async fn prune_batches(&self, made_before: &str, who: &str) -> Result<i64, pg::Error> {

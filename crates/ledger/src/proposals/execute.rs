@@ -13,7 +13,7 @@ use super::{Proposal, Proposals, definition};
 use crate::attempt::{CANCEL_GRACE, RESOLVE_TIMEOUT, WriteAttempt, WriteOutcome};
 use crate::executor::WriteExecutor;
 use crate::executor_registry::ExecutorRegistry;
-use crate::failures::{WriteError, ledger_failure};
+use crate::failures::{WriteError, internal_error, ledger_failure};
 use crate::resolve;
 
 /// The result of a proposal, and the answer of its write.
@@ -169,6 +169,10 @@ impl Proposals {
             Ok(WriteOutcome::Duplicate { original, .. }) => {
                 let failure = stale(&format!("an identical write was executed since (correlation_id {original})"));
                 self.unfinished(proposal, attempt, failure.into(), may_be_repeated).await
+            }
+            // A confirmed proposal is not subject to the policy again.
+            Ok(WriteOutcome::NeedsApproval(_)) => {
+                self.unfinished(proposal, attempt, internal_error().into(), may_be_repeated).await
             }
             Err(stopped) => self.unfinished(proposal, attempt, stopped, may_be_repeated).await,
         }

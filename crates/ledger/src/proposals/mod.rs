@@ -39,12 +39,13 @@ pub use state::{ProposalStatus, not_found};
 
 use crate::attempt::undoes;
 use crate::conflicts;
-use crate::executor::WriteExecutor;
+use crate::executor::{WriteExecutor, WriteRequest};
 use crate::existing_write::{self, ExistingWrite};
 use crate::failures::{internal_error, key_reused, ledger_failure, superseded};
 use crate::fingerprint::{Fingerprints, sha256_hex};
 use crate::gate::Gate;
 use crate::intent::slot;
+use crate::policy::{self, AppliedPolicy, PolicyMode};
 use crate::preview::Trials;
 use crate::records::Records;
 use crate::values::rfc3339;
@@ -135,6 +136,27 @@ impl Proposals {
             Some(ExistingWrite::AlreadyReversed(by)) => Err(conflicts::already_reversed(Some(&by.to_string()))),
             Some(ExistingWrite::KeyReused) => Err(key_reused()),
         }
+    }
+
+    /// Applies the policy of the tool to a call that is proposed, and logs the decision. `None` for a tool without a policy.
+    ///
+    /// # Errors
+    /// The call is refused, or the policy cannot be applied.
+    pub async fn apply_policy(&self, draft: &NewProposal, deadline: Instant) -> Result<Option<AppliedPolicy>, Failure> {
+        policy::decide(&self.writer, draft.executor.as_ref(), &draft.request, PolicyMode::Refuse, deadline).await
+    }
+
+    /// The decision of the policy of the tool, without its limit, for a call that is only previewed.
+    ///
+    /// # Errors
+    /// The call is refused, or the policy cannot be applied.
+    pub async fn preview_policy(
+        &self,
+        executor: &dyn WriteExecutor,
+        request: &WriteRequest,
+        deadline: Instant,
+    ) -> Result<Option<AppliedPolicy>, Failure> {
+        policy::decide(&self.writer, executor, request, PolicyMode::Preview, deadline).await
     }
 
     /// The preview of the write.

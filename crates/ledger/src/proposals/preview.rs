@@ -15,6 +15,7 @@ use crate::canonical_json;
 use crate::definitions::Definition;
 use crate::effects::MOST_SHOWN;
 use crate::executor::WriteOutput;
+use crate::policy::AppliedRule;
 use crate::preview::Trial;
 
 /// The placeholder for a value that the database generates each time.
@@ -48,6 +49,9 @@ pub struct Preview {
     /// The definitions that it depends on. If one of them has changed, the write is not executed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub definitions: Vec<Definition>,
+    /// The rule of the tool that requires the approval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<AppliedRule>,
     /// Warnings for the reviewer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -75,6 +79,7 @@ impl Preview {
             generated: Vec::new(),
             rollback,
             definitions,
+            rule: None,
             warnings: Vec::new(),
         }
     }

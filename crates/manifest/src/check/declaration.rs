@@ -202,15 +202,15 @@ fn approvers(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut 
     }
 }
 
-/// Checks a tool of a tier above `auto`: its parameters are stored and shown until a person decides.
+/// Checks a tool that needs agreement: its parameters are stored and shown until a person decides.
 fn approval(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
-    if !tool.needs_agreement() {
+    if tool.needs_agreement().is_none() {
         return;
     }
     for param in tool.param.iter().filter(|param| param.sensitive) {
         let message = format!(
             "parameter {}: a proposal keeps its parameters until somebody agrees, and shows them: a sensitive one is for \
-             tools of tier auto",
+             tools of tier auto without a rule that requires agreement",
             param.name.get_ref()
         );
         diagnostics.0.push(parsed.diagnostic(param.name.span(), message));

@@ -4,6 +4,7 @@ mod builtin;
 mod declaration;
 mod param_schema;
 mod params;
+mod policy;
 mod statements;
 mod undo;
 mod warnings;
@@ -22,6 +23,7 @@ pub(crate) fn declaration(parsed: &ParsedTool<'_>, executors: &[&str], diagnosti
     let Some(tool) = &parsed.tool else { return };
     declaration::check(parsed, tool, executors, diagnostics);
     params::check(parsed, tool, diagnostics);
+    policy::check(parsed, tool, diagnostics);
     undo::check_form(parsed, tool, diagnostics);
 }
 

@@ -115,14 +115,14 @@ fn returns_nothing(shape: &StatementShape) -> bool {
 
 /// Checks that the preview shows the rows that the write overwrites, and that `before` locks them.
 fn approval(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, inferred: &InferredTypes, diagnostics: &mut Diagnostics) {
-    let Some(tier) = tool.tier.as_ref().filter(|_| tool.needs_agreement()) else { return };
+    let Some(agreement) = tool.needs_agreement() else { return };
     let overwrites = |reach: &ReferencedObjects| matches!(reach, ReferencedObjects::Planned { overwrites: true, .. });
     if tool.lacks("before", tool.before.is_none())
         && inferred.statements.iter().any(|statement| overwrites(&statement.shape.referenced_objects))
     {
-        let message = "a write of this tier that updates or deletes rows needs before (select .. for update), or nobody \
+        let message = "a write that needs agreement (by tier or rule) and updates or deletes rows needs before (select .. for update), or nobody \
                        could see what they agree to";
-        diagnostics.0.push(parsed.diagnostic(tier.span(), message));
+        diagnostics.0.push(parsed.diagnostic(agreement, message));
     }
     let (Some(declared), Some(before)) = (&tool.before, &inferred.before) else { return };
     // One that changes rows, or returns none, is a mistake already.

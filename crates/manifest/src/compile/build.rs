@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use types::{ApprovalRule, PgType};
+use types::{ApprovalRule, PgType, Tier};
 
 use crate::file::{ParamDeclaration, UndoDeclaration, principal_field, value_source};
 use crate::infer::InferredTypes;
 use crate::parse::ParsedTool;
+use crate::policy;
+use crate::spec::Rule;
 use crate::tool_schema::{input_schema, output_schema};
 use crate::value::{json, json_object};
 use crate::{Param, ParamSource, RowExpectation, ToolSpec, UndoSpec};
@@ -21,7 +23,9 @@ pub(super) fn spec(parsed: ParsedTool<'_>, inferred: InferredTypes) -> Option<To
     let tool = parsed.tool?;
     let access = tool.access?.into_inner();
     let tier = tool.tier.map(serde_spanned::Spanned::into_inner).unwrap_or_default();
-    let undo_tier = tool.undo_tier.map_or(tier, serde_spanned::Spanned::into_inner);
+    let rules = tool.rule.iter().map(policy::rule).collect::<Option<Vec<Rule>>>()?;
+    let strictest = rules.iter().filter_map(|rule| rule.then.tier()).fold(tier, Tier::max);
+    let undo_tier = tool.undo_tier.map_or(strictest, serde_spanned::Spanned::into_inner);
     let unless_said = if tool.executor.is_some() { RowExpectation::One } else { RowExpectation::Any };
     let rows = tool.rows.map_or(unless_said, serde_spanned::Spanned::into_inner);
     let columns = inferred.result().and_then(|shape| shape.columns.as_deref()).unwrap_or_default();
@@ -52,6 +56,8 @@ pub(super) fn spec(parsed: ParsedTool<'_>, inferred: InferredTypes) -> Option<To
         max_rows: tool.max_rows.and_then(|most| u64::try_from(most.into_inner()).ok()),
         not_found: tool.not_found.map(|message| message.into_inner().trim().to_owned()),
         undo: undo(tool.undo)?,
+        rules,
+        limit: tool.limit.and_then(|limit| policy::call_limit(limit.get_ref())),
         dedup_window: Duration::from_secs(tool.dedup_window_s.unwrap_or(DEDUP_WINDOW_S).into()),
         annotations: json_object(&tool.annotations),
         meta: json_object(&tool.meta),

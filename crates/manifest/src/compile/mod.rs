@@ -8,7 +8,7 @@ use types::DescribeStatement;
 
 use crate::missing_privileges::MissingPrivileges;
 use crate::parse::{ParsedManifest, parse};
-use crate::{Diagnostics, Source, ToolCatalog, ToolSpec, check, infer, notes};
+use crate::{Diagnostics, Source, ToolCatalog, ToolSpec, check, infer, notes, policy};
 
 /// The names that a server has besides its manifests.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +53,11 @@ pub async fn compile(
         let statements =
             if reachable { infer::infer(parsed, database, &mut diagnostics, &mut denied).await } else { Ok(None) };
         reachable &= statements.is_ok();
-        inferred.push(statements.unwrap_or(None));
+        let statements = statements.unwrap_or(None);
+        if let Some(statements) = &statements {
+            reachable &= policy::check_rules(parsed, statements, database, &mut diagnostics).await.is_ok();
+        }
+        inferred.push(statements);
     }
     let notes =
         if reachable { notes::check(&declared, database, &mut diagnostics, &mut denied).await } else { Vec::new() };

@@ -10,15 +10,16 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::Instant;
-use types::{Column, DescribeError, DescribeStatement, ReferencedObjects, StatementShape};
+use types::{Column, ConditionShape, DescribeError, DescribeStatement, ReferencedObjects, StatementShape};
 
 use crate::client::error::{Error, ServerError};
 use crate::client::session::{PipelineStatement, Session, StatementResult};
 use crate::client::wire::FieldDescription;
 use crate::query::columns;
 use crate::query::plan::{BACK_TO_SAVEPOINT, PlanParameters, PlanResult, RELEASE, SAVEPOINT, plan};
-use crate::query::referenced_objects::referenced_objects;
+use crate::query::referenced_objects::{called, referenced_objects};
 use crate::query::type_catalog::TypeCatalog;
+use crate::query::value;
 use crate::query::writer_pool::WriterPool;
 
 /// The time limit for describing a statement: a locked table must not block the start for ever.
@@ -33,8 +34,56 @@ from pg_catalog.pg_attribute a join pg_catalog.pg_class c on c.oid = a.attrelid 
 left join pg_catalog.pg_index i on i.indrelid = a.attrelid and i.indisprimary and a.attnum = any(i.indkey::smallint[]) \
 where a.attrelid = $1 and a.attnum = $2 and not a.attisdropped";
 
+/// The functions with these names that may not be part of a condition, and why. A plan shows names, so a name is refused if
+/// any function of that name is.
+const REFUSED_IN_CONDITIONS_SQL: &str = concat!(
+    "select f.proname, f.why from (",
+    include_str!("read/functions.sql"),
+    ") f where f.why is not null \
+    union select p.proname, case when p.provolatile = 'v' then 'it is volatile: it has effects, or other results each time' \
+        else 'it may read tables: a function that is not PostgreSQL''s own must be immutable' end \
+    from pg_catalog.pg_proc p join pg_catalog.pg_namespace n on n.oid = p.pronamespace \
+    where p.proname = any ($1::pg_catalog.name[]) \
+        and (p.provolatile = 'v' or p.provolatile = 's' and n.nspname <> 'pg_catalog') \
+    order by 1, 2"
+);
+
+/// A statement that has been described.
+struct Described {
+    shape: StatementShape,
+    /// The names of the functions that its plan shows.
+    functions: BTreeSet<String>,
+}
+
 impl DescribeStatement for WriterPool {
     async fn describe(&self, sql: &str, param_types: &[u32]) -> Result<StatementShape, DescribeError> {
+        self.describe_again(sql, param_types).await.map(|described| described.shape)
+    }
+
+    async fn describe_condition(&self, sql: &str, param_types: &[u32]) -> Result<ConditionShape, DescribeError> {
+        let Described { shape, functions } = self.describe_again(sql, param_types).await?;
+        let refused = self.refused_in_conditions(functions).await;
+        let refused_functions = refused.map_err(|error| DescribeError::Unavailable(error.to_string()))?;
+        Ok(ConditionShape { shape, refused_functions })
+    }
+}
+
+impl WriterPool {
+    async fn refused_in_conditions(&self, functions: BTreeSet<String>) -> Result<Vec<(String, String)>, Error> {
+        if functions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let names = value::text_array(&functions.into_iter().collect::<Vec<_>>());
+        let deadline = Instant::now() + DESCRIBE_DEADLINE;
+        let answer = self.run_one(REFUSED_IN_CONDITIONS_SQL, &[Some(names)], deadline).await?;
+        let texts = |row: Vec<Option<String>>| {
+            let mut row = row.into_iter().flatten();
+            Some((row.next()?, row.next()?))
+        };
+        Ok(answer.rows.into_iter().filter_map(texts).collect())
+    }
+
+    async fn describe_again(&self, sql: &str, param_types: &[u32]) -> Result<Described, DescribeError> {
         let deadline = Instant::now() + DESCRIBE_DEADLINE;
         let answer = match self.describe_once(sql, param_types, deadline).await {
             // The session may have died in the pool (PostgreSQL restarted): a fresh one can be asked the same.
@@ -47,16 +96,14 @@ impl DescribeStatement for WriterPool {
         };
         answer.unwrap_or_else(|error| Err(DescribeError::Unavailable(error.to_string())))
     }
-}
 
-impl WriterPool {
     /// The inner result is PostgreSQL's judgement of `sql`; the outer error says that it could not be had.
     async fn describe_once(
         &self,
         sql: &str,
         param_types: &[u32],
         deadline: Instant,
-    ) -> Result<Result<StatementShape, DescribeError>, Error> {
+    ) -> Result<Result<Described, DescribeError>, Error> {
         let mut lease = self.acquire(deadline).await?;
         tokio::time::timeout_at(deadline, ask_on(lease.session(), sql, param_types))
             .await
@@ -69,7 +116,7 @@ async fn ask_on(
     session: &mut Session,
     sql: &str,
     param_types: &[u32],
-) -> Result<Result<StatementShape, DescribeError>, Error> {
+) -> Result<Result<Described, DescribeError>, Error> {
     if !session.is_pooled() {
         return ask_here(session, sql, param_types, None).await;
     }
@@ -85,7 +132,7 @@ async fn ask_here(
     sql: &str,
     param_types: &[u32],
     around: Option<(&str, &str)>,
-) -> Result<Result<StatementShape, DescribeError>, Error> {
+) -> Result<Result<Described, DescribeError>, Error> {
     let raw = match session.describe(DESCRIBED, sql, param_types).await {
         // An error that may not occur the next time (a timeout, a server that shuts down) says nothing about the text,
         // and neither does an error of the catalog queries below.
@@ -103,6 +150,7 @@ async fn ask_here(
             .await
             .map_err(|failed| failed.error)?;
     }
+    let functions = planned.functions();
     let Some(raw_columns) = raw.columns else {
         return Ok(match planned {
             // Not a statement that is planned. COMMIT in a manifest would end the transaction of the write protocol.
@@ -115,12 +163,11 @@ async fn ask_here(
                 hint: None,
                 position: None,
             }),
-            planned => Ok(StatementShape {
-                params,
-                columns: None,
-                key: Vec::new(),
-                referenced_objects: planned.referenced_objects(),
-            }),
+            planned => {
+                let referenced_objects = planned.referenced_objects();
+                let shape = StatementShape { params, columns: None, key: Vec::new(), referenced_objects };
+                Ok(Described { shape, functions })
+            }
         });
     };
     let mut columns = columns::resolve(&types, session, &raw_columns).await?;
@@ -131,7 +178,9 @@ async fn ask_here(
         }
     }
     let key = key(&columns, &raw_columns, &sources);
-    Ok(Ok(StatementShape { params, columns: Some(columns), key, referenced_objects: planned.referenced_objects() }))
+    let referenced_objects = planned.referenced_objects();
+    let shape = StatementShape { params, columns: Some(columns), key, referenced_objects };
+    Ok(Ok(Described { shape, functions }))
 }
 
 fn refused(error: ServerError) -> DescribeError {
@@ -190,6 +239,14 @@ impl PlanResult {
         match self {
             Self::Plan(plan) => adds_nulls(plan),
             Self::Utility | Self::Empty | Self::Refused(_) => true,
+        }
+    }
+
+    /// The names of the functions that the plan shows.
+    fn functions(&self) -> BTreeSet<String> {
+        match self {
+            Self::Plan(plan) => called(plan).into_iter().map(|call| call.name).collect(),
+            Self::Utility | Self::Empty | Self::Refused(_) => BTreeSet::new(),
         }
     }
 

@@ -92,6 +92,8 @@ fn info(settings: &ExecuteSqlSettings) -> ToolInfo {
         version: TOOL_VERSION.to_owned(),
         access: Access::Admin,
         tier: Some(settings.tier),
+        rules: Vec::new(),
+        limit: None,
         input_schema,
         output_schema: answer_schema::<ExecuteData>(),
         hints: Annotations { read_only: false, destructive: true, idempotent: true },

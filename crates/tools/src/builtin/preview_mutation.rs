@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use ledger::proposals::Proposals;
 use ledger::{ExecutorRegistry, Gate, WriteExecutor, WriteRequest};
 use manifest::{Access, ToolCatalog};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use types::{ErrorCode, Failure, Redaction, Rollback};
 
 use super::execute_sql;
@@ -71,6 +72,9 @@ struct PreviewData {
     /// How the write could be undone.
     #[schemars(with = "BTreeMap<String, AnyJson>")]
     rollback: Value,
+    /// The tier that the call would need, and the rule that requires it; null for a tool without rules.
+    #[schemars(with = "AnyJson")]
+    policy: Option<Value>,
     /// What a person should look at before this is written, such as words that mix scripts.
     warnings: Vec<String>,
     /// That nothing was written.
@@ -81,6 +85,7 @@ struct PreviewData {
 pub(super) struct PreviewMutation {
     info: ToolInfo,
     gate: Gate,
+    proposals: Proposals,
     /// Every write tool; the caller's profile decides which of them the caller may preview.
     targets: BTreeMap<String, (PreviewedWrite, ArgumentValidator)>,
 }
@@ -148,6 +153,7 @@ impl PreviewMutation {
         Ok(Self {
             info: ToolInfo { sensitive: vec!["params".to_owned()], ..info },
             gate: services.gate.clone(),
+            proposals: services.proposals.clone(),
             targets,
         })
     }
@@ -184,6 +190,8 @@ impl Tool for PreviewMutation {
             let (request, redaction, warnings) = target.request(&arguments.params, &call).await?;
             let executor = target.executor();
             executor.check(&request)?;
+            let policy = self.proposals.preview_policy(executor.as_ref(), &request, call.deadline).await;
+            let policy = policy.map_err(|failure| failure.redacted(&redaction))?;
             let work = self.gate.preview(executor.as_ref(), &request, call.deadline).await;
             let (work, effects) = work.map_err(|failure| failure.redacted(&redaction))?;
             let redaction = redaction.with_images(&[work.before.as_ref(), work.after.as_ref()]);
@@ -196,6 +204,7 @@ impl Tool for PreviewMutation {
                 before: kept(work.before),
                 after: kept(work.after),
                 effects: kept(effects),
+                policy: policy.map(|applied| json!({"tier": applied.tier, "rule": applied.rule})),
                 warnings,
                 message: "Nothing was written.",
                 tool: arguments.tool,

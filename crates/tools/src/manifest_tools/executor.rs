@@ -3,8 +3,11 @@
 
 use std::sync::Arc;
 
-use ledger::{ExecutorError, Rows, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx, read};
-use manifest::{ParamSource, ToolSpec};
+use ledger::{
+    ExecutorError, PolicyCall, PolicyRule, Rows, ToolPolicy, WriteExecutor, WriteFuture, WriteOutput, WriteRequest,
+    WriteTx, read,
+};
+use manifest::{Conditions, ParamSource, ToolSpec};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use types::{ErrorCode, Failure, Tier};
@@ -19,6 +22,8 @@ pub(crate) struct ManifestExecutor {
     native: Option<Arc<dyn WriteExecutor>>,
     /// Whether the effects of its writes are recorded, so that an undo is checked against them.
     is_recorded: bool,
+    /// Its rules and its limit, if it has any.
+    policy: Option<ToolPolicy>,
 }
 
 /// `data` of a tool that returns any number of rows.
@@ -44,7 +49,8 @@ struct Done {
 
 impl ManifestExecutor {
     pub(crate) fn new(spec: Arc<ToolSpec>, native: Option<Arc<dyn WriteExecutor>>, is_recorded: bool) -> Self {
-        Self { spec, native, is_recorded }
+        let policy = policy(&spec);
+        Self { spec, native, is_recorded, policy }
     }
 
     /// The parameters in PostgreSQL's text form.
@@ -154,6 +160,28 @@ impl ManifestExecutor {
     }
 }
 
+/// The rules and the limit of a tool; `None` if it has none.
+fn policy(spec: &ToolSpec) -> Option<ToolPolicy> {
+    if spec.rules.is_empty() && spec.limit.is_none() {
+        return None;
+    }
+    let rules = spec.rules.iter().map(|rule| PolicyRule {
+        when: rule.when.clone(),
+        then: rule.then,
+        message: rule.message.clone(),
+    });
+    let Conditions { values, from } = Conditions::of(spec);
+    Some(ToolPolicy {
+        tool: spec.name.clone(),
+        tier: spec.tier,
+        rules: rules.collect(),
+        limit: spec.limit,
+        param_types: spec.params.iter().map(|param| param.ty.oid).collect(),
+        values,
+        from,
+    })
+}
+
 /// Runs deferred triggers now, while their errors can still be reported.
 const SETTLE: ledger::Statement<'_> =
     ledger::Statement { sql: "set constraints all immediate", params: &[], param_types: &[] };
@@ -226,8 +254,17 @@ impl WriteExecutor for ManifestExecutor {
         self.spec.before.as_ref().map(|before| before.shape.key.as_slice()).unwrap_or_default()
     }
 
+    fn policy(&self, request: &WriteRequest) -> Result<Option<PolicyCall<'_>>, Failure> {
+        let Some(policy) = &self.policy else { return Ok(None) };
+        Ok(Some(PolicyCall { policy, params: self.encode(&request.params)? }))
+    }
+
     fn tier(&self) -> Tier {
         self.spec.tier
+    }
+
+    fn supports_tier(&self, tier: Tier) -> bool {
+        tier == self.spec.tier || self.spec.rules.iter().any(|rule| rule.then.tier() == Some(tier))
     }
 
     fn definition(&self) -> String {
@@ -237,6 +274,7 @@ impl WriteExecutor for ManifestExecutor {
         };
         let native = self.native.as_ref().map(|native| native.definition());
         let params: Vec<&str> = spec.params.iter().map(|param| param.name.as_str()).collect();
+        let rules: Vec<_> = spec.rules.iter().map(|rule| (&rule.when, rule.then, &rule.message)).collect();
         json!([
             spec.name,
             params,
@@ -250,6 +288,7 @@ impl WriteExecutor for ManifestExecutor {
             spec.tier,
             // The arguments that the operator allows.
             spec.input_schema,
+            rules,
         ])
         .to_string()
     }

@@ -60,6 +60,8 @@ pub(crate) fn info(spec: &ToolSpec, hints: Annotations) -> ToolInfo {
         version: spec.version.clone(),
         access: spec.access,
         tier: spec.access.writes().then_some(spec.tier),
+        rules: spec.rules.clone(),
+        limit: spec.limit,
         input_schema: spec.input_schema.clone(),
         output_schema: spec.output_schema.clone(),
         hints: hints.overridden(&spec.annotations),
@@ -78,7 +80,7 @@ impl Tool for ManifestWrite {
             let request = self.request(&call.arguments, &call.principal);
             let idempotency_key = call.arguments.get("idempotency_key").and_then(Value::as_str).map(str::to_owned);
             let redaction = redaction(&self.spec, &request.params);
-            let warnings = match self.spec.tier {
+            let warnings = match self.spec.strictest_tier() {
                 Tier::Auto => Vec::new(),
                 Tier::Confirm | Tier::Approve => mixed_script::warnings(&self.spec, &request.params),
             };

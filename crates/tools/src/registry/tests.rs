@@ -29,6 +29,8 @@ fn broken() -> Box<dyn Tool> {
         version: "1.0".into(),
         access: Access::Read,
         tier: None,
+        rules: Vec::new(),
+        limit: None,
         input_schema: Map::new(),
         output_schema: Map::new(),
         hints: Annotations { read_only: true, destructive: false, idempotent: true },
