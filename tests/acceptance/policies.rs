@@ -6,7 +6,7 @@ mod limits;
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
-use testkit::{Database, Server, TestManifest, UserAnswer, database};
+use testkit::{Database, Proxy, Server, TestManifest, UserAnswer, database};
 
 use crate::proposals::agreement;
 
@@ -153,7 +153,10 @@ async fn the_user_of_a_client_is_asked_if_a_rule_says_so() {
         let answered = server.call("pay", json!({"amount": 500, "purpose": "rent"})).await;
         assert_eq!(answered["success"], written == 1, "{answered}");
         let questions = asked.lock().unwrap().clone();
-        assert!(matches!(questions.as_slice(), [one] if one.contains("Rule 1 of the tool requires approval")), "{questions:?}");
+        assert!(
+            matches!(questions.as_slice(), [one] if one.contains("Rule 1 of the tool requires approval")),
+            "{questions:?}"
+        );
         let large = "select count(*) from social.payment where amount = 500";
         assert_eq!(db.value(large).await, written.to_string());
     }
@@ -177,7 +180,10 @@ async fn rules_raise_the_tier_of_a_tool_and_know_the_principal() {
     assert_eq!((&strict["tier"], &strict["preview"]["rule"]["number"]), (&json!("approve"), &json!(1)));
     for server in [bob, nobody] {
         let error = server.fail("pay", json!({"amount": 1}), "rule_denied").await;
-        assert!(error["message"].as_str().unwrap().starts_with("rule 2 of pay refuses this call: principal.actor is"), "{error}");
+        assert!(
+            error["message"].as_str().unwrap().starts_with("rule 2 of pay refuses this call: principal.actor is"),
+            "{error}"
+        );
     }
     let outcomes = [["confirm", "NULL", "NULL"], ["approve", "1", "{1}"], ["deny", "2", "{2}"], ["deny", "2", "{2}"]];
     assert_eq!(decisions(&db).await, outcomes);
@@ -204,7 +210,12 @@ async fn the_list_of_tools_and_a_preview_name_the_rules() {
     let tools = server.client().list_tools().await.unwrap();
     let tool = tools.iter().find(|tool| tool["name"] == "pay").unwrap();
     let description = tool["description"].as_str().unwrap();
-    assert!(description.starts_with("Pay an amount. Tier auto: written at once. Rule 1: if param.amount > 100, the user has to agree first."), "{description}");
+    assert!(
+        description.starts_with(
+            "Pay an amount. Tier auto: written at once. Rule 1: if param.amount > 100, the user has to agree first."
+        ),
+        "{description}"
+    );
     assert!(description.ends_with("Limit: 50 calls in 90 min for each actor."), "{description}");
     let meta = &tool["_meta"];
     let second = json!({"number": 2, "when": "param.amount > 1000 or $2 < 0", "then": "approve", "message": "Large payments are approved by accounting."});
@@ -218,7 +229,10 @@ async fn the_list_of_tools_and_a_preview_name_the_rules() {
     let small = preview(1).await;
     assert_eq!(small["data"]["policy"], json!({"tier": "auto", "rule": null}));
     let large = preview(5000).await;
-    assert_eq!((&large["data"]["policy"]["tier"], &large["data"]["policy"]["rule"]["number"]), (&json!("approve"), &json!(2)));
+    assert_eq!(
+        (&large["data"]["policy"]["tier"], &large["data"]["policy"]["rule"]["number"]),
+        (&json!("approve"), &json!(2))
+    );
     assert_eq!(preview(50_000).await["error"]["code"], "rule_denied");
     assert_eq!(decisions(&db).await.len(), 0, "a preview decides nothing");
 }
@@ -226,17 +240,52 @@ async fn the_list_of_tools_and_a_preview_name_the_rules() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_statement_of_a_write_cannot_apply_a_policy_or_read_the_log() {
     let db = payments().await;
-    let mut command = pay("").command(&db);
-    command.args(["--profile", "admin", "--enable-execute-sql"]);
+    let manifest = pay("");
+    let mut command = manifest.command(&db);
+    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]);
     let server = Server::start(command).await;
-    for sql in [
-        "select countersign.apply_policy('run', slot, 'pay', 'other', null, null, null, null, null, correlation_id, 'auto', '{}', '{}') from countersign.mutation",
-        "select countersign.apply_policy('refuse', null, 'pay', 'other', null, null, null, null, null, gen_random_uuid(), 'confirm', '{}', '{}')",
-        "select * from countersign.policy_log",
-        "delete from countersign.policy_log",
+    let apply = |mode: &str| {
+        format!(
+            "select countersign.apply_policy('{mode}', '\\x00', 'pay', 'other', null, null, null, null, null, gen_random_uuid(), \
+             'confirm', '{{}}', '{{}}')"
+        )
+    };
+    for (sql, said) in [
+        (apply("run").as_str(), "the policy of a call is applied where it is admitted"),
+        (apply("refuse").as_str(), "this is for servers, and not for the statements of a write"),
+        (apply("preview").as_str(), "this is for servers, and not for the statements of a write"),
+        ("select * from countersign.policy_log", "permission denied"),
+        ("delete from countersign.policy_log", "permission denied"),
     ] {
         let error = server.fail("execute_sql", json!({"sql": sql}), "sql_error").await;
-        assert!(["42501", "42703"].contains(&error["sqlstate"].as_str().unwrap()), "{error}");
+        assert_eq!(error["sqlstate"], "42501", "{error}");
+        assert!(error["message"].as_str().unwrap().contains(said), "{error}");
     }
     assert_eq!(decisions(&db).await.len(), 0);
+}
+
+/// Statements and round trips of a call, the fewest of several: the server has other work as well.
+async fn cost(manifest: &TestManifest, db: &Database) -> [usize; 2] {
+    let proxy = Proxy::before(db);
+    let mut command = manifest.command(db);
+    command.env("DATABASE_URL", proxy.url());
+    let server = Server::start(command).await;
+    let mut costs = Vec::new();
+    for amount in 0..8 {
+        let [statements, pipelines] = proxy.traffic();
+        server.succeed("pay", json!({"amount": amount, "purpose": "rent"})).await;
+        let [more_statements, more_pipelines] = proxy.traffic();
+        costs.push([more_statements - statements, more_pipelines - pipelines]);
+    }
+    costs.into_iter().min().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_costs_one_statement_and_no_round_trip_and_nothing_where_there_is_none() {
+    let [db, other, third] = [payments().await, payments().await, payments().await];
+    let [statements, round_trips] = cost(&pay(""), &db).await;
+    assert_eq!(round_trips, 2, "docs/internals/write-protocol.md");
+    assert_eq!(cost(&pay(RULES), &other).await, [statements + 1, round_trips]);
+    let limited = pay(&format!("limit = {{ calls = 50, per = \"1h\" }}\n{RULES}"));
+    assert_eq!(cost(&limited, &third).await, [statements + 1, round_trips]);
 }

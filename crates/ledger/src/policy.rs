@@ -247,7 +247,8 @@ pub(crate) async fn decide(
 
 /// The failure for an error of PostgreSQL in the statement that applies a policy.
 pub(crate) fn not_evaluated(error: &ServerError) -> Failure {
-    tracing::warn!(%error, "the policy of a tool cannot be applied");
+    // Its text may quote a sensitive parameter.
+    tracing::warn!(sqlstate = error.sqlstate, "the policy of a tool cannot be applied");
     if error.is_schema_drift() {
         return statement_failure(error);
     }

@@ -82,6 +82,7 @@ struct State {
     refused: watch::Sender<u64>,
     thaws: watch::Sender<u64>,
     swallows: watch::Sender<u64>,
+    traffic: [AtomicUsize; 2],
 }
 
 #[derive(Debug)]
@@ -116,6 +117,7 @@ impl Proxy {
             refused: watch::Sender::new(0),
             thaws: watch::Sender::new(0),
             swallows: watch::Sender::new(0),
+            traffic: Default::default(),
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&state)));
         Self { folder, database: database.clone(), state, accepting }
@@ -130,6 +132,11 @@ impl Proxy {
     pub fn url(&self) -> String {
         let (folder, port) = (self.folder.path().display(), self.database.cluster().port());
         format!("host={folder} port={port} user=postgres dbname={}", self.database.name())
+    }
+
+    /// How many statements and how many pipelines (ended by Sync) went through it so far.
+    pub fn traffic(&self) -> [usize; 2] {
+        self.state.traffic.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 
     /// Does this at the next such moment, once. The receiver hears when it has been done.
@@ -262,8 +269,14 @@ async fn requests(
                 }
             }
         }
-        if message.first() == Some(&b'E') {
-            progress.sent.fetch_add(1, Ordering::Relaxed);
+        let [statements, pipelines] = &state.traffic;
+        match message.first() {
+            Some(b'E') => {
+                progress.sent.fetch_add(1, Ordering::Relaxed);
+                statements.fetch_add(1, Ordering::Relaxed);
+            }
+            Some(b'S') => _ = pipelines.fetch_add(1, Ordering::Relaxed),
+            _ => {}
         }
         server.write_all(&message).await?;
     }

@@ -21,7 +21,10 @@ async fn a_limit_that_is_reached_says_when_the_next_call_is_possible() {
     let error = server.fail("pay", json!({"amount": 3}), "limit_reached").await;
     assert_eq!(error["retryable"], true);
     let message = error["message"].as_str().unwrap();
-    assert!(message.starts_with("the limit of pay (2 calls in 3600 s for each account) is reached; nothing was written"), "{message}");
+    assert!(
+        message.starts_with("the limit of pay (2 calls in 3600 s for each account) is reached; nothing was written"),
+        "{message}"
+    );
     let seconds: i64 = message.split_whitespace().rev().nth(1).unwrap().parse().unwrap();
     assert!((3500..=3600).contains(&seconds), "{message}");
     assert_eq!((paid(&db).await.len(), records(&db).await), (2, "2".to_owned()), "no record of a refused call");
@@ -132,7 +135,7 @@ async fn old_decisions_are_pruned_with_the_records_and_the_log_says_so() {
         server.succeed("pay", json!({"amount": amount})).await;
     }
     db.run("update countersign.policy_log set decided_at = decided_at - interval '3 days' where id = (select min(id) from countersign.policy_log)").await;
-    let output = testkit::run_countersign(&db.url(), &["audit", "prune", "--older-than", "48"]).await;
+    let output = testkit::run_countersign(&db.url(), &["audit", "prune", "--older-than", "48h"]).await;
     assert!(output.out.contains("Removed 1 decision of the policy log"), "{output:?}");
     let left = db.rows("select outcome, entries, actor is not null from countersign.policy_log order by id").await;
     assert_eq!(left, [["run", "NULL", "f"], ["pruned", "1", "t"]]);
