@@ -9,6 +9,7 @@ use serde_json::json;
 use testkit::{Database, Proxy, Server, TestManifest, UserAnswer, database};
 
 use crate::proposals::agreement;
+use crate::samples::sample;
 
 /// A tool that pays, with these further lines: rules, a limit.
 pub(crate) fn pay(more: &str) -> TestManifest {
@@ -288,4 +289,38 @@ async fn a_policy_costs_one_statement_and_no_round_trip_and_nothing_where_there_
     assert_eq!(cost(&pay(RULES), &other).await, [statements + 1, round_trips]);
     let limited = pay(&format!("limit = {{ calls = 50, per = \"1h\" }}\n{RULES}"));
     assert_eq!(cost(&limited, &third).await, [statements + 1, round_trips]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tool_of_the_page_has_the_policy_that_the_page_says() {
+    let db = database().await;
+    db.run(
+        "create schema shop; create table shop.refund (id bigint generated always as identity, order_id bigint, amount numeric, reason text);
+         grant usage on schema shop to countersign_writer; grant select, insert on shop.refund to countersign_writer",
+    )
+    .await;
+    let manifest = TestManifest::new(&sample("docs/topics/policies.md", "[[tool]]"));
+    let start = async |account: &str| {
+        let mut command = manifest.command(&db);
+        command.args(["--account", account]);
+        Server::start(command).await
+    };
+    let (clerk, trainee) = (start("clerk").await, start("trainee").await);
+    let refund = |amount: i64, reason: Option<&str>| json!({"order_id": 1, "amount": amount, "reason": reason});
+    clerk.succeed("refund_order", refund(20, None)).await;
+    clerk.succeed("refund_order", refund(100, Some("broken"))).await;
+    let error = clerk.fail("refund_order", refund(21, None), "rule_denied").await;
+    assert!(
+        error["message"].as_str().unwrap().contains("rule 3 of refund_order refuses this call: A refund of more"),
+        "{error}"
+    );
+    assert_eq!(clerk.propose("refund_order", refund(101, Some("lost"))).await["tier"], "confirm");
+    assert_eq!(clerk.propose("refund_order", refund(1001, Some("lost"))).await["tier"], "approve");
+    assert_eq!(trainee.propose("refund_order", refund(1, Some("late"))).await["tier"], "approve");
+
+    let role = format!("olga_{}", db.name());
+    db.run(&format!("create role {role} login; grant countersign_operator to {role}")).await;
+    let query = sample("docs/topics/policies.md", "select decided_at");
+    let shown = db.rows(&format!("set role {role}; {query}")).await;
+    assert_eq!(shown.concat()[1..], ["clerk", "refund_order", "deny", "3"].map(str::to_owned)[..]);
 }

@@ -177,7 +177,7 @@ async fn perform(gate: &Gate, tool: &str, params: Value, key: Option<String>, ru
     };
     match gate.perform(attempt).await.expect("a write") {
         WriteOutcome::Executed { correlation_id, .. } => correlation_id,
-        duplicate @ WriteOutcome::Duplicate { .. } => panic!("{duplicate:?}"),
+        other @ (WriteOutcome::Duplicate { .. } | WriteOutcome::NeedsApproval(_)) => panic!("{other:?}"),
     }
 }
 

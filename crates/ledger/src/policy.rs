@@ -232,7 +232,7 @@ pub(crate) async fn decide(
     let statement = call.statement(mode, &request.principal, CorrelationId::new());
     let mut lease = writer.acquire(deadline).await.map_err(|error| ledger_failure(&error))?;
     let outcome = tokio::time::timeout_at(deadline, lease.session().run(&[statement.step()])).await;
-    let outcome = outcome.unwrap_or_else(|_| Err(pg::PipelineError { step: 0, error: pg::Error::Deadline }));
+    let outcome = outcome.unwrap_or(Err(pg::PipelineError { step: 0, error: pg::Error::Deadline }));
     let outcomes = outcome.map_err(|failed| match failed.error {
         pg::Error::Server(error) => not_evaluated(&error),
         error => {

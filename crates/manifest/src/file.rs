@@ -114,8 +114,8 @@ pub(crate) struct ToolDeclaration {
     /// Who must agree before a write runs: `auto` (nobody), `confirm` (the caller's user) or `approve` (somebody else).
     #[schemars(with = "Option<Tier>")]
     pub(crate) tier: Option<Spanned<Tier>>,
-    /// Who must agree before `undo_mutation` or `undo_run` takes a write of the tool back; as `tier` unless given, or as the strictest
-    /// rule.
+    /// Who must agree before `undo_mutation` or `undo_run` takes a write of the tool back; as `tier` and the
+    /// strictest rule unless given.
     #[schemars(with = "Option<Tier>")]
     pub(crate) undo_tier: Option<Spanned<Tier>>,
     /// How many different people must approve a write of tier `approve`, 1 to 10; 1 by default.

@@ -33,7 +33,7 @@ pub use compile::{ServerNames, check_files, compile, declared_names};
 pub use diagnostic::{Diagnostic, Diagnostics, Location};
 pub use json_schema::manifest_schema;
 pub use notes::name_parts;
-pub use policy::{Conditions, PRINCIPAL_COLUMNS};
+pub use policy::Conditions;
 pub use source::Source;
 pub use spec::{
     Access, BuiltinTool, Limits, Note, Param, ParamSource, QueryDefaults, RowExpectation, Rule, StatementSpec,

@@ -19,13 +19,13 @@ use crate::spec::Rule;
 use crate::{Diagnostics, ToolSpec};
 
 /// The columns of `principal`, in their order: the parameters after those of the tool.
-pub const PRINCIPAL_COLUMNS: [&str; 2] = ["account_id", "actor"];
+const PRINCIPAL_COLUMNS: [&str; 2] = ["account_id", "actor"];
 
 /// The longest period of a limit, in seconds.
 const LONGEST_PERIOD_S: u32 = 24 * 60 * 60;
 
 /// The conditions of a tool's rules, as parts of a query whose first parameters are those of the tool, followed by
-/// [`PRINCIPAL_COLUMNS`].
+/// the account and the actor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conditions {
     /// An expression: the array of their values.
@@ -70,7 +70,7 @@ pub(crate) fn seconds(period: &str) -> Option<u32> {
         "h" => 60 * 60,
         _ => return None,
     };
-    let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number = !number.starts_with('0') && number.bytes().all(|byte| byte.is_ascii_digit());
     let seconds = number.parse::<u32>().ok().filter(|_| is_number)?.checked_mul(unit)?;
     (1..=LONGEST_PERIOD_S).contains(&seconds).then_some(seconds)
 }
@@ -193,12 +193,12 @@ mod tests {
 
     #[test]
     fn a_period_is_a_number_and_a_unit_of_a_day_at_most() {
-        for (text, expected) in
-            [("1s", Some(1)), ("15m", Some(900)), ("24h", Some(86_400)), ("86400s", Some(86_400)), ("007s", Some(7))]
-        {
+        for (text, expected) in [("1s", Some(1)), ("15m", Some(900)), ("24h", Some(86_400)), ("86400s", Some(86_400))] {
             assert_eq!(seconds(text), expected, "{text}");
         }
-        for text in ["", "h", "1", "0s", "25h", "86401s", "-1s", "+1s", "1.5h", "1d", "1 h", "99999999999h", "1é"] {
+        for text in
+            ["", "h", "1", "0s", "25h", "86401s", "-1s", "+1s", "1.5h", "1d", "1 h", "007s", "99999999999h", "1é"]
+        {
             assert_eq!(seconds(text), None, "{text}");
         }
     }

@@ -105,6 +105,8 @@ mod tests {
             max_rows: Some(10),
             not_found: None,
             undo,
+            rules: Vec::new(),
+            limit: None,
             dedup_window: Duration::from_secs(300),
             input_schema: Map::new(),
             output_schema: Map::new(),

@@ -64,7 +64,8 @@ impl Default for AccountId {
 pub struct Principal {
     /// The account.
     pub account_id: AccountId,
-    /// A label for people: which agent or which person. Recorded, never used for a decision.
+    /// A label for people: which agent or which person. It decides only where an operator names it: in freezes, rules and
+    /// limits.
     pub actor: Option<String>,
     /// The client of the call. It is recorded, and never used for a decision.
     pub client: ClientInfo,

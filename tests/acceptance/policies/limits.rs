@@ -25,7 +25,7 @@ async fn a_limit_that_is_reached_says_when_the_next_call_is_possible() {
         message.starts_with("the limit of pay (2 calls in 3600 s for each account) is reached; nothing was written"),
         "{message}"
     );
-    let seconds: i64 = message.split_whitespace().rev().nth(1).unwrap().parse().unwrap();
+    let seconds: i64 = message.rsplit(' ').nth(1).unwrap().parse().unwrap();
     assert!((3500..=3600).contains(&seconds), "{message}");
     assert_eq!((paid(&db).await.len(), records(&db).await), (2, "2".to_owned()), "no record of a refused call");
     assert_eq!(decisions(&db).await.concat(), ["run", "NULL", "NULL", "run", "NULL", "NULL", "limit", "NULL", "NULL"]);

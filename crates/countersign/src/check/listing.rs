@@ -33,7 +33,20 @@ fn about(tool: &ToolSpec) -> String {
         UndoSpec::Calls { tool, .. } => tool.as_str(),
         UndoSpec::None | UndoSpec::Irreversible { .. } => "none",
     };
-    format!("{params}; {written}; undo {undo}")
+    format!("{params}; {written}{}; undo {undo}", policy(tool))
+}
+
+/// Its rules and its limit.
+fn policy(tool: &ToolSpec) -> String {
+    let rules = match tool.rules.len() {
+        0 => String::new(),
+        1 => "; 1 rule".to_owned(),
+        count => format!("; {count} rules"),
+    };
+    let limit = tool.limit.map_or_else(String::new, |limit| {
+        format!("; limit {} in {} s by {}", limit.calls, limit.per_s, limit.by.as_str())
+    });
+    rules + &limit
 }
 
 fn param(param: &Param) -> String {

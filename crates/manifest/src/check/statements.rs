@@ -120,7 +120,7 @@ fn approval(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, inferred: &Inferred
     if tool.lacks("before", tool.before.is_none())
         && inferred.statements.iter().any(|statement| overwrites(&statement.shape.referenced_objects))
     {
-        let message = "a write that needs agreement (by tier or rule) and updates or deletes rows needs before (select .. for update), or nobody \
+        let message = "a write that needs agreement and updates or deletes rows needs before (select .. for update), or nobody \
                        could see what they agree to";
         diagnostics.0.push(parsed.diagnostic(agreement, message));
     }

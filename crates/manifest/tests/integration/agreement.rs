@@ -229,7 +229,7 @@ async fn a_write_that_overwrites_rows_needs_a_before_query_to_be_proposed() {
         (format!("[{update}, 'select $2 as id']"), true),
     ] {
         let found = unseen(&database, "confirm", &sql).await;
-        let said = "m0.toml:7:8: tool rename: a write of this tier that updates or deletes rows needs before";
+        let said = "m0.toml:7:8: tool rename: a write that needs agreement and updates or deletes rows needs before";
         assert_eq!(found.contains(said), overwrites, "{sql}: {found}");
         assert_eq!(found.lines().count(), usize::from(overwrites), "{sql}: {found}");
         assert_eq!(unseen(&database, "auto", &sql).await, "", "{sql}");
