@@ -28,7 +28,7 @@ comment on column countersign.policy_log.outcome is
 comment on column countersign.policy_log.rule is 'The number of the rule that decided, from 1; null if the tier of the tool or its limit did.';
 comment on column countersign.policy_log.matched is 'The numbers of all rules whose conditions held.';
 comment on column countersign.policy_log.correlation_id is
-    'The record of the write if the outcome is run. For the others no record has this id.';
+    'The record of the write, if the outcome is run.';
 comment on column countersign.policy_log.entries is 'For pruned: how many rows were removed.';
 create index policy_log_calls on countersign.policy_log (tool_name, account_id, decided_at) where outcome in ('run', 'confirm', 'approve');
 
@@ -46,16 +46,30 @@ declare
     oldest   timestamptz;
     retry_s  bigint;
     verdict  json;
+    admitted record;
+    prior    record;
 begin
     if mode <> 'run' then
         perform countersign.refuse_within_a_write();
-    elsif not exists (select from countersign.attempt a
-                      where a.slot = call_slot and a.correlation_id = correlation and a.xmin = pg_current_xact_id()::xid) then
-        -- Not for the statements of a write: they could use up the limits of others. The attempt of T2 is older.
-        raise exception 'the policy of a call is applied where it is admitted' using errcode = '42501';
-    elsif (select r.holds_until > clock_timestamp() from countersign.record r where r.slot = call_slot order by r.id desc limit 1) then
-        -- An identical call was made before: `claim` refuses this one, and `admit` answers it.
-        return json_build_object('outcome', 'run');
+    else
+        select a.xmin = pg_current_xact_id()::xid as is_new, a.admitted_at, a.fingerprint into admitted
+        from countersign.attempt a where a.slot = call_slot and a.correlation_id = correlation;
+        if not coalesce(admitted.is_new, false) then
+            -- The second admission of an attempt whose claim was refused: T1 has applied the policy. Statements of a write have an
+            -- attempt like this one, and no effect here.
+            if exists (select from countersign.policy_log l
+                       where l.tool_name = tool and l.account_id = account and l.outcome = 'run' and l.decided_at >= admitted.admitted_at
+                         and l.correlation_id = correlation) then
+                return json_build_object('outcome', 'run');
+            end if;
+            raise exception 'the policy of a call is applied where it is admitted' using errcode = '42501';
+        end if;
+        select r.holds_until > clock_timestamp() as holds, r.fingerprint, r.status into prior
+        from countersign.record r where r.slot = call_slot order by r.id desc limit 1;
+        if prior.holds and (prior.fingerprint <> admitted.fingerprint or prior.status = 'success') then
+            -- `claim` refuses this call, and `admit` answers it as it does without a policy.
+            return json_build_object('outcome', 'run');
+        end if;
     end if;
     -- NULL counts as true: a rule that cannot tell whether it is about this call is about it.
     select array_agg(c.number::integer order by c.number) into matched
@@ -90,7 +104,7 @@ begin
         insert into countersign.policy_log (decided_at, account_id, actor, session_id, client_name, client_version, trace_id, tool_name,
             outcome, rule, matched, correlation_id)
         values (coalesce(now_at, clock_timestamp()), account, who, of_session, name_of_client, version_of_client, trace, tool,
-            outcome, decisive, matched, correlation);
+            outcome, decisive, matched, case when outcome = 'run' then correlation end);
     end if;
     return verdict;
 end $$;

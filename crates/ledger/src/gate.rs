@@ -183,9 +183,10 @@ impl WriteProtocol {
     /// What becomes of a call that its policy does not let run. `None`: it may be tried again.
     async fn refused_by_policy(&self) -> Result<Option<WriteOutcome>, WriteError> {
         let WriteAttempt { request, executor, deadline, redaction, .. } = &self.attempt;
-        let applied = policy::decide(&self.writer, executor.as_ref(), request, PolicyMode::Refuse, *deadline).await;
+        let Some(call) = executor.policy(request)? else { return Ok(None) };
+        let applied = policy::decide(&self.writer, &call, &request.principal, PolicyMode::Refuse, *deadline).await;
         let applied = applied.map_err(|failure| failure.redacted(redaction))?;
-        Ok(applied.filter(|applied| applied.tier > Tier::Auto).map(WriteOutcome::NeedsApproval))
+        Ok((applied.tier > Tier::Auto).then_some(WriteOutcome::NeedsApproval(applied)))
     }
 
     /// Joins an identical call that runs here, or asks the ledger whether one that succeeded is still in force.

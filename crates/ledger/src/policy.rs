@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use types::{CallLimit, CorrelationId, ErrorCode, Failure, LimitScope, Principal, RuleAction, Tier};
 
-use crate::executor::{WriteExecutor, WriteRequest};
 use crate::failures::{ledger_failure, sql_failure, statement_failure};
 
 /// The SQLSTATE of a call that its policy does not let run (migrations).
@@ -217,19 +216,17 @@ impl PolicyStatement {
 }
 
 /// Asks for the decision about a call that does not run now: because it was refused, needs approval, or is only previewed.
-/// `None` for a tool without a policy.
 ///
 /// # Errors
 /// The call is refused, its rules cannot be evaluated, or the ledger cannot be reached.
 pub(crate) async fn decide(
     writer: &WriterPool,
-    executor: &dyn WriteExecutor,
-    request: &WriteRequest,
+    call: &PolicyCall<'_>,
+    principal: &Principal,
     mode: PolicyMode<'_>,
     deadline: Instant,
-) -> Result<Option<AppliedPolicy>, Failure> {
-    let Some(call) = executor.policy(request)? else { return Ok(None) };
-    let statement = call.statement(mode, &request.principal, CorrelationId::new());
+) -> Result<AppliedPolicy, Failure> {
+    let statement = call.statement(mode, principal, CorrelationId::new());
     let mut lease = writer.acquire(deadline).await.map_err(|error| ledger_failure(&error))?;
     let outcome = tokio::time::timeout_at(deadline, lease.session().run(&[statement.step()])).await;
     let outcome = outcome.unwrap_or(Err(pg::PipelineError { step: 0, error: pg::Error::Deadline }));
@@ -242,7 +239,7 @@ pub(crate) async fn decide(
     })?;
     let row = outcomes.into_iter().next().and_then(|outcome| outcome.rows.into_iter().next());
     let json = row.and_then(|row| row.into_iter().next().flatten());
-    call.policy.read(json.as_deref()).map(Some)
+    call.policy.read(json.as_deref())
 }
 
 /// The failure for an error of PostgreSQL in the statement that applies a policy.

@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use testkit::{Database, Server};
+use testkit::{Database, External, PgBouncer, Server, skip_without};
 
 use super::{decisions, paid, pay, payments, records};
 
@@ -139,4 +139,58 @@ async fn old_decisions_are_pruned_with_the_records_and_the_log_says_so() {
     assert!(output.out.contains("Removed 1 decision of the policy log"), "{output:?}");
     let left = db.rows("select outcome, entries, actor is not null from countersign.policy_log order by id").await;
     assert_eq!(left, [["run", "NULL", "f"], ["pruned", "1", "t"]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn identical_calls_at_once_count_as_one() {
+    let db = payments().await;
+    let manifest = pay("limit = { calls = 1, per = \"1h\" }");
+    let servers = [manifest.serve(&db).await, manifest.serve(&db).await];
+    db.run(
+        "create function social.slowly() returns trigger language plpgsql as 'begin perform pg_sleep(0.2); return new; end';
+         create trigger slowly before insert on social.payment for each row execute function social.slowly()",
+    )
+    .await;
+    let answers = join_all((0..16).map(|n| servers[n % 2].call("pay", json!({"amount": 1})))).await;
+    assert!(answers.iter().all(|answer| answer["success"] == true), "{answers:?}");
+    assert_eq!((paid(&db).await.len(), decisions(&db).await.len()), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_whose_write_fails_counts_and_may_be_repeated_within_the_limit() {
+    let db = payments().await;
+    let server = pay(TWO).serve(&db).await;
+    let call = json!({"amount": 5, "idempotency_key": "once"});
+    db.run("alter table social.payment add constraint closed check (amount <> 5)").await;
+    server.fail("pay", call.clone(), "sql_error").await;
+    db.run("alter table social.payment drop constraint closed").await;
+    // The key is bound by the failure, so the ledger judges the call again: the slow way in.
+    server.succeed("pay", call.clone()).await;
+    server.succeed("pay", call).await;
+    server.fail("pay", json!({"amount": 6}), "limit_reached").await;
+    assert_eq!(decisions(&db).await.iter().filter(|row| row[0] == "run").count(), 2);
+    assert_eq!(paid(&db).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_a_pooler_policies_are_the_same() {
+    if skip_without(&[External::PgBouncer]) {
+        return;
+    }
+    let db = payments().await;
+    let pooler = PgBouncer::with(&db, &[("default_pool_size", "2")]).await;
+    let rules = "[[tool.rule]]\nwhen = \"param.amount > 100\"\nthen = \"confirm\"\n[[tool.rule]]\nwhen = \"param.amount < 0\"\nthen = \"deny\"";
+    let manifest = pay(&format!("{TWO}\n{rules}"));
+    let mut command = manifest.command(&db);
+    command.env("DATABASE_URL", pooler.url()).env("COUNTERSIGN_POOLER", "transaction");
+    let server = Server::start(command).await;
+    let done = server.succeed("pay", json!({"amount": 1})).await;
+    assert_eq!(server.succeed("pay", json!({"amount": 1})).await["data"]["duplicate"], true);
+    server.fail("pay", json!({"amount": -1}), "rule_denied").await;
+    let proposal = server.propose("pay", json!({"amount": 101})).await;
+    server.fail("pay", json!({"amount": 2}), "limit_reached").await;
+    server.succeed("confirm_proposal", crate::proposals::agreement(&proposal)).await;
+    assert_eq!(done["data"]["amount"], 1);
+    let outcomes: Vec<String> = decisions(&db).await.into_iter().map(|mut row| row.remove(0)).collect();
+    assert_eq!(outcomes, ["run", "deny", "confirm", "limit"]);
 }

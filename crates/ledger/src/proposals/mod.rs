@@ -143,7 +143,7 @@ impl Proposals {
     /// # Errors
     /// The call is refused, or the policy cannot be applied.
     pub async fn apply_policy(&self, draft: &NewProposal, deadline: Instant) -> Result<Option<AppliedPolicy>, Failure> {
-        policy::decide(&self.writer, draft.executor.as_ref(), &draft.request, PolicyMode::Refuse, deadline).await
+        self.decide(draft.executor.as_ref(), &draft.request, PolicyMode::Refuse, deadline).await
     }
 
     /// The decision of the policy of the tool, without its limit, for a call that is only previewed.
@@ -156,7 +156,18 @@ impl Proposals {
         request: &WriteRequest,
         deadline: Instant,
     ) -> Result<Option<AppliedPolicy>, Failure> {
-        policy::decide(&self.writer, executor, request, PolicyMode::Preview, deadline).await
+        self.decide(executor, request, PolicyMode::Preview, deadline).await
+    }
+
+    async fn decide(
+        &self,
+        executor: &dyn WriteExecutor,
+        request: &WriteRequest,
+        mode: PolicyMode<'_>,
+        deadline: Instant,
+    ) -> Result<Option<AppliedPolicy>, Failure> {
+        let Some(call) = executor.policy(request)? else { return Ok(None) };
+        policy::decide(&self.writer, &call, &request.principal, mode, deadline).await.map(Some)
     }
 
     /// The preview of the write.

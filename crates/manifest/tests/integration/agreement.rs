@@ -5,6 +5,7 @@ use crate::support::{compile, database};
 use countersign_manifest::{RowExpectation, ToolSpec};
 use ledger::Ledger;
 use serde_json::json;
+use types::Tier;
 
 const NOTES: &str = "create table social.note (id bigint primary key, account_id text not null, label text)";
 
@@ -81,6 +82,24 @@ async fn a_write_may_name_its_executor_and_its_parameters_have_the_types_of_its_
     assert_eq!(shred.output_schema["properties"]["data"], json!({"type": "object", "properties": {}}));
     let rename = catalog.get("rename").unwrap();
     assert_eq!((&rename.executor, &rename.executor_at), (&None, &None));
+}
+
+#[tokio::test]
+async fn an_undo_needs_the_strictest_agreement_of_the_rules_unless_it_is_declared() {
+    let database = database(NOTES).await;
+    let rules = ["deny", "approve"].map(|then| format!("[[tool.rule]]\nwhen = \"param.id > 5\"\nthen = \"{then}\"\n"));
+    for (declared, expected) in [("", Tier::Approve), ("undo_tier = \"auto\"\n", Tier::Auto)] {
+        let text = HEALTHY.replacen("not_found =", &format!("{declared}not_found ="), 1);
+        let text = text.replacen(
+            "\n[[tool]]\nname = \"shred\"",
+            &format!("\n{}\n[[tool]]\nname = \"shred\"", rules.concat()),
+            1,
+        );
+        let catalog = compile(&[&text], &database).await.unwrap();
+        let rename = catalog.get("rename").unwrap();
+        assert_eq!((rename.tier, rename.undo_tier, rename.strictest_tier()), (Tier::Confirm, expected, Tier::Approve));
+        assert_eq!(rename.rules.len(), 2);
+    }
 }
 
 #[tokio::test]
