@@ -43,7 +43,8 @@ pub(crate) fn of_tools(tools: &[&ToolInfo]) -> String {
         parts.push(sentence(&reads.join(", ")));
     }
     parts.push(ANSWERS.to_owned());
-    let tiers: Vec<Tier> = tools.iter().filter_map(|info| info.tier).collect();
+    let of_rules = tools.iter().flat_map(|info| &info.rules).filter_map(|rule| rule.then.tier());
+    let tiers: Vec<Tier> = tools.iter().filter_map(|info| info.tier).chain(of_rules).collect();
     if !tiers.is_empty() {
         let mut say = |words: &str| parts.push(words.to_owned());
         say(WRITES);

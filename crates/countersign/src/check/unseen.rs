@@ -40,7 +40,7 @@ struct UnseenEffects {
 /// As [`CatalogQueries::ask`].
 pub(super) async fn notes(questions: &CatalogQueries, catalog: &ToolCatalog) -> anyhow::Result<Vec<String>> {
     let mut notes = Vec::new();
-    for tool in catalog.tools.iter().filter(|tool| tool.tier > Tier::Auto) {
+    for tool in catalog.tools.iter().filter(|tool| tool.strictest_tier() > Tier::Auto) {
         let found: Vec<UnseenEffects> = questions.ask(SQL, &[json!(written(tool))]).await?;
         let captured = tool.before.iter().chain(&tool.after).flat_map(|statement| statement.tables());
         let shown: Vec<String> = captured.map(|table| format!("{}.{}", table.schema, table.table)).collect();

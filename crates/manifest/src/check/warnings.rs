@@ -55,7 +55,7 @@ fn unseen_rows(tool: &ToolSpec) -> impl Iterator<Item = Diagnostic> {
     let shown: BTreeSet<(&str, &str)> = captured.flat_map(|it| it.tables()).map(name).collect();
     let written: BTreeSet<(&str, &str)> = tool.written_tables().map(name).collect();
     let unseen: Vec<String> = written.difference(&shown).map(|(schema, table)| format!("{schema}.{table}")).collect();
-    let warns = tool.tier > Tier::Auto && !unseen.is_empty();
+    let warns = tool.strictest_tier() > Tier::Auto && !unseen.is_empty();
     warns
         .then(|| {
             let message = format!(
