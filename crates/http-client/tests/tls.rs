@@ -1,5 +1,7 @@
 //! HTTPS: only the host of the URL is accepted.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 
