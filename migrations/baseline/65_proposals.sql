@@ -508,6 +508,7 @@ begin
         select d.id from countersign.proposal d
         where d.status in ('rejected', 'expired') and d.completed_at < clock_timestamp() - interval '7 days'
         order by d.completed_at limit most for update skip locked);
+    delete from countersign.notice n where n.created_at < clock_timestamp() - interval '3 days';
     -- A proposal that is older than the oldest record has none any more.
     delete from countersign.proposal o where o.id in (
         select d.id from countersign.proposal d

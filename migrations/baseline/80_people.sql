@@ -156,6 +156,8 @@ begin
         completed_at = clock_timestamp()
     where p.status in ('pending', 'confirmed');
     get diagnostics proposals = row_count;
+    -- The original tells of these.
+    delete from countersign.notice;
     insert into countersign.identity (system_identifier, database_oid)
     select p.system_identifier, p.database_oid from countersign.database_identity() p
     returning identity.ledger_id into ledger_id;

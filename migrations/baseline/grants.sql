@@ -29,6 +29,8 @@ grant execute on function
     countersign.lock_proposal(uuid, uuid),
     countersign.end_proposal(uuid, uuid, text, text, text),
     countersign.sweep_proposals(integer),
+    countersign.claim_notices(integer, interval),
+    countersign.settle_notice(uuid, integer, interval),
     countersign.current_definitions(text[]),
     countersign.changed_definitions(json),
     countersign.seal(integer),

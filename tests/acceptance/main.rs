@@ -53,6 +53,7 @@ mod masking;
 mod metrics;
 mod module_cycles;
 mod notes;
+mod notify;
 mod pages;
 mod partitioned;
 mod pgbouncer;

@@ -4,6 +4,7 @@
 mod approvers;
 mod several;
 mod terminal;
+mod watch;
 
 use nix::unistd::{Uid, User};
 use serde_json::{Value, json};

@@ -6,8 +6,8 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::settings::{
-    ConfigSources, ConnectionKeys, DatabaseKeys, HttpKeys, Keys, LimitKeys, LogKeys, ManifestKeys, ReadsKeys,
-    ServeKeys, SigningKeys, WriteKeys,
+    ConfigSources, ConnectionKeys, DatabaseKeys, HttpKeys, Keys, LimitKeys, LogKeys, ManifestKeys, NotifyKeys,
+    ReadsKeys, ServeKeys, SigningKeys, WriteKeys,
 };
 
 use crate::audit::args::AuditCommand;
@@ -186,6 +186,8 @@ struct ServerKeys {
     #[command(flatten)]
     signing: SigningKeys,
     #[command(flatten)]
+    notify: NotifyKeys,
+    #[command(flatten)]
     http: HttpKeys,
     #[command(flatten)]
     limits: LimitKeys,
@@ -298,7 +300,7 @@ impl ServerKeys {
         self.connection.fill(keys);
         (keys.manifests, keys.serve) = (self.manifests.clone(), self.serve.clone());
         (keys.write, keys.reads) = (self.write.clone(), self.reads.clone());
-        keys.signing = self.signing.clone();
+        (keys.signing, keys.notify) = (self.signing.clone(), self.notify.clone());
         (keys.http, keys.limits) = (self.http.clone(), self.limits.clone());
     }
 }

@@ -19,6 +19,7 @@ mod generated;
 mod init;
 mod keys;
 mod logging;
+mod notify;
 mod os_user;
 mod proposals;
 mod serve;

@@ -13,6 +13,20 @@ pub(crate) fn print_line(line: &str) {
     let _ = writeln!(io::stdout().lock(), "{line}");
 }
 
+/// Prints a line on standard output at once.
+///
+/// # Errors
+/// The reader has closed it.
+pub(crate) fn try_print_line(line: &str) -> io::Result<()> {
+    let mut output = io::stdout().lock();
+    writeln!(output, "{line}").and_then(|()| output.flush())
+}
+
+/// Whether standard output is a terminal.
+pub(crate) fn is_output_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
 /// Prints a line on standard error. Ignores errors.
 pub(crate) fn print_error(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");

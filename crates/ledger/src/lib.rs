@@ -50,6 +50,7 @@ mod gauges;
 mod identity;
 mod intent;
 mod login_settings;
+mod notices;
 pub mod operator;
 mod options;
 pub mod plans;
@@ -84,6 +85,7 @@ pub use gate::Gate;
 pub use gauges::{LedgerCounts, LedgerGauges};
 pub use identity::{Fork, check_identity, fork};
 pub use intent::undone_by;
+pub use notices::{Notice, Notices};
 pub use options::LedgerOptions;
 pub use policy::{AppliedPolicy, AppliedRule, PolicyCall, PolicyRule, ToolPolicy};
 pub use read_log::{ReadEntry, ReadLog, ReadLogDetail, ReadLogStatus};
@@ -203,6 +205,12 @@ impl Ledger {
     #[must_use]
     pub fn proposals(&self) -> Proposals {
         Proposals::new(self.writer.clone(), self.gate.clone(), self.records(), &self.settings)
+    }
+
+    /// The notices that wait to be sent.
+    #[must_use]
+    pub fn notices(&self) -> Notices {
+        Notices::new(self.writer.clone())
     }
 
     /// The keys that seal values that clients keep.

@@ -134,7 +134,7 @@ async fn a_login_with_the_name_of_the_proposer_never_approves() {
     let (anna, ben) = (reviewer(&db, "anna").await, reviewer(&db, "ben").await);
     db.run(&format!("insert into studio.studio values ('{anna}', 'Own', 'UTC', 'EUR')")).await;
     let manifest = studio("approvals = 2");
-    for (variable, value) in [("COUNTERSIGN_ACCOUNT", anna.clone()), ("COUNTERSIGN_ACTOR", anna.to_uppercase())] {
+    for (variable, value) in [("COUNTERSIGN_ACCOUNT", anna.clone()), ("COUNTERSIGN_ACTOR", anna.to_ascii_uppercase())] {
         let mut command = manifest.command(&db);
         command.env(variable, &value);
         let server = Server::start(command).await;

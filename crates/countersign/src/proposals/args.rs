@@ -14,6 +14,10 @@ pub(crate) enum ProposalsCommand {
     List(ListArgs),
     /// Show one proposal completely: parameters, the rows before and after, warnings, digest, state.
     Show(ShowArgs),
+    /// Print the open proposals, and then each new or changed one, until interrupted.
+    ///
+    /// Prints one JSON object per line, or text on a terminal.
+    Watch(WatchArgs),
     /// Approve a proposal of tier approve. A server that serves the tool then executes it.
     ///
     /// Shows the proposal first. On a terminal it asks; elsewhere it needs --digest or --yes. Exactly what was
@@ -40,6 +44,7 @@ impl ProposalsCommand {
         match self {
             Self::List(arguments) => &arguments.connection,
             Self::Show(arguments) => &arguments.connection,
+            Self::Watch(arguments) => &arguments.connection,
             Self::Approve(arguments) => &arguments.connection,
             Self::Reject(arguments) => &arguments.connection,
         }
@@ -76,6 +81,15 @@ pub(crate) struct ShowArgs {
     #[arg(long)]
     pub(crate) full: bool,
     /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    connection: ConnectionKeys,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WatchArgs {
+    /// Print JSON on a terminal as well.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]

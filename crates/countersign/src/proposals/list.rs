@@ -49,7 +49,7 @@ fn decider(proposal: &ProposalSummary) -> String {
 }
 
 /// The state; with the approvals while a proposal waits for more than one.
-fn state(proposal: &ProposalSummary) -> String {
+pub(super) fn state(proposal: &ProposalSummary) -> String {
     let progress = progress_of(proposal.rule.approvals, &proposal.approved_by);
     match progress.filter(|_| proposal.status == ProposalStatus::Pending) {
         Some(progress) => format!("{}, {progress}", proposal.status.as_str()),

@@ -5,6 +5,7 @@ pub(crate) mod args;
 mod decide;
 mod list;
 mod show;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -22,6 +23,7 @@ pub(crate) async fn run(command: ProposalsCommand, settings: &Settings) -> anyho
     match command {
         ProposalsCommand::List(arguments) => list::run(arguments, settings).await?,
         ProposalsCommand::Show(arguments) => show::run(&arguments, settings).await?,
+        ProposalsCommand::Watch(arguments) => watch::run(&arguments, settings).await?,
         ProposalsCommand::Approve(arguments) => return decide::approve(arguments, settings).await,
         ProposalsCommand::Reject(arguments) => decide::reject(arguments, settings).await?,
     }

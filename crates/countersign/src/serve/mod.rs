@@ -20,6 +20,7 @@ use tools::{LiveRegistry, ProfileRegistries, Services};
 use self::reload::Reloader;
 use crate::bootstrap::{self, ServerBuilder};
 use crate::cli::ServeArgs;
+use crate::notify::Notifier;
 use crate::settings::{ConfigSources, Settings};
 use crate::{connection, demo, signals};
 
@@ -145,6 +146,9 @@ impl Startup {
         tokio::spawn(builder.ledger.clone().run_sweeper());
         tokio::spawn(bootstrap::refresh_state_keys(builder.ledger.clone(), codec));
         let proposal_worker = tokio::spawn(tools::run_proposal_worker(builder.ledger.proposals(), registry.clone()));
+        if let Some(notify) = settings.notify.clone() {
+            tokio::spawn(Notifier::new(notify, builder.ledger.notices())?.run());
+        }
         let backends = builder.backends.clone();
         let read_log = backends.read_log.start();
         let reloader =

@@ -57,6 +57,12 @@ checked!(
     "the address of a proxy, or a network: 10.0.0.1, 10.0.0.0/8, fd00::/8. Names are not looked up"
 );
 checked!(
+    /// A URL that notices are sent to, or name.
+    TargetUrl,
+    |text| text.parse::<http_client::HttpsUrl>().ok().map(|url| url.as_str().to_owned()),
+    "a URL that begins with https://, or with http:// for this machine, without a user name"
+);
+checked!(
     /// The address of the server, without a path.
     PublicUrl,
     mcp_http::parse_origin,

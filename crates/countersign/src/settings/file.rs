@@ -11,6 +11,7 @@ use super::keys::{
     ConnectKeys, DatabaseKeys, HTTP, HttpKeys, Keys, LIMITS, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
 };
 use super::masks::MaskConfig;
+use super::notify_keys::{NOTIFY, NotifyKeys};
 use super::profiles::{self, ProfileConfig, ProfileKeys};
 use super::reader::Reader;
 use super::reads_keys::{READS, ReadsKeys};
@@ -59,6 +60,7 @@ impl Keys {
             &mut self.write.fingerprint_key_file,
             &mut self.http.tls_certificate,
             &mut self.http.tls_key,
+            &mut self.notify.secret_file,
         ];
         let files = files.into_iter().chain([&mut self.serve.tokens_file]).flatten();
         let lists = [&mut self.manifests.manifests, &mut self.signing.signing_key];
@@ -74,6 +76,7 @@ impl<'s> Reader<'s> {
         let mut limits = self.table(&mut top, LIMITS);
         let mut http = self.table(&mut top, HTTP);
         let mut reads = self.table(&mut top, READS);
+        let mut notify = self.table(&mut top, NOTIFY);
         let profiles = self.table(&mut top, profiles::TABLE);
         // A profile with a mistake in it is no unknown one.
         let names: Vec<String> = profiles.keys().map(|name| name.get_ref().to_string()).collect();
@@ -90,12 +93,14 @@ impl<'s> Reader<'s> {
             write: self.group(&mut top, WriteKeys::NAMES),
             reads: self.group(&mut reads, ReadsKeys::NAMES),
             signing: self.group(&mut top, SigningKeys::NAMES),
+            notify: self.group(&mut notify, NotifyKeys::NAMES),
             http: self.group(&mut http, HttpKeys::NAMES),
             connect: self.group(&mut limits, ConnectKeys::NAMES),
             limits: self.group(&mut limits, LimitKeys::NAMES),
         };
         self.refuse_rest(&top, "", &super::schema::names(None));
         self.refuse_rest(&reads, "reads.", &super::schema::names(Some(READS)));
+        self.refuse_rest(&notify, "notify.", &super::schema::names(Some(NOTIFY)));
         self.refuse_rest(&http, "http.", &super::schema::names(Some(HTTP)));
         self.refuse_rest(&limits, "limits.", &super::schema::names(Some(LIMITS)));
         Some(ConfigFile { keys, profiles: self.profiles(profiles), tokens, oauth, masks })

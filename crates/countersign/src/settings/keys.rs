@@ -21,6 +21,7 @@ use types::{AccountId, Secret, Tier};
 use super::addresses::{Host, Origin, Proxy, PublicUrl};
 use super::bounded::Bounded;
 use super::key_group::keys;
+use super::notify_keys::NotifyKeys;
 use super::reads_keys::ReadsKeys;
 use super::signing_keys::SigningKeys;
 
@@ -269,6 +270,7 @@ pub(crate) struct Keys {
     pub(crate) write: WriteKeys,
     pub(crate) reads: ReadsKeys,
     pub(crate) signing: SigningKeys,
+    pub(crate) notify: NotifyKeys,
     pub(crate) http: HttpKeys,
     pub(crate) limits: LimitKeys,
 }
@@ -285,6 +287,7 @@ impl Keys {
             write: self.write.or(below.write),
             reads: self.reads.or(below.reads),
             signing: self.signing.or(below.signing),
+            notify: self.notify.or(below.notify),
             http: self.http.or(below.http),
             limits: self.limits.or(below.limits),
         }

@@ -11,6 +11,7 @@ mod http_auth_keys;
 mod key_group;
 mod keys;
 mod masks;
+mod notify_keys;
 mod profiles;
 mod reader;
 mod reads_keys;
@@ -28,6 +29,8 @@ use tools::Profile;
 use types::{AccountId, Secret, Tier};
 
 use addresses::PublicUrl;
+
+use crate::notify::NotifySettings;
 use file::ConfigFile;
 pub(crate) use http::HttpSettings;
 pub(crate) use keys::{
@@ -35,6 +38,7 @@ pub(crate) use keys::{
 };
 pub(crate) use keys::{HttpKeys, LimitKeys};
 pub(crate) use masks::MaskConfig;
+pub(crate) use notify_keys::NotifyKeys;
 pub(crate) use profiles::{ProfileConfig, is_name as is_profile_name};
 pub(crate) use reads_keys::ReadsKeys;
 pub(crate) use signing_keys::SigningKeys;
@@ -83,6 +87,8 @@ pub(crate) struct Settings {
     pub(crate) call_deadline: Duration,
     /// How long a call waits for what its user says.
     pub(crate) ask_timeout: Duration,
+    /// `None`: nobody is notified.
+    pub(crate) notify: Option<NotifySettings>,
     /// `None`: standard input and output.
     pub(crate) http: Option<HttpSettings>,
 }
@@ -114,7 +120,7 @@ impl ConfigSources {
         let key = layers.map(|Keys { write, .. }| (&write.fingerprint_key, &write.fingerprint_key_file));
         let key = secret("fingerprint-key", config, key)?;
         let keys = self.given.clone().or(file.keys);
-        let Keys { log, database, connect, manifests, serve, write, reads, signing, http, limits } = keys;
+        let Keys { log, database, connect, manifests, serve, write, reads, signing, notify, http, limits } = keys;
         let LogKeys { log, log_format } = log;
         let DatabaseKeys { database_url: _, database_url_file: _, pooler } = database;
         let ConnectKeys { connect_timeout_ms } = connect;
@@ -174,6 +180,7 @@ impl ConfigSources {
             call_deadline: call_deadline(&limits),
             ask_timeout: limits.ask_timeout_ms.map_or(DEFAULT_ASK_TIMEOUT, |ms| millis(ms.get())),
             read_limits,
+            notify: notify.settings()?,
             http,
         };
         if !settings.has_profile(&settings.profile) {

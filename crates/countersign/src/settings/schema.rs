@@ -8,6 +8,7 @@ use super::keys::{
     ConnectKeys, DatabaseKeys, HTTP, HttpKeys, LIMITS, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
 };
 use super::masks;
+use super::notify_keys::{NOTIFY, NotifyKeys};
 use super::profiles::{self, ProfileKeys};
 use super::reads_keys::{READS, ReadsKeys};
 use super::signing_keys::SigningKeys;
@@ -24,6 +25,7 @@ pub(super) fn schema() -> Value {
     top.extend(properties::<LogKeys>());
     top.insert(LIMITS.to_owned(), table("Limits.", limits));
     top.insert(READS.to_owned(), table("The log of reads.", properties::<ReadsKeys>()));
+    top.insert(NOTIFY.to_owned(), table("Notices of proposals.", properties::<NotifyKeys>()));
     top.insert(HTTP.to_owned(), table("MCP over HTTP.", properties::<HttpKeys>()));
     let mut own = table("Your own set of tools.", properties::<ProfileKeys>());
     if let Some(own) = own.as_object_mut() {

@@ -129,8 +129,11 @@ fn every_key_has_a_flag_and_a_variable_and_every_flag_a_key() {
     let http = schema::names(Some(keys::HTTP));
     keys.extend_from_slice(&http);
     keys.extend(schema::names(Some(reads_keys::READS)).iter().map(|key| format!("reads_{key}")));
+    keys.extend(schema::names(Some(notify_keys::NOTIFY)).iter().map(|key| format!("notify_{key}")));
     let auth = [http_auth_keys::TOKENS, http_auth_keys::OAUTH];
-    let tables = [&[keys::LIMITS, keys::HTTP, reads_keys::READS, profiles::TABLE, masks::TABLE][..], &auth].concat();
+    let tables =
+        [&[keys::LIMITS, keys::HTTP, reads_keys::READS, notify_keys::NOTIFY, profiles::TABLE, masks::TABLE][..], &auth]
+            .concat();
     keys.extend(schema::names(None).into_iter().filter(|key| !tables.contains(&key.as_str())));
     for key in &keys {
         let argument = arguments.iter().find(|argument| argument.get_id() == key.as_str());

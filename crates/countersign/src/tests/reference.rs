@@ -103,7 +103,7 @@ fn the_page_of_the_configuration_follows_from_the_keys() {
     ));
     page.push_str("\n\n## Top level\n\n");
     page.push_str(&keys(&schema, Some(&flags), ""));
-    for (table, prefix) in [("limits", ""), ("reads", "reads_"), ("http", "")] {
+    for (table, prefix) in [("limits", ""), ("reads", "reads_"), ("notify", "notify_"), ("http", "")] {
         page.push_str(&format!("## `[{table}]`\n\n{}", keys(&top[table], Some(&flags), prefix)));
     }
     let own = top["profiles"]["patternProperties"].as_object().unwrap().values().next().unwrap();

@@ -18,6 +18,7 @@ mod preview;
 mod proposal;
 mod recover;
 mod state;
+mod watch;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +37,7 @@ pub use human_decision::DecisionNonce;
 pub use preview::Preview;
 pub use proposal::{Approval, NewProposal, Proposal, ProposalFilter, ProposalSummary};
 pub use state::{ProposalStatus, not_found};
+pub use watch::ProposalWatch;
 
 use crate::attempt::undoes;
 use crate::conflicts;

@@ -1,0 +1,151 @@
+//! Notices of proposals are posted to the operator's receiver. The ledger has the outbox ([`ledger::Notices`]); a write
+//! never waits for any of this.
+//!
+//! ```text
+//! claim: due, for LEASE ──> post ──> 2xx: removed
+//!                                └─> anything else: due again, 1 s, 2 s, 4 s .. 10 min later
+//! ```
+//! A server that is killed while it sends leaves the notice to the next one when LEASE is over. The receiver may get a
+//! notice twice then, with the same `webhook-id`.
+
+mod message;
+mod signature;
+
+use std::io;
+use std::time::Duration;
+
+use http::Request;
+use http_client::{HttpClient, HttpsUrl};
+use ledger::{Notice, Notices};
+use time::OffsetDateTime;
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+pub(crate) use signature::SigningSecret;
+
+/// The form of a notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoticeForm {
+    /// One JSON object.
+    Json,
+    /// A text for Slack.
+    Slack,
+}
+
+/// What is sent where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NotifySettings {
+    pub(crate) url: HttpsUrl,
+    pub(crate) form: NoticeForm,
+    /// `None`: no signature.
+    pub(crate) secret: Option<SigningSecret>,
+    /// The address of a proposal's page, without its id.
+    pub(crate) link_base: Option<String>,
+}
+
+/// Poll interval: a person waits for a notice.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// The most notices that are sent at the same time.
+const AT_ONCE: usize = 8;
+
+/// For how long notices belong to a server. A request takes 5 s at most.
+const LEASE: Duration = Duration::from_secs(30);
+
+/// The pause after the first failure; it doubles after each one.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+
+/// After this many attempts, about a day, a notice is given up.
+const MOST_ATTEMPTS: u32 = 150;
+
+/// Sends the notices of one ledger.
+#[derive(Debug, Clone)]
+pub(crate) struct Notifier {
+    settings: NotifySettings,
+    client: HttpClient,
+    notices: Notices,
+}
+
+impl Notifier {
+    /// # Errors
+    /// The system has no root certificates.
+    pub(crate) fn new(settings: NotifySettings, notices: Notices) -> io::Result<Self> {
+        Ok(Self { client: HttpClient::new(settings.url.clone())?, settings, notices })
+    }
+
+    /// Sends notices, for as long as the future is polled. Several servers may do it at once.
+    pub(crate) async fn run(self) {
+        let mut ticks = tokio::time::interval(EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut is_reachable = true;
+        loop {
+            ticks.tick().await;
+            match self.notices.claim(AT_ONCE, LEASE).await {
+                Ok(claimed) => {
+                    is_reachable = true;
+                    let mut sending = JoinSet::new();
+                    for notice in claimed {
+                        let this = self.clone();
+                        sending.spawn(async move { this.attempt(&notice).await });
+                    }
+                    while sending.join_next().await.is_some() {}
+                }
+                Err(error) if is_reachable => {
+                    is_reachable = false;
+                    tracing::warn!(%error, "notices cannot be read; will retry");
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    async fn attempt(&self, notice: &Notice) {
+        let sent = self.send(notice).await;
+        let retry_in = match &sent {
+            Ok(()) => None,
+            Err(reason) if notice.attempt >= MOST_ATTEMPTS => {
+                tracing::error!(notice_id = notice.notice_id, event = notice.event, "a notice was given up: {reason}");
+                None
+            }
+            Err(reason) => {
+                let pause = pause_after(notice.attempt);
+                let (id, attempt, seconds) = (&notice.notice_id, notice.attempt, pause.as_secs());
+                tracing::warn!(notice_id = id, attempt, seconds, "a notice was not delivered; will retry: {reason}");
+                Some(pause)
+            }
+        };
+        if let Err(error) = self.notices.settle(notice, retry_in).await {
+            tracing::warn!(notice_id = notice.notice_id, %error, "whether a notice was delivered could not be stored");
+        }
+    }
+
+    async fn send(&self, notice: &Notice) -> Result<(), String> {
+        let body = message::body(notice, self.settings.form, self.settings.link_base.as_deref());
+        // The time of this attempt: receivers refuse old ones.
+        let now = OffsetDateTime::now_utc().unix_timestamp();
+        let headers = signature::headers(&notice.notice_id, now, &body, self.settings.secret.as_ref())?;
+        let mut request = Request::post(self.settings.url.path()).body(body.into()).map_err(|error| error.to_string())?;
+        request.headers_mut().extend(headers);
+        let status = self.client.send(request).await.map_err(|error| error.to_string())?.status;
+        if status.is_success() { Ok(()) } else { Err(format!("the receiver answered {status}")) }
+    }
+}
+
+/// The pause after this attempt.
+fn pause_after(attempt: u32) -> Duration {
+    FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1))).min(LONGEST_PAUSE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_and_are_bounded() {
+        let seconds = [1, 2, 3, 10, 11, MOST_ATTEMPTS].map(|attempt| pause_after(attempt).as_secs());
+        assert_eq!(seconds, [1, 2, 4, 512, 600, 600]);
+    }
+}
