@@ -239,7 +239,13 @@ async fn an_expired_proposal_is_told_of_and_old_notices_go() {
     db.run("update countersign.notice set created_at = now() - interval '73 hours'").await;
     db.rows("select ended::text from countersign.sweep_proposals(10)").await;
     assert_eq!(waiting(&db).await, "0");
+    let failing = silent.propose("delete_package", json!({"package_id": 3})).await;
     silent.close().await;
+    assert_eq!(decide_as_person(&db, &failing, "confirmed", "ben").await, "done");
+    let end = format!("select countersign.end_proposal('{}', null, 'failed', 'sql_error', 'no')", id(&failing));
+    assert_eq!(db.value(&end).await, "t");
+    let told = "select event || coalesce(' ' || (data ->> 'error_code'), '') from countersign.notice order by id";
+    assert_eq!(db.rows(told).await.concat(), ["proposed", "decided", "failed sql_error"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -283,4 +289,29 @@ async fn settings_that_would_send_nothing_or_unsigned_notices_are_refused() {
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && said.contains(named), "{arguments:?}: {said}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_samples_of_notifications_are_read_and_sent() {
+    let db = database().await;
+    let (folder, receiver) = (folder(), WebhookReceiver::start(&[]).await);
+    let page = "docs/topics/notifications.md";
+    let config = crate::samples::sample(page, "[notify]")
+        .replace("/run/secrets/countersign-notify", "secret")
+        .replace("https://hooks.example.com/countersign", &receiver.url());
+    std::fs::write(folder.path().join("countersign.toml"), config).unwrap();
+    let mut command = Server::studio_command(&db);
+    command.env("COUNTERSIGN_CONFIG", folder.path().join("countersign.toml")).env("COUNTERSIGN_ACTOR", "claude");
+    let server = Server::start(command).await;
+    let proposal = server.propose("delete_package", json!({"package_id": 3})).await;
+    assert_eq!(decide_as_person(&db, &proposal, "rejected", "anna").await, "done");
+    let requests = receiver.at_least(2).await;
+    let decided = requests.iter().map(body).find(|body| body["type"] == "proposal.decided").unwrap();
+    let shown: Value = serde_json::from_str(&crate::samples::sample(page, "{\n  \"type\"")).unwrap();
+    let keys = |of: &Value| of.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+    assert_eq!(keys(&decided["data"]), keys(&shown["data"]), "{decided}");
+    for key in ["tool", "tier", "status", "account", "actor", "approvals", "decision", "decided_by", "decided_via"] {
+        assert_eq!(decided["data"][key], shown["data"][key], "{key}");
+    }
+    server.close().await;
 }

@@ -142,6 +142,11 @@ async fn a_login_that_can_do_too_much_is_named_and_refused_under_strict_roles() 
     ))
     .await;
     db.run(&format!(
+        "create role deciding_{0} login; grant countersign_writer, countersign_console to deciding_{0}",
+        db.name()
+    ))
+    .await;
+    db.run(&format!(
         "create role operating_{0} login; grant countersign_writer, countersign_operator to operating_{0}",
         db.name()
     ))
@@ -152,6 +157,7 @@ async fn a_login_that_can_do_too_much_is_named_and_refused_under_strict_roles() 
         (as_role("owning"), "owns the ledger"),
         // X-41, AP01: no server has the role with which people approve.
         (as_role("approving"), "which may approve what its agents propose"),
+        (as_role("deciding"), "which may approve what its agents propose"),
         (as_role("operating"), "which may undo the writes of every account, and freeze accounts"),
         (as_role("mighty"), "may create roles, bypasses row level security"),
     ] {

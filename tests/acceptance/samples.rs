@@ -63,6 +63,9 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("docs/topics/policies.md", "select decided_at", "the_tool_of_the_page_has_the_policy_that_the_page_says"),
     ("docs/topics/proposals.md", "countersign proposals list", "usage_lines_name_commands_and_options_that_exist"),
     ("docs/topics/proposals.md", "create role anna", "statements_for_operators"),
+    ("docs/topics/notifications.md", "[notify]", "the_samples_of_notifications_are_read_and_sent"),
+    ("docs/topics/notifications.md", "{\n  \"type\"", "the_samples_of_notifications_are_read_and_sent"),
+    ("docs/topics/notifications.md", "countersign proposals watch", "usage_lines_name_commands_and_options_that_exist"),
     ("docs/topics/proposals.md", "[[tool]]", "the_sample_of_several_people_is_accepted"),
     ("docs/topics/read-log.md", "countersign audit reads list", "usage_lines_name_commands_and_options_that_exist"),
     (

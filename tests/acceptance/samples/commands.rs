@@ -28,7 +28,7 @@ fn usage(line: &str) -> (Vec<&str>, Vec<&str>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn usage_lines_name_commands_and_options_that_exist() {
     let mut lines = 0;
-    for page in ["audit", "proposals", "read-log", "tracking", "undo"] {
+    for page in ["audit", "notifications", "proposals", "read-log", "tracking", "undo"] {
         for sample in samples_of(&format!("docs/topics/{page}.md")) {
             for line in sample.text.lines().filter(|line| line.starts_with("countersign ") && line.contains("[--")) {
                 let (verbs, options) = usage(line);

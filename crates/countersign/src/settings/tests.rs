@@ -128,8 +128,9 @@ fn every_key_has_a_flag_and_a_variable_and_every_flag_a_key() {
     let mut keys = schema::names(Some(keys::LIMITS));
     let http = schema::names(Some(keys::HTTP));
     keys.extend_from_slice(&http);
-    keys.extend(schema::names(Some(reads_keys::READS)).iter().map(|key| format!("reads_{key}")));
-    keys.extend(schema::names(Some(notify_keys::NOTIFY)).iter().map(|key| format!("notify_{key}")));
+    for table in [reads_keys::READS, notify_keys::NOTIFY] {
+        keys.extend(schema::names(Some(table)).iter().map(|key| format!("{table}_{key}")));
+    }
     let auth = [http_auth_keys::TOKENS, http_auth_keys::OAUTH];
     let tables =
         [&[keys::LIMITS, keys::HTTP, reads_keys::READS, notify_keys::NOTIFY, profiles::TABLE, masks::TABLE][..], &auth]
