@@ -119,22 +119,15 @@ impl ConfigSources {
 fn every_key_has_a_flag_and_a_variable_and_every_flag_a_key() {
     let command = Cli::command();
     let serve = command.find_subcommand("serve").unwrap();
-    let actions = ["config", "demo", "help", "version"];
-    let arguments: Vec<_> = command
-        .get_arguments()
-        .chain(serve.get_arguments())
-        .filter(|argument| !actions.contains(&argument.get_id().as_str()))
-        .collect();
-    let mut keys = schema::names(Some(keys::LIMITS));
+    let is_key = |argument: &&clap::Arg| !["config", "demo", "help", "version"].contains(&argument.get_id().as_str());
+    let arguments: Vec<_> = command.get_arguments().chain(serve.get_arguments()).filter(is_key).collect();
     let http = schema::names(Some(keys::HTTP));
-    keys.extend_from_slice(&http);
-    for table in [reads_keys::READS, notify_keys::NOTIFY] {
-        keys.extend(schema::names(Some(table)).iter().map(|key| format!("{table}_{key}")));
-    }
+    let mut keys = [schema::names(Some(keys::LIMITS)), http.clone()].concat();
+    let prefixed = [reads_keys::READS, notify_keys::NOTIFY];
+    let in_table = |of: &&str| schema::names(Some(of)).into_iter().map(|key| format!("{of}_{key}")).collect::<Vec<_>>();
+    keys.extend(prefixed.iter().flat_map(in_table));
     let auth = [http_auth_keys::TOKENS, http_auth_keys::OAUTH];
-    let tables =
-        [&[keys::LIMITS, keys::HTTP, reads_keys::READS, notify_keys::NOTIFY, profiles::TABLE, masks::TABLE][..], &auth]
-            .concat();
+    let tables = [&[keys::LIMITS, keys::HTTP, profiles::TABLE, masks::TABLE][..], &prefixed, &auth].concat();
     keys.extend(schema::names(None).into_iter().filter(|key| !tables.contains(&key.as_str())));
     for key in &keys {
         let argument = arguments.iter().find(|argument| argument.get_id() == key.as_str());
