@@ -127,7 +127,8 @@ impl Notifier {
         // The time of this attempt: receivers refuse old ones.
         let now = OffsetDateTime::now_utc().unix_timestamp();
         let headers = signature::headers(&notice.notice_id, now, &body, self.settings.secret.as_ref())?;
-        let mut request = Request::post(self.settings.url.path()).body(body.into()).map_err(|error| error.to_string())?;
+        let mut request =
+            Request::post(self.settings.url.path()).body(body.into()).map_err(|error| error.to_string())?;
         request.headers_mut().extend(headers);
         let status = self.client.send(request).await.map_err(|error| error.to_string())?.status;
         if status.is_success() { Ok(()) } else { Err(format!("the receiver answered {status}")) }
