@@ -3,12 +3,12 @@
 create table countersign.console_link (
     token_hash  bytea        primary key,
     person      text         not null check (person <> ''),
-    role        text         not null check (role in ('auditor', 'reviewer')),
+    role        text         not null check (role in ('auditor', 'reviewer', 'operator')),
     groups      text[]       not null,
     made_at     timestamptz  not null default clock_timestamp()
 );
 comment on table countersign.console_link is 'Links that log a person in to the console, once, within 5 minutes.';
-comment on column countersign.console_link.role is 'auditor: reads. reviewer: also decides on proposals.';
+comment on column countersign.console_link.role is 'auditor: reads. reviewer: also decides on proposals. operator: also undoes writes and freezes accounts.';
 comment on column countersign.console_link.groups is 'What `approvers` of a proposal is compared with.';
 alter table countersign.console_link enable row level security;
 

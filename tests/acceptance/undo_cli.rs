@@ -83,7 +83,7 @@ async fn a_conflict_names_the_row_its_values_and_who_changed_it() {
         "\nchanged_since  shop.orders id=1\n",
         "  status: to restore open, left paid, now sent\n",
         &format!("  changed by: {second} set_status, "),
-        "  way out: undo the later change first",
+        "  do: undo the later change first",
     ] {
         assert!(refused.out.contains(line), "{line}: {}", refused.out);
     }

@@ -1,17 +1,28 @@
-//! The style sheet, under a name that changes with its content.
+//! The static files, under names that change with their content.
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
-/// Its path. Change the number with the file: browsers keep it for a year.
-pub(crate) const STYLE_PATH: &str = "/static/console-1.css";
+/// Their paths. Change the number with the file: browsers keep it for a year.
+pub(crate) const STYLE_PATH: &str = "/static/console-2.css";
+pub(crate) const SCRIPT_PATH: &str = "/static/console-1.js";
 
 const STYLE: &str = include_str!("../static/console.css");
+const SCRIPT: &str = include_str!("../static/console.js");
 
 pub(crate) async fn style() -> Response {
+    file("text/css; charset=utf-8", STYLE)
+}
+
+/// Every page works without it.
+pub(crate) async fn script() -> Response {
+    file("text/javascript; charset=utf-8", SCRIPT)
+}
+
+fn file(content_type: &'static str, content: &'static str) -> Response {
     let headers = [
-        (header::CONTENT_TYPE, "text/css; charset=utf-8"),
+        (header::CONTENT_TYPE, content_type),
         (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
     ];
-    (headers, STYLE).into_response()
+    (headers, content).into_response()
 }

@@ -1,15 +1,17 @@
-//! The console: a web page for people who decide on proposals. A process, an origin and a database login of its own; no
-//! server that agents talk to has its rights.
+//! The console: a web page for people who decide on proposals, read the ledger and undo writes. A process, an origin and
+//! database logins of its own; no server that agents talk to has its rights.
 //!
 //! ```text
 //! request   Host, same-origin POST, headers of every response   `guard`
 //! person    the session cookie                                  `session`
-//! pages     login, inbox, a proposal and the decision on it     `pages`, over `templates/`
+//! pages     each over a template of `templates/`                `pages`
 //! ```
 //! What counts as a decision is the ledger's: the pages show a digest and post it back.
 
 mod assets;
+mod conflicts;
 mod guard;
+mod health;
 mod message;
 mod pages;
 mod router;
@@ -18,5 +20,6 @@ mod session;
 mod state;
 mod text;
 
+pub use health::{HealthCheck, HealthFinding, HealthFindings, HealthLevel};
 pub use router::serve;
-pub use state::{Console, OriginError};
+pub use state::{Console, ConsoleParts, OriginError, read_origin};

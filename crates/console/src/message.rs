@@ -5,12 +5,10 @@ use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
 use types::{ErrorCode, Failure};
 
-use crate::assets::STYLE_PATH;
 
 #[derive(Template)]
 #[template(path = "message.html")]
 struct Message<'a> {
-    style: &'static str,
     person: Option<&'a str>,
     title: &'a str,
     text: &'a str,
@@ -28,7 +26,7 @@ pub(crate) fn render(template: &impl Template) -> Response {
 }
 
 pub(crate) fn page(status: StatusCode, title: &str, text: &str) -> Response {
-    (status, render(&Message { style: STYLE_PATH, person: None, title, text })).into_response()
+    (status, render(&Message { person: None, title, text })).into_response()
 }
 
 pub(crate) async fn not_found() -> Response {

@@ -24,11 +24,16 @@ pub(crate) struct Cell {
     pub(crate) is_changed: bool,
 }
 
-/// The rows, and how many are not shown.
-pub(crate) fn of(preview: &Preview) -> (Vec<Row>, usize) {
+/// The rows of a preview, and how many are not shown.
+pub(crate) fn of_preview(preview: &Preview) -> (Vec<Row>, usize) {
     let none = Value::Array(Vec::new());
     let (before, after) = (preview.before.as_ref().unwrap_or(&none), preview.after.as_ref().unwrap_or(&none));
-    let diff = RowDiff::new(before, after, &preview.row_key);
+    of(before, after, &preview.row_key)
+}
+
+/// The rows of two images, and how many are not shown.
+pub(crate) fn of(before: &Value, after: &Value, row_key: &[String]) -> (Vec<Row>, usize) {
+    let diff = RowDiff::new(before, after, row_key);
     let rows = diff.changes.iter().take(MOST).map(row).collect();
     (rows, diff.changes.len().saturating_sub(MOST))
 }
@@ -60,7 +65,7 @@ fn row(change: &RowChange<'_>) -> Row {
     }
 }
 
-/// A row of a tracked table that would change.
+/// A row of a tracked table that changes.
 pub(crate) struct Effect {
     pub(crate) table: String,
     pub(crate) key: String,
@@ -68,28 +73,42 @@ pub(crate) struct Effect {
     pub(crate) columns: String,
 }
 
-/// The rows of tracked tables that would change, in their order.
-pub(crate) fn effects(preview: &Preview) -> Vec<Effect> {
-    let rows = preview.effects.as_ref().and_then(|effects| effects.get("rows")).and_then(Value::as_array);
-    let text = |row: &Value, name: &str| row.get(name).and_then(Value::as_str).map(visible).unwrap_or_default();
-    let pairs = |row: &Value, name: &str, separator: &str| {
-        let pairs = row.get(name).and_then(Value::as_object).into_iter().flatten();
-        pairs
-            .map(|(name, value)| format!("{}{separator}{}", visible(name), effect_value(value)))
-            .collect::<Vec<_>>()
-            .join(", ")
+/// The rows of tracked tables that change, in their order, of `{"rows": [..]}` as the ledger has it.
+pub(crate) fn effects_of(effects: &Value) -> Vec<Effect> {
+    effects.get("rows").and_then(Value::as_array).into_iter().flatten().map(effect).collect()
+}
+
+/// One of them.
+pub(crate) fn effect(row: &Value) -> Effect {
+    let is = |flag: &str| row.get(flag) == Some(&Value::Bool(true));
+    let columns = pairs(row.get("columns"), ": ");
+    let columns = match (is("is_cut"), is("has_sensitive_changes")) {
+        (true, _) => "too long to be shown".to_owned(),
+        (_, true) if columns.is_empty() => "sensitive columns".to_owned(),
+        (_, true) => format!("{columns}, and sensitive columns"),
+        _ => columns,
     };
-    let effect = |row: &Value| Effect {
-        table: text(row, "table"),
-        key: pairs(row, "key", " = "),
+    Effect {
+        table: row.get("table").and_then(Value::as_str).map(visible).unwrap_or_default(),
+        key: key(row.get("key")),
         change: match row.get("change").and_then(Value::as_str) {
             Some("insert") => "added",
             Some("delete") => "removed",
             _ => "changed",
         },
-        columns: pairs(row, "columns", ": "),
-    };
-    rows.into_iter().flatten().map(effect).collect()
+        columns,
+    }
+}
+
+/// The key of a row: `id = 7`.
+pub(crate) fn key(key: Option<&Value>) -> String {
+    pairs(key, " = ")
+}
+
+fn pairs(values: Option<&Value>, separator: &str) -> String {
+    let pairs = values.and_then(Value::as_object).into_iter().flatten();
+    let pairs = pairs.map(|(name, value)| format!("{}{separator}{}", visible(name), effect_value(value)));
+    pairs.collect::<Vec<_>>().join(", ")
 }
 
 /// A value, or what it was and would be.

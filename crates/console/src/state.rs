@@ -1,20 +1,57 @@
 //! What the pages work on.
 
 use axum::http::Uri;
-use ledger::Ledger;
+use ledger::audit::Audit;
 use ledger::console::ConsoleSessions;
+use ledger::operator::Operator;
 use ledger::proposals::Proposals;
+use ledger::{Freezes, Ledger};
+use serde_json::{Map, Value};
+use tools::RowMasks;
+use types::{MaskKey, MaskedColumn, Masks};
+
+use crate::health::HealthCheck;
+
+/// What a console is made of.
+#[derive(Debug, Clone)]
+pub struct ConsoleParts<'a> {
+    /// The ledger, over a login with the role `countersign_console`.
+    pub ledger: &'a Ledger,
+    /// The same ledger over a login with the role `countersign_operator`. Without it nobody undoes or freezes here.
+    pub operator: Option<&'a Ledger>,
+    /// The address at which browsers reach the console.
+    pub origin: &'a str,
+    /// The columns that are masked, and the key of their hashes.
+    pub masks: Option<(Vec<MaskedColumn>, MaskKey)>,
+    /// What the health page shows.
+    pub health: HealthCheck,
+}
 
 /// The console of one ledger.
 #[derive(Debug, Clone)]
 pub struct Console {
     pub(crate) proposals: Proposals,
     pub(crate) sessions: ConsoleSessions,
+    pub(crate) audit: Audit,
+    pub(crate) freezes: Freezes,
+    pub(crate) operator: Option<ConsoleOperator>,
+    pub(crate) health: HealthCheck,
+    masks: Option<(Vec<MaskedColumn>, MaskKey)>,
     /// `http://127.0.0.1:7788`, as browsers send it.
     pub(crate) origin: String,
     /// `127.0.0.1:7788`, as browsers send it.
     pub(crate) host: String,
 }
+
+/// What changes data for operators.
+#[derive(Debug, Clone)]
+pub(crate) struct ConsoleOperator {
+    pub(crate) undo: Operator,
+    pub(crate) freezes: Freezes,
+}
+
+/// The masks of the console's login.
+pub(crate) struct RecordMasks(Option<Masks>);
 
 /// The reason why a text is no origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -22,21 +59,25 @@ pub struct Console {
 pub struct OriginError;
 
 impl Console {
-    /// The console of a ledger, which browsers reach at this origin.
+    /// The console of a ledger, which browsers reach at its origin.
     ///
     /// # Errors
     /// [`OriginError`]: no `https` or loopback origin, or with a path.
-    pub fn new(ledger: &Ledger, origin: &str) -> Result<Self, OriginError> {
-        let uri: Uri = origin.parse().map_err(|_| OriginError)?;
-        let (scheme, authority) = uri.scheme_str().zip(uri.authority()).ok_or(OriginError)?;
-        let is_local = ["localhost", "127.0.0.1", "[::1]"].contains(&authority.host());
-        let is_allowed = scheme == "https" || scheme == "http" && is_local;
-        if !is_allowed || uri.path() != "/" || uri.query().is_some() || authority.as_str().contains('@') {
-            return Err(OriginError);
-        }
-        let host = authority.as_str().to_ascii_lowercase();
-        let origin = format!("{scheme}://{host}");
-        Ok(Self { proposals: ledger.proposals(), sessions: ledger.console_sessions(), origin, host })
+    pub fn new(parts: ConsoleParts<'_>) -> Result<Self, OriginError> {
+        let ConsoleParts { ledger, operator, origin, masks, health } = parts;
+        let (origin, host) = read_origin(origin)?;
+        let operator = operator.map(|ledger| ConsoleOperator { undo: ledger.operator(), freezes: ledger.freezes() });
+        Ok(Self {
+            proposals: ledger.proposals(),
+            sessions: ledger.console_sessions(),
+            audit: ledger.audit(),
+            freezes: ledger.freezes(),
+            operator,
+            health,
+            masks,
+            origin,
+            host,
+        })
     }
 
     /// The address at which browsers reach it.
@@ -44,4 +85,38 @@ impl Console {
     pub fn origin(&self) -> &str {
         &self.origin
     }
+
+    /// The masks of the columns that the console's login may not read.
+    pub(crate) async fn masks(&self) -> Result<RecordMasks, ledger::read::Error> {
+        let Some((columns, key)) = &self.masks else { return Ok(RecordMasks(None)) };
+        let columns = self.audit.unreadable(columns).await?;
+        Ok(RecordMasks(Some(Masks { columns, trusted_functions: Vec::new(), key: key.clone() })))
+    }
+}
+
+impl RecordMasks {
+    /// A record, or a change of a row, with its rows masked.
+    pub(crate) fn apply(&self, record: Map<String, Value>) -> Map<String, Value> {
+        let Some(masks) = &self.0 else { return record };
+        match RowMasks::masked(masks, Value::Object(record)) {
+            Value::Object(record) => record,
+            _ => Map::new(),
+        }
+    }
+}
+
+/// An origin and its host, as browsers send them.
+///
+/// # Errors
+/// [`OriginError`]: no `https` or loopback origin, or with a path.
+pub fn read_origin(origin: &str) -> Result<(String, String), OriginError> {
+    let uri: Uri = origin.parse().map_err(|_| OriginError)?;
+    let (scheme, authority) = uri.scheme_str().zip(uri.authority()).ok_or(OriginError)?;
+    let is_local = ["localhost", "127.0.0.1", "[::1]"].contains(&authority.host());
+    let is_allowed = scheme == "https" || scheme == "http" && is_local;
+    if !is_allowed || uri.path() != "/" || uri.query().is_some() || authority.as_str().contains('@') {
+        return Err(OriginError);
+    }
+    let host = authority.as_str().to_ascii_lowercase();
+    Ok((format!("{scheme}://{host}"), host))
 }

@@ -10,21 +10,58 @@ const NO_INVERSE: &str = "CS002";
 /// The most conflicts that one answer names; the message counts all.
 const MOST_NAMED: usize = 20;
 
-/// The conflict codes of `countersign.undo` with the words that the message counts them by.
-const CODES: [(&str, &str); 12] = [
-    ("changed_since", "changed since"),
-    ("deleted_since", "deleted since"),
-    ("key_taken", "whose key is taken"),
-    ("needed_by", "needed by later writes"),
-    ("referenced", "that other rows refer to"),
-    ("parent_missing", "whose parent is missing"),
-    ("constraint", "against a constraint"),
-    ("schema_changed", "of a table whose columns have changed"),
-    ("image_missing", "without an image of what was there before"),
-    ("side_effects", "that a trigger or an action of a foreign key changed otherwise"),
-    ("not_permitted", "not permitted"),
-    ("irreversible", "that cannot be undone"),
+/// A kind of conflict of an undo (docs/internals/ledger.md).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConflictKind {
+    /// The code, as `countersign.undo` reports it.
+    pub code: &'static str,
+    /// The words by which a message counts its rows: "2 rows changed since".
+    pub words: &'static str,
+    /// What a person can do about it.
+    pub remedy: &'static str,
+}
+
+const fn kind(code: &'static str, words: &'static str, remedy: &'static str) -> ConflictKind {
+    ConflictKind { code, words, remedy }
+}
+
+/// The kinds of conflicts, in the order in which messages count them.
+pub const CONFLICT_KINDS: [ConflictKind; 14] = [
+    kind("changed_since", "changed since", "undo the later change first, or write what the row should be now"),
+    kind("deleted_since", "deleted since", "undo the deletion first"),
+    kind("key_taken", "whose key is taken", "remove or renumber the row that has the key now"),
+    kind(
+        "needed_by",
+        "needed by later writes",
+        "undo those as well (mode cascade), or leave the write out (mode skip)",
+    ),
+    kind("referenced", "that other rows refer to", "remove what refers to the row first"),
+    kind("parent_missing", "whose parent is missing", "bring the parent back first"),
+    kind("constraint", "against a constraint", "see which rows violate it"),
+    kind("schema_changed", "of a table whose columns have changed", "write what the row should be now"),
+    kind(
+        "image_missing",
+        "without an image of what was there before",
+        "call the undo tool that the write names (countersign audit show), if it names one",
+    ),
+    kind(
+        "side_effects",
+        "that a trigger or an action of a foreign key changed otherwise",
+        "declare the column as maintained (countersign track), if a trigger sets it",
+    ),
+    kind("not_permitted", "not permitted", "grant the login what the write needed"),
+    kind("already_reversed", "undone before", "to have the write back, undo that undo"),
+    kind("irreversible", "that cannot be undone", "only a success on tables with a key can be undone"),
+    kind("in_doubt", "in doubt", "wait until the write has ended"),
 ];
+
+impl ConflictKind {
+    /// The kind of this code.
+    #[must_use]
+    pub fn of(code: &str) -> Option<Self> {
+        CONFLICT_KINDS.into_iter().find(|kind| kind.code == code)
+    }
+}
 
 /// The failure of an undo that is refused because of these conflicts (docs/internals/ledger.md, "One undo").
 #[must_use]
@@ -33,9 +70,9 @@ pub(crate) fn undo_failure(mut conflicts: Vec<Value>) -> Failure {
     if let Some(undone) = conflicts.iter().find(|conflict| code_of(conflict) == "already_reversed") {
         return already_reversed(undone.pointer("/changed_by/correlation_id").and_then(Value::as_str));
     }
-    let counted: Vec<String> = CODES
+    let counted: Vec<String> = CONFLICT_KINDS
         .iter()
-        .map(|(code, words)| (conflicts.iter().filter(|conflict| code_of(conflict) == *code).count(), words))
+        .map(|kind| (conflicts.iter().filter(|conflict| code_of(conflict) == kind.code).count(), kind.words))
         .filter(|(count, _)| *count > 0)
         .map(|(count, words)| format!("{count} row{} {words}", if count == 1 { "" } else { "s" }))
         .collect();

@@ -17,13 +17,15 @@ const SESSION_SQL: &str =
 const LOG_OUT_SQL: &str = "select countersign.log_out(decode($1, 'hex'))";
 const END_SQL: &str = "select countersign.end_console_sessions($1)::text";
 
-/// What a person may do in the console.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a person may do in the console. Each role may do what the ones before it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConsoleRole {
     /// Reads.
     Auditor,
     /// Also decides on proposals.
     Reviewer,
+    /// Also undoes writes and freezes accounts.
+    Operator,
 }
 
 /// A person whom the console has verified.
@@ -50,7 +52,25 @@ impl ConsoleRole {
         match self {
             Self::Auditor => "auditor",
             Self::Reviewer => "reviewer",
+            Self::Operator => "operator",
         }
+    }
+
+    /// Whether a person of this role decides on proposals.
+    #[must_use]
+    pub fn may_decide(self) -> bool {
+        self >= Self::Reviewer
+    }
+
+    /// Whether a person of this role undoes writes and freezes accounts.
+    #[must_use]
+    pub fn may_undo(self) -> bool {
+        self >= Self::Operator
+    }
+
+    /// The role of this name. A name that is not known gives no right to decide.
+    fn named(name: &str) -> Self {
+        [Self::Operator, Self::Reviewer].into_iter().find(|role| role.as_str() == name).unwrap_or(Self::Auditor)
     }
 }
 
@@ -86,8 +106,7 @@ impl ConsoleSessions {
         let mut columns = row.into_iter().map(Option::unwrap_or_default);
         let mut next = || columns.next().unwrap_or_default();
         let (name, role, groups) = (next(), next(), next());
-        let role = if role == "reviewer" { ConsoleRole::Reviewer } else { ConsoleRole::Auditor };
-        Ok(Some(ConsolePerson { name, role, groups: serde_json::from_str(&groups).unwrap_or_default() }))
+        Ok(Some(ConsolePerson { name, role: ConsoleRole::named(&role), groups: serde_json::from_str(&groups).unwrap_or_default() }))
     }
 
     /// Ends a session.

@@ -74,6 +74,7 @@ mod write_tx;
 pub use adhoc_sql::{AdhocError, AdhocPlan, AdhocResult};
 pub use attempt::{WriteAttempt, WriteOutcome};
 pub use baseline::{BASELINE, BASELINE_GRANTS};
+pub use conflicts::{CONFLICT_KINDS, ConflictKind};
 pub use definitions::Definition;
 pub use doctor::{Doctor, MOST_FOUND};
 pub use executor::{DEDUP_WINDOW, WriteExecutor, WriteFuture, WriteOutput, WritePrecondition, WriteRequest};

@@ -137,6 +137,10 @@ pub struct StoredPlan {
     pub parts: Vec<PlanPart>,
     /// Whether there was no conflict.
     pub is_ready: bool,
+    /// The selection, as JSON.
+    pub selection: Value,
+    /// As `countersign.undo_plan` made it.
+    pub report: Value,
 }
 
 const TIMES_SQL: &str = concat!(
@@ -154,7 +158,7 @@ const SELECT_SQL: &str = concat!(
 );
 const PLAN_SQL: &str = "select countersign.undo_plan($1::uuid[], $2, $3)";
 const STORE_SQL: &str = "select countersign.store_plan($1, $2, $3, $4, $5, $6)";
-const STORED_SQL: &str = "select p.plan_id, p.digest, p.parts, p.report -> 'is_ready' as is_ready from countersign.stored_plan p \
+const STORED_SQL: &str = "select p.plan_id, p.digest, p.parts, p.selection, p.report from countersign.stored_plan p \
     where p.plan_id between $1::uuid and $2::uuid and p.account_id is not distinct from $3";
 
 /// Makes and keeps plans: of people, and of accounts over their own writes.
@@ -205,7 +209,14 @@ impl Plans {
             Some(who.to_owned()),
         ];
         let plan_id = self.value(STORE_SQL, &params, deadline).await?;
-        Ok(StoredPlan { plan_id, digest, parts, is_ready: plan.is_ready() })
+        Ok(StoredPlan {
+            plan_id,
+            digest,
+            parts,
+            is_ready: plan.is_ready(),
+            selection: json!(plan.selection),
+            report: plan.report.clone(),
+        })
     }
 
     /// The plan of this id that the account has stored.
@@ -234,11 +245,19 @@ impl Plans {
         let rows = self.records.objects(STORED_SQL, &params).await?;
         let text =
             |row: &Map<String, Value>, name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let plan = |row: Map<String, Value>| StoredPlan {
-            plan_id: text(&row, "plan_id"),
-            digest: text(&row, "digest"),
-            parts: row.get("parts").and_then(|parts| serde_json::from_value(parts.clone()).ok()).unwrap_or_default(),
-            is_ready: row.get("is_ready") == Some(&Value::Bool(true)),
+        let plan = |mut row: Map<String, Value>| {
+            let report = row.remove("report").unwrap_or_default();
+            StoredPlan {
+                plan_id: text(&row, "plan_id"),
+                digest: text(&row, "digest"),
+                parts: row
+                    .get("parts")
+                    .and_then(|parts| serde_json::from_value(parts.clone()).ok())
+                    .unwrap_or_default(),
+                is_ready: is_ready(&report),
+                selection: row.remove("selection").unwrap_or_default(),
+                report,
+            }
         };
         Ok(rows.into_iter().map(plan).collect())
     }

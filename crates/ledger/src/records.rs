@@ -27,6 +27,12 @@ impl RecordStatus {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Pending, Self::Success, Self::Failure, Self::Duplicate];
 
+    /// The state of this word.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == word)
+    }
+
     /// The word in the ledger and on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -8,11 +8,10 @@ use axum::response::Response;
 use ledger::proposals::{ProposalFilter, ProposalStatus, ProposalSummary};
 use types::{Tier, visible};
 
-use crate::assets::STYLE_PATH;
 use crate::message::{self, render};
 use crate::session::LoggedIn;
 use crate::state::Console;
-use crate::text::{proposer, sentences, to_the_minute};
+use crate::text::{proposer, sentences};
 
 /// The most proposals of each list.
 const MOST: u32 = 200;
@@ -20,7 +19,6 @@ const MOST: u32 = 200;
 #[derive(Template)]
 #[template(path = "inbox.html")]
 struct Inbox<'a> {
-    style: &'static str,
     person: Option<&'a str>,
     waiting: Vec<Line>,
     ended: Vec<Line>,
@@ -58,7 +56,7 @@ pub(crate) async fn show(LoggedIn(person): LoggedIn, State(console): State<Arc<C
     waiting.truncate(MOST as usize);
     waiting.sort_by(|one, other| one.expires_at.cmp(&other.expires_at));
     let waiting = waiting.iter().map(line).collect();
-    render(&Inbox { style: STYLE_PATH, person: Some(&person.name), waiting, ended, is_cut })
+    render(&Inbox { person: Some(&person.name), waiting, ended, is_cut })
 }
 
 fn line(proposal: &ProposalSummary) -> Line {
@@ -67,8 +65,8 @@ fn line(proposal: &ProposalSummary) -> Line {
         what: sentences(&proposal.description).0,
         tool: visible(&proposal.tool_name),
         by: proposer(proposal.actor.as_deref(), proposal.account_id.as_str()),
-        at: to_the_minute(&proposal.created_at),
-        until: to_the_minute(&proposal.expires_at),
+        at: proposal.created_at.clone(),
+        until: proposal.expires_at.clone(),
         status: proposal.status.as_str(),
         is_for_account: proposal.tier != Tier::Approve,
     }

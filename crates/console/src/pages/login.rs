@@ -10,7 +10,6 @@ use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 use types::Secret;
 
-use crate::assets::STYLE_PATH;
 use crate::message::{self, render};
 use crate::session::{new_cookie, no_cookie, token};
 use crate::state::Console;
@@ -18,7 +17,6 @@ use crate::state::Console;
 #[derive(Template)]
 #[template(path = "login.html")]
 struct Login<'a> {
-    style: &'static str,
     person: Option<&'a str>,
     /// The token of a link, which the button uses up.
     link: Option<&'a str>,
@@ -30,12 +28,12 @@ pub(crate) struct LinkForm {
 }
 
 pub(crate) async fn explain() -> Response {
-    render(&Login { style: STYLE_PATH, person: None, link: None })
+    render(&Login { person: None, link: None })
 }
 
 /// Opening a link logs nobody in: chat programs open links to show what is behind them.
 pub(crate) async fn ask(Path(link): Path<String>) -> Response {
-    render(&Login { style: STYLE_PATH, person: None, link: Some(&link) })
+    render(&Login { person: None, link: Some(&link) })
 }
 
 pub(crate) async fn log_in(State(console): State<Arc<Console>>, Form(form): Form<LinkForm>) -> Response {

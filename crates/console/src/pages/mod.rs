@@ -1,5 +1,12 @@
-//! The pages, each over a template.
+//! The pages.
 
+pub(crate) mod activity;
+pub(crate) mod health;
 pub(crate) mod inbox;
+pub(crate) mod log;
 pub(crate) mod login;
 pub(crate) mod proposal;
+pub(crate) mod record;
+pub(crate) mod records;
+pub(crate) mod row_history;
+pub(crate) mod undo;

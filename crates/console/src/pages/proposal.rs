@@ -12,17 +12,15 @@ use ledger::proposals::{Decision, Proposal, ProposalStatus, not_found};
 use serde::Deserialize;
 use types::{ProposalId, Tier, visible};
 
-use crate::assets::STYLE_PATH;
 use crate::message::{self, render};
 use crate::rows::{self, Effect, Row, shown};
 use crate::session::LoggedIn;
 use crate::state::Console;
-use crate::text::{proposer, sentences, to_the_minute};
+use crate::text::{Fact, proposer, rows as rows_in_words, sentences};
 
 #[derive(Template)]
 #[template(path = "proposal.html")]
 struct Page<'a> {
-    style: &'static str,
     person: Option<&'a str>,
     id: String,
     digest: &'a str,
@@ -31,7 +29,7 @@ struct Page<'a> {
     /// The rest of it.
     description: String,
     status: &'static str,
-    facts: Vec<(&'static str, String)>,
+    facts: Vec<Fact>,
     params: Vec<(String, String)>,
     warnings: Vec<String>,
     rows: Vec<Row>,
@@ -108,7 +106,7 @@ async fn find(console: &Console, id: &str) -> Result<Proposal, Response> {
 
 fn page<'a>(person: &'a ConsolePerson, proposal: &'a Proposal) -> Page<'a> {
     let preview = &proposal.preview;
-    let (rows, more_rows) = rows::of(preview);
+    let (rows, more_rows) = rows::of_preview(preview);
     let is_pending = proposal.status == ProposalStatus::Pending;
     let (heading, description) = sentences(&proposal.description);
     let rollback = &preview.rollback;
@@ -118,7 +116,6 @@ fn page<'a>(person: &'a ConsolePerson, proposal: &'a Proposal) -> Page<'a> {
         (_, false) => format!("It cannot be undone. {}", visible(&rollback.note)),
     };
     Page {
-        style: STYLE_PATH,
         person: Some(&person.name),
         id: proposal.proposal_id.to_string(),
         digest: &proposal.digest,
@@ -129,7 +126,7 @@ fn page<'a>(person: &'a ConsolePerson, proposal: &'a Proposal) -> Page<'a> {
         params: proposal.params.iter().map(|(name, value)| (visible(name), shown(value))).collect(),
         warnings: preview.warnings.iter().map(|warning| visible(warning)).collect(),
         rows,
-        effects: rows::effects(preview),
+        effects: preview.effects.as_ref().map(rows::effects_of).unwrap_or_default(),
         more_rows,
         generated: visible(&preview.generated.join(", ")),
         undo,
@@ -157,43 +154,48 @@ fn why_not(person: &ConsolePerson, proposal: &Proposal) -> Option<&'static str> 
     }
 }
 
-fn facts(proposal: &Proposal) -> Vec<(&'static str, String)> {
+fn facts(proposal: &Proposal) -> Vec<Fact> {
     let client = proposal.client.as_ref();
     let client_name = client.and_then(|client| {
         let name = visible(client.name.as_deref()?);
         Some(client.version.as_deref().map_or_else(|| name.clone(), |version| format!("{name} {}", visible(version))))
     });
-    let rows = proposal.preview.rows_affected.map(|count| match count {
-        1 => "1 row, when it was tried and rolled back".to_owned(),
-        count => format!("{count} rows, when it was tried and rolled back"),
+    let rows = proposal.preview.rows_affected.map_or_else(
+        || "not known: it was looked at, and not tried".to_owned(),
+        |count| format!("{}, when it was tried and rolled back", rows_in_words(count)),
+    );
+    let optional = |name: &'static str, value: Option<String>| value.map(|value| Fact::text(name, value));
+    let time = |name: &'static str, time: &Option<String>| time.as_ref().map(|time| Fact::time(name, time.clone()));
+    let decided_by = proposal.decided_by.as_deref().map(|by| {
+        format!("{}, via {}", visible(by), proposal.decided_via.as_deref().unwrap_or("-"))
     });
-    let optional = |name: &'static str, value: Option<String>| value.map(|value| (name, value));
-    let decided = proposal.decided_by.as_deref().map(|by| {
-        let at = proposal.decided_at.as_deref().map(to_the_minute).unwrap_or_default();
-        format!("{} at {at}, via {}", visible(by), proposal.decided_via.as_deref().unwrap_or("-"))
-    });
-    let rule = &proposal.rule;
-    let approvals = (proposal.tier == Tier::Approve).then(|| {
-        let people: Vec<String> = proposal.approved_by.iter().map(|approval| visible(&approval.person)).collect();
-        let people = if people.is_empty() { String::new() } else { format!(": {}", people.join(", ")) };
-        let group = rule.approvers.as_deref().map(|group| format!(" of the group {}", visible(group)));
-        format!("{} of {}{}{people}", proposal.approved_by.len(), rule.approvals, group.unwrap_or_default())
-    });
+    let executed = proposal.correlation_id.map(|id| Fact::link("Executed as", format!("/records/{id}"), id.to_string()));
     [
-        Some(("Tool", format!("{} {}", visible(&proposal.tool_name), visible(&proposal.tool_version)))),
-        Some(("Proposed by", proposer(proposal.actor.as_deref(), proposal.account_id.as_str()))),
+        Some(Fact::text("Tool", format!("{} {}", visible(&proposal.tool_name), visible(&proposal.tool_version)))),
+        Some(Fact::text("Proposed by", proposer(proposal.actor.as_deref(), proposal.account_id.as_str()))),
         optional("Client", client_name),
-        Some(("Proposed at", to_the_minute(&proposal.created_at))),
-        Some(("Can be approved until", to_the_minute(&proposal.expires_at))),
-        Some(("Changes", rows.unwrap_or_else(|| "not known: it was looked at, and not tried".to_owned()))),
-        optional("Approvals", approvals),
-        optional("Decided by", decided),
+        Some(Fact::time("Proposed at", proposal.created_at.clone())),
+        Some(Fact::time("Can be approved until", proposal.expires_at.clone())),
+        Some(Fact::text("Changes", rows)),
+        optional("Approvals", approvals(proposal)),
+        optional("Decided by", decided_by),
+        time("Decided at", &proposal.decided_at),
         optional("Reason", proposal.reason.as_deref().map(visible)),
-        optional("Executed as", proposal.correlation_id.map(|id| id.to_string())),
+        executed,
         optional("Error", proposal.error_message.as_deref().map(visible)),
-        Some(("Digest", proposal.digest.clone())),
+        Some(Fact::text("Digest", proposal.digest.clone())),
     ]
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// `1 of 2 of the group finance: anna`.
+fn approvals(proposal: &Proposal) -> Option<String> {
+    let rule = &proposal.rule;
+    let people: Vec<String> = proposal.approved_by.iter().map(|approval| visible(&approval.person)).collect();
+    let people = if people.is_empty() { String::new() } else { format!(": {}", people.join(", ")) };
+    let group = rule.approvers.as_deref().map(|group| format!(" of the group {}", visible(group)));
+    let text = format!("{} of {}{}{people}", proposal.approved_by.len(), rule.approvals, group.unwrap_or_default());
+    (proposal.tier == Tier::Approve).then_some(text)
 }

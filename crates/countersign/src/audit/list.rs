@@ -34,6 +34,7 @@ pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Res
         since_hours: arguments.since,
         until_hours: arguments.until,
         row,
+        before: None,
     };
     let masks = LoginMasks::load(&audit, settings).await?;
     let records: Vec<_> = audit.list(&query).await?.into_iter().map(|record| masks.apply(record)).collect();

@@ -35,6 +35,10 @@ pub(crate) struct ServeArgs {
     /// that it listens on.
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
+    /// Connection string of a login with the role countersign_operator and the privileges that undone writes need.
+    /// Without it nobody undoes writes or freezes accounts in the console.
+    #[arg(long, value_name = "CONNECTION STRING", env = "COUNTERSIGN_OPERATOR_URL", hide_env_values = true)]
+    pub(crate) operator_url: Option<String>,
     #[command(flatten)]
     pub(crate) connection: ConnectionKeys,
 }
@@ -73,6 +77,8 @@ pub(crate) enum RoleArg {
     /// Also decides on proposals.
     #[default]
     Reviewer,
+    /// Also undoes writes and freezes accounts.
+    Operator,
 }
 
 impl From<RoleArg> for ConsoleRole {
@@ -80,6 +86,7 @@ impl From<RoleArg> for ConsoleRole {
         match role {
             RoleArg::Auditor => Self::Auditor,
             RoleArg::Reviewer => Self::Reviewer,
+            RoleArg::Operator => Self::Operator,
         }
     }
 }

@@ -2,51 +2,86 @@
 
 pub(crate) mod args;
 
-use ::console::Console;
+use std::sync::Arc;
+
+use ::console::{Console, ConsoleParts, HealthCheck, read_origin};
 use anyhow::{Context, ensure};
 use auth::generate_token;
-use ledger::Ledger;
+use ledger::{ConnectOptions, Ledger};
 use ledger::console::ConsolePerson;
 use tokio::net::TcpListener;
+use types::{MaskKey, Secret};
 
 use self::args::{ConsoleArgs, ConsoleCommand, LoginArgs, LogoutArgs, ServeArgs};
-use crate::connection;
-use crate::settings::Settings;
+use crate::settings::{SecretSource, Settings};
 use crate::signals::stop_on_signals;
 use crate::terminal::print_line;
+use crate::{connection, doctor};
 
 pub(crate) async fn run(arguments: ConsoleArgs, settings: &Settings) -> anyhow::Result<()> {
     let target = connection::configured(settings)?;
-    ledger::check(&target).await?;
-    // A decision on a copy would be one on the original's proposals.
-    ledger::check_identity(&target).await?;
-    let ledger = Ledger::new(target, settings.ledger.clone());
+    let ledger = open(&target, settings).await?;
     match arguments.command {
         Some(ConsoleCommand::Login(arguments)) => log_in(&ledger, arguments).await,
         Some(ConsoleCommand::Logout(arguments)) => log_out(&ledger, &arguments).await,
-        None => serve(&ledger, arguments.serve).await,
+        None => serve(&ledger, arguments.serve, &target, settings).await,
     }
 }
 
-async fn serve(ledger: &Ledger, ServeArgs { listen, url, .. }: ServeArgs) -> anyhow::Result<()> {
+/// The ledger of a database, which must have been made for it: a decision on a copy would be one on the original's proposals.
+async fn open(target: &ConnectOptions, settings: &Settings) -> anyhow::Result<Ledger> {
+    ledger::check(target).await?;
+    ledger::check_identity(target).await?;
+    Ok(Ledger::new(target.clone(), settings.ledger.clone()))
+}
+
+async fn serve(
+    ledger: &Ledger,
+    arguments: ServeArgs,
+    target: &ConnectOptions,
+    settings: &Settings,
+) -> anyhow::Result<()> {
+    let ServeArgs { listen, url, operator_url, .. } = arguments;
     ensure!(
         url.is_some() || listen.ip().is_loopback(),
         "--listen {listen} can be reached from other machines: --url names the address of the proxy with TLS before it"
     );
     let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen} (--listen)"))?;
     let url = url.map_or_else(|| listener.local_addr().map(|address| format!("http://{address}")), Ok)?;
-    let console = Console::new(ledger, &url).with_context(|| format!("--url {url} cannot be used"))?;
+    let operator = match operator_url {
+        Some(text) => Some(operator(Secret::new(text), target, settings).await?),
+        None => None,
+    };
+    let columns = settings.masks.columns();
+    let masks = if columns.is_empty() { None } else { Some((columns, MaskKey::new(settings.mask_key()?))) };
+    let (target, settings) = (target.clone(), Arc::new(settings.clone()));
+    let health = HealthCheck::new(move || {
+        let (target, settings) = (target.clone(), Arc::clone(&settings));
+        Box::pin(async move { doctor::health(&target, &settings).await })
+    });
+    let parts = ConsoleParts { ledger, operator: operator.as_ref(), origin: &url, masks, health };
+    let console = Console::new(parts).with_context(|| format!("--url {url} cannot be used"))?;
     tracing::info!("the console is listening on {}", console.origin());
     ::console::serve(listener, None, console, stop_on_signals()?).await;
     Ok(())
 }
 
+/// The same ledger over the login that undoes and freezes.
+async fn operator(text: Secret, console: &ConnectOptions, settings: &Settings) -> anyhow::Result<Ledger> {
+    let source = SecretSource { text, origin: "--operator-url".to_owned() };
+    let target = connection::parse(&source, settings)?;
+    let ledger = open(&target, settings).await.context("--operator-url")?;
+    let ids = (ledger.audit().ledger_id().await?, Ledger::new(console.clone(), settings.ledger.clone()).audit());
+    ensure!(ids.0 == ids.1.ledger_id().await?, "--operator-url names another ledger than the one that the console shows");
+    Ok(ledger)
+}
+
 async fn log_in(ledger: &Ledger, LoginArgs { name, role, group, url, .. }: LoginArgs) -> anyhow::Result<()> {
-    let console = Console::new(ledger, &url).with_context(|| format!("--url {url} cannot be used"))?;
+    let (origin, _) = read_origin(&url).with_context(|| format!("--url {url} cannot be used"))?;
     let (token, person) = (generate_token()?, ConsolePerson { name, role: role.into(), groups: group });
     let made = ledger.console_sessions().make_link(&token, &person).await;
     made.context("the link cannot be made; this takes a member of countersign_owner")?;
-    print_line(&format!("{}/login/{}", console.origin(), token.expose()));
+    print_line(&format!("{origin}/login/{}", token.expose()));
     Ok(())
 }
 

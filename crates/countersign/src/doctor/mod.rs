@@ -10,6 +10,7 @@ mod writes;
 
 use std::process::ExitCode;
 
+use ::console::{HealthFinding, HealthLevel};
 use ledger::read::{ConnectError, Error};
 use ledger::{ConnectOptions, Ledger};
 use serde::Serialize;
@@ -102,6 +103,22 @@ pub(crate) async fn run(arguments: &DoctorArgs, settings: &Settings) -> anyhow::
     }
     let is_well = findings.iter().all(|finding| finding.level != Level::Problem);
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The findings, for the console.
+pub(crate) async fn health(target: &ConnectOptions, settings: &Settings) -> Vec<HealthFinding> {
+    let shown = |finding: Finding| HealthFinding {
+        level: match finding.level {
+            Level::Ok => HealthLevel::Ok,
+            Level::Unchecked => HealthLevel::Unchecked,
+            Level::Warning => HealthLevel::Warning,
+            Level::Problem => HealthLevel::Problem,
+        },
+        area: finding.area.to_owned(),
+        message: finding.message,
+        advice: finding.advice,
+    };
+    examine(target, settings).await.into_iter().map(shown).collect()
 }
 
 /// Everything in order; what needs what is broken is left out.

@@ -1,40 +1,11 @@
 //! The conflict report: a summary, and a block for each conflict.
 
+use ledger::{CONFLICT_KINDS, ConflictKind};
 use serde_json::{Map, Value};
 use types::visible;
 
 use crate::effects::{conflict_columns, key};
 use crate::table::to_the_second;
-
-/// The conflict codes of docs/internals/ledger.md, with the words of the summary and the way out.
-const CODES: [(&str, &str, &str); 14] = [
-    ("changed_since", "changed since", "undo the later change first, or write what the row should be now"),
-    ("deleted_since", "deleted since", "undo the deletion first"),
-    ("key_taken", "whose key is taken", "remove or renumber the row that has the key now"),
-    (
-        "needed_by",
-        "needed by later writes",
-        "undo those as well (--mode cascade), or leave the write out (--mode skip)",
-    ),
-    ("referenced", "that others refer to", "remove what refers to the row first"),
-    ("parent_missing", "whose parent is missing", "bring the parent back first"),
-    ("constraint", "against a constraint", "see which rows violate it"),
-    ("schema_changed", "of a table whose columns have changed", "write what the row should be now"),
-    (
-        "image_missing",
-        "without an image",
-        "call the undo tool that the write names (countersign audit show), if it names one",
-    ),
-    (
-        "side_effects",
-        "changed otherwise by a trigger or a foreign key",
-        "declare the column as --maintained, if a trigger sets it",
-    ),
-    ("not_permitted", "not permitted", "grant the login what the write needed"),
-    ("already_reversed", "undone before", "to have the write back, undo that undo"),
-    ("irreversible", "that cannot be undone", "only a success on tables with a key can be undone"),
-    ("in_doubt", "in doubt", "wait until the write has ended"),
-];
 
 /// `1 row`, `3 rows`.
 pub(super) fn rows(count: u64) -> String {
@@ -57,9 +28,9 @@ pub(super) fn lines(subject: &str, conflicts: &[Value], all: u64) -> Vec<String>
 pub(super) fn summary(conflicts: &[Value], all: u64) -> String {
     let is = |conflict: &Value, code: &str| conflict.get("code").and_then(Value::as_str) == Some(code);
     let clean = all.saturating_sub(conflicts.len() as u64);
-    let counted = CODES.iter().filter_map(|(code, words, _)| {
-        let count = conflicts.iter().filter(|conflict| is(conflict, code)).count();
-        (count > 0).then(|| format!("{count} {words}"))
+    let counted = CONFLICT_KINDS.iter().filter_map(|kind| {
+        let count = conflicts.iter().filter(|conflict| is(conflict, kind.code)).count();
+        (count > 0).then(|| format!("{count} {}", kind.words))
     });
     let parts: Vec<String> = std::iter::once(format!("{clean} clean")).chain(counted).collect();
     format!("{}: {}", rows(all), parts.join(", "))
@@ -74,8 +45,7 @@ fn block(conflict: &Map<String, Value>) -> Vec<String> {
     lines.extend(conflict_columns(conflict).into_iter().map(|line| format!("  {line}")));
     lines.extend(conflict.get("write").and_then(write).map(|write| format!("  write: {write}")));
     lines.extend(conflict.get("changed_by").and_then(changed_by).map(|by| format!("  changed by: {by}")));
-    let way_out = CODES.iter().find(|(known, ..)| *known == code).map(|(_, _, way_out)| *way_out);
-    lines.extend(way_out.map(|way_out| format!("  way out: {way_out}")));
+    lines.extend(ConflictKind::of(&code).map(|kind| format!("  do: {}", kind.remedy)));
     lines
 }
 

@@ -29,6 +29,8 @@ pub struct RecordFilter {
     pub until_hours: Option<u32>,
     /// Only those that changed a row of this table, or this row.
     pub row: Option<TrackedRow>,
+    /// Only those older than the record of this id, which is not the correlation id.
+    pub before: Option<i64>,
 }
 
 /// A write is reversed if the chain of its reversals has an odd length: a write whose undo was undone is in force.
@@ -95,14 +97,33 @@ const COUNTS_SQL: &str = "\
     where $1::integer is null or a.admitted_at >= clock_timestamp() - make_interval(hours => $1) \
     group by rollup (a.tool_name) order by a.tool_name nulls last";
 
+/// The newest records alone, so that the answer is fast whatever the ledger's size.
+const ACTIVITY_SQL: &str = concat!(
+    "select r.account_id, r.actor, r.client_name, r.session_id, count(*) filter (where r.status = 'success') as writes, \
+     count(*) filter (where r.status = 'failure') as failures, ",
+    rfc3339!("max(r.admitted_at)"),
+    " as last_at from (select * from countersign.record n order by n.id desc limit 10000) r \
+     where r.admitted_at > clock_timestamp() - interval '7 days' \
+     group by r.account_id, r.actor, r.client_name, r.session_id order by max(r.admitted_at) desc limit 100"
+);
+
 impl Audit {
+    /// The sessions of the newest 10,000 records, the last active one first: `account_id`, `actor`, `client_name`,
+    /// `session_id`, `writes` and `failures` (how many of these records), `last_at`.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn activity(&self) -> Result<Vec<Map<String, Value>>, pg::Error> {
+        self.records.objects(ACTIVITY_SQL, &[]).await
+    }
+
     /// The newest records, newest first.
     ///
     /// # Errors
     /// Whatever the database says.
     pub async fn list(&self, query: &RecordFilter) -> Result<Vec<Map<String, Value>>, pg::Error> {
         let mut records: Vec<Map<String, Value>> = Vec::new();
-        let mut left = query.limit;
+        let (mut left, mut before) = (query.limit, query.before);
         while left > 0 {
             let page = left.min(PAGE);
             let params = [
@@ -110,7 +131,7 @@ impl Audit {
                 query.status.map(|status| status.as_str().to_owned()),
                 query.account_id.clone(),
                 query.since_hours.map(|hours| hours.to_string()),
-                (!records.is_empty()).then(|| oldest_id(&records).to_string()),
+                before.map(|id| id.to_string()),
                 Some(page.to_string()),
                 query.actor.clone(),
                 query.session.clone(),
@@ -121,6 +142,7 @@ impl Audit {
             let found = self.records.objects(LIST_SQL, &params).await?;
             let is_last = found.len() < usize::try_from(page).unwrap_or(usize::MAX);
             records.extend(found);
+            before = Some(oldest_id(&records));
             left = if is_last { 0 } else { left - page };
         }
         Ok(records)

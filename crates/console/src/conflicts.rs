@@ -1,0 +1,87 @@
+//! The reasons why an undo is refused, as pages show them.
+
+use ledger::{CONFLICT_KINDS, ConflictKind};
+use serde_json::Value;
+use types::{CorrelationId, visible};
+
+use crate::rows::{key, shown};
+use crate::text::to_the_minute;
+
+/// The most conflicts of a page.
+pub(crate) const MOST: usize = 100;
+
+/// A row, or a write, that is in the way.
+pub(crate) struct Conflict {
+    /// `shop.orders id = 7`, or nothing.
+    pub(crate) place: String,
+    pub(crate) message: String,
+    pub(crate) columns: Vec<ConflictColumn>,
+    pub(crate) write: Option<RecordLink>,
+    pub(crate) changed_by: Option<RecordLink>,
+    /// What changed the row outside of countersign.
+    pub(crate) outside: Option<String>,
+    pub(crate) remedy: &'static str,
+}
+
+pub(crate) struct ConflictColumn {
+    pub(crate) name: String,
+    pub(crate) to_restore: String,
+    pub(crate) left: String,
+    pub(crate) now: String,
+}
+
+/// A record and its description.
+pub(crate) struct RecordLink {
+    pub(crate) id: String,
+    pub(crate) text: String,
+}
+
+/// `3 rows changed since, 1 deleted since`.
+pub(crate) fn counted(conflicts: &[Value]) -> String {
+    let of = |kind: &ConflictKind| conflicts.iter().filter(|conflict| code(conflict) == kind.code).count();
+    let parts = CONFLICT_KINDS.iter().map(|kind| (of(kind), kind.words)).filter(|(count, _)| *count > 0);
+    parts.map(|(count, words)| format!("{count} {words}")).collect::<Vec<_>>().join(", ")
+}
+
+/// The first conflicts.
+pub(crate) fn list(conflicts: &[Value]) -> Vec<Conflict> {
+    conflicts.iter().take(MOST).map(conflict).collect()
+}
+
+fn code(conflict: &Value) -> &str {
+    conflict.get("code").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn conflict(conflict: &Value) -> Conflict {
+    let text = |name: &str| conflict.get(name).and_then(Value::as_str).map(visible);
+    let columns = conflict.get("columns").and_then(Value::as_array).into_iter().flatten();
+    let changed_by = conflict.get("changed_by");
+    Conflict {
+        place: text("table").map(|table| format!("{table} {}", key(conflict.get("key")))).unwrap_or_default(),
+        message: text("message").unwrap_or_else(|| visible(code(conflict))),
+        columns: columns.map(column).collect(),
+        write: conflict.get("write").and_then(link),
+        changed_by: changed_by.and_then(link),
+        outside: changed_by.and_then(outside),
+        remedy: ConflictKind::of(code(conflict)).map(|kind| kind.remedy).unwrap_or_default(),
+    }
+}
+
+fn column(column: &Value) -> ConflictColumn {
+    let value = |name: &str| column.get(name).map_or_else(|| "–".to_owned(), shown);
+    ConflictColumn { name: value("name"), to_restore: value("to_restore"), left: value("left"), now: value("now") }
+}
+
+fn link(write: &Value) -> Option<RecordLink> {
+    let text = |name: &str| write.get(name).and_then(Value::as_str).map(visible);
+    let id = CorrelationId::parse(write.get("correlation_id")?.as_str()?)?.to_string();
+    let at = text("completed_at").map(|at| format!(", {}", to_the_minute(at))).unwrap_or_default();
+    let by = text("actor").map(|actor| format!(", {actor}")).unwrap_or_default();
+    Some(RecordLink { id, text: format!("{}{by}{at}", text("tool_name").unwrap_or_default()) })
+}
+
+fn outside(by: &Value) -> Option<String> {
+    let text = |name: &str| by.get(name).and_then(Value::as_str).map(visible);
+    let at = text("at").map(|at| format!(", {}", to_the_minute(at))).unwrap_or_default();
+    text("outside").map(|origin| format!("{origin}{at}"))
+}

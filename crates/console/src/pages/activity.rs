@@ -1,0 +1,177 @@
+//! Who writes lately, and whose writes are frozen.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::Form;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Redirect, Response};
+use ledger::FreezeScope;
+use ledger::read::Error;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::undo::{forbidden, operator};
+use crate::message::{self, render};
+use crate::session::LoggedIn;
+use crate::state::Console;
+use crate::text::{field, query_string};
+
+#[derive(Template)]
+#[template(path = "activity.html")]
+struct Page<'a> {
+    person: Option<&'a str>,
+    freezes: Vec<Freeze>,
+    sessions: Vec<Session>,
+    may_freeze: bool,
+    form: FreezeForm,
+}
+
+struct Freeze {
+    kind: String,
+    name: String,
+    by: String,
+    at: String,
+    reason: String,
+}
+
+/// The writes of one session lately.
+struct Session {
+    account: String,
+    actor: String,
+    client: String,
+    session: String,
+    records: String,
+    writes: String,
+    failures: String,
+    last_at: String,
+    freeze: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct FreezeForm {
+    kind: String,
+    name: String,
+    reason: String,
+}
+
+pub(crate) async fn show(
+    LoggedIn(person): LoggedIn,
+    State(console): State<Arc<Console>>,
+    Query(form): Query<FreezeForm>,
+) -> Response {
+    match load(&console).await {
+        Ok((freezes, sessions)) => {
+            let may_freeze = operator(&console, &person).is_ok();
+            render(&Page { person: Some(&person.name), freezes, sessions, may_freeze, form })
+        }
+        Err(error) => message::unavailable(&error),
+    }
+}
+
+pub(crate) async fn freeze(
+    LoggedIn(person): LoggedIn,
+    State(console): State<Arc<Console>>,
+    Form(form): Form<FreezeForm>,
+) -> Response {
+    let operator = match operator(&console, &person) {
+        Ok(operator) => operator,
+        Err(why_not) => return forbidden(why_not),
+    };
+    let Some(scope) = form.scope() else { return no_name() };
+    match console.freezes.is_known(&scope).await {
+        Ok(true) => {}
+        Ok(false) => {
+            let text = format!("No recent write is of {} \"{}\". Nothing was frozen.", form.kind, types::visible(&form.name));
+            return message::page(StatusCode::CONFLICT, "Not done", &text);
+        }
+        Err(error) => return message::unavailable(&error),
+    }
+    let reason = Some(form.reason.trim()).filter(|reason| !reason.is_empty());
+    match operator.freezes.freeze(&scope, &person.name, reason).await {
+        Ok(_) => Redirect::to("/activity").into_response(),
+        Err(error) => refused(&error),
+    }
+}
+
+pub(crate) async fn unfreeze(
+    LoggedIn(person): LoggedIn,
+    State(console): State<Arc<Console>>,
+    Form(form): Form<FreezeForm>,
+) -> Response {
+    let operator = match operator(&console, &person) {
+        Ok(operator) => operator,
+        Err(why_not) => return forbidden(why_not),
+    };
+    let Some(scope) = form.scope() else { return no_name() };
+    match operator.freezes.unfreeze(&scope, &person.name).await {
+        Ok(true) => Redirect::to("/activity").into_response(),
+        Ok(false) => message::page(StatusCode::CONFLICT, "Not done", "This is not frozen any more. Nothing was changed."),
+        Err(error) => refused(&error),
+    }
+}
+
+impl FreezeForm {
+    fn scope(&self) -> Option<FreezeScope> {
+        let name = Some(self.name.clone()).filter(|name| !name.is_empty());
+        match self.kind.as_str() {
+            "account" => name.map(FreezeScope::Account),
+            "actor" => name.map(FreezeScope::Actor),
+            "all" => Some(FreezeScope::All),
+            _ => None,
+        }
+    }
+}
+
+fn no_name() -> Response {
+    let text = "Give the account or the actor whose writes are meant, or choose all. Nothing was changed.";
+    message::page(StatusCode::BAD_REQUEST, "Not done", text)
+}
+
+fn refused(error: &Error) -> Response {
+    if error.server_error().is_some_and(|error| error.sqlstate == "42501") {
+        tracing::warn!(%error, "the login of --operator-url lacks a right");
+        return forbidden("The console's login for freezing has not the role countersign_operator.");
+    }
+    message::unavailable(error)
+}
+
+async fn load(console: &Console) -> Result<(Vec<Freeze>, Vec<Session>), Error> {
+    let freezes = console.freezes.current().await?.iter().map(freeze_line).collect();
+    Ok((freezes, console.audit.activity().await?.iter().map(session_line).collect()))
+}
+
+fn freeze_line(freeze: &Map<String, Value>) -> Freeze {
+    let text = |name: &str| field(freeze, name).unwrap_or_default();
+    Freeze {
+        kind: text("kind"),
+        // The form posts it back.
+        name: freeze.get("name").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        by: text("frozen_by"),
+        at: text("frozen_at"),
+        reason: text("reason"),
+    }
+}
+
+fn session_line(session: &Map<String, Value>) -> Session {
+    let text = |name: &str| field(session, name).unwrap_or_default();
+    let raw = |name: &str| session.get(name).and_then(Value::as_str).map(str::to_owned);
+    let (kind, name) = match raw("actor") {
+        Some(actor) => ("actor", Some(actor)),
+        None => ("account", raw("account_id")),
+    };
+    let records = [("account", raw("account_id")), ("actor", raw("actor")), ("session", raw("session_id"))];
+    Session {
+        account: text("account_id"),
+        actor: text("actor"),
+        client: text("client_name"),
+        session: text("session_id").chars().take(8).collect(),
+        records: query_string(records),
+        writes: text("writes"),
+        failures: text("failures"),
+        last_at: text("last_at"),
+        freeze: query_string([("kind", Some(kind.to_owned())), ("name", name)]),
+    }
+}

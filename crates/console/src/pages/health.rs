@@ -1,0 +1,32 @@
+//! What `countersign doctor` finds.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+
+use crate::health::{HealthFinding, HealthLevel};
+use crate::message::render;
+use crate::session::LoggedIn;
+use crate::state::Console;
+
+#[derive(Template)]
+#[template(path = "health.html")]
+struct Page<'a> {
+    person: Option<&'a str>,
+    problems: usize,
+    warnings: usize,
+    findings: Vec<HealthFinding>,
+}
+
+pub(crate) async fn show(LoggedIn(person): LoggedIn, State(console): State<Arc<Console>>) -> Response {
+    let findings = console.health.findings().await;
+    let count = |level: HealthLevel| findings.iter().filter(|finding| finding.level == level).count();
+    render(&Page {
+        person: Some(&person.name),
+        problems: count(HealthLevel::Problem),
+        warnings: count(HealthLevel::Warning),
+        findings,
+    })
+}

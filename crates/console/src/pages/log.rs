@@ -1,0 +1,108 @@
+//! The verifiable log: what is sealed, what is signed, and who cosigned it.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use ledger::audit::{LogKey, SignatureState, WitnessState};
+use types::visible;
+
+use crate::message::{self, render};
+use crate::session::LoggedIn;
+use crate::state::Console;
+
+#[derive(Template)]
+#[template(path = "log.html")]
+struct Page<'a> {
+    person: Option<&'a str>,
+    ledger_id: String,
+    state: SignatureState,
+    /// `3 min`: how long ago the newest checkpoint was signed.
+    age: String,
+    keys: Vec<Key>,
+    witnesses: Vec<WitnessLine>,
+    note: Option<String>,
+}
+
+struct Key {
+    vkey: String,
+    is_retired: bool,
+}
+
+struct WitnessLine {
+    name: String,
+    url: String,
+    state: String,
+    is_late: bool,
+}
+
+pub(crate) async fn show(LoggedIn(person): LoggedIn, State(console): State<Arc<Console>>) -> Response {
+    match load(&console, &person.name).await {
+        Ok(page) => render(&page),
+        Err(error) => message::unavailable(&error),
+    }
+}
+
+/// The newest signed checkpoint, as witnesses and auditors take it.
+pub(crate) async fn checkpoint(LoggedIn(_): LoggedIn, State(console): State<Arc<Console>>) -> Response {
+    match console.audit.newest_checkpoint().await {
+        Ok(Some(note)) => {
+            let headers = [
+                (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
+                (header::CONTENT_DISPOSITION, "attachment; filename=\"checkpoint\""),
+            ];
+            (headers, note.to_string()).into_response()
+        }
+        Ok(None) => message::page(StatusCode::NOT_FOUND, "Not found", "No checkpoint of the log is signed yet."),
+        Err(error) => message::unavailable(&error),
+    }
+}
+
+async fn load<'a>(console: &Console, person: &'a str) -> Result<Page<'a>, ledger::read::Error> {
+    let audit = &console.audit;
+    let state = audit.signatures().await?;
+    let witnesses = audit.witness_states().await?;
+    Ok(Page {
+        person: Some(person),
+        ledger_id: audit.ledger_id().await?,
+        age: age(state.age_s),
+        keys: audit.keys().await?.into_iter().map(key).collect(),
+        witnesses: witnesses.iter().map(|witness| witness_line(witness, state.signed)).collect(),
+        note: audit.newest_checkpoint().await?.map(|note| visible_lines(&note.to_string())),
+        state,
+    })
+}
+
+fn key(key: LogKey) -> Key {
+    Key { vkey: visible(&key.vkey), is_retired: key.is_retired }
+}
+
+fn witness_line(state: &WitnessState, signed: u64) -> WitnessLine {
+    let (words, is_late) = match state.cosigned {
+        None => ("has cosigned nothing yet".to_owned(), true),
+        Some((size, age_s)) => {
+            (format!("has cosigned {size} entries, {} ago", age(age_s)), size < signed)
+        }
+    };
+    WitnessLine {
+        name: visible(state.witness.key.name()),
+        url: visible(state.witness.url.as_str()),
+        state: words,
+        is_late,
+    }
+}
+
+fn visible_lines(text: &str) -> String {
+    text.lines().map(visible).collect::<Vec<_>>().join("\n")
+}
+
+fn age(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}

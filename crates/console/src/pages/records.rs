@@ -1,0 +1,230 @@
+//! The records of writes, of every account.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use askama::Template;
+use axum::body::Body;
+use axum::extract::{Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use ledger::RecordStatus;
+use ledger::audit::{RecordFilter, RowError};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::message::{self, render};
+use crate::session::LoggedIn;
+use crate::state::{Console, RecordMasks};
+use crate::text::{field, proposer, query_string, record_status};
+
+/// The records of a page.
+const PAGE: u32 = 50;
+
+/// The records of a query while an export is written, and the most of an export.
+const EXPORT_PAGE: u32 = 500;
+const MOST_EXPORTED: usize = 100_000;
+
+/// The states of records, for the filter.
+const STATUSES: [&str; 4] = ["success", "failure", "pending", "duplicate"];
+
+/// The ages, for the filter: hours and words.
+const AGES: [(&str, &str); 4] = [("1", "last hour"), ("24", "last day"), ("168", "last 7 days"), ("720", "last 30 days")];
+
+/// The filter of a page, as the URL has it.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct RecordQuery {
+    pub(crate) tool: String,
+    pub(crate) status: String,
+    pub(crate) account: String,
+    pub(crate) actor: String,
+    pub(crate) session: String,
+    pub(crate) table: String,
+    /// Hours.
+    pub(crate) since: String,
+    /// Records before this one: the id of the last record of a page.
+    pub(crate) before: String,
+}
+
+#[derive(Template)]
+#[template(path = "records.html")]
+struct Page<'a> {
+    person: Option<&'a str>,
+    query: &'a RecordQuery,
+    lines: Vec<Line>,
+    older: Option<String>,
+    export: String,
+    problem: Option<String>,
+}
+
+/// A record in a list.
+struct Line {
+    id: String,
+    short_id: String,
+    tool: String,
+    status: String,
+    at: String,
+    by: String,
+    what: String,
+}
+
+impl RecordQuery {
+    fn fields(&self) -> [(&'static str, Option<String>); 7] {
+        [
+            ("tool", Some(self.tool.clone())),
+            ("status", Some(self.status.clone())),
+            ("account", Some(self.account.clone())),
+            ("actor", Some(self.actor.clone())),
+            ("session", Some(self.session.clone())),
+            ("table", Some(self.table.clone())),
+            ("since", Some(self.since.clone())),
+        ]
+    }
+
+    fn with_before(&self, before: Option<String>) -> String {
+        query_string(self.fields().into_iter().chain([("before", before)]))
+    }
+
+    async fn filter(&self, console: &Console, limit: u32) -> Result<RecordFilter, FilterError> {
+        let text = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+        let status = match text(&self.status) {
+            None => None,
+            Some(status) => Some(RecordStatus::parse(&status).ok_or(FilterError::Status(status))?),
+        };
+        let row = match text(&self.table) {
+            Some(table) => Some(console.audit.tracked_row(&table, &[]).await?),
+            None => None,
+        };
+        Ok(RecordFilter {
+            limit,
+            tool_name: text(&self.tool),
+            status,
+            account_id: text(&self.account),
+            actor: text(&self.actor),
+            session: text(&self.session),
+            since_hours: number("since", text(&self.since))?,
+            until_hours: None,
+            row,
+            before: number("before", text(&self.before))?,
+        })
+    }
+}
+
+fn number<N: FromStr>(name: &'static str, value: Option<String>) -> Result<Option<N>, FilterError> {
+    let Some(value) = value else { return Ok(None) };
+    value.parse().map(Some).map_err(|_| FilterError::NotANumber { name, value })
+}
+
+/// The reason why a filter cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum FilterError {
+    #[error("the state is one of success, failure, pending and duplicate, not \"{0}\"")]
+    Status(String),
+    #[error("{name} is a number, not \"{value}\"")]
+    NotANumber { name: &'static str, value: String },
+    #[error(transparent)]
+    Table(#[from] RowError),
+}
+
+impl FilterError {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Table(RowError::Database(error)) => message::unavailable(&error),
+            error => message::page(StatusCode::BAD_REQUEST, "The filter cannot be used", &sentence(&error)),
+        }
+    }
+}
+
+fn sentence(error: &FilterError) -> String {
+    format!("{}.", types::visible(&error.to_string()))
+}
+
+pub(crate) async fn list(
+    LoggedIn(person): LoggedIn,
+    State(console): State<Arc<Console>>,
+    Query(query): Query<RecordQuery>,
+) -> Response {
+    let mut page =
+        Page { person: Some(&person.name), query: &query, lines: Vec::new(), older: None, export: String::new(), problem: None };
+    let filter = match query.filter(&console, PAGE + 1).await {
+        Ok(filter) => filter,
+        Err(FilterError::Table(RowError::Database(error))) => return message::unavailable(&error),
+        // The form stays, so that the person can correct it.
+        Err(error) => {
+            page.problem = Some(sentence(&error));
+            return (StatusCode::BAD_REQUEST, render(&page)).into_response();
+        }
+    };
+    let found = async { Ok::<_, ledger::read::Error>((console.audit.list(&filter).await?, console.masks().await?)) };
+    let (mut records, masks) = match found.await {
+        Ok(found) => found,
+        Err(error) => return message::unavailable(&error),
+    };
+    let is_cut = records.len() > PAGE as usize;
+    records.truncate(PAGE as usize);
+    let last = records.last().and_then(|record| field(record, "id")).filter(|_| is_cut);
+    page.older = last.map(|id| query.with_before(Some(id)));
+    page.export = query.with_before(None);
+    page.lines = records.into_iter().map(|record| line(&masks.apply(record))).collect();
+    render(&page)
+}
+
+/// The records as JSON, one on each line, the newest first.
+pub(crate) async fn export(
+    LoggedIn(_): LoggedIn,
+    State(console): State<Arc<Console>>,
+    Query(query): Query<RecordQuery>,
+) -> Response {
+    let filter = match query.filter(&console, EXPORT_PAGE).await {
+        Ok(filter) => filter,
+        Err(error) => return error.into_response(),
+    };
+    let masks = match console.masks().await {
+        Ok(masks) => Arc::new(masks),
+        Err(error) => return message::unavailable(&error),
+    };
+    let lines = stream::try_unfold((console, filter, 0), move |(console, filter, written)| {
+        let masks = Arc::clone(&masks);
+        async move {
+            if written >= MOST_EXPORTED {
+                return Ok(None);
+            }
+            let records = console.audit.list(&filter).await?;
+            // Writes in flight have no id, and come first.
+            let Some(before) = records.last().map(|last| last.get("id").and_then(Value::as_i64)) else { return Ok(None) };
+            let written = if before.is_some() { written + records.len() } else { MOST_EXPORTED };
+            let text: String = records.into_iter().map(|record| json_line(&masks, record)).collect();
+            Ok::<_, ledger::read::Error>(Some((text, (console, RecordFilter { before, ..filter }, written))))
+        }
+    });
+    let headers = [
+        (header::CONTENT_TYPE, "application/jsonl; charset=utf-8"),
+        (header::CONTENT_DISPOSITION, "attachment; filename=\"records.jsonl\""),
+    ];
+    (headers, Body::from_stream(lines)).into_response()
+}
+
+fn json_line(masks: &RecordMasks, record: Map<String, Value>) -> String {
+    format!("{}\n", Value::Object(masks.apply(record)))
+}
+
+fn raw<'a>(record: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
+    record.get(name).and_then(Value::as_str)
+}
+
+fn line(record: &Map<String, Value>) -> Line {
+    let text = |name: &str| field(record, name).unwrap_or_default();
+    let id = text("correlation_id");
+    let error = field(record, "error_code").map(|code| format!("{code}: ")).unwrap_or_default();
+    Line {
+        short_id: id.chars().take(8).collect(),
+        id,
+        tool: text("tool_name"),
+        status: record_status(record),
+        at: text("created_at"),
+        by: proposer(raw(record, "actor"), raw(record, "account_id").unwrap_or_default()),
+        what: format!("{error}{}", text("params_summary")),
+    }
+}

@@ -1,0 +1,114 @@
+//! What became of one row of a tracked table, and by whom.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use ledger::audit::RowError;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use types::CorrelationId;
+
+use crate::message::{self, render};
+use crate::rows::{self, Effect};
+use crate::session::LoggedIn;
+use crate::state::Console;
+use crate::text::{field, proposer};
+
+/// The most changes of a page.
+const MOST: u32 = 200;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct RowQuery {
+    table: String,
+    /// `7`, or `order_id=7, line=2` for a key of several columns.
+    key: String,
+}
+
+#[derive(Template)]
+#[template(path = "row_history.html")]
+struct Page<'a> {
+    person: Option<&'a str>,
+    query: &'a RowQuery,
+    changes: Vec<Change>,
+    was_asked: bool,
+    problem: Option<String>,
+}
+
+struct Change {
+    at: String,
+    /// `None`: it was made outside of countersign.
+    record: Option<(String, String)>,
+    by: String,
+    effect: Effect,
+}
+
+pub(crate) async fn show(
+    LoggedIn(person): LoggedIn,
+    State(console): State<Arc<Console>>,
+    Query(query): Query<RowQuery>,
+) -> Response {
+    let was_asked = !query.table.trim().is_empty() && !query.key.trim().is_empty();
+    let mut page = Page { person: Some(&person.name), query: &query, changes: Vec::new(), was_asked, problem: None };
+    if !was_asked {
+        return render(&page);
+    }
+    match changes(&console, &query).await {
+        Ok(changes) => {
+            page.changes = changes;
+            render(&page)
+        }
+        Err(RowError::Database(error)) if error.server_error().is_none() => message::unavailable(&error),
+        Err(error) => {
+            page.problem = Some(format!("{}.", types::visible(&error.to_string())));
+            (StatusCode::BAD_REQUEST, render(&page)).into_response()
+        }
+    }
+}
+
+async fn changes(console: &Console, query: &RowQuery) -> Result<Vec<Change>, RowError> {
+    let row = console.audit.tracked_row(query.table.trim(), &key(&query.key)).await?;
+    let (changes, masks) = (console.audit.row(&row, MOST).await?, console.masks().await?);
+    Ok(changes.into_iter().map(|change| one(&masks.apply(change))).collect())
+}
+
+/// The columns and values of a key; a value alone is that of the only column.
+fn key(text: &str) -> Vec<(Option<String>, String)> {
+    let pair = |part: &str| match part.split_once('=') {
+        Some((name, value)) => (Some(name.trim().to_owned()), value.trim().to_owned()),
+        None => (None, part.trim().to_owned()),
+    };
+    let parts: Vec<_> = text.split(',').map(pair).collect();
+    // A value may have a comma.
+    if parts.iter().any(|(name, _)| name.is_none()) { vec![(None, text.trim().to_owned())] } else { parts }
+}
+
+fn one(change: &Map<String, Value>) -> Change {
+    let raw = |name: &str| change.get(name).and_then(Value::as_str);
+    let record = raw("correlation_id").and_then(CorrelationId::parse).map(|id| id.to_string());
+    Change {
+        at: field(change, "changed_at").unwrap_or_default(),
+        by: match record {
+            Some(_) => proposer(raw("actor"), raw("account_id").unwrap_or_default()),
+            None => format!("outside countersign, {}", field(change, "origin").unwrap_or_default()),
+        },
+        record: record.map(|id| (id, field(change, "tool_name").unwrap_or_default())),
+        effect: rows::effect(&Value::Object(change.clone())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_a_value_or_named_values() {
+        let named = |name: &str, value: &str| (Some(name.to_owned()), value.to_owned());
+        assert_eq!(key(" 7 "), [(None, "7".to_owned())]);
+        assert_eq!(key("a,b"), [(None, "a,b".to_owned())]);
+        assert_eq!(key("order_id=7, line = 2"), [named("order_id", "7"), named("line", "2")]);
+    }
+}
