@@ -77,6 +77,7 @@ create unique index proposal_pending on countersign.proposal
     (account_id, tool_name, fingerprint, coalesce(idempotency_key, ''), definition, preview_hash, approvals, coalesce(approvers, ''))
     where status = 'pending';
 create index proposal_open on countersign.proposal (status, id) where status in ('pending', 'confirmed');
+create index proposal_waiting on countersign.proposal (expires_at) where status = 'pending';
 create index proposal_account on countersign.proposal (account_id, id);
 create index proposal_correlation_id on countersign.proposal (correlation_id) where correlation_id is not null;
 create index proposal_refused on countersign.proposal (completed_at) where status in ('rejected', 'expired');

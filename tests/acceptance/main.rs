@@ -21,6 +21,7 @@ mod configuration;
 mod connection_strings;
 mod connections;
 mod console;
+mod console_pages;
 mod copied;
 mod corrections;
 mod deadlines;

@@ -20,9 +20,7 @@ pub(crate) async fn script() -> Response {
 }
 
 fn file(content_type: &'static str, content: &'static str) -> Response {
-    let headers = [
-        (header::CONTENT_TYPE, content_type),
-        (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
-    ];
+    let headers =
+        [(header::CONTENT_TYPE, content_type), (header::CACHE_CONTROL, "public, max-age=31536000, immutable")];
     (headers, content).into_response()
 }

@@ -5,7 +5,6 @@ use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
 use types::{ErrorCode, Failure};
 
-
 #[derive(Template)]
 #[template(path = "message.html")]
 struct Message<'a> {

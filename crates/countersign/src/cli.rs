@@ -152,6 +152,9 @@ pub(crate) struct DemoArgs {
     /// Delete the data of earlier demos, and start again.
     #[arg(long)]
     pub(crate) fresh: bool,
+    /// Show proposals in the console instead: a page in your browser, where you approve what an agent wants to do.
+    #[arg(long)]
+    pub(crate) console: bool,
 }
 
 #[derive(Debug, Args)]

@@ -83,7 +83,7 @@ fn failed_with(error: &anyhow::Error, settings: &Settings) -> ExitCode {
 
 async fn run(command: Command, sources: ConfigSources, settings: Settings) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Demo(arguments) => demo::run(arguments).await?,
+        Command::Demo(arguments) => demo::run(arguments, &settings).await?,
         Command::Serve(arguments) => serve::run(&arguments, sources, settings).await?,
         Command::Init(arguments) => connection::answered(&settings, init::run(&arguments, &settings)).await?,
         Command::Track(arguments) => {

@@ -106,7 +106,11 @@ impl ConsoleSessions {
         let mut columns = row.into_iter().map(Option::unwrap_or_default);
         let mut next = || columns.next().unwrap_or_default();
         let (name, role, groups) = (next(), next(), next());
-        Ok(Some(ConsolePerson { name, role: ConsoleRole::named(&role), groups: serde_json::from_str(&groups).unwrap_or_default() }))
+        Ok(Some(ConsolePerson {
+            name,
+            role: ConsoleRole::named(&role),
+            groups: serde_json::from_str(&groups).unwrap_or_default(),
+        }))
     }
 
     /// Ends a session.

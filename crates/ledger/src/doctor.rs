@@ -26,7 +26,12 @@ const SERVER_SQL: &str = "select pg_catalog.current_setting('server_version') as
 
 const APPROVERS_SQL: &str = "select r.rolname::text as login from pg_catalog.pg_roles r \
     where r.rolcanlogin and not r.rolsuper \
-      and pg_catalog.pg_has_role(r.oid, pg_catalog.to_regrole('countersign_approver')::oid, 'member') order by r.rolname";
+      and (pg_catalog.pg_has_role(r.oid, pg_catalog.to_regrole('countersign_approver')::oid, 'member') \
+        or pg_catalog.pg_has_role(r.oid, pg_catalog.to_regrole('countersign_console')::oid, 'member')) order by r.rolname";
+
+const IS_CONSOLE_SQL: &str = "\
+    select pg_catalog.pg_has_role(current_user, 'countersign_console', 'member') and not r.rolsuper as is_console \
+    from pg_catalog.pg_roles r where r.rolname = current_user";
 
 const PENDING_SQL: &str = concat!(
     "select a.correlation_id, a.account_id, a.tool_name, ",
@@ -85,6 +90,15 @@ const UNTIL_SQL: &str = concat!(
 impl Doctor {
     pub(crate) fn new(records: Records, settings: &LedgerOptions) -> Self {
         Self { records, abandoned_after_s: (settings.call_deadline + BEYOND_DEADLINE).as_secs() }
+    }
+
+    /// Whether this login is one of the console, and no superuser.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn is_console(&self) -> Result<bool, pg::Error> {
+        let rows = self.records.objects(IS_CONSOLE_SQL, &[]).await?;
+        Ok(rows.first().and_then(|row| row.get("is_console")) == Some(&Value::Bool(true)))
     }
 
     /// Facts about the server: `version`, `number` (160004 for 16.4), `database`, `login`, `is_standby`. Needs no

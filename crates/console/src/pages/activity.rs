@@ -84,7 +84,8 @@ pub(crate) async fn freeze(
     match console.freezes.is_known(&scope).await {
         Ok(true) => {}
         Ok(false) => {
-            let text = format!("No recent write is of {} \"{}\". Nothing was frozen.", form.kind, types::visible(&form.name));
+            let text =
+                format!("No recent write is of {} \"{}\". Nothing was frozen.", form.kind, types::visible(&form.name));
             return message::page(StatusCode::CONFLICT, "Not done", &text);
         }
         Err(error) => return message::unavailable(&error),
@@ -108,7 +109,9 @@ pub(crate) async fn unfreeze(
     let Some(scope) = form.scope() else { return no_name() };
     match operator.freezes.unfreeze(&scope, &person.name).await {
         Ok(true) => Redirect::to("/activity").into_response(),
-        Ok(false) => message::page(StatusCode::CONFLICT, "Not done", "This is not frozen any more. Nothing was changed."),
+        Ok(false) => {
+            message::page(StatusCode::CONFLICT, "Not done", "This is not frozen any more. Nothing was changed.")
+        }
         Err(error) => refused(&error),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use ledger::proposals::{ProposalFilter, ProposalStatus, ProposalSummary};
+use ledger::proposals::ProposalSummary;
 use types::{Tier, visible};
 
 use crate::message::{self, render};
@@ -13,8 +13,9 @@ use crate::session::LoggedIn;
 use crate::state::Console;
 use crate::text::{proposer, sentences};
 
-/// The most proposals of each list.
+/// The most proposals that wait, and that have ended, on the page.
 const MOST: u32 = 200;
+const ENDED: u32 = 30;
 
 #[derive(Template)]
 #[template(path = "inbox.html")]
@@ -40,22 +41,15 @@ struct Line {
 }
 
 pub(crate) async fn show(LoggedIn(person): LoggedIn, State(console): State<Arc<Console>>) -> Response {
-    let filter = ProposalFilter { account: None, status: Some(ProposalStatus::Pending), limit: MOST + 1 };
-    let waiting = match console.proposals.list(&filter).await {
-        Ok(waiting) => waiting,
-        Err(failure) => return message::refused(&failure),
-    };
-    let ended = match console.proposals.list(&ProposalFilter { status: None, limit: 50, ..filter }).await {
+    let found =
+        async { Ok((console.proposals.waiting(MOST + 1).await?, console.proposals.lately_ended(ENDED).await?)) };
+    let (mut waiting, ended) = match found.await {
         Ok(found) => found,
         Err(failure) => return message::refused(&failure),
     };
     let is_cut = waiting.len() > MOST as usize;
-    let ended = ended.iter().filter(|one| one.status != ProposalStatus::Pending).map(line).collect();
-    // The one that expires first is the most urgent one.
-    let mut waiting = waiting;
     waiting.truncate(MOST as usize);
-    waiting.sort_by(|one, other| one.expires_at.cmp(&other.expires_at));
-    let waiting = waiting.iter().map(line).collect();
+    let (waiting, ended) = (waiting.iter().map(line).collect(), ended.iter().map(line).collect());
     render(&Inbox { person: Some(&person.name), waiting, ended, is_cut })
 }
 

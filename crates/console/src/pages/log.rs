@@ -82,9 +82,7 @@ fn key(key: LogKey) -> Key {
 fn witness_line(state: &WitnessState, signed: u64) -> WitnessLine {
     let (words, is_late) = match state.cosigned {
         None => ("has cosigned nothing yet".to_owned(), true),
-        Some((size, age_s)) => {
-            (format!("has cosigned {size} entries, {} ago", age(age_s)), size < signed)
-        }
+        Some((size, age_s)) => (format!("has cosigned {size} entries, {} ago", age(age_s)), size < signed),
     };
     WitnessLine {
         name: visible(state.witness.key.name()),

@@ -166,10 +166,12 @@ fn facts(proposal: &Proposal) -> Vec<Fact> {
     );
     let optional = |name: &'static str, value: Option<String>| value.map(|value| Fact::text(name, value));
     let time = |name: &'static str, time: &Option<String>| time.as_ref().map(|time| Fact::time(name, time.clone()));
-    let decided_by = proposal.decided_by.as_deref().map(|by| {
-        format!("{}, via {}", visible(by), proposal.decided_via.as_deref().unwrap_or("-"))
-    });
-    let executed = proposal.correlation_id.map(|id| Fact::link("Executed as", format!("/records/{id}"), id.to_string()));
+    let decided_by = proposal
+        .decided_by
+        .as_deref()
+        .map(|by| format!("{}, via {}", visible(by), proposal.decided_via.as_deref().unwrap_or("-")));
+    let executed =
+        proposal.correlation_id.map(|id| Fact::link("Executed as", format!("/records/{id}"), id.to_string()));
     [
         Some(Fact::text("Tool", format!("{} {}", visible(&proposal.tool_name), visible(&proposal.tool_version)))),
         Some(Fact::text("Proposed by", proposer(proposal.actor.as_deref(), proposal.account_id.as_str()))),

@@ -52,7 +52,11 @@ pub(crate) async fn show(
 }
 
 /// The proof that the log has the record, as `countersign audit verify --proof` takes it.
-pub(crate) async fn prove(LoggedIn(_): LoggedIn, State(console): State<Arc<Console>>, Path(id): Path<String>) -> Response {
+pub(crate) async fn prove(
+    LoggedIn(_): LoggedIn,
+    State(console): State<Arc<Console>>,
+    Path(id): Path<String>,
+) -> Response {
     let Some(id) = CorrelationId::parse(&id) else { return unknown() };
     match console.audit.prove(id).await {
         Ok(proof) => {
@@ -73,12 +77,7 @@ pub(crate) fn unknown() -> Response {
     message::page(StatusCode::NOT_FOUND, "Not found", text)
 }
 
-fn page<'a>(
-    console: &Console,
-    person: &'a ConsolePerson,
-    id: CorrelationId,
-    record: &Map<String, Value>,
-) -> Page<'a> {
+fn page<'a>(console: &Console, person: &'a ConsolePerson, id: CorrelationId, record: &Map<String, Value>) -> Page<'a> {
     let of = |name: &str| record.get(name).filter(|value| !value.is_null());
     let none = Value::Array(Vec::new());
     let (rows, more_rows) = match (of("before_image"), of("after_image")) {

@@ -30,7 +30,8 @@ const MOST_EXPORTED: usize = 100_000;
 const STATUSES: [&str; 4] = ["success", "failure", "pending", "duplicate"];
 
 /// The ages, for the filter: hours and words.
-const AGES: [(&str, &str); 4] = [("1", "last hour"), ("24", "last day"), ("168", "last 7 days"), ("720", "last 30 days")];
+const AGES: [(&str, &str); 4] =
+    [("1", "last hour"), ("24", "last day"), ("168", "last 7 days"), ("720", "last 30 days")];
 
 /// The filter of a page, as the URL has it.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -53,21 +54,21 @@ pub(crate) struct RecordQuery {
 struct Page<'a> {
     person: Option<&'a str>,
     query: &'a RecordQuery,
-    lines: Vec<Line>,
+    lines: Vec<RecordLine>,
     older: Option<String>,
     export: String,
     problem: Option<String>,
 }
 
 /// A record in a list.
-struct Line {
-    id: String,
-    short_id: String,
-    tool: String,
-    status: String,
-    at: String,
-    by: String,
-    what: String,
+pub(crate) struct RecordLine {
+    pub(crate) id: String,
+    pub(crate) short_id: String,
+    pub(crate) tool: String,
+    pub(crate) status: String,
+    pub(crate) at: String,
+    pub(crate) by: String,
+    pub(crate) what: String,
 }
 
 impl RecordQuery {
@@ -146,8 +147,14 @@ pub(crate) async fn list(
     State(console): State<Arc<Console>>,
     Query(query): Query<RecordQuery>,
 ) -> Response {
-    let mut page =
-        Page { person: Some(&person.name), query: &query, lines: Vec::new(), older: None, export: String::new(), problem: None };
+    let mut page = Page {
+        person: Some(&person.name),
+        query: &query,
+        lines: Vec::new(),
+        older: None,
+        export: String::new(),
+        problem: None,
+    };
     let filter = match query.filter(&console, PAGE + 1).await {
         Ok(filter) => filter,
         Err(FilterError::Table(RowError::Database(error))) => return message::unavailable(&error),
@@ -167,7 +174,7 @@ pub(crate) async fn list(
     let last = records.last().and_then(|record| field(record, "id")).filter(|_| is_cut);
     page.older = last.map(|id| query.with_before(Some(id)));
     page.export = query.with_before(None);
-    page.lines = records.into_iter().map(|record| line(&masks.apply(record))).collect();
+    page.lines = records.into_iter().map(|record| record_line(&masks.apply(record))).collect();
     render(&page)
 }
 
@@ -193,7 +200,9 @@ pub(crate) async fn export(
             }
             let records = console.audit.list(&filter).await?;
             // Writes in flight have no id, and come first.
-            let Some(before) = records.last().map(|last| last.get("id").and_then(Value::as_i64)) else { return Ok(None) };
+            let Some(before) = records.last().map(|last| last.get("id").and_then(Value::as_i64)) else {
+                return Ok(None);
+            };
             let written = if before.is_some() { written + records.len() } else { MOST_EXPORTED };
             let text: String = records.into_iter().map(|record| json_line(&masks, record)).collect();
             Ok::<_, ledger::read::Error>(Some((text, (console, RecordFilter { before, ..filter }, written))))
@@ -214,16 +223,16 @@ fn raw<'a>(record: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
     record.get(name).and_then(Value::as_str)
 }
 
-fn line(record: &Map<String, Value>) -> Line {
+pub(crate) fn record_line(record: &Map<String, Value>) -> RecordLine {
     let text = |name: &str| field(record, name).unwrap_or_default();
     let id = text("correlation_id");
     let error = field(record, "error_code").map(|code| format!("{code}: ")).unwrap_or_default();
-    Line {
+    RecordLine {
         short_id: id.chars().take(8).collect(),
         id,
         tool: text("tool_name"),
         status: record_status(record),
-        at: text("created_at"),
+        at: field(record, "created_at").or_else(|| field(record, "completed_at")).unwrap_or_default(),
         by: proposer(raw(record, "actor"), raw(record, "account_id").unwrap_or_default()),
         what: format!("{error}{}", text("params_summary")),
     }

@@ -15,6 +15,7 @@ use serde_json::Value;
 use types::{CorrelationId, IdPrefix, visible};
 
 use super::record;
+use super::records::{RecordLine, record_line};
 use crate::conflicts::{self, Conflict};
 use crate::message::{self, render};
 use crate::session::LoggedIn;
@@ -69,7 +70,7 @@ struct PlanPage<'a> {
     id: String,
     digest: String,
     selection: Vec<(String, String)>,
-    writes: Vec<String>,
+    writes: Vec<RecordLine>,
     write_count: usize,
     added: usize,
     left_out: usize,
@@ -129,10 +130,24 @@ pub(crate) async fn show(
         Ok(operator) => operator,
         Err(why_not) => return forbidden(why_not),
     };
-    match find(&operator.undo, &id).await {
-        Ok(plan) => render(&plan_page(&person, plan)),
-        Err(refusal) => refusal,
+    let plan = match find(&operator.undo, &id).await {
+        Ok(plan) => plan,
+        Err(refusal) => return refusal,
+    };
+    let ids: Vec<CorrelationId> = write_ids(&plan.report).take(MOST_LISTED).collect();
+    let found = async { Ok::<_, ledger::read::Error>((console.audit.some(&ids).await?, console.masks().await?)) };
+    match found.await {
+        Ok((writes, masks)) => {
+            let writes = writes.into_iter().map(|write| record_line(&masks.apply(write))).collect();
+            render(&plan_page(&person, plan, writes))
+        }
+        Err(error) => message::unavailable(&error),
     }
+}
+
+fn write_ids(report: &Value) -> impl Iterator<Item = CorrelationId> {
+    let writes = report.get("writes").and_then(Value::as_array).into_iter().flatten();
+    writes.filter_map(|write| CorrelationId::parse(write.as_str()?))
 }
 
 /// Carries out what the page has shown, or nothing.
@@ -183,16 +198,22 @@ async fn run_parts(undo: &Operator, plan: &StoredPlan, person: &str) -> Response
             }
             Err(error) if receipts.is_empty() => return failed(&error),
             Err(error) => {
-                let text = format!("{} Run the plan again to go on. {}.", so_far(undone, &receipts), visible(&error.to_string()));
+                let text = format!(
+                    "{} Run the plan again to go on. {}.",
+                    so_far(undone, &receipts),
+                    visible(&error.to_string())
+                );
                 return message::page(StatusCode::CONFLICT, "The plan was interrupted", &text);
             }
         }
     }
     match receipts.as_slice() {
         [only] => Redirect::to(&format!("/records/{only}")).into_response(),
-        [] if before > 0 => {
-            message::page(StatusCode::CONFLICT, "Undone before", "The plan was carried out before. Nothing was changed now.")
-        }
+        [] if before > 0 => message::page(
+            StatusCode::CONFLICT,
+            "Undone before",
+            "The plan was carried out before. Nothing was changed now.",
+        ),
         _ => message::page(StatusCode::OK, "Undone", &so_far(undone, &receipts)),
     }
 }
@@ -263,17 +284,16 @@ fn one_page(person: &ConsolePerson, id: CorrelationId, outcome: UndoOutcome) -> 
     (status, render(&page)).into_response()
 }
 
-fn plan_page(person: &ConsolePerson, plan: StoredPlan) -> PlanPage<'_> {
+fn plan_page(person: &ConsolePerson, plan: StoredPlan, writes: Vec<RecordLine>) -> PlanPage<'_> {
     let list = |name: &str| plan.report.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let (writes, conflicts) = (list("writes"), list("conflicts"));
-    let ids = writes.iter().filter_map(|write| write.as_str().or_else(|| write.get("correlation_id")?.as_str()));
+    let conflicts = list("conflicts");
     let selection = plan.selection.as_object().into_iter().flatten();
     let selection = selection.filter_map(|(name, value)| Some((visible(name), visible(value.as_str()?))));
     PlanPage {
         person: Some(&person.name),
         selection: selection.collect(),
-        writes: ids.filter_map(CorrelationId::parse).map(|id| id.to_string()).take(MOST_LISTED).collect(),
-        write_count: writes.len(),
+        writes,
+        write_count: list("writes").len(),
         added: list("added").len(),
         left_out: list("left_out").len(),
         rows: rows(plan.report.get("rows").and_then(Value::as_u64).unwrap_or_default()),

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use ::console::{Console, ConsoleParts, HealthCheck, read_origin};
 use anyhow::{Context, ensure};
 use auth::generate_token;
-use ledger::{ConnectOptions, Ledger};
 use ledger::console::ConsolePerson;
+use ledger::{ConnectOptions, Ledger};
 use tokio::net::TcpListener;
 use types::{MaskKey, Secret};
 
@@ -52,6 +52,23 @@ async fn serve(
         Some(text) => Some(operator(Secret::new(text), target, settings).await?),
         None => None,
     };
+    let console = console(ledger, operator.as_ref(), &url, target, settings)?;
+    tracing::info!("the console is listening on {}", console.origin());
+    ::console::serve(listener, None, console, stop_on_signals()?).await;
+    Ok(())
+}
+
+/// The console at this address.
+///
+/// # Errors
+/// The address cannot be used, or the settings lack the key of masks.
+pub(crate) fn console(
+    ledger: &Ledger,
+    operator: Option<&Ledger>,
+    url: &str,
+    target: &ConnectOptions,
+    settings: &Settings,
+) -> anyhow::Result<Console> {
     let columns = settings.masks.columns();
     let masks = if columns.is_empty() { None } else { Some((columns, MaskKey::new(settings.mask_key()?))) };
     let (target, settings) = (target.clone(), Arc::new(settings.clone()));
@@ -59,11 +76,8 @@ async fn serve(
         let (target, settings) = (target.clone(), Arc::clone(&settings));
         Box::pin(async move { doctor::health(&target, &settings).await })
     });
-    let parts = ConsoleParts { ledger, operator: operator.as_ref(), origin: &url, masks, health };
-    let console = Console::new(parts).with_context(|| format!("--url {url} cannot be used"))?;
-    tracing::info!("the console is listening on {}", console.origin());
-    ::console::serve(listener, None, console, stop_on_signals()?).await;
-    Ok(())
+    let parts = ConsoleParts { ledger, operator, origin: url, masks, health };
+    Console::new(parts).with_context(|| format!("--url {url} cannot be used"))
 }
 
 /// The same ledger over the login that undoes and freezes.
@@ -72,17 +86,26 @@ async fn operator(text: Secret, console: &ConnectOptions, settings: &Settings) -
     let target = connection::parse(&source, settings)?;
     let ledger = open(&target, settings).await.context("--operator-url")?;
     let ids = (ledger.audit().ledger_id().await?, Ledger::new(console.clone(), settings.ledger.clone()).audit());
-    ensure!(ids.0 == ids.1.ledger_id().await?, "--operator-url names another ledger than the one that the console shows");
+    ensure!(
+        ids.0 == ids.1.ledger_id().await?,
+        "--operator-url names another ledger than the one that the console shows"
+    );
     Ok(ledger)
 }
 
 async fn log_in(ledger: &Ledger, LoginArgs { name, role, group, url, .. }: LoginArgs) -> anyhow::Result<()> {
     let (origin, _) = read_origin(&url).with_context(|| format!("--url {url} cannot be used"))?;
-    let (token, person) = (generate_token()?, ConsolePerson { name, role: role.into(), groups: group });
-    let made = ledger.console_sessions().make_link(&token, &person).await;
-    made.context("the link cannot be made; this takes a member of countersign_owner")?;
-    print_line(&format!("{origin}/login/{}", token.expose()));
+    let person = ConsolePerson { name, role: role.into(), groups: group };
+    print_line(&make_link(ledger, &origin, &person).await?);
     Ok(())
+}
+
+/// The address that logs a person in, once, within 5 minutes.
+pub(crate) async fn make_link(ledger: &Ledger, origin: &str, person: &ConsolePerson) -> anyhow::Result<String> {
+    let token = generate_token()?;
+    let made = ledger.console_sessions().make_link(&token, person).await;
+    made.context("the link cannot be made; this takes a member of countersign_owner")?;
+    Ok(format!("{origin}/login/{}", token.expose()))
 }
 
 async fn log_out(ledger: &Ledger, LogoutArgs { name, .. }: &LogoutArgs) -> anyhow::Result<()> {

@@ -10,6 +10,8 @@ use pg_embedded::{Cluster, Options};
 const SOCIAL: &str = include_str!("../../../../manifests/social.toml");
 const STUDIO: &str = include_str!("../../../../manifests/studio.toml");
 
+const PEOPLE: &str = include_str!("people.sql");
+
 /// Each schema of the demo, with the SQL that makes it and the SQL that fills it.
 const SCHEMAS: [(&str, [&str; 2]); 2] = [
     (
@@ -38,7 +40,8 @@ pub(crate) struct DemoDatabase {
 }
 
 impl DemoDatabase {
-    fn owner(&self) -> anyhow::Result<ConnectOptions> {
+    /// The database, as the person who owns it.
+    pub(crate) fn owner(&self) -> anyhow::Result<ConnectOptions> {
         Ok(ConnectOptions::parse(&self.owner_url())?)
     }
 
@@ -49,7 +52,19 @@ impl DemoDatabase {
 
     /// The database, as the login that `init` made for servers.
     pub(crate) fn target(&self) -> anyhow::Result<ConnectOptions> {
-        Ok(self.owner()?.as_role(ledger::DEFAULT_WRITER, None))
+        self.as_login(ledger::DEFAULT_WRITER)
+    }
+
+    /// The database, as another login.
+    pub(crate) fn as_login(&self, login: &str) -> anyhow::Result<ConnectOptions> {
+        Ok(self.owner()?.as_role(login, None))
+    }
+
+    /// Adds the logins of the console.
+    pub(crate) async fn add_people(&self) -> anyhow::Result<()> {
+        let added = ledger::load_once(&self.owner()?, "demo_people", &[PEOPLE]).await;
+        added.context("the logins of the demo's console cannot be made")?;
+        Ok(())
     }
 }
 

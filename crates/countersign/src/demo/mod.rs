@@ -1,9 +1,10 @@
-//! `countersign demo`: a private PostgreSQL, the real server, a real MCP client, and what they print_line to each other.
+//! `countersign demo`: a private PostgreSQL, the real server, a real MCP client, and what they say to each other.
 #![expect(
     clippy::indexing_slicing,
     reason = "a serde_json::Value indexed by a name that it lacks is null, not a panic"
 )]
 
+mod console;
 pub(crate) mod database;
 mod transcript;
 
@@ -16,10 +17,14 @@ use serde_json::{Value, json};
 
 use self::transcript::{Session, this_program};
 use crate::cli::DemoArgs;
+use crate::settings::Settings;
 use crate::terminal::{Style, print_line};
 
-pub(crate) async fn run(arguments: DemoArgs) -> anyhow::Result<()> {
+pub(crate) async fn run(arguments: DemoArgs, settings: &Settings) -> anyhow::Result<()> {
     let style = Style::of_stdout();
+    if arguments.console {
+        return console::run(arguments.fresh, style, settings).await;
+    }
     print_line(&style.bold("countersign demo: an agent works on PostgreSQL, and every write is accounted for"));
     print_line("");
     let database = database::prepare(arguments.fresh, |step| print_line(&format!("   {step}"))).await?;
@@ -75,7 +80,7 @@ async fn play(session: &mut Session<'_>, owner_url: &str) -> anyhow::Result<()> 
     session.expect(again["data"]["original_correlation_id"] == receipt, "it points to the first call's receipt")?;
 
     let undo = &liked["meta"]["rollback"];
-    let undo_tool = undo["undo_tool"].as_str().context("like_tweet did not print_line how to undo it")?;
+    let undo_tool = undo["undo_tool"].as_str().context("like_tweet did not say how to undo it")?;
     let undone = session
         .succeeds("Undone, with exactly the call that meta.rollback names", undo_tool, undo["undo_params"].clone())
         .await?;

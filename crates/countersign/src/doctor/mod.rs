@@ -8,6 +8,7 @@ mod roles;
 mod stuck;
 mod writes;
 
+use std::cmp::Reverse;
 use std::process::ExitCode;
 
 use ::console::{HealthFinding, HealthLevel};
@@ -23,7 +24,7 @@ use crate::table::json_line;
 use crate::terminal::{Style, print_line};
 
 /// The level of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Level {
     /// As it should be.
@@ -105,7 +106,7 @@ pub(crate) async fn run(arguments: &DoctorArgs, settings: &Settings) -> anyhow::
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The findings, for the console.
+/// The findings, for the console: the worst first.
 pub(crate) async fn health(target: &ConnectOptions, settings: &Settings) -> Vec<HealthFinding> {
     let shown = |finding: Finding| HealthFinding {
         level: match finding.level {
@@ -118,7 +119,9 @@ pub(crate) async fn health(target: &ConnectOptions, settings: &Settings) -> Vec<
         message: finding.message,
         advice: finding.advice,
     };
-    examine(target, settings).await.into_iter().map(shown).collect()
+    let mut findings = examine(target, settings).await;
+    findings.sort_by_key(|finding| Reverse(finding.level));
+    findings.into_iter().map(shown).collect()
 }
 
 /// Everything in order; what needs what is broken is left out.

@@ -15,7 +15,7 @@ pub(super) async fn examine(
     login: &str,
     settings: &Settings,
 ) -> Vec<Finding> {
-    let mut findings = servers(target, login, settings).await;
+    let mut findings = servers(ledger, target, login, settings).await;
     findings.extend(reader(target, settings).await);
     findings.extend(owner(target).await);
     findings.push(match ledger.doctor().approvers().await {
@@ -25,7 +25,7 @@ pub(super) async fn examine(
     findings
 }
 
-async fn servers(target: &ConnectOptions, login: &str, settings: &Settings) -> Vec<Finding> {
+async fn servers(ledger: &Ledger, target: &ConnectOptions, login: &str, settings: &Settings) -> Vec<Finding> {
     let (known, this) = match (ledger::check_all_server_roles(target).await, ledger::check_login(target).await) {
         (Ok(known), Ok(this)) => (known, this),
         (Err(error), _) | (_, Err(error)) => return vec![Finding::unasked(AREA, "the servers' logins", &error)],
@@ -46,6 +46,10 @@ async fn servers(target: &ConnectOptions, login: &str, settings: &Settings) -> V
         });
     }
     if let Some(ExcessPrivileges { powers, .. }) = this.filter(|_| known.iter().all(|server| server.role != login)) {
+        if ledger.doctor().is_console().await.unwrap_or_default() {
+            findings.push(Finding::ok(AREA, format!("this was asked as \"{login}\", a login of the console")));
+            return findings;
+        }
         let what = if powers.is_empty() { "is not known as a server's login".to_owned() } else { powers.join(", ") };
         findings.push(Finding::warning(
             AREA,
@@ -145,10 +149,9 @@ fn reader_finding(checked: Result<(), ReaderRoleError>, settings: &Settings) -> 
         Err(ReaderRoleError::Database(error))
             if error.server_error().is_some_and(|error| error.sqlstate == "42501") =>
         {
-            Finding::warning(
+            Finding::unchecked(
                 AREA,
-                "whether the reader can log in is not known: its password is for servers alone",
-                "run this with the servers' connection string",
+                "whether the reader can log in: only servers have its password; run this with their connection string",
             )
         }
         Err(ReaderRoleError::Database(error)) => Finding::problem(

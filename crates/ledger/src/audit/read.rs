@@ -6,7 +6,7 @@ use types::{CorrelationId, IdPrefix};
 use super::Audit;
 use super::row::TrackedRow;
 use crate::records::RecordStatus;
-use crate::values::rfc3339;
+use crate::values::{array, rfc3339};
 
 /// Which records to list.
 #[derive(Debug, Clone)]
@@ -97,6 +97,14 @@ const COUNTS_SQL: &str = "\
     where $1::integer is null or a.admitted_at >= clock_timestamp() - make_interval(hours => $1) \
     group by rollup (a.tool_name) order by a.tool_name nulls last";
 
+/// Lines of some records, in the order of the ids.
+const SOME_SQL: &str = concat!(
+    "select a.correlation_id, a.tool_name, a.account_id, a.actor, a.params_summary, ",
+    rfc3339!("a.completed_at"),
+    " as completed_at from unnest($1::uuid[]) with ordinality i (id, place) \
+     join countersign.mutation a on a.correlation_id = i.id order by i.place"
+);
+
 /// The newest records alone, so that the answer is fast whatever the ledger's size.
 const ACTIVITY_SQL: &str = concat!(
     "select r.account_id, r.actor, r.client_name, r.session_id, count(*) filter (where r.status = 'success') as writes, \
@@ -108,6 +116,14 @@ const ACTIVITY_SQL: &str = concat!(
 );
 
 impl Audit {
+    /// What these writes are: `correlation_id`, `tool_name`, `account_id`, `actor`, `params_summary`, `completed_at`.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn some(&self, ids: &[CorrelationId]) -> Result<Vec<Map<String, Value>>, pg::Error> {
+        self.records.objects(SOME_SQL, &[Some(array(ids))]).await
+    }
+
     /// The sessions of the newest 10,000 records, the last active one first: `account_id`, `actor`, `client_name`,
     /// `session_id`, `writes` and `failures` (how many of these records), `last_at`.
     ///

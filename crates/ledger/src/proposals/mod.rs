@@ -102,6 +102,10 @@ const ONE_SQL: &str = "where p.proposal_id = $1::uuid and ($2::text is null or p
 const LIST_SQL: &str = "where ($1::text is null or p.account_id = $1) and ($2::text is null or $2 = \
     case when p.status = 'pending' and p.expires_at <= clock_timestamp() then 'expired' else p.status end) \
     order by p.id desc limit $3::bigint";
+const WAITING_SQL: &str =
+    "where p.status = 'pending' and p.expires_at > clock_timestamp() order by p.expires_at limit $1::bigint";
+const ENDED_SQL: &str =
+    "where p.status <> 'pending' or p.expires_at <= clock_timestamp() order by p.id desc limit $1::bigint";
 const FIND_SQL: &str = "where p.proposal_id between $1::uuid and $2::uuid order by p.id desc limit $3::bigint";
 const PROPOSE_SQL: &str = "select * from countersign.propose($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
     make_interval(secs => $13::double precision), $14, $15, $16, $17, $18, $19, $20)";
@@ -285,6 +289,22 @@ impl Proposals {
             Some(filter.limit.to_string()),
         ];
         self.read(LINE_SQL, LIST_SQL, &params).await
+    }
+
+    /// The proposals that wait for a decision, of every account, the one that expires first at the top.
+    ///
+    /// # Errors
+    /// The ledger cannot be read.
+    pub async fn waiting(&self, limit: u32) -> Result<Vec<ProposalSummary>, Failure> {
+        self.read(LINE_SQL, WAITING_SQL, &[Some(limit.to_string())]).await
+    }
+
+    /// The proposals that do not wait any more, of every account, the one that was proposed last at the top.
+    ///
+    /// # Errors
+    /// The ledger cannot be read.
+    pub async fn lately_ended(&self, limit: u32) -> Result<Vec<ProposalSummary>, Failure> {
+        self.read(LINE_SQL, ENDED_SQL, &[Some(limit.to_string())]).await
     }
 
     /// The proposals whose id begins with this prefix, newest first.
