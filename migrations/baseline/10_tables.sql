@@ -115,6 +115,8 @@ comment on column countersign.record.xid is 'The transaction that inserted the r
 create unique index record_id     on countersign.record (id);
 create index record_slot          on countersign.record (slot, id) where slot is not null;
 create index record_account       on countersign.record (account_id, id);
+create index record_actor        on countersign.record (actor, id) where actor is not null;
+create index record_session      on countersign.record (session_id text_pattern_ops, id) where session_id is not null;
 create index record_completed     on countersign.record using brin (completed_at);
 create index record_duplicate_of  on countersign.record (duplicate_of) where duplicate_of is not null;
 
