@@ -64,12 +64,16 @@ impl Console {
     }
 
     fn stranger(&self) -> Browser {
-        let http = Client::builder().redirect(redirect::Policy::none()).build().unwrap();
-        Browser { http, base: self.url.clone(), cookie: None }
+        Browser::at(&self.url)
     }
 }
 
 impl Browser {
+    pub(crate) fn at(base: &str) -> Self {
+        let http = Client::builder().redirect(redirect::Policy::none()).build().unwrap();
+        Self { http, base: base.to_owned(), cookie: None }
+    }
+
     pub(crate) async fn get(&mut self, path: &str) -> Page {
         self.send(Method::GET, path, &[], &[("sec-fetch-site", "same-origin")]).await
     }

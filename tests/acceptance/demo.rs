@@ -1,10 +1,15 @@
 //! `countersign demo`, as a newcomer runs it.
 
 use std::path::Path;
+use std::process::Stdio;
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
-use testkit::countersign;
+use testkit::{countersign, poll, send_signal};
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
+
+use crate::console::Browser;
 
 async fn run(home: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new(countersign());
@@ -59,4 +64,42 @@ async fn the_demo_shows_every_step_and_ends_with_a_configuration_that_works() {
     let server = testkit::Server::start(command).await;
     assert_eq!(server.query("select count(*) > 0 as loaded from social.tweet").await[0]["loaded"], true);
     server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_demo_of_the_console_signs_a_person_in_with_a_proposal_that_can_be_approved() {
+    let folder = tempfile::Builder::new().prefix("countersign-demo-test").tempdir_in(std::env::temp_dir()).unwrap();
+    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut command = Command::new(countersign());
+    command.args(["demo", "--console"]).env("COUNTERSIGN_DEMO_DIR", folder.path().join("demo"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut demo = command.spawn().unwrap();
+    let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
+    let mut said = String::new();
+    while !said.contains("Ctrl+C ends the demo") {
+        said += &lines.next_line().await.unwrap().unwrap_or_else(|| panic!("the demo ended: {said}"));
+        said.push('\n');
+    }
+    assert!(said.contains("1 proposal waits"), "{said}");
+    let link = said.lines().find_map(|line| line.trim().strip_prefix("http://")).unwrap();
+    let (base, token) = link.split_once("/login/").unwrap();
+    let mut browser = Browser::at(&format!("http://{base}"));
+    browser.post("/login", &[("link", token)]).await;
+    let inbox = browser.get("/").await;
+    assert!(inbox.body.contains("<title>(2) Inbox") && inbox.body.contains("delete_package"), "{}", inbox.body);
+    let row = inbox.body.lines().find(|line| line.contains("delete_package")).unwrap();
+    let after =
+        |text: &str, mark: &str| text.split(mark).nth(1).and_then(|rest| rest.split('"').next().map(str::to_owned));
+    let proposal = after(row, "href=\"").unwrap();
+    let page = browser.get(&proposal).await;
+    let digest = after(&page.body, "name=\"digest\" value=\"").unwrap_or_else(|| panic!("{}", page.body));
+    browser.post(&format!("{proposal}/approve"), &[("digest", &digest)]).await;
+    poll::until("the write is executed", async || browser.clone().get(&proposal).await.body.contains("Executed as"))
+        .await;
+    let page = browser.get(&proposal).await;
+    let record = after(&page.body, "href=\"/records/").unwrap();
+    let undone = browser.post(&format!("/records/{record}/undo"), &[]).await;
+    assert_eq!(undone.status, 303, "{}", undone.body);
+    send_signal(demo.id().unwrap(), Signal::SIGINT);
+    assert!(demo.wait().await.unwrap().success());
 }

@@ -83,7 +83,7 @@ fn failed_with(error: &anyhow::Error, settings: &Settings) -> ExitCode {
 
 async fn run(command: Command, sources: ConfigSources, settings: Settings) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Demo(arguments) => demo::run(arguments, &settings).await?,
+        Command::Demo(arguments) => demo::run(arguments, &settings, doctor::health_check).await?,
         Command::Serve(arguments) => serve::run(&arguments, sources, settings).await?,
         Command::Init(arguments) => connection::answered(&settings, init::run(&arguments, &settings)).await?,
         Command::Track(arguments) => {
@@ -99,7 +99,7 @@ async fn run(command: Command, sources: ConfigSources, settings: Settings) -> an
         Command::Audit(command) => return audit::run(command, &settings).await,
         Command::Proposals(command) => return proposals::run(command, &settings).await,
         Command::Keys(command) => keys::run(command, &settings).await?,
-        Command::Console(arguments) => console::run(arguments, &settings).await?,
+        Command::Console(arguments) => console::run(arguments, &settings, doctor::health_check).await?,
         Command::Witness(command) => witness::run(command).await?,
         Command::Token(command) => token::run(command, &sources, &settings)?,
         Command::Doctor(arguments) => return doctor::run(&arguments, &settings).await,

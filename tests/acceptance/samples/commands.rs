@@ -153,14 +153,16 @@ async fn the_commands_of_witnesses_print_what_the_page_shows() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_person_logs_in_to_the_console_as_the_page_says() {
     let shop = Shop::ready().await;
-    shop.run(&sample("docs/topics/console.md", "create role console")).await;
+    shop.run(&sample("docs/topics/console.md", "create role console login")).await;
     let shown = sample("docs/topics/console.md", "$ DATABASE_URL");
     let mut commands = shown.lines().filter_map(|line| line.strip_prefix("$ "));
     let (serve, log_in) = (commands.next().unwrap(), commands.next().unwrap());
     assert!(serve.ends_with("countersign console --listen 127.0.0.1:7788"), "{serve}");
     let mut console = tokio::process::Command::new(testkit::countersign());
+    shop.run(&sample("docs/topics/console.md", "create role console_operator")).await;
     console
         .env("DATABASE_URL", shop.url("console"))
+        .env("COUNTERSIGN_OPERATOR_URL", shop.url("console_operator"))
         .args(["--log", "info", "console", "--listen", "127.0.0.1:0"])
         .kill_on_drop(true);
     let server = testkit::HttpServer::listening(console).await;

@@ -7,7 +7,7 @@ use axum::Form;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
-use ledger::console::{ConsolePerson, ConsoleRole};
+use ledger::console::ConsolePerson;
 use ledger::proposals::{Decision, Proposal, ProposalStatus, not_found};
 use serde::Deserialize;
 use types::{ProposalId, Tier, visible};
@@ -85,7 +85,7 @@ pub(crate) async fn reject(
 }
 
 async fn decide(console: &Console, person: &ConsolePerson, id: &str, decision: Decision) -> Response {
-    if person.role != ConsoleRole::Reviewer {
+    if !person.role.may_decide() {
         return message::page(StatusCode::FORBIDDEN, "Not done", "An auditor reads, and does not decide.");
     }
     let Some(id) = ProposalId::parse(id) else { return message::refused(&not_found()) };
@@ -132,7 +132,7 @@ fn page<'a>(person: &'a ConsolePerson, proposal: &'a Proposal) -> Page<'a> {
         undo,
         is_reversible: rollback.reversible,
         why_not: why_not(person, proposal),
-        may_reject: is_pending && person.role == ConsoleRole::Reviewer,
+        may_reject: is_pending && person.role.may_decide(),
     }
 }
 
@@ -141,7 +141,7 @@ fn why_not(person: &ConsolePerson, proposal: &Proposal) -> Option<&'static str> 
     let is_same = |name: &str| name.eq_ignore_ascii_case(&person.name);
     if proposal.status != ProposalStatus::Pending {
         Some("It does not wait for a decision any more.")
-    } else if person.role != ConsoleRole::Reviewer {
+    } else if !person.role.may_decide() {
         Some("An auditor reads, and does not decide.")
     } else if proposal.tier != Tier::Approve {
         Some("This is for the proposing account to confirm, in its client.")

@@ -2,8 +2,6 @@
 
 pub(crate) mod args;
 
-use std::sync::Arc;
-
 use ::console::{Console, ConsoleParts, HealthCheck, read_origin};
 use anyhow::{Context, ensure};
 use auth::generate_token;
@@ -13,18 +11,21 @@ use tokio::net::TcpListener;
 use types::{MaskKey, Secret};
 
 use self::args::{ConsoleArgs, ConsoleCommand, LoginArgs, LogoutArgs, ServeArgs};
+use crate::connection;
 use crate::settings::{SecretSource, Settings};
 use crate::signals::stop_on_signals;
 use crate::terminal::print_line;
-use crate::{connection, doctor};
 
-pub(crate) async fn run(arguments: ConsoleArgs, settings: &Settings) -> anyhow::Result<()> {
+/// Makes the check of the health page, for a database and its settings.
+pub(crate) type MakeHealthCheck = fn(&ConnectOptions, &Settings) -> HealthCheck;
+
+pub(crate) async fn run(arguments: ConsoleArgs, settings: &Settings, health: MakeHealthCheck) -> anyhow::Result<()> {
     let target = connection::configured(settings)?;
     let ledger = open(&target, settings).await?;
     match arguments.command {
         Some(ConsoleCommand::Login(arguments)) => log_in(&ledger, arguments).await,
         Some(ConsoleCommand::Logout(arguments)) => log_out(&ledger, &arguments).await,
-        None => serve(&ledger, arguments.serve, &target, settings).await,
+        None => serve(&ledger, arguments.serve, health(&target, settings), settings).await,
     }
 }
 
@@ -35,12 +36,7 @@ async fn open(target: &ConnectOptions, settings: &Settings) -> anyhow::Result<Le
     Ok(Ledger::new(target.clone(), settings.ledger.clone()))
 }
 
-async fn serve(
-    ledger: &Ledger,
-    arguments: ServeArgs,
-    target: &ConnectOptions,
-    settings: &Settings,
-) -> anyhow::Result<()> {
+async fn serve(ledger: &Ledger, arguments: ServeArgs, health: HealthCheck, settings: &Settings) -> anyhow::Result<()> {
     let ServeArgs { listen, url, operator_url, .. } = arguments;
     ensure!(
         url.is_some() || listen.ip().is_loopback(),
@@ -49,10 +45,10 @@ async fn serve(
     let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen} (--listen)"))?;
     let url = url.map_or_else(|| listener.local_addr().map(|address| format!("http://{address}")), Ok)?;
     let operator = match operator_url {
-        Some(text) => Some(operator(Secret::new(text), target, settings).await?),
+        Some(text) => Some(operator(Secret::new(text), ledger, settings).await?),
         None => None,
     };
-    let console = console(ledger, operator.as_ref(), &url, target, settings)?;
+    let console = console(ledger, operator.as_ref(), &url, health, settings)?;
     tracing::info!("the console is listening on {}", console.origin());
     ::console::serve(listener, None, console, stop_on_signals()?).await;
     Ok(())
@@ -66,30 +62,22 @@ pub(crate) fn console(
     ledger: &Ledger,
     operator: Option<&Ledger>,
     url: &str,
-    target: &ConnectOptions,
+    health: HealthCheck,
     settings: &Settings,
 ) -> anyhow::Result<Console> {
     let columns = settings.masks.columns();
     let masks = if columns.is_empty() { None } else { Some((columns, MaskKey::new(settings.mask_key()?))) };
-    let (target, settings) = (target.clone(), Arc::new(settings.clone()));
-    let health = HealthCheck::new(move || {
-        let (target, settings) = (target.clone(), Arc::clone(&settings));
-        Box::pin(async move { doctor::health(&target, &settings).await })
-    });
     let parts = ConsoleParts { ledger, operator, origin: url, masks, health };
     Console::new(parts).with_context(|| format!("--url {url} cannot be used"))
 }
 
 /// The same ledger over the login that undoes and freezes.
-async fn operator(text: Secret, console: &ConnectOptions, settings: &Settings) -> anyhow::Result<Ledger> {
+async fn operator(text: Secret, console: &Ledger, settings: &Settings) -> anyhow::Result<Ledger> {
     let source = SecretSource { text, origin: "--operator-url".to_owned() };
     let target = connection::parse(&source, settings)?;
     let ledger = open(&target, settings).await.context("--operator-url")?;
-    let ids = (ledger.audit().ledger_id().await?, Ledger::new(console.clone(), settings.ledger.clone()).audit());
-    ensure!(
-        ids.0 == ids.1.ledger_id().await?,
-        "--operator-url names another ledger than the one that the console shows"
-    );
+    let (own, shown) = (ledger.audit().ledger_id().await?, console.audit().ledger_id().await?);
+    ensure!(own == shown, "--operator-url names another ledger than the one that the console shows");
     Ok(ledger)
 }
 

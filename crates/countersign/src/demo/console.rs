@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 
 use super::database::{self, DemoDatabase};
 use super::transcript::this_program;
-use crate::console as command;
+use crate::console::{self as command, MakeHealthCheck};
 use crate::settings::Settings;
 use crate::signals::stop_on_signals;
 use crate::terminal::{Style, print_line};
@@ -18,7 +18,7 @@ use crate::terminal::{Style, print_line};
 /// The address of the console, unless another program has it.
 const ADDRESS: &str = "127.0.0.1:7788";
 
-pub(super) async fn run(fresh: bool, style: Style, settings: &Settings) -> anyhow::Result<()> {
+pub(super) async fn run(fresh: bool, style: Style, settings: &Settings, health: MakeHealthCheck) -> anyhow::Result<()> {
     print_line(&style.bold("countersign demo: an agent wants to change data, and you decide"));
     print_line("");
     let database = database::prepare(fresh, |step| print_line(&format!("   {step}"))).await?;
@@ -27,7 +27,7 @@ pub(super) async fn run(fresh: bool, style: Style, settings: &Settings) -> anyho
     server.args(["--log", "warn", "serve", "--demo"]).env("COUNTERSIGN_ACTOR", "mia");
     let client = Client::start(server).await.context("the demo's server did not start")?;
     let waiting = propose(&client).await?;
-    let served = serve(&database, waiting, style, settings).await;
+    let served = serve(&database, waiting, style, settings, health).await;
     let closed = client.close().await;
     drop(database);
     served?;
@@ -69,7 +69,13 @@ async fn data(client: &Client, tool: &str, arguments: Value) -> anyhow::Result<V
         .with_context(|| format!("{tool}: {message}"))
 }
 
-async fn serve(database: &DemoDatabase, waiting: usize, style: Style, settings: &Settings) -> anyhow::Result<()> {
+async fn serve(
+    database: &DemoDatabase,
+    waiting: usize,
+    style: Style,
+    settings: &Settings,
+    health: MakeHealthCheck,
+) -> anyhow::Result<()> {
     let listener = match TcpListener::bind(ADDRESS).await {
         Ok(listener) => listener,
         Err(_) => TcpListener::bind("127.0.0.1:0").await.context("the console cannot listen")?,
@@ -78,7 +84,7 @@ async fn serve(database: &DemoDatabase, waiting: usize, style: Style, settings: 
     let ledger = |target: &ledger::ConnectOptions| Ledger::new(target.clone(), settings.ledger.clone());
     let target = database.as_login("demo_console")?;
     let operator = ledger(&database.as_login("demo_operator")?);
-    let console = command::console(&ledger(&target), Some(&operator), &origin, &target, settings)?;
+    let console = command::console(&ledger(&target), Some(&operator), &origin, health(&target, settings), settings)?;
     let stop = stop_on_signals()?;
     let serving = tokio::spawn(::console::serve(listener, None, console, stop.clone()));
     let owner = ledger(&database.owner()?);

@@ -17,13 +17,14 @@ use serde_json::{Value, json};
 
 use self::transcript::{Session, this_program};
 use crate::cli::DemoArgs;
+use crate::console::MakeHealthCheck;
 use crate::settings::Settings;
 use crate::terminal::{Style, print_line};
 
-pub(crate) async fn run(arguments: DemoArgs, settings: &Settings) -> anyhow::Result<()> {
+pub(crate) async fn run(arguments: DemoArgs, settings: &Settings, health: MakeHealthCheck) -> anyhow::Result<()> {
     let style = Style::of_stdout();
     if arguments.console {
-        return console::run(arguments.fresh, style, settings).await;
+        return console::run(arguments.fresh, style, settings, health).await;
     }
     print_line(&style.bold("countersign demo: an agent works on PostgreSQL, and every write is accounted for"));
     print_line("");

@@ -10,8 +10,9 @@ mod writes;
 
 use std::cmp::Reverse;
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use ::console::{HealthFinding, HealthLevel};
+use ::console::{HealthCheck, HealthFinding, HealthLevel};
 use ledger::read::{ConnectError, Error};
 use ledger::{ConnectOptions, Ledger};
 use serde::Serialize;
@@ -106,8 +107,16 @@ pub(crate) async fn run(arguments: &DoctorArgs, settings: &Settings) -> anyhow::
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The findings, for the console: the worst first.
-pub(crate) async fn health(target: &ConnectOptions, settings: &Settings) -> Vec<HealthFinding> {
+/// The findings for the console, the worst first.
+pub(crate) fn health_check(target: &ConnectOptions, settings: &Settings) -> HealthCheck {
+    let (target, settings) = (target.clone(), Arc::new(settings.clone()));
+    HealthCheck::new(move || {
+        let (target, settings) = (target.clone(), Arc::clone(&settings));
+        Box::pin(async move { health(&target, &settings).await })
+    })
+}
+
+async fn health(target: &ConnectOptions, settings: &Settings) -> Vec<HealthFinding> {
     let shown = |finding: Finding| HealthFinding {
         level: match finding.level {
             Level::Ok => HealthLevel::Ok,
