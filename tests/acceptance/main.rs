@@ -7,6 +7,7 @@
     reason = "a test that cannot go on has failed, and says where"
 )]
 
+mod apps;
 mod architecture;
 mod audit_order;
 mod audit_prune;

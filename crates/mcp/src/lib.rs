@@ -8,6 +8,7 @@
 //! This crate knows neither an HTTP server nor PostgreSQL. To add a transport, serve an [`McpServer`] over it, and
 //! call [`expand_message`] just before a message is written.
 
+mod apps;
 mod client;
 mod elicitation;
 mod line_transport;

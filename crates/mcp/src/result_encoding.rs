@@ -10,9 +10,11 @@ use rmcp::model::{
     ToolAnnotations,
 };
 use rmcp::service::{RoleServer, TxJsonRpcMessage};
-use serde_json::{Number, Value};
+use serde_json::{Map, Number, Value};
 use tools::{Annotations, ToolInfo};
 use types::Envelope;
+
+use crate::apps;
 
 /// Where a tool result has the envelope.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -26,8 +28,8 @@ pub enum ResultContent {
     Both,
 }
 
-/// A tool as `tools/list` returns it.
-pub(crate) fn encode_tool(info: &ToolInfo, content: ResultContent) -> Tool {
+/// A tool as `tools/list` returns it. `views`: the client shows the views of MCP Apps.
+pub(crate) fn encode_tool(info: &ToolInfo, content: ResultContent, views: bool) -> Tool {
     let mut tool = Tool::new(info.name.clone(), info.full_description(), Arc::new(info.input_schema.clone()));
     tool.title.clone_from(&info.title);
     // Clients reject a result without structured content if the tool has an output schema.
@@ -38,7 +40,9 @@ pub(crate) fn encode_tool(info: &ToolInfo, content: ResultContent) -> Tool {
         Annotations { read_only: true, .. } => annotations,
         Annotations { destructive, idempotent, .. } => annotations.destructive(destructive).idempotent(idempotent),
     });
-    tool.meta = Some(info.full_meta()).filter(|meta| !meta.is_empty()).map(MetaObject);
+    let mut meta = info.full_meta();
+    meta.extend(if views { apps::tool_meta(info) } else { Map::new() });
+    tool.meta = Some(meta).filter(|meta| !meta.is_empty()).map(MetaObject);
     tool
 }
 

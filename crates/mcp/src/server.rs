@@ -24,6 +24,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tools::{CallResult, Caller, ProfileView, Registry, UserDecision};
 use types::{ClientInfo, Envelope, Failure, Meta, Principal, trace_id};
 
+use crate::apps;
 use crate::elicitation::{Elicitation, ElicitationMode};
 use crate::list_changed::ChangeSubscriber;
 use crate::message::SERVER_ERROR;
@@ -269,10 +270,11 @@ impl ServerHandler for McpServer {
     async fn list_tools(
         &self,
         _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let registry = self.tools.registry();
-        let tools = registry.infos().map(|info| encode_tool(info, self.content)).collect();
+        let views = apps::is_supported(context.client_capabilities().as_ref());
+        let tools = registry.infos().map(|info| encode_tool(info, self.content, views)).collect();
         Ok(ListToolsResult::with_all_items(tools))
     }
 
@@ -317,6 +319,9 @@ impl ServerHandler for McpServer {
         params: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
+        if let Some(view) = apps::read(&params.uri) {
+            return Ok(view.into());
+        }
         let client = self.client_info(&context, &TransportContext::of(&context));
         let principal = Principal { client, ..self.principal.clone() };
         let read = async |registry: &Registry| resources::read(registry, &params.uri, &principal).await;
