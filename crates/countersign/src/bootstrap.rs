@@ -217,6 +217,7 @@ impl ServerBuilder {
             execute_sql: settings
                 .execute_sql
                 .then(|| ExecuteSqlSettings { limits: settings.read_limits.clone(), tier: settings.execute_sql_tier }),
+            console: None,
         };
         Ok(Self { ledger, backends, target: target.clone(), demo })
     }

@@ -20,7 +20,7 @@ use rmcp::model::{
 use rmcp::service::{Peer, PeerRequestOptions, RequestContext, RoleServer, ServiceError};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
-use tools::{Question, UserAnswer, UserDecision};
+use tools::{PageRequest, Question, UserAnswer, UserDecision};
 use types::{Principal, ProposalId};
 
 use crate::state_codec::StateCodec;
@@ -89,7 +89,7 @@ impl Elicitation {
         question: &Question,
         context: &RequestContext<RoleServer>,
     ) -> Option<UserDecision> {
-        match self.request(question, &context.peer).await {
+        match self.request(form(question), &context.peer).await {
             Ok(ClientResult::ElicitResult(result)) => {
                 Some(user_decision(question.proposal_id, question.digest.clone(), &result))
             }
@@ -106,8 +106,32 @@ impl Elicitation {
         }
     }
 
-    async fn request(&self, question: &Question, peer: &Peer<RoleServer>) -> Result<ClientResult, ServiceError> {
-        let request = ServerRequest::ElicitRequest(ElicitRequest::new(form(question)));
+    /// Whether the client of this request opens pages.
+    pub(crate) fn opens_pages(context: &RequestContext<RoleServer>) -> bool {
+        let elicitation = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
+        elicitation.is_some_and(|modes| modes.url.is_some())
+    }
+
+    /// Asks the user to open a page. What they answer decides nothing: they decide on the page, and only if they may.
+    pub(crate) async fn open(&self, page: &PageRequest, context: &RequestContext<RoleServer>) {
+        let params = ElicitRequestParams::UrlElicitationParams {
+            meta: None,
+            message: page.text.clone(),
+            url: page.url.clone(),
+            elicitation_id: page.proposal_id.to_string(),
+        };
+        if let Err(error) = self.request(params, &context.peer).await {
+            let error = types::quoted(&error.to_string());
+            tracing::info!(proposal_id = %page.proposal_id, error, "the user was not asked to open the console");
+        }
+    }
+
+    async fn request(
+        &self,
+        params: ElicitRequestParams,
+        peer: &Peer<RoleServer>,
+    ) -> Result<ClientResult, ServiceError> {
+        let request = ServerRequest::ElicitRequest(ElicitRequest::new(params));
         let asked = peer.send_cancellable_request(request, PeerRequestOptions::with_timeout(self.timeout)).await?;
         let mut open = PendingElicitation { peer: peer.clone(), id: Some(asked.id.clone()) };
         let answer = asked.await_response().await;

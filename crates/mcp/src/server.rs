@@ -164,6 +164,12 @@ impl McpServer {
                 ElicitationMode::Unsupported => {}
             }
         }
+        if let Some(page) = result.page.take()
+            && mode == ElicitationMode::Inline
+            && Elicitation::opens_pages(context)
+        {
+            self.session.run_until_cancelled(self.elicitation.open(&page, context)).await;
+        }
         let mut encoded = encode_result(&result.envelope, self.content)?;
         if transport.is_written_by_rmcp {
             result_encoding::expand(&mut encoded);
@@ -201,7 +207,7 @@ impl McpServer {
             Err(error) => {
                 let elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
                 let envelope = Envelope::Failure { error, meta: Meta::new(info.version.clone(), elapsed_ms) };
-                Ok((CallResult { envelope, room: None, question: None }, None))
+                Ok((CallResult { envelope, room: None, question: None, page: None }, None))
             }
         }
     }

@@ -15,8 +15,10 @@ use types::{CorrelationId, ErrorCode, Failure, Redaction, Tier};
 
 use crate::proposal_data::ProposalData;
 use crate::proposal_text;
-use crate::services::Services;
-use crate::tool::{Call, Disposition, Question, ToolError, ToolOutput, ToolResult, UserAnswer, UserDecision};
+use crate::services::{ConsoleLinks, Services};
+use crate::tool::{
+    Call, Disposition, PageRequest, Question, ToolError, ToolOutput, ToolResult, UserAnswer, UserDecision,
+};
 
 /// `data` of a write that is not executed yet.
 #[derive(Debug, Serialize)]
@@ -39,13 +41,20 @@ struct DuplicateData {
 pub(crate) struct ApprovalFlow {
     gate: Gate,
     proposals: Proposals,
+    /// The pages of the console, if there is one.
+    console: Option<ConsoleLinks>,
     /// Title of the tool, for users.
     title: String,
 }
 
 impl ApprovalFlow {
     pub(crate) fn new(services: &Services, title: impl Into<String>) -> Self {
-        Self { gate: services.gate.clone(), proposals: services.proposals.clone(), title: title.into() }
+        Self {
+            gate: services.gate.clone(),
+            proposals: services.proposals.clone(),
+            console: services.console.clone(),
+            title: title.into(),
+        }
     }
 
     /// Executes the write of this call, or proposes it if its tier is above `auto`.
@@ -112,6 +121,8 @@ impl ApprovalFlow {
     fn requires_approval(&self, call: &Call, proposal: Proposal) -> ToolResult {
         let asks = proposal.tier == Tier::Confirm && call.asks_user;
         let question = asks.then(|| question(&self.title, &proposal));
+        let page = self.console.as_ref().filter(|_| proposal.tier == Tier::Approve);
+        let page = page.map(|console| page_request(&self.title, &proposal, console));
         let message = match proposal.tier {
             Tier::Approve if proposal.rule.approvals > 1 => {
                 "Nothing was written yet. Several different people who are not the proposer have to approve it, outside of \
@@ -128,10 +139,10 @@ impl ApprovalFlow {
         };
         let data = RequiresApproval {
             requires_approval: true,
-            proposal: ProposalData::new(proposal),
+            proposal: ProposalData::new(proposal, self.console.as_ref()),
             message: message.to_owned(),
         };
-        ToolOutput::read(&data).map(|answer| ToolOutput { question, success: Disposition::Proposed, ..answer })
+        ToolOutput::read(&data).map(|answer| ToolOutput { question, page, success: Disposition::Proposed, ..answer })
     }
 
     /// Continues a repeated call with the user's answer to the question.
@@ -180,6 +191,16 @@ pub(crate) fn question(title: &str, proposal: &Proposal) -> Question {
         proposal_id: proposal.proposal_id,
         digest: proposal.digest.clone(),
         text: proposal_text::question(title, proposal),
+    }
+}
+
+/// The page of a proposal, for the user of a client that opens pages.
+fn page_request(title: &str, proposal: &Proposal, console: &ConsoleLinks) -> PageRequest {
+    let (proposal_id, text) = (proposal.proposal_id, proposal_text::question(title, proposal));
+    PageRequest {
+        proposal_id,
+        url: console.proposal(&proposal_id),
+        text: format!("Somebody who is not the proposer has to approve this in the console. {text}"),
     }
 }
 

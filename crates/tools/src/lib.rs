@@ -48,9 +48,9 @@ pub use profile::Profile;
 pub use proposal_worker::run_proposal_worker;
 pub use registry::{CallResult, Registry, RegistryError};
 pub use row_masking::RowMasks;
-pub use services::{ExecuteSqlSettings, Services};
+pub use services::{ConsoleLinks, ExecuteSqlSettings, Services};
 pub use tool::{
-    Annotations, Call, Caller, Disposition, Question, TIER, Tool, ToolError, ToolInfo, ToolLookup, ToolOutput,
-    ToolResult, UserAnswer, UserDecision,
+    Annotations, Call, Caller, Disposition, PageRequest, Question, TIER, Tool, ToolError, ToolInfo, ToolLookup,
+    ToolOutput, ToolResult, UserAnswer, UserDecision,
 };
 pub use unavailable::Unavailable;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use types::{CorrelationId, ProposalId, Tier};
 
 use crate::schema::AnyJson;
+use crate::services::ConsoleLinks;
 
 /// What is told of a proposal. What is not there is left out, and not in the schema: it is there once it is decided.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -50,6 +51,10 @@ pub(crate) struct ProposalData {
     created_at: String,
     /// Until when it can be agreed to.
     expires_at: String,
+    /// For approve: the page of the console on which people decide.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    review_url: Option<String>,
     /// The label of whoever proposed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
@@ -89,11 +94,14 @@ pub(crate) struct ProposalData {
 }
 
 impl ProposalData {
-    pub(crate) fn new(proposal: Proposal) -> Self {
+    pub(crate) fn new(proposal: Proposal, console: Option<&ConsoleLinks>) -> Self {
         // The dependencies of a proposal are for the server and the reviewer.
         let preview = Preview { definitions: Vec::new(), ..proposal.preview };
         let preview = serde_json::to_value(preview).unwrap_or_default();
         Self {
+            review_url: console
+                .filter(|_| proposal.tier == Tier::Approve)
+                .map(|console| console.proposal(&proposal.proposal_id)),
             proposal_id: proposal.proposal_id,
             action: proposal.tool_name,
             tier: proposal.tier,

@@ -24,7 +24,7 @@ use crate::metrics::{Metrics, ToolMetrics};
 use crate::profile::Profile;
 use crate::row_masking::{masked, refused_for_masks};
 use crate::services::Services;
-use crate::tool::{Call, Caller, Question, Tool, ToolError, ToolInfo, ToolLookup, ToolOutput, ToolResult};
+use crate::tool::{Call, Caller, PageRequest, Question, Tool, ToolError, ToolInfo, ToolLookup, ToolOutput, ToolResult};
 
 /// Error in the construction of a registry. The server must not start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -333,19 +333,25 @@ pub struct CallResult {
     pub room: Option<ResponsePermit>,
     /// Question for the user, if the caller can ask. The repeated call with the user's answer has the final result.
     pub question: Option<Question>,
+    /// Page that the user is asked to open.
+    pub page: Option<PageRequest>,
 }
 
 fn reply(outcome: ToolResult, meta: Meta) -> CallResult {
     match outcome {
-        Ok(ToolOutput { data, room, correlation_id, rows_affected, rollback, question, success: _ }) => CallResult {
-            envelope: Envelope::Success { data, meta: Meta { correlation_id, rows_affected, rollback, ..meta } },
-            room,
-            question,
-        },
+        Ok(ToolOutput { data, room, correlation_id, rows_affected, rollback, question, page, success: _ }) => {
+            CallResult {
+                envelope: Envelope::Success { data, meta: Meta { correlation_id, rows_affected, rollback, ..meta } },
+                room,
+                question,
+                page,
+            }
+        }
         Err(ToolError { correlation_id, failure }) => CallResult {
             envelope: Envelope::Failure { error: *failure, meta: Meta { correlation_id, ..meta } },
             room: None,
             question: None,
+            page: None,
         },
     }
 }

@@ -36,6 +36,26 @@ pub struct Services {
     pub masks: MaskPolicy,
     /// `None` if execute_sql is not served.
     pub execute_sql: Option<ExecuteSqlSettings>,
+    /// The pages of the console; `None` if no address of a console is configured.
+    pub console: Option<ConsoleLinks>,
+}
+
+/// The addresses of the pages of the console.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsoleLinks(String);
+
+impl ConsoleLinks {
+    /// The pages of the console at this origin, such as `https://console.example.com`.
+    #[must_use]
+    pub fn new(origin: &str) -> Self {
+        Self(origin.trim_end_matches('/').to_owned())
+    }
+
+    /// The page of a proposal.
+    #[must_use]
+    pub fn proposal(&self, id: &impl std::fmt::Display) -> String {
+        format!("{}/proposals/{id}", self.0)
+    }
 }
 
 /// Settings of execute_sql.

@@ -122,6 +122,17 @@ impl From<Principal> for Caller {
     }
 }
 
+/// A page that the user of the client is asked to open (URL elicitation).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageRequest {
+    /// The proposal that the page is about.
+    pub proposal_id: ProposalId,
+    /// The address of the page.
+    pub url: String,
+    /// What the page is for.
+    pub text: String,
+}
+
 /// A question to the user of the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
@@ -213,6 +224,8 @@ pub struct ToolOutput {
     pub success: Disposition,
     /// Question for the user of the client, asked before this output is final; see [`Call::asks_user`].
     pub question: Option<Question>,
+    /// Page that the user of the client is asked to open. What they answer changes nothing.
+    pub page: Option<PageRequest>,
 }
 
 impl ToolOutput {
@@ -233,7 +246,16 @@ impl ToolOutput {
             Ok(data) => {
                 let success = Disposition::Done;
                 let (correlation_id, rows_affected, rollback) = (None, None, None);
-                Ok(Self { data, room: None, correlation_id, rows_affected, rollback, success, question: None })
+                Ok(Self {
+                    data,
+                    room: None,
+                    correlation_id,
+                    rows_affected,
+                    rollback,
+                    success,
+                    question: None,
+                    page: None,
+                })
             }
             Err(error) => {
                 tracing::error!(%error, "a result cannot be serialized");

@@ -11,6 +11,7 @@ use super::proposal_id;
 use crate::proposal_data::ProposalData;
 use crate::schema::arguments;
 use crate::schema::builtin_info;
+use crate::services::ConsoleLinks;
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "get_proposal";
@@ -30,12 +31,13 @@ struct Arguments {
 pub(super) struct GetProposal {
     info: ToolInfo,
     proposals: Proposals,
+    console: Option<ConsoleLinks>,
 }
 
 impl GetProposal {
-    pub(super) fn new(proposals: Proposals) -> Self {
+    pub(super) fn new(proposals: Proposals, console: Option<ConsoleLinks>) -> Self {
         let info = builtin_info::<Arguments, ProposalData>(NAME, "Look up a proposal", DESCRIPTION, Access::Write);
-        Self { info, proposals }
+        Self { info, proposals, console }
     }
 }
 
@@ -49,7 +51,7 @@ impl Tool for GetProposal {
             let arguments: Arguments = arguments(NAME, call.arguments)?;
             let id = proposal_id(NAME, &arguments.proposal_id)?;
             let found = self.proposals.get(Some(&call.principal.account_id), id).await?;
-            ToolOutput::read(&ProposalData::new(found.ok_or_else(not_found)?))
+            ToolOutput::read(&ProposalData::new(found.ok_or_else(not_found)?, self.console.as_ref()))
         })
     }
 }

@@ -77,7 +77,7 @@ pub(crate) fn all(
     if asks || services.execute_sql.as_ref().is_some_and(|settings| settings.tier != Tier::Auto) {
         let proposals = &services.proposals;
         tools.push(Box::new(list_proposals::ListProposals::new(proposals.clone())));
-        tools.push(Box::new(get_proposal::GetProposal::new(proposals.clone())));
+        tools.push(Box::new(get_proposal::GetProposal::new(proposals.clone(), services.console.clone())));
         tools.push(Box::new(confirm_proposal::ConfirmProposal::new(proposals.clone())));
         tools.push(Box::new(reject_proposal::RejectProposal::new(proposals.clone())));
     }
