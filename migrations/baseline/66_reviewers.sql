@@ -41,7 +41,7 @@ select exists (select from pg_roles r where r.rolname = role_name and pg_has_rol
 comment on function countersign.has_role(text) is 'Whether this login has the privileges of the role. Superusers have those of every role.';
 
 create function countersign.decide_as_person(
-    proposal uuid, outcome text, who text, of_person text, groups text[], via text, shown_digest text, why text, nonce text
+    proposal uuid, outcome text, who text, of_person text, accounts text[], groups text[], via text, shown_digest text, why text, nonce text
 ) returns text language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     p  countersign.proposal;
@@ -54,7 +54,8 @@ begin
         return 'not_found';
     elsif outcome = 'confirmed' and p.tier <> 'approve' then
         return 'not_yours';
-    elsif outcome = 'confirmed' and array[lower(who), lower(of_person)] && array[lower(p.account_id), lower(p.actor)] then
+    elsif outcome = 'confirmed' and exists (
+              select from unnest(array[who, of_person] || accounts) name where lower(name) in (lower(p.account_id), lower(p.actor))) then
         return 'proposer';
     elsif outcome = 'confirmed' and p.approvers is not null
           and not (case when groups is null then countersign.has_role(p.approvers) else p.approvers = any (groups) end) then
@@ -62,28 +63,16 @@ begin
     end if;
     return countersign.decide_pending(proposal, outcome, who, of_person, via, shown_digest, why, null, interval '0');
 end $$;
-comment on function countersign.decide_as_person(uuid, text, text, text, text[], text, text, text, text) is
-    'As decide_pending, and: nonce_unknown: there was no begin_decision; proposer: the proposer cannot approve; not_in_group: the tool names a group '
+comment on function countersign.decide_as_person(uuid, text, text, text, text[], text[], text, text, text, text) is
+    'As decide_pending, and: nonce_unknown: there was no begin_decision; proposer: the proposer cannot approve, under the own name or the name '
+    'of an account of theirs; not_in_group: the tool names a group '
     'of approvers, and the person is not in it. Whoever may decide may reject.';
 
 create function countersign.decide_as_reviewer(
     proposal uuid, outcome text, who text, shown_digest text, why text, nonce text
 ) returns text language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-    return countersign.decide_as_person(proposal, outcome, who, session_user, null, 'command_line', shown_digest, why, nonce);
+    return countersign.decide_as_person(proposal, outcome, who, session_user, '{}', null, 'command_line', shown_digest, why, nonce);
 end $$;
 comment on function countersign.decide_as_reviewer(uuid, text, text, text, text, text) is
     'For countersign_approver, which no server has. The login is the person; `who` is the user of the operating system.';
-
-create function countersign.decide_as_console(
-    proposal uuid, outcome text, of_person text, groups text[], shown_digest text, why text, nonce text
-) returns text language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-begin
-    if coalesce(of_person, '') = '' then
-        raise exception 'a decision needs the person who made it' using errcode = '22023';
-    end if;
-    return countersign.decide_as_person(
-        proposal, outcome, of_person, of_person, coalesce(groups, '{}'), 'console', shown_digest, why, nonce);
-end $$;
-comment on function countersign.decide_as_console(uuid, text, text, text[], text, text, text) is
-    'For countersign_console, which only the console has: it names the person whom it has verified, and the groups of that person.';

@@ -55,8 +55,11 @@ grant execute on function countersign.begin_decision(uuid)
 grant execute on function countersign.decide_as_reviewer(uuid, text, text, text, text, text)
     to countersign_approver;
 grant execute on function
-    countersign.decide_as_console(uuid, text, text, text[], text, text, text),
+    countersign.decide_as_console(uuid, text, bytea, interval, text, text, text),
     countersign.log_in_with_link(bytea, bytea),
+    countersign.begin_sign_in(bytea, bytea, text, text, text, boolean),
+    countersign.take_sign_in(bytea, bytea),
+    countersign.log_in_with_oidc(bytea, text, text, text[], text[], timestamp with time zone),
     countersign.find_console_session(bytea),
     countersign.log_out(bytea)
     to countersign_console;

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::jwk::{Algorithm, PublicKey};
 
 /// The tolerated difference between the issuer's clock and the server's, in seconds.
-const LEEWAY_S: f64 = 30.0;
+pub(crate) const LEEWAY_S: f64 = 30.0;
 
 /// A JWT whose signature has not been verified. Only its header may be used, and only to find the key.
 pub(crate) struct UnverifiedJwt<'t> {
@@ -65,12 +65,17 @@ impl<'t> UnverifiedJwt<'t> {
         let key = keys.iter().find(signed_by).ok_or("the signature of the token is not valid")?;
         const NO_CLAIMS: JwtError = "the claims of the token are not a JSON object";
         let claims = URL_SAFE_NO_PAD.decode(self.claims).map_err(|_| NO_CLAIMS)?;
-        let claims = serde_json::from_slice(&claims).map(JwtClaims).map_err(|_| NO_CLAIMS)?;
+        let claims = JwtClaims::from_json(&claims).ok_or(NO_CLAIMS)?;
         Ok((claims, Arc::clone(key)))
     }
 }
 
 impl JwtClaims {
+    /// The claims of this JSON object; `None` if it is none.
+    pub(crate) fn from_json(json: &[u8]) -> Option<Self> {
+        serde_json::from_slice(json).map(Self).ok()
+    }
+
     /// Checks issuer, audience and time. Returns the end of the validity. Times are in seconds since 1970.
     pub(crate) fn check(&self, issuer: &str, audience: &str, now: f64) -> Result<f64, JwtError> {
         if self.text("iss") != Some(issuer) {
@@ -94,8 +99,13 @@ impl JwtClaims {
         self.0.get(name).and_then(Value::as_str)
     }
 
+    /// Whether a claim is `true`.
+    pub(crate) fn is_true(&self, name: &str) -> bool {
+        self.0.get(name) == Some(&Value::Bool(true))
+    }
+
     /// A claim that is a string or a list of strings.
-    fn texts<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+    pub(crate) fn texts<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a str> + use<'a> {
         let (one, many) = match self.0.get(name) {
             Some(Value::Array(many)) => (None, Some(many)),
             other => (other, None),
@@ -109,12 +119,12 @@ impl JwtClaims {
     }
 
     /// A NumericDate: seconds since 1970, possibly with a fraction.
-    fn time(&self, name: &str) -> Result<Option<f64>, JwtError> {
+    pub(crate) fn time(&self, name: &str) -> Result<Option<f64>, JwtError> {
         match self.0.get(name) {
             None => Ok(None),
             Some(value) => match value.as_f64().filter(|seconds| seconds.is_finite()) {
                 Some(seconds) => Ok(Some(seconds)),
-                None => Err("a time of the token is not a number (exp, nbf)"),
+                None => Err("a time of the token is not a number (exp, nbf, iat, auth_time)"),
             },
         }
     }

@@ -13,6 +13,7 @@ mod issuer;
 mod jwk;
 mod jwks_cache;
 mod jwt;
+mod oidc;
 mod verified_tokens;
 
 pub use authenticator::Authenticator;
@@ -23,6 +24,10 @@ pub use identity::{Authentication, Identity, MAX_LABEL_BYTES, is_label};
 pub use issuer::Issuer;
 pub use jwk::JwksError;
 pub use jwks_cache::JwksSource;
+pub use oidc::{
+    AuthorizationResponse, AuthorizationResponseError, IdToken, OidcClient, OidcError, OidcProvider, SignInRequest,
+    SignInSecrets,
+};
 
 #[cfg(test)]
 mod tests;

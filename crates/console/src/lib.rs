@@ -4,6 +4,7 @@
 //! ```text
 //! request   Host, same-origin POST, headers of every response   `guard`
 //! person    the session cookie                                  `session`
+//! sign-in   an OpenID Connect provider, and its people          `oidc`, `return_path`
 //! pages     each over a template of `templates/`                `pages`
 //! ```
 //! What counts as a decision is the ledger's: the pages show a digest and post it back.
@@ -13,7 +14,9 @@ mod conflicts;
 mod guard;
 mod health;
 mod message;
+mod oidc;
 mod pages;
+mod return_path;
 mod router;
 mod rows;
 mod session;
@@ -21,5 +24,6 @@ mod state;
 mod text;
 
 pub use health::{HealthCheck, HealthFinding, HealthFindings, HealthLevel};
+pub use oidc::{AccountClaims, CALLBACK_PATH, Oidc, PersonRules};
 pub use router::serve;
-pub use state::{Console, ConsoleParts, OriginError, read_origin};
+pub use state::{APPROVE_WITHIN, Console, ConsoleParts, OriginError, read_origin};

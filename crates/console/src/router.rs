@@ -9,6 +9,7 @@ use http_server::ReloadableTls;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::oidc::CALLBACK_PATH;
 use crate::state::Console;
 use crate::{assets, guard, message, pages};
 
@@ -24,6 +25,8 @@ fn router(console: Arc<Console>) -> Router {
     Router::new()
         .route("/", get(pages::inbox::show))
         .route("/login", get(pages::login::explain).post(pages::login::log_in))
+        .route("/login/oidc", get(pages::sign_in::begin))
+        .route(CALLBACK_PATH, get(pages::sign_in::complete))
         .route("/login/{token}", get(pages::login::ask))
         .route("/logout", post(pages::login::log_out))
         .route("/proposals/{id}", get(pages::proposal::show))

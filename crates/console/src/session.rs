@@ -7,10 +7,11 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
-use ledger::console::ConsolePerson;
+use ledger::console::{ConsolePerson, ConsoleSession};
 use types::Secret;
 
 use crate::message;
+use crate::return_path::ReturnPath;
 use crate::state::Console;
 
 /// Browsers keep a cookie of this prefix to the host, and send it over TLS only; loopback counts as such.
@@ -19,31 +20,57 @@ const COOKIE: &str = "__Host-countersign";
 /// The person of a request. Without a session, a page leads to the login, and a POST changes nothing.
 pub(crate) struct LoggedIn(pub(crate) ConsolePerson);
 
+/// The same with how the person has signed in, and the token of the session.
+pub(crate) struct CurrentSession {
+    pub(crate) token: Secret,
+    pub(crate) session: ConsoleSession,
+}
+
+impl FromRequestParts<Arc<Console>> for CurrentSession {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, console: &Arc<Console>) -> Result<Self, Response> {
+        if let Some(token) = token(&parts.headers) {
+            let found = console.sessions.find(&token).await.map_err(|error| message::unavailable(&error))?;
+            if let Some(session) = found {
+                return Ok(Self { token, session });
+            }
+        }
+        if parts.method == axum::http::Method::GET {
+            let wanted = parts.uri.path_and_query().map_or("/", |wanted| wanted.as_str());
+            return Err(Redirect::to(&ReturnPath::new(wanted).after("/login")).into_response());
+        }
+        Err(ended())
+    }
+}
+
 impl FromRequestParts<Arc<Console>> for LoggedIn {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, console: &Arc<Console>) -> Result<Self, Response> {
-        let found = match token(&parts.headers) {
-            Some(token) => console.sessions.find(&token).await.map_err(|error| message::unavailable(&error))?,
-            None => None,
-        };
-        match found {
-            Some(person) => Ok(Self(person)),
-            None if parts.method == axum::http::Method::GET => Err(Redirect::to("/login").into_response()),
-            None => Err(message::page(
-                StatusCode::UNAUTHORIZED,
-                "You are not logged in",
-                "The session has ended, so nothing was changed. Log in and look at the page again.",
-            )),
-        }
+        CurrentSession::from_request_parts(parts, console).await.map(|current| Self(current.session.person))
     }
+}
+
+/// The answer to a POST without a session.
+pub(crate) fn ended() -> Response {
+    message::page(
+        StatusCode::UNAUTHORIZED,
+        "You are not logged in",
+        "The session has ended, so nothing was changed. Log in and look at the page again.",
+    )
 }
 
 /// The token of the session cookie.
 pub(crate) fn token(headers: &HeaderMap) -> Option<Secret> {
+    cookie(headers, COOKIE).map(|token| Secret::new(token.to_owned()))
+}
+
+/// The value of the cookie of this name.
+pub(crate) fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let cookies = headers.get_all(header::COOKIE).into_iter().filter_map(|value| value.to_str().ok());
     let mut pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(name, _)| *name == COOKIE).map(|(_, token)| Secret::new(token.to_owned()))
+    pairs.find(|(own, _)| *own == name).map(|(_, value)| value)
 }
 
 /// A new token, and the header that gives it to the browser.

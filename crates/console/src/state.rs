@@ -1,5 +1,8 @@
 //! What the pages work on.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use axum::http::Uri;
 use ledger::audit::Audit;
 use ledger::console::ConsoleSessions;
@@ -27,6 +30,11 @@ pub struct ConsoleParts<'a> {
     pub health: HealthCheck,
 }
 
+use crate::oidc::Oidc;
+
+/// The time since a sign-in within which the person approves, unless it is configured.
+pub const APPROVE_WITHIN: Duration = Duration::from_secs(60 * 60);
+
 /// The console of one ledger.
 #[derive(Debug, Clone)]
 pub struct Console {
@@ -41,6 +49,10 @@ pub struct Console {
     pub(crate) origin: String,
     /// `127.0.0.1:7788`, as browsers send it.
     pub(crate) host: String,
+    /// The provider where people sign in.
+    pub(crate) oidc: Option<Arc<Oidc>>,
+    /// The time since a sign-in within which the person approves; `None` for any.
+    pub(crate) approve_within: Option<Duration>,
 }
 
 /// What changes data for operators.
@@ -77,7 +89,21 @@ impl Console {
             masks,
             origin,
             host,
+            oidc: None,
+            approve_within: Some(APPROVE_WITHIN),
         })
+    }
+
+    /// Lets people sign in at a provider, too.
+    #[must_use]
+    pub fn with_oidc(self, oidc: Option<Oidc>) -> Self {
+        Self { oidc: oidc.map(Arc::new), ..self }
+    }
+
+    /// Sets the time since a sign-in within which the person approves; `None` for the whole session.
+    #[must_use]
+    pub fn with_approve_within(self, approve_within: Option<Duration>) -> Self {
+        Self { approve_within, ..self }
     }
 
     /// The address at which browsers reach it.

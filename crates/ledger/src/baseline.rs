@@ -1,7 +1,7 @@
 //! The schema of the ledger, as SQL: records that are final when they are inserted, effects, and undo that is proved.
 
 /// The files of the schema, by topic, in the order in which they are applied to a database with an empty schema `countersign`.
-pub const BASELINE: [(&str, &str); 17] = [
+pub const BASELINE: [(&str, &str); 18] = [
     ("10_tables", include_str!("../../../migrations/baseline/10_tables.sql")),
     ("20_admission", include_str!("../../../migrations/baseline/20_admission.sql")),
     ("30_effects", include_str!("../../../migrations/baseline/30_effects.sql")),
@@ -13,6 +13,7 @@ pub const BASELINE: [(&str, &str); 17] = [
     ("66_reviewers", include_str!("../../../migrations/baseline/66_reviewers.sql")),
     ("67_console", include_str!("../../../migrations/baseline/67_console.sql")),
     ("68_notices", include_str!("../../../migrations/baseline/68_notices.sql")),
+    ("69_console_oidc", include_str!("../../../migrations/baseline/69_console_oidc.sql")),
     ("70_log", include_str!("../../../migrations/baseline/70_log.sql")),
     ("72_entries", ENTRIES),
     ("75_reads", include_str!("../../../migrations/baseline/75_reads.sql")),

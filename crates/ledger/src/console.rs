@@ -1,5 +1,7 @@
 //! Who is logged in to the console. The tables and rules are in `migrations/baseline/67_console.sql`.
 
+mod sign_in;
+
 use std::time::Duration;
 
 use pg::WriterPool;
@@ -7,13 +9,15 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 use types::Secret;
 
+pub use sign_in::PendingSignIn;
+
 /// The time limit of a query.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 const MAKE_LINK_SQL: &str = "select countersign.make_console_link(decode($1, 'hex'), $2, $3, $4::text::text[])";
 const LOG_IN_SQL: &str = "select countersign.log_in_with_link(decode($1, 'hex'), decode($2, 'hex'))";
-const SESSION_SQL: &str =
-    "select s.person, s.role, array_to_json(s.groups)::text from countersign.find_console_session(decode($1, 'hex')) s";
+const SESSION_SQL: &str = "select s.person, s.role, array_to_json(s.groups)::text, s.method, s.sign_in_age_s::text \
+                           from countersign.find_console_session(decode($1, 'hex')) s";
 const LOG_OUT_SQL: &str = "select countersign.log_out(decode($1, 'hex'))";
 const END_SQL: &str = "select countersign.end_console_sessions($1)::text";
 
@@ -37,6 +41,26 @@ pub struct ConsolePerson {
     pub role: ConsoleRole,
     /// The groups, which `approvers` of a proposal is compared with.
     pub groups: Vec<String>,
+}
+
+/// How a person has shown who they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignInMethod {
+    /// With a link of an owner of the ledger.
+    Link,
+    /// At an OpenID Connect provider.
+    Oidc,
+}
+
+/// A session that has not ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsoleSession {
+    /// The person.
+    pub person: ConsolePerson,
+    /// How the person has signed in.
+    pub method: SignInMethod,
+    /// The time since then; `None` if the provider does not say when that was.
+    pub sign_in_age: Option<Duration>,
 }
 
 /// The links and sessions of the console.
@@ -101,16 +125,18 @@ impl ConsoleSessions {
     ///
     /// # Errors
     /// An error of the database.
-    pub async fn find(&self, session: &Secret) -> Result<Option<ConsolePerson>, pg::Error> {
+    pub async fn find(&self, session: &Secret) -> Result<Option<ConsoleSession>, pg::Error> {
         let Some(row) = self.ask(SESSION_SQL, &[hash(session)]).await? else { return Ok(None) };
-        let mut columns = row.into_iter().map(Option::unwrap_or_default);
-        let mut next = || columns.next().unwrap_or_default();
-        let (name, role, groups) = (next(), next(), next());
-        Ok(Some(ConsolePerson {
-            name,
-            role: ConsoleRole::named(&role),
-            groups: serde_json::from_str(&groups).unwrap_or_default(),
-        }))
+        let mut columns = row.into_iter();
+        let mut next = || columns.next().flatten();
+        let (name, role, groups) = (next().unwrap_or_default(), next(), next().unwrap_or_default());
+        let (method, age_s) = (next(), next());
+        let role = ConsoleRole::named(role.as_deref().unwrap_or_default());
+        let person = ConsolePerson { name, role, groups: serde_json::from_str(&groups).unwrap_or_default() };
+        let method = if method.as_deref() == Some("oidc") { SignInMethod::Oidc } else { SignInMethod::Link };
+        let age_s = age_s.and_then(|age_s| age_s.parse::<f64>().ok());
+        let sign_in_age = age_s.and_then(|age_s| Duration::try_from_secs_f64(age_s.max(0.0)).ok());
+        Ok(Some(ConsoleSession { person, method, sign_in_age }))
     }
 
     /// Ends a session.
@@ -133,13 +159,21 @@ impl ConsoleSessions {
     /// The first row.
     async fn ask(&self, sql: &str, params: &[String]) -> Result<Option<Vec<Option<String>>>, pg::Error> {
         let params: Vec<Option<String>> = params.iter().cloned().map(Some).collect();
-        let answer = self.writer.run_one(sql, &params, Instant::now() + DEADLINE).await?;
+        self.ask_with_nulls(sql, &params).await
+    }
+
+    async fn ask_with_nulls(
+        &self,
+        sql: &str,
+        params: &[Option<String>],
+    ) -> Result<Option<Vec<Option<String>>>, pg::Error> {
+        let answer = self.writer.run_one(sql, params, Instant::now() + DEADLINE).await?;
         Ok(answer.rows.into_iter().next())
     }
 }
 
 /// SHA-256 in hexadecimal digits.
-fn hash(token: &Secret) -> String {
+pub(crate) fn hash(token: &Secret) -> String {
     Sha256::digest(token.expose().as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

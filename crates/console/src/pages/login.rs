@@ -1,16 +1,17 @@
-//! Logging in with a link that was made on the command line, and logging out.
+//! The login page: a link to the provider, or one that was made on the command line; and logging out.
 
 use std::sync::Arc;
 
 use askama::Template;
 use axum::Form;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 use types::Secret;
 
 use crate::message::{self, render};
+use crate::return_path::{NextQuery, ReturnPath};
 use crate::session::{new_cookie, no_cookie, token};
 use crate::state::Console;
 
@@ -20,6 +21,8 @@ struct Login<'a> {
     person: Option<&'a str>,
     /// The token of a link, which the button uses up.
     link: Option<&'a str>,
+    /// The name of the provider, and the address where the person signs in there.
+    provider: Option<(&'a str, String)>,
 }
 
 #[derive(Deserialize)]
@@ -27,13 +30,15 @@ pub(crate) struct LinkForm {
     link: String,
 }
 
-pub(crate) async fn explain() -> Response {
-    render(&Login { person: None, link: None })
+pub(crate) async fn explain(State(console): State<Arc<Console>>, Query(query): Query<NextQuery>) -> Response {
+    let address = ReturnPath::new(&query.next).after("/login/oidc");
+    let provider = console.oidc.as_ref().map(|oidc| (oidc.name.as_str(), address));
+    render(&Login { person: None, link: None, provider })
 }
 
 /// Opening a link logs nobody in: chat programs open links to show what is behind them.
 pub(crate) async fn ask(Path(link): Path<String>) -> Response {
-    render(&Login { person: None, link: Some(&link) })
+    render(&Login { person: None, link: Some(&link), provider: None })
 }
 
 pub(crate) async fn log_in(State(console): State<Arc<Console>>, Form(form): Form<LinkForm>) -> Response {

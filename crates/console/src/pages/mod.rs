@@ -9,4 +9,5 @@ pub(crate) mod proposal;
 pub(crate) mod record;
 pub(crate) mod records;
 pub(crate) mod row_history;
+pub(crate) mod sign_in;
 pub(crate) mod undo;

@@ -8,13 +8,14 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use ledger::console::ConsolePerson;
-use ledger::proposals::{Decision, Proposal, ProposalStatus, not_found};
+use ledger::proposals::{ConsoleDecider, ConsoleDecisionError, Decision, Proposal, ProposalStatus, not_found};
 use serde::Deserialize;
 use types::{ProposalId, Tier, visible};
 
 use crate::message::{self, render};
+use crate::pages::sign_in::SignInAgain;
 use crate::rows::{self, Effect, Row, shown};
-use crate::session::LoggedIn;
+use crate::session::{self, CurrentSession};
 use crate::state::Console;
 use crate::text::{Fact, proposer, rows as rows_in_words, sentences};
 
@@ -40,6 +41,8 @@ struct Page<'a> {
     is_reversible: bool,
     /// The reason why this person cannot approve.
     why_not: Option<&'static str>,
+    /// The person can approve after another sign-in.
+    sign_in_again: Option<SignInAgain<'a>>,
     may_reject: bool,
 }
 
@@ -55,47 +58,59 @@ pub(crate) struct RejectForm {
 }
 
 pub(crate) async fn show(
-    LoggedIn(person): LoggedIn,
+    current: CurrentSession,
     State(console): State<Arc<Console>>,
     Path(id): Path<String>,
 ) -> Response {
     match find(&console, &id).await {
-        Ok(proposal) => render(&page(&person, &proposal)),
+        Ok(proposal) => {
+            let sign_in_again = SignInAgain::needed(&console, &current.session, &path(proposal.proposal_id));
+            render(&page(&current.session.person, &proposal, sign_in_again))
+        }
         Err(refusal) => refusal,
     }
 }
 
 pub(crate) async fn approve(
-    LoggedIn(person): LoggedIn,
+    current: CurrentSession,
     State(console): State<Arc<Console>>,
     Path(id): Path<String>,
     Form(form): Form<ApproveForm>,
 ) -> Response {
-    decide(&console, &person, &id, Decision::Confirm { digest: form.digest }).await
+    decide(&console, &current, &id, Decision::Confirm { digest: form.digest }).await
 }
 
 pub(crate) async fn reject(
-    LoggedIn(person): LoggedIn,
+    current: CurrentSession,
     State(console): State<Arc<Console>>,
     Path(id): Path<String>,
     Form(form): Form<RejectForm>,
 ) -> Response {
     let reason = Some(form.reason.trim().to_owned()).filter(|reason| !reason.is_empty());
-    decide(&console, &person, &id, Decision::Reject { reason }).await
+    decide(&console, &current, &id, Decision::Reject { reason }).await
 }
 
-async fn decide(console: &Console, person: &ConsolePerson, id: &str, decision: Decision) -> Response {
+async fn decide(console: &Console, current: &CurrentSession, id: &str, decision: Decision) -> Response {
+    let person = &current.session.person;
     if !person.role.may_decide() {
         return message::page(StatusCode::FORBIDDEN, "Not done", "An auditor reads, and does not decide.");
     }
     let Some(id) = ProposalId::parse(id) else { return message::refused(&not_found()) };
-    match console.proposals.decide_in_console(id, person, &decision).await {
+    let approve_within = console.approve_within;
+    let decider = ConsoleDecider { session: &current.token, person: &person.name, approve_within };
+    match console.proposals.decide_in_console(id, &decider, &decision).await {
         Ok(proposal) => {
             tracing::info!(person = person.name, proposal = %id, status = proposal.status.as_str(), "decided");
-            Redirect::to(&format!("/proposals/{id}")).into_response()
+            Redirect::to(&path(id)).into_response()
         }
-        Err(failure) => message::refused(&failure),
+        Err(ConsoleDecisionError::SessionEnded) => session::ended(),
+        Err(ConsoleDecisionError::SignInAgain) => SignInAgain::new(console, &path(id)).page(),
+        Err(ConsoleDecisionError::Refused(failure)) => message::refused(&failure),
     }
+}
+
+fn path(id: ProposalId) -> String {
+    format!("/proposals/{id}")
 }
 
 async fn find(console: &Console, id: &str) -> Result<Proposal, Response> {
@@ -104,7 +119,11 @@ async fn find(console: &Console, id: &str) -> Result<Proposal, Response> {
     found.ok_or_else(|| message::refused(&not_found()))
 }
 
-fn page<'a>(person: &'a ConsolePerson, proposal: &'a Proposal) -> Page<'a> {
+fn page<'a>(
+    person: &'a ConsolePerson,
+    proposal: &'a Proposal,
+    sign_in_again: Option<SignInAgain<'a>>,
+) -> Page<'a> {
     let preview = &proposal.preview;
     let (rows, more_rows) = rows::of_preview(preview);
     let is_pending = proposal.status == ProposalStatus::Pending;
@@ -132,6 +151,7 @@ fn page<'a>(person: &'a ConsolePerson, proposal: &'a Proposal) -> Page<'a> {
         undo,
         is_reversible: rollback.reversible,
         why_not: why_not(person, proposal),
+        sign_in_again,
         may_reject: is_pending && person.role.may_decide(),
     }
 }

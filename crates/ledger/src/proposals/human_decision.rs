@@ -8,17 +8,46 @@ use types::{ErrorCode, Failure, ProposalId, Secret, visible};
 use super::decide::{Decision, TransitionResult, verdict_of};
 use super::state::{ProposalStatus, closed, not_found};
 use super::{Proposal, Proposals};
-use crate::console::{ConsolePerson, array};
+use crate::console::hash;
 use crate::failures::ledger_failure;
 
 const BEGIN_SQL: &str = "select countersign.begin_decision($1)";
 const DECIDE_SQL: &str = "select countersign.decide_as_reviewer($1, $2, $3, $4, $5, $6)";
-const CONSOLE_SQL: &str = "select countersign.decide_as_console($1, $2, $3, $7::text::text[], $4, $5, $6)";
+const CONSOLE_SQL: &str = "select countersign.decide_as_console($1, $2, decode($3, 'hex'), \
+                           make_interval(secs => $7::text::double precision), $4, $5, $6)";
 
 /// The right to decide on one proposal, once, within 15 minutes. It is made in a separate transaction, so that
 /// injected SQL in the session of an approver cannot decide with one call.
 #[derive(Debug)]
 pub struct DecisionNonce(Secret);
+
+/// Who decides in the console.
+#[derive(Debug)]
+pub struct ConsoleDecider<'a> {
+    /// The token of the person's session.
+    pub session: &'a Secret,
+    /// The person's name, for messages. The session says who decides.
+    pub person: &'a str,
+    /// Time since the sign-in within which the person approves; `None` for any.
+    pub approve_within: Option<Duration>,
+}
+
+/// The reason why a decision in the console does not count.
+#[derive(Debug)]
+pub enum ConsoleDecisionError {
+    /// The session has ended.
+    SessionEnded,
+    /// The person has signed in too long ago, or the provider does not say when.
+    SignInAgain,
+    /// Any other reason.
+    Refused(Failure),
+}
+
+impl From<Failure> for ConsoleDecisionError {
+    fn from(failure: Failure) -> Self {
+        Self::Refused(failure)
+    }
+}
 
 /// The pause between two checks whether it has ended.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -47,7 +76,8 @@ impl Proposals {
         choice: &Decision,
         nonce: DecisionNonce,
     ) -> Result<Proposal, Failure> {
-        self.decide_by(DECIDE_SQL, None, id, who, choice, nonce).await
+        let verdict = self.verdict(DECIDE_SQL, id, who.to_owned(), &[], choice, nonce).await?;
+        self.settle(id, who, choice, &verdict).await
     }
 
     /// Decides for a person whom the console has verified.
@@ -57,30 +87,40 @@ impl Proposals {
     pub async fn decide_in_console(
         &self,
         id: ProposalId,
-        person: &ConsolePerson,
+        decider: &ConsoleDecider<'_>,
         choice: &Decision,
-    ) -> Result<Proposal, Failure> {
+    ) -> Result<Proposal, ConsoleDecisionError> {
         let nonce = self.begin_decision(id).await?;
-        self.decide_by(CONSOLE_SQL, Some(array(&person.groups)), id, &person.name, choice, nonce).await
+        let within = decider.approve_within.map(|within| within.as_secs_f64().to_string());
+        let verdict = self.verdict(CONSOLE_SQL, id, hash(decider.session), &[within], choice, nonce).await?;
+        match verdict.as_str() {
+            "session_ended" => Err(ConsoleDecisionError::SessionEnded),
+            "sign_in_again" => Err(ConsoleDecisionError::SignInAgain),
+            "not_reviewer" => {
+                let message = "an auditor reads, and does not decide";
+                Err(Failure::new(ErrorCode::NotPermitted, message).into())
+            }
+            verdict => Ok(self.settle(id, decider.person, choice, verdict).await?),
+        }
     }
 
-    async fn decide_by(
+    /// The answer of the ledger. `who` is the parameter that says who decides, and `more` follow the others.
+    async fn verdict(
         &self,
         sql: &str,
-        groups: Option<String>,
         id: ProposalId,
-        who: &str,
+        who: String,
+        more: &[Option<String>],
         choice: &Decision,
         nonce: DecisionNonce,
-    ) -> Result<Proposal, Failure> {
+    ) -> Result<String, Failure> {
         let (outcome, digest, reason) = match choice {
             Decision::Confirm { digest } => ("confirmed", Some(digest.clone()), None),
             Decision::Reject { reason } => ("rejected", None, reason.clone()),
         };
         let nonce = Some(nonce.0.expose().to_owned());
-        let mut params =
-            vec![Some(id.to_string()), Some(outcome.to_owned()), Some(who.to_owned()), digest, reason, nonce];
-        params.extend(groups.map(Some));
+        let mut params = vec![Some(id.to_string()), Some(outcome.to_owned()), Some(who), digest, reason, nonce];
+        params.extend_from_slice(more);
         let deadline = Instant::now() + self.call_deadline;
         let answer = self.writer.run_one(sql, &params, deadline).await.map_err(|error| match &error {
             pg::Error::Lost(_) | pg::Error::Deadline => Failure::new(
@@ -90,9 +130,12 @@ impl Proposals {
             .hint("Look with `countersign proposals show`; repeating the decision is safe."),
             _ => may_not_decide(&error).unwrap_or_else(|| ledger_failure(&error)),
         })?;
-        let verdict =
-            answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten()).unwrap_or_default();
-        let transitioned = match verdict.as_str() {
+        Ok(answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten()).unwrap_or_default())
+    }
+
+    /// The proposal after a decision that counts.
+    async fn settle(&self, id: ProposalId, who: &str, choice: &Decision, verdict: &str) -> Result<Proposal, Failure> {
+        let transitioned = match verdict {
             "proposer" => {
                 let message = format!("\"{who}\" has proposed this, and nobody approves their own proposals");
                 return Err(Failure::new(ErrorCode::NotPermitted, message).hint("A different person must approve it."));
@@ -105,7 +148,7 @@ impl Proposals {
                 let message = "this is for the proposing account to confirm, in its client (confirm_proposal)";
                 return Err(Failure::new(ErrorCode::NotPermitted, message).hint("It can be rejected here."));
             }
-            "not_in_group" | "other_channel" => return Err(self.refused_approval(id, &verdict).await?),
+            "not_in_group" | "other_channel" => return Err(self.refused_approval(id, verdict).await?),
             verdict => verdict_of(verdict)?,
         };
         let proposal = self.get(None, id).await?.ok_or_else(not_found)?;

@@ -33,7 +33,7 @@ use types::{AccountId, CorrelationId, ErrorCode, Failure, IdPrefix, ProposalId};
 pub use confirmed::ConfirmedProposal;
 pub use decide::{Decision, DecisionChannel};
 pub use execute::ExecutedProposal;
-pub use human_decision::DecisionNonce;
+pub use human_decision::{ConsoleDecider, ConsoleDecisionError, DecisionNonce};
 pub use preview::Preview;
 pub use proposal::{Approval, NewProposal, Proposal, ProposalFilter, ProposalSummary};
 pub use state::{ProposalStatus, not_found};

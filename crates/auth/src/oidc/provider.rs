@@ -1,0 +1,327 @@
+//! The provider: where browsers are sent, and the code that they come back with.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use form_urlencoded::{Serializer, byte_serialize};
+use http::{Method, Request, StatusCode, header};
+use http_client::{HttpClient, HttpsUrl};
+use serde::Deserialize;
+use time::OffsetDateTime;
+use tokio::sync::Mutex;
+use types::Secret;
+
+use super::discovery::{ProviderMetadata, document_url};
+use super::id_token::{Expected, IdToken};
+use super::{AuthorizationResponse, OidcError, SignInSecrets};
+use crate::jwks_cache::{JwksCache, JwksSource, KeyLookupError};
+use crate::jwt::UnverifiedJwt;
+
+/// The age after which the discovery document is fetched again.
+const REFRESH_AFTER: Duration = Duration::from_secs(60 * 60);
+
+/// The age after which it does not count any more, although the provider does not answer.
+const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The pause after an attempt that failed.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// What the provider knows this client by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OidcClient {
+    /// The provider's issuer, compared exactly.
+    pub issuer: HttpsUrl,
+    /// The id.
+    pub client_id: String,
+    /// The secret; `None` for a public client.
+    pub client_secret: Option<Secret>,
+    /// The address that browsers come back to.
+    pub redirect_uri: String,
+    /// The scopes; `openid` is added if it is missing.
+    pub scopes: Vec<String>,
+}
+
+/// One browser that is sent to the provider.
+#[derive(Debug, Clone, Copy)]
+pub struct SignInRequest<'a> {
+    /// The secrets of this sign-in.
+    pub secrets: &'a SignInSecrets,
+    /// The person signs in again, however lately they did, and the ID token says when. The time, in seconds, is the age
+    /// that the provider is told to accept at most.
+    pub fresh_within_s: Option<u64>,
+}
+
+/// A provider, with what it has said of itself.
+#[derive(Debug)]
+pub struct OidcProvider {
+    client: OidcClient,
+    discovery: HttpClient,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    known: Option<(Arc<Known>, Instant)>,
+    /// The last attempt that failed, and why.
+    failed: Option<(Instant, String)>,
+}
+
+#[derive(Debug)]
+struct Known {
+    metadata: ProviderMetadata,
+    token_endpoint: HttpClient,
+    keys: Arc<JwksCache>,
+}
+
+/// The members of a token response that are read. The access token is not used.
+#[derive(Deserialize)]
+struct TokenResponse {
+    id_token: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TokenErrorResponse {
+    error: String,
+    error_description: String,
+}
+
+impl OidcProvider {
+    /// A provider that has not been asked yet.
+    ///
+    /// # Errors
+    /// [`OidcError::Configuration`]: the issuer has a query, or the system has no certificate authorities.
+    pub fn new(client: OidcClient) -> Result<Self, OidcError> {
+        let issuer = client.issuer.as_str();
+        if issuer.contains('?') {
+            return Err(OidcError::Configuration(format!("the issuer {issuer} has a query")));
+        }
+        let url = parsed(&document_url(&client.issuer))?;
+        Ok(Self { discovery: http_client(url)?, client, state: Mutex::default() })
+    }
+
+    /// Asks the provider what it is, as every sign-in does.
+    ///
+    /// # Errors
+    /// [`OidcError::Unavailable`] and [`OidcError::Configuration`].
+    pub async fn discover(&self) -> Result<(), OidcError> {
+        self.known().await.map(drop)
+    }
+
+    /// The address that the browser is sent to.
+    ///
+    /// # Errors
+    /// As [`discover`](Self::discover).
+    pub async fn authorization_url(&self, request: SignInRequest<'_>) -> Result<String, OidcError> {
+        let known = self.known().await?;
+        let SignInRequest { secrets, fresh_within_s } = request;
+        let mut query = Serializer::new(String::new());
+        query
+            .append_pair("response_type", "code")
+            .append_pair("client_id", &self.client.client_id)
+            .append_pair("redirect_uri", &self.client.redirect_uri)
+            .append_pair("scope", &self.scope())
+            .append_pair("state", secrets.state.expose())
+            .append_pair("nonce", secrets.nonce.expose())
+            .append_pair("code_challenge", &secrets.challenge())
+            .append_pair("code_challenge_method", "S256");
+        if let Some(seconds) = fresh_within_s {
+            // With max_age the provider has to say when the person has signed in.
+            query.append_pair("prompt", "login").append_pair("max_age", &seconds.to_string());
+        }
+        let endpoint = known.metadata.authorization_endpoint.as_str();
+        let separator = if endpoint.contains('?') { '&' } else { '?' };
+        Ok(format!("{endpoint}{separator}{}", query.finish()))
+    }
+
+    /// The verified ID token of a browser that has come back. `nonce` and `verifier` are those that it was sent with.
+    ///
+    /// # Errors
+    /// [`OidcError`].
+    pub async fn redeem(
+        &self,
+        response: &AuthorizationResponse,
+        nonce: &Secret,
+        verifier: &Secret,
+    ) -> Result<IdToken, OidcError> {
+        let known = self.known().await?;
+        self.check_issuer(response, known.metadata.sends_issuer)?;
+        if let Some(code) = &response.error {
+            let description = response.error_description.clone().unwrap_or_default();
+            return Err(OidcError::Denied { code: code.clone(), description });
+        }
+        let code = response.code.as_ref().ok_or_else(|| OidcError::Code("the response has none".to_owned()))?;
+        let token = self.exchange(&known, code, verifier).await?;
+        self.verify(&known, &token, nonce).await
+    }
+
+    /// RFC 9207: a response of another provider must not be taken for one of this.
+    fn check_issuer(&self, response: &AuthorizationResponse, is_required: bool) -> Result<(), OidcError> {
+        match &response.issuer {
+            Some(issuer) if issuer == self.client.issuer.as_str() => Ok(()),
+            None if !is_required => Ok(()),
+            None => Err(OidcError::Issuer("missing".to_owned())),
+            Some(other) => Err(OidcError::Issuer(types::quoted(other))),
+        }
+    }
+
+    /// Redeems a code for an ID token, which is not verified yet.
+    async fn exchange(&self, known: &Known, code: &Secret, verifier: &Secret) -> Result<String, OidcError> {
+        let unusable = |reason: String| OidcError::Unavailable(format!("its token endpoint: {reason}"));
+        let path = known.token_endpoint.url().path();
+        let request = self.token_request(path, code, verifier).map_err(|error| unusable(error.to_string()))?;
+        let response = known.token_endpoint.send(request).await.map_err(|error| unusable(error.to_string()))?;
+        if response.status == StatusCode::OK {
+            let tokens: TokenResponse =
+                serde_json::from_slice(&response.body).map_err(|_| unusable("the answer is not JSON".to_owned()))?;
+            let missing = "the answer has no ID token; openid must be a scope of this client".to_owned();
+            return tokens.id_token.ok_or(OidcError::Configuration(missing));
+        }
+        let TokenErrorResponse { error, error_description } =
+            serde_json::from_slice(&response.body).unwrap_or_default();
+        let reason = format!("status {}, {error} {error_description}", response.status);
+        match error.as_str() {
+            "invalid_grant" => Err(OidcError::Code(reason)),
+            "" => Err(unusable(reason)),
+            _ => Err(OidcError::Configuration(reason)),
+        }
+    }
+
+    fn token_request(&self, path: &str, code: &Secret, verifier: &Secret) -> http::Result<Request<Bytes>> {
+        let mut body = Serializer::new(String::new());
+        body.append_pair("grant_type", "authorization_code")
+            .append_pair("code", code.expose())
+            .append_pair("redirect_uri", &self.client.redirect_uri)
+            .append_pair("code_verifier", verifier.expose());
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .uri(path)
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .header(header::ACCEPT, "application/json");
+        match &self.client.client_secret {
+            Some(secret) => request = request.header(header::AUTHORIZATION, basic(&self.client.client_id, secret)),
+            None => drop(body.append_pair("client_id", &self.client.client_id)),
+        }
+        request.body(body.finish().into())
+    }
+
+    async fn verify(&self, known: &Known, token: &str, nonce: &Secret) -> Result<IdToken, OidcError> {
+        let token = UnverifiedJwt::parse(token).map_err(OidcError::IdToken)?;
+        let key_id = token.key_id.as_deref();
+        let keys = match known.keys.keys_for(key_id, token.algorithm).await {
+            Ok(keys) => keys,
+            Err(KeyLookupError::Unknown) => {
+                return Err(OidcError::IdToken("the provider has no key that the token could be signed with"));
+            }
+            Err(KeyLookupError::Unavailable(reason)) => return Err(OidcError::Unavailable(format!("its keys: {reason}"))),
+        };
+        let (claims, _) = token.verify(&keys.candidates(key_id, token.algorithm)).map_err(OidcError::IdToken)?;
+        let expected = Expected {
+            issuer: self.client.issuer.as_str(),
+            client_id: &self.client.client_id,
+            nonce: nonce.expose(),
+            now: OffsetDateTime::now_utc().unix_timestamp() as f64,
+        };
+        IdToken::check(claims, &expected).map_err(OidcError::IdToken)
+    }
+
+    fn scope(&self) -> String {
+        let openid = (!self.client.scopes.iter().any(|scope| scope == "openid")).then_some("openid");
+        openid.into_iter().chain(self.client.scopes.iter().map(String::as_str)).collect::<Vec<_>>().join(" ")
+    }
+
+    /// What the provider has said of itself within the hour, or within the day if it does not answer now. One caller asks,
+    /// and the others wait.
+    async fn known(&self) -> Result<Arc<Known>, OidcError> {
+        let mut state = self.state.lock().await;
+        if let Some((known, at)) = &state.known
+            && at.elapsed() < REFRESH_AFTER
+        {
+            return Ok(Arc::clone(known));
+        }
+        let paused = state.failed.as_ref().filter(|(at, _)| at.elapsed() < RETRY_AFTER);
+        let error = match paused {
+            Some((_, reason)) => OidcError::Unavailable(reason.clone()),
+            None => match self.ask(state.known.as_ref().map(|(known, _)| known)).await {
+                Ok(known) => {
+                    let known = Arc::new(known);
+                    *state = State { known: Some((Arc::clone(&known), Instant::now())), failed: None };
+                    return Ok(known);
+                }
+                Err(error) => {
+                    let reason = match &error {
+                        OidcError::Unavailable(reason) => reason.clone(),
+                        error => error.to_string(),
+                    };
+                    state.failed = Some((Instant::now(), reason));
+                    error
+                }
+            },
+        };
+        match &state.known {
+            Some((known, at)) if at.elapsed() < MAX_AGE && matches!(error, OidcError::Unavailable(_)) => {
+                tracing::warn!(%error, "what the provider said of itself is older than an hour");
+                Ok(Arc::clone(known))
+            }
+            _ => Err(error),
+        }
+    }
+
+    async fn ask(&self, before: Option<&Arc<Known>>) -> Result<Known, OidcError> {
+        let unavailable = |error: std::io::Error| OidcError::Unavailable(format!("{}: {error}", self.discovery.url().as_str()));
+        let json = self.discovery.get("application/json").await.map_err(unavailable)?;
+        let metadata = ProviderMetadata::parse(&json, &self.client.issuer, self.client.client_secret.is_some())?;
+        let keys = match before.filter(|before| before.metadata.jwks_uri == metadata.jwks_uri) {
+            Some(before) => Arc::clone(&before.keys),
+            None => {
+                let source = JwksSource::Url(metadata.jwks_uri.clone());
+                Arc::new(JwksCache::new(&source).map_err(|error| OidcError::Configuration(error.to_string()))?)
+            }
+        };
+        Ok(Known { token_endpoint: http_client(metadata.token_endpoint.clone())?, metadata, keys })
+    }
+}
+
+fn parsed(url: &str) -> Result<HttpsUrl, OidcError> {
+    url.parse().map_err(|error| OidcError::Configuration(format!("{url}: {error}")))
+}
+
+fn http_client(url: HttpsUrl) -> Result<HttpClient, OidcError> {
+    HttpClient::new(url).map_err(|error| OidcError::Configuration(error.to_string()))
+}
+
+/// `client_secret_basic`: both parts are encoded as in forms first (RFC 6749, section 2.3.1).
+fn basic(client_id: &str, secret: &Secret) -> String {
+    let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
+    format!("Basic {}", STANDARD.encode(format!("{}:{}", encoded(client_id), encoded(secret.expose()))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_and_the_secret_are_encoded_before_they_are_joined() {
+        let header = basic("a:b", &Secret::new("c d%"));
+        assert_eq!(STANDARD.decode(header.strip_prefix("Basic ").unwrap()).unwrap(), b"a%3Ab:c+d%25");
+    }
+
+    #[test]
+    fn openid_is_a_scope_in_any_case() {
+        let scope = |scopes: &[&str]| {
+            let client = OidcClient {
+                issuer: "http://127.0.0.1:1".parse().unwrap(),
+                client_id: "c".to_owned(),
+                client_secret: None,
+                redirect_uri: "http://127.0.0.1:2/x".to_owned(),
+                scopes: scopes.iter().map(ToString::to_string).collect(),
+            };
+            OidcProvider::new(client).unwrap().scope()
+        };
+        assert_eq!(scope(&["email"]), "openid email");
+        assert_eq!(scope(&["email", "openid"]), "email openid");
+    }
+}
