@@ -54,9 +54,26 @@ mod tests {
         }
         let long = format!("/{}", "x".repeat(MAX_BYTES));
         for other in [
-            "", "x", "proposals/1", "https://evil.example.com/", "//evil.example.com", "///evil.example.com", "/\\evil.example.com",
-            "\\/evil.example.com", "/a\\b", "/\t/evil.example.com", "/\n", " /", "/ä", "javascript:alert(1)", ".evil.example.com",
-            "@evil.example.com", "/login", "/login/oidc?next=/", "/logout", &long,
+            "",
+            "x",
+            "proposals/1",
+            "https://evil.example.com/",
+            "//evil.example.com",
+            "///evil.example.com",
+            "/\\evil.example.com",
+            "\\/evil.example.com",
+            "/a\\b",
+            "/\t/evil.example.com",
+            "/\n",
+            " /",
+            "/ä",
+            "javascript:alert(1)",
+            ".evil.example.com",
+            "@evil.example.com",
+            "/login",
+            "/login/oidc?next=/",
+            "/logout",
+            &long,
         ] {
             assert_eq!(ReturnPath::new(other).as_str(), "/", "{other}");
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use auth::OidcError;
 use axum::http::Uri;
 use ledger::audit::Audit;
 use ledger::console::ConsoleSessions;
@@ -104,6 +105,17 @@ impl Console {
     #[must_use]
     pub fn with_approve_within(self, approve_within: Option<Duration>) -> Self {
         Self { approve_within, ..self }
+    }
+
+    /// Asks the provider, if there is one, what it is.
+    ///
+    /// # Errors
+    /// It does not answer, or cannot be used.
+    pub async fn discover(&self) -> Result<(), OidcError> {
+        match &self.oidc {
+            Some(oidc) => oidc.provider.discover().await,
+            None => Ok(()),
+        }
     }
 
     /// The address at which browsers reach it.

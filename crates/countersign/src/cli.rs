@@ -7,7 +7,7 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand,
 
 use crate::settings::{
     ConfigSources, ConnectionKeys, DatabaseKeys, HttpKeys, Keys, LimitKeys, LogKeys, ManifestKeys, NotifyKeys,
-    ReadsKeys, ServeKeys, SigningKeys, WriteKeys,
+    OidcSecretKeys, ReadsKeys, ServeKeys, SigningKeys, WriteKeys,
 };
 
 use crate::audit::args::AuditCommand;
@@ -262,6 +262,9 @@ impl Cli {
                 fingerprint_key_file,
                 ["fingerprint_key", "fingerprint_key_file"],
             );
+            let OidcSecretKeys { client_secret, client_secret_file } = &mut given.oidc_secret;
+            let ids = ["console_oidc_client_secret", "console_oidc_client_secret_file"];
+            flag_before_variable(matches, client_secret, client_secret_file, ids);
         }
         // Whatever this shell is configured for, the demo is not about it.
         let config = cli.config.filter(|_| !matches!(cli.command, Command::Demo(_)));
@@ -276,7 +279,7 @@ impl Cli {
             Command::Query(_) | Command::Pipe(_) | Command::Psql(_) => {}
             Command::Serve(arguments) => arguments.server.fill(&mut keys),
             Command::Doctor(arguments) => arguments.server.fill(&mut keys),
-            Command::Console(console) => console.connection().fill(&mut keys),
+            Command::Console(console) => console.fill(&mut keys),
             Command::Audit(audit) => audit.fill(&mut keys),
             Command::Proposals(proposals) => proposals.connection().fill(&mut keys),
             Command::Keys(command) => command.connection().fill(&mut keys),

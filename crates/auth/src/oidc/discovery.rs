@@ -44,10 +44,13 @@ impl ProviderMetadata {
             let named = types::quoted(&document.issuer);
             return misfit(format!("the document at {} is of the issuer {named}", document_url(issuer)));
         }
-        let lacks =
-            |list: &Option<Vec<String>>, wanted: &str| list.as_ref().is_some_and(|list| !list.iter().any(|one| one == wanted));
+        let lacks = |list: &Option<Vec<String>>, wanted: &str| {
+            list.as_ref().is_some_and(|list| !list.iter().any(|one| one == wanted))
+        };
         if lacks(&document.response_types_supported, "code") {
-            return misfit("the provider does not have the authorization code flow (response_types_supported)".to_owned());
+            return misfit(
+                "the provider does not have the authorization code flow (response_types_supported)".to_owned(),
+            );
         }
         // Several providers support PKCE and do not say so.
         if lacks(&document.code_challenge_methods_supported, "S256") {
@@ -59,7 +62,8 @@ impl ProviderMetadata {
             );
         }
         let url = |name: &str, text: &str| {
-            text.parse::<HttpsUrl>().map_err(|error| OidcError::Configuration(format!("{name} of the provider: {error}")))
+            text.parse::<HttpsUrl>()
+                .map_err(|error| OidcError::Configuration(format!("{name} of the provider: {error}")))
         };
         Ok(Self {
             authorization_endpoint: url("authorization_endpoint", &document.authorization_endpoint)?,
@@ -98,7 +102,11 @@ mod tests {
             ("issuer", json!("https://login.example.com/"), "is of the issuer"),
             ("issuer", Value::Null, "missing field `issuer`"),
             ("jwks_uri", Value::Null, "missing field `jwks_uri`"),
-            ("jwks_uri", json!("http://login.example.com/keys"), "jwks_uri of the provider: it must begin with https://"),
+            (
+                "jwks_uri",
+                json!("http://login.example.com/keys"),
+                "jwks_uri of the provider: it must begin with https://",
+            ),
             ("token_endpoint", json!("http://login.example.com/t"), "token_endpoint of the provider"),
             ("authorization_endpoint", json!("javascript:alert(1)"), "authorization_endpoint of the provider"),
             ("response_types_supported", json!(["id_token"]), "the authorization code flow"),

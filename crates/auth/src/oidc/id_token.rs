@@ -32,7 +32,9 @@ impl IdToken {
         match claims.text("azp") {
             Some(party) if party != client_id => return Err("the token was issued to another client (azp)"),
             None if claims.texts("aud").count() > 1 => {
-                return Err("the token is for several audiences, and does not name the client that it was issued to (azp)");
+                return Err(
+                    "the token is for several audiences, and does not name the client that it was issued to (azp)",
+                );
             }
             _ => {}
         }

@@ -216,7 +216,9 @@ impl OidcProvider {
             Err(KeyLookupError::Unknown) => {
                 return Err(OidcError::IdToken("the provider has no key that the token could be signed with"));
             }
-            Err(KeyLookupError::Unavailable(reason)) => return Err(OidcError::Unavailable(format!("its keys: {reason}"))),
+            Err(KeyLookupError::Unavailable(reason)) => {
+                return Err(OidcError::Unavailable(format!("its keys: {reason}")));
+            }
         };
         let (claims, _) = token.verify(&keys.candidates(key_id, token.algorithm)).map_err(OidcError::IdToken)?;
         let expected = Expected {
@@ -271,7 +273,8 @@ impl OidcProvider {
     }
 
     async fn ask(&self, before: Option<&Arc<Known>>) -> Result<Known, OidcError> {
-        let unavailable = |error: std::io::Error| OidcError::Unavailable(format!("{}: {error}", self.discovery.url().as_str()));
+        let unavailable =
+            |error: std::io::Error| OidcError::Unavailable(format!("{}: {error}", self.discovery.url().as_str()));
         let json = self.discovery.get("application/json").await.map_err(unavailable)?;
         let metadata = ProviderMetadata::parse(&json, &self.client.issuer, self.client.client_secret.is_some())?;
         let keys = match before.filter(|before| before.metadata.jwks_uri == metadata.jwks_uri) {

@@ -61,7 +61,8 @@ mod tests {
 
     #[test]
     fn a_parameter_that_occurs_twice_is_refused() {
-        let response = AuthorizationResponse::parse("code=a%2Bb&state=s+t&iss=https%3A%2F%2Fx&session_state=1").unwrap();
+        let response =
+            AuthorizationResponse::parse("code=a%2Bb&state=s+t&iss=https%3A%2F%2Fx&session_state=1").unwrap();
         assert_eq!(response.code.unwrap().expose(), "a+b");
         assert_eq!(response.state.unwrap().expose(), "s t");
         assert_eq!(response.issuer.as_deref(), Some("https://x"));

@@ -4,8 +4,8 @@ mod person;
 
 use auth::OidcProvider;
 
-pub use person::{AccountClaims, PersonRules};
 pub(crate) use person::PersonError;
+pub use person::{AccountClaims, PersonRules};
 
 /// The path that browsers come back to from the provider.
 pub const CALLBACK_PATH: &str = "/login/oidc/callback";

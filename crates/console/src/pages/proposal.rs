@@ -119,11 +119,7 @@ async fn find(console: &Console, id: &str) -> Result<Proposal, Response> {
     found.ok_or_else(|| message::refused(&not_found()))
 }
 
-fn page<'a>(
-    person: &'a ConsolePerson,
-    proposal: &'a Proposal,
-    sign_in_again: Option<SignInAgain<'a>>,
-) -> Page<'a> {
+fn page<'a>(person: &'a ConsolePerson, proposal: &'a Proposal, sign_in_again: Option<SignInAgain<'a>>) -> Page<'a> {
     let preview = &proposal.preview;
     let (rows, more_rows) = rows::of_preview(preview);
     let is_pending = proposal.status == ProposalStatus::Pending;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use clap::{Args, Subcommand, ValueEnum};
 use ledger::console::ConsoleRole;
 
-use crate::settings::ConnectionKeys;
+use crate::settings::{ConnectionKeys, ConsoleKeys, Keys, OidcSecretKeys};
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -31,14 +31,14 @@ pub(crate) struct ServeArgs {
     /// Address to listen on.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7788")]
     pub(crate) listen: SocketAddr,
-    /// Address at which browsers reach the console, such as https://console.example.com. Default: the address
-    /// that it listens on.
-    #[arg(long, value_name = "URL")]
-    pub(crate) url: Option<String>,
     /// Connection string of a login with the role countersign_operator and the privileges that undone writes need.
     /// Without it nobody undoes writes or freezes accounts in the console.
     #[arg(long, value_name = "CONNECTION STRING", env = "COUNTERSIGN_OPERATOR_URL", hide_env_values = true)]
     pub(crate) operator_url: Option<String>,
+    #[command(flatten)]
+    console: ConsoleKeys,
+    #[command(flatten)]
+    oidc_secret: OidcSecretKeys,
     #[command(flatten)]
     pub(crate) connection: ConnectionKeys,
 }
@@ -54,9 +54,9 @@ pub(crate) struct LoginArgs {
     /// A group of the person, which `approvers` of a tool can name. Can be given several times.
     #[arg(long, value_name = "GROUP")]
     pub(crate) group: Vec<String>,
-    /// Address at which browsers reach the console.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7788")]
-    pub(crate) url: String,
+    /// Address at which browsers reach the console. Default: url of [console], or http://127.0.0.1:7788.
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
     #[command(flatten)]
     pub(crate) connection: ConnectionKeys,
 }
@@ -92,11 +92,15 @@ impl From<RoleArg> for ConsoleRole {
 }
 
 impl ConsoleArgs {
-    pub(crate) const fn connection(&self) -> &ConnectionKeys {
+    /// Puts the keys into their groups.
+    pub(crate) fn fill(&self, keys: &mut Keys) {
         match &self.command {
-            Some(ConsoleCommand::Login(arguments)) => &arguments.connection,
-            Some(ConsoleCommand::Logout(arguments)) => &arguments.connection,
-            None => &self.serve.connection,
+            Some(ConsoleCommand::Login(arguments)) => arguments.connection.fill(keys),
+            Some(ConsoleCommand::Logout(arguments)) => arguments.connection.fill(keys),
+            None => {
+                self.serve.connection.fill(keys);
+                (keys.console, keys.oidc_secret) = (self.serve.console.clone(), self.serve.oidc_secret.clone());
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `countersign console`: the web page of reviewers and auditors, and the links that log them in.
 
 pub(crate) mod args;
+mod oidc;
 
 use ::console::{Console, ConsoleParts, HealthCheck, read_origin};
 use anyhow::{Context, ensure};
@@ -12,9 +13,12 @@ use types::{MaskKey, Secret};
 
 use self::args::{ConsoleArgs, ConsoleCommand, LoginArgs, LogoutArgs, ServeArgs};
 use crate::connection;
-use crate::settings::{SecretSource, Settings};
+use crate::settings::{ConsoleSettings, SecretSource, Settings};
 use crate::signals::stop_on_signals;
 use crate::terminal::print_line;
+
+/// The address that the console listens on unless it is told otherwise.
+const DEFAULT_URL: &str = "http://127.0.0.1:7788";
 
 /// Makes the check of the health page, for a database and its settings.
 pub(crate) type MakeHealthCheck = fn(&ConnectOptions, &Settings) -> HealthCheck;
@@ -23,7 +27,7 @@ pub(crate) async fn run(arguments: ConsoleArgs, settings: &Settings, health: Mak
     let target = connection::configured(settings)?;
     let ledger = open(&target, settings).await?;
     match arguments.command {
-        Some(ConsoleCommand::Login(arguments)) => log_in(&ledger, arguments).await,
+        Some(ConsoleCommand::Login(arguments)) => log_in(&ledger, arguments, settings).await,
         Some(ConsoleCommand::Logout(arguments)) => log_out(&ledger, &arguments).await,
         None => serve(&ledger, arguments.serve, health(&target, settings), settings).await,
     }
@@ -37,20 +41,25 @@ async fn open(target: &ConnectOptions, settings: &Settings) -> anyhow::Result<Le
 }
 
 async fn serve(ledger: &Ledger, arguments: ServeArgs, health: HealthCheck, settings: &Settings) -> anyhow::Result<()> {
-    let ServeArgs { listen, url, operator_url, .. } = arguments;
+    let ServeArgs { listen, operator_url, .. } = arguments;
+    let ConsoleSettings { url, approve_within, oidc } = &settings.console;
     ensure!(
         url.is_some() || listen.ip().is_loopback(),
         "--listen {listen} can be reached from other machines: --url names the address of the proxy with TLS before it"
     );
     let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen} (--listen)"))?;
-    let url = url.map_or_else(|| listener.local_addr().map(|address| format!("http://{address}")), Ok)?;
+    let url = url.clone().map_or_else(|| listener.local_addr().map(|address| format!("http://{address}")), Ok)?;
     let operator = match operator_url {
         Some(text) => Some(operator(Secret::new(text), ledger, settings).await?),
         None => None,
     };
     let console = console(ledger, operator.as_ref(), &url, health, settings)?;
+    let oidc = oidc.as_ref().map(|oidc| oidc::provider(oidc, console.origin())).transpose()?;
+    let console = console.with_oidc(oidc).with_approve_within(*approve_within);
     tracing::info!("the console is listening on {}", console.origin());
-    ::console::serve(listener, None, console, stop_on_signals()?).await;
+    let stop = stop_on_signals()?;
+    tokio::spawn(oidc::ask_provider(console.clone()));
+    ::console::serve(listener, None, console, stop).await;
     Ok(())
 }
 
@@ -81,7 +90,9 @@ async fn operator(text: Secret, console: &Ledger, settings: &Settings) -> anyhow
     Ok(ledger)
 }
 
-async fn log_in(ledger: &Ledger, LoginArgs { name, role, group, url, .. }: LoginArgs) -> anyhow::Result<()> {
+async fn log_in(ledger: &Ledger, arguments: LoginArgs, settings: &Settings) -> anyhow::Result<()> {
+    let LoginArgs { name, role, group, url, .. } = arguments;
+    let url = url.or_else(|| settings.console.url.clone()).unwrap_or_else(|| DEFAULT_URL.to_owned());
     let (origin, _) = read_origin(&url).with_context(|| format!("--url {url} cannot be used"))?;
     let person = ConsolePerson { name, role: role.into(), groups: group };
     print_line(&make_link(ledger, &origin, &person).await?);

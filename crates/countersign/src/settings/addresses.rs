@@ -1,4 +1,4 @@
-//! Names and addresses of the HTTP server, checked as they are read.
+//! Names and addresses of the HTTP server and of the console, checked as they are read.
 
 use std::str::FromStr;
 
@@ -67,4 +67,10 @@ checked!(
     PublicUrl,
     mcp_http::parse_origin,
     "the address of a server: https://name or https://name:port, without a path"
+);
+checked!(
+    /// The address of the console, without a path.
+    ConsoleUrl,
+    |text| ::console::read_origin(text).ok().map(|(origin, _)| origin),
+    "the address of the console: https://name or https://name:port, without a path (http:// is for this machine only)"
 );

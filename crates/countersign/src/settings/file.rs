@@ -6,6 +6,8 @@ use manifest::{Diagnostics, Source};
 use toml::de::DeTable;
 use tools::Profile;
 
+use super::console::OidcConfig;
+use super::console_keys::{CONSOLE, ConsoleKeys};
 use super::http_auth::{self, IssuerConfig, TokenConfig};
 use super::keys::{
     ConnectKeys, DatabaseKeys, HTTP, HttpKeys, Keys, LIMITS, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
@@ -25,6 +27,7 @@ pub(crate) struct ConfigFile {
     pub(super) tokens: Vec<TokenConfig>,
     pub(super) oauth: Option<IssuerConfig>,
     pub(super) masks: MaskConfig,
+    pub(super) oidc: Option<OidcConfig>,
 }
 
 impl ConfigFile {
@@ -61,6 +64,7 @@ impl Keys {
             &mut self.http.tls_certificate,
             &mut self.http.tls_key,
             &mut self.notify.secret_file,
+            &mut self.oidc_secret.client_secret_file,
         ];
         let files = files.into_iter().chain([&mut self.serve.tokens_file]).flatten();
         let lists = [&mut self.manifests.manifests, &mut self.signing.signing_key];
@@ -77,6 +81,8 @@ impl<'s> Reader<'s> {
         let mut http = self.table(&mut top, HTTP);
         let mut reads = self.table(&mut top, READS);
         let mut notify = self.table(&mut top, NOTIFY);
+        let mut console = self.table(&mut top, CONSOLE);
+        let (oidc_secret, oidc) = self.oidc(&mut console);
         let profiles = self.table(&mut top, profiles::TABLE);
         // A profile with a mistake in it is no unknown one.
         let names: Vec<String> = profiles.keys().map(|name| name.get_ref().to_string()).collect();
@@ -95,6 +101,8 @@ impl<'s> Reader<'s> {
             signing: self.group(&mut top, SigningKeys::NAMES),
             notify: self.group(&mut notify, NotifyKeys::NAMES),
             http: self.group(&mut http, HttpKeys::NAMES),
+            console: self.group(&mut console, ConsoleKeys::NAMES),
+            oidc_secret,
             connect: self.group(&mut limits, ConnectKeys::NAMES),
             limits: self.group(&mut limits, LimitKeys::NAMES),
         };
@@ -102,8 +110,9 @@ impl<'s> Reader<'s> {
         self.refuse_rest(&reads, "reads.", &super::schema::names(Some(READS)));
         self.refuse_rest(&notify, "notify.", &super::schema::names(Some(NOTIFY)));
         self.refuse_rest(&http, "http.", &super::schema::names(Some(HTTP)));
+        self.refuse_rest(&console, "console.", &super::schema::names(Some(CONSOLE)));
         self.refuse_rest(&limits, "limits.", &super::schema::names(Some(LIMITS)));
-        Some(ConfigFile { keys, profiles: self.profiles(profiles), tokens, oauth, masks })
+        Some(ConfigFile { keys, profiles: self.profiles(profiles), tokens, oauth, masks, oidc })
     }
 
     fn profiles(&mut self, mut tables: DeTable<'s>) -> Vec<ProfileConfig> {

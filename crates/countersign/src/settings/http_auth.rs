@@ -39,6 +39,11 @@ impl IssuerConfig {
         let audience = self.audience.or_else(|| public_url.map(mcp_http::resource_uri))?;
         Some(Issuer { audience, ..self.issuer })
     }
+
+    /// The issuer, without its audience.
+    pub(super) const fn issuer(&self) -> &Issuer {
+        &self.issuer
+    }
 }
 
 /// The mistakes that only show when all tokens and profiles are known.
@@ -246,13 +251,13 @@ impl<'s> Reader<'s> {
         }
     }
 
-    fn web_url(&mut self, name: &str, text: &Spanned<String>) -> Option<HttpsUrl> {
+    pub(super) fn web_url(&mut self, name: &str, text: &Spanned<String>) -> Option<HttpsUrl> {
         let parsed = text.get_ref().parse();
         parsed.map_err(|error| self.mistake(text.span(), format!("{name}: {error}"))).ok()
     }
 }
 
 /// `scope-token` of RFC 6749.
-fn is_scope(text: &str) -> bool {
+pub(super) fn is_scope(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| matches!(b, b'!'..=b'~') && b != b'"' && b != b'\\')
 }

@@ -20,6 +20,7 @@ use types::{AccountId, Secret, Tier};
 
 use super::addresses::{Host, Origin, Proxy, PublicUrl};
 use super::bounded::Bounded;
+use super::console_keys::{ConsoleKeys, OidcSecretKeys};
 use super::key_group::keys;
 use super::notify_keys::NotifyKeys;
 use super::reads_keys::ReadsKeys;
@@ -272,6 +273,8 @@ pub(crate) struct Keys {
     pub(crate) signing: SigningKeys,
     pub(crate) notify: NotifyKeys,
     pub(crate) http: HttpKeys,
+    pub(crate) console: ConsoleKeys,
+    pub(crate) oidc_secret: OidcSecretKeys,
     pub(crate) limits: LimitKeys,
 }
 
@@ -289,6 +292,8 @@ impl Keys {
             signing: self.signing.or(below.signing),
             notify: self.notify.or(below.notify),
             http: self.http.or(below.http),
+            console: self.console.or(below.console),
+            oidc_secret: self.oidc_secret.or(below.oidc_secret),
             limits: self.limits.or(below.limits),
         }
     }
@@ -368,7 +373,7 @@ impl From<Content> for mcp::ResultContent {
     }
 }
 
-fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
+pub(super) fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
     Ok(Secret::new(text))
 }
 

@@ -4,6 +4,8 @@
 
 mod addresses;
 mod bounded;
+mod console;
+mod console_keys;
 mod file;
 mod http;
 mod http_auth;
@@ -16,12 +18,13 @@ mod profiles;
 mod reader;
 mod reads_keys;
 mod schema;
+mod secrets;
 mod signing_keys;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use auth::{BearerToken, Issuer};
 use ledger::read::ReadLimits;
 use ledger::{DEFAULT_CONNECT_TIMEOUT, Fingerprints, Pooler};
@@ -31,6 +34,8 @@ use types::{AccountId, Secret, Tier};
 use addresses::PublicUrl;
 
 use crate::notify::NotifySettings;
+pub(crate) use console::{ConsoleSettings, OidcSettings};
+pub(crate) use console_keys::{ConsoleKeys, OidcSecretKeys};
 use file::ConfigFile;
 pub(crate) use http::HttpSettings;
 pub(crate) use keys::{
@@ -41,6 +46,8 @@ pub(crate) use masks::MaskConfig;
 pub(crate) use notify_keys::NotifyKeys;
 pub(crate) use profiles::{ProfileConfig, is_name as is_profile_name};
 pub(crate) use reads_keys::ReadsKeys;
+pub(crate) use secrets::SecretSource;
+use secrets::secret;
 pub(crate) use signing_keys::SigningKeys;
 
 /// Where settings come from. The file can be read again; the rest is as it was at the start.
@@ -91,13 +98,7 @@ pub(crate) struct Settings {
     pub(crate) notify: Option<NotifySettings>,
     /// `None`: standard input and output.
     pub(crate) http: Option<HttpSettings>,
-}
-
-/// A connection string or a key, and where it stands, for messages.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct SecretSource {
-    pub(crate) text: Secret,
-    pub(crate) origin: String,
+    pub(crate) console: ConsoleSettings,
 }
 
 impl ConfigSources {
@@ -119,8 +120,11 @@ impl ConfigSources {
         let read = secret("read-url", config, read)?;
         let key = layers.map(|Keys { write, .. }| (&write.fingerprint_key, &write.fingerprint_key_file));
         let key = secret("fingerprint-key", config, key)?;
+        let secrets = layers.map(|Keys { oidc_secret, .. }| oidc_secret);
+        let console = layers.map(|Keys { console, .. }| console.clone());
+        let console = ConsoleSettings::new(console, file.oidc, config, secrets, file.oauth.as_ref())?;
         let keys = self.given.clone().or(file.keys);
-        let Keys { log, database, connect, manifests, serve, write, reads, signing, notify, http, limits } = keys;
+        let Keys { log, database, connect, manifests, serve, write, reads, signing, notify, http, limits, .. } = keys;
         let LogKeys { log, log_format } = log;
         let DatabaseKeys { database_url: _, database_url_file: _, pooler } = database;
         let ConnectKeys { connect_timeout_ms } = connect;
@@ -182,6 +186,7 @@ impl ConfigSources {
             read_limits,
             notify: notify.settings()?,
             http,
+            console,
         };
         if !settings.has_profile(&settings.profile) {
             let known: Vec<&str> = settings.profile_names().collect();
@@ -210,11 +215,12 @@ impl Settings {
         self.profile_names().any(|known| known == name)
     }
 
-    /// Whether everything is as in these but manifests, profiles, tokens and the issuer: these can change while it runs.
+    /// Whether everything is as in these but manifests, profiles, tokens and the issuer, which can change while it runs, and
+    /// the console, which is another process.
     pub(crate) fn same_but_for_tools(&self, from: &Self) -> bool {
         let own = self.clone();
         let (manifests, profiles, tokens, oauth) = (own.manifests, own.profiles, own.tokens, own.oauth);
-        Self { manifests, profiles, tokens, oauth, ..from.clone() } == *self
+        Self { manifests, profiles, tokens, oauth, console: own.console, ..from.clone() } == *self
     }
 
     /// Who may call over HTTP. Reads the issuer's keys if they are in a file, so a new one is made at SIGHUP.
@@ -280,35 +286,6 @@ fn read_limits(limits: &LimitKeys) -> anyhow::Result<ReadLimits> {
 
 fn millis(ms: u32) -> Duration {
     Duration::from_millis(ms.into())
-}
-
-/// The secret of the first layer that has one: itself, or in a file of its own. A layer that has both is
-/// refused, since one of them would be ignored.
-fn secret(
-    flag: &str,
-    config: Option<&Path>,
-    layers: [(&Option<Secret>, &Option<PathBuf>); 2],
-) -> anyhow::Result<Option<SecretSource>> {
-    let key = flag.replace('-', "_");
-    let in_file = config.map(|path| format!("{key} in {}", path.display())).unwrap_or_default();
-    let origins = [format!("--{flag} (COUNTERSIGN_{})", key.to_ascii_uppercase()), in_file];
-    for (layer, origin) in layers.into_iter().zip(origins) {
-        return Ok(Some(match layer {
-            (None, None) => continue,
-            (Some(_), Some(_)) => bail!("{origin} and {key}_file are both given: keep one of them"),
-            (Some(text), None) => SecretSource { text: text.clone(), origin },
-            (None, Some(path)) => {
-                let origin = format!("the file {} ({key}_file)", path.display());
-                let text = std::fs::read_to_string(path).with_context(|| format!("{origin} cannot be read"))?;
-                let text = text.trim_end_matches(['\r', '\n']);
-                if text.is_empty() {
-                    bail!("{origin} is empty");
-                }
-                SecretSource { text: Secret::new(text), origin }
-            }
-        }));
-    }
-    Ok(None)
 }
 
 #[cfg(test)]

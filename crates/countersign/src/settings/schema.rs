@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
+use super::console_keys::{CONSOLE, ConsoleKeys, OIDC, OidcKeys, OidcSecretKeys};
 use super::http_auth_keys::{OAUTH, OAuthKeys, TOKENS, TokenKeys};
 use super::keys::{
     ConnectKeys, DatabaseKeys, HTTP, HttpKeys, LIMITS, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
@@ -27,6 +28,7 @@ pub(super) fn schema() -> Value {
     top.insert(READS.to_owned(), table("The log of reads.", properties::<ReadsKeys>()));
     top.insert(NOTIFY.to_owned(), table("Notices of proposals.", properties::<NotifyKeys>()));
     top.insert(HTTP.to_owned(), table("MCP over HTTP.", properties::<HttpKeys>()));
+    top.insert(CONSOLE.to_owned(), console());
     let mut own = table("Your own set of tools.", properties::<ProfileKeys>());
     if let Some(own) = own.as_object_mut() {
         own.insert("minProperties".to_owned(), 1.into());
@@ -50,6 +52,22 @@ pub(super) fn schema() -> Value {
     schema
 }
 
+fn console() -> Value {
+    let mut keys = properties::<OidcKeys>();
+    keys.extend(properties::<OidcSecretKeys>());
+    let description = "Group that approvers of a tool names, for each group of the provider that is one. Default: every group, as the \
+                       provider names it.";
+    let groups = json!({"description": description, "type": "object", "additionalProperties": {"type": "string"}});
+    keys.insert("groups".to_owned(), groups);
+    let mut oidc = table("The OpenID Connect provider where people sign in to the console.", keys);
+    if let Some(oidc) = oidc.as_object_mut() {
+        oidc.insert("required".to_owned(), json!(["issuer", "client_id"]));
+    }
+    let mut console = properties::<ConsoleKeys>();
+    console.insert(OIDC.to_owned(), oidc);
+    table("The console.", console)
+}
+
 fn oauth() -> Value {
     let mut keys = properties::<OAuthKeys>();
     let description = "Profile of each scope, from the weakest to the strongest: the last match applies.";
@@ -64,13 +82,11 @@ fn oauth() -> Value {
     oauth
 }
 
-/// The keys of the file, or of one of its tables, or of each table of a list.
+/// The keys of the file, or of one of its tables (`http`, `console.oidc`), or of each table of a list.
 pub(super) fn names(table: Option<&str>) -> Vec<String> {
     let schema = schema();
-    let holder = match table {
-        Some(table) => schema.get("properties").and_then(|tables| tables.get(table)),
-        None => Some(&schema),
-    };
+    let path = table.into_iter().flat_map(|table| table.split('.'));
+    let holder = path.fold(Some(&schema), |holder, table| holder?.get("properties")?.get(table));
     let holder = holder.map(|holder| holder.get("items").unwrap_or(holder));
     let properties = holder.and_then(|holder| holder.get("properties")).and_then(Value::as_object);
     properties.into_iter().flat_map(|properties| properties.keys().cloned()).collect()

@@ -98,9 +98,13 @@ mod tests {
     fn a_time_that_is_not_known_is_long_ago() {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
         let hour = Duration::from_secs(3600);
-        for (time, expected) in
-            [(Some(now), true), (Some(now - 3590.0), true), (Some(now - 3610.0), false), (Some(0.0), false), (None, false)]
-        {
+        for (time, expected) in [
+            (Some(now), true),
+            (Some(now - 3590.0), true),
+            (Some(now - 3610.0), false),
+            (Some(0.0), false),
+            (None, false),
+        ] {
             assert_eq!(is_within(time, hour), expected, "{time:?}");
         }
     }

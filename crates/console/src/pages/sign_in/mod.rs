@@ -48,9 +48,8 @@ impl<'a> SignInAgain<'a> {
     /// What a person does whose approval the ledger has refused on this page.
     pub(crate) fn new(console: &'a Console, path: &str) -> Self {
         let within = console.approve_within.map(words).unwrap_or_default();
-        let provider = console.oidc.as_ref().map(|oidc| {
-            (oidc.name.as_str(), ReturnPath::new(path).after("/login/oidc?again=1"))
-        });
+        let provider =
+            console.oidc.as_ref().map(|oidc| (oidc.name.as_str(), ReturnPath::new(path).after("/login/oidc?again=1")));
         let way = match provider {
             Some(_) => "You come back to this proposal.",
             None => "An administrator of the ledger makes another link that logs you in.",
@@ -80,7 +79,9 @@ mod tests {
 
     #[test]
     fn times_are_written_in_words() {
-        for (minutes, expected) in [(60, "hour"), (120, "2 hours"), (90, "90 minutes"), (1, "minute"), (15, "15 minutes")] {
+        for (minutes, expected) in
+            [(60, "hour"), (120, "2 hours"), (90, "90 minutes"), (1, "minute"), (15, "15 minutes")]
+        {
             assert_eq!(words(Duration::from_secs(minutes * 60)), expected);
         }
     }

@@ -95,7 +95,9 @@ pub(super) fn not_a_person(error: &PersonError, provider: &str, return_to: &Retu
     let text = match error {
         PersonError::NoName(reason) => {
             tracing::warn!(reason, "a person whom the provider has verified has no name");
-            format!("{provider} does not say who you are in the way that the console needs. The log of the console has the reason.")
+            format!(
+                "{provider} does not say who you are in the way that the console needs. The log of the console has the reason."
+            )
         }
         PersonError::NoRole(name) => {
             tracing::warn!(person = name, "a person whom the provider has verified has no role");

@@ -1,0 +1,32 @@
+//! The provider of the settings.
+
+use ::console::{CALLBACK_PATH, Console, Oidc};
+use anyhow::Context;
+use auth::{OidcClient, OidcProvider};
+
+use crate::settings::OidcSettings;
+
+/// The provider for a console at this origin.
+///
+/// # Errors
+/// The secret cannot be read, or the system has no certificate authorities.
+pub(super) fn provider(settings: &OidcSettings, origin: &str) -> anyhow::Result<Oidc> {
+    let OidcSettings { config, client_secret } = settings.clone();
+    let client = OidcClient {
+        issuer: config.issuer,
+        client_id: config.client_id,
+        client_secret: client_secret.map(|secret| secret.read()).transpose()?.map(|secret| secret.text),
+        redirect_uri: format!("{origin}{CALLBACK_PATH}"),
+        scopes: config.scopes,
+    };
+    let provider = OidcProvider::new(client).context("[console.oidc] cannot be used")?;
+    Ok(Oidc { provider, name: config.name, rules: config.rules })
+}
+
+/// Asks the provider what it is, so that the log of the start says what is wrong with the settings.
+pub(super) async fn ask_provider(console: Console) {
+    match console.discover().await {
+        Ok(()) => {}
+        Err(error) => tracing::warn!(%error, "nobody can sign in with the provider now"),
+    }
+}

@@ -1,0 +1,161 @@
+//! The keys of `[console]` and `[console.oidc]`.
+#![allow(rustdoc::broken_intra_doc_links, reason = "doc comments of keys are help texts, not Markdown")]
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde_spanned::Spanned;
+use types::Secret;
+
+use super::addresses::ConsoleUrl;
+use super::key_group::keys;
+use super::keys::secret;
+
+/// The table of the console.
+pub(super) const CONSOLE: &str = "console";
+/// The table in it of the provider where people sign in.
+pub(super) const OIDC: &str = "oidc";
+/// Both, as messages and the schema name them.
+pub(super) const CONSOLE_OIDC: &str = "console.oidc";
+
+keys! {
+    /// The console: the table `[console]`.
+    ConsoleKeys {
+        /// Address at which browsers reach the console, such as https://console.example.com. Default: the address
+        /// that it listens on.
+        #[arg(id = "console_url", long = "url", env = "COUNTERSIGN_CONSOLE_URL", value_name = "URL")]
+        url: ConsoleUrl,
+        /// Time since the last sign-in within which a person can approve: 15m, 1h (the default), at most 12h; or
+        /// session, as long as the session. Later, the person signs in again first.
+        #[arg(id = "console_approve_within", long = "approve-within", env = "COUNTERSIGN_CONSOLE_APPROVE_WITHIN", value_name = "TIME")]
+        approve_within: ApproveWithin,
+    }
+}
+
+keys! {
+    /// The secret of the console at the provider: part of `[console.oidc]`.
+    OidcSecretKeys {
+        /// Secret of the console at the provider. Default: a public client, which has none.
+        #[arg(id = "console_oidc_client_secret", long = "oidc-client-secret", env = "COUNTERSIGN_CONSOLE_OIDC_CLIENT_SECRET",
+              hide_env_values = true, value_parser = secret, value_name = "SECRET")]
+        #[schemars(with = "Option<String>")]
+        client_secret: Secret,
+        /// File with the secret of the console at the provider. A final line break is ignored.
+        #[arg(id = "console_oidc_client_secret_file", long = "oidc-client-secret-file",
+              env = "COUNTERSIGN_CONSOLE_OIDC_CLIENT_SECRET_FILE", value_name = "FILE")]
+        client_secret_file: PathBuf,
+    }
+}
+
+/// The other keys of the provider, without the table of its groups.
+#[derive(Debug, Default, serde::Deserialize, JsonSchema)]
+#[serde(default)]
+pub(super) struct OidcKeys {
+    /// Issuer of the provider: the exact claim iss of its ID tokens. Its discovery document is fetched when somebody
+    /// signs in, and every hour.
+    #[schemars(with = "Option<String>")]
+    pub(super) issuer: Option<Spanned<String>>,
+    /// Id of the console at the provider.
+    #[schemars(with = "Option<String>")]
+    pub(super) client_id: Option<Spanned<String>>,
+    /// Name of the provider on the login page. Default: the issuer without https://.
+    #[schemars(with = "Option<String>")]
+    pub(super) name: Option<Spanned<String>>,
+    /// Scopes that the console asks for. Default: openid, email, profile.
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(super) scopes: Option<Vec<Spanned<String>>>,
+    /// Claim with the name of the person, which decisions are recorded with. Default: email, which counts only if
+    /// email_verified is true.
+    #[schemars(with = "Option<String>")]
+    pub(super) person_claim: Option<Spanned<String>>,
+    /// Claim with the groups of the person. Default: groups.
+    #[schemars(with = "Option<String>")]
+    pub(super) groups_claim: Option<Spanned<String>>,
+    /// People who decide on proposals, by the value of person_claim.
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(super) reviewers: Option<Vec<Spanned<String>>>,
+    /// Groups whose members decide on proposals.
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(super) reviewer_groups: Option<Vec<Spanned<String>>>,
+    /// People who read, by the value of person_claim.
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(super) auditors: Option<Vec<Spanned<String>>>,
+    /// Groups whose members read.
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(super) auditor_groups: Option<Vec<Spanned<String>>>,
+}
+
+impl OidcKeys {
+    pub(super) const NAMES: &[&str] = &[
+        "issuer",
+        "client_id",
+        "name",
+        "scopes",
+        "person_claim",
+        "groups_claim",
+        "reviewers",
+        "reviewer_groups",
+        "auditors",
+        "auditor_groups",
+    ];
+}
+
+/// The time since a sign-in within which the person approves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct ApproveWithin(Option<Duration>);
+
+/// As long as a session can be.
+const MAX_MINUTES: u64 = 12 * 60;
+
+impl ApproveWithin {
+    /// The time; `None` for the whole session.
+    pub(super) const fn time(self) -> Option<Duration> {
+        self.0
+    }
+}
+
+impl FromStr for ApproveWithin {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "session" {
+            return Ok(Self(None));
+        }
+        let units = [('m', 1), ('h', 60)];
+        let read = units.into_iter().find_map(|(unit, minutes)| Some((text.strip_suffix(unit)?, minutes)));
+        let (count, minutes) = read
+            .filter(|(count, _)| !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit()))
+            .ok_or_else(|| format!("{text:?} is not a time: it is a whole number and m (minutes) or h (hours), such as 15m or 1h, or session"))?;
+        let minutes = count.parse::<u64>().ok().and_then(|count| count.checked_mul(minutes));
+        match minutes {
+            Some(minutes @ 1..=MAX_MINUTES) => Ok(Self(Some(Duration::from_secs(minutes * 60)))),
+            _ => Err(format!("{text:?} is out of bounds: it takes 1m to 12h, or session")),
+        }
+    }
+}
+
+impl TryFrom<String> for ApproveWithin {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl JsonSchema for ApproveWithin {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "ApproveWithin".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "pattern": "^([0-9]+[mh]|session)$"})
+    }
+}

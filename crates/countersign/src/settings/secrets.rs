@@ -1,0 +1,82 @@
+//! Secrets: themselves, or in a file of their own.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use types::Secret;
+
+/// A connection string or a key, and where it stands, for messages.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SecretSource {
+    pub(crate) text: Secret,
+    pub(crate) origin: String,
+}
+
+/// Where a secret is.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum SecretLocation {
+    Given(SecretSource),
+    /// A file, and the key that names it.
+    File(PathBuf, String),
+}
+
+/// How a secret is called.
+pub(super) struct SecretNames<'a> {
+    pub(super) flag: &'a str,
+    pub(super) variable: &'a str,
+    /// The key of the file, without that of its table.
+    pub(super) key: &'a str,
+}
+
+impl SecretLocation {
+    /// The secret.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is empty.
+    pub(crate) fn read(self) -> anyhow::Result<SecretSource> {
+        let (path, key) = match self {
+            Self::Given(source) => return Ok(source),
+            Self::File(path, key) => (path, key),
+        };
+        let origin = format!("the file {} ({key})", path.display());
+        let text = std::fs::read_to_string(path).with_context(|| format!("{origin} cannot be read"))?;
+        let text = text.trim_end_matches(['\r', '\n']);
+        if text.is_empty() {
+            bail!("{origin} is empty");
+        }
+        Ok(SecretSource { text: Secret::new(text), origin })
+    }
+}
+
+/// The secret of the first layer that has one.
+pub(super) fn secret(
+    flag: &str,
+    config: Option<&Path>,
+    layers: [(&Option<Secret>, &Option<PathBuf>); 2],
+) -> anyhow::Result<Option<SecretSource>> {
+    let key = flag.replace('-', "_");
+    let variable = format!("COUNTERSIGN_{}", key.to_ascii_uppercase());
+    let names = SecretNames { flag, variable: &variable, key: &key };
+    locate(&names, config, layers)?.map(SecretLocation::read).transpose()
+}
+
+/// Where the secret of the first layer is that has one: itself, or in a file of its own. A layer that has both is refused,
+/// since one of them would be ignored.
+pub(super) fn locate(
+    names: &SecretNames<'_>,
+    config: Option<&Path>,
+    layers: [(&Option<Secret>, &Option<PathBuf>); 2],
+) -> anyhow::Result<Option<SecretLocation>> {
+    let SecretNames { flag, variable, key } = names;
+    let in_file = config.map(|path| format!("{key} in {}", path.display())).unwrap_or_default();
+    let origins = [format!("--{flag} ({variable})"), in_file];
+    for (layer, origin) in layers.into_iter().zip(origins) {
+        return Ok(Some(match layer {
+            (None, None) => continue,
+            (Some(_), Some(_)) => bail!("{origin} and {key}_file are both given: keep one of them"),
+            (Some(text), None) => SecretLocation::Given(SecretSource { text: text.clone(), origin }),
+            (None, Some(path)) => SecretLocation::File(path.clone(), format!("{key}_file")),
+        }));
+    }
+    Ok(None)
+}
