@@ -196,3 +196,122 @@ impl<'s> Reader<'s> {
         groups
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{parse, sources};
+    use super::*;
+
+    const OIDC: &str = "[console.oidc]\nissuer = \"https://login.example.com/\"\nclient_id = \"console\"\n";
+
+    fn settings(text: &str) -> ConsoleSettings {
+        sources().merge(parse(text).unwrap()).unwrap().console
+    }
+
+    #[test]
+    fn the_provider_is_read_and_its_secret_is_left_where_it_is() {
+        let console = settings("");
+        assert_eq!((console.url, console.approve_within, console.oidc), (None, Some(APPROVE_WITHIN), None));
+        let text = format!(
+            "[console]\nurl = \"https://Console.Example.com\"\napprove_within = \"15m\"\n{OIDC}client_secret_file = \"secret\"\n\
+             reviewer_groups = [\"sql\"]\nauditors = [\"olga@example.com\"]\ngroups = {{ \"f00\" = \"finance\" }}\n"
+        );
+        let console = settings(&text);
+        assert_eq!(console.url.as_deref(), Some("https://console.example.com"));
+        assert_eq!(console.approve_within, Some(Duration::from_secs(900)));
+        let OidcSettings { config, client_secret } = console.oidc.unwrap();
+        assert_eq!((config.issuer.as_str(), config.name.as_str()), ("https://login.example.com/", "login.example.com"));
+        assert_eq!(config.scopes, ["openid", "email", "profile"]);
+        let rules = config.rules;
+        assert_eq!((rules.person_claim.as_str(), rules.groups_claim.as_str()), ("email", "groups"));
+        assert_eq!(
+            (rules.reviewer_groups, rules.auditors),
+            (vec!["sql".to_owned()], vec!["olga@example.com".to_owned()])
+        );
+        assert_eq!(rules.groups, [("f00".to_owned(), "finance".to_owned())]);
+        // Servers with the same file may not be able to read it.
+        let said = format!("{:#}", client_secret.unwrap().read().unwrap_err());
+        assert!(said.contains("/etc/cs/secret (client_secret_file) cannot be read"), "{said}");
+        let session = settings("[console]\napprove_within = \"session\"\n");
+        assert_eq!(session.approve_within, None);
+    }
+
+    #[test]
+    fn agents_of_the_same_issuer_propose_under_names_of_the_person() {
+        let oauth = |issuer: &str| {
+            format!(
+                "{OIDC}reviewers = [\"a\"]\n[oauth]\nissuer = \"{issuer}\"\njwks_file = \"k\"\nlabel_claim = \"name\"\n\
+                 scopes = {{ a = \"write\" }}\n"
+            )
+        };
+        let accounts = |issuer: &str| settings(&oauth(issuer)).oidc.unwrap().config.rules.accounts;
+        let expected = AccountClaims {
+            account_claim: "sub".to_owned(),
+            account_prefix: "oauth:".to_owned(),
+            label_claim: Some("name".to_owned()),
+        };
+        assert_eq!(accounts("https://login.example.com/"), Some(expected));
+        assert_eq!(accounts("https://login.example.com"), None);
+    }
+
+    #[test]
+    fn every_mistake_is_named_with_its_place() {
+        let text = "[console]\nurl = \"http://console.example.com\"\napprove_within = \"13h\"\nsecret = 1\n[console.oidc]\n\
+                    issuer = \"http://login.example.com\"\nclient_id = \"\"\nname = \"\"\nscopes = [\"a b\"]\n\
+                    person_claim = \"\"\nreviewers = \"anna\"\ngroups = { a = 7, b = \"\" }\nsecret = 1\n";
+        let said = parse(text).unwrap_err();
+        for expected in [
+            "toml:2:7: url: \"http://console.example.com\" is not the address of the console: https://name",
+            "toml:3:18: approve_within: \"13h\" is out of bounds: it takes 1m to 12h, or session",
+            "toml:4:1: there is no key console.secret; the keys here are: url, approve_within, oidc",
+            "toml:6:10: issuer: it must begin with https://",
+            "toml:7:13: client_id: it is empty",
+            "toml:8:8: name: a name takes 1 to 255 bytes",
+            "toml:9:11: scopes: \"a b\" is no scope",
+            "toml:10:16: person_claim: it is empty",
+            "toml:11:13: reviewers: invalid type: string \"anna\", expected a sequence",
+            "toml:12:16: groups: \"a\" gives the name of a group, in quotes",
+            "toml:12:23: groups: \"b\" gives the name of a group, in quotes",
+            "toml:13:1: there is no key console.oidc.secret; the keys here are: issuer, client_id, name, ",
+        ] {
+            assert!(said.contains(expected), "{expected} is missing in:\n{said}");
+        }
+        assert_eq!(said.lines().count(), 12, "{said}");
+        let said = parse("[console.oidc]\nname = \"x\"\n").unwrap_err();
+        for expected in [
+            "toml:1:1: console.oidc: issuer is missing",
+            "toml:1:1: console.oidc: client_id is missing",
+            "toml:1:1: console.oidc: nobody could use the console: name people (reviewers, auditors), or groups",
+        ] {
+            assert!(said.contains(expected), "{expected} is missing in:\n{said}");
+        }
+        assert!(parse("console = 3").unwrap_err().contains("written as [console]"));
+        assert!(parse("[console]\noidc = 3").unwrap_err().contains("written as [oidc]"));
+        let query = OIDC.replace("example.com/", "example.com/?x=1");
+        assert!(parse(&query).unwrap_err().contains("issuer: an issuer has no query"));
+        for time in ["", "1", "h", "0m", "0h", "1d", "1.5h", "-1h", "721m", "99999999999999999999m", "Session"] {
+            assert!(parse(&format!("[console]\napprove_within = \"{time}\"\n")).is_err(), "{time}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_given_in_one_way_has_a_provider_and_is_never_shown() {
+        let both = format!("{OIDC}reviewers = [\"a\"]\nclient_secret = \"hunter2\"\nclient_secret_file = \"x\"\n");
+        let said = sources().merge(parse(&both).unwrap()).unwrap_err().to_string();
+        assert!(
+            said.contains("client_secret in /etc/cs/countersign.toml and client_secret_file are both given"),
+            "{said}"
+        );
+        let one = settings(&both.replace("client_secret_file = \"x\"\n", ""));
+        assert!(!format!("{one:?}").contains("hunter2"), "{one:?}");
+        let secret = one.oidc.unwrap().client_secret.unwrap().read().unwrap();
+        assert_eq!(secret.text.expose(), "hunter2");
+        let mut given = sources();
+        given.given.oidc_secret.client_secret = Some(types::Secret::new("hunter2"));
+        let said = given.merge(parse("").unwrap()).unwrap_err().to_string();
+        assert!(said.contains("COUNTERSIGN_CONSOLE_OIDC_CLIENT_SECRET") && said.contains("no provider"), "{said}");
+        assert!(!said.contains("hunter2"), "{said}");
+        let text = format!("{OIDC}reviewers = [\"a\"]\nclient_secret = 4711\n");
+        assert!(!parse(&text).unwrap_err().contains("4711"));
+    }
+}

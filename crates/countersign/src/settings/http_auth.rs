@@ -261,3 +261,40 @@ impl<'s> Reader<'s> {
 pub(super) fn is_scope(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| matches!(b, b'!'..=b'~') && b != b'"' && b != b'\\')
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{HASH, parse, sources};
+
+    #[test]
+    fn tokens_may_stand_in_a_file_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens.toml");
+        let config = format!(
+            "tokens_file = {path:?}\n[profiles.support]\naccess = [\"read\"]\n[[tokens]]\nhash = \"{HASH}\"\naccount = \"a\"\n"
+        );
+        let load = || sources().merge(parse(&config).unwrap());
+        let other = HASH.replace("ba78", "0000");
+        std::fs::write(&path, format!("[[tokens]]\nhash = \"{other}\"\naccount = \"b\"\nprofile = \"support\"\n"))
+            .unwrap();
+        let accounts: Vec<String> =
+            load().unwrap().tokens.iter().map(|token| token.account.as_str().to_owned()).collect();
+        assert_eq!(accounts, ["a", "b"]);
+
+        std::fs::write(&path, format!("x = 1\n[[tokens]]\nhash = \"{HASH}\"\naccount = \"b\"\nprofile = \"root\"\n"))
+            .unwrap();
+        let said = load().unwrap_err().to_string();
+        for expected in [
+            "tokens.toml:1:1: there is no key x; the keys here are: tokens",
+            "tokens.toml:3:8: tokens: this token stands at /etc/cs/countersign.toml:5:8 already",
+            "tokens.toml:5:11: tokens: there is no profile \"root\": it is one of readonly, write, admin, support",
+        ] {
+            assert!(said.contains(expected), "{expected} is missing in:\n{said}");
+        }
+        std::fs::write(&path, "[[tokens]").unwrap();
+        assert!(load().unwrap_err().to_string().contains("tokens.toml:1:"));
+        std::fs::remove_file(&path).unwrap();
+        let said = load().unwrap_err().to_string();
+        assert!(said.contains("(tokens_file)") && said.contains("No such file"), "{said}");
+    }
+}

@@ -1,17 +1,19 @@
 //! Layers, mistakes, secrets, and that every key can be given in every way.
 
+use std::path::Path;
+
 use clap::CommandFactory;
 use manifest::Source;
 
 use super::*;
 use crate::cli::Cli;
 
-fn parse(text: &str) -> Result<ConfigFile, String> {
+pub(super) fn parse(text: &str) -> Result<ConfigFile, String> {
     let source = Source { path: "/etc/cs/countersign.toml".into(), text: text.to_owned() };
     ConfigFile::parse(&source, Path::new("/etc/cs")).map_err(|mistakes| mistakes.to_string())
 }
 
-fn sources() -> ConfigSources {
+pub(super) fn sources() -> ConfigSources {
     ConfigSources { config: Some("/etc/cs/countersign.toml".into()), given: Keys::default() }
 }
 
@@ -118,16 +120,21 @@ impl ConfigSources {
 #[test]
 fn every_key_has_a_flag_and_a_variable_and_every_flag_a_key() {
     let command = Cli::command();
-    let serve = command.find_subcommand("serve").unwrap();
+    let of = |name: &str| command.find_subcommand(name).unwrap().get_arguments();
     let is_key = |argument: &&clap::Arg| !["config", "demo", "help", "version"].contains(&argument.get_id().as_str());
-    let arguments: Vec<_> = command.get_arguments().chain(serve.get_arguments()).filter(is_key).collect();
+    let of_console = of("console").filter(|argument| argument.get_id().as_str().starts_with("console_"));
+    let arguments: Vec<_> = command.get_arguments().chain(of("serve")).filter(is_key).chain(of_console).collect();
     let http = schema::names(Some(keys::HTTP));
     let mut keys = [schema::names(Some(keys::LIMITS)), http.clone()].concat();
     let prefixed = [reads_keys::READS, notify_keys::NOTIFY];
     let in_table = |of: &&str| schema::names(Some(of)).into_iter().map(|key| format!("{of}_{key}")).collect::<Vec<_>>();
     keys.extend(prefixed.iter().flat_map(in_table));
+    let of_console = in_table(&console_keys::CONSOLE).into_iter().filter(|key| key != "console_oidc");
+    keys.extend(of_console.chain(OidcSecretKeys::NAMES.iter().map(|key| format!("console_oidc_{key}"))));
     let auth = [http_auth_keys::TOKENS, http_auth_keys::OAUTH];
-    let tables = [&[keys::LIMITS, keys::HTTP, profiles::TABLE, masks::TABLE][..], &prefixed, &auth].concat();
+    let tables =
+        [&[keys::LIMITS, keys::HTTP, profiles::TABLE, masks::TABLE, console_keys::CONSOLE][..], &prefixed, &auth]
+            .concat();
     keys.extend(schema::names(None).into_iter().filter(|key| !tables.contains(&key.as_str())));
     for key in &keys {
         let argument = arguments.iter().find(|argument| argument.get_id() == key.as_str());
@@ -138,7 +145,9 @@ fn every_key_has_a_flag_and_a_variable_and_every_flag_a_key() {
             key if http.iter().any(|known| known == key) => format!("http_{key}"),
             key => key.to_owned(),
         };
-        assert_eq!(argument.get_long().unwrap(), word.replace('_', "-"));
+        // `--url` of the console, whose other options have no table before them either.
+        let long = word.strip_prefix("console_").unwrap_or(&word).replace('_', "-");
+        assert_eq!(argument.get_long().unwrap(), long);
         let variable = argument.get_env().unwrap_or_else(|| panic!("no variable for {key}"));
         assert_eq!(*variable, *format!("COUNTERSIGN_{}", word.to_ascii_uppercase()));
     }
@@ -173,8 +182,11 @@ fn the_example_in_the_documentation_is_read_and_has_every_key() {
         assert_eq!(settings.http.unwrap().public_url.as_deref(), Some("https://mcp.example.com"));
         assert_eq!(settings.oauth.unwrap().audience, "https://mcp.example.com/mcp");
     }
+    let console = [console_keys::CONSOLE, console_keys::CONSOLE_OIDC];
     let tables = [keys::LIMITS, keys::HTTP, reads_keys::READS, http_auth_keys::TOKENS, http_auth_keys::OAUTH];
-    for key in tables.map(Some).into_iter().chain([None]).flat_map(schema::names) {
+    let tables = tables.into_iter().chain(console);
+    let keys = tables.map(Some).chain([None]).flat_map(schema::names);
+    for key in keys.filter(|key| key != console_keys::OIDC) {
         let is_shown =
             ["{} = ", "[{}", "[[{}]]"].iter().any(|form| whole.contains(&format!("\n{}", form.replace("{}", &key))));
         assert!(is_shown, "{key} is not shown");
@@ -216,7 +228,7 @@ fn a_profile_that_is_not_there_is_named_with_those_that_are() {
     assert_eq!(said, "there is no profile \"suport\": it is one of readonly, write, admin, support");
 }
 
-const HASH: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+pub(super) const HASH: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
 #[test]
 fn tokens_and_the_issuer_are_read() {
@@ -364,34 +376,4 @@ fn an_issuer_without_an_address_for_clients_is_a_mistake_where_http_is_served() 
     assert!(merge(&format!("{listen}\npublic_url = \"https://b\"")).is_ok());
     // The same file for what is no server over HTTP, whose address may be a flag.
     assert!(merge("").is_ok());
-}
-
-#[test]
-fn tokens_may_stand_in_a_file_of_their_own() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("tokens.toml");
-    let config = format!(
-        "tokens_file = {path:?}\n[profiles.support]\naccess = [\"read\"]\n[[tokens]]\nhash = \"{HASH}\"\naccount = \"a\"\n"
-    );
-    let load = || sources().merge(parse(&config).unwrap());
-    let other = HASH.replace("ba78", "0000");
-    std::fs::write(&path, format!("[[tokens]]\nhash = \"{other}\"\naccount = \"b\"\nprofile = \"support\"\n")).unwrap();
-    let accounts: Vec<String> = load().unwrap().tokens.iter().map(|token| token.account.as_str().to_owned()).collect();
-    assert_eq!(accounts, ["a", "b"]);
-
-    std::fs::write(&path, format!("x = 1\n[[tokens]]\nhash = \"{HASH}\"\naccount = \"b\"\nprofile = \"root\"\n"))
-        .unwrap();
-    let said = load().unwrap_err().to_string();
-    for expected in [
-        "tokens.toml:1:1: there is no key x; the keys here are: tokens",
-        "tokens.toml:3:8: tokens: this token stands at /etc/cs/countersign.toml:5:8 already",
-        "tokens.toml:5:11: tokens: there is no profile \"root\": it is one of readonly, write, admin, support",
-    ] {
-        assert!(said.contains(expected), "{expected} is missing in:\n{said}");
-    }
-    std::fs::write(&path, "[[tokens]").unwrap();
-    assert!(load().unwrap_err().to_string().contains("tokens.toml:1:"));
-    std::fs::remove_file(&path).unwrap();
-    let said = load().unwrap_err().to_string();
-    assert!(said.contains("(tokens_file)") && said.contains("No such file"), "{said}");
 }

@@ -39,11 +39,12 @@ fn command_line() -> clap::Command {
     cli
 }
 
-/// The arguments of `serve` with a variable: every setting, by the key of the configuration file.
+/// The arguments of `serve` and `console` with a variable: every setting, by the key of the configuration file.
 fn settings() -> HashMap<String, Arg> {
     let cli = command_line();
-    let serve = cli.find_subcommand("serve").unwrap();
-    let settings = serve.get_arguments().filter(|argument| argument.get_env().is_some());
+    let of = |name: &str| cli.find_subcommand(name).unwrap().get_arguments();
+    let of_console = of("console").filter(|argument| argument.get_id().as_str().starts_with("console_"));
+    let settings = of("serve").filter(|argument| argument.get_env().is_some()).chain(of_console);
     settings.map(|argument| (argument.get_id().to_string(), argument.clone())).collect()
 }
 
@@ -103,9 +104,12 @@ fn the_page_of_the_configuration_follows_from_the_keys() {
     ));
     page.push_str("\n\n## Top level\n\n");
     page.push_str(&keys(&schema, Some(&flags), ""));
-    for (table, prefix) in [("limits", ""), ("reads", "reads_"), ("notify", "notify_"), ("http", "")] {
+    let tables = [("limits", ""), ("reads", "reads_"), ("notify", "notify_"), ("http", ""), ("console", "console_")];
+    for (table, prefix) in tables {
         page.push_str(&format!("## `[{table}]`\n\n{}", keys(&top[table], Some(&flags), prefix)));
     }
+    let oidc = &top["console"]["properties"]["oidc"];
+    page.push_str(&format!("## `[console.oidc]`\n\n{}", keys(oidc, Some(&flags), "console_oidc_")));
     let own = top["profiles"]["patternProperties"].as_object().unwrap().values().next().unwrap();
     page.push_str(&format!("## `[profiles.NAME]`\n\n{}", keys(own, None, "")));
     page.push_str(&format!("## `[[tokens]]`\n\n{}", keys(&top["tokens"]["items"], None, "")));
