@@ -291,7 +291,7 @@ async fn every_response_has_the_headers_errors_included() {
         "/login",
         "/login/x",
         "/absent",
-        "/static/console-2.css",
+        "/static/console-3.css",
         "/static/console-1.js",
         "/proposals/x",
         "/records",
@@ -343,6 +343,6 @@ async fn the_console_has_no_other_right_and_only_owners_make_links() {
     assert!(wide.code == 1 && wide.err.contains("--url"), "{}", wide.err);
     let plain =
         run_countersign(&db.url(), &["console", "--listen", "127.0.0.1:0", "--url", "http://c.example.com"]).await;
-    assert!(plain.code == 1 && plain.err.contains("https://"), "{}", plain.err);
+    assert!(plain.code == 2 && plain.err.contains("https://"), "{}", plain.err);
     assert!(console.server.log().contains("the console is listening on"));
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `cluster`, `standby`, `pgbouncer`, `proxy` | a database per test; a streaming standby; a pooler; lost connections |
 //! | `fake_server` | a server that misbehaves |
-//! | `server`, `http`, `raw_stdio`, `haproxy`, `issuer` | the built server with an MCP client, over HTTP, with lines as they are |
+//! | `server`, `http`, `raw_stdio`, `haproxy`, `issuer`, `oidc_provider` | the built server with an MCP client, over HTTP, with lines as they are |
 //! | `front_end`, `command`, `audit` | the commands of the binary and what they print |
 //! | `manifest`, `config_dir`, `social`, `golden` | manifests, configuration, the demo's tools, checked-in files |
 //! | `poll`, `exclusive`, `external`, `process`, `small_disk` | waiting, being alone, programs that may be missing, signals and memory, full disks |
@@ -34,6 +34,7 @@ mod idle_connection;
 mod issuer;
 pub mod long_form;
 mod manifest;
+mod oidc_provider;
 mod pgbouncer;
 pub mod poll;
 mod process;
@@ -59,6 +60,7 @@ pub use http::{HttpAnswer, HttpClient, HttpServer};
 pub use issuer::{KeyServer, SigningKey, now_s};
 pub use manifest::TestManifest;
 pub use mcp::{Client, ProtocolGeneration, UserAnswer};
+pub use oidc_provider::{OidcProvider, ProviderBehaviour};
 pub use pgbouncer::PgBouncer;
 pub use process::{ProcessMemory, send_signal};
 pub use proxy::{ConnectionFault, FaultPoint, Proxy};

@@ -106,7 +106,8 @@ async fn receive(mut stream: TcpStream, state: Arc<State>) {
     }
 }
 
-async fn read(stream: &mut TcpStream) -> Option<ReceivedRequest> {
+/// Reads one request.
+pub(crate) async fn read(stream: &mut TcpStream) -> Option<ReceivedRequest> {
     let mut bytes = Vec::new();
     loop {
         let mut part = [0; 4096];

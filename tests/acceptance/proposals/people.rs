@@ -52,12 +52,18 @@ async fn decide(client: &Client, proposal: &Value, outcome: &str) -> String {
     client.query_one(&call, &[]).await.unwrap().get(0)
 }
 
-/// The console decides for a person of these groups.
-async fn decide_for(client: &Client, proposal: &Value, person: &str, groups: &str) -> String {
+/// The console decides for a person of these groups, who has a session.
+async fn decide_for(db: &Database, client: &Client, proposal: &Value, person: &str, groups: &str) -> String {
+    db.run(&format!(
+        "insert into countersign.console_session (token_hash, person, role, groups, method, signed_in_at) \
+         values (sha256('{person}'), '{person}', 'reviewer', '{groups}', 'oidc', now()) \
+         on conflict (token_hash) do update set groups = excluded.groups"
+    ))
+    .await;
     let nonce = nonce(client, proposal).await;
     let digest = proposal["digest"].as_str().unwrap();
     let call = format!(
-        "select countersign.decide_as_console('{}', 'confirmed', '{person}', '{groups}', '{digest}', null, '{nonce}')",
+        "select countersign.decide_as_console('{}', 'confirmed', sha256('{person}'), '1 hour', '{digest}', null, '{nonce}')",
         id(proposal)
     );
     client.query_one(&call, &[]).await.unwrap().get(0)
@@ -150,9 +156,12 @@ async fn the_console_names_the_person_and_nobody_else_can() {
     let call = |function: &str, person: &str| {
         format!("select countersign.{function}('{}', 'confirmed', '{person}', null, null, null)", id(&proposal))
     };
-    let named = call("decide_as_console", "x', '{}").replace("null, null, null", "null, null, ''");
+    let named = format!(
+        "select countersign.decide_as_console('{}', 'confirmed', sha256('x'), null, null, null, '')",
+        id(&proposal)
+    );
     let private = format!(
-        "select countersign.decide_as_person('{}', 'confirmed', 'x', 'x', '{{}}', 'console', null, null, '')",
+        "select countersign.decide_as_person('{}', 'confirmed', 'x', 'x', '{{}}', '{{}}', 'console', null, null, '')",
         id(&proposal)
     );
     for (client, call) in [
@@ -168,12 +177,12 @@ async fn the_console_names_the_person_and_nobody_else_can() {
     }
 
     // One person counts once, in whatever letters, and whichever way.
-    assert_eq!(decide_for(&console, &proposal, "default", "{}").await, "proposer");
-    assert_eq!(decide_for(&console, &proposal, "anna@example.com", "{}").await, "approved");
-    assert_eq!(decide_for(&console, &proposal, "Anna@Example.com", "{}").await, "repeated");
+    assert_eq!(decide_for(&db, &console, &proposal, "default", "{}").await, "proposer");
+    assert_eq!(decide_for(&db, &console, &proposal, "anna@example.com", "{}").await, "approved");
+    assert_eq!(decide_for(&db, &console, &proposal, "Anna@Example.com", "{}").await, "repeated");
     assert_eq!(decide(&anna, &proposal, "confirmed").await, "other_channel");
     assert_eq!(approvals(&db, &proposal).await, "1");
-    assert_eq!(decide_for(&console, &proposal, "ben@example.com", "{}").await, "done");
+    assert_eq!(decide_for(&db, &console, &proposal, "ben@example.com", "{}").await, "done");
     let decided =
         "select decided_by, decided_login::text, decided_via from countersign.proposal where status = 'confirmed'";
     let login = format!("console_{}", db.name());
@@ -182,8 +191,8 @@ async fn the_console_names_the_person_and_nobody_else_can() {
     assert_eq!(db.value(people).await, "anna@example.com ben@example.com");
 
     let proposal = deletion(&db, "approvers = \"finance\"").await;
-    assert_eq!(decide_for(&console, &proposal, "ben", "{sales}").await, "not_in_group");
-    assert_eq!(decide_for(&console, &proposal, "ben", "{sales,finance}").await, "done");
+    assert_eq!(decide_for(&db, &console, &proposal, "ben", "{sales}").await, "not_in_group");
+    assert_eq!(decide_for(&db, &console, &proposal, "ben", "{sales,finance}").await, "done");
 }
 
 #[tokio::test(flavor = "multi_thread")]
