@@ -104,7 +104,7 @@ impl Browser {
 }
 
 /// A server, and a proposal to delete a package.
-async fn proposed(db: &Database, title: &str) -> (Server, Value) {
+pub(crate) async fn proposed(db: &Database, title: &str) -> (Server, Value) {
     let insert =
         "insert into studio.package (tenant_id, title, description, price, duration_minutes) values ('default', $t$";
     let package: i64 =
@@ -114,7 +114,7 @@ async fn proposed(db: &Database, title: &str) -> (Server, Value) {
     (server, proposal)
 }
 
-fn path(proposal: &Value) -> String {
+pub(crate) fn path(proposal: &Value) -> String {
     format!("/proposals/{}", proposal["proposal_id"].as_str().unwrap())
 }
 
@@ -124,7 +124,7 @@ fn digest(page: &Page) -> &str {
     rest.split('"').next().unwrap()
 }
 
-async fn status(db: &Database, proposal: &Value) -> String {
+pub(crate) async fn status(db: &Database, proposal: &Value) -> String {
     let id = proposal["proposal_id"].as_str().unwrap();
     db.value(&format!("select status from countersign.proposal where proposal_id = '{id}'")).await
 }

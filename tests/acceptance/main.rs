@@ -23,6 +23,7 @@ mod connection_strings;
 mod connections;
 mod console;
 mod console_pages;
+mod console_oidc;
 mod copied;
 mod corrections;
 mod deadlines;

@@ -3,7 +3,7 @@
 use crate::jwt::JwtError;
 
 /// Why a sign-in fails. The texts are for the operator's log, and contain no secret.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum OidcError {
     /// The provider does not answer, or not with what the protocol wants.
     #[error("the provider cannot be used now: {0}")]

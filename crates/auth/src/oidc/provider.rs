@@ -66,7 +66,7 @@ pub struct OidcProvider {
 struct State {
     known: Option<(Arc<Known>, Instant)>,
     /// The last attempt that failed, and why.
-    failed: Option<(Instant, String)>,
+    failed: Option<(Instant, OidcError)>,
 }
 
 #[derive(Debug)]
@@ -246,7 +246,7 @@ impl OidcProvider {
         }
         let paused = state.failed.as_ref().filter(|(at, _)| at.elapsed() < RETRY_AFTER);
         let error = match paused {
-            Some((_, reason)) => OidcError::Unavailable(reason.clone()),
+            Some((_, error)) => error.clone(),
             None => match self.ask(state.known.as_ref().map(|(known, _)| known)).await {
                 Ok(known) => {
                     let known = Arc::new(known);
@@ -254,11 +254,7 @@ impl OidcProvider {
                     return Ok(known);
                 }
                 Err(error) => {
-                    let reason = match &error {
-                        OidcError::Unavailable(reason) => reason.clone(),
-                        error => error.to_string(),
-                    };
-                    state.failed = Some((Instant::now(), reason));
+                    state.failed = Some((Instant::now(), error.clone()));
                     error
                 }
             },
