@@ -266,7 +266,7 @@ async fn groups_of_the_provider_are_groups_of_approvers_and_mapped_if_a_table_sa
         let tool = "title = \"Delete a package\"\naccess = \"write\"\ntier = \"approve\"\n";
         let text = text.replace(tool, &format!("{tool}approvers = \"finance\"\n"));
         let server = TestManifest::from_text(&text).serve(&world.db).await;
-        let proposal = deletion(&world.db, &server).await;
+        let proposal = deletion(&world.db, &server, "default").await;
         let mut browser = world.signed_in().await;
         assert_eq!(world.db.value("select groups::text from countersign.console_session").await, groups, "{more}");
         let expected = if is_approver { StatusCode::SEE_OTHER } else { StatusCode::FORBIDDEN };
@@ -275,11 +275,13 @@ async fn groups_of_the_provider_are_groups_of_approvers_and_mapped_if_a_table_sa
     }
 }
 
-/// A proposal to delete a new package.
-async fn deletion(db: &Database, server: &Server) -> serde_json::Value {
-    let insert = "insert into studio.package (tenant_id, title, description, price, duration_minutes) \
-                  values ('default', 'Spare', '', 10, 60) returning package_id";
-    let package: i64 = db.value(insert).await.parse().unwrap();
+/// A proposal to delete a new package of this account.
+async fn deletion(db: &Database, server: &Server, account: &str) -> serde_json::Value {
+    let insert = format!(
+        "insert into studio.package (tenant_id, title, description, price, duration_minutes) \
+         values ('{account}', 'Spare', '', 10, 60) returning package_id"
+    );
+    let package: i64 = db.value(&insert).await.parse().unwrap();
     server.propose("delete_package", json!({"package_id": package})).await
 }
 
@@ -305,12 +307,11 @@ async fn nobody_approves_what_their_agent_has_proposed_whatever_it_is_called() {
         command.args(arguments).arg("--manifest").arg(repository().join("manifests/studio.toml"));
         let server = Server::start(command).await;
         let account = arguments[1];
-        let insert = format!(
-            "insert into studio.package (tenant_id, title, description, price, duration_minutes) \
-             values ('{account}', 'Spare', '', 10, 60) returning package_id"
+        let studio = format!(
+            "insert into studio.studio select '{account}', name, time_zone, currency from studio.studio limit 1"
         );
-        let package: i64 = world.db.value(&insert).await.parse().unwrap();
-        let proposal = server.propose("delete_package", json!({"package_id": package})).await;
+        world.db.run(&studio).await;
+        let proposal = deletion(&world.db, &server, account).await;
         let mut browser = world.signed_in().await;
         let page = browser.approve(&proposal).await;
         let expected = if is_own { StatusCode::FORBIDDEN } else { StatusCode::SEE_OTHER };
