@@ -15,7 +15,7 @@ alter table countersign.console_link enable row level security;
 create table countersign.console_session (
     token_hash    bytea        primary key,
     person        text         not null check (person <> ''),
-    role          text         not null check (role in ('auditor', 'reviewer')),
+    role          text         not null check (role in ('auditor', 'reviewer', 'operator')),
     groups        text[]       not null,
     accounts      text[]       not null default '{}',
     method        text         not null check (method in ('link', 'oidc')),

@@ -10,7 +10,8 @@ use ledger::{ConnectOptions, Coverage, CoveredTable, Ledger, LoginSetting};
 use manifest::{Diagnostics, ServerNames, Source, ToolCatalog, ToolSpec, UndoSpec};
 use mcp::{Elicitation, StateCodec, StateKey};
 use tools::{
-    ExecuteSqlSettings, LiveRegistry, MaskPolicy, Metrics, Profile, ProfileRegistries, Registry, Services, Unavailable,
+    ConsoleLinks, ExecuteSqlSettings, LiveRegistry, MaskPolicy, Metrics, Profile, ProfileRegistries, Registry,
+    Services, Unavailable,
 };
 use types::{ConditionShape, DescribeError, DescribeStatement, MaskKey, Principal, StatementShape};
 
@@ -217,7 +218,7 @@ impl ServerBuilder {
             execute_sql: settings
                 .execute_sql
                 .then(|| ExecuteSqlSettings { limits: settings.read_limits.clone(), tier: settings.execute_sql_tier }),
-            console: None,
+            console: settings.console.url.as_deref().map(ConsoleLinks::new),
         };
         Ok(Self { ledger, backends, target: target.clone(), demo })
     }

@@ -13,6 +13,10 @@ pub struct PersonRules {
     pub person_claim: String,
     /// The claim with the groups of the person.
     pub groups_claim: String,
+    /// People who also undo writes and freeze accounts, by name.
+    pub operators: Vec<String>,
+    /// Groups of the provider whose members also undo writes and freeze accounts.
+    pub operator_groups: Vec<String>,
     /// People who decide on proposals, by name.
     pub reviewers: Vec<String>,
     /// People who read, by name.
@@ -52,7 +56,7 @@ pub(crate) struct SignedIn {
 pub(crate) enum PersonError {
     /// The ID token has no name, or none that counts. The text is for the operator's log.
     NoName(String),
-    /// The person is neither a reviewer nor an auditor.
+    /// No role is configured for the person.
     NoRole(String),
 }
 
@@ -80,6 +84,7 @@ impl PersonRules {
         let is_named = |people: &[String]| people.iter().any(|person| person.to_lowercase() == name);
         let is_member = |of: &[String]| of.iter().any(|group| groups.contains(&group.as_str()));
         let roles = [
+            (ConsoleRole::Operator, &self.operators, &self.operator_groups),
             (ConsoleRole::Reviewer, &self.reviewers, &self.reviewer_groups),
             (ConsoleRole::Auditor, &self.auditors, &self.auditor_groups),
         ];

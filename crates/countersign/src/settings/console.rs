@@ -140,10 +140,11 @@ impl<'s> Reader<'s> {
                 format!("scopes: {:?} is no scope: these have no spaces, quotes or backslashes", scope.get_ref()),
             );
         }
-        let lists = [&keys.reviewers, &keys.reviewer_groups, &keys.auditors, &keys.auditor_groups];
-        if was_read && lists.into_iter().flatten().all(Vec::is_empty) {
-            let message = "nobody could use the console: name people (reviewers, auditors), or groups of the provider (reviewer_groups, \
-                           auditor_groups)";
+        let people = [&keys.operators, &keys.reviewers, &keys.auditors];
+        let members = [&keys.operator_groups, &keys.reviewer_groups, &keys.auditor_groups];
+        if was_read && people.into_iter().chain(members).flatten().all(Vec::is_empty) {
+            let message = "nobody could use the console: name people (operators, reviewers, auditors), or groups of the provider \
+                           (operator_groups, reviewer_groups, auditor_groups)";
             self.mistake(start..start, format!("{CONSOLE_OIDC}: {message}"));
         }
         let issuer = keys.issuer.and_then(|issuer| self.issuer(&issuer))?;
@@ -164,6 +165,8 @@ impl<'s> Reader<'s> {
             rules: PersonRules {
                 person_claim: text(keys.person_claim, "email"),
                 groups_claim: text(keys.groups_claim, "groups"),
+                operators: list(keys.operators),
+                operator_groups: list(keys.operator_groups),
                 reviewers: list(keys.reviewers),
                 auditors: list(keys.auditors),
                 reviewer_groups: list(keys.reviewer_groups),

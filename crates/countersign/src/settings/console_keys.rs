@@ -74,6 +74,12 @@ pub(super) struct OidcKeys {
     /// Claim with the groups of the person. Default: groups.
     #[schemars(with = "Option<String>")]
     pub(super) groups_claim: Option<Spanned<String>>,
+    /// People who also undo writes and freeze accounts, by the value of person_claim.
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(super) operators: Option<Vec<Spanned<String>>>,
+    /// Groups whose members also undo writes and freeze accounts.
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(super) operator_groups: Option<Vec<Spanned<String>>>,
     /// People who decide on proposals, by the value of person_claim.
     #[schemars(with = "Option<Vec<String>>")]
     pub(super) reviewers: Option<Vec<Spanned<String>>>,
@@ -96,6 +102,8 @@ impl OidcKeys {
         "scopes",
         "person_claim",
         "groups_claim",
+        "operators",
+        "operator_groups",
         "reviewers",
         "reviewer_groups",
         "auditors",
