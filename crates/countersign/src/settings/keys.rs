@@ -24,6 +24,7 @@ use super::console_keys::{ConsoleKeys, OidcSecretKeys};
 use super::key_group::keys;
 use super::notify_keys::NotifyKeys;
 use super::reads_keys::ReadsKeys;
+use super::secrets::parse_secret;
 use super::signing_keys::SigningKeys;
 
 /// The table of the limits.
@@ -52,7 +53,7 @@ keys! {
     DatabaseKeys {
         /// Connection string: postgresql://user@host:5432/dbname, or host=... dbname=... Default: DATABASE_URL,
         /// then PGHOST and the other variables of libpq.
-        #[arg(long, env = "COUNTERSIGN_DATABASE_URL", hide_env_values = true, value_parser = secret)]
+        #[arg(long, env = "COUNTERSIGN_DATABASE_URL", hide_env_values = true, value_parser = parse_secret)]
         #[schemars(with = "Option<String>")]
         database_url: Secret,
         /// File with the connection string. A final line break is ignored.
@@ -105,7 +106,7 @@ keys! {
         tokens_file: PathBuf,
         /// Connection string for reading, perhaps of a standby. Default: the login that `countersign init`
         /// made.
-        #[arg(long, env = "COUNTERSIGN_READ_URL", hide_env_values = true, value_parser = secret)]
+        #[arg(long, env = "COUNTERSIGN_READ_URL", hide_env_values = true, value_parser = parse_secret)]
         #[schemars(with = "Option<String>")]
         read_url: Secret,
         /// File with the connection string for reading.
@@ -146,7 +147,7 @@ keys! {
         require_audit: bool,
         /// Key of the fingerprints (HMAC-SHA-256), at least 16 characters. All servers of one ledger must have
         /// the same.
-        #[arg(long, env = "COUNTERSIGN_FINGERPRINT_KEY", hide_env_values = true, value_parser = secret)]
+        #[arg(long, env = "COUNTERSIGN_FINGERPRINT_KEY", hide_env_values = true, value_parser = parse_secret)]
         #[schemars(with = "Option<String>")]
         fingerprint_key: Secret,
         /// File with the key of the fingerprints. A final line break is ignored.
@@ -371,10 +372,6 @@ impl From<Content> for mcp::ResultContent {
             Content::Both => Self::Both,
         }
     }
-}
-
-pub(super) fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
-    Ok(Secret::new(text))
 }
 
 /// The database of a command, and how to connect to it.

@@ -85,8 +85,8 @@ fn oauth() -> Value {
 /// The keys of the file, or of one of its tables (`http`, `console.oidc`), or of each table of a list.
 pub(super) fn names(table: Option<&str>) -> Vec<String> {
     let schema = schema();
-    let path = table.into_iter().flat_map(|table| table.split('.'));
-    let holder = path.fold(Some(&schema), |holder, table| holder?.get("properties")?.get(table));
+    let mut path = table.into_iter().flat_map(|table| table.split('.'));
+    let holder = path.try_fold(&schema, |holder, table| holder.get("properties")?.get(table));
     let holder = holder.map(|holder| holder.get("items").unwrap_or(holder));
     let properties = holder.and_then(|holder| holder.get("properties")).and_then(Value::as_object);
     properties.into_iter().flat_map(|properties| properties.keys().cloned()).collect()

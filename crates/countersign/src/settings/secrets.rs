@@ -80,3 +80,8 @@ pub(super) fn locate(
     }
     Ok(None)
 }
+
+/// A secret of the command line or a variable, as clap reads it.
+pub(super) fn parse_secret(text: &str) -> Result<Secret, std::convert::Infallible> {
+    Ok(Secret::new(text))
+}

@@ -69,7 +69,7 @@ impl<'a> SignInAgain<'a> {
 /// `1 hour`, `90 minutes`.
 fn words(time: Duration) -> String {
     let minutes = time.as_secs().div_ceil(60);
-    let (count, unit) = if minutes % 60 == 0 { (minutes / 60, "hour") } else { (minutes, "minute") };
+    let (count, unit) = if minutes.is_multiple_of(60) { (minutes / 60, "hour") } else { (minutes, "minute") };
     if count == 1 { unit.to_owned() } else { format!("{count} {unit}s") }
 }
 
