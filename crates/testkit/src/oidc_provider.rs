@@ -59,7 +59,8 @@ struct Shared {
     foreign_key: SigningKey,
     behaviour: Mutex<ProviderBehaviour>,
     grants: Mutex<HashMap<String, Grant>>,
-    redeemed: Mutex<usize>,
+    /// How many codes were sent, good ones or not.
+    token_requests: Mutex<usize>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -89,7 +90,7 @@ impl OidcProvider {
             foreign_key: SigningKey::new("k1"),
             behaviour: Mutex::new(behaviour),
             grants: Mutex::default(),
-            redeemed: Mutex::default(),
+            token_requests: Mutex::default(),
         });
         let (own, at) = (Arc::clone(&shared), url.clone());
         let task = tokio::spawn(async move {
@@ -110,9 +111,9 @@ impl OidcProvider {
         change(&mut lock(&self.shared.behaviour));
     }
 
-    /// How many codes were redeemed.
-    pub fn redeemed(&self) -> usize {
-        *lock(&self.shared.redeemed)
+    /// How many codes it was sent, good ones or not.
+    pub fn token_requests(&self) -> usize {
+        *lock(&self.shared.token_requests)
     }
 
     /// A browser opens the address that a client has sent it to, and the person agrees; where the provider sends it back.
@@ -227,6 +228,7 @@ fn redeem(
     behaviour: &ProviderBehaviour,
     request: &ReceivedRequest,
 ) -> Result<Value, &'static str> {
+    *lock(&shared.token_requests) += 1;
     let body = fields(&Url::parse(&format!("{url}/?{}", request.body)).expect("a form"));
     let field = |name: &str| body.get(name).map_or("", String::as_str);
     let authorization = request.headers.get("authorization").map(String::as_str);
@@ -249,7 +251,6 @@ fn redeem(
     if !is_sound {
         return Err("invalid_grant");
     }
-    *lock(&shared.redeemed) += 1;
     let claims = json!({"iss": url, "aud": behaviour.client_id, "iat": now_s(), "exp": now_s() + 300,
         "nonce": grant.request.get("nonce")});
     // The time is said if the client has asked for a greatest age.

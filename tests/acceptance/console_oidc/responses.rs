@@ -55,7 +55,7 @@ async fn a_response_that_does_not_name_the_provider_is_refused() {
         let page = world.sign_in(&mut world.browser(), "/login/oidc").await;
         world.assert_nobody(&page, StatusCode::UNAUTHORIZED, "does not say that it is from Example").await;
     }
-    assert_eq!(world.provider.redeemed(), 0, "no code is sent");
+    assert_eq!(world.provider.token_requests(), 0, "no code is sent");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -99,7 +99,7 @@ async fn a_refusal_of_the_provider_is_said_in_words_and_nothing_of_it_is_taken_f
     world.provider.set(|provider| provider.response = json!({"error": "access_denied", "iss": null}));
     let page = world.sign_in(&mut world.browser(), "/login/oidc").await;
     world.assert_nobody(&page, StatusCode::UNAUTHORIZED, "does not say that it is from Example").await;
-    assert_eq!(world.provider.redeemed(), 0);
+    assert_eq!(world.provider.token_requests(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -160,5 +160,4 @@ async fn a_client_that_the_provider_does_not_know_signs_nobody_in() {
         world.assert_nobody(&page, StatusCode::BAD_GATEWAY, "do not work together").await;
         assert!(world.console.log().contains("invalid_client"), "{}", world.console.log());
     }
-    assert_eq!(world.provider.redeemed(), 0);
 }
