@@ -2,7 +2,8 @@
 //! JWTs of one OAuth issuer.
 //!
 //! [`Authenticator::identify`] is the entry point. It reads the `Authorization` header only: a token in a query
-//! string is logged by every proxy. This crate serves no HTTP and knows no MCP.
+//! string is logged by every proxy. [`OidcProvider`] is where people sign in to the console, whose ID tokens are verified
+//! by the same code. This crate serves no HTTP and knows no MCP.
 
 mod authenticator;
 mod bearer;

@@ -1,4 +1,5 @@
-//! HTTP requests to servers that the operator has configured: the keys of an issuer, the witnesses of a log.
+//! HTTP requests to servers that the operator has configured: the keys of an issuer, the witnesses of a log, an identity
+//! provider.
 //!
 //! [`HttpClient`] uses hyper directly, so redirects and proxies are never followed, and [`HttpsUrl`] allows plain HTTP on
 //! this machine only.

@@ -53,7 +53,9 @@ impl HttpsUrl {
         &self.text
     }
 
-    pub(crate) fn is_https(&self) -> bool {
+    /// Whether it is `https`.
+    #[must_use]
+    pub fn is_https(&self) -> bool {
         self.uri.scheme_str() == Some("https")
     }
 

@@ -3,6 +3,7 @@
 use testkit::{ConfigDir, OidcProvider, Server, database, repository, run, startup_error};
 
 use super::{CLIENT, SECRET, World, usual};
+use crate::samples::sample;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_public_client_and_another_claim_sign_people_in() {
@@ -50,6 +51,20 @@ async fn the_secret_is_a_variable_or_a_file_that_only_the_console_reads() {
     server.env("DATABASE_URL", db.writer_url()).arg("serve");
     server.arg("--manifest").arg(repository().join("manifests/social.toml"));
     assert!(!Server::start(server).await.tool_names().await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sample_of_the_page_signs_people_in() {
+    let sample = sample("docs/topics/console.md", "[console]");
+    let provider = OidcProvider::start("countersign-console", Some(SECRET)).await;
+    provider.set(|provider| provider.person["groups"] = serde_json::json!(["sql-reviewers", "finance-team"]));
+    let config = sample.replace("url = \"https://console.example.com\"\n", "");
+    let config =
+        config.replace("https://login.example.com", provider.url()).replace("/run/secrets/countersign-oidc", "secret");
+    let world = World::changed(provider, &config, |_, folder| drop(folder.write("secret", SECRET))).await;
+    world.signed_in().await;
+    let found = "select person || ' ' || role || ' ' || groups::text from countersign.console_session";
+    assert_eq!(world.db.value(found).await, "anna@example.com reviewer {finance}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -65,6 +65,14 @@ impl ProviderMetadata {
             text.parse::<HttpsUrl>()
                 .map_err(|error| OidcError::Configuration(format!("{name} of the provider: {error}")))
         };
+        // A provider elsewhere has nothing to say about servers of this machine.
+        let url = |name: &str, text: &str| {
+            let url = url(name, text)?;
+            let is_kept = url.is_https() || !issuer.is_https();
+            is_kept
+                .then_some(url)
+                .ok_or_else(|| OidcError::Configuration(format!("{name} of the provider is not https")))
+        };
         Ok(Self {
             authorization_endpoint: url("authorization_endpoint", &document.authorization_endpoint)?,
             token_endpoint: url("token_endpoint", &document.token_endpoint)?,
@@ -108,6 +116,8 @@ mod tests {
                 "jwks_uri of the provider: it must begin with https://",
             ),
             ("token_endpoint", json!("http://login.example.com/t"), "token_endpoint of the provider"),
+            ("token_endpoint", json!("http://127.0.0.1:5432/"), "token_endpoint of the provider is not https"),
+            ("jwks_uri", json!("http://localhost/keys"), "jwks_uri of the provider is not https"),
             ("authorization_endpoint", json!("javascript:alert(1)"), "authorization_endpoint of the provider"),
             ("response_types_supported", json!(["id_token"]), "the authorization code flow"),
             ("code_challenge_methods_supported", json!(["plain"]), "PKCE with S256"),
