@@ -2,6 +2,8 @@
 //!
 //! To add a command: a variant in `cli::Command`, a module with its `run`, and a line in [`run`].
 
+#![allow(rustdoc::bare_urls, reason = "the comments of arguments and keys are also help texts, which have no markup")]
+
 mod ago;
 mod audit;
 mod bootstrap;

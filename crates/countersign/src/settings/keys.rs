@@ -2,11 +2,7 @@
 //!
 //! A key is a field here. Its doc comment is its help and its documentation in the schema, `env` names its variable, its
 //! type says what it takes. Where it goes is [`Settings`](super::Settings): the compiler asks for it there.
-#![allow(
-    rustdoc::bare_urls,
-    rustdoc::broken_intra_doc_links,
-    reason = "doc comments of keys are help texts, not Markdown"
-)]
+#![allow(rustdoc::broken_intra_doc_links, reason = "doc comments of keys are help texts, not Markdown")]
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
