@@ -40,6 +40,7 @@ async fn the_demo_shows_every_step_and_ends_with_a_configuration_that_works() {
         "\"undo_conflict\"",
         "$ countersign undo plan --session ",
         "ok: every row is what it was, in one transaction",
+        "ok: no record was changed or removed since",
         "claude_desktop_config.json",
     ] {
         assert!(first.contains(part), "{part}: {first}");

@@ -3,7 +3,7 @@
 use ledger::{InitOptions, InitReport, ReaderTables};
 use types::visible;
 
-use crate::audit::log_keys;
+use crate::audit::{self, log_keys};
 use crate::cli::{InitArgs, ReaderTablesArg};
 use crate::settings::Settings;
 use crate::terminal::print_line;
@@ -43,7 +43,7 @@ pub(crate) async fn run(arguments: &InitArgs, settings: &Settings) -> anyhow::Re
             });
         }
     }
-    match log_keys::ensure_key(settings).await {
+    match ensure_key(settings).await {
         Ok(lines) => lines.iter().for_each(|line| print_line(line)),
         // The ledger is there and works; what is missing can be made later.
         Err(error) => print_line(&format!("  warning  the log of the ledger is not signed: {error:#}")),
@@ -56,6 +56,10 @@ pub(crate) async fn run(arguments: &InitArgs, settings: &Settings) -> anyhow::Re
         ));
     }
     Ok(())
+}
+
+async fn ensure_key(settings: &Settings) -> anyhow::Result<Vec<String>> {
+    log_keys::ensure_key(&audit::open(settings).await?, &settings.ledger.signing).await
 }
 
 fn print(report: &InitReport, dbname: &str, writer: &str) {

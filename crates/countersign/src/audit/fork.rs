@@ -25,7 +25,8 @@ pub(super) async fn run(arguments: &ForkArgs, settings: &Settings) -> anyhow::Re
         ensure!(is_interactive(), "nobody can be asked here, since this is no terminal: give --yes");
         ensure!(ask("Go on? Type yes:").await? == "yes", "nothing was changed");
     }
-    let previous = open(settings).await?.newest_checkpoint().await?;
+    let audit = open(settings).await?;
+    let previous = audit.newest_checkpoint().await?;
     let forked = ledger::fork(&target, arguments.restored, previous.as_ref())
         .await
         .context("the ledger cannot go on; this takes a member of countersign_owner")?;
@@ -33,7 +34,7 @@ pub(super) async fn run(arguments: &ForkArgs, settings: &Settings) -> anyhow::Re
         "The ledger goes on as {}. {} open proposals of the original have ended.",
         forked.ledger_id, forked.proposals
     ));
-    for line in log_keys::ensure_key(settings).await? {
+    for line in log_keys::ensure_key(&audit, &settings.ledger.signing).await? {
         print_line(&line);
     }
     Ok(())

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
-use ledger::audit::{Audit, read_key, write_key};
+use ledger::audit::{Audit, Signing, read_key, write_key};
 use tlog::{KeyKind, SigningKey, VerifierKey};
 
 use super::args::LogKeysCommand;
@@ -22,7 +22,8 @@ pub(super) async fn run(command: &LogKeysCommand, settings: &Settings) -> anyhow
         }
         LogKeysCommand::New(_) => {
             let ledger_id = audit.ledger_id().await?;
-            let (key, path) = add_new(&audit, settings, key_file(settings, &ledger_id).map(free_file)?).await?;
+            let signing = &settings.ledger.signing;
+            let (key, path) = add_new(&audit, signing, key_file(signing, &ledger_id).map(free_file)?).await?;
             describe(&key, &path).iter().for_each(|line| print_line(line));
         }
         LogKeysCommand::Add(arguments) => {
@@ -43,20 +44,19 @@ pub(super) async fn run(command: &LogKeysCommand, settings: &Settings) -> anyhow
 }
 
 /// Makes a key for a log that has none. Lines that say so.
-pub(crate) async fn ensure_key(settings: &Settings) -> anyhow::Result<Vec<String>> {
-    let audit = open(settings).await?;
+pub(crate) async fn ensure_key(audit: &Audit, signing: &Signing) -> anyhow::Result<Vec<String>> {
     let keys = audit.keys().await?;
     let active: Vec<_> = keys.into_iter().filter(|key| !key.is_retired).collect();
     if !active.is_empty() {
         return Ok(active.into_iter().map(|key| format!("The log of the ledger is signed by {}", key.vkey)).collect());
     }
-    if settings.ledger.signing.command.is_some() {
+    if signing.command.is_some() {
         return Ok(vec![
             "The log has no key yet: `countersign audit keys add VKEY` adds that of the signing command.".to_owned(),
         ]);
     }
     let ledger_id = audit.ledger_id().await?;
-    let (key, path) = add_new(&audit, settings, key_file(settings, &ledger_id)?).await?;
+    let (key, path) = add_new(audit, signing, key_file(signing, &ledger_id)?).await?;
     Ok(describe(&key, &path))
 }
 
@@ -69,15 +69,15 @@ fn describe(key: &VerifierKey, path: &std::path::Path) -> Vec<String> {
 }
 
 /// The file of the key that `init` makes.
-fn key_file(settings: &Settings, ledger_id: &str) -> anyhow::Result<PathBuf> {
-    settings.ledger.signing.default_key_file(ledger_id).context(
+fn key_file(signing: &Signing, ledger_id: &str) -> anyhow::Result<PathBuf> {
+    signing.default_key_file(ledger_id).context(
         "there is no folder for the private key of the log: give --signing-key FILE, or set HOME or XDG_CONFIG_HOME",
     )
 }
 
 /// Makes a private key in the configured file or in this one, or reads it from there, and adds its public key to the log.
-async fn add_new(audit: &Audit, settings: &Settings, file: PathBuf) -> anyhow::Result<(VerifierKey, PathBuf)> {
-    let path = settings.ledger.signing.key_files.last().cloned().unwrap_or(file);
+async fn add_new(audit: &Audit, signing: &Signing, file: PathBuf) -> anyhow::Result<(VerifierKey, PathBuf)> {
+    let path = signing.key_files.last().cloned().unwrap_or(file);
     if !path.exists() {
         let known = audit.keys().await?;
         let name = known.first().and_then(|key| key.vkey.split('+').next()).map(str::to_owned);

@@ -51,7 +51,7 @@ pub(crate) async fn run(command: AuditCommand, settings: &Settings) -> anyhow::R
 }
 
 /// The ledger of the configured database, which must be there.
-async fn open(settings: &Settings) -> anyhow::Result<Audit> {
+pub(crate) async fn open(settings: &Settings) -> anyhow::Result<Audit> {
     let target = connection::configured(settings)?;
     ledger::check(&target).await?;
     Ok(Ledger::new(target, settings.ledger.clone()).audit())

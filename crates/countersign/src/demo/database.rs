@@ -1,11 +1,14 @@
 //! The demo's database: a private PostgreSQL with the ledger and the demo's schemas in it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use ledger::{ConnectOptions, InitOptions, SchemaError, TableNames, TrackOptions};
+use ledger::audit::Signing;
+use ledger::{ConnectOptions, InitOptions, Ledger, LedgerOptions, SchemaError, TableNames, TrackOptions};
 use manifest::Source;
 use pg_embedded::{Cluster, Options};
+
+use crate::audit::log_keys;
 
 const SOCIAL: &str = include_str!("../../../../manifests/social.toml");
 const STUDIO: &str = include_str!("../../../../manifests/studio.toml");
@@ -37,12 +40,14 @@ const DATABASE: &str = "postgres";
 /// A private PostgreSQL that runs as long as this value lives (and as long as other processes use it).
 pub(crate) struct DemoDatabase {
     cluster: Cluster,
+    /// The private key of the log.
+    key_file: PathBuf,
 }
 
 impl DemoDatabase {
     /// The database, as the person who owns it.
     pub(crate) fn owner(&self) -> anyhow::Result<ConnectOptions> {
-        Ok(ConnectOptions::parse(&self.owner_url())?)
+        owner(&self.cluster)
     }
 
     /// The connection string of the person who owns it.
@@ -58,6 +63,11 @@ impl DemoDatabase {
     /// The database, as another login.
     pub(crate) fn as_login(&self, login: &str) -> anyhow::Result<ConnectOptions> {
         Ok(self.owner()?.as_role(login, None))
+    }
+
+    /// The private key of the log, which is beside the data.
+    pub(crate) fn key_file(&self) -> &Path {
+        &self.key_file
     }
 
     /// Adds the logins of the console.
@@ -84,19 +94,31 @@ pub(crate) async fn prepare(fresh: bool, progress: impl Fn(&str) + Send + 'stati
     })
     .await
     .context("starting PostgreSQL")??;
-    let database = DemoDatabase { cluster };
-    let target = database.owner()?;
+    let target = owner(&cluster)?;
     ledger::init(&target, &InitOptions::default()).await.map_err(|error| match error {
         SchemaError::Migration(_) => anyhow::Error::from(error)
             .context("the demo's data were made by another version; `countersign demo --fresh` starts anew"),
         error => error.into(),
     })?;
-    progress("the ledger is in place");
+    let key_file = ensure_key(&cluster, &target).await.context("the log of the demo's ledger has no key")?;
+    progress("the ledger is in place, and its log has a key");
     for (schema, loaded) in load(&target).await? {
         let how = if loaded { "are loaded" } else { "are there from an earlier run" };
         progress(&format!("the demo's data in schema {schema} {how}"));
     }
-    Ok(database)
+    Ok(DemoDatabase { cluster, key_file })
+}
+
+fn owner(cluster: &Cluster) -> anyhow::Result<ConnectOptions> {
+    Ok(ConnectOptions::parse(&cluster.connection_string(DATABASE))?)
+}
+
+/// Makes a key for the log, unless it has one; its file. Fresh data are another ledger, which has another key.
+async fn ensure_key(cluster: &Cluster, target: &ConnectOptions) -> anyhow::Result<PathBuf> {
+    let audit = Ledger::new(target.clone(), LedgerOptions::default()).audit();
+    let signing = Signing { directory: Some(cluster.data_dir().with_file_name("keys")), ..Signing::default() };
+    log_keys::ensure_key(&audit, &signing).await?;
+    signing.default_key_file(&audit.ledger_id().await?).context("the key has no folder")
 }
 
 /// Loads the demo's schemas and data, each unless it is there, and tracks their tables; of each, whether it did. Safe when several processes start at

@@ -15,6 +15,7 @@ use anyhow::Context;
 use mcp::Client;
 use serde_json::{Value, json};
 
+use self::database::DemoDatabase;
 use self::transcript::{Session, this_program};
 use crate::cli::DemoArgs;
 use crate::console::MakeHealthCheck;
@@ -35,7 +36,7 @@ pub(crate) async fn run(arguments: DemoArgs, settings: &Settings, health: MakeHe
     let client = Client::start(server).await.context("the demo's server did not start")?;
     print_line(&format!("   an MCP client is connected to {} serve --demo", program.display()));
 
-    let played = play(&mut Session::new(&client, style), &database.owner_url()).await;
+    let played = play(&mut Session::new(&client, style), &database).await;
     let closed = client.close().await;
     drop(database);
     played?;
@@ -45,7 +46,7 @@ pub(crate) async fn run(arguments: DemoArgs, settings: &Settings, health: MakeHe
 }
 
 /// The steps. Each says what must come back; the first that does not ends the demo with an error.
-async fn play(session: &mut Session<'_>, owner_url: &str) -> anyhow::Result<()> {
+async fn play(session: &mut Session<'_>, database: &DemoDatabase) -> anyhow::Result<()> {
     session.list_tools(&["query_database", "like_tweet", "unlike_tweet", "get_mutation_detail"]).await?;
 
     let query = "select t.id, a.handle, t.text from social.tweet t join social.account a using (account_id) \
@@ -118,12 +119,13 @@ async fn play(session: &mut Session<'_>, owner_url: &str) -> anyhow::Result<()> 
         detail["data"]["reversed_by"] == Value::from(vec![undone["meta"]["correlation_id"].clone()]),
         "the record names the write that reversed it",
     )?;
-    take_back(session, owner_url).await?;
-    agree(session).await
+    take_back(session, database).await?;
+    agree(session).await?;
+    verify(session, database).await
 }
 
 /// Undo by effects: a conflict, and a plan.
-async fn take_back(session: &mut Session<'_>, owner_url: &str) -> anyhow::Result<()> {
+async fn take_back(session: &mut Session<'_>, database: &DemoDatabase) -> anyhow::Result<()> {
     // An earlier run has taken its own back, and the same text would be superseded.
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_millis();
     let text = json!({"text": format!("Something to take back ({since}).")});
@@ -145,13 +147,13 @@ async fn take_back(session: &mut Session<'_>, owner_url: &str) -> anyhow::Result
     let planned = session
         .runs(
             "A person takes back what this session did since then: first a plan, which changes nothing",
-            owner_url,
+            database,
             &["undo", "plan", "--session", own, "--from", from],
         )
         .await?;
     let run = planned.lines().find_map(|line| line.split_once("countersign ")).context("the plan cannot run")?.1;
     let run: Vec<&str> = run.split(' ').collect();
-    let undone = session.runs("Then exactly what was shown", owner_url, &run).await?;
+    let undone = session.runs("Then exactly what was shown", database, &run).await?;
     session.expect(undone.starts_with("Undone: the plan"), "every row is what it was, in one transaction")
 }
 
@@ -199,6 +201,15 @@ async fn agree(session: &mut Session<'_>) -> anyhow::Result<()> {
         json!({"proposal_id": proposed["data"]["proposal"]["proposal_id"], "reason": "It was only a demo."});
     session.succeeds("So it is taken back", "reject_proposal", taken_back).await?;
     Ok(())
+}
+
+/// Seals the records and verifies them.
+async fn verify(session: &mut Session<'_>, database: &DemoDatabase) -> anyhow::Result<()> {
+    let title = "The records are sealed in a log, and its checkpoint is signed; a server does this every minute";
+    session.runs(title, database, &["audit", "seal"]).await?;
+    let verified =
+        session.runs("An auditor compares every record with that log", database, &["audit", "verify"]).await?;
+    session.expect(verified.starts_with("The ledger agrees with its log"), "no record was changed or removed since")
 }
 
 fn print_configuration(program: &Path) {

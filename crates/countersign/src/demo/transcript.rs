@@ -5,6 +5,7 @@ use mcp::Client;
 use serde_json::{Map, Value};
 use tokio::process::Command;
 
+use super::database::DemoDatabase;
 use crate::terminal::{Style, print_line};
 
 /// The width at which an answer is broken into lines.
@@ -66,12 +67,18 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Runs a command of this program as a person would, over this connection string; what it prints.
-    pub(crate) async fn runs(&mut self, title: &str, url: &str, arguments: &[&str]) -> anyhow::Result<String> {
+    /// Runs a command of this program as the owner of the database does; what it prints.
+    pub(crate) async fn runs(
+        &mut self,
+        title: &str,
+        database: &DemoDatabase,
+        arguments: &[&str],
+    ) -> anyhow::Result<String> {
         self.title(title);
         print_line(&self.style.faint(&format!("   $ countersign {}", arguments.join(" "))));
         let mut command = this_program()?;
-        let output = command.args(arguments).env("DATABASE_URL", url).output().await?;
+        command.args(arguments).env("DATABASE_URL", database.owner_url());
+        let output = command.env("COUNTERSIGN_SIGNING_KEY", database.key_file()).output().await?;
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         printed.lines().for_each(|line| print_line(&format!("   {line}")));
         ensure!(output.status.success(), "it should have succeeded: {}", String::from_utf8_lossy(&output.stderr));

@@ -24,7 +24,11 @@ use crate::notify::Notifier;
 use crate::settings::{ConfigSources, Settings};
 use crate::{connection, demo, signals};
 
-pub(crate) async fn run(arguments: &ServeArgs, sources: ConfigSources, settings: Settings) -> anyhow::Result<()> {
+pub(crate) async fn run(
+    arguments: &ServeArgs,
+    mut sources: ConfigSources,
+    mut settings: Settings,
+) -> anyhow::Result<()> {
     // Registered at once: a SIGHUP without a handler ends a process.
     let hangup = signal(SignalKind::hangup())?;
     let stop = signals::stop_on_signals()?;
@@ -34,6 +38,8 @@ pub(crate) async fn run(arguments: &ServeArgs, sources: ConfigSources, settings:
     let mut private = None;
     let target = if arguments.demo && settings.database.is_none() {
         let database = demo::database::prepare(false, |step| tracing::info!("{step}")).await?;
+        sources.add_signing_key(database.key_file());
+        settings = sources.load()?;
         private.insert(database).target()?
     } else {
         connection::configured(&settings)?

@@ -21,7 +21,7 @@ mod schema;
 mod secrets;
 mod signing_keys;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::bail;
@@ -109,6 +109,11 @@ impl ConfigSources {
     pub(crate) fn load(&self) -> anyhow::Result<Settings> {
         let file = self.config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
         self.merge(file)
+    }
+
+    /// Signs with this key, unless the user has named others.
+    pub(crate) fn add_signing_key(&mut self, file: &Path) {
+        self.given.signing.signing_key.get_or_insert_with(|| vec![file.to_owned()]);
     }
 
     fn merge(&self, file: ConfigFile) -> anyhow::Result<Settings> {
