@@ -1,6 +1,5 @@
 //! The handle of a running cluster: start or attach, crash and restart, leave and stop.
 
-use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,6 +9,7 @@ use nix::sys::signal::Signal;
 use crate::binaries::Binaries;
 use crate::cluster_dir::{ClusterDir, PORT, is_private_to};
 use crate::error::Error;
+use crate::file_lock::FileLock;
 use crate::initdb;
 use crate::launch::{self, READY_LIMIT, ServerProcess};
 use crate::options::Options;
@@ -36,7 +36,7 @@ pub struct Cluster {
 /// The marks of a process that uses a cluster.
 #[derive(Debug)]
 struct Registration {
-    in_use: File,
+    in_use: FileLock,
     /// The remover of a temporary cluster.
     reaper: Option<Reaper>,
 }

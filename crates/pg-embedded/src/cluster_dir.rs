@@ -26,6 +26,7 @@ use sha2::{Digest, Sha256};
 
 use crate::environment;
 use crate::error::{Error, at};
+use crate::file_lock::FileLock;
 use crate::options::{ClusterHome, Options};
 use crate::os_account::OsAccount;
 use crate::process::wait_until;
@@ -121,21 +122,21 @@ impl ClusterDir {
         command
     }
 
-    /// Registers this process as a user of the cluster until the returned file is dropped or the process ends. `None`:
+    /// Registers this process as a user of the cluster until the returned lock is dropped or the process ends. `None`:
     /// `exclusive` was asked for, and another process uses the cluster. Only under the start lock.
-    pub(crate) fn register_use(&self, exclusive: bool) -> Result<Option<File>, Error> {
+    pub(crate) fn register_use(&self, exclusive: bool) -> Result<Option<FileLock>, Error> {
         let path = self.home.join("in-use");
         let file = File::create(&path).map_err(at("create", &path))?;
         let locked = if exclusive { file.try_lock() } else { file.try_lock_shared() };
         match locked {
-            Ok(()) => Ok(Some(file)),
+            Ok(()) => Ok(Some(FileLock::held_by(file))),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(at("lock", &path)(error)),
         }
     }
 
-    /// Takes the start lock. It is released when the returned file is dropped, also by the end of the process.
-    pub(crate) fn lock(&self) -> Result<File, Error> {
+    /// Takes the start lock.
+    pub(crate) fn lock(&self) -> Result<FileLock, Error> {
         let path = self.home.join("lock");
         let file = File::create(&path).map_err(at("create", &path))?;
         let mut outcome = Ok(());
@@ -148,7 +149,11 @@ impl ClusterDir {
             }
         });
         outcome.map_err(at("lock", &path))?;
-        if taken { Ok(file) } else { Err(Error::Locked { folder: self.home.clone(), waited: LOCK_LIMIT }) }
+        if taken {
+            Ok(FileLock::held_by(file))
+        } else {
+            Err(Error::Locked { folder: self.home.clone(), waited: LOCK_LIMIT })
+        }
     }
 
     /// The major version that made the data, `None` if there is none yet. The error: the folder has other content.

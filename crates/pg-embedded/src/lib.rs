@@ -25,6 +25,7 @@ mod cluster;
 mod cluster_dir;
 mod environment;
 mod error;
+mod file_lock;
 mod initdb;
 mod launch;
 mod options;
