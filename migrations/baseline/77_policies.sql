@@ -1,5 +1,6 @@
--- The policies of tools: their rules and the limits of their calls (docs/adr/0082). `apply_policy` decides in the transaction that
--- admits a write. If the call may not run, that transaction is rolled back, so there is no attempt and no record. The log of these
+-- The policies of tools: their rules and the limits of their calls and rows (docs/adr/0082). `apply_policy` decides in the transaction
+-- that admits a write. If the call may not run, that transaction is rolled back, so there is no attempt and no record.
+-- `apply_row_limit` decides where a write ends, since its rows are known there; a write that it refuses has a record. The log of these
 -- decisions is not sealed.
 
 create table countersign.policy_log (
@@ -17,6 +18,7 @@ create table countersign.policy_log (
     rule            integer,
     matched         integer[],
     correlation_id  uuid,
+    rows            bigint,
     entries         bigint
 );
 comment on table countersign.policy_log is
@@ -24,12 +26,15 @@ comment on table countersign.policy_log is
     'row with the outcome pruned says so.';
 comment on column countersign.policy_log.login is 'The database login of the server.';
 comment on column countersign.policy_log.outcome is
-    'run, confirm or approve (a proposal was required), deny (by a rule), limit (too many calls); or pruned.';
+    'run, confirm or approve (a proposal was required), deny (by a rule), limit (too many calls); rows (what a write under a limit of rows '
+    'changed); or pruned.';
 comment on column countersign.policy_log.rule is 'The number of the rule that decided, from 1; null if the tier of the tool or its limit did.';
 comment on column countersign.policy_log.matched is 'The numbers of all rules whose conditions held.';
 comment on column countersign.policy_log.correlation_id is
-    'The record of the write, if the outcome is run.';
+    'The record of the write, if the outcome is run or rows.';
+comment on column countersign.policy_log.rows is 'For rows: how many the write changed.';
 comment on column countersign.policy_log.entries is 'For pruned: how many rows were removed.';
+create index policy_log_rows  on countersign.policy_log (tool_name, account_id, decided_at) include (actor, rows) where outcome = 'rows';
 create index policy_log_calls on countersign.policy_log (tool_name, account_id, decided_at) where outcome in ('run', 'confirm', 'approve');
 
 create function countersign.apply_policy(
@@ -111,6 +116,54 @@ end $$;
 comment on function countersign.apply_policy(text, bytea, text, text, text, text, text, text, text, uuid, text, text[], boolean[], integer, integer, boolean) is
     'Decides about a call by the conditions of its rules and logs it. Mode run: CS004 unless it may run now, DETAIL has the decision. Mode refuse: '
     'logs what mode run has refused. Mode preview: logs nothing and counts nothing.';
+
+create function countersign.apply_row_limit(correlation uuid, most_rows bigint, per_s integer, of_actor boolean) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+    write    record;
+    now_at   timestamptz;
+    used     bigint;
+    free_at  timestamptz;
+begin
+    select r.tool_name, r.account_id, r.actor, r.session_id, r.client_name, r.client_version, r.trace_id,
+        coalesce(r.rows_affected, 0) as rows, r.approval is not null as is_agreed into write
+    from countersign.record r where r.correlation_id = correlation and r.xid = pg_current_xact_id() and r.status = 'success';
+    if not found then
+        raise exception 'a limit of rows is applied where a write ends' using errcode = '42501';
+    end if;
+    -- Until COMMIT: writes that one limit counts end one after the other, and the next statement sees those before.
+    perform pg_advisory_xact_lock(hashtextextended(
+        json_build_array(write.tool_name, write.account_id, case when of_actor then write.actor end)::text, 1668641653));
+    now_at := clock_timestamp();
+    select coalesce(sum(l.rows), 0) into used
+    from countersign.policy_log l
+    where l.tool_name = write.tool_name and l.account_id = write.account_id and (not of_actor or l.actor is not distinct from write.actor)
+      and l.outcome = 'rows' and l.decided_at > now_at - make_interval(secs => per_s);
+    -- A write that somebody has agreed to is not refused.
+    if used + write.rows > most_rows and write.rows > 0 and not write.is_agreed then
+        -- The newest of the writes that leave no room for this one.
+        select max(l.decided_at) + make_interval(secs => per_s) into free_at
+        from (
+            select w.decided_at, sum(w.rows) over (order by w.decided_at desc, w.id desc) as rows
+            from countersign.policy_log w
+            where w.tool_name = write.tool_name and w.account_id = write.account_id
+              and (not of_actor or w.actor is not distinct from write.actor)
+              and w.outcome = 'rows' and w.decided_at > now_at - make_interval(secs => per_s)) l
+        where l.rows + write.rows > most_rows;
+        raise exception 'the limit of the rows of % is reached', write.tool_name using errcode = 'CS004', detail = json_build_object(
+            'rows', write.rows, 'used', used,
+            'retry_after_s', case when write.rows <= most_rows then greatest(1, ceil(extract(epoch from free_at - now_at))) end)::text;
+    end if;
+    if write.rows > 0 then
+        insert into countersign.policy_log (decided_at, account_id, actor, session_id, client_name, client_version, trace_id, tool_name,
+            outcome, correlation_id, rows)
+        values (now_at, write.account_id, write.actor, write.session_id, write.client_name, write.client_version, write.trace_id,
+            write.tool_name, 'rows', correlation, write.rows);
+    end if;
+end $$;
+comment on function countersign.apply_row_limit(uuid, bigint, integer, boolean) is
+    'Compares the rows of the write that ends in this transaction with the limit of its tool, and logs them. CS004: more rows than are left, '
+    'DETAIL has the numbers.';
 
 create function countersign.prune_policy_log(made_before timestamptz, who text) returns bigint
 language plpgsql set search_path = pg_catalog, pg_temp as $$

@@ -39,7 +39,8 @@ grant execute on function
     countersign.state_keys(),
     countersign.note_fingerprint_key(text),
     countersign.log_reads(uuid, bigint, bigint, bigint, text[]),
-    countersign.apply_policy(text, bytea, text, text, text, text, text, text, text, uuid, text, text[], boolean[], integer, integer, boolean)
+    countersign.apply_policy(text, bytea, text, text, text, text, text, text, text, uuid, text, text[], boolean[], integer, integer, boolean),
+    countersign.apply_row_limit(uuid, bigint, integer, boolean)
     to {writer};
 grant execute on function countersign.current_identity(), countersign.executable_until(countersign.proposal),
     countersign.note_export(bigint, text, text)

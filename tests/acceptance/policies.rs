@@ -2,6 +2,7 @@
 
 mod checks;
 mod limits;
+mod rows;
 
 use std::sync::{Arc, Mutex};
 
@@ -255,6 +256,7 @@ async fn a_statement_of_a_write_cannot_apply_a_policy_or_read_the_log() {
         (apply("run").as_str(), "the policy of a call is applied where it is admitted"),
         (apply("refuse").as_str(), "this is for servers, and not for the statements of a write"),
         (apply("preview").as_str(), "this is for servers, and not for the statements of a write"),
+        ("select countersign.apply_row_limit(gen_random_uuid(), 1, 1, false)", "applied where a write ends"),
         ("select * from countersign.policy_log", "permission denied"),
         ("delete from countersign.policy_log", "permission denied"),
     ] {
@@ -283,12 +285,14 @@ async fn cost(manifest: &TestManifest, db: &Database) -> [usize; 2] {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_costs_one_statement_and_no_round_trip_and_nothing_where_there_is_none() {
-    let [db, other, third] = [payments().await, payments().await, payments().await];
+    let [db, other, third, fourth] = [payments().await, payments().await, payments().await, payments().await];
     let [statements, round_trips] = cost(&pay(""), &db).await;
     assert_eq!(round_trips, 2, "docs/internals/write-protocol.md");
     assert_eq!(cost(&pay(RULES), &other).await, [statements + 1, round_trips]);
     let limited = pay(&format!("limit = {{ calls = 50, per = \"1h\" }}\n{RULES}"));
     assert_eq!(cost(&limited, &third).await, [statements + 1, round_trips]);
+    let rows_limited = pay(&format!("limit = {{ calls = 50, rows = 50, per = \"1h\" }}\n{RULES}"));
+    assert_eq!(cost(&rows_limited, &fourth).await, [statements + 2, round_trips]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! round trip 1   BEGIN · admission · policy · COMMIT AND CHAIN · claim · the executor's first statements
-//! round trip 2   SET CONSTRAINTS ALL IMMEDIATE · finish · COMMIT
+//! round trip 2   SET CONSTRAINTS ALL IMMEDIATE · finish · limit of rows · COMMIT
 //! on a refusal   ROLLBACK · fail
 //! ```
 //! Each line is a pipeline that stops at its first error, so COMMIT is never reached without the outcome.
@@ -20,6 +20,7 @@ use crate::executor::WriteOutput;
 use crate::failures::{ExecutorError, FENCED, frozen, sql_failure};
 use crate::intent::{Intent, MAX_OUTCOME_BYTES};
 use crate::policy::PolicyStatement;
+use crate::row_limit;
 use crate::values::summary;
 use crate::write_tx::{ConstraintName, TransactionOpening, Unopened, WriteTx};
 
@@ -165,16 +166,22 @@ async fn succeed(
         Some(redaction.value(&rollback).to_string()),
         Some(attempt.executor.dedup_window().as_secs_f64().to_string()),
     ];
-    let steps = [
+    let row_limit = row_limit::arguments(attempt, &intent.correlation_id.to_string());
+    let mut steps = vec![
         PipelineStatement::without_params("set constraints all immediate"),
         PipelineStatement { sql: FINISH_SQL, params: &params, param_types: &[] },
-        PipelineStatement::without_params("commit"),
     ];
+    steps.extend(row_limit.as_ref().map(|arguments| PipelineStatement {
+        sql: row_limit::APPLY_SQL,
+        params: arguments,
+        param_types: &[],
+    }));
+    steps.push(PipelineStatement::without_params("commit"));
     let commit = steps.len() - 1;
     committed(lease, &steps).await.map_err(|failed| match failed {
         PipelineError { step: 0, error: pg::Error::Server(error) } => SucceedError::WriteOutput(error),
         PipelineError { step, error: pg::Error::Server(error) } if step == commit => SucceedError::Commit(error),
-        PipelineError { error: pg::Error::Server(error), .. } => match refusal_of_finish(&error) {
+        PipelineError { error: pg::Error::Server(error), .. } => match refusal_of_finish(&error, attempt) {
             Some(failure) => SucceedError::Finish(failure.into()),
             None => SucceedError::Other(pg::Error::Server(error)),
         },
@@ -182,11 +189,12 @@ async fn succeed(
     })
 }
 
-/// The failure if `countersign.finish` refuses a success: an undo that is no inverse, or an account that was frozen
-/// meanwhile.
-fn refusal_of_finish(error: &ServerError) -> Option<Failure> {
+/// The failure if the ledger refuses a success: an undo that is no inverse, an account that was frozen meanwhile, or more
+/// rows than the limit of the tool.
+fn refusal_of_finish(error: &ServerError, attempt: &WriteAttempt) -> Option<Failure> {
     let is_frozen = error.sqlstate == FENCED && error.detail.as_deref() == Some("frozen");
-    if is_frozen { Some(frozen()) } else { conflicts::refused_inverse(error) }
+    let refused = || conflicts::refused_inverse(error).or_else(|| row_limit::refusal(error, attempt));
+    if is_frozen { Some(frozen()) } else { refused() }
 }
 
 /// Rolls the work back, and records the reason. If that fails here, the resolution of the attempt does it.

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use types::{CorrelationId, ErrorCode, Failure, Principal, ProposalId, Rollback, Tier};
+use types::{CorrelationId, ErrorCode, Failure, Principal, ProposalId, Rollback, Tier, ToolLimit};
 
 use crate::failures::ExecutorError;
 use crate::policy::PolicyCall;
@@ -83,6 +83,11 @@ pub trait WriteExecutor: Send + Sync + 'static {
     fn policy(&self, request: &WriteRequest) -> Result<Option<PolicyCall<'_>>, Failure> {
         let _ = request;
         Ok(None)
+    }
+
+    /// The limit of the tool. Its calls are a part of [`WriteExecutor::policy`]; its rows are counted where a write ends.
+    fn limit(&self) -> Option<ToolLimit> {
+        None
     }
 
     /// The columns that identify the rows of [`WriteOutput::before`] and [`WriteOutput::after`]; empty if they are

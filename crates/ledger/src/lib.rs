@@ -62,6 +62,7 @@ mod reader_role;
 mod records;
 mod resolve;
 mod roles;
+mod row_limit;
 mod schema;
 mod setup;
 mod state_keys;

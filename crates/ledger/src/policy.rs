@@ -10,7 +10,7 @@
 use pg::{PipelineStatement, ServerError, WriterPool};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
-use types::{CallLimit, CorrelationId, ErrorCode, Failure, LimitScope, Principal, RuleAction, Tier};
+use types::{CorrelationId, ErrorCode, Failure, LimitScope, Principal, RuleAction, Tier, ToolLimit};
 
 use crate::failures::{ledger_failure, sql_failure, statement_failure};
 
@@ -61,7 +61,7 @@ pub struct ToolPolicy {
     /// Its rules.
     pub rules: Vec<PolicyRule>,
     /// The limit of its calls.
-    pub limit: Option<CallLimit>,
+    pub limit: Option<ToolLimit>,
     /// The types of its parameters, by oid.
     pub param_types: Vec<u32>,
     /// An SQL expression: the array of the conditions' values. The first parameters are those of the tool, followed by the
@@ -120,9 +120,10 @@ impl ToolPolicy {
         let [actor, slot, tool, session, client, version, trace, correlation] =
             [1, 2, 3, 4, 5, 6, 7, 8].map(|offset| account + offset);
         let actions: Vec<&str> = self.rules.iter().map(|rule| rule.then.as_str()).collect();
-        let limit = self.limit.map_or_else(
+        let calls = self.limit.and_then(|limit| Some((limit, limit.calls?)));
+        let limit = calls.map_or_else(
             || "null, null, false".to_owned(),
-            |limit| format!("{}, {}, {}", limit.calls, limit.per_s, limit.by == LimitScope::Actor),
+            |(limit, calls)| format!("{calls}, {}, {}", limit.per_s, limit.by == LimitScope::Actor),
         );
         format!(
             "select countersign.apply_policy('{mode}', ${slot}::bytea, ${tool}::text, ${account}::text, ${actor}::text, \
@@ -173,7 +174,7 @@ impl ToolPolicy {
 
     fn limit_reached(&self, retry_after_s: u64) -> Failure {
         let limit = self.limit.map_or_else(String::new, |limit| {
-            format!(" ({} calls in {} s for each {})", limit.calls, limit.per_s, limit.by.as_str())
+            format!(" ({} in {} s for each {})", limit.amount(), limit.per_s, limit.by.as_str())
         });
         let message = format!(
             "the limit of {}{limit} is reached; nothing was written, and the next call is possible in {retry_after_s} s",
@@ -269,7 +270,7 @@ mod tests {
             tool: "pay".to_owned(),
             tier: Tier::Auto,
             rules: rules.to_vec(),
-            limit: Some(CallLimit { calls: 50, per_s: 3600, by: LimitScope::Actor }),
+            limit: Some(ToolLimit { calls: Some(50), rows: None, per_s: 3600, by: LimitScope::Actor }),
             param_types: vec![23, 25],
             values: "array[]::bool[]".to_owned(),
             from: "t".to_owned(),

@@ -8,7 +8,7 @@
 //! ```
 
 use types::{
-    CallLimit, ConditionShape, DescribeError, DescribeStatement, ReferencedObjects, Scalar, StatementShape, TypeKind,
+    ConditionShape, DescribeError, DescribeStatement, ReferencedObjects, Scalar, StatementShape, ToolLimit, TypeKind,
 };
 
 use crate::file::{LimitDeclaration, RuleDeclaration, ToolDeclaration};
@@ -76,9 +76,13 @@ pub(crate) fn seconds(period: &str) -> Option<u32> {
 }
 
 /// The limit of a declaration without mistakes.
-pub(crate) fn call_limit(declared: &LimitDeclaration) -> Option<CallLimit> {
-    Some(CallLimit {
-        calls: u32::try_from(*declared.calls.get_ref()).ok()?,
+pub(crate) fn tool_limit(declared: &LimitDeclaration) -> Option<ToolLimit> {
+    let number = |declared: &Option<serde_spanned::Spanned<i64>>| {
+        declared.as_ref().map(|number| u32::try_from(*number.get_ref())).transpose().ok()
+    };
+    Some(ToolLimit {
+        calls: number(&declared.calls)?,
+        rows: number(&declared.rows)?,
         per_s: seconds(declared.per.get_ref())?,
         by: declared.by,
     })

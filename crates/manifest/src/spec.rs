@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 use types::{
-    ApprovalRule, CallLimit, PgType, ReferencedObjects, RowFormat, RuleAction, StatementShape, TableAccess, Tier,
+    ApprovalRule, PgType, ReferencedObjects, RowFormat, RuleAction, StatementShape, TableAccess, Tier, ToolLimit,
 };
 
 use crate::{Diagnostic, Location};
@@ -124,7 +124,7 @@ pub struct ToolSpec {
     /// The rules about calls that need more agreement than others, or that are refused.
     pub rules: Vec<Rule>,
     /// The most calls in a period.
-    pub limit: Option<CallLimit>,
+    pub limit: Option<ToolLimit>,
     /// For how long an identical call without an idempotency key counts as the same call.
     pub dedup_window: Duration,
     /// JSON Schema of the arguments: an object without additional properties.

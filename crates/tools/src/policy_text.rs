@@ -2,10 +2,10 @@
 
 use manifest::Rule;
 use serde_json::{Value, json};
-use types::{CallLimit, RuleAction};
+use types::{RuleAction, ToolLimit};
 
 /// Sentences about rules and limit, each after a space; empty without any.
-pub(crate) fn sentences(rules: &[Rule], limit: Option<CallLimit>) -> String {
+pub(crate) fn sentences(rules: &[Rule], limit: Option<ToolLimit>) -> String {
     let mut text = String::new();
     for (index, rule) in rules.iter().enumerate() {
         let what = match rule.then {
@@ -18,7 +18,7 @@ pub(crate) fn sentences(rules: &[Rule], limit: Option<CallLimit>) -> String {
         text += &format!(" Rule {}: if {}, {what}{why}.", index + 1, rule.when);
     }
     if let Some(limit) = limit {
-        text += &format!(" Limit: {} for each {}.", calls(limit), limit.by.as_str());
+        text += &format!(" Limit: {} for each {}.", amount(limit), limit.by.as_str());
     }
     text
 }
@@ -31,13 +31,13 @@ pub(crate) fn rules(rules: &[Rule]) -> Value {
     rules.collect()
 }
 
-fn calls(limit: CallLimit) -> String {
+fn amount(limit: ToolLimit) -> String {
     let period = match limit.per_s {
         seconds if seconds % 3600 == 0 => format!("{} h", seconds / 3600),
         seconds if seconds % 60 == 0 => format!("{} min", seconds / 60),
         seconds => format!("{seconds} s"),
     };
-    format!("{} calls in {period}", limit.calls)
+    format!("{} in {period}", limit.amount())
 }
 
 #[cfg(test)]
@@ -53,11 +53,11 @@ mod tests {
             then,
             message: message.map(str::to_owned),
         };
-        let limit = CallLimit { calls: 50, per_s: 5400, by: LimitScope::Actor };
+        let limit = ToolLimit { calls: Some(50), rows: Some(1000), per_s: 5400, by: LimitScope::Actor };
         assert_eq!(
             sentences(&[rule(RuleAction::Approve, None), rule(RuleAction::Deny, Some("Too much."))], Some(limit)),
             " Rule 1: if param.amount > 100, somebody else has to approve it first. Rule 2: if param.amount > 100, the call is \
-             refused (Too much). Limit: 50 calls in 90 min for each actor."
+             refused (Too much). Limit: 50 calls and 1000 rows in 90 min for each actor."
         );
         assert_eq!(sentences(&[], None), "");
     }

@@ -11,7 +11,7 @@ use manifest::{Access, Rule};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
-use types::{CallLimit, CorrelationId, Failure, Principal, ProposalId, Rollback, Tier};
+use types::{CorrelationId, Failure, Principal, ProposalId, Rollback, Tier, ToolLimit};
 
 use crate::policy_text;
 
@@ -33,7 +33,7 @@ pub struct ToolInfo {
     /// Rules about calls that need more approval, or that are refused.
     pub rules: Vec<Rule>,
     /// The most calls in a period.
-    pub limit: Option<CallLimit>,
+    pub limit: Option<ToolLimit>,
     /// JSON Schema of the arguments.
     pub input_schema: Map<String, Value>,
     /// JSON Schema of the envelope.

@@ -80,8 +80,9 @@ pub enum ErrorCode {
     ///
     /// Do: choose other arguments, or tell the user why the call is refused.
     RuleDenied,
-    /// The account or the actor has used up its calls of this tool for now; the message says when the next one
-    /// is possible. Nothing was written, and there is no record.
+    /// The account or the actor has used up its calls of this tool, or the rows that they may change, for now; the
+    /// message says when the next one is possible. Nothing was written. A call too many has no record; a write with
+    /// too many rows has one.
     ///
     /// Do: repeat the call after that time.
     LimitReached,

@@ -31,7 +31,7 @@ pub use id_scanner::IdScanner;
 pub use ids::{CorrelationId, IdPrefix, ProposalId};
 pub use line_codec::{Line, LineCodec};
 pub use mask::{Mask, MaskKey, MaskedColumn, Masks};
-pub use policy::{CallLimit, LimitScope, RuleAction};
+pub use policy::{LimitScope, RuleAction, ToolLimit};
 pub use principal::{AccountId, AccountIdError, Principal};
 pub use redaction::{REDACTED, Redaction};
 pub use row_format::RowFormat;

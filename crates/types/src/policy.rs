@@ -39,15 +39,29 @@ impl RuleAction {
     }
 }
 
-/// The most calls of a tool in a period that ends now.
+/// The most calls of a tool, and the most rows that they change, in a period that ends now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct CallLimit {
-    /// How many calls.
-    pub calls: u32,
+pub struct ToolLimit {
+    /// How many calls; `None` for any number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls: Option<u32>,
+    /// How many rows; `None` for any number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u32>,
     /// The length of the period, in seconds.
     pub per_s: u32,
     /// Whose calls are counted together.
     pub by: LimitScope,
+}
+
+impl ToolLimit {
+    /// The two numbers in words: "50 calls and 1000 rows".
+    #[must_use]
+    pub fn amount(&self) -> String {
+        let calls = self.calls.map(|calls| format!("{calls} calls"));
+        let rows = self.rows.map(|rows| format!("{rows} rows"));
+        calls.into_iter().chain(rows).collect::<Vec<_>>().join(" and ")
+    }
 }
 
 /// Whose calls a limit counts together.

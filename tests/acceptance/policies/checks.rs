@@ -61,6 +61,12 @@ async fn a_mistake_in_a_declaration_says_what_is_right() {
         ),
         ("rule = 5", "rule is written as [[rule]]"),
         ("limit = { calls = 0, per = \"1h\" }", "limit: calls is 1 to 10000"),
+        ("limit = { rows = 1000001, per = \"1h\" }", "limit: rows is 1 to 1000000"),
+        ("limit = { per = \"1h\" }", "limit: say calls, rows or both, such as calls = 50"),
+        (
+            "tier = \"confirm\"\nlimit = { rows = 5, per = \"1h\" }",
+            "limit: rows refuses no write that was agreed to, and every write of tier confirm is",
+        ),
         ("limit = { calls = 1, per = \"2d\" }", "limit: per is a period of at most 24h"),
         ("limit = { calls = 1 }", "missing field `per`"),
         ("limit = { calls = 1, per = \"1h\", by = \"tool\" }", "unknown variant `tool`"),

@@ -44,7 +44,7 @@ fn policy(tool: &ToolSpec) -> String {
         count => format!("; {count} rules"),
     };
     let limit = tool.limit.map_or_else(String::new, |limit| {
-        format!("; limit {} in {} s by {}", limit.calls, limit.per_s, limit.by.as_str())
+        format!("; limit {} in {} s by {}", limit.amount(), limit.per_s, limit.by.as_str())
     });
     rules + &limit
 }

@@ -13,6 +13,9 @@ const MOST_RULES: usize = 50;
 /// The most calls of a limit.
 const MOST_CALLS: i64 = 10_000;
 
+/// The most rows of a limit.
+const MOST_ROWS: i64 = 1_000_000;
+
 /// Maximum length of a rule's message, in characters.
 const LONGEST_MESSAGE: usize = 200;
 
@@ -88,9 +91,22 @@ fn limit(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diag
     if tool.is(false) {
         note(limit.span(), "the configuration limits reads: limit is for writes".to_owned());
     }
-    let limit = limit.get_ref();
-    if !(1..=MOST_CALLS).contains(limit.calls.get_ref()) {
-        note(limit.calls.span(), format!("limit: calls is 1 to {MOST_CALLS}"));
+    let (at, limit) = (limit.span(), limit.get_ref());
+    if limit.calls.is_none() && limit.rows.is_none() {
+        note(at, "limit: say calls, rows or both, such as calls = 50".to_owned());
+    }
+    for (key, number, most) in [("calls", &limit.calls, MOST_CALLS), ("rows", &limit.rows, MOST_ROWS)] {
+        if let Some(number) = number.as_ref().filter(|number| !(1..=most).contains(number.get_ref())) {
+            note(number.span(), format!("limit: {key} is 1 to {most}"));
+        }
+    }
+    let tier = tool.tier.as_ref().filter(|tier| *tier.get_ref() > Tier::Auto);
+    if let (Some(rows), Some(tier)) = (&limit.rows, tier) {
+        let tier = tier.get_ref().as_str();
+        note(
+            rows.span(),
+            format!("limit: rows refuses no write that was agreed to, and every write of tier {tier} is"),
+        );
     }
     if seconds(limit.per.get_ref()).is_none() {
         note(limit.per.span(), "limit: per is a period of at most 24h, such as \"30s\", \"15m\" or \"1h\"".to_owned());

@@ -57,7 +57,7 @@ pub(super) fn spec(parsed: ParsedTool<'_>, inferred: InferredTypes) -> Option<To
         not_found: tool.not_found.map(|message| message.into_inner().trim().to_owned()),
         undo: undo(tool.undo)?,
         rules,
-        limit: tool.limit.and_then(|limit| policy::call_limit(limit.get_ref())),
+        limit: tool.limit.and_then(|limit| policy::tool_limit(limit.get_ref())),
         dedup_window: Duration::from_secs(tool.dedup_window_s.unwrap_or(DEDUP_WINDOW_S).into()),
         annotations: json_object(&tool.annotations),
         meta: json_object(&tool.meta),

@@ -34,13 +34,17 @@ impl RuleDeclaration {
     }
 }
 
-/// The most calls in a period. A call that is answered as a duplicate or refused does not count.
+/// The most calls in a period, the most rows that they change, or both. A call that is answered as a duplicate or refused
+/// does not count.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LimitDeclaration {
     /// How many calls: 1 to 10000.
-    #[schemars(with = "u32", range(min = 1, max = 10_000))]
-    pub(crate) calls: Spanned<i64>,
+    #[schemars(with = "Option<u32>", range(min = 1, max = 10_000))]
+    pub(crate) calls: Option<Spanned<i64>>,
+    /// How many rows: 1 to 1000000, counted as `rows_affected` of the answers.
+    #[schemars(with = "Option<u32>", range(min = 1, max = 1_000_000))]
+    pub(crate) rows: Option<Spanned<i64>>,
     /// The period before each call: a whole number and `s`, `m` or `h`, such as `15m`; at most `24h`.
     #[schemars(with = "String", regex(pattern = "^[1-9][0-9]{0,4}[smh]$"))]
     pub(crate) per: Spanned<String>,

@@ -10,7 +10,7 @@ use ledger::{
 use manifest::{Conditions, ParamSource, ToolSpec};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use types::{ErrorCode, Failure, Tier};
+use types::{ErrorCode, Failure, Tier, ToolLimit};
 
 use crate::row_images::RowImages;
 use crate::schema_drift;
@@ -257,6 +257,10 @@ impl WriteExecutor for ManifestExecutor {
     fn policy(&self, request: &WriteRequest) -> Result<Option<PolicyCall<'_>>, Failure> {
         let Some(policy) = &self.policy else { return Ok(None) };
         Ok(Some(PolicyCall { policy, params: self.encode(&request.params)? }))
+    }
+
+    fn limit(&self) -> Option<ToolLimit> {
+        self.spec.limit
     }
 
     fn tier(&self) -> Tier {
