@@ -66,6 +66,13 @@ pub(crate) fn title_and_params(description: &str) -> (String, String) {
 /// The beginnings of the sentence after the parameters.
 const TOUCHES: [&str; 2] = [". It would touch ", ". It was not tried"];
 
+/// A phrase as a sentence: with a capital letter, and a full stop.
+pub(crate) fn sentence(phrase: &str) -> String {
+    let mut characters = phrase.chars();
+    let first = characters.next().map(char::to_uppercase).into_iter().flatten();
+    first.chain(characters).chain(['.']).collect()
+}
+
 /// `1 row`, `3 rows`.
 pub(crate) fn rows(count: u64) -> String {
     format!("{count} row{}", if count == 1 { "" } else { "s" })
@@ -144,7 +151,11 @@ mod tests {
             ("Delete a package with id 3. It would touch 2 rows. It can be undone.", "Delete a package", "id 3"),
             ("Delete all. It would touch 2 rows. There would be nothing to undo.", "Delete all", ""),
             ("Run SQL with sql \"x. y\". It was not tried, so", "Run SQL", "sql \"x. y\""),
-            ("Say with text \". It would touch 9 rows. \". It would touch 1 row.", "Say", "text \". It would touch 9 rows. \""),
+            (
+                "Say with text \". It would touch 9 rows. \". It would touch 1 row.",
+                "Say",
+                "text \". It would touch 9 rows. \"",
+            ),
             ("Something else", "Something else", ""),
         ] {
             assert_eq!(title_and_params(description), (title.to_owned(), params.to_owned()), "{description}");

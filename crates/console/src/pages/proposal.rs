@@ -232,7 +232,8 @@ fn facts(proposal: &Proposal) -> Vec<Fact> {
 }
 
 fn outcome(proposal: &Proposal) -> Vec<Fact> {
-    let text = |name: &'static str, value: &Option<String>| value.as_deref().map(|text| Fact::text(name, visible(text)));
+    let text =
+        |name: &'static str, value: &Option<String>| value.as_deref().map(|text| Fact::text(name, visible(text)));
     let decided_by = proposal
         .decided_by
         .as_deref()
@@ -258,7 +259,8 @@ fn approvals(proposal: &Proposal) -> Option<String> {
     let people: Vec<String> = proposal.approved_by.iter().map(|approval| visible(&approval.person)).collect();
     let people = if people.is_empty() { String::new() } else { format!(": {}", people.join(", ")) };
     let group = rule.approvers.as_deref().map(|group| format!(" of the group {}", visible(group)));
-    let text = format!("{} of {}{}{people}", proposal.approved_by.len(), rule.approvals, group.as_deref().unwrap_or_default());
+    let text =
+        format!("{} of {}{}{people}", proposal.approved_by.len(), rule.approvals, group.as_deref().unwrap_or_default());
     // Of one approval by anybody, the decision says all.
     let is_plain = rule.approvals == 1 && group.is_none();
     (proposal.tier == Tier::Approve && !is_plain).then_some(text)
