@@ -106,7 +106,6 @@ impl Tab {
         self.ask(verb, request).await.as_str().expect("a text").to_owned()
     }
 
-
     /// Opens an address; the status of the page.
     pub async fn open(&self, url: &str) -> u64 {
         self.ask("open", json!({"url": url})).await.as_u64().expect("a status")

@@ -27,7 +27,8 @@ impl Client {
         let mut command = folder.command("[console]\nurl = \"https://console.example.com\"\n");
         command.env("DATABASE_URL", db.writer_url()).args(["--log", "warn", "serve"]);
         command.arg("--manifest").arg(repository().join("manifests/studio.toml"));
-        let declared = json!({"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}});
+        let declared =
+            json!({"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}});
         let mut server = RawStdioServer::capable(command, "2025-11-25", declared).await;
         let read = server.request(2, "resources/read", json!({"uri": "ui://countersign/proposal"})).await;
         let view = &read["result"]["contents"][0]["text"];
@@ -145,11 +146,14 @@ async fn values_of_rows_are_text_in_the_view() {
     let mut client = Client::new(&browser, &db, json!({"serverTools": {}})).await;
     let mut hostile = price("150.00");
     hostile["title"] = json!("<img src=x onerror=alert(1)></script><b>Portrait</b>\u{202e}");
-    hostile["description"] = json!("</main><script>alert(2)</script> javascript:alert(3) \u{2066}x\u{200b}y");
+    hostile["description"] =
+        json!("</main><script>alert(2)</script> javascript:alert(3) \u{2066}x\u{200b}y\u{3164}\u{e0041}");
     client.call("upsert_package", hostile).await;
     client.view.wait_for_text("Nothing was written yet.").await;
     let text = client.view.text().await;
-    for part in ["<img src=x onerror=alert(1)></script><b>Portrait</b>", "\\u{202e}", "\\u{2066}x\\u{200b}y"] {
+    for part in
+        ["<img src=x onerror=alert(1)></script><b>Portrait</b>", "\\u202e", "\\u2066x\\u200by\\u3164\\udb40\\udc41"]
+    {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert_eq!(client.view.run("document.querySelectorAll('img, b, script:not(:first-of-type)').length").await, 0);

@@ -13,6 +13,7 @@ use crate::console_pages::Shop;
 const SET_PRICE: &str = r#"
 [[tool]]
 name = "set_price"
+title = "Change the price of a package"
 access = "write"
 tier = "approve"
 description = "Change the price of a package. Sessions that are booked already keep their price."
@@ -35,7 +36,10 @@ impl Site {
     pub(super) async fn new() -> Self {
         let shop = Shop::new().await;
         let (studio, deletion) = proposed(&shop.db, "Sunset at the lake").await;
-        let prices = TestManifest::new(SET_PRICE).serve(&shop.db).await;
+        let manifest = TestManifest::new(SET_PRICE);
+        let mut prices = manifest.command(&shop.db);
+        prices.env("COUNTERSIGN_ACTOR", "mia");
+        let prices = Server::start(prices).await;
         let change = prices.propose("set_price", json!({"package_id": 1, "price": "1350.00"})).await;
         let confirmed = studio.propose("upsert_package", crate::proposals::price("150.00")).await;
         let (_other, rejected) = proposed(&shop.db, "Newborn at home").await;
@@ -87,9 +91,10 @@ impl Site {
         let mut olga = shop.operator().await;
         let frozen = [("kind", "account"), ("name", "default"), ("reason", "odd writes at night")];
         assert_eq!(olga.post("/freeze", &frozen).await.status, StatusCode::SEE_OTHER);
+        shop.db.run("update shop.orders set status = 'lost' where id = 2").await;
         let mut pages = Vec::new();
-        for (name, from, mode) in [("undo plan: conflicts", "1h", "strict"), ("undo plan: ready", "1h", "cascade")] {
-            let form = [("from", from), ("table", "shop.orders"), ("mode", mode)];
+        for (name, mode) in [("undo plan: conflicts", "strict"), ("undo plan: ready", "skip")] {
+            let form = [("from", "1h"), ("table", "shop.orders"), ("mode", mode)];
             let made = olga.post("/undo", &form).await;
             pages.push((name, made.headers["location"].to_str().unwrap().to_owned()));
         }
