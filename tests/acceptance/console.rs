@@ -44,7 +44,7 @@ impl Console {
         Self { server, url }
     }
 
-    async fn link(&self, db: &Database, name: &str, more: &[&str]) -> String {
+    pub(crate) async fn link(&self, db: &Database, name: &str, more: &[&str]) -> String {
         let arguments = [&["console", "login", "--as", name, "--url", &self.url], more].concat();
         let made = run_countersign(&db.url(), &arguments).await;
         assert_eq!((made.code, made.err.as_str()), (0, ""));
@@ -291,7 +291,7 @@ async fn every_response_has_the_headers_errors_included() {
         "/login",
         "/login/x",
         "/absent",
-        "/static/console-3.css",
+        "/static/console-4.css",
         "/static/console-1.js",
         "/proposals/x",
         "/records",

@@ -20,12 +20,12 @@ const CLIENT: &str = "console";
 const SECRET: &str = "only-the-console-knows";
 
 /// A provider, and a console whose people sign in there.
-struct World {
-    db: Database,
-    provider: OidcProvider,
+pub(crate) struct World {
+    pub(crate) db: Database,
+    pub(crate) provider: OidcProvider,
     console: HttpServer,
     /// The origin of the console.
-    url: String,
+    pub(crate) url: String,
     _folder: ConfigDir,
 }
 
@@ -53,7 +53,7 @@ fn usual(provider: &OidcProvider) -> String {
 
 impl World {
     /// The usual settings, and more keys of `[console.oidc]`.
-    async fn start(more: &str) -> Self {
+    pub(crate) async fn start(more: &str) -> Self {
         let provider = OidcProvider::start(CLIENT, Some(SECRET)).await;
         let config = format!("{}{more}", usual(&provider));
         Self::with(provider, &config).await

@@ -9,14 +9,14 @@ use crate::console::{Browser, Console};
 use crate::shop::{DROP_ORDER, SET_STATUS, SHOP};
 
 /// A shop with tracked tables, a server of an agent, and a console that undoes.
-struct Shop {
-    db: Database,
-    server: Server,
-    console: Console,
+pub(crate) struct Shop {
+    pub(crate) db: Database,
+    pub(crate) server: Server,
+    pub(crate) console: Console,
 }
 
 impl Shop {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let db = database().await;
         db.run(SHOP).await;
         db.run("grant usage on schema shop to public; grant all on all tables in schema shop to public").await;
@@ -28,16 +28,16 @@ impl Shop {
         Self { db, server, console }
     }
 
-    async fn set_status(&self, id: u32, status: &str) -> String {
+    pub(crate) async fn set_status(&self, id: u32, status: &str) -> String {
         let answer = self.server.succeed("set_status", json!({"id": id, "status": status})).await;
         answer["meta"]["correlation_id"].as_str().unwrap().to_owned()
     }
 
-    async fn operator(&self) -> Browser {
+    pub(crate) async fn operator(&self) -> Browser {
         self.console.browser(&self.db, "olga", &["--role", "operator"]).await
     }
 
-    async fn status_of(&self, id: u32) -> String {
+    pub(crate) async fn status_of(&self, id: u32) -> String {
         self.db.value(&format!("select status from shop.orders where id = {id}")).await
     }
 }

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use testkit::{countersign, poll, send_signal};
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 use crate::console::Browser;
 
@@ -67,24 +67,47 @@ async fn the_demo_shows_every_step_and_ends_with_a_configuration_that_works() {
     server.close().await;
 }
 
+/// `countersign demo --console`, and what it has printed so far.
+pub(crate) struct ConsoleDemo {
+    child: Child,
+    printed: String,
+    _folder: tempfile::TempDir,
+}
+
+impl ConsoleDemo {
+    pub(crate) async fn start() -> Self {
+        let folder = tempfile::Builder::new().prefix("countersign-demo-test").tempdir_in(std::env::temp_dir()).unwrap();
+        std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let mut command = Command::new(countersign());
+        command.args(["demo", "--console"]).env("COUNTERSIGN_DEMO_DIR", folder.path().join("demo"));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut printed = String::new();
+        while !printed.contains("Ctrl+C ends the demo") {
+            printed += &lines.next_line().await.unwrap().unwrap_or_else(|| panic!("the demo ended: {printed}"));
+            printed.push('\n');
+        }
+        Self { child, printed, _folder: folder }
+    }
+
+    /// The link that it has printed.
+    pub(crate) fn link(&self) -> &str {
+        self.printed.lines().map(str::trim).find(|line| line.starts_with("http://")).unwrap()
+    }
+
+    pub(crate) async fn end(mut self) {
+        send_signal(self.child.id().unwrap(), Signal::SIGINT);
+        assert!(self.child.wait().await.unwrap().success());
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_demo_of_the_console_signs_a_person_in_with_a_proposal_that_can_be_approved() {
-    let folder = tempfile::Builder::new().prefix("countersign-demo-test").tempdir_in(std::env::temp_dir()).unwrap();
-    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let mut command = Command::new(countersign());
-    command.args(["demo", "--console"]).env("COUNTERSIGN_DEMO_DIR", folder.path().join("demo"));
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
-    let mut demo = command.spawn().unwrap();
-    let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
-    let mut said = String::new();
-    while !said.contains("Ctrl+C ends the demo") {
-        said += &lines.next_line().await.unwrap().unwrap_or_else(|| panic!("the demo ended: {said}"));
-        said.push('\n');
-    }
-    assert!(said.contains("1 proposal waits"), "{said}");
-    let link = said.lines().find_map(|line| line.trim().strip_prefix("http://")).unwrap();
-    let (base, token) = link.split_once("/login/").unwrap();
-    let mut browser = Browser::at(&format!("http://{base}"));
+    let demo = ConsoleDemo::start().await;
+    assert!(demo.printed.contains("1 proposal waits"), "{}", demo.printed);
+    let (base, token) = demo.link().split_once("/login/").unwrap();
+    let mut browser = Browser::at(base);
     browser.post("/login", &[("link", token)]).await;
     let inbox = browser.get("/").await;
     assert!(inbox.body.contains("<title>(2) Inbox") && inbox.body.contains("delete_package"), "{}", inbox.body);
@@ -101,6 +124,5 @@ async fn the_demo_of_the_console_signs_a_person_in_with_a_proposal_that_can_be_a
     let record = after(&page.body, "href=\"/records/").unwrap();
     let undone = browser.post(&format!("/records/{record}/undo"), &[]).await;
     assert_eq!(undone.status, 303, "{}", undone.body);
-    send_signal(demo.id().unwrap(), Signal::SIGINT);
-    assert!(demo.wait().await.unwrap().success());
+    demo.end().await;
 }

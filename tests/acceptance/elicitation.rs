@@ -3,6 +3,7 @@
 
 mod again;
 mod changed_tools;
+mod page;
 mod question;
 mod unanswered;
 mod within;

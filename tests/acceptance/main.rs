@@ -22,6 +22,7 @@ mod configuration;
 mod connection_strings;
 mod connections;
 mod console;
+mod console_browser;
 mod console_oidc;
 mod console_pages;
 mod copied;

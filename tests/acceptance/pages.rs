@@ -84,6 +84,29 @@ fn every_link_leads_to_a_page_and_a_heading_that_exist() {
 }
 
 #[test]
+fn pictures_are_described_shown_somewhere_and_small() {
+    let mut shown = BTreeSet::new();
+    for page in pages() {
+        let text = read(&page);
+        for picture in text.split("![").skip(1) {
+            let (description, target) = picture.split_once("](").unwrap();
+            let target = target.split(')').next().unwrap();
+            let words = description.split([' ', '\n']).count();
+            assert!(words > 3 && !description.contains(']'), "{page}: {target}: {description:?} describes nothing");
+            let picture =
+                linked(&page, target).canonicalize().unwrap_or_else(|error| panic!("{page}: {target}: {error}"));
+            shown.insert(picture);
+        }
+    }
+    for file in files_in("docs/images", &["png"]) {
+        let path = repository().join(&file);
+        assert!(shown.contains(&path.canonicalize().unwrap()), "{file}: no page shows it");
+        assert!(fs::metadata(&path).unwrap().len() < 150_000, "{file}: too large");
+    }
+    assert!(!shown.is_empty());
+}
+
+#[test]
 fn every_page_is_in_the_summary() {
     let summary = read("docs/SUMMARY.md");
     let there: BTreeSet<PathBuf> =

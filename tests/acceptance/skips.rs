@@ -7,11 +7,12 @@ use testkit::{External, long_form};
 use tokio::process::Command;
 
 /// Every test that needs one of [`External::ALL`], and none that does not.
-const FILTERS: [&str; 12] = [
+const FILTERS: [&str; 13] = [
     "chaos::the_same_holds_behind_a_pooler",
     "clients::conformance::",
     "clients::inspector::",
     "clients::python::",
+    "console_browser::",
     "deploy::the_configuration_of_haproxy",
     "deploy::the_pods_of_kubernetes",
     "deploy::the_unit_of_systemd",

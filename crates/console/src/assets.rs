@@ -4,7 +4,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
 /// Their paths. Change the number with the file: browsers keep it for a year.
-pub(crate) const STYLE_PATH: &str = "/static/console-3.css";
+pub(crate) const STYLE_PATH: &str = "/static/console-4.css";
 pub(crate) const SCRIPT_PATH: &str = "/static/console-1.js";
 
 const STYLE: &str = include_str!("../static/console.css");

@@ -5,22 +5,22 @@ use serde_json::Value;
 use types::{CorrelationId, visible};
 
 use crate::rows::{key, shown};
-use crate::text::to_the_minute;
+use crate::text::{sentence, to_the_minute};
 
 /// The most conflicts of a page.
 pub(crate) const MOST: usize = 100;
 
 /// A row, or a write, that is in the way.
 pub(crate) struct Conflict {
-    /// `shop.orders id = 7`, or nothing.
-    pub(crate) place: String,
-    pub(crate) message: String,
+    /// `shop.orders id = 7, changed since`.
+    pub(crate) title: String,
+    pub(crate) message: Option<String>,
     pub(crate) columns: Vec<ConflictColumn>,
     pub(crate) write: Option<RecordLink>,
     pub(crate) changed_by: Option<RecordLink>,
     /// What changed the row outside of countersign.
     pub(crate) outside: Option<String>,
-    pub(crate) remedy: &'static str,
+    pub(crate) remedy: Option<String>,
 }
 
 pub(crate) struct ConflictColumn {
@@ -38,9 +38,13 @@ pub(crate) struct RecordLink {
 
 /// `3 rows changed since, 1 deleted since`.
 pub(crate) fn counted(conflicts: &[Value]) -> String {
-    let of = |kind: &ConflictKind| conflicts.iter().filter(|conflict| code(conflict) == kind.code).count();
-    let parts = CONFLICT_KINDS.iter().map(|kind| (of(kind), kind.words)).filter(|(count, _)| *count > 0);
-    parts.map(|(count, words)| format!("{count} {words}")).collect::<Vec<_>>().join(", ")
+    let part = |kind: &ConflictKind| {
+        let of_kind: Vec<&Value> = conflicts.iter().filter(|conflict| code(conflict) == kind.code).collect();
+        let noun = if of_kind.first()?.get("table").is_some() { "row" } else { "write" };
+        let plural = if of_kind.len() == 1 { "" } else { "s" };
+        Some(format!("{} {noun}{plural} {}", of_kind.len(), kind.words))
+    };
+    CONFLICT_KINDS.iter().filter_map(part).collect::<Vec<_>>().join(", ")
 }
 
 /// The first conflicts.
@@ -56,14 +60,17 @@ fn conflict(conflict: &Value) -> Conflict {
     let text = |name: &str| conflict.get(name).and_then(Value::as_str).map(visible);
     let columns = conflict.get("columns").and_then(Value::as_array).into_iter().flatten();
     let changed_by = conflict.get("changed_by");
+    let kind = ConflictKind::of(code(conflict));
+    let place = text("table").map(|table| format!("{table} {}", key(conflict.get("key"))));
+    let words = kind.map_or_else(|| visible(code(conflict)), |kind| kind.words.to_owned());
     Conflict {
-        place: text("table").map(|table| format!("{table} {}", key(conflict.get("key")))).unwrap_or_default(),
-        message: text("message").unwrap_or_else(|| visible(code(conflict))),
+        title: format!("{}, {words}", place.as_deref().unwrap_or("A write")),
+        message: text("message"),
         columns: columns.map(column).collect(),
         write: conflict.get("write").and_then(link),
         changed_by: changed_by.and_then(link),
         outside: changed_by.and_then(outside),
-        remedy: ConflictKind::of(code(conflict)).map(|kind| kind.remedy).unwrap_or_default(),
+        remedy: kind.map(|kind| sentence(kind.remedy)),
     }
 }
 
@@ -84,4 +91,25 @@ fn outside(by: &Value) -> Option<String> {
     let text = |name: &str| by.get(name).and_then(Value::as_str).map(visible);
     let at = text("at").map(|at| format!(", {}", to_the_minute(at))).unwrap_or_default();
     text("outside").map(|origin| format!("{origin}{at}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn conflicts_are_of_rows_or_of_writes() {
+        let row = json!({"code": "changed_since", "table": "shop.orders", "key": {"id": 7}});
+        let write = json!({"code": "already_reversed"});
+        assert_eq!(counted(&[row.clone(), row.clone(), write.clone()]), "2 rows changed since, 1 write undone before");
+        let [row, write] = [conflict(&row), conflict(&write)];
+        assert_eq!(
+            (row.title.as_str(), write.title.as_str()),
+            ("shop.orders id = 7, changed since", "A write, undone before")
+        );
+        let remedy = "Undo the later change first, or write what the row should be now.";
+        assert_eq!(row.remedy.as_deref(), Some(remedy));
+    }
 }

@@ -32,6 +32,12 @@ pub(crate) async fn not_found() -> Response {
     page(StatusCode::NOT_FOUND, "Not found", "The console has no such page.")
 }
 
+/// The address of a form was opened: a browser does that when the answer to a form is loaded again.
+pub(crate) async fn not_a_page() -> Response {
+    let text = "This address takes a form and shows no page. Nothing was changed.";
+    page(StatusCode::METHOD_NOT_ALLOWED, "Not a page", text)
+}
+
 /// The database cannot be asked. The reason is for the operator's log.
 pub(crate) fn unavailable(error: &dyn std::fmt::Display) -> Response {
     tracing::warn!(%error, "the ledger cannot be asked");

@@ -50,6 +50,7 @@ fn router(console: Arc<Console>) -> Router {
         .route(assets::STYLE_PATH, get(assets::style))
         .route(assets::SCRIPT_PATH, get(assets::script))
         .fallback(message::not_found)
+        .method_not_allowed_fallback(message::not_a_page)
         .layer(from_fn_with_state(Arc::clone(&console), guard::check))
         .with_state(console)
 }

@@ -5,8 +5,13 @@ use serde_json::Value;
 use tools::row_diff::{RowChange, RowDiff, column_pairs, columns};
 use types::visible;
 
+use crate::text::LongText;
+
 /// The most rows that are shown.
 const MOST: usize = 100;
+
+/// The most columns of a changed row that are shown among the changed ones although they stay as they are.
+const MOST_SAME: usize = 8;
 
 /// A row before and after the write.
 pub(crate) struct Row {
@@ -15,12 +20,14 @@ pub(crate) struct Row {
     /// The same in words.
     pub(crate) word: &'static str,
     pub(crate) cells: Vec<Cell>,
+    /// The columns of a changed row that stay as they are, if there are many.
+    pub(crate) same: Vec<Cell>,
 }
 
 pub(crate) struct Cell {
     pub(crate) column: String,
-    pub(crate) before: Option<String>,
-    pub(crate) after: Option<String>,
+    pub(crate) before: Option<LongText>,
+    pub(crate) after: Option<LongText>,
     pub(crate) is_changed: bool,
 }
 
@@ -34,35 +41,48 @@ pub(crate) fn of_preview(preview: &Preview) -> (Vec<Row>, usize) {
 /// The rows of two images, and how many are not shown.
 pub(crate) fn of(before: &Value, after: &Value, row_key: &[String]) -> (Vec<Row>, usize) {
     let diff = RowDiff::new(before, after, row_key);
-    let rows = diff.changes.iter().take(MOST).map(row).collect();
+    let rows = diff.changes.iter().take(MOST).map(|change| row(change, &diff.key)).collect();
     (rows, diff.changes.len().saturating_sub(MOST))
 }
 
-fn row(change: &RowChange<'_>) -> Row {
+fn row(change: &RowChange<'_>, key: &[String]) -> Row {
+    let text = |value: &Value| LongText::new(shown(value));
     let one = |row: &Value, is_before: bool, is_after: bool| {
         columns(row)
             .map(|(name, value)| Cell {
                 column: visible(name),
-                before: is_before.then(|| shown(value)),
-                after: is_after.then(|| shown(value)),
+                before: is_before.then(|| text(value)),
+                after: is_after.then(|| text(value)),
                 is_changed: is_before != is_after,
             })
             .collect()
     };
+    let whole = |sign, word, cells| Row { sign, word, cells, same: Vec::new() };
     match change {
-        RowChange::Unchanged(row) => Row { sign: '=', word: "as before", cells: one(row, true, true) },
-        RowChange::Removed(row) => Row { sign: '\u{2212}', word: "removed", cells: one(row, true, false) },
-        RowChange::Added(row) => Row { sign: '+', word: "added", cells: one(row, false, true) },
-        RowChange::Changed(before, after) => {
-            let cells = column_pairs(before, after).into_iter().map(|(name, old, new)| Cell {
-                column: visible(name),
-                before: old.map(shown),
-                after: new.map(shown),
-                is_changed: old != new,
-            });
-            Row { sign: '~', word: "changed", cells: cells.collect() }
-        }
+        RowChange::Unchanged(row) => whole('=', "as before", one(row, true, true)),
+        RowChange::Removed(row) => whole('\u{2212}', "removed", one(row, true, false)),
+        RowChange::Added(row) => whole('+', "added", one(row, false, true)),
+        RowChange::Changed(before, after) => changed(before, after, key),
     }
+}
+
+/// The key of a wide row stays among its changed columns.
+fn changed(before: &Value, after: &Value, key: &[String]) -> Row {
+    let keys: Vec<String> = key.iter().map(|column| visible(column)).collect();
+    let cells = column_pairs(before, after).into_iter().map(|(name, old, new)| {
+        let (before, after) = match (old.map(shown), new.map(shown)) {
+            (Some(old), Some(new)) => {
+                let [old, new] = LongText::pair(old, new);
+                (Some(old), Some(new))
+            }
+            (old, new) => (old.map(LongText::new), new.map(LongText::new)),
+        };
+        Cell { column: visible(name), before, after, is_changed: old != new }
+    });
+    let cells: Vec<Cell> = cells.collect();
+    let is_long = cells.iter().filter(|cell| !cell.is_changed).count() > MOST_SAME;
+    let (cells, same) = cells.into_iter().partition(|cell| cell.is_changed || !is_long || keys.contains(&cell.column));
+    Row { sign: '~', word: "changed", cells, same }
 }
 
 /// A row of a tracked table that changes.
@@ -105,7 +125,8 @@ pub(crate) fn key(key: Option<&Value>) -> String {
     pairs(key, " = ")
 }
 
-fn pairs(values: Option<&Value>, separator: &str) -> String {
+/// The members of an object: `id = 7, line = 2`.
+pub(crate) fn pairs(values: Option<&Value>, separator: &str) -> String {
     let pairs = values.and_then(Value::as_object).into_iter().flatten();
     let pairs = pairs.map(|(name, value)| format!("{}{separator}{}", visible(name), effect_value(value)));
     pairs.collect::<Vec<_>>().join(", ")
@@ -128,5 +149,32 @@ pub(crate) fn shown(value: &Value) -> String {
         Value::String(text) => visible(text),
         Value::Null => "null".to_owned(),
         other => visible(&other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_wide_row_shows_its_key_and_what_changes_and_folds_the_rest() {
+        let wide = |value: u32| {
+            let columns = (0..500).map(|n| (format!("c{n:03}"), json!(if n == 250 { value } else { n })));
+            json!([columns.collect::<serde_json::Map<_, _>>()])
+        };
+        let (rows, more) = of(&wide(1), &wide(2), &["c007".to_owned()]);
+        let [row] = rows.as_slice() else { panic!("{} rows", rows.len()) };
+        let columns: Vec<&str> = row.cells.iter().map(|cell| cell.column.as_str()).collect();
+        assert_eq!((columns, row.same.len(), more), (vec!["c007", "c250"], 498, 0));
+    }
+
+    #[test]
+    fn a_narrow_row_shows_all_of_itself() {
+        let (rows, _) =
+            of(&json!([{"id": 1, "a": 1, "b": 1}]), &json!([{"id": 1, "a": 2, "b": 1}]), &["id".to_owned()]);
+        let changed: Vec<bool> = rows[0].cells.iter().map(|cell| cell.is_changed).collect();
+        assert_eq!((changed, rows[0].same.len()), (vec![false, true, false], 0));
     }
 }

@@ -12,6 +12,8 @@ pub(crate) struct Fact {
 /// How a value is shown.
 pub(crate) enum FactValue {
     Text(String),
+    /// An id or a digest.
+    Id(String),
     /// An RFC 3339 time.
     Time(String),
     Link {
@@ -23,6 +25,10 @@ pub(crate) enum FactValue {
 impl Fact {
     pub(crate) fn text(name: &'static str, text: impl Into<String>) -> Self {
         Self { name, value: FactValue::Text(text.into()) }
+    }
+
+    pub(crate) fn id(name: &'static str, id: impl Into<String>) -> Self {
+        Self { name, value: FactValue::Id(id.into()) }
     }
 
     pub(crate) fn time(name: &'static str, time: impl Into<String>) -> Self {
@@ -48,10 +54,23 @@ pub(crate) fn to_the_minute(time: impl AsRef<str>) -> String {
     format!("{} UTC", minute.replace('T', " "))
 }
 
-/// The first sentence of a description, and the rest.
-pub(crate) fn sentences(description: &str) -> (String, String) {
-    let (first, rest) = description.split_once(". ").unwrap_or((description, ""));
-    (visible(first.trim_end_matches('.')), visible(rest))
+/// The title of the tool in the description of a proposal, and its parameters: `Delete a package`, `package_id 3`. The
+/// description is `{title} with {parameters}. It would touch ..`, where parameters may contain anything.
+pub(crate) fn title_and_params(description: &str) -> (String, String) {
+    let sentence = TOUCHES.iter().filter_map(|touches| description.rfind(touches)).max();
+    let sentence = sentence.and_then(|end| description.get(..end)).unwrap_or(description);
+    let (title, params) = sentence.split_once(" with ").unwrap_or((sentence, ""));
+    (visible(title), visible(params))
+}
+
+/// The beginnings of the sentence after the parameters.
+const TOUCHES: [&str; 2] = [". It would touch ", ". It was not tried"];
+
+/// A phrase as a sentence: with a capital letter, and a full stop.
+pub(crate) fn sentence(phrase: &str) -> String {
+    let mut characters = phrase.chars();
+    let first = characters.next().map(char::to_uppercase).into_iter().flatten();
+    first.chain(characters).chain(['.']).collect()
 }
 
 /// `1 row`, `3 rows`.
@@ -86,4 +105,72 @@ pub(crate) fn query_string<'a>(fields: impl IntoIterator<Item = (&'a str, Option
     }
     let query = query.finish();
     if query.is_empty() { query } else { format!("?{query}") }
+}
+
+/// The longest text that is shown whole, and how much of a longer one is, in characters.
+const SHORT: usize = 2_000;
+const EXCERPT: usize = 400;
+
+/// A text, or an excerpt of it with the whole text.
+pub(crate) struct LongText {
+    pub(crate) start: String,
+    pub(crate) whole: Option<String>,
+    pub(crate) count: usize,
+}
+
+impl LongText {
+    pub(crate) fn new(text: String) -> Self {
+        Self::around(text, 0)
+    }
+
+    /// Two versions of a text. The excerpts begin shortly before the first difference.
+    pub(crate) fn pair(old: String, new: String) -> [Self; 2] {
+        let equal = old.chars().zip(new.chars()).take_while(|(old, new)| old == new).count();
+        [Self::around(old, equal), Self::around(new, equal)]
+    }
+
+    fn around(text: String, place: usize) -> Self {
+        let count = text.chars().count();
+        if count <= SHORT {
+            return Self { start: text, whole: None, count };
+        }
+        let skipped = if place < EXCERPT { 0 } else { place.saturating_sub(EXCERPT / 4) };
+        let excerpt: String = text.chars().skip(skipped).take(EXCERPT).collect();
+        let start = if skipped == 0 { excerpt } else { format!("… {excerpt}") };
+        Self { start, whole: Some(text), count }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_title_ends_where_the_parameters_begin() {
+        for (description, title, params) in [
+            ("Delete a package with id 3. It would touch 2 rows. It can be undone.", "Delete a package", "id 3"),
+            ("Delete all. It would touch 2 rows. There would be nothing to undo.", "Delete all", ""),
+            ("Run SQL with sql \"x. y\". It was not tried, so", "Run SQL", "sql \"x. y\""),
+            (
+                "Say with text \". It would touch 9 rows. \". It would touch 1 row.",
+                "Say",
+                "text \". It would touch 9 rows. \"",
+            ),
+            ("Something else", "Something else", ""),
+        ] {
+            assert_eq!(title_and_params(description), (title.to_owned(), params.to_owned()), "{description}");
+        }
+    }
+
+    #[test]
+    fn long_texts_are_shown_where_they_differ() {
+        let short = LongText::new("short".to_owned());
+        assert!(short.start == "short" && short.whole.is_none());
+        let long = "é".repeat(SHORT + 1);
+        let [old, new] = LongText::pair(format!("{long}old{long}"), format!("{long}new"));
+        assert!(old.start.starts_with("… é") && old.start.contains("old") && new.start.ends_with("new"));
+        assert_eq!((new.count, new.whole), (SHORT + 4, Some(format!("{long}new"))));
+        let [old, new] = LongText::pair("a".to_owned(), "b".repeat(SHORT + 1));
+        assert_eq!((old.start.as_str(), new.start), ("a", "b".repeat(EXCERPT)));
+    }
 }

@@ -75,8 +75,7 @@ impl Elicitation {
         let elicitation = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
         // Clients of the first version declare neither form nor url, and support forms.
         let asks = elicitation.is_some_and(|modes| modes.form.is_some() || modes.url.is_none());
-        let is_stateless = context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
-        match (asks, is_stateless) {
+        match (asks, is_stateless(context)) {
             (false, _) => ElicitationMode::Unsupported,
             (true, false) => ElicitationMode::Inline,
             (true, true) => ElicitationMode::InputRequired,
@@ -106,10 +105,11 @@ impl Elicitation {
         }
     }
 
-    /// Whether the client of this request opens pages.
+    /// Whether the user of this request's client can be asked to open a page within the call. A client that opens pages need
+    /// not show forms.
     pub(crate) fn opens_pages(context: &RequestContext<RoleServer>) -> bool {
         let elicitation = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
-        elicitation.is_some_and(|modes| modes.url.is_some())
+        !is_stateless(context) && elicitation.is_some_and(|modes| modes.url.is_some())
     }
 
     /// Asks the user to open a page. What they answer decides nothing: they decide on the page, and only if they may.
@@ -211,6 +211,11 @@ impl Drop for PendingElicitation {
 /// The principal and the tool that a state is bound to. Neither can contain a NUL.
 fn associated_data(principal: &Principal, tool: &str) -> Vec<u8> {
     format!("countersign agreement\0{}\0{tool}", principal.account_id.as_str()).into_bytes()
+}
+
+/// Whether the protocol version of this request has no requests of the server.
+fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
+    context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
 }
 
 /// A yes-or-no form: accepting it is the answer, so it has no fields.

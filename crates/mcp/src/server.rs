@@ -165,7 +165,6 @@ impl McpServer {
             }
         }
         if let Some(page) = result.page.take()
-            && mode == ElicitationMode::Inline
             && Elicitation::opens_pages(context)
         {
             self.session.run_until_cancelled(self.elicitation.open(&page, context)).await;

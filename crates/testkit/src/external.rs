@@ -28,12 +28,21 @@ pub enum External {
     Python,
     /// A folder `node_modules` with the packages of `tests/clients/package.json`, and a Node.js for them.
     NodeModules,
+    /// Chromium: the archive of an npm package on Linux on x86-64, an installed one elsewhere.
+    Chromium,
 }
 
 impl External {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Curl, Self::HaProxy, Self::PgBouncer, Self::SystemdAnalyze, Self::Python, Self::NodeModules];
+    pub const ALL: [Self; 7] = [
+        Self::Curl,
+        Self::HaProxy,
+        Self::PgBouncer,
+        Self::SystemdAnalyze,
+        Self::Python,
+        Self::NodeModules,
+        Self::Chromium,
+    ];
 
     /// Environment variable that overrides the program found in the path.
     pub fn variable(self) -> &'static str {
@@ -44,6 +53,7 @@ impl External {
             Self::SystemdAnalyze => "COUNTERSIGN_TEST_SYSTEMD_ANALYZE",
             Self::Python => "COUNTERSIGN_TEST_PYTHON",
             Self::NodeModules => "COUNTERSIGN_TEST_NODE_MODULES",
+            Self::Chromium => "COUNTERSIGN_TEST_CHROMIUM",
         }
     }
 
@@ -59,6 +69,10 @@ impl External {
                  python3 -m venv .venv && .venv/bin/pip install -r tests/python/requirements.txt"
             }
             Self::NodeModules => "the npm packages are not installed: npm ci --prefix tests/clients --ignore-scripts",
+            Self::Chromium if HAS_PACKAGED_CHROMIUM => {
+                "Chromium is not installed: npm ci --prefix tests/clients --ignore-scripts"
+            }
+            Self::Chromium => "Chromium is not installed: COUNTERSIGN_TEST_CHROMIUM can name one",
         }
     }
 
@@ -72,6 +86,7 @@ impl External {
             (None, Self::SystemdAnalyze) => program("systemd-analyze"),
             (None, Self::Python) => in_repository(".venv/bin/python"),
             (None, Self::NodeModules) => in_repository("tests/clients/node_modules"),
+            (None, Self::Chromium) => chromium(),
         }?;
         let is_complete = match self {
             Self::Python => has_packages(&found),
@@ -131,6 +146,17 @@ pub fn node(modules: &Path) -> Option<PathBuf> {
 
 fn in_repository(path: &str) -> Option<PathBuf> {
     Some(repository().join(path)).filter(|path| path.exists())
+}
+
+/// Whether the npm package of Chromium has a program for this machine.
+const HAS_PACKAGED_CHROMIUM: bool = cfg!(all(target_os = "linux", target_arch = "x86_64"));
+
+fn chromium() -> Option<PathBuf> {
+    if HAS_PACKAGED_CHROMIUM {
+        let archive = External::NodeModules.path()?.join("@sparticuz/chromium/bin/chromium.br");
+        return Some(archive).filter(|path| path.exists());
+    }
+    ["chromium", "google-chrome"].into_iter().find_map(program)
 }
 
 /// A program on the `PATH`, or where Debian has those of the administrator, which a user's `PATH` may leave out.

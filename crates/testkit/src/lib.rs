@@ -5,6 +5,7 @@
 //! | `cluster`, `standby`, `pgbouncer`, `proxy` | a database per test; a streaming standby; a pooler; lost connections |
 //! | `fake_server` | a server that misbehaves |
 //! | `server`, `http`, `raw_stdio`, `haproxy`, `issuer`, `oidc_provider` | the built server with an MCP client, over HTTP, with lines as they are |
+//! | `web_browser` | Chromium, driven by `tests/browser` |
 //! | `front_end`, `command`, `audit` | the commands of the binary and what they print |
 //! | `manifest`, `config_dir`, `social`, `golden` | manifests, configuration, the demo's tools, checked-in files |
 //! | `poll`, `exclusive`, `external`, `process`, `small_disk` | waiting, being alone, programs that may be missing, signals and memory, full disks |
@@ -46,6 +47,7 @@ mod server;
 mod small_disk;
 pub mod social;
 mod standby;
+mod web_browser;
 
 pub use cluster::{Database, cluster, database, lone_database};
 pub use command::{CommandOutput, config_home, run, run_countersign, startup_error};
@@ -70,3 +72,4 @@ pub use repository::repository;
 pub use server::{Server, arguments, countersign};
 pub use small_disk::SmallDisk;
 pub use standby::Standby;
+pub use web_browser::{Focused, Tab, WebBrowser};

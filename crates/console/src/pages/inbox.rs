@@ -11,11 +11,14 @@ use types::{Tier, visible};
 use crate::message::{self, render};
 use crate::session::LoggedIn;
 use crate::state::Console;
-use crate::text::{proposer, sentences};
+use crate::text::{proposer, title_and_params};
 
 /// The most proposals that wait, and that have ended, on the page.
 const MOST: u32 = 200;
 const ENDED: u32 = 30;
+
+/// How much of the parameters a line has, in characters.
+const MOST_OF_PARAMS: usize = 160;
 
 #[derive(Template)]
 #[template(path = "inbox.html")]
@@ -31,6 +34,8 @@ struct Inbox<'a> {
 struct Line {
     id: String,
     what: String,
+    /// The beginning of the parameters.
+    params: String,
     tool: String,
     by: String,
     at: String,
@@ -54,9 +59,13 @@ pub(crate) async fn show(LoggedIn(person): LoggedIn, State(console): State<Arc<C
 }
 
 fn line(proposal: &ProposalSummary) -> Line {
+    let (what, params) = title_and_params(&proposal.description);
+    let is_cut = params.chars().nth(MOST_OF_PARAMS).is_some();
+    let params: String = params.chars().take(MOST_OF_PARAMS).collect();
     Line {
         id: proposal.proposal_id.to_string(),
-        what: sentences(&proposal.description).0,
+        what,
+        params: if is_cut { format!("{params}…") } else { params },
         tool: visible(&proposal.tool_name),
         by: proposer(proposal.actor.as_deref(), proposal.account_id.as_str()),
         at: proposal.created_at.clone(),

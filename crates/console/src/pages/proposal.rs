@@ -1,15 +1,18 @@
 //! A proposal: what would change, who wants it and why, and the decision.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use askama::Template;
 use axum::Form;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
+use ledger::AppliedRule;
 use ledger::console::ConsolePerson;
-use ledger::proposals::{ConsoleDecider, ConsoleDecisionError, Decision, Proposal, ProposalStatus, not_found};
+use ledger::proposals::{ConsoleDecider, ConsoleDecisionError, Decision, Preview, Proposal, ProposalStatus, not_found};
 use serde::Deserialize;
+use tokio::time::Instant;
 use types::{ProposalId, Tier, visible};
 
 use crate::message::{self, render};
@@ -17,7 +20,13 @@ use crate::pages::sign_in::SignInAgain;
 use crate::rows::{self, Effect, Row, shown};
 use crate::session::{self, CurrentSession};
 use crate::state::Console;
-use crate::text::{Fact, proposer, rows as rows_in_words, sentences};
+use crate::text::{Fact, LongText, proposer, rows as rows_in_words, title_and_params};
+
+/// The tool that undoes writes of tracked tables, for agents.
+const UNDO_MUTATION: &str = "undo_mutation";
+
+/// How long a person waits for the outcome of an approval. Servers look for approved proposals every second.
+const OUTCOME_WITHIN: Duration = Duration::from_secs(3);
 
 #[derive(Template)]
 #[template(path = "proposal.html")]
@@ -25,13 +34,20 @@ struct Page<'a> {
     person: Option<&'a str>,
     id: String,
     digest: &'a str,
-    /// The first sentence of the description.
     heading: String,
-    /// The rest of it.
-    description: String,
     status: &'static str,
+    is_pending: bool,
+    proposer: String,
+    proposed_at: &'a str,
+    open_until: &'a str,
+    /// How many rows the write would change.
+    touches: String,
+    /// The rule of the tool that requires the approval.
+    rule: Option<String>,
     facts: Vec<Fact>,
-    params: Vec<(String, String)>,
+    /// The approvals so far, the decision and what came of it.
+    outcome: Vec<Fact>,
+    params: Vec<(String, LongText)>,
     warnings: Vec<String>,
     rows: Vec<Row>,
     effects: Vec<Effect>,
@@ -101,6 +117,10 @@ async fn decide(console: &Console, current: &CurrentSession, id: &str, decision:
     match console.proposals.decide_in_console(id, &decider, &decision).await {
         Ok(proposal) => {
             tracing::info!(person = person.name, proposal = %id, status = proposal.status.as_str(), "decided");
+            if proposal.status == ProposalStatus::Confirmed {
+                // Whatever the outcome is, the page shows it.
+                drop(console.proposals.ended(id, Instant::now() + OUTCOME_WITHIN).await);
+            }
             Redirect::to(&path(id)).into_response()
         }
         Err(ConsoleDecisionError::SessionEnded) => session::ended(),
@@ -123,9 +143,11 @@ fn page<'a>(person: &'a ConsolePerson, proposal: &'a Proposal, sign_in_again: Op
     let preview = &proposal.preview;
     let (rows, more_rows) = rows::of_preview(preview);
     let is_pending = proposal.status == ProposalStatus::Pending;
-    let (heading, description) = sentences(&proposal.description);
     let rollback = &preview.rollback;
     let undo = match (&rollback.undo_tool, rollback.reversible) {
+        (Some(tool), true) if tool == UNDO_MUTATION => {
+            "It can be undone on the page of its record, as long as its rows are as it left them.".to_owned()
+        }
         (Some(tool), true) => format!("It can be undone with {}. {}", visible(tool), visible(&rollback.note)),
         (None, true) => "There is nothing to undo.".to_owned(),
         (_, false) => format!("It cannot be undone. {}", visible(&rollback.note)),
@@ -134,11 +156,17 @@ fn page<'a>(person: &'a ConsolePerson, proposal: &'a Proposal, sign_in_again: Op
         person: Some(&person.name),
         id: proposal.proposal_id.to_string(),
         digest: &proposal.digest,
-        heading,
-        description,
+        heading: title_and_params(&proposal.description).0,
         status: proposal.status.as_str(),
+        is_pending,
+        proposer: proposer(proposal.actor.as_deref(), proposal.account_id.as_str()),
+        proposed_at: &proposal.created_at,
+        open_until: &proposal.expires_at,
+        touches: touches(preview),
+        rule: preview.rule.as_ref().map(rule),
         facts: facts(proposal),
-        params: proposal.params.iter().map(|(name, value)| (visible(name), shown(value))).collect(),
+        outcome: outcome(proposal),
+        params: proposal.params.iter().map(|(name, value)| (visible(name), LongText::new(shown(value)))).collect(),
         warnings: preview.warnings.iter().map(|warning| visible(warning)).collect(),
         rows,
         effects: preview.effects.as_ref().map(rows::effects_of).unwrap_or_default(),
@@ -155,7 +183,9 @@ fn page<'a>(person: &'a ConsolePerson, proposal: &'a Proposal, sign_in_again: Op
 /// The ledger decides this again, by the same rules.
 fn why_not(person: &ConsolePerson, proposal: &Proposal) -> Option<&'static str> {
     let is_same = |name: &str| name.eq_ignore_ascii_case(&person.name);
-    if proposal.status != ProposalStatus::Pending {
+    if proposal.status == ProposalStatus::Confirmed {
+        Some("It is approved, and a server executes it. Load the page again to see the outcome.")
+    } else if proposal.status != ProposalStatus::Pending {
         Some("It does not wait for a decision any more.")
     } else if !person.role.may_decide() {
         Some("An auditor reads, and does not decide.")
@@ -170,18 +200,40 @@ fn why_not(person: &ConsolePerson, proposal: &Proposal) -> Option<&'static str> 
     }
 }
 
+fn touches(preview: &Preview) -> String {
+    match preview.rows_affected {
+        Some(count) => format!("The write was tried and rolled back. It would change {}.", rows_in_words(count)),
+        None => "The write was not tried, so the number of rows that it would change is not known.".to_owned(),
+    }
+}
+
+fn rule(rule: &AppliedRule) -> String {
+    let message = rule.message.as_ref().map(|message| format!(": {}", visible(message))).unwrap_or_default();
+    format!("Rule {} of the tool requires approval (if {}){message}", rule.number, visible(&rule.when))
+}
+
 fn facts(proposal: &Proposal) -> Vec<Fact> {
     let client = proposal.client.as_ref();
     let client_name = client.and_then(|client| {
         let name = visible(client.name.as_deref()?);
         Some(client.version.as_deref().map_or_else(|| name.clone(), |version| format!("{name} {}", visible(version))))
     });
-    let rows = proposal.preview.rows_affected.map_or_else(
-        || "not known: it was looked at, and not tried".to_owned(),
-        |count| format!("{}, when it was tried and rolled back", rows_in_words(count)),
-    );
-    let optional = |name: &'static str, value: Option<String>| value.map(|value| Fact::text(name, value));
-    let time = |name: &'static str, time: &Option<String>| time.as_ref().map(|time| Fact::time(name, time.clone()));
+    [
+        Some(Fact::text("Tool", format!("{} {}", visible(&proposal.tool_name), visible(&proposal.tool_version)))),
+        client_name.map(|name| Fact::text("Client", name)),
+        Some(Fact::time("Proposed at", proposal.created_at.clone())),
+        Some(Fact::time("Open until", proposal.expires_at.clone())),
+        Some(Fact::id("Proposal", proposal.proposal_id.to_string())),
+        Some(Fact::id("Digest", proposal.digest.clone())),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn outcome(proposal: &Proposal) -> Vec<Fact> {
+    let text =
+        |name: &'static str, value: &Option<String>| value.as_deref().map(|text| Fact::text(name, visible(text)));
     let decided_by = proposal
         .decided_by
         .as_deref()
@@ -189,19 +241,12 @@ fn facts(proposal: &Proposal) -> Vec<Fact> {
     let executed =
         proposal.correlation_id.map(|id| Fact::link("Executed as", format!("/records/{id}"), id.to_string()));
     [
-        Some(Fact::text("Tool", format!("{} {}", visible(&proposal.tool_name), visible(&proposal.tool_version)))),
-        Some(Fact::text("Proposed by", proposer(proposal.actor.as_deref(), proposal.account_id.as_str()))),
-        optional("Client", client_name),
-        Some(Fact::time("Proposed at", proposal.created_at.clone())),
-        Some(Fact::time("Can be approved until", proposal.expires_at.clone())),
-        Some(Fact::text("Changes", rows)),
-        optional("Approvals", approvals(proposal)),
-        optional("Decided by", decided_by),
-        time("Decided at", &proposal.decided_at),
-        optional("Reason", proposal.reason.as_deref().map(visible)),
+        approvals(proposal).map(|text| Fact::text("Approvals", text)),
+        decided_by.map(|by| Fact::text("Decided by", by)),
+        proposal.decided_at.as_ref().map(|at| Fact::time("Decided at", at.clone())),
+        text("Reason", &proposal.reason),
         executed,
-        optional("Error", proposal.error_message.as_deref().map(visible)),
-        Some(Fact::text("Digest", proposal.digest.clone())),
+        text("Error", &proposal.error_message),
     ]
     .into_iter()
     .flatten()
@@ -214,6 +259,9 @@ fn approvals(proposal: &Proposal) -> Option<String> {
     let people: Vec<String> = proposal.approved_by.iter().map(|approval| visible(&approval.person)).collect();
     let people = if people.is_empty() { String::new() } else { format!(": {}", people.join(", ")) };
     let group = rule.approvers.as_deref().map(|group| format!(" of the group {}", visible(group)));
-    let text = format!("{} of {}{}{people}", proposal.approved_by.len(), rule.approvals, group.unwrap_or_default());
-    (proposal.tier == Tier::Approve).then_some(text)
+    let text =
+        format!("{} of {}{}{people}", proposal.approved_by.len(), rule.approvals, group.as_deref().unwrap_or_default());
+    // Of one approval by anybody, the decision says all.
+    let is_plain = rule.approvals == 1 && group.is_none();
+    (proposal.tier == Tier::Approve && !is_plain).then_some(text)
 }

@@ -15,7 +15,7 @@ use crate::message::{self, render};
 use crate::rows::{self, Effect, Row, shown};
 use crate::session::LoggedIn;
 use crate::state::Console;
-use crate::text::{Fact, field, proposer};
+use crate::text::{Fact, LongText, field, proposer};
 
 #[derive(Template)]
 #[template(path = "record.html")]
@@ -25,7 +25,10 @@ struct Page<'a> {
     tool: String,
     status: String,
     facts: Vec<Fact>,
-    params: Vec<(String, String)>,
+    by: String,
+    at: Option<String>,
+    error: Option<String>,
+    params: Vec<(String, LongText)>,
     rows: Vec<Row>,
     more_rows: usize,
     effects: Vec<Effect>,
@@ -94,6 +97,9 @@ fn page<'a>(console: &Console, person: &'a ConsolePerson, id: CorrelationId, rec
         person: Some(&person.name),
         id: id.to_string(),
         tool: field(record, "tool_name").unwrap_or_default(),
+        by: proposer(raw(record, "actor"), raw(record, "account_id").unwrap_or_default()),
+        at: field(record, "completed_at").or_else(|| field(record, "created_at")),
+        error: error(record),
         facts: facts(record),
         params: of("params").and_then(Value::as_object).into_iter().flatten().map(pair).collect(),
         rows,
@@ -116,31 +122,40 @@ fn page<'a>(console: &Console, person: &'a ConsolePerson, id: CorrelationId, rec
     }
 }
 
-fn pair((name, value): (&String, &Value)) -> (String, String) {
-    (types::visible(name), shown(value))
+fn pair((name, value): (&String, &Value)) -> (String, LongText) {
+    (types::visible(name), LongText::new(shown(value)))
+}
+
+/// The text of a column, as it is.
+fn raw<'r>(record: &'r Map<String, Value>, column: &str) -> Option<&'r str> {
+    record.get(column).and_then(Value::as_str)
+}
+
+/// `db_error: the value is too long`.
+fn error(record: &Map<String, Value>) -> Option<String> {
+    let code = field(record, "error_code")?;
+    let message = field(record, "error_message").map(|message| format!(": {message}")).unwrap_or_default();
+    Some(format!("{code}{message}"))
 }
 
 fn facts(record: &Map<String, Value>) -> Vec<Fact> {
     let text = |name: &'static str, column: &str| field(record, column).map(|text| Fact::text(name, text));
     let time = |name: &'static str, column: &str| field(record, column).map(|time| Fact::time(name, time));
-    let raw = |name: &str| record.get(name).and_then(Value::as_str);
+    let id = |name: &'static str, column: &str| field(record, column).map(|id| Fact::id(name, id));
     let client = |name: &str| record.get("client")?.get(name)?.as_str().map(types::visible);
     let client_name = client("name")
         .map(|name| client("version").map_or_else(|| name.clone(), |version| format!("{name} {version}")));
     [
-        Some(Fact::text("For", proposer(raw("actor"), raw("account_id").unwrap_or_default()))),
         client_name.map(|name| Fact::text("Client", name)),
-        client("session_id").map(|id| Fact::text("Session", id)),
+        client("session_id").map(|id| Fact::id("Session", id)),
         time("Made at", "created_at"),
         time("Completed at", "completed_at"),
         text("Rows", "rows_affected"),
-        text("Error", "error_code"),
-        text("Message", "error_message"),
         text("Cause", "error_detail"),
-        text("Idempotency key", "idempotency_key"),
+        id("Idempotency key", "idempotency_key"),
         text("Transaction", "exec_xid"),
         text("Entry in the log", "log_entry"),
-        text("Correlation id", "correlation_id"),
+        id("Correlation id", "correlation_id"),
     ]
     .into_iter()
     .flatten()

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::message::{self, render};
+use crate::rows;
 use crate::session::LoggedIn;
 use crate::state::{Console, RecordMasks};
 use crate::text::{field, proposer, query_string, record_status};
@@ -234,6 +235,14 @@ pub(crate) fn record_line(record: &Map<String, Value>) -> RecordLine {
         status: record_status(record),
         at: field(record, "created_at").or_else(|| field(record, "completed_at")).unwrap_or_default(),
         by: proposer(raw(record, "actor"), raw(record, "account_id").unwrap_or_default()),
-        what: format!("{error}{}", text("params_summary")),
+        what: format!("{error}{}", params_in_words(&text("params_summary"))),
+    }
+}
+
+/// `tweet_id: 26` of a JSON object. A long one was cut, and stays as it is.
+fn params_in_words(summary: &str) -> String {
+    match serde_json::from_str::<Map<String, Value>>(summary) {
+        Ok(params) => rows::pairs(Some(&Value::Object(params)), ": "),
+        Err(_) => summary.to_owned(),
     }
 }

@@ -20,7 +20,7 @@ use crate::conflicts::{self, Conflict};
 use crate::message::{self, render};
 use crate::session::LoggedIn;
 use crate::state::{Console, ConsoleOperator};
-use crate::text::rows;
+use crate::text::{Fact, rows};
 
 /// A plan with more rows is carried out in parts.
 const MOST_ROWS: u64 = 10_000;
@@ -69,12 +69,9 @@ struct PlanPage<'a> {
     person: Option<&'a str>,
     id: String,
     digest: String,
-    selection: Vec<(String, String)>,
+    facts: Vec<Fact>,
     writes: Vec<RecordLine>,
     write_count: usize,
-    added: usize,
-    left_out: usize,
-    rows: String,
     parts: usize,
     counted: String,
     conflicts: Vec<Conflict>,
@@ -287,16 +284,11 @@ fn one_page(person: &ConsolePerson, id: CorrelationId, outcome: UndoOutcome) -> 
 fn plan_page(person: &ConsolePerson, plan: StoredPlan, writes: Vec<RecordLine>) -> PlanPage<'_> {
     let list = |name: &str| plan.report.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let conflicts = list("conflicts");
-    let selection = plan.selection.as_object().into_iter().flatten();
-    let selection = selection.filter_map(|(name, value)| Some((visible(name), visible(value.as_str()?))));
     PlanPage {
         person: Some(&person.name),
-        selection: selection.collect(),
+        facts: plan_facts(&plan),
         writes,
         write_count: list("writes").len(),
-        added: list("added").len(),
-        left_out: list("left_out").len(),
-        rows: rows(plan.report.get("rows").and_then(Value::as_u64).unwrap_or_default()),
         parts: plan.parts.len(),
         counted: conflicts::counted(conflicts),
         conflicts: conflicts::list(conflicts),
@@ -306,6 +298,37 @@ fn plan_page(person: &ConsolePerson, plan: StoredPlan, writes: Vec<RecordLine>) 
         digest: plan.digest,
     }
 }
+
+/// What was selected, and what was found.
+fn plan_facts(plan: &StoredPlan) -> Vec<Fact> {
+    let selected = |(name, key): (&'static str, &str)| {
+        let value = plan.selection.get(key).and_then(Value::as_str)?;
+        Some(if matches!(key, "from" | "to") { Fact::time(name, value) } else { Fact::text(name, visible(value)) })
+    };
+    let count = |name: &str| plan.report.get(name).and_then(Value::as_array).map_or(0, Vec::len);
+    let mut writes = count("writes").to_string();
+    if count("added") > 0 {
+        writes += &format!(", {} of them added because they came later on the same rows", count("added"));
+    }
+    if count("left_out") > 0 {
+        writes += &format!("; {} left out because of conflicts", count("left_out"));
+    }
+    let changes = rows(plan.report.get("rows").and_then(Value::as_u64).unwrap_or_default());
+    let found = [Fact::text("Writes", writes), Fact::text("Changes", changes), Fact::id("Digest", plan.digest.clone())];
+    SELECTED.into_iter().filter_map(selected).chain(found).collect()
+}
+
+/// The names of a selection for people, and in the plan.
+const SELECTED: [(&str, &str); 8] = [
+    ("Account", "account"),
+    ("Actor", "actor"),
+    ("Session", "session"),
+    ("Client", "client"),
+    ("Tool", "tool"),
+    ("Table", "table"),
+    ("From", "from"),
+    ("Until", "to"),
+];
 
 impl SelectionForm {
     fn selection(&self) -> Selection {
