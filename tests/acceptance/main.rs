@@ -46,6 +46,7 @@ mod hardening;
 mod hostile_arguments;
 mod http;
 mod images;
+mod install;
 mod layers;
 mod ledger_records;
 mod lost_commit;
