@@ -123,7 +123,7 @@ async fn an_entry_is_printed_and_nothing_is_written() {
     let (db, home) = (database().await, Home::new());
     for client in CLIENTS {
         let printed = succeeds(&mut home.install(&db, client, &["--print", "--name", "shop"])).await;
-        let place = format!("It belongs into {}.", home.file(client).display());
+        let place = format!("This entry belongs in {}.", home.file(client).display());
         assert!(printed.err.contains(&place), "{}", printed.err);
         assert!(printed.err.contains("shop.database-url is written with the value of DATABASE_URL"), "{}", printed.err);
         assert_eq!(entry(client, &printed.out, "shop")["args"][0], "serve");

@@ -74,6 +74,11 @@ impl ConfigFile {
         Ok(text.strip_prefix(BYTE_ORDER_MARK).map_or_else(|| text.clone(), str::to_owned))
     }
 
+    /// Whether the folder of the file exists.
+    pub(super) fn has_folder(&self) -> bool {
+        self.target.parent().is_some_and(Path::exists)
+    }
+
     /// Whether other users of the machine can read the file.
     pub(super) fn is_readable_by_others(&self) -> bool {
         fs::metadata(&self.target).is_ok_and(|found| found.mode() & 0o077 != 0)

@@ -75,6 +75,13 @@ pub(crate) async fn install(
             print_line(&format!("Wrote {} with the value of {}, for you alone.", secret.path.display(), secret.origin));
         }
     }
+    if arguments.entry.scope == Scope::User && !file.has_folder() {
+        let label = client.label();
+        print_error(&format!(
+            "warning: the folder of {} does not exist yet: is {label} installed?",
+            file.path.display()
+        ));
+    }
     let saved = file.edit(|text| match self::put(client, name, &entry, text, arguments.replace)? {
         Put::Written(text) => Ok(Some(text)),
         Put::Unchanged => Ok(None),
@@ -199,9 +206,10 @@ fn protect_token(file: &ConfigFile, arguments: &InstallArgs, server: &Server, en
 /// # Errors
 /// It would not start, or would start without its database.
 async fn check(server: &Server, settings: &Settings) -> anyhow::Result<()> {
-    let hint = "nothing was changed. Repeat it with --no-check to write the entry all the same";
     match server {
-        Server::Remote { url, token } => remote::check(url, token).await.context(hint),
+        Server::Remote { url, token } => remote::check(url, token).await.context(
+            "the server does not work for this client, so nothing was changed (--no-check writes the entry all the same)",
+        ),
         Server::Program { .. } => {
             for name in program::libpq_variables() {
                 print_error(&format!(
@@ -213,7 +221,9 @@ async fn check(server: &Server, settings: &Settings) -> anyhow::Result<()> {
                 let builder = bootstrap::ServerBuilder::open(&target, settings, false, Metrics::new()).await?;
                 builder.registries(settings).await
             });
-            built.await.map(|_| ()).context(hint)
+            built.await.map(|_| ()).context(
+                "the server would not start, so nothing was changed (--no-check writes the entry all the same)",
+            )
         }
     }
 }
@@ -249,7 +259,7 @@ fn print(
         _ => bail!("the entry cannot be printed"),
     };
     print_line(text.trim_end());
-    print_error(&format!("It belongs into {}.", path.display()));
+    print_error(&format!("This entry belongs in {}.", path.display()));
     for secret in program.iter().flat_map(|program| &program.secrets) {
         print_error(&format!(
             "Without --print, {} is written with the value of {}.",
@@ -273,7 +283,7 @@ fn report(arguments: &InstallArgs, file: &ConfigFile, saved: &Saved, program: Op
         }
         Saved::Created => print_line(&format!("Made {path} with the entry \"{name}\".")),
         Saved::Replaced(backup) => {
-            print_line(&format!("Added the entry \"{name}\" to {path}. The previous file is {}.", backup.display()))
+            print_line(&format!("Wrote the entry \"{name}\" into {path}. The previous file is {}.", backup.display()))
         }
     }
     if let Some(program) = program {
