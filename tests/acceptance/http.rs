@@ -14,7 +14,7 @@ mod raw;
 mod refusals;
 mod revoked;
 mod sessions;
-mod sse;
+pub(crate) mod sse;
 mod standby;
 mod starting;
 mod tokens;

@@ -47,6 +47,7 @@ mod hardening;
 mod hostile_arguments;
 mod http;
 mod images;
+mod install;
 mod layers;
 mod ledger_records;
 mod lost_commit;

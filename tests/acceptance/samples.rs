@@ -3,6 +3,7 @@
 
 mod clients;
 mod commands;
+mod generated;
 mod reads;
 mod shop;
 
@@ -18,7 +19,7 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("README.md", "cargo run -- demo", "the_demo_is_what_the_readme_starts"),
     ("README.md", "{\"success\": true,", "the_readme_from_init_to_the_first_write_and_back"),
     ("README.md", "cargo build --release", "the_readme_from_init_to_the_first_write_and_back"),
-    ("README.md", "{\n  \"mcpServers\"", "clients_on_the_same_machine"),
+    ("README.md", "target/release/countersign install", "the_readme_from_init_to_the_first_write_and_back"),
     ("README.md", "countersign query --dbname shop", "the_readme_from_init_to_the_first_write_and_back"),
     ("README.md", "name = \"shop\"", "the_readme_from_init_to_the_first_write_and_back"),
     ("CONTRIBUTING.md", "cargo build", "the_demo_is_what_the_readme_starts"),
@@ -32,12 +33,19 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("docs/topics/console.md", "$ DATABASE_URL", "a_person_logs_in_to_the_console_as_the_page_says"),
     ("docs/topics/console.md", "[console]", "the_sample_of_the_page_signs_people_in"),
     ("docs/topics/verifying.md", "$ countersign witness new", "the_commands_of_witnesses_print_what_the_page_shows"),
+    ("docs/setup/clients.md", "countersign install --client cursor", "the_commands_of_the_page_install_and_uninstall"),
+    (
+        "docs/setup/clients.md",
+        "countersign install --client claude-code",
+        "the_commands_of_the_page_add_a_running_server",
+    ),
     ("docs/setup/clients.md", "{\n  \"mcpServers\"", "clients_on_the_same_machine"),
     ("docs/setup/clients.md", "{\n  \"servers\"", "clients_on_the_same_machine"),
     ("docs/setup/clients.md", "{\n  \"mcpServers\"", "clients_over_the_network"),
     ("docs/setup/clients.md", "{\n  \"inputs\"", "clients_over_the_network"),
     ("docs/setup/clients.md", "{\n  \"mcpServers\"", "clients_over_the_network"),
     ("docs/setup/clients.md", "{\n  \"mcpServers\"", "clients_over_the_network"),
+    ("docs/setup/install.md", "mkdir -p", "completions_complete_and_man_pages_have_the_options_of_front_ends"),
     ("docs/setup/deploy.md", "# /etc/systemd/system/countersign.service", "the_systemd_unit_is_valid"),
     (
         "docs/setup/deploy.md",

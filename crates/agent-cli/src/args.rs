@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgAction, Args, Parser};
+use clap::{ArgAction, Args, CommandFactory, Parser};
 use types::{Secret, quoted};
 
 use crate::connection::ConnectionFields;
@@ -174,6 +174,16 @@ struct PipeArgs {
     connection: ConnectionArgs,
     #[command(flatten)]
     common: CommonArgs,
+}
+
+/// The definition of a command line, for completions of shells and man pages.
+#[must_use]
+pub fn command(front_end: FrontEnd) -> clap::Command {
+    match front_end {
+        FrontEnd::Query => QueryArgs::command(),
+        FrontEnd::Pipe => PipeArgs::command(),
+        FrontEnd::Psql => psql::command(QueryArgs::command()),
+    }
 }
 
 /// Parses a command line: the arguments after `countersign query`, `pipe` or `psql`.

@@ -54,6 +54,21 @@ const FLAGS: [(char, &str); 7] = [
     ('v', "--param"),
 ];
 
+/// Flags of `query` that have only psql's letter.
+const WITHOUT_LONG: [&str; 3] = ["--sql", "--sql-file", "--param"];
+
+/// The definition of the command line, from that of `query`.
+pub(crate) fn command(query: clap::Command) -> clap::Command {
+    let command =
+        query.name("countersign psql").about("Runs one statement given by psql's flags.").mut_args(|argument| {
+            let long = argument.get_long().map(|long| format!("--{long}")).unwrap_or_default();
+            let letter = FLAGS.iter().find(|(_, flag)| *flag == long).map(|(letter, _)| *letter);
+            let argument = argument.short(letter);
+            if WITHOUT_LONG.contains(&long.as_str()) { argument.long(None) } else { argument }
+        });
+    command.arg(clap::Arg::new("connection").value_name("URL").help("postgresql://user@host:port/dbname"))
+}
+
 /// Long flags of `query` that take a value, in addition to [`NUMBERS`].
 const WITH_VALUE: [&str; 11] = [
     "--dsn-secret",

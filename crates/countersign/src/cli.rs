@@ -1,15 +1,21 @@
 //! The command line. What can be configured in another way as well is a key of [`crate::settings`].
 
+mod install;
+mod server_keys;
+
 use std::path::PathBuf;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+use self::server_keys::ServerKeys;
 use crate::settings::{
-    ConfigSources, ConnectionKeys, DatabaseKeys, HttpKeys, Keys, LimitKeys, LogKeys, ManifestKeys, NotifyKeys,
-    OidcSecretKeys, ReadsKeys, ServeKeys, SigningKeys, WriteKeys,
+    ConfigSources, ConnectionKeys, DatabaseKeys, Keys, LogKeys, ManifestKeys, OidcSecretKeys, ServeKeys, SigningKeys,
+    WriteKeys,
 };
 
+use self::install::given_options;
+pub(crate) use self::install::{ClientName, EntryArgs, GivenOption, InstallArgs, OptionKind, Scope, UninstallArgs};
 use crate::audit::args::AuditCommand;
 use crate::console::args::ConsoleArgs;
 use crate::freeze::{FreezeArgs, UnfreezeArgs};
@@ -85,6 +91,14 @@ pub(crate) enum Command {
     /// Change the keys that seal session ids and questions to users.
     #[command(subcommand)]
     Keys(KeysCommand),
+    /// Add this server to the configuration of an MCP client: the client then starts `countersign serve` with
+    /// the options given here.
+    ///
+    /// Checks the manifests against the database first. Everything else in the client's file stays as it is, and
+    /// the previous file is kept beside it. The entry contains no connection string: it names a file with it.
+    Install(Box<InstallArgs>),
+    /// Remove this server from the configuration of an MCP client.
+    Uninstall(UninstallArgs),
     /// Report what is stuck or wrong with this database, its ledger and its roles, and what to do. Takes the
     /// options of serve.
     ///
@@ -175,29 +189,6 @@ pub(crate) struct DoctorArgs {
     server: ServerKeys,
 }
 
-/// Everything that is configured of a server.
-#[derive(Debug, Args)]
-struct ServerKeys {
-    #[command(flatten)]
-    manifests: ManifestKeys,
-    #[command(flatten)]
-    serve: ServeKeys,
-    #[command(flatten)]
-    write: WriteKeys,
-    #[command(flatten)]
-    reads: ReadsKeys,
-    #[command(flatten)]
-    signing: SigningKeys,
-    #[command(flatten)]
-    notify: NotifyKeys,
-    #[command(flatten)]
-    http: HttpKeys,
-    #[command(flatten)]
-    limits: LimitKeys,
-    #[command(flatten)]
-    connection: ConnectionKeys,
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
     /// Login of the servers. It is created without a password if it does not exist, and granted what the ledger
@@ -248,9 +239,12 @@ impl Cli {
     /// Parses the command line, and the variables that replace flags. Ends the process with a message if it is wrong.
     pub(crate) fn read() -> (Command, ConfigSources) {
         let matches = Self::command().get_matches();
-        let cli = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        let mut cli = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
         let mut given = cli.keys();
         if let Some(matches) = innermost(&matches) {
+            if let Command::Install(install) = &mut cli.command {
+                install.given = given_options(matches);
+            }
             let DatabaseKeys { database_url, database_url_file, .. } = &mut given.database;
             flag_before_variable(matches, database_url, database_url_file, ["database_url", "database_url_file"]);
             let ServeKeys { read_url, read_url_file, .. } = &mut given.serve;
@@ -274,7 +268,8 @@ impl Cli {
     fn keys(&self) -> Keys {
         let mut keys = Keys { log: self.log.clone(), ..Keys::default() };
         match &self.command {
-            Command::Demo(_) | Command::Token(_) | Command::Witness(_) => {}
+            Command::Demo(_) | Command::Token(_) | Command::Witness(_) | Command::Uninstall(_) => {}
+            Command::Install(install) => install.fill(&mut keys),
             Command::Completions(_) | Command::Man(_) => {}
             Command::Query(_) | Command::Pipe(_) | Command::Psql(_) => {}
             Command::Serve(arguments) => arguments.server.fill(&mut keys),
@@ -298,16 +293,6 @@ impl Cli {
             }
         }
         keys
-    }
-}
-
-impl ServerKeys {
-    fn fill(&self, keys: &mut Keys) {
-        self.connection.fill(keys);
-        (keys.manifests, keys.serve) = (self.manifests.clone(), self.serve.clone());
-        (keys.write, keys.reads) = (self.write.clone(), self.reads.clone());
-        (keys.signing, keys.notify) = (self.signing.clone(), self.notify.clone());
-        (keys.http, keys.limits) = (self.http.clone(), self.limits.clone());
     }
 }
 

@@ -19,6 +19,7 @@ mod freeze;
 mod front_ends;
 mod generated;
 mod init;
+mod install;
 mod keys;
 mod logging;
 mod notify;
@@ -104,6 +105,8 @@ async fn run(command: Command, sources: ConfigSources, settings: Settings) -> an
         Command::Console(arguments) => console::run(arguments, &settings, doctor::health_check).await?,
         Command::Witness(command) => witness::run(command).await?,
         Command::Token(command) => token::run(command, &sources, &settings)?,
+        Command::Install(arguments) => install::install(&arguments, &sources, &settings).await?,
+        Command::Uninstall(arguments) => install::uninstall(&arguments)?,
         Command::Doctor(arguments) => return doctor::run(&arguments, &settings).await,
         Command::Completions(_) | Command::Man(_) => {}
         Command::Query(_) | Command::Pipe(_) | Command::Psql(_) => {

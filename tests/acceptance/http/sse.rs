@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use testkit::{HttpAnswer, HttpClient, HttpServer, database, send_signal};
 
 /// A session: messages go by POST, and come as events.
-pub(super) struct Session {
+pub(crate) struct Session {
     visitor: HttpClient,
     endpoint: String,
     events: std::pin::Pin<Box<dyn futures_util::Stream<Item = reqwest::Result<Vec<u8>>> + Send>>,
@@ -14,7 +14,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) async fn open(visitor: HttpClient) -> Self {
+    pub(crate) async fn open(visitor: HttpClient) -> Self {
         let stream = visitor.request(Method::GET, "/sse").send().await.unwrap();
         assert_eq!(stream.status(), StatusCode::OK);
         assert_eq!(stream.headers()["content-type"], "text/event-stream");
@@ -69,7 +69,7 @@ impl Session {
     ///
     /// # Errors
     /// What was answered instead of taking it.
-    pub(super) async fn try_request(&mut self, id: u32, method: &str, params: Value) -> Result<Value, HttpAnswer> {
+    pub(crate) async fn try_request(&mut self, id: u32, method: &str, params: Value) -> Result<Value, HttpAnswer> {
         let taken = self.try_post(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
         if taken.status != StatusCode::ACCEPTED {
             return Err(taken);

@@ -5,18 +5,16 @@ use testkit::{ConfigDir, External, HttpServer, skip_without};
 use tokio::process::Command;
 
 use super::shop::Shop;
-use super::{Sample, samples_like};
+use super::{Sample, sample, samples_like};
 use crate::clients::node;
 
 const INSPECTOR: &str = "@modelcontextprotocol/inspector/clients/launcher/build/index.js";
 const BRIDGE: &str = "mcp-remote/dist/proxy.js";
 
-/// The blocks of README.md and docs/setup/clients.md that have a server of this kind.
+/// The blocks of docs/setup/clients.md that have a server of this kind.
 fn blocks(is_wanted: fn(&Value) -> bool) -> Vec<(Sample, Value)> {
-    let pages = ["README.md", "docs/setup/clients.md"];
-    let found: Vec<(Sample, Value)> = pages
+    let found: Vec<(Sample, Value)> = samples_like("docs/setup/clients.md", "{\n")
         .into_iter()
-        .flat_map(|page| samples_like(page, "{\n"))
         .map(|sample| {
             let block: Value = serde_json::from_str(&sample.text).unwrap();
             let servers = block.get("mcpServers").or(block.get("servers")).unwrap();
@@ -24,7 +22,7 @@ fn blocks(is_wanted: fn(&Value) -> bool) -> Vec<(Sample, Value)> {
         })
         .filter(|(_, server)| is_wanted(server))
         .collect();
-    assert!(found.len() > 2, "{found:?}");
+    assert!(found.len() > 1, "{found:?}");
     found
 }
 
@@ -49,11 +47,51 @@ async fn clients_on_the_same_machine() {
         return;
     }
     let shop = Shop::ready().await;
+    std::fs::write(shop.folder().join("url"), shop.url("countersign_writer")).unwrap();
     for (sample, server) in blocks(|server| server["command"] == "/path/to/countersign") {
         let server: Value = serde_json::from_str(&shop.filled_in(&server.to_string())).unwrap();
         let tools = tools(&sample, &server).await;
         assert!(tools.contains(&"set_order_status".to_owned()), "{sample:?}: {tools:?}");
     }
+}
+
+/// The one entry of a client's file, in the home of the shop.
+fn installed(shop: &Shop, file: &str) -> Value {
+    let text = std::fs::read_to_string(shop.folder().join(file)).unwrap();
+    let text: Value = serde_json::from_str(&text).unwrap();
+    text["mcpServers"]["shop"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_commands_of_the_page_install_and_uninstall() {
+    let shop = Shop::ready().await;
+    let commands = sample("docs/setup/clients.md", "countersign install --client cursor");
+    let (install, uninstall) = commands.split_once('\n').unwrap();
+    shop.shell(&format!("DATABASE_URL='{}' {install}", shop.url("countersign_writer")), "").await;
+    let entry = installed(&shop, ".cursor/mcp.json");
+    assert!(std::path::Path::new(entry["command"].as_str().unwrap()).is_absolute(), "{entry}");
+    shop.shell(uninstall, "").await;
+    assert_eq!(installed(&shop, ".cursor/mcp.json"), Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_commands_of_the_page_add_a_running_server() {
+    let shop = Shop::ready().await;
+    let (token, table) = HttpServer::token("default", &[]).await;
+    let folder = ConfigDir::new();
+    let database = format!("database_url = {:?}\n", shop.url("countersign_writer"));
+    let mut command = folder.command(&format!("{database}{table}\n[http]\nlisten = \"127.0.0.1:0\"\n"));
+    command.arg("serve");
+    let listening = HttpServer::listening(command).await;
+    listening.logged(" ready ").await;
+    std::fs::write(shop.folder().join("token"), &token).unwrap();
+    let commands = sample("docs/setup/clients.md", "countersign install --client claude-code");
+    shop.shell(&commands.replace("https://mcp.example.com", &listening.url("")), "").await;
+    let entry = installed(&shop, ".claude.json");
+    assert_eq!(entry["headers"]["Authorization"], format!("Bearer {token}"));
+    let entry = installed(&shop, ".cursor/mcp.json");
+    assert_eq!(entry["url"], listening.url("/sse"));
+    assert_eq!(entry["headers"]["Authorization"], "Bearer ${env:SHOP_TOKEN}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -72,6 +72,7 @@ impl Shop {
             .replace("postgresql://countersign_writer:secret@localhost:5432/shop", &self.url("countersign_writer"))
             .replace("/path/to/countersign", countersign().to_str().unwrap())
             .replace("/path/to/shop.toml", &self.manifest())
+            .replace("/path/to/url", self.folder().join("url").to_str().unwrap())
     }
 
     pub(super) async fn run(&self, sql: &str) {
@@ -102,6 +103,7 @@ impl Shop {
             .env("PGHOST", self.cluster.socket_dir())
             .env("PGPORT", self.cluster.port().to_string())
             .env("PGUSER", "me")
+            .env("HOME", self.folder())
             .env("XDG_CONFIG_HOME", self.folder())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -124,10 +126,15 @@ async fn the_readme_from_init_to_the_first_write_and_back() {
     let script = script.replace("cargo build --release\n", "").replace("target/release/", "");
     shop.shell(&shop.filled_in(&script), "secret\nsecret\n").await;
 
-    let mut command = Command::new(countersign());
-    command.env("DATABASE_URL", shop.url("countersign_writer")).kill_on_drop(true);
+    let install = sample("README.md", "target/release/countersign install").replace("target/release/", "");
+    shop.shell(&format!("export DATABASE_URL='{}'\n{install}", shop.url("countersign_writer")), "").await;
+    let file = std::fs::read_to_string(shop.folder().join(".cursor/mcp.json")).unwrap();
+    let file: Value = serde_json::from_str(&file).unwrap();
+    let entry = &file["mcpServers"]["shop"];
+    let mut command = Command::new(entry["command"].as_str().unwrap());
+    command.args(entry["args"].as_array().unwrap().iter().map(|argument| argument.as_str().unwrap()));
     let server = Server::start({
-        command.args(["--log", "warn", "serve", "--manifest"]).arg(shop.manifest());
+        command.env_remove("DATABASE_URL").kill_on_drop(true);
         command
     })
     .await;

@@ -48,7 +48,7 @@ pub(crate) use profiles::{ProfileConfig, is_name as is_profile_name};
 pub(crate) use reads_keys::ReadsKeys;
 pub(crate) use secrets::SecretSource;
 use secrets::secret;
-pub(crate) use signing_keys::SigningKeys;
+pub(crate) use signing_keys::{SigningKeys, config_directory};
 
 /// Where settings come from. The file can be read again; the rest is as it was at the start.
 #[derive(Debug, Clone)]

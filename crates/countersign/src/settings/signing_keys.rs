@@ -34,9 +34,14 @@ impl SigningKeys {
     }
 }
 
-/// The folder of the private keys that `init` makes: `$XDG_CONFIG_HOME/countersign/keys`, or that below `~/.config`.
+/// The folder of the private keys that `init` makes: `keys` in the user's folder.
 fn key_directory() -> Option<PathBuf> {
+    Some(config_directory()?.join("keys"))
+}
+
+/// The user's folder for files of this program: `$XDG_CONFIG_HOME/countersign`, or that below `~/.config`.
+pub(crate) fn config_directory() -> Option<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let config = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))?;
-    Some(config.join("countersign").join("keys"))
+    Some(config.join("countersign"))
 }

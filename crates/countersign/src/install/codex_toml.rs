@@ -1,0 +1,187 @@
+//! A table `[mcp_servers.NAME]` in the configuration of Codex.
+//!
+//! As in JSON, the text around the table is not written anew, and a new text must mean what it should.
+
+use std::cmp::Reverse;
+use std::ops::Range;
+
+use serde_json::Value;
+use serde_spanned::Spanned;
+use toml::Table;
+use toml::de::{DeString, DeTable, DeValue};
+
+use super::edit::{EditError, Put, Splice, line_break, line_start, spliced};
+
+/// The table of all servers.
+const SERVERS: &str = "mcp_servers";
+
+type Key<'a> = Spanned<DeString<'a>>;
+
+fn parse(text: &str) -> Result<DeTable<'_>, EditError> {
+    DeTable::parse(text).map(Spanned::into_inner).map_err(|error| {
+        EditError::new(error.span().unwrap_or_default().start, format!("this is not TOML: {}", error.message()))
+    })
+}
+
+/// The servers of a file, by name.
+fn servers<'d, 'a>(document: &'d DeTable<'a>) -> Result<Option<&'d DeTable<'a>>, EditError> {
+    let Some(servers) = document.get(SERVERS) else { return Ok(None) };
+    match servers.get_ref() {
+        DeValue::Table(servers) => Ok(Some(servers)),
+        other => Err(EditError::new(
+            servers.span().start,
+            format!("{SERVERS} is of type {} and not a table", other.type_str()),
+        )),
+    }
+}
+
+fn find<'d, 'a>(servers: &'d DeTable<'a>, name: &str) -> Option<(&'d Key<'a>, &'d DeValue<'a>)> {
+    servers.iter().find(|(key, _)| key.get_ref() == name).map(|(key, value)| (key, value.get_ref()))
+}
+
+/// The content of a file that is TOML.
+fn table(text: &str) -> Result<Table, EditError> {
+    text.parse().map_err(|_| EditError::unsafe_edit())
+}
+
+fn server_of(table: &Table, name: &str) -> Option<Value> {
+    serde_json::to_value(table.get(SERVERS)?.get(name)?).ok()
+}
+
+/// The table as it is written into a file.
+fn section(name: &str, value: &Value, line_break: &str) -> Result<(Table, String), EditError> {
+    let value = toml::Value::try_from(value).map_err(|_| EditError::unsafe_edit())?;
+    let servers = Table::from_iter([(name.to_owned(), value)]);
+    let table = Table::from_iter([(SERVERS.to_owned(), toml::Value::Table(servers))]);
+    let text = toml::to_string(&table).map_err(|_| EditError::unsafe_edit())?;
+    Ok((table, text.replace('\n', line_break)))
+}
+
+/// Writes the table of this name.
+pub(super) fn put(text: &str, name: &str, value: &Value, replace: bool) -> Result<Put, EditError> {
+    let document = parse(text)?;
+    let line_break = line_break(text);
+    let (new, section) = section(name, value, line_break)?;
+    let mut expected = table(text)?;
+    let splices = match servers(&document)?.and_then(|servers| find(servers, name)) {
+        None => {
+            let end_of_line = if text.is_empty() || text.ends_with('\n') { "" } else { line_break };
+            let blank_line = if text.is_empty() { "" } else { line_break };
+            vec![Splice::insert(text.len(), format!("{end_of_line}{blank_line}{section}"))]
+        }
+        Some((key, old)) => {
+            if let Some(current) = server_of(&expected, name).filter(|current| current != value || !replace) {
+                if current == *value {
+                    return Ok(Put::Unchanged);
+                }
+                if !replace {
+                    return Ok(Put::Differs(current));
+                }
+            } else {
+                return Ok(Put::Unchanged);
+            }
+            let mut parts = parts(text, key, old)?.into_iter();
+            let first = parts.next().map(|range| Splice { range, text: section });
+            let rest = parts.map(|range| Splice::remove(with_blank_line(text, range)));
+            first.into_iter().chain(rest).collect()
+        }
+    };
+    let new = new.get(SERVERS).and_then(|servers| servers.get(name)).cloned();
+    let servers = expected.entry(SERVERS).or_insert_with(|| toml::Value::Table(Table::new()));
+    if let Some((servers, new)) = servers.as_table_mut().zip(new) {
+        servers.insert(name.to_owned(), new);
+    }
+    checked(text, &splices, &expected).map(Put::Written)
+}
+
+/// The table of this name.
+pub(super) fn get(text: &str, name: &str) -> Result<Option<Value>, EditError> {
+    servers(&parse(text)?)?;
+    Ok(server_of(&table(text)?, name))
+}
+
+/// Removes the table of this name and all below it. `None` if there is none.
+pub(super) fn take(text: &str, name: &str) -> Result<Option<String>, EditError> {
+    let document = parse(text)?;
+    let Some((key, old)) = servers(&document)?.and_then(|servers| find(servers, name)) else { return Ok(None) };
+    let parts = parts(text, key, old)?.into_iter();
+    let splices: Vec<Splice> = parts.map(|range| Splice::remove(with_blank_line(text, range))).collect();
+    let mut expected = table(text)?;
+    if let Some(servers) = expected.get_mut(SERVERS).and_then(toml::Value::as_table_mut) {
+        servers.remove(name);
+        if servers.is_empty() && !text.contains(&format!("[{SERVERS}]")) {
+            expected.remove(SERVERS);
+        }
+    }
+    checked(text, &splices, &expected).map(Some)
+}
+
+/// The lines of a table and of those below it, in order.
+fn parts(text: &str, key: &Key<'_>, value: &DeValue<'_>) -> Result<Vec<Range<usize>>, EditError> {
+    let mut parts = Vec::new();
+    let elsewhere = || {
+        let message = format!("this server is not written as a table [{SERVERS}.NAME]: edit it by hand");
+        EditError::new(key.span().start, message)
+    };
+    collect(text, key, value, &mut parts).ok_or_else(elsewhere)?;
+    // A header names all tables above its own, so that they begin on the same line.
+    parts.sort_by_key(|part| (part.start, Reverse(part.end)));
+    parts.dedup_by_key(|part| part.start);
+    Ok(parts)
+}
+
+/// Adds the lines of a table with a header, and those of the tables below it. `None` if it has no header.
+fn collect(text: &str, key: &Key<'_>, value: &DeValue<'_>, parts: &mut Vec<Range<usize>>) -> Option<()> {
+    let DeValue::Table(table) = value else { return None };
+    let start = line_start(text, key.span().start);
+    let has_header = is_header(text, key);
+    let mut end = line_end(text, key.span().end);
+    for (key, value) in table {
+        if is_header(text, key) {
+            collect(text, key, value.get_ref(), parts)?;
+        } else {
+            end = end.max(line_end(text, last_byte(value)));
+        }
+    }
+    has_header.then(|| parts.push(start..end))
+}
+
+fn is_header(text: &str, key: &Key<'_>) -> bool {
+    text.get(line_start(text, key.span().start)..).is_some_and(|line| line.trim_start().starts_with('['))
+}
+
+/// The end of a value, with everything in it.
+fn last_byte(value: &Spanned<DeValue<'_>>) -> usize {
+    let inside = match value.get_ref() {
+        DeValue::Table(table) => table.iter().map(|(_, value)| last_byte(value)).max(),
+        DeValue::Array(array) => array.iter().map(last_byte).max(),
+        _ => None,
+    };
+    inside.unwrap_or_default().max(value.span().end)
+}
+
+/// The start of the next line.
+fn line_end(text: &str, at: usize) -> usize {
+    text.get(at..).and_then(|rest| rest.find('\n')).map_or(text.len(), |newline| at + newline + 1)
+}
+
+/// The lines and the blank line before them.
+fn with_blank_line(text: &str, lines: Range<usize>) -> Range<usize> {
+    let before = text.get(..lines.start).unwrap_or_default();
+    let blank = ["\r\n", "\n"].into_iter().find(|line_break| {
+        before.strip_suffix(line_break).is_some_and(|before| before.is_empty() || before.ends_with('\n'))
+    });
+    lines.start - blank.map_or(0, str::len)..lines.end
+}
+
+/// The new text, if it means what it should.
+fn checked(text: &str, splices: &[Splice], expected: &Table) -> Result<String, EditError> {
+    let text = spliced(text, splices);
+    if table(&text)? != *expected {
+        return Err(EditError::unsafe_edit());
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests;
