@@ -7,7 +7,7 @@ use testkit::{External, long_form};
 use tokio::process::Command;
 
 /// Every test that needs one of [`External::ALL`], and none that does not.
-const FILTERS: [&str; 12] = [
+const FILTERS: [&str; 13] = [
     "chaos::the_same_holds_behind_a_pooler",
     "clients::conformance::",
     "clients::inspector::",
@@ -20,6 +20,7 @@ const FILTERS: [&str; 12] = [
     "http::fleet::",
     "metrics::documented::the_parser",
     "pgbouncer::",
+    "transparency::go::",
 ];
 
 /// Runs tests of this binary, those with only a long form as well, as on a machine that has nothing they need.
@@ -44,7 +45,7 @@ async fn a_test_whose_program_is_missing_passes_and_says_how_to_get_it() {
     let skipped: Vec<&str> = said.lines().filter(|line| line.starts_with("SKIPPED ")).collect();
     assert!(passed > 30, "{printed}");
     assert_eq!(passed, skipped.len(), "one line for each:\n{printed}{said}");
-    for advice in ["apt-get install haproxy", "apt-get install pgbouncer", "pip install", "npm ci"] {
+    for advice in ["apt-get install haproxy", "apt-get install pgbouncer", "golang-go", "pip install", "npm ci"] {
         assert!(skipped.iter().any(|line| line.contains(advice)), "{said}");
     }
 }
