@@ -111,7 +111,8 @@ fn remove_interrupted(path: &Path) -> io::Result<()> {
         .try_for_each(|(path, is_folder)| if *is_folder { fs::remove_dir_all(path) } else { fs::remove_file(path) })
 }
 
-/// Writes the file system of a folder to its disk: one wait, where a bundle has a file for each part of a million records.
+/// Writes the file system of a folder to its disk: one wait, where a bundle may have a file for each part of a million records.
+/// It also waits for what other programs have written to that file system.
 #[cfg(target_os = "linux")]
 fn sync(path: &Path) -> io::Result<()> {
     nix::unistd::syncfs(File::open(path)?).map_err(io::Error::from)

@@ -174,6 +174,17 @@ fn a_part_without_a_whole_salt_is_named() {
 }
 
 #[test]
+fn a_part_that_no_entry_names_does_not_belong_there() {
+    let dir = TempDir::new().unwrap();
+    let mut writer = BundleWriter::create(dir.path()).unwrap();
+    let digest = writer.part(&[3; 16], b"{}").unwrap().to_hex();
+    writer.entry(entry(1).as_bytes()).unwrap();
+    let (size, root) = (writer.size(), writer.root());
+    writer.finish(&signed(size, root)).unwrap();
+    assert_eq!(codes(dir.path()), [(FindingCode::FileUnexpected, format!("parts/{digest}"))]);
+}
+
+#[test]
 fn an_interrupted_bundle_is_incomplete_and_is_written_again_from_the_beginning() {
     let dir = TempDir::new().unwrap();
     let incomplete = dir.path().join("checkpoint.incomplete");
