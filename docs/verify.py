@@ -1171,6 +1171,8 @@ def main(arguments: list) -> int:
             print(json.dumps(report.as_json()))
         else:
             print("\n".join(plain_lines(report)))
+            if options.dir is not None and os.path.lexists(os.path.join(options.dir, "checkpoint.incomplete")):
+                print("The export into this folder is not complete: it is running, or it was interrupted.")
         sys.stdout.flush()
     except VerificationError as error:
         print(f"verify.py: {error}", file=sys.stderr)

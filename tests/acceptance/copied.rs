@@ -36,6 +36,9 @@ async fn a_copied_ledger_executes_nothing_until_it_is_forked() {
     assert!(refused.code != 0 && refused.err.contains("made for another database"), "{}", refused.err);
     let doctor = run_countersign(&copy.url(), &["doctor"]).await;
     assert!(doctor.code != 0 && doctor.out.contains("made for another database"), "{}", doctor.out);
+    // Its log does not go on.
+    let refused = run_countersign(&copy.url(), &["audit", "seal"]).await;
+    assert!(refused.code == 1 && refused.err.contains("does not go on in a copy"), "{}", refused.err);
     // An auditor still reads it.
     assert_eq!(run_countersign(&copy.url(), &["audit", "list"]).await.code, 0);
 

@@ -28,6 +28,7 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("docs/topics/audit.md", "countersign audit list", "usage_lines_name_commands_and_options_that_exist"),
     ("docs/topics/audit.md", "select at, login", "statements_for_auditors"),
     ("docs/topics/verifying.md", "$ countersign audit seal", "the_commands_of_auditors_print_what_the_page_shows"),
+    ("docs/topics/verifying.md", "$ cp -r bundle", "the_commands_of_auditors_print_what_the_page_shows"),
     ("docs/topics/console.md", "create role console login", "a_person_logs_in_to_the_console_as_the_page_says"),
     ("docs/topics/console.md", "create role console_operator", "a_person_logs_in_to_the_console_as_the_page_says"),
     ("docs/topics/console.md", "$ DATABASE_URL", "a_person_logs_in_to_the_console_as_the_page_says"),

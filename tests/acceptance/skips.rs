@@ -21,6 +21,7 @@ const FILTERS: [&str; 13] = [
     "http::fleet::",
     "metrics::documented::the_parser",
     "pgbouncer::",
+    "transparency::go::",
 ];
 
 /// Runs tests of this binary, those with only a long form as well, as on a machine that has nothing they need.
@@ -45,7 +46,7 @@ async fn a_test_whose_program_is_missing_passes_and_says_how_to_get_it() {
     let skipped: Vec<&str> = said.lines().filter(|line| line.starts_with("SKIPPED ")).collect();
     assert!(passed > 30, "{printed}");
     assert_eq!(passed, skipped.len(), "one line for each:\n{printed}{said}");
-    for advice in ["apt-get install haproxy", "apt-get install pgbouncer", "pip install", "npm ci"] {
+    for advice in ["apt-get install haproxy", "apt-get install pgbouncer", "golang-go", "pip install", "npm ci"] {
         assert!(skipped.iter().any(|line| line.contains(advice)), "{said}");
     }
 }

@@ -1,6 +1,10 @@
 //! The ledger as a transparency log that anyone can verify: signed checkpoints, proofs, exports, keys and forks. Whatever is
 //! exported is verified twice, by the program and by `docs/verify.py`.
 
+mod copies;
+mod entries;
+mod export;
+mod go;
 mod verifiers;
 mod witnesses;
 
@@ -9,8 +13,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::audit::{audit, audit_discrepancy, insert_failed_records, run_audit, tamper};
-use testkit::social::untouched_tweet;
+use testkit::audit::{audit, audit_discrepancy, insert_failed_records, run_audit};
 use testkit::{CommandOutput, Database, External, Server, database, repository, run, skip_without};
 use tokio::process::Command;
 
@@ -362,130 +365,4 @@ async fn a_command_signs_in_place_of_a_file() {
         let ran = run_audit(&db.url(), &["seal", "--signing-command", command]).await;
         assert!(ran.code == 1 && ran.err.contains(why), "{command}: {}", ran.err);
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_restored_database_is_not_signed_for_until_it_is_forked() {
-    let db = database().await;
-    let auditor = Auditor::new();
-    let vkey = auditor.makes_a_key(&db).await;
-    insert_failed_records(&db, 3, 0).await;
-    auditor.signs(&db, &["seal"]).await;
-    db.run("create table public.backup as select * from countersign.leaf").await;
-    insert_failed_records(&db, 3, 0).await;
-    auditor.signs(&db, &["seal"]).await;
-    // What a restore of the backup leaves.
-    tamper(
-        &db,
-        "delete from countersign.leaf where leaf_index >= (select count(*) from public.backup); delete from countersign.record where id > 3; \
-         delete from countersign.checkpoint c where c.size > (select count(*) from public.backup)",
-    )
-    .await;
-    let key = auditor.path("log.key");
-    let ran = run_audit(&db.url(), &["seal", "--signing-key", &key]).await;
-    assert!(
-        ran.code == 1 && ran.err.contains("restored from a backup") && ran.err.contains("fork --restored"),
-        "{}",
-        ran.err
-    );
-    let plain = audit(&db, &["fork", "--yes"]).await;
-    assert!(plain.contains("Nothing was changed"), "{plain}");
-    // Two logs of one origin would contradict each other, so the fork needs another key.
-    let same = run_audit(&db.url(), &["fork", "--yes", "--restored", "--signing-key", &key]).await;
-    assert!(same.code == 1 && same.err.contains("another key is needed"), "{} {}", same.out, same.err);
-    let next = auditor.path("next.key");
-    let said = audit(&db, &["keys", "new", "--signing-key", &next]).await;
-    let new = said.lines().last().unwrap().trim().to_owned();
-    assert_ne!(new.split('+').next(), vkey.split('+').next(), "another origin: {said}");
-    insert_failed_records(&db, 1, 0).await;
-    audit(&db, &["seal", "--signing-key", &next]).await;
-    let first = db.value("select entry from countersign.leaf where leaf_index = 0 order by log_no desc limit 1").await;
-    let origin = vkey.split('+').next().unwrap();
-    assert!(first.contains("kind fork\n") && first.contains(&format!("previous_origin {origin}\n")), "{first}");
-    assert!(first.contains("previous_size ") && first.contains("previous_root "), "{first}");
-    let said = audit(&db, &["verify", "--vkey", &vkey, "--vkey", &new]).await;
-    assert!(said.contains("Signed: "), "{said}");
-    let dir = auditor.path("forked");
-    audit(&db, &["export", &dir, "--signing-key", &next]).await;
-    assert_eq!(verdict(&[&dir, "--vkey", &new]).await["verdict"], "valid");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn decisions_freezes_and_undos_are_entries_of_the_log() {
-    let db = database().await;
-    let auditor = Auditor::new();
-    auditor.makes_a_key(&db).await;
-    let server = Server::studio(&db).await;
-    let rejected = server.propose("delete_package", json!({"package_id": 3})).await;
-    server.close().await;
-    let id = rejected["proposal_id"].as_str().unwrap();
-    let ran = testkit::run_countersign(&db.url(), &["proposals", "reject", id, "--reason", "not today %\u{7}"]).await;
-    assert_eq!(ran.code, 0, "{}", ran.err);
-    for arguments in
-        [&["freeze", "--account", "shop", "--reason", "odd"] as &[&str], &["unfreeze", "--account", "shop"]]
-    {
-        let ran = testkit::run_countersign(&db.url(), arguments).await;
-        assert_eq!(ran.code, 0, "{}", ran.err);
-    }
-    let social = Server::without_dedup_cache(&db).await;
-    let tweet = untouched_tweet(&db).await;
-    let liked = social.succeed("like_tweet", json!({"tweet_id": tweet})).await;
-    let undone = social.succeed("unlike_tweet", liked["meta"]["rollback"]["undo_params"].clone()).await;
-    social.close().await;
-    auditor.signs(&db, &["seal"]).await;
-    let entries = db.rows("select entry from countersign.leaf order by leaf_index").await.concat();
-    let one = |lines: &[&str]| {
-        entries.iter().filter(|entry| lines.iter().all(|line| entry.contains(&format!("\n{line}\n")))).count()
-    };
-    assert_eq!(
-        one(&["kind decision", "decision rejected", &format!("proposal_id {id}"), "tool delete_package"]),
-        1,
-        "{entries:?}"
-    );
-    assert_eq!(one(&["kind freeze", "subject account", "name shop"]), 1, "{entries:?}");
-    assert_eq!(one(&["kind unfreeze", "name shop"]), 1, "{entries:?}");
-    let write = liked["meta"]["correlation_id"].as_str().unwrap();
-    let undo = undone["meta"]["correlation_id"].as_str().unwrap();
-    assert_eq!(one(&["kind record", &format!("correlation_id {undo}"), &format!("undo_of {write}")]), 1, "{entries:?}");
-    for entry in &entries {
-        tlog::Entry::parse(entry.as_bytes()).unwrap_or_else(|error| panic!("{error}: {entry}"));
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn values_of_any_kind_are_sealed_as_the_format_says() {
-    let db = database().await;
-    let auditor = Auditor::new();
-    let vkey = auditor.makes_a_key(&db).await;
-    insert_failed_records(&db, 6, 0).await;
-    tamper(
-        &db,
-        "update countersign.record set account_id = E'a\\u0001\\n%\\u007f\\u0085\\u20ac' where id = 1; \
-         update countersign.record set actor = repeat(E'\\u0085', 5000) where id = 2; \
-         update countersign.record set tool_name = repeat('x', 101), undo_of = array(select gen_random_uuid() from generate_series(1, 50)) where id = 3; \
-         update countersign.record set undo_of = array(select gen_random_uuid() from generate_series(1, 51)) where id = 4; \
-         update countersign.record set account_id = repeat('%', 300), actor = repeat(E'\\u0085', 300), tool_name = repeat(E'\\u0085', 300), \
-             error_code = repeat(E'\\u0085', 300), approval = json_build_object('decided_by', repeat(E'\\u0085', 300), \
-             'decided_login', repeat(E'\\u0085', 300), 'decided_via', repeat(E'\\u0085', 300)), \
-             undo_of = array(select gen_random_uuid() from generate_series(1, 50)) where id = 5; \
-         update countersign.record set account_id = '', actor = '', params = '[1, {\"a\" : \"\\u0000\"}]' where id = 6",
-    )
-    .await;
-    let dir = auditor.exports(&db, "bundle").await;
-    let found = verdict(&[text(&dir), "--vkey", &vkey]).await;
-    assert_eq!(found["verdict"], "valid", "{found}");
-    let entry = async |id: u32| {
-        let entry = db.value(&format!("select entry from countersign.leaf where record_id = {id}")).await;
-        assert!(entry.len() <= tlog::MAX_ENTRY_BYTES, "{id}: {}", entry.len());
-        let parsed = tlog::Entry::parse(entry.as_bytes()).unwrap_or_else(|error| panic!("{error}: {entry}"));
-        assert_eq!(parsed.to_string(), entry);
-        parsed
-    };
-    assert_eq!(entry(1).await.get("account"), Some("a\u{1}\n%\u{7f}\u{85}\u{20ac}"));
-    let cut = format!("{}...", "\u{85}".repeat(97));
-    assert_eq!(entry(2).await.get("actor"), Some(cut.as_str()));
-    assert_eq!(entry(3).await.get("undo_of").unwrap().split(',').count(), 50);
-    assert_eq!(entry(4).await.get("undo_of"), None);
-    entry(5).await;
-    assert_eq!(entry(6).await.get("account"), None);
 }

@@ -196,7 +196,7 @@ impl ServerBuilder {
         metrics: Metrics,
     ) -> anyhow::Result<Self> {
         ledger::check(target).await?;
-        ledger::check_identity(target).await?;
+        ledger::check_identity(target, &settings.ledger).await?;
         check_role(target, settings).await?;
         let ledger = Ledger::new(target.clone(), settings.ledger.clone());
         let reader = reader(target, settings).await?;

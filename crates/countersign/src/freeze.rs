@@ -175,7 +175,7 @@ async fn open(settings: &Settings, changes: bool) -> anyhow::Result<Freezes> {
         error => error.into(),
     })?;
     if changes {
-        ledger::check_identity(&target).await?;
+        ledger::check_identity(&target, &settings.ledger).await?;
     }
     Ok(Ledger::new(target, settings.ledger.clone()).freezes())
 }

@@ -16,6 +16,9 @@ use crate::values::{array, summary};
 /// How long the outcome is looked up after the deadline has passed or the connection was lost.
 pub(crate) const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The time limit for recording a write that is known to be undone. The sweep does it otherwise.
+pub(crate) const UNDONE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// PostgreSQL ends the statement itself at the deadline, and the record then says why. This much later it is given up.
 pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(2);
 

@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 use std::panic::AssertUnwindSafe;
-use std::time::Duration;
 
 use futures_util::FutureExt;
 use pg::{PipelineStatement, PooledSession, ServerError, WriterPool};
@@ -12,7 +11,7 @@ use tokio_util::task::TaskTracker;
 use types::{CorrelationId, ErrorCode, Failure, Tier};
 
 use crate::admit::{self, AdmitDecision};
-use crate::attempt::{CANCEL_GRACE, RESOLVE_TIMEOUT, WriteAttempt, WriteOutcome};
+use crate::attempt::{CANCEL_GRACE, RESOLVE_TIMEOUT, UNDONE_TIMEOUT, WriteAttempt, WriteOutcome};
 use crate::dedup_cache::{CallKey, DedupCache, InFlightGuard, Lookup};
 use crate::execute::Way;
 use crate::executor::{WriteExecutor, WriteOutput, WriteRequest};
@@ -21,6 +20,7 @@ use crate::failures::{WriteError, aborted, internal_error, ledger_failure, sql_f
 use crate::intent::{Intent, MAX_PARAMS_BYTES};
 use crate::policy::{self, PolicyMode, PolicyStatement, not_evaluated};
 use crate::preview::Trials;
+use crate::write_stop::WriteStop;
 use crate::write_tx::Unopened;
 use crate::{LedgerOptions, execute, resolve};
 
@@ -32,15 +32,13 @@ pub struct Gate {
     memory: DedupCache,
     /// The running writes. All clones of a gate share it.
     running: TaskTracker,
+    pub(crate) stop: WriteStop,
 }
-
-/// The time limit for recording a write that is known to be undone. The sweep does it otherwise.
-const UNDONE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Gate {
     pub(crate) fn new(writer: WriterPool, settings: LedgerOptions) -> Self {
         let memory = DedupCache::new(settings.duplicate_memory);
-        Self { writer, settings, memory, running: TaskTracker::new() }
+        Self { writer, settings, memory, running: TaskTracker::new(), stop: WriteStop::default() }
     }
 
     /// Executes the attempt exactly once. The work goes on in a task of its own when the future is dropped: a
@@ -49,6 +47,7 @@ impl Gate {
     /// # Errors
     /// [`WriteError`]: nothing was written, unless the code is [`ErrorCode::CommitOutcomeUnknown`].
     pub async fn perform(&self, attempt: WriteAttempt) -> Result<WriteOutcome, WriteError> {
+        self.stop.check()?;
         let correlation_id =
             attempt.precondition.as_ref().map_or_else(CorrelationId::new, |precondition| precondition.correlation_id());
         let protocol = WriteProtocol {

@@ -3,21 +3,44 @@
 use pg::{ConnectOptions, PipelineStatement, Session, SessionSettings};
 use tlog::SignedNote;
 
+use crate::audit::SignError;
 use crate::schema::SchemaError;
+use crate::{Ledger, LedgerOptions};
 
-const CURRENT_SQL: &str = "select i.is_here from countersign.current_identity() i";
+const CURRENT_SQL: &str = "select i.ledger_id, i.is_here from countersign.current_identity() i";
 const FORK_SQL: &str = "select f.ledger_id, f.proposals from countersign.fork($1::boolean, $2) f";
 
-/// Makes sure that the ledger was made for this database, so that nothing of it is carried out a second time.
+/// Makes sure that the ledger was made for this database, so that nothing of it is carried out a second time, and that its log
+/// goes on from what was signed here, so that nothing is written into a restored backup.
 ///
 /// # Errors
-/// [`SchemaError::Copied`] if the database is a copy.
-pub async fn check_identity(target: &ConnectOptions) -> Result<(), SchemaError> {
-    let is_here = ask(target, CURRENT_SQL, &[]).await?.into_iter().flatten().next().flatten();
-    if is_here.as_deref() == Some("t") {
-        return Ok(());
+/// [`SchemaError::Copied`] if the database is a copy, [`SchemaError::Restored`] if the log contradicts what was signed.
+pub async fn check_identity(target: &ConnectOptions, options: &LedgerOptions) -> Result<(), SchemaError> {
+    let (ledger_id, is_original) = current(target).await?;
+    if !is_original {
+        return Err(SchemaError::Copied { database: target.dbname.clone() });
     }
-    Err(SchemaError::Copied { database: target.dbname.clone() })
+    let audit = Ledger::new(target.clone(), options.clone()).audit();
+    audit.check_signed(&options.signing, &ledger_id).await.map_err(|error| match error {
+        SignError::Database(error) => SchemaError::Database(error),
+        error => SchemaError::Restored { database: target.dbname.clone(), error },
+    })
+}
+
+/// Whether the ledger was made for this database.
+///
+/// # Errors
+/// An error of the database.
+pub async fn is_original(target: &ConnectOptions) -> Result<bool, SchemaError> {
+    Ok(current(target).await?.1)
+}
+
+/// The id of the ledger, and whether it was made for this database.
+async fn current(target: &ConnectOptions) -> Result<(String, bool), SchemaError> {
+    let row = ask(target, CURRENT_SQL, &[]).await?.into_iter().next().unwrap_or_default();
+    let mut values = row.into_iter();
+    let ledger_id = values.next().flatten().unwrap_or_default();
+    Ok((ledger_id, values.next().flatten().as_deref() == Some("t")))
 }
 
 /// The ledger of a copy as it goes on.

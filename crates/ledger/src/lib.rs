@@ -70,6 +70,7 @@ mod sweep;
 mod tracking;
 pub mod undo;
 mod values;
+mod write_stop;
 mod write_tx;
 
 pub use adhoc_sql::{AdhocError, AdhocPlan, AdhocResult};
@@ -85,7 +86,7 @@ pub use fingerprint::{Fingerprint, Fingerprints, canonical_json};
 pub use freezes::{FreezeScope, Freezes};
 pub use gate::Gate;
 pub use gauges::{LedgerCounts, LedgerGauges};
-pub use identity::{Fork, check_identity, fork};
+pub use identity::{Fork, check_identity, fork, is_original};
 pub use intent::undone_by;
 pub use notices::{Notice, Notices};
 pub use options::LedgerOptions;

@@ -8,6 +8,7 @@ use refinery_core::{Migration, Runner};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::audit::SignError;
 use crate::baseline::BASELINE;
 
 const HISTORY_TABLE: &str = "countersign.schema_history";
@@ -64,6 +65,14 @@ pub enum SchemaError {
     Copied {
         /// The database.
         database: String,
+    },
+    /// The log does not go on from what was signed here.
+    #[error("the log of the ledger in database \"{database}\" contradicts what was signed: {error}")]
+    Restored {
+        /// The database.
+        database: String,
+        /// The contradiction.
+        error: SignError,
     },
     /// A pooler is in between.
     #[error(

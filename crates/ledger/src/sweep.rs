@@ -38,17 +38,31 @@ impl Ledger {
         Ok(ended.filter_map(|id| CorrelationId::parse(&id)).collect())
     }
 
-    /// Seals what is final, and signs a checkpoint of it if a key of the log is here.
+    /// Seals what is final, and signs a checkpoint of it if a key of the log is here. Writes stop while the log contradicts
+    /// what was signed.
     async fn seal_and_sign(&self) {
         let audit = self.audit();
         match audit.seal().await {
             Err(error) => tracing::warn!(%error, "final records will be sealed later"),
-            Ok(_) => match audit.sign(&self.settings.signing).await {
-                Ok(Signed::Note(_)) => self.cosign(&audit).await,
-                Ok(Signed::NoKey { .. }) => {}
-                Err(SignError::Database(error)) => tracing::warn!(%error, "the log will be signed later"),
-                Err(error) => tracing::error!(%error, "the log is not signed"),
-            },
+            Ok(_) => {
+                let signed = audit.sign(&self.settings.signing).await;
+                self.stop_writes(&signed);
+                match signed {
+                    Ok(Signed::Note(_)) => self.cosign(&audit).await,
+                    Ok(Signed::NoKey { .. }) => {}
+                    Err(SignError::Database(error)) => tracing::warn!(%error, "the log will be signed later"),
+                    Err(error) => tracing::error!(%error, "the log is not signed"),
+                }
+            }
+        }
+    }
+
+    fn stop_writes(&self, signed: &Result<Signed, SignError>) {
+        match signed {
+            Ok(_) => self.gate.stop.set(false),
+            Err(error) if error.is_contradiction() => self.gate.stop.set(true),
+            // It says nothing about the log.
+            Err(_) => {}
         }
     }
 

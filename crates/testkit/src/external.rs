@@ -13,6 +13,9 @@ use crate::repository::repository;
 /// The variable that makes a skip a failure.
 pub const REQUIRE_ALL: &str = "COUNTERSIGN_TEST_REQUIRE_ALL";
 
+/// The `GOPATH` below which Debian's packages have the source of Go packages.
+pub const GO_PACKAGES: &str = "/usr/share/gocode";
+
 /// Something that may be missing on a machine with a Rust toolchain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum External {
@@ -24,6 +27,8 @@ pub enum External {
     PgBouncer,
     /// The command of systemd that checks unit files.
     SystemdAnalyze,
+    /// The Go compiler, with the packages of Go's checksum database below [`GO_PACKAGES`].
+    Go,
     /// An interpreter that has the packages of `tests/python/requirements.txt`.
     Python,
     /// A folder `node_modules` with the packages of `tests/clients/package.json`, and a Node.js for them.
@@ -34,11 +39,12 @@ pub enum External {
 
 impl External {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Curl,
         Self::HaProxy,
         Self::PgBouncer,
         Self::SystemdAnalyze,
+        Self::Go,
         Self::Python,
         Self::NodeModules,
         Self::Chromium,
@@ -51,6 +57,7 @@ impl External {
             Self::HaProxy => "COUNTERSIGN_TEST_HAPROXY",
             Self::PgBouncer => "COUNTERSIGN_TEST_PGBOUNCER",
             Self::SystemdAnalyze => "COUNTERSIGN_TEST_SYSTEMD_ANALYZE",
+            Self::Go => "COUNTERSIGN_TEST_GO",
             Self::Python => "COUNTERSIGN_TEST_PYTHON",
             Self::NodeModules => "COUNTERSIGN_TEST_NODE_MODULES",
             Self::Chromium => "COUNTERSIGN_TEST_CHROMIUM",
@@ -64,6 +71,10 @@ impl External {
             Self::HaProxy => "HAProxy is not installed: apt-get install haproxy",
             Self::PgBouncer => "PgBouncer is not installed: apt-get install pgbouncer",
             Self::SystemdAnalyze => "systemd-analyze is not installed: apt-get install systemd",
+            Self::Go => {
+                "Go or its packages are not installed: \
+                 apt-get install --no-install-recommends golang-go golang-golang-x-mod-dev"
+            }
             Self::Python => {
                 "the Python packages are not installed: \
                  python3 -m venv .venv && .venv/bin/pip install -r tests/python/requirements.txt"
@@ -84,11 +95,13 @@ impl External {
             (None, Self::HaProxy) => program("haproxy"),
             (None, Self::PgBouncer) => program("pgbouncer"),
             (None, Self::SystemdAnalyze) => program("systemd-analyze"),
+            (None, Self::Go) => program("go"),
             (None, Self::Python) => in_repository(".venv/bin/python"),
             (None, Self::NodeModules) => in_repository("tests/clients/node_modules"),
             (None, Self::Chromium) => chromium(),
         }?;
         let is_complete = match self {
+            Self::Go => Path::new(GO_PACKAGES).join("src/golang.org/x/mod/sumdb/tlog").exists(),
             Self::Python => has_packages(&found),
             Self::NodeModules => node(&found).is_some(),
             _ => true,

@@ -53,7 +53,7 @@ pub use cluster::{Database, cluster, database, lone_database};
 pub use command::{CommandOutput, config_home, run, run_countersign, startup_error};
 pub use config_dir::ConfigDir;
 pub use exclusive::exclusive;
-pub use external::{External, skip_without};
+pub use external::{External, GO_PACKAGES, skip_without};
 pub use fake_server::{FakeServer, Misbehaviour};
 pub use front_end::{FrontEndOutput, Pipe, bare_front_end, front_end, is_terminal};
 pub use golden::{assert_golden, assert_page, wrapped};

@@ -187,6 +187,29 @@ impl std::fmt::Display for Entry {
     }
 }
 
+/// The entries of a file of entries (c2sp.org/tlog-tiles), each of which is behind its length; `None` if the bytes do not end
+/// with one.
+#[must_use]
+pub fn split_entries(mut bytes: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut entries = Vec::new();
+    while !bytes.is_empty() {
+        let (length, rest) = bytes.split_first_chunk::<2>()?;
+        let (entry, rest) = rest.split_at_checked(u16::from_be_bytes(*length).into())?;
+        entries.push(entry);
+        bytes = rest;
+    }
+    Some(entries)
+}
+
+/// Adds an entry to a file of entries; `None` if it has more than 65,535 bytes.
+#[must_use]
+pub fn append_entry(file: &mut Vec<u8>, entry: &[u8]) -> Option<()> {
+    let length = u16::try_from(entry.len()).ok()?;
+    file.extend(length.to_be_bytes());
+    file.extend_from_slice(entry);
+    Some(())
+}
+
 fn part(value: &str) -> Option<Hash> {
     Hash::from_hex(value.strip_prefix(PART_PREFIX)?)
 }

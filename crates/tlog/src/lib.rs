@@ -19,9 +19,11 @@ mod tile;
 mod tree;
 mod witness;
 
-pub use bundle::{BundleError, BundleWriter, Finding, FindingCode, Report, verify_bundle, verify_proof};
+pub use bundle::{
+    BundleError, BundleWriter, Finding, FindingCode, INCOMPLETE_CHECKPOINT, Report, verify_bundle, verify_proof,
+};
 pub use checkpoint::{Checkpoint, CheckpointError};
-pub use entry::{Entry, EntryError, MAX_ENTRY_BYTES, PART_PREFIX};
+pub use entry::{Entry, EntryError, MAX_ENTRY_BYTES, PART_PREFIX, append_entry, split_entries};
 pub use hash::Hash;
 pub use key::{KeyError, KeyKind, SigningKey, VerifierKey};
 pub use note::{NoteError, SignedNote};

@@ -110,11 +110,25 @@ async fn the_commands_of_auditors_print_what_the_page_shows() {
     for step in shown.split("$ ").filter(|step| !step.is_empty()) {
         let (command, output) = step.split_once('\n').unwrap();
         let printed = shop.shell(&format!("{export}; {command}"), "").await;
-        assert!(printed.contains(output), "{command}: {printed}");
-        if command.starts_with("python3") {
-            assert!(printed.starts_with("valid\n"), "{command}: {printed}");
-        }
+        assert!(without_hashes(&printed).starts_with(&without_hashes(output)), "{command}: {printed}");
     }
+    for step in sample("docs/topics/verifying.md", "$ cp -r bundle").split("$ ").filter(|step| !step.is_empty()) {
+        let (command, output) = step.split_once('\n').unwrap();
+        let printed = shop.shell(&format!("{export}; {command}"), "").await;
+        assert_eq!(without_hashes(&printed), without_hashes(output), "{command}");
+    }
+}
+
+/// Without names of logs, roots and signatures, which differ from one run to the next.
+fn without_hashes(text: &str) -> String {
+    let is_base64 = |word: &str| word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
+    let word = |word: &str| match word {
+        _ if word.starts_with("countersign/") => "LOG".to_owned(),
+        _ if word.len() > 40 && is_base64(word) => "HASH".to_owned(),
+        _ => word.to_owned(),
+    };
+    let line = |line: &str| line.split(' ').map(|one| word(one.trim_end_matches(','))).collect::<Vec<_>>().join(" ");
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 #[tokio::test(flavor = "multi_thread")]

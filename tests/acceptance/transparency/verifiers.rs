@@ -15,7 +15,7 @@ const MUTATIONS: usize = 1500;
 
 /// Bundles that every version must accept, by name: their entries, who signs, and how many witnesses cosign. One with
 /// witnesses has a policy.
-const GOLDEN: [(&str, usize, &[u8], u8); 6] = [
+pub(super) const GOLDEN: [(&str, usize, &[u8], u8); 6] = [
     ("empty", 0, &[5], 0),
     ("one", 1, &[5], 0),
     ("full", 256, &[5], 0),
@@ -27,7 +27,7 @@ const GOLDEN: [(&str, usize, &[u8], u8); 6] = [
 /// The time of the first cosignature.
 const COSIGNED_AT: u64 = 1_800_000_000;
 
-fn key() -> SigningKey {
+pub(super) fn key() -> SigningKey {
     log_key(5)
 }
 
@@ -139,7 +139,7 @@ fn python_verdicts(cases: &[Case]) -> Vec<Value> {
 }
 
 /// The files of a folder, with their content.
-fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(super) fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![dir.to_owned()];
     while let Some(folder) = folders.pop() {

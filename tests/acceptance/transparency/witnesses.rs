@@ -266,7 +266,7 @@ async fn a_signer_that_was_restored_as_well_learns_from_a_witness_that_it_is_beh
     let ran = run_seal(&db, &auditor).await;
     assert!(ran.code == 1 && ran.err.contains("and the log has"), "{}", ran.err);
     let ran = run_seal(&db, &auditor).await;
-    assert!(ran.code == 1 && ran.err.contains("Nothing is signed until"), "{}", ran.err);
+    assert!(ran.code == 1 && ran.err.contains("Nothing is signed or written until"), "{}", ran.err);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -230,7 +230,7 @@ pub(crate) struct VerifyArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// A new folder, or an empty one.
+    /// A new folder, an empty one, or that of an export that was interrupted, which begins again.
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
     /// Leave out the parts: parameters, results and changed rows. Their digests remain.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
 use serde_json::json;
-use tlog::{Policy, Report, Trust, verify_bundle, verify_proof};
+use tlog::{INCOMPLETE_CHECKPOINT, Policy, Report, Trust, verify_bundle, verify_proof};
 
 use super::args::VerifyArgs;
 use crate::terminal::print_line;
@@ -36,6 +36,9 @@ pub(super) fn run(arguments: &VerifyArgs) -> anyhow::Result<ExitCode> {
         print_line(&as_json(&report).to_string());
     } else {
         describe(&report, verified).iter().for_each(|line| print_line(line));
+        if arguments.dir.as_ref().is_some_and(|dir| dir.join(INCOMPLETE_CHECKPOINT).exists()) {
+            print_line("The export into this folder is not complete: it is running, or it was interrupted.");
+        }
     }
     Ok(if report.is_valid() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

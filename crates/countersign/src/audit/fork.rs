@@ -12,7 +12,7 @@ use super::{log_keys, open};
 pub(super) async fn run(arguments: &ForkArgs, settings: &Settings) -> anyhow::Result<()> {
     let target = connection::configured(settings)?;
     ledger::check(&target).await?;
-    if !arguments.restored && ledger::check_identity(&target).await.is_ok() {
+    if !arguments.restored && ledger::is_original(&target).await? {
         print_line(&format!("The ledger in database \"{}\" was made for it. Nothing was changed.", target.dbname));
         print_line("If the database was restored from a backup in its own place, give --restored.");
         return Ok(());

@@ -36,7 +36,7 @@ pub(crate) async fn run(arguments: ConsoleArgs, settings: &Settings, health: Mak
 /// The ledger of a database, which must have been made for it: a decision on a copy would be one on the original's proposals.
 async fn open(target: &ConnectOptions, settings: &Settings) -> anyhow::Result<Ledger> {
     ledger::check(target).await?;
-    ledger::check_identity(target).await?;
+    ledger::check_identity(target, &settings.ledger).await?;
     Ok(Ledger::new(target.clone(), settings.ledger.clone()))
 }
 

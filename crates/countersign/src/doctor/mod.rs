@@ -153,8 +153,11 @@ async fn examine(target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
             return findings;
         }
     }
-    match ledger::check_identity(target).await {
-        Ok(()) => findings.push(Finding::ok("ledger", "it was made for this database")),
+    match ledger::check_identity(target, &settings.ledger).await {
+        Ok(()) => findings.push(Finding::ok(
+            "ledger",
+            "it was made for this database, and its log goes on from what was signed here",
+        )),
         Err(error) => findings.push(Finding::broken("ledger", error.to_string())),
     }
     findings.extend(deviations(target).await);

@@ -95,7 +95,7 @@ impl AuditRouter {
             (false, _) => None,
             (true, _) => {
                 ledger::check(&place.target).await.map_err(|error| unusable(&error))?;
-                ledger::check_identity(&place.target).await.map_err(|error| unusable(&error))?;
+                ledger::check_identity(&place.target, &self.settings).await.map_err(|error| unusable(&error))?;
                 let ledger = Ledger::interactive(place.target.clone(), self.settings.clone());
                 let gate = ledger.gate();
                 self.gates.lock().unwrap_or_else(PoisonError::into_inner).push(gate.clone());

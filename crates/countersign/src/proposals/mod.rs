@@ -45,7 +45,7 @@ async fn open(settings: &Settings) -> anyhow::Result<Ledger> {
 /// Opens the ledger, if it was made for this database: a decision on a copy would be one on the original's proposals.
 async fn open_to_decide(settings: &Settings) -> anyhow::Result<Ledger> {
     let ledger = open(settings).await?;
-    ledger::check_identity(&connection::configured(settings)?).await?;
+    ledger::check_identity(&connection::configured(settings)?, &settings.ledger).await?;
     Ok(ledger)
 }
 

@@ -94,7 +94,7 @@ async fn open(settings: &Settings) -> anyhow::Result<Ledger> {
         SchemaError::Database(error) => refused(error.into()),
         error => error.into(),
     })?;
-    ledger::check_identity(&target).await?;
+    ledger::check_identity(&target, &settings.ledger).await?;
     Ok(Ledger::new(target, settings.ledger.clone()))
 }
 

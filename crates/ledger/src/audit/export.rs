@@ -7,7 +7,7 @@ use tlog::{BundleError, BundleWriter, Checkpoint, Entry, Hash};
 
 use super::checkpoints::load_newest;
 use super::tree::LogState;
-use super::{Audit, ask, unreadable};
+use super::{Audit, ask, begin_snapshot, unreadable};
 use crate::baseline::{EVENT_ENTRY, RECORD_ENTRY};
 
 /// Whether the parts of entries are exported: what was written, and by what call.
@@ -50,8 +50,8 @@ const NOTE_SQL: &str = "select countersign.note_export($1::bigint, $2, $3)";
 const BATCH: u64 = 1024;
 
 impl Audit {
-    /// Writes the log up to its newest checkpoint into an empty folder, and logs that this was done. `extra` are files beside
-    /// it, by name.
+    /// Writes the log up to its newest checkpoint into an empty folder, or into that of an export that was interrupted, and logs
+    /// that this was done. `extra` are files beside it, by name.
     ///
     /// # Errors
     /// [`ExportError`].
@@ -68,8 +68,7 @@ impl Audit {
         }
         let mut lease = self.acquire().await?;
         let session = lease.session();
-        let begun = session.begin(Some("isolation level repeatable read read only"), &[]).await;
-        begun.map_err(|failed| failed.error)?;
+        begin_snapshot(session).await?;
         let log = LogState::load(session).await?;
         let (note, checkpoint) = load_newest(session, log.log_no).await?.ok_or(ExportError::Unsigned)?;
         let count = write_entries(session, &mut writer, log.log_no, checkpoint.size, parts).await?;
@@ -77,8 +76,9 @@ impl Audit {
         if writer.root() != checkpoint.root {
             return Err(ExportError::Damaged("the entries are not those of the newest checkpoint".to_owned()));
         }
-        writer.finish(&note)?;
+        // First, so that there is no complete bundle of which the ledger does not know.
         self.note_export(checkpoint.size, parts, person).await?;
+        writer.finish(&note)?;
         Ok(Exported { checkpoint, parts: count })
     }
 

@@ -10,7 +10,7 @@ use super::checkpoints::{STORE_SQL, load_ledger_id, load_newest};
 use super::sign_error::SignError;
 use super::signing::{Signing, StateFile, read_key};
 use super::tree::{LogState, tiles};
-use super::{Audit, ask, sign_command};
+use super::{Audit, ask, begin_snapshot, may_only_read, sign_command};
 
 /// The outcome of an attempt to sign.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,8 +45,7 @@ impl Audit {
         self.learn_from_witnesses(signing).await?;
         let mut lease = self.acquire().await?;
         let session = lease.session();
-        let transaction = session.begin(Some("isolation level repeatable read read only"), &[]).await;
-        transaction.map_err(|failed| failed.error)?;
+        begin_snapshot(session).await?;
         let log = LogState::load(session).await?;
         let ledger_id = load_ledger_id(session).await?;
         let keys = load_keys(session, log, signing, &ledger_id).await?;
@@ -72,6 +71,35 @@ impl Audit {
         state.keep(&note, log.size)?;
         self.ask(STORE_SQL, &[log.size.to_string(), note.to_string()].map(Some)).await?;
         Ok(Signed::Note(note))
+    }
+}
+
+impl Audit {
+    /// Makes sure that the log goes on from the last checkpoint that was signed here, if one was and this login may read the log.
+    ///
+    /// # Errors
+    /// [`SignError::Behind`] and [`SignError::Inconsistent`]: the database was restored from a backup, or entries were altered.
+    /// An error of the database.
+    pub(crate) async fn check_signed(&self, signing: &Signing, ledger_id: &str) -> Result<(), SignError> {
+        // A file that cannot be read is reported where the log is signed.
+        let state = signing.state_file(ledger_id);
+        let last = state.as_ref().and_then(|state| state.read().ok().flatten());
+        let Some((last, state)) = last.as_ref().zip(state.as_ref()) else { return Ok(()) };
+        match self.compare_signed(last, state).await {
+            Err(SignError::Database(error)) if may_only_read(&error) => Ok(()),
+            Err(error) if error.is_contradiction() || matches!(error, SignError::Database(_)) => Err(error),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    async fn compare_signed(&self, last: &Checkpoint, state: &StateFile) -> Result<Hash, SignError> {
+        let mut lease = self.acquire().await?;
+        let session = lease.session();
+        begin_snapshot(session).await?;
+        let log = LogState::load(session).await?;
+        let compared = checked_root(session, log, None, Some((last, state))).await?;
+        session.batch_execute("commit").await?;
+        Ok(compared)
     }
 }
 

@@ -11,7 +11,7 @@ pub enum SignError {
     /// Fewer leaves than were signed for.
     #[error(
         "the log has {size} entries, and a checkpoint of {signed} was signed ({}): the database was restored from a backup, or entries \
-         were removed. Nothing is signed until `countersign audit fork --restored`",
+         were removed. Nothing is signed or written until `countersign audit fork --restored`",
         state.display()
     )]
     Behind {
@@ -24,7 +24,8 @@ pub enum SignError {
     },
     /// The leaves are others than those that were signed for.
     #[error(
-        "the first {size} entries of the log are not those that were signed for ({by}): entries were altered. Nothing is signed"
+        "the first {size} entries of the log are not those that were signed for ({by}): entries were altered, or the database was restored \
+         from a backup and has gone on since. Nothing is signed or written until `countersign audit fork --restored`"
     )]
     Inconsistent {
         /// The size that was signed.
@@ -67,4 +68,12 @@ pub enum SignError {
         /// The reason.
         why: String,
     },
+}
+
+impl SignError {
+    /// Whether the log contradicts what was signed.
+    #[must_use]
+    pub const fn is_contradiction(&self) -> bool {
+        matches!(self, Self::Behind { .. } | Self::Inconsistent { .. })
+    }
 }

@@ -10,7 +10,7 @@ use tlog::{Frontier, Hash, tiles_for_root};
 use super::checkpoints::{KeptCheckpoint, TrustedKeys, load_checkpoints, load_logs, load_newest};
 use super::finding::{Discrepancy, VerifyFinding};
 use super::tree::{LogState, hash, hash_list, tiles, unsigned};
-use super::{Audit, ask, number, one_row, unreadable};
+use super::{Audit, ask, begin_snapshot, number, one_row, unreadable};
 use crate::baseline::{EVENT_ENTRY, RECORD_ENTRY};
 
 /// The numbers of what was verified.
@@ -75,7 +75,7 @@ impl Audit {
     pub async fn verify(&self, trusted: &TrustedKeys, kept: &[KeptCheckpoint]) -> Outcome<Verified> {
         let mut lease = self.acquire().await?;
         let session = lease.session();
-        session.begin(Some("isolation level repeatable read read only"), &[]).await.map_err(|failed| failed.error)?;
+        begin_snapshot(session).await?;
         let outcome = verify_all(session, trusted, kept).await?;
         session.batch_execute("commit").await?;
         Ok(outcome)
@@ -115,7 +115,7 @@ impl Audit {
     pub async fn verify_recent(&self, entries: u32) -> Outcome<Verified> {
         let mut lease = self.acquire().await?;
         let session = lease.session();
-        session.begin(Some("isolation level repeatable read read only"), &[]).await.map_err(|failed| failed.error)?;
+        begin_snapshot(session).await?;
         let log = LogState::load(session).await?;
         let first = log.size.saturating_sub(entries.into());
         let mut verified = Verified { entries: log.size, ..Verified::default() };

@@ -9,7 +9,7 @@ use crate::tile::tiles_of;
 use crate::{Hash, TileId};
 
 /// Files of the folder itself that are not verified.
-const NOT_VERIFIED: [&str; 4] = ["README.md", "verify.py", "policy", "vkey"];
+pub(super) const NOT_VERIFIED: [&str; 4] = ["README.md", "verify.py", "policy", "vkey"];
 
 /// Reports the files that are missing and those that do not belong to a tree of this size. The parts that are there, in order.
 pub(super) fn examine(dir: &Path, size: u64, report: &mut Report) -> Result<Vec<Hash>, BundleError> {

@@ -1,6 +1,7 @@
 //! A log as a folder: `checkpoint`, `tile/`, `parts/`.
 
 mod files;
+mod folder;
 mod report;
 mod verify;
 mod write;
@@ -8,6 +9,7 @@ mod write;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use folder::INCOMPLETE_CHECKPOINT;
 pub use report::{Finding, FindingCode, Report};
 pub use verify::{verify_bundle, verify_proof};
 pub use write::BundleWriter;

@@ -11,6 +11,7 @@ use crate::note::MAX_NOTE_BYTES;
 use crate::tree::leaf_hash;
 use crate::{
     Checkpoint, Entry, EntryProof, Frontier, Hash, MAX_ENTRY_BYTES, SignedNote, TileId, Trust, TrustError, root_of,
+    split_entries,
 };
 
 /// The largest file of 256 entries, and of 256 hashes.
@@ -171,7 +172,8 @@ impl TreeVerifier<'_> {
                 (self.from_entries, self.from_tiles) = (None, None);
                 break;
             }
-            let entries = self.read_entries(id, report)?;
+            let file = files::read(self.dir, &id.entries_path(), MAX_ENTRIES_BYTES)?;
+            let entries = file.as_deref().and_then(|bytes| entries_of(id, bytes, report));
             let tile = self.read_tile(id, report)?;
             let hashes: Option<Vec<Hash>> =
                 entries.as_ref().map(|entries| entries.iter().map(|entry| leaf_hash(entry)).collect());
@@ -244,15 +246,6 @@ impl TreeVerifier<'_> {
         Ok(Some(hashes.iter().map(|bytes| Hash::new(*bytes)).collect()))
     }
 
-    fn read_entries(&self, id: TileId, report: &mut Report) -> Result<Option<Vec<Vec<u8>>>, BundleError> {
-        let Some(bytes) = files::read(self.dir, &id.entries_path(), MAX_ENTRIES_BYTES)? else { return Ok(None) };
-        let entries = split_entries(&bytes).filter(|entries| entries.len() == usize::from(id.width()));
-        if entries.is_none() {
-            report.find(FindingCode::EntriesMalformed, id.entries_path());
-        }
-        Ok(entries)
-    }
-
     /// Compares each hash of a higher tile with the root of the tile below it.
     fn read_higher_levels(&mut self, report: &mut Report) -> Result<(), BundleError> {
         for level in 1.. {
@@ -311,6 +304,15 @@ impl TreeVerifier<'_> {
     }
 }
 
+/// The entries of a file, if it has as many as its name says.
+fn entries_of<'a>(id: TileId, bytes: &'a [u8], report: &mut Report) -> Option<Vec<&'a [u8]>> {
+    let entries = split_entries(bytes).filter(|entries| entries.len() == usize::from(id.width()));
+    if entries.is_none() {
+        report.find(FindingCode::EntriesMalformed, id.entries_path());
+    }
+    entries
+}
+
 /// Keeps as many findings as are reported, so that a hostile bundle takes no more memory than a large one.
 fn push_bounded<T>(found: &mut Vec<T>, one: T) {
     if found.len() < MOST_OF_A_CODE {
@@ -323,18 +325,6 @@ fn extend(tree: &mut Option<Frontier>, hashes: Option<&[Hash]>) {
         (Some(tree), Some(hashes)) => hashes.iter().for_each(|hash| tree.append(*hash, |_, _, _| ())),
         _ => *tree = None,
     }
-}
-
-/// Entries, each behind its length; `None` if the bytes do not end with one.
-fn split_entries(mut bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let mut entries = Vec::new();
-    while !bytes.is_empty() {
-        let (length, rest) = bytes.split_first_chunk::<2>()?;
-        let (entry, rest) = rest.split_at_checked(u16::from_be_bytes(*length).into())?;
-        entries.push(entry.to_vec());
-        bytes = rest;
-    }
-    Some(entries)
 }
 
 /// The SHA-256 of a file, and its length.

@@ -1,19 +1,19 @@
 //! Writes a bundle.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
+use super::folder::Folder;
 use super::{BundleError, SALT_BYTES};
 use crate::tile::TILE_WIDTH;
 use crate::tree::{leaf_hash, root_of};
-use crate::{Hash, SignedNote, TileId};
+use crate::{Hash, SignedNote, TileId, append_entry};
 
-/// Writes the entries of a log one after another, and the tree over them. The checkpoint is written last, so a bundle that was
-/// interrupted is no valid one.
+/// Writes the entries of a log one after another, and the tree over them. The checkpoint is written last, when everything else is
+/// on the disk. Until then the folder has a file `checkpoint.incomplete`, and can be written again from the beginning.
 #[derive(Debug)]
 pub struct BundleWriter {
-    dir: PathBuf,
+    pub(super) folder: Folder,
     size: u64,
     /// The hashes of the last tile of each level.
     levels: Vec<Vec<Hash>>,
@@ -22,17 +22,12 @@ pub struct BundleWriter {
 }
 
 impl BundleWriter {
-    /// A bundle in a new folder, or in an empty one.
+    /// A bundle in a new folder, in an empty one, or in that of a bundle that was interrupted.
     ///
     /// # Errors
-    /// [`BundleError`]: the folder is not empty, or cannot be made.
+    /// [`BundleError`]: the folder has other files, another process is writing into it, or it cannot be made.
     pub fn create(dir: &Path) -> Result<Self, BundleError> {
-        fs::create_dir_all(dir).map_err(BundleError::at(dir))?;
-        if fs::read_dir(dir).map_err(BundleError::at(dir))?.next().is_some() {
-            let error = io::Error::new(io::ErrorKind::DirectoryNotEmpty, "the folder is not empty");
-            return Err(BundleError { path: dir.to_owned(), error });
-        }
-        Ok(Self { dir: dir.to_owned(), size: 0, levels: Vec::new(), entries: Vec::new() })
+        Ok(Self { folder: Folder::open(dir)?, size: 0, levels: Vec::new(), entries: Vec::new() })
     }
 
     /// Appends an entry.
@@ -40,11 +35,9 @@ impl BundleWriter {
     /// # Errors
     /// [`BundleError`]: it has more than 65,535 bytes, or a file cannot be written.
     pub fn entry(&mut self, entry: &[u8]) -> Result<(), BundleError> {
-        let length = u16::try_from(entry.len())
-            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "an entry has at most 65,535 bytes"))
-            .map_err(BundleError::at(&self.dir))?;
-        self.entries.extend(length.to_be_bytes());
-        self.entries.extend_from_slice(entry);
+        append_entry(&mut self.entries, entry)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "an entry has at most 65,535 bytes"))
+            .map_err(BundleError::at(self.folder.path()))?;
         self.size += 1;
         let mut hash = leaf_hash(entry);
         let mut level = 0;
@@ -69,7 +62,7 @@ impl BundleWriter {
     /// [`BundleError`]: the file cannot be written.
     pub fn part(&mut self, salt: &[u8; SALT_BYTES], content: &[u8]) -> Result<Hash, BundleError> {
         let digest = Hash::of(&[salt, content]);
-        self.write(&format!("parts/{}", digest.to_hex()), &[salt.as_slice(), content].concat())?;
+        self.folder.write(&format!("parts/{}", digest.to_hex()), &[salt.as_slice(), content].concat())?;
         Ok(digest)
     }
 
@@ -78,10 +71,10 @@ impl BundleWriter {
     /// # Errors
     /// [`BundleError`]: the file cannot be written.
     pub fn extra(&self, name: &str, content: &[u8]) -> Result<(), BundleError> {
-        self.write(name, content)
+        self.folder.write(name, content)
     }
 
-    /// Writes the tiles that are not full, and the checkpoint.
+    /// Writes the tiles that are not full, waits until everything is on the disk, and writes the checkpoint.
     ///
     /// # Errors
     /// [`BundleError`]: a file cannot be written.
@@ -91,7 +84,8 @@ impl BundleWriter {
                 self.write_tile(level)?;
             }
         }
-        self.write("checkpoint", checkpoint.to_string().as_bytes())
+        self.folder.sync()?;
+        self.folder.complete(checkpoint.to_string().as_bytes())
     }
 
     /// The number of entries so far.
@@ -120,21 +114,12 @@ impl BundleWriter {
         let index = (self.size - 1) >> (8 * (number + 1));
         let Some(id) = TileId::of_tree(self.size, number, index) else { return Ok(()) };
         let bytes: Vec<u8> = hashes.iter().flat_map(|hash| *hash.as_bytes()).collect();
-        self.write(&id.path(), &bytes)?;
+        self.folder.write(&id.path(), &bytes)?;
         if level == 0 {
             let entries = std::mem::take(&mut self.entries);
-            self.write(&id.entries_path(), &entries)?;
+            self.folder.write(&id.entries_path(), &entries)?;
         }
         Ok(())
-    }
-
-    fn write(&self, path: &str, bytes: &[u8]) -> Result<(), BundleError> {
-        let path = self.dir.join(path);
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(BundleError::at(folder))?;
-        }
-        let written = File::create_new(&path).and_then(|mut file| file.write_all(bytes));
-        written.map_err(BundleError::at(&path))
     }
 }
 

@@ -143,6 +143,76 @@ fn files_that_are_missing_or_do_not_belong_there_are_named() {
     fs::remove_file(at("tile/0/000")).unwrap();
     std::os::unix::fs::symlink("/dev/zero", at("tile/0/000")).unwrap();
     assert!(codes(dir.path()).contains(&(FindingCode::FileMissing, "tile/0/000".to_owned())));
+    // A link to the very file that should be there is not followed either.
+    let outside = TempDir::new().unwrap();
+    fs::rename(at("tile/0/001.p/44"), outside.path().join("44")).unwrap();
+    std::os::unix::fs::symlink(outside.path().join("44"), at("tile/0/001.p/44")).unwrap();
+    assert!(codes(dir.path()).contains(&(FindingCode::FileMissing, "tile/0/001.p/44".to_owned())));
+}
+
+#[test]
+fn a_thousand_findings_of_a_code_are_enough() {
+    let dir = bundle(0);
+    for number in 0..1100 {
+        fs::write(dir.path().join(number.to_string()), "").unwrap();
+    }
+    assert_eq!(codes(dir.path()).len(), 1000);
+}
+
+#[test]
+fn a_part_without_a_whole_salt_is_named() {
+    let dir = TempDir::new().unwrap();
+    let mut writer = BundleWriter::create(dir.path()).unwrap();
+    let digest = countersign_tlog::Hash::of(&[b"no salt"]).to_hex();
+    let fields = [("kind", "record".to_owned()), ("params", format!("sha256:{digest}"))];
+    writer.entry(Entry::new(fields).to_string().as_bytes()).unwrap();
+    let (size, root) = (writer.size(), writer.root());
+    writer.finish(&signed(size, root)).unwrap();
+    fs::create_dir(dir.path().join("parts")).unwrap();
+    fs::write(dir.path().join("parts").join(&digest), "no salt").unwrap();
+    assert_eq!(codes(dir.path()), [(FindingCode::PartAltered, format!("parts/{digest}"))]);
+}
+
+#[test]
+fn a_part_that_no_entry_names_does_not_belong_there() {
+    let dir = TempDir::new().unwrap();
+    let mut writer = BundleWriter::create(dir.path()).unwrap();
+    let digest = writer.part(&[3; 16], b"{}").unwrap().to_hex();
+    writer.entry(entry(1).as_bytes()).unwrap();
+    let (size, root) = (writer.size(), writer.root());
+    writer.finish(&signed(size, root)).unwrap();
+    assert_eq!(codes(dir.path()), [(FindingCode::FileUnexpected, format!("parts/{digest}"))]);
+}
+
+#[test]
+fn an_interrupted_bundle_is_incomplete_and_is_written_again_from_the_beginning() {
+    let dir = TempDir::new().unwrap();
+    let incomplete = dir.path().join("checkpoint.incomplete");
+    for entries in [1, 300, 600] {
+        let mut writer = BundleWriter::create(dir.path()).unwrap();
+        writer.extra("README.md", b"x").unwrap();
+        writer.part(&[1; 16], b"{}").unwrap();
+        for index in 0..entries {
+            writer.entry(entry(index).as_bytes()).unwrap();
+        }
+        assert!(BundleWriter::create(dir.path()).unwrap_err().to_string().contains("another process"));
+        drop(writer);
+        assert!(incomplete.exists());
+        assert_eq!(codes(dir.path()), [(FindingCode::CheckpointMalformed, "checkpoint".to_owned())]);
+    }
+    let mut writer = BundleWriter::create(dir.path()).unwrap();
+    writer.entry(entry(0).as_bytes()).unwrap();
+    let (size, root) = (writer.size(), writer.root());
+    writer.finish(&signed(size, root)).unwrap();
+    assert_eq!(codes(dir.path()), []);
+    assert!(!incomplete.exists());
+    assert!(BundleWriter::create(dir.path()).unwrap_err().to_string().contains("not empty"));
+    // Beside a checkpoint it is a file like any other.
+    fs::write(&incomplete, "").unwrap();
+    assert_eq!(codes(dir.path()), [(FindingCode::FileUnexpected, "checkpoint.incomplete".to_owned())]);
+    let refused = BundleWriter::create(dir.path()).unwrap_err().to_string();
+    assert!(refused.contains("checkpoint is not of the interrupted export"), "{refused}");
+    assert!(dir.path().join("checkpoint").exists(), "nothing is removed");
 }
 
 #[test]
@@ -198,6 +268,15 @@ fn earlier_checkpoints_must_be_of_the_same_log() {
     let hashes: Vec<_> = first.as_chunks::<32>().0.iter().map(|bytes| countersign_tlog::Hash::new(*bytes)).collect();
     let good = keep("good", signed(200, root_of(&hashes[..200])));
     let empty = keep("empty", signed(0, countersign_tlog::Hash::EMPTY_ROOT));
+    // Signed by a trusted key of another name than its origin.
+    let foreign = Checkpoint { origin: "other".to_owned(), size: 200, root: root_of(&hashes[..200]) }.to_string();
+    let foreign = keep("foreign", SignedNote::sign(foreign, &[key()]));
+    let report = verify_bundle(dir.path(), &trust(), std::slice::from_ref(&foreign)).unwrap();
+    assert_eq!(
+        report.findings.iter().map(|finding| finding.code).collect::<Vec<_>>(),
+        [FindingCode::CheckpointUnsigned]
+    );
+    fs::remove_file(foreign).unwrap();
     let other = keep("other", signed(200, root_of(&hashes[..201])));
     let newer = keep("newer", signed(301, root_of(&hashes[..2])));
     let report = verify_bundle(dir.path(), &trust(), &[good.clone(), empty.clone()]).unwrap();

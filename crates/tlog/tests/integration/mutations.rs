@@ -1,11 +1,13 @@
 //! Texts near valid ones, for the readers.
 
-use countersign_tlog::{Checkpoint, Entry, EntryProof, KeyKind, SignedNote, SigningKey, leaf_hash};
+use countersign_tlog::{
+    Checkpoint, Entry, EntryProof, KeyKind, SignedNote, SigningKey, append_entry, leaf_hash, split_entries,
+};
 use proptest::prelude::*;
 
 use crate::readers::holds;
 
-/// A valid text of each format, behind the byte that selects it.
+/// Valid bytes of each format, behind the byte that selects it.
 fn valid() -> Vec<Vec<u8>> {
     let key = || SigningKey::from_seed("log", KeyKind::Log, [1; 32]).unwrap();
     let witness = SigningKey::from_seed("w", KeyKind::Witness, [2; 32]).unwrap();
@@ -21,6 +23,10 @@ fn valid() -> Vec<Vec<u8>> {
     let policy =
         format!("log {}\nwitness a {}\ngroup g all a\nquorum g\n", key().verifier_key(), witness.verifier_key());
     let request = format!("old 2\n{}\n\n{note}", leaf_hash(b"y"));
+    let mut entries = Vec::new();
+    for entry in [entry.as_bytes(), b"", entry.as_bytes()] {
+        append_entry(&mut entries, entry).unwrap();
+    }
     let texts = [
         note.to_string(),
         checkpoint,
@@ -31,7 +37,8 @@ fn valid() -> Vec<Vec<u8>> {
         entry,
         policy,
     ];
-    (0..).zip(texts).map(|(format, text)| [&[format], text.as_bytes()].concat()).collect()
+    let formats = texts.map(String::into_bytes).into_iter().chain([entries]);
+    (0..).zip(formats).map(|(format, bytes)| [&[format], bytes.as_slice()].concat()).collect()
 }
 
 #[test]
@@ -40,6 +47,7 @@ fn the_valid_texts_are_read() {
     let read = |index: usize| String::from_utf8(valid()[index][1..].to_vec()).unwrap();
     assert!(read(0).parse::<SignedNote>().is_ok() && read(2).parse::<EntryProof>().is_ok());
     assert!(Entry::parse(read(6).as_bytes()).is_ok() && read(7).parse::<countersign_tlog::Policy>().is_ok());
+    assert_eq!(split_entries(&valid()[8][1..]).unwrap().len(), 3);
 }
 
 /// `UPDATE_GOLDEN=1` writes the seeds of the fuzz target.
@@ -61,7 +69,7 @@ proptest! {
 
     #[test]
     fn a_reader_accepts_only_what_it_would_write(
-        which in 0_usize..8, at in any::<prop::sample::Index>(), until in any::<prop::sample::Index>(),
+        which in 0_usize..9, at in any::<prop::sample::Index>(), until in any::<prop::sample::Index>(),
         by in prop::collection::vec(prop_oneof![any::<u8>(), Just(b'\n'), Just(b' '), Just(b'0'), Just(b'+'), Just(b'%'), Just(b'=')], 0..4),
     ) {
         let mut bytes = valid()[which].clone();

@@ -2,14 +2,15 @@
 //! `log_formats` calls [`holds`] as well.
 
 use countersign_tlog::{
-    Checkpoint, CheckpointRequest, Entry, EntryProof, Policy, SignedNote, SigningKey, Trust, VerifierKey, judge,
+    Checkpoint, CheckpointRequest, Entry, EntryProof, Policy, SignedNote, SigningKey, Trust, VerifierKey, append_entry,
+    judge, split_entries,
 };
 
 /// Reads the bytes behind the first one as the format that the first one selects.
 pub(crate) fn holds(bytes: &[u8]) {
     let Some((format, bytes)) = bytes.split_first() else { return };
     let text = std::str::from_utf8(bytes).unwrap_or_default();
-    match format % 8 {
+    match format % 9 {
         0 => same::<SignedNote>(text),
         1 => same::<Checkpoint>(text),
         2 => same::<EntryProof>(text),
@@ -21,13 +22,23 @@ pub(crate) fn holds(bytes: &[u8]) {
                 assert_eq!(entry.to_string().as_bytes(), bytes);
             }
         }
-        _ => {
+        7 => {
             let policy = Policy::parse(bytes).ok();
             let trust = Trust { keys: Vec::new(), policy };
             if let Ok(note) = text.parse::<SignedNote>() {
                 drop(trust.open(&note));
             }
             drop(judge(text, &[], |_| None));
+        }
+        _ => {
+            if let Some(entries) = split_entries(bytes) {
+                let mut written = Vec::new();
+                for entry in entries {
+                    drop(Entry::parse(entry));
+                    assert_eq!(append_entry(&mut written, entry), Some(()));
+                }
+                assert_eq!(written, bytes);
+            }
         }
     }
 }

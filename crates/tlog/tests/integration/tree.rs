@@ -1,8 +1,8 @@
 //! Roots and proofs: the same from tiles as from the definition of RFC 6962.
 
 use countersign_tlog::{
-    Frontier, Hash, TileId, TileSet, leaf_hash, node_hash, root_of, tiles_for_consistency, tiles_for_inclusion,
-    tiles_for_root, tiles_of, verify_consistency, verify_inclusion,
+    Frontier, Hash, ProofError, TileId, TileSet, leaf_hash, node_hash, root_of, tiles_for_consistency,
+    tiles_for_inclusion, tiles_for_root, tiles_of, verify_consistency, verify_inclusion,
 };
 use proptest::prelude::*;
 
@@ -76,6 +76,17 @@ fn a_frontier_has_the_defined_root_and_completes_each_full_subtree() {
         });
         assert_eq!(tree.root(), defined_root(&leaves[..count]), "{count} leaves");
     }
+}
+
+#[test]
+fn a_proof_of_another_length_than_the_size_needs_is_refused() {
+    // The root of two leaves as that of a tree of four, and of one of two with one hash more.
+    let leaves = leaves(2);
+    let root = root_of(&leaves);
+    let verify = |size, proof: &[Hash]| verify_inclusion(&leaves[0], 0, size, proof, &root);
+    assert_eq!(verify(2, &leaves[1..]), Ok(()));
+    assert_eq!(verify(4, &leaves[1..]), Err(ProofError::Length));
+    assert_eq!(verify(2, &[leaves[1], leaves[1]]), Err(ProofError::Length));
 }
 
 #[test]
