@@ -1,0 +1,13 @@
+#!/bin/sh
+# Starts the binary for this processor. A bundle is for one operating system, and may have several binaries.
+case "$(uname -m)" in
+    x86_64 | amd64) cpu=x64 ;;
+    aarch64 | arm64) cpu=arm64 ;;
+    *) cpu=$(uname -m) ;;
+esac
+program="$(dirname "$0")/countersign-$cpu"
+if [ ! -x "$program" ]; then
+    echo "countersign: this bundle has no binary for $cpu" >&2
+    exit 1
+fi
+exec "$program" "$@"
