@@ -9,6 +9,7 @@
 //! test in `tests/acceptance/packaging` that installs what it made and uses it.
 
 mod archive;
+mod cli;
 mod container;
 mod docker_catalog;
 mod executable;
@@ -27,6 +28,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 
+pub use cli::Cli;
 pub use executable::{Executable, SystemRequirement};
 pub use flate2::Compression;
 pub use platform::{Cpu, Libc, Os, Platform};

