@@ -10,4 +10,8 @@ if [ ! -x "$program" ]; then
     echo "countersign: this bundle has no binary for $cpu" >&2
     exit 1
 fi
+# A field that the user has left empty.
+if [ -z "$COUNTERSIGN_MANIFEST" ]; then
+    unset COUNTERSIGN_MANIFEST
+fi
 exec "$program" "$@"

@@ -66,10 +66,10 @@ const child = spawn(binary, process.argv.slice(2), { stdio: "inherit" });
 child.on("error", (error) => fail(`${binary} cannot be started: ${error.message}`));
 
 // A terminal sends SIGINT to the binary as well, for which a second one means to stop at once.
-const hasTerminal = [0, 1, 2].some((descriptor) => tty.isatty(descriptor));
+const isAtTerminal = tty.isatty(0);
 for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"]) {
   process.on(signal, () => {
-    if (signal !== "SIGINT" || !hasTerminal) {
+    if (signal !== "SIGINT" || !isAtTerminal) {
       child.kill(signal);
     }
   });

@@ -23,7 +23,9 @@ impl GeneratedDocs {
     pub(crate) fn of(binaries: &BTreeMap<Platform, PathBuf>) -> anyhow::Result<Self> {
         let here = binaries.iter().find(|(platform, _)| platform.runs_here());
         let (_, program) = here.context("none of the binaries is for this machine, which runs one for man pages")?;
-        let version = String::from_utf8(output(program, &["--version"])?)?;
+        // A name without a folder would be looked up in PATH.
+        let program = program.canonicalize()?;
+        let version = String::from_utf8(output(&program, &["--version"])?)?;
         ensure!(
             version.trim_end() == format!("{NAME} {VERSION}"),
             "{} is {:?}, and the packages are of version {VERSION}",
@@ -32,11 +34,11 @@ impl GeneratedDocs {
         );
         let mut files = FileTree::default();
         for (shell, file) in COMPLETIONS {
-            files.add(format!("completions/{file}"), output(program, &["completions", shell])?);
+            files.add(format!("completions/{file}"), output(&program, &["completions", shell])?);
         }
         let pages = tempfile::tempdir()?;
         let folder = pages.path().to_str().context("the folder for temporary files has a name in UTF-8")?;
-        output(program, &["man", folder])?;
+        output(&program, &["man", folder])?;
         for page in pages.path().read_dir()? {
             let page = page?;
             let name = page.file_name().into_string().ok().context("a man page has a name in UTF-8")?;

@@ -2,6 +2,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
@@ -97,7 +98,7 @@ async fn the_command_of_npm_ends_as_the_binary_does() {
     {
         let mut command = installed.command();
         command.arg("serve").env("DATABASE_URL", db.writer_url());
-        let server = RawStdioServer::start(command, "2025-11-25").await;
+        let server = RawStdioServer::logging(command, Stdio::null(), "2025-11-25").await;
         let node = server.pid();
         let binary = child_of(node).await;
         send_signal(if is_sent_to_binary { binary } else { node }, signal);
