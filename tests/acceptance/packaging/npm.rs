@@ -94,7 +94,7 @@ async fn the_command_of_npm_ends_as_the_binary_does() {
     // A server that is told to end answers what is running, and exits with 0; one that is killed takes Node.js with it.
     let db = database().await;
     for (signal, is_sent_to_binary) in
-        [(Signal::SIGTERM, false), (Signal::SIGINT, false), (Signal::SIGKILL, true), (Signal::SIGSEGV, true)]
+        [(Signal::SIGTERM, false), (Signal::SIGINT, false), (Signal::SIGKILL, true), (Signal::SIGABRT, true)]
     {
         let mut command = installed.command();
         command.arg("serve").env("DATABASE_URL", db.writer_url());
