@@ -46,7 +46,7 @@ impl Cli {
     /// Makes the packages.
     ///
     /// # Errors
-    /// If a platform is unknown or has two binaries, and as [`write`].
+    /// If a platform is unknown or has two binaries, and as [`write()`].
     pub fn run(self) -> anyhow::Result<()> {
         let mut binaries = BTreeMap::new();
         for binary in &self.binaries {

@@ -5,7 +5,7 @@
 //! The same binaries, commit and workspace make the same bytes. The crate publishes nothing, downloads nothing, and
 //! depends on no other crate of the workspace.
 //!
-//! To add a channel: a module that makes a [`file_tree::FileTree`] or the bytes of a file, its place in [`write`], and a
+//! To add a channel: a module that makes a `FileTree` or the bytes of a file, its place in [`write()`], and a
 //! test in `tests/acceptance/packaging` that installs what it made and uses it.
 
 mod archive;
