@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// What each crate may depend on, of ours.
-const ALLOWED: [(&str, &[&str]); 21] = [
+const ALLOWED: [(&str, &[&str]); 22] = [
     ("countersign-types", &[]),
     ("countersign-pg-embedded", &[]),
     ("countersign-malloc-tuning", &[]),
@@ -58,6 +58,7 @@ const ALLOWED: [(&str, &[&str]); 21] = [
         ],
     ),
     ("countersign-testkit", &["countersign-pg-embedded", "countersign-ledger", "countersign-mcp"]),
+    ("packaging", &[]),
     ("acceptance", &[]),
     ("benches", &[]),
 ];

@@ -59,6 +59,7 @@ mod metrics;
 mod module_cycles;
 mod notes;
 mod notify;
+mod packaging;
 mod pages;
 mod partitioned;
 mod pgbouncer;

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use testkit::repository;
 
-/// README.md and its like, and all pages of docs/, from the root of the repository.
+/// README.md and its like, the page on packages, and all pages of docs/, from the root of the repository.
 pub(crate) fn pages() -> Vec<String> {
     let mut pages = files_in("docs", &["md"]);
     pages.extend(["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md"].map(str::to_owned));
+    pages.push("packaging/README.md".to_owned());
     pages.sort();
     pages
 }
@@ -35,7 +36,7 @@ fn files_in(folder: &str, extensions: &[&str]) -> Vec<String> {
 /// The files with code or comments: sources, SQL, settings, scripts.
 fn sources() -> Vec<String> {
     let extensions = ["rs", "sql", "toml", "py", "json"];
-    let folders = ["crates", "tests", "migrations", "manifests", "fuzz/fuzz_targets"];
+    let folders = ["crates", "packaging", "tests", "migrations", "manifests", "fuzz/fuzz_targets"];
     folders.iter().flat_map(|folder| files_in(folder, &extensions)).collect()
 }
 

