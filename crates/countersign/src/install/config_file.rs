@@ -84,6 +84,15 @@ impl ConfigFile {
         fs::metadata(&self.target).is_ok_and(|found| found.mode() & 0o077 != 0)
     }
 
+    /// Checks that the file itself may be written, if there is one: the folder alone decides whether it can be replaced.
+    pub(super) fn ensure_writable(&self) -> anyhow::Result<()> {
+        let Ok(found) = fs::metadata(&self.target) else { return Ok(()) };
+        let path = self.path.display();
+        ensure!(found.mode() & 0o222 != 0, "{path} is read-only: nothing was changed");
+        let opened = OpenOptions::new().write(true).open(&self.target);
+        opened.map(drop).with_context(|| format!("{path} cannot be written"))
+    }
+
     /// Edits the text. `None` of the edit leaves the file as it is.
     pub(super) fn edit(
         &self,
@@ -160,9 +169,7 @@ impl ConfigFile {
                 Err(error) => Err(error.error).with_context(named),
             };
         };
-        // The folder alone decides whether a file can be replaced.
-        ensure!(old.metadata.mode() & 0o222 != 0, "{path} is read-only: nothing was changed");
-        OpenOptions::new().write(true).open(&self.target).with_context(named)?;
+        self.ensure_writable()?;
         let backup = self.back_up(folder, &old)?;
         let file = written(folder, PRIVATE, new.as_bytes()).with_context(named)?;
         give(file.as_file(), &old.metadata).with_context(|| {

@@ -54,6 +54,7 @@ pub(crate) async fn install(
     let file = ConfigFile::at(path, arguments.entry.scope == Scope::User)?;
     protect_token(&file, arguments, &server, &entry)?;
     let text = file.text()?;
+    file.ensure_writable()?;
     let put = put(client, name, &entry, &text, arguments.replace).map_err(|error| file.located(&text, &error))?;
     if let Put::Differs(current) = put {
         bail!(
