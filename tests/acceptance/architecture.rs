@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// What each crate may depend on, of ours.
-const ALLOWED: [(&str, &[&str]); 21] = [
+const ALLOWED: [(&str, &[&str]); 22] = [
     ("countersign-types", &[]),
     ("countersign-pg-embedded", &[]),
     ("countersign-malloc-tuning", &[]),
@@ -19,6 +19,7 @@ const ALLOWED: [(&str, &[&str]); 21] = [
     ("countersign-ledger", &["countersign-types", "countersign-pg", "countersign-tlog", "countersign-http-client"]),
     ("countersign-witness", &["countersign-tlog", "countersign-http-server"]),
     ("countersign-catalog", &["countersign-types", "countersign-manifest", "countersign-ledger"]),
+    ("countersign-scaffold", &["countersign-types", "countersign-ledger", "countersign-catalog"]),
     ("countersign-tools", &["countersign-types", "countersign-manifest", "countersign-ledger", "countersign-catalog"]),
     ("countersign-auth", &["countersign-types", "countersign-http-client"]),
     ("countersign-mcp", &["countersign-types", "countersign-catalog", "countersign-tools"]),
@@ -36,6 +37,7 @@ const ALLOWED: [(&str, &[&str]); 21] = [
             "countersign-manifest",
             "countersign-ledger",
             "countersign-catalog",
+            "countersign-scaffold",
             "countersign-tlog",
             "countersign-tools",
             "countersign-auth",
