@@ -73,6 +73,7 @@ mod reload;
 mod resources;
 mod roles;
 mod samples;
+mod scaffold;
 mod sensitive;
 mod shop;
 mod skips;

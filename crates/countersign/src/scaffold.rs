@@ -1,8 +1,8 @@
 //! `countersign scaffold`: a manifest for the tables of a schema, and what to do before it fits.
 
+use ::manifest::Source;
 use ::scaffold::{Scaffold, discover};
 use ledger::{ConnectOptions, Ledger};
-use ::manifest::Source;
 use types::visible;
 
 use crate::check::{CatalogQueries, grants};

@@ -23,7 +23,8 @@ pub(crate) struct Param {
 pub(crate) fn inserted(table: &Table, column: &Column, names: &mut Names, number: usize) -> (Param, String) {
     let (rules, mut description) = described(table, column);
     let default = column.default.as_deref().filter(|default| !default.starts_with("NULL"));
-    let value = default.and_then(|default| constant(default, column.kind)).filter(|value| rules.allow(value) == Some(true));
+    let value =
+        default.and_then(|default| constant(default, column.kind)).filter(|value| rules.allow(value) == Some(true));
     let sql = match default {
         // The expression alone might have a narrower type than the column.
         Some(default) if value.is_none() => {
@@ -83,7 +84,8 @@ fn description(table: &Table, column: &Column) -> String {
 fn reference(key: &ForeignKey, column: &Column) -> String {
     let others: Vec<String> =
         key.columns.iter().filter(|name| **name != column.name).map(|name| visible(name)).collect();
-    let with = if others.is_empty() { " References".to_owned() } else { format!(" With {} references", others.join(", ")) };
+    let with =
+        if others.is_empty() { " References".to_owned() } else { format!(" With {} references", others.join(", ")) };
     format!("{with} {} ({}).", visible(&key.table), visible(&key.target.join(", ")))
 }
 

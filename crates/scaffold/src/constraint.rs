@@ -83,7 +83,10 @@ impl Rules {
                     (&mut self.maximum, |new, old| new < old)
                 };
                 let number = |value: &toml::Value| value.as_float().or(value.as_integer().map(|whole| whole as f64));
-                if kept.as_ref().is_none_or(|old| number(&bound).zip(number(old)).is_some_and(|(a, b)| is_narrower(a, b))) {
+                if kept
+                    .as_ref()
+                    .is_none_or(|old| number(&bound).zip(number(old)).is_some_and(|(a, b)| is_narrower(a, b)))
+                {
                     *kept = Some(bound);
                 }
                 Some(())
@@ -164,7 +167,8 @@ fn literal(tokens: &[Token], kind: ValueKind) -> Option<toml::Value> {
         let whole = text.parse().ok().map(toml::Value::Integer);
         // A decimal that a float does not have to the digit is no bound.
         let digits = text.trim_end_matches('0').trim_end_matches('.');
-        let fraction = || text.parse::<f64>().ok().filter(|number| number.to_string() == digits).map(toml::Value::Float);
+        let fraction =
+            || text.parse::<f64>().ok().filter(|number| number.to_string() == digits).map(toml::Value::Float);
         whole.or_else(|| if kind == ValueKind::Number { fraction() } else { None })
     };
     match (kind, value) {
@@ -233,7 +237,11 @@ mod tests {
                 Rules { one_of: Some(vec![1.into(), 2.into()]), ..Rules::default() },
             ),
             ("((c >= 15) AND (c <= 720))", ValueKind::Integer, bounds(whole(15), whole(720))),
-            ("((c > 0) AND (c < '-5'::integer) AND (c > '-7'::bigint))", ValueKind::Integer, bounds(whole(1), whole(-6))),
+            (
+                "((c > 0) AND (c < '-5'::integer) AND (c > '-7'::bigint))",
+                ValueKind::Integer,
+                bounds(whole(1), whole(-6)),
+            ),
             ("(c >= (0)::numeric)", ValueKind::Number, bounds(whole(0), None)),
             ("(c <= 99.50)", ValueKind::Number, bounds(None, Some(toml::Value::from(99.5)))),
             ("(c <> ''::text)", ValueKind::Text, pattern(r"[\s\S]")),

@@ -117,14 +117,19 @@ struct CatalogReader(Reader);
 
 impl CatalogReader {
     fn new(target: &ConnectOptions) -> Self {
-        let limits =
-            ReadLimits { sessions: 1, max_rows: MAX_ROWS, max_bytes: MAX_BYTES, ..ReadLimits::default() };
+        let limits = ReadLimits { sessions: 1, max_rows: MAX_ROWS, max_bytes: MAX_BYTES, ..ReadLimits::default() };
         Self(Reader::new(target.clone(), &SearchPath::default(), limits).for_trusted_sql())
     }
 
     async fn rows<T: DeserializeOwned>(&self, sql: &str, params: &[Value]) -> Result<Vec<T>, DiscoverError> {
-        let request =
-            ReadRequest { sql, params, row_limit: Some(MAX_ROWS), format: RowFormat::Object, account: None, trace: None };
+        let request = ReadRequest {
+            sql,
+            params,
+            row_limit: Some(MAX_ROWS),
+            format: RowFormat::Object,
+            account: None,
+            trace: None,
+        };
         let result = self.0.query(&request).await?;
         Ok(result.rows.iter().map(|row| serde_json::from_str(row.get())).collect::<Result<_, _>>()?)
     }

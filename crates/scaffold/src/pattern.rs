@@ -69,9 +69,20 @@ mod tests {
         for pattern in ["^[A-Z]{3}$", r"^[a-z0-9._%+-]+@[a-z]+\.[a-z]{2,}$", "^(a|bc)*$", "^[^@ ]+$", r"^\([0-9]+\)$"] {
             assert!(is_same_in_ecma_262(pattern), "{pattern}");
         }
-        for pattern in
-            [r"^\d+$", "^.+$", "[[:alpha:]]", "(?i)abc", "***=abc", "a+?", "[a--b]", "[a&&b]", r"\<a", "[a", "a{1,300}", "[]a]"]
-        {
+        for pattern in [
+            r"^\d+$",
+            "^.+$",
+            "[[:alpha:]]",
+            "(?i)abc",
+            "***=abc",
+            "a+?",
+            "[a--b]",
+            "[a&&b]",
+            r"\<a",
+            "[a",
+            "a{1,300}",
+            "[]a]",
+        ] {
             assert!(!is_same_in_ecma_262(pattern), "{pattern}");
         }
     }

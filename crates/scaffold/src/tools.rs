@@ -54,7 +54,11 @@ impl TableTools<'_> {
             format!("insert into {table} default values")
         } else {
             let names: Vec<String> = columns.iter().map(|column| column.sql_name.clone()).collect();
-            format!("{}\n{}", in_parentheses(&format!("insert into {table} "), &names), in_parentheses("values ", &values))
+            format!(
+                "{}\n{}",
+                in_parentheses(&format!("insert into {table} "), &names),
+                in_parentheses("values ", &values)
+            )
         };
         Tool {
             name: format!("insert_{}", self.noun),
@@ -125,7 +129,8 @@ impl TableTools<'_> {
         if !followers.is_empty() {
             description.push(format!("Foreign keys change rows of {} with it.", followers.join(", ")));
         }
-        let key: Vec<String> = self.table.columns.iter().filter(|it| self.is_in_key(it)).map(|it| it.sql_name.clone()).collect();
+        let key: Vec<String> =
+            self.table.columns.iter().filter(|it| self.is_in_key(it)).map(|it| it.sql_name.clone()).collect();
         Tool {
             name: format!("delete_{}", self.noun),
             description,
@@ -208,7 +213,9 @@ impl TableTools<'_> {
     fn irreversible(&self, action: Action) -> Option<String> {
         let keyless: Vec<String> =
             self.following(action).filter(|it| !it.has_key).map(|it| visible(&it.follower)).collect();
-        let why = || format!("Foreign keys change rows of {} with it, which has no key to restore them by.", keyless.join(", "));
+        let why = || {
+            format!("Foreign keys change rows of {} with it, which has no key to restore them by.", keyless.join(", "))
+        };
         (!keyless.is_empty()).then(why)
     }
 }
@@ -227,7 +234,8 @@ fn assignment(column: &Column, param: &str, number: usize, nulls: usize) -> Stri
 fn set_null(name: String, columns: Vec<toml::Value>) -> Param {
     Param {
         name,
-        description: "Columns to set to NULL, by the names of their arguments; a value for one of them is ignored.".to_owned(),
+        description: "Columns to set to NULL, by the names of their arguments; a value for one of them is ignored."
+            .to_owned(),
         optional: true,
         default: None,
         rules: Rules { one_of: Some(columns), ..Rules::default() },
@@ -238,7 +246,11 @@ fn set_null(name: String, columns: Vec<toml::Value>) -> Param {
 fn identifier(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let starts_plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
-    if starts_plain && name.chars().all(is_plain) { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+    if starts_plain && name.chars().all(is_plain) {
+        name.to_owned()
+    } else {
+        format!("\"{}\"", name.replace('"', "\"\""))
+    }
 }
 
 fn in_parentheses(head: &str, items: &[String]) -> String {

@@ -49,11 +49,18 @@ pub fn manifest(found: &Tables) -> Scaffold {
         tools.push(of_table.insert());
         match of_table.update() {
             Some(update) => tools.push(update),
-            None => left_out.push(format!("update of {}: only its key has values of an agent", visible(&table.sql_name))),
+            None => {
+                left_out.push(format!("update of {}: only its key has values of an agent", visible(&table.sql_name)))
+            }
         }
         tools.push(of_table.delete());
     }
-    Scaffold { text: whole(&found.schema, &tools, &left_out), tools: tools.len(), tables: tables.into_iter().collect(), left_out }
+    Scaffold {
+        text: whole(&found.schema, &tools, &left_out),
+        tools: tools.len(),
+        tables: tables.into_iter().collect(),
+        left_out,
+    }
 }
 
 /// The reason why a table has no tools.
