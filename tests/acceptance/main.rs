@@ -76,6 +76,7 @@ mod reload;
 mod resources;
 mod roles;
 mod samples;
+mod scaffold;
 mod sensitive;
 mod shop;
 mod skips;

@@ -26,6 +26,7 @@ mod truncate;
 
 pub use describer::DatabaseDescriber;
 pub use hints::{corrected, statement_hint};
+pub use nearest::nearest_names;
 pub use read_failure::{RowsPage, Truncation, ledger_failure, read_failure};
 pub use resources::{
     CompletionRequest, Completions, ResourceEntry, ResourcePage, ResourceRegistry, ResourceUri, UriTemplate,

@@ -6,6 +6,12 @@ const MAX_NAMES: usize = 5;
 /// PostgreSQL cuts longer names (`NAMEDATALEN`), so characters after this limit cannot distinguish two names.
 const MAX_CHARS: usize = 63;
 
+/// The names most similar to `wanted`, best first.
+#[must_use]
+pub fn nearest_names(wanted: &str, existing: &[String]) -> Vec<String> {
+    nearest(wanted, existing, String::as_str).into_iter().cloned().collect()
+}
+
 /// The candidates most similar to `wanted`, best first. `name_of` returns the part of a candidate to compare.
 /// Candidates that are equally similar keep their order.
 pub(crate) fn nearest<'a, T>(wanted: &str, candidates: &'a [T], name_of: impl Fn(&T) -> &str) -> Vec<&'a T> {

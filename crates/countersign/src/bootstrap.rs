@@ -61,12 +61,7 @@ pub(crate) async fn compile(
     ledger: &Ledger,
     target: &ConnectOptions,
 ) -> anyhow::Result<ToolCatalog> {
-    let native = tools::native::executors()?;
-    let executors: Vec<&str> = native.names().collect();
-    let server = ServerNames { builtin: &tools::builtin::NAMES, executors: &executors };
-    let names =
-        Reader::new(target.clone(), &SearchPath::default(), ReadLimits { sessions: 1, ..ReadLimits::default() });
-    let compiled = manifest::compile(sources, &server, &HintingDescriber { ledger, names }).await;
+    let compiled = describe(sources, ledger, target).await?;
     let declared = manifest::declared_names(sources);
     let known: Vec<&str> = tools::builtin::NAMES.into_iter().chain(declared.iter().map(String::as_str)).collect();
     let of_profiles = profiles.iter().flat_map(|own| own.unknown_tools(&known)).collect();
@@ -81,6 +76,31 @@ pub(crate) async fn compile(
             Err(not_fitting(mistakes))
         }
     }
+}
+
+/// Compiles manifests without regard to profiles and undo: what their statements are, and which tables they use.
+///
+/// # Errors
+/// Contains [`Diagnostics`] with all mistakes if manifests are wrong.
+pub(crate) async fn compile_statements(
+    sources: &[Source],
+    ledger: &Ledger,
+    target: &ConnectOptions,
+) -> anyhow::Result<ToolCatalog> {
+    describe(sources, ledger, target).await?.map_err(|Diagnostics(mistakes)| not_fitting(mistakes))
+}
+
+async fn describe(
+    sources: &[Source],
+    ledger: &Ledger,
+    target: &ConnectOptions,
+) -> anyhow::Result<Result<ToolCatalog, Diagnostics>> {
+    let native = tools::native::executors()?;
+    let executors: Vec<&str> = native.names().collect();
+    let server = ServerNames { builtin: &tools::builtin::NAMES, executors: &executors };
+    let names =
+        Reader::new(target.clone(), &SearchPath::default(), ReadLimits { sessions: 1, ..ReadLimits::default() });
+    Ok(manifest::compile(sources, &server, &HintingDescriber { ledger, names }).await)
 }
 
 fn not_fitting(mistakes: Vec<manifest::Diagnostic>) -> anyhow::Error {

@@ -71,6 +71,16 @@ pub(crate) enum Command {
     Unfreeze(UnfreezeArgs),
     /// Compile the manifests against the configured database and report every mistake, without serving.
     Check(CheckArgs),
+    /// Write a manifest for the tables of a schema: insert, update and delete by key for each of them.
+    ///
+    /// The manifest goes to standard output, and what to do before it fits to standard error. Needs a database
+    /// login that may read the tables, best their owner.
+    Scaffold(ScaffoldArgs),
+    /// Try a tool of the manifests: run the write, show what it would change, and roll it back. Takes the
+    /// options of serve.
+    ///
+    /// A tool that reads is run. Exits with 1 if the call would fail.
+    Try(Box<TryArgs>),
     /// Read, seal, sign, verify, export and prune the records of writes.
     #[command(subcommand)]
     Audit(AuditCommand),
@@ -235,6 +245,40 @@ pub(crate) struct CheckArgs {
     connection: ConnectionKeys,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct ScaffoldArgs {
+    /// The schema of the tables.
+    #[arg(long, value_name = "SCHEMA")]
+    pub(crate) schema: String,
+    /// Only this table; can be given several times.
+    #[arg(long = "table", value_name = "TABLE")]
+    pub(crate) tables: Vec<String>,
+    /// Print the SQL that grants the servers' login the privileges that it lacks for these tools, instead of
+    /// the manifest. Run it as the owner of the tables.
+    #[arg(long, value_name = "ROLE", num_args = 0..=1, default_missing_value = ledger::DEFAULT_WRITER)]
+    pub(crate) grants: Option<String>,
+    #[command(flatten)]
+    connection: ConnectionKeys,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TryArgs {
+    /// The tool.
+    #[arg(value_name = "TOOL")]
+    pub(crate) tool: String,
+    /// Its arguments, a JSON object.
+    #[arg(value_name = "ARGUMENTS", default_value = "{}")]
+    pub(crate) arguments: String,
+    /// Print the answer as one line of JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show all rows and values, however many there are.
+    #[arg(long)]
+    pub(crate) full: bool,
+    #[command(flatten)]
+    server: ServerKeys,
+}
+
 impl Cli {
     /// Parses the command line, and the variables that replace flags. Ends the process with a message if it is wrong.
     pub(crate) fn read() -> (Command, ConfigSources) {
@@ -287,6 +331,8 @@ impl Cli {
                 init.connection.fill(&mut keys);
                 keys.signing = init.signing.clone();
             }
+            Command::Scaffold(scaffold) => scaffold.connection.fill(&mut keys),
+            Command::Try(arguments) => arguments.server.fill(&mut keys),
             Command::Check(check) => {
                 check.connection.fill(&mut keys);
                 keys.manifests = check.manifests.clone();

@@ -25,6 +25,7 @@ mod logging;
 mod notify;
 mod os_user;
 mod proposals;
+mod scaffold;
 mod serve;
 mod settings;
 mod short_id;
@@ -35,6 +36,7 @@ mod terminal;
 mod tests;
 mod token;
 mod track;
+mod try_tool;
 mod undo;
 mod witness;
 
@@ -99,6 +101,10 @@ async fn run(command: Command, sources: ConfigSources, settings: Settings) -> an
         Command::Freeze(arguments) => return freeze::freeze(arguments, &settings).await,
         Command::Unfreeze(arguments) => return freeze::unfreeze(arguments, &settings).await,
         Command::Check(arguments) => connection::answered(&settings, check::run(&arguments, &settings)).await?,
+        Command::Scaffold(arguments) => {
+            connection::answered(&settings, scaffold::run(&arguments, &settings)).await?;
+        }
+        Command::Try(arguments) => return try_tool::run(&arguments, &settings).await,
         Command::Audit(command) => return audit::run(command, &settings).await,
         Command::Proposals(command) => return proposals::run(command, &settings).await,
         Command::Keys(command) => keys::run(command, &settings).await?,

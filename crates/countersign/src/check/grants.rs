@@ -52,7 +52,7 @@ struct Grant {
 ///
 /// # Errors
 /// As [`CatalogQueries::ask`]; that there is no such role.
-pub(super) async fn missing(
+pub(crate) async fn missing(
     questions: &CatalogQueries,
     catalog: &ToolCatalog,
     role: &str,

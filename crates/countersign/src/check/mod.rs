@@ -2,7 +2,7 @@
 
 mod approvers;
 mod changed;
-mod grants;
+pub(crate) mod grants;
 mod listing;
 mod unseen;
 
@@ -77,10 +77,10 @@ pub(crate) fn summary(catalog: &ToolCatalog) -> String {
 }
 
 /// Questions about the catalog, on the read path.
-struct CatalogQueries(Reader);
+pub(crate) struct CatalogQueries(Reader);
 
 impl CatalogQueries {
-    fn new(target: &ConnectOptions) -> Self {
+    pub(crate) fn new(target: &ConnectOptions) -> Self {
         let limits = ReadLimits { sessions: 1, ..ReadLimits::default() };
         Self(Reader::new(target.clone(), &SearchPath::default(), limits))
     }

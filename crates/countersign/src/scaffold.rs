@@ -1,0 +1,74 @@
+//! `countersign scaffold`: a manifest for the tables of a schema, and what to do before it fits.
+
+use ::manifest::Source;
+use ::scaffold::{Scaffold, discover};
+use ledger::{ConnectOptions, Ledger};
+use types::visible;
+
+use crate::check::{CatalogQueries, grants};
+use crate::cli::ScaffoldArgs;
+use crate::settings::Settings;
+use crate::terminal::{print_error, print_line, write_bytes};
+use crate::{bootstrap, connection};
+
+/// The number of tools above which agents choose badly, and clients warn or cut the list.
+const MANY_TOOLS: usize = 60;
+
+pub(crate) async fn run(arguments: &ScaffoldArgs, settings: &Settings) -> anyhow::Result<()> {
+    let target = connection::configured(settings)?;
+    let scaffold = ::scaffold::manifest(&discover(&target, &arguments.schema, &arguments.tables).await?);
+    anyhow::ensure!(scaffold.tools > 0, "no table can have tools:\n{}", scaffold.left_out.join("\n"));
+    if let Some(role) = &arguments.grants {
+        return print_grants(&scaffold, role, &target, settings).await;
+    }
+    write_bytes(scaffold.text.as_bytes());
+    for line in &scaffold.left_out {
+        print_error(&format!("left out  {line}"));
+    }
+    advice(&scaffold, arguments).iter().for_each(|line| print_error(line));
+    Ok(())
+}
+
+/// The privileges that the tools need, as `check --grants` finds them. It does not matter whether the tables are tracked.
+async fn print_grants(
+    scaffold: &Scaffold,
+    role: &str,
+    target: &ConnectOptions,
+    settings: &Settings,
+) -> anyhow::Result<()> {
+    let source = Source { path: "scaffold".into(), text: scaffold.text.clone() };
+    let ledger = Ledger::new(target.clone(), settings.ledger.clone());
+    let catalog = bootstrap::compile_statements(&[source], &ledger, target).await?;
+    let lines = grants::missing(&CatalogQueries::new(target), &catalog, role).await?;
+    lines.iter().for_each(|line| print_line(line));
+    Ok(())
+}
+
+/// What is left to do.
+fn advice(scaffold: &Scaffold, arguments: &ScaffoldArgs) -> Vec<String> {
+    let tables: Vec<String> = scaffold.tables.iter().map(|table| shell_word(table)).collect();
+    let of_tables: Vec<String> =
+        arguments.tables.iter().map(|table| format!(" --table {}", shell_word(table))).collect();
+    let mut lines = vec![
+        format!("{} tools. Before `countersign check` accepts them, run as the owner of the tables:", scaffold.tools),
+        format!("  countersign track {}", tables.join(" ")),
+        format!(
+            "  countersign scaffold --schema {}{} --grants | psql",
+            shell_word(&arguments.schema),
+            of_tables.concat()
+        ),
+    ];
+    if scaffold.tools > MANY_TOOLS {
+        lines.push(format!(
+            "{} tools are more than most agents choose well from: keep those that they need, or name tables with --table.",
+            scaffold.tools
+        ));
+    }
+    lines
+}
+
+/// A word of a shell's command line.
+fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", visible(word).replace('\'', r"'\''")) }
+}

@@ -1,0 +1,98 @@
+//! How the tools of a table take its columns.
+
+use types::visible;
+
+use crate::constraint::{Rules, constant};
+use crate::names::Names;
+use crate::table::{Column, ForeignKey, Table, ValueKind};
+
+/// Maximum length of a comment in a description, in characters.
+const MAX_COMMENT: usize = 1000;
+
+/// A parameter of a tool.
+#[derive(Debug)]
+pub(crate) struct Param {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) optional: bool,
+    pub(crate) default: Option<toml::Value>,
+    pub(crate) rules: Rules,
+}
+
+/// A parameter of an insert, with the value that it stands for in the statement.
+pub(crate) fn inserted(table: &Table, column: &Column, names: &mut Names, number: usize) -> (Param, String) {
+    let (rules, mut description) = described(table, column);
+    let default = column.default.as_deref().filter(|default| !default.starts_with("NULL"));
+    let value =
+        default.and_then(|default| constant(default, column.kind)).filter(|value| rules.allow(value) == Some(true));
+    let sql = match default {
+        // The expression alone might have a narrower type than the column.
+        Some(default) if value.is_none() => {
+            description.push_str(&format!(" Default: {}.", visible(default)));
+            format!("coalesce(${number}::{}, {default})", column.ty)
+        }
+        _ => format!("${number}"),
+    };
+    let optional = value.is_none() && (default.is_some() || !column.not_null);
+    (Param { name: names.param(&column.name), description, optional, default: value, rules }, sql)
+}
+
+/// A parameter for a column of the key, to find a row.
+pub(crate) fn sought(table: &Table, column: &Column, names: &mut Names) -> Param {
+    let description = description(table, column);
+    Param { name: names.param(&column.name), description, optional: false, default: None, rules: Rules::default() }
+}
+
+/// A parameter for a new value of a column.
+pub(crate) fn updated(table: &Table, column: &Column, names: &mut Names) -> Param {
+    let (rules, description) = described(table, column);
+    Param { name: names.param(&column.name), description, optional: true, default: None, rules }
+}
+
+/// The rules for values of a column, and its description with the conditions that the rules do not have.
+fn described(table: &Table, column: &Column) -> (Rules, String) {
+    let of_table = table.checks.iter().filter(|check| check.columns == [column.name.as_str()]);
+    let of_table = of_table.map(|check| (check.expression.as_str(), column.sql_name.as_str()));
+    let of_domains = column.checks.iter().map(|expression| (expression.as_str(), "VALUE"));
+    let mut rules = Rules { max_length: column.max_length, ..Rules::default() };
+    let mut description = description(table, column);
+    for (expression, operand) in of_domains.chain(of_table) {
+        if !rules.add(expression, operand, column.kind) {
+            description.push_str(&format!(" The database checks {}.", visible(expression)));
+        }
+    }
+    // An enum of no values would accept nothing, and a manifest cannot have it.
+    if rules.one_of.as_ref().is_some_and(Vec::is_empty) {
+        rules.one_of = None;
+    }
+    (rules, description)
+}
+
+/// The comment of a column, or its name; and what it refers to.
+fn description(table: &Table, column: &Column) -> String {
+    let name = || format!("The {}.", visible(&column.name.replace('_', " ")));
+    let mut text = column.comment.as_deref().and_then(sentence).unwrap_or_else(name);
+    for key in table.foreign_keys.iter().filter(|key| key.columns.contains(&column.name)) {
+        text.push_str(&reference(key, column));
+    }
+    if column.kind == ValueKind::Bytes && column.comment.is_none() {
+        text.push_str(" Binary.");
+    }
+    text
+}
+
+fn reference(key: &ForeignKey, column: &Column) -> String {
+    let others: Vec<String> =
+        key.columns.iter().filter(|name| **name != column.name).map(|name| visible(name)).collect();
+    let with =
+        if others.is_empty() { " References".to_owned() } else { format!(" With {} references", others.join(", ")) };
+    format!("{with} {} ({}).", visible(&key.table), visible(&key.target.join(", ")))
+}
+
+/// A comment on one line, as a sentence. `None` if it is empty.
+pub(crate) fn sentence(comment: &str) -> Option<String> {
+    let words: String = comment.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MAX_COMMENT).collect();
+    let text = visible(&words);
+    let end = if text.ends_with(char::is_alphanumeric) { "." } else { "" };
+    (!text.is_empty()).then(|| text + end)
+}

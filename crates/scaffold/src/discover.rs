@@ -1,0 +1,136 @@
+//! The tables of a schema, from the system catalog.
+
+use catalog::nearest_names;
+use ledger::ConnectOptions;
+use ledger::read::{ReadError, ReadLimits, ReadRequest, Reader, RowFormat, SearchPath};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use types::visible;
+
+use crate::table::{Follower, Table};
+
+const TABLES: &str = concat!(include_str!("keys.sql"), include_str!("tables.sql"));
+const FOLLOWERS: &str = concat!(include_str!("keys.sql"), include_str!("followers.sql"));
+const SCHEMAS: &str = include_str!("schemas.sql");
+
+/// Maximum number of tables of a schema, and of the tables that follow them.
+const MAX_ROWS: u32 = 100_000;
+
+/// Maximum size of the description of a schema, in bytes. It is read once, by a command.
+const MAX_BYTES: usize = 256 << 20;
+
+/// The reason why there are no tables to write tools for.
+#[derive(Debug, thiserror::Error)]
+pub enum DiscoverError {
+    /// No schema has this name.
+    #[error("there is no schema \"{}\"{}", visible(name), hint(nearest))]
+    NoSchema {
+        /// The name that was asked for.
+        name: String,
+        /// Existing schemas with similar names.
+        nearest: Vec<String>,
+    },
+    /// The schema is not the operator's.
+    #[error("the schema \"{0}\" belongs to the system or to the ledger: no tool may write there")]
+    System(String),
+    /// The schema has no table of this name.
+    #[error("the schema \"{}\" has no table \"{}\"{}", visible(schema), visible(name), hint(nearest))]
+    NoTable {
+        /// The schema.
+        schema: String,
+        /// The name that was asked for.
+        name: String,
+        /// Tables of the schema with similar names.
+        nearest: Vec<String>,
+    },
+    /// The schema has no table at all.
+    #[error("the schema \"{}\" has no table", visible(.0))]
+    Empty(String),
+    /// The catalog cannot be read.
+    #[error(transparent)]
+    Database(#[from] ReadError),
+    /// The catalog answered something else than the query asks for.
+    #[error("the catalog answered something else: {0}")]
+    Malformed(#[from] serde_json::Error),
+}
+
+/// The end of a message about a name that does not exist.
+fn hint(nearest: &[String]) -> String {
+    let names: Vec<String> = nearest.iter().map(|name| visible(name)).collect();
+    if names.is_empty() { String::new() } else { format!("; the nearest names are: {}", names.join(", ")) }
+}
+
+/// The tables of a schema that a manifest is written for.
+#[derive(Debug)]
+pub struct Tables {
+    pub(crate) schema: String,
+    /// In the order of their names.
+    pub(crate) tables: Vec<Table>,
+    pub(crate) followers: Vec<Follower>,
+}
+
+/// Reads the tables of `schema`: those of these names, or all of them.
+///
+/// # Errors
+/// [`DiscoverError`]: a name does not exist, or the database cannot be asked.
+pub async fn discover(target: &ConnectOptions, schema: &str, names: &[String]) -> Result<Tables, DiscoverError> {
+    let catalog = CatalogReader::new(target);
+    if schema == ledger::SCHEMA || schema == "information_schema" || schema.starts_with("pg_") {
+        return Err(DiscoverError::System(schema.to_owned()));
+    }
+    let schemas: Vec<SchemaName> = catalog.rows(SCHEMAS, &[]).await?;
+    if !schemas.iter().any(|known| known.name == schema) {
+        let nearest = nearest_names(schema, &schemas.into_iter().map(|schema| schema.name).collect::<Vec<_>>());
+        return Err(DiscoverError::NoSchema { name: schema.to_owned(), nearest });
+    }
+    let all: Vec<Table> = catalog.rows(TABLES, &[json!(schema)]).await?;
+    if all.is_empty() {
+        return Err(DiscoverError::Empty(schema.to_owned()));
+    }
+    let tables = chosen(schema, all, names)?;
+    let followers = catalog.rows(FOLLOWERS, &[json!(schema)]).await?;
+    Ok(Tables { schema: schema.to_owned(), tables, followers })
+}
+
+/// The tables by these names: as they are, as SQL writes them, or with the schema. Without names, all of them.
+fn chosen(schema: &str, all: Vec<Table>, names: &[String]) -> Result<Vec<Table>, DiscoverError> {
+    let has_name =
+        |table: &Table, name: &str| [&table.name, &table.sql_name, &table.quoted].iter().any(|known| *known == name);
+    if let Some(unknown) = names.iter().find(|name| !all.iter().any(|table| has_name(table, name))) {
+        let known: Vec<String> = all.into_iter().map(|table| table.name).collect();
+        let wanted = unknown.strip_prefix(&format!("{schema}.")).unwrap_or(unknown);
+        let nearest = nearest_names(wanted, &known);
+        return Err(DiscoverError::NoTable { schema: schema.to_owned(), name: unknown.clone(), nearest });
+    }
+    let is_chosen = |table: &Table| names.is_empty() || names.iter().any(|name| has_name(table, name));
+    Ok(all.into_iter().filter(is_chosen).collect())
+}
+
+#[derive(Deserialize)]
+struct SchemaName {
+    name: String,
+}
+
+/// Reads the catalog over the read path. The queries are constants, so what they call is not looked up.
+struct CatalogReader(Reader);
+
+impl CatalogReader {
+    fn new(target: &ConnectOptions) -> Self {
+        let limits = ReadLimits { sessions: 1, max_rows: MAX_ROWS, max_bytes: MAX_BYTES, ..ReadLimits::default() };
+        Self(Reader::new(target.clone(), &SearchPath::default(), limits).for_trusted_sql())
+    }
+
+    async fn rows<T: DeserializeOwned>(&self, sql: &str, params: &[Value]) -> Result<Vec<T>, DiscoverError> {
+        let request = ReadRequest {
+            sql,
+            params,
+            row_limit: Some(MAX_ROWS),
+            format: RowFormat::Object,
+            account: None,
+            trace: None,
+        };
+        let result = self.0.query(&request).await?;
+        Ok(result.rows.iter().map(|row| serde_json::from_str(row.get())).collect::<Result<_, _>>()?)
+    }
+}

@@ -1,0 +1,27 @@
+//! Writes a manifest from a live database: for each table insert, update and delete by key.
+//!
+//! [`discover`] reads the tables of a schema from the system catalog, [`manifest`] writes the TOML. The result is a
+//! beginning that an operator edits: it has no authority, and `countersign check` decides whether it fits.
+//!
+//! `table` has the rows of the catalog, `constraint` reads simple check constraints, `columns` decides how a tool takes a
+//! column, `tools` has the statements, `names` the names of tools and parameters, `text` the TOML.
+//!
+//! This crate only reads the catalog. It must not depend on the registry of tools or on a protocol.
+//!
+//! How to add
+//! - a form of check constraint that becomes a rule: `constraint`, with a test of PostgreSQL's own spelling of it;
+//! - a kind of tool: `tools`.
+
+mod columns;
+mod constraint;
+mod discover;
+mod expression;
+mod names;
+mod pattern;
+mod table;
+mod text;
+mod tools;
+mod write;
+
+pub use discover::{DiscoverError, Tables, discover};
+pub use write::{Scaffold, manifest};

@@ -1,0 +1,277 @@
+//! The tools of one table: their statements, parameters and descriptions.
+
+use types::visible;
+
+use crate::columns::{Param, inserted, sentence, sought, updated};
+use crate::constraint::Rules;
+use crate::names::Names;
+use crate::table::{Action, Column, Follower, Table, ValueKind};
+
+/// Maximum width of a line of a statement, in characters.
+const WIDTH: usize = 100;
+
+/// Maximum length of `not_found`, as the format of manifests has it.
+const MAX_NOT_FOUND: usize = 200;
+
+/// The parameter that names columns to set to NULL.
+const SET_NULL: &str = "set_null";
+
+/// A tool of a manifest.
+#[derive(Debug)]
+pub(crate) struct Tool {
+    pub(crate) name: String,
+    /// Its lines.
+    pub(crate) description: Vec<String>,
+    pub(crate) needs_approval: bool,
+    /// Whether it changes or removes what is there.
+    pub(crate) is_destructive: bool,
+    pub(crate) before: Option<String>,
+    pub(crate) sql: String,
+    pub(crate) not_found: Option<String>,
+    /// The reason why its recorded changes would not undo it.
+    pub(crate) irreversible: Option<String>,
+    pub(crate) params: Vec<Param>,
+}
+
+/// A table with a key, and what its tools have in common.
+pub(crate) struct TableTools<'a> {
+    pub(crate) table: &'a Table,
+    pub(crate) noun: String,
+    pub(crate) followers: Vec<&'a Follower>,
+}
+
+impl TableTools<'_> {
+    /// The tool that inserts a row.
+    pub(crate) fn insert(&self) -> Tool {
+        let mut names = Names::of_params();
+        let columns = self.table.columns.iter().filter(|column| !column.is_filled_by_the_database());
+        let columns: Vec<&Column> = columns.collect();
+        let numbered = columns.iter().zip(1..);
+        let (params, values): (Vec<Param>, Vec<String>) =
+            numbered.map(|(column, number)| inserted(self.table, column, &mut names, number)).unzip();
+        let table = &self.table.sql_name;
+        let head = if columns.is_empty() {
+            format!("insert into {table} default values")
+        } else {
+            let names: Vec<String> = columns.iter().map(|column| column.sql_name.clone()).collect();
+            format!(
+                "{}\n{}",
+                in_parentheses(&format!("insert into {table} "), &names),
+                in_parentheses("values ", &values)
+            )
+        };
+        Tool {
+            name: format!("insert_{}", self.noun),
+            description: self.description(format!("Insert a row into {}.", visible(table)), true),
+            needs_approval: false,
+            is_destructive: false,
+            before: None,
+            sql: format!("{head}\n{}\n", list("returning ", &self.returned())),
+            not_found: None,
+            irreversible: None,
+            params,
+        }
+    }
+
+    /// The tool that changes columns of a row; `None` if the row is nothing but its key.
+    pub(crate) fn update(&self) -> Option<Tool> {
+        let mut names = Names::of_params();
+        let (mut params, row) = self.key(&mut names);
+        let columns = self.table.columns.iter().filter(|column| !column.is_generated && !self.is_in_key(column));
+        // An identity that is ALWAYS generated cannot be updated, and a number that a sequence gave stays.
+        let columns: Vec<&Column> = columns.filter(|column| !column.is_filled_by_the_database()).collect();
+        if columns.is_empty() {
+            return None;
+        }
+        params.extend(columns.iter().map(|column| updated(self.table, column, &mut names)));
+        let values = params.iter().zip(1..).skip(self.table.key.len()).zip(&columns);
+        let nullable: Vec<toml::Value> = values
+            .clone()
+            .filter(|(_, column)| !column.not_null)
+            .map(|((param, _), _)| toml::Value::String(param.name.clone()))
+            .collect();
+        let nulls = params.len() + 1;
+        let assignments: Vec<String> =
+            values.map(|((param, number), column)| assignment(column, &param.name, number, nulls)).collect();
+        if !nullable.is_empty() {
+            params.push(set_null(names.param(SET_NULL), nullable));
+        }
+        let (table, only) = (&self.table.sql_name, self.only());
+        let summary = format!(
+            "Change one row of {} by its key ({}). Columns that are left out keep their values.",
+            visible(table),
+            self.key_names()
+        );
+        Some(Tool {
+            name: format!("update_{}", self.noun),
+            description: self.description(summary, true),
+            needs_approval: false,
+            is_destructive: true,
+            before: Some(self.before(&row)),
+            sql: format!(
+                "update {only}{table} set\n  {}\nwhere {row}\n{}\n",
+                assignments.join(",\n  "),
+                list("returning ", &self.returned())
+            ),
+            not_found: Some(self.not_found()),
+            irreversible: self.irreversible(Action::Update),
+            params,
+        })
+    }
+
+    /// The tool that deletes a row.
+    pub(crate) fn delete(&self) -> Tool {
+        let (params, row) = self.key(&mut Names::of_params());
+        let (table, only) = (&self.table.sql_name, self.only());
+        let summary = format!("Delete one row of {} by its key ({}).", visible(table), self.key_names());
+        let mut description = self.description(summary, false);
+        let followers: Vec<String> = self.following(Action::Delete).map(|table| visible(&table.follower)).collect();
+        if !followers.is_empty() {
+            description.push(format!("Foreign keys change rows of {} with it.", followers.join(", ")));
+        }
+        let key: Vec<String> =
+            self.table.columns.iter().filter(|it| self.is_in_key(it)).map(|it| it.sql_name.clone()).collect();
+        Tool {
+            name: format!("delete_{}", self.noun),
+            description,
+            needs_approval: true,
+            is_destructive: true,
+            before: Some(self.before(&row)),
+            sql: format!("delete from {only}{table} where {row}\n{}\n", list("returning ", &key)),
+            not_found: Some(self.not_found()),
+            irreversible: self.irreversible(Action::Delete),
+            params,
+        }
+    }
+
+    fn description(&self, summary: String, has_conditions: bool) -> Vec<String> {
+        let comment = self.table.comment.as_deref().and_then(sentence);
+        let several = self.table.checks.iter().filter(|check| has_conditions && check.columns.len() != 1);
+        let conditions = several.map(|check| format!("The database checks {}.", visible(&check.expression)));
+        std::iter::once(summary).chain(comment).chain(conditions).collect()
+    }
+
+    /// The parameters for the key, and the condition that finds the row.
+    fn key(&self, names: &mut Names) -> (Vec<Param>, String) {
+        let columns = self.table.key.iter().filter_map(|key| {
+            let column = self.table.columns.iter().find(|column| column.name == key.name)?;
+            Some((key, column))
+        });
+        let (params, conditions): (Vec<Param>, Vec<String>) = columns
+            .zip(1..)
+            .map(|((key, column), number)| {
+                let operator = key.operator.as_deref().unwrap_or("=");
+                (sought(self.table, column, names), format!("{} {operator} ${number}", column.sql_name))
+            })
+            .unzip();
+        (params, conditions.join(" and "))
+    }
+
+    fn key_names(&self) -> String {
+        self.table.key.iter().map(|key| visible(&key.name)).collect::<Vec<_>>().join(", ")
+    }
+
+    fn is_in_key(&self, column: &Column) -> bool {
+        self.table.key.iter().any(|key| key.name == column.name)
+    }
+
+    /// Rows of tables that inherit are not those of the key.
+    fn only(&self) -> &'static str {
+        if self.table.is_inherited { "only " } else { "" }
+    }
+
+    /// The query of the row before it changes. Of bytes it has the number: a record keeps 1 MiB of a write's rows.
+    fn before(&self, row: &str) -> String {
+        let taken = |name: &str| self.table.columns.iter().any(|column| column.name == name);
+        let shown = |column: &Column| {
+            if column.kind != ValueKind::Bytes || self.is_in_key(column) {
+                return Some(column.sql_name.clone());
+            }
+            let alias = format!("{}_bytes", column.name);
+            (!taken(&alias)).then(|| format!("octet_length({}) as {}", column.sql_name, identifier(&alias)))
+        };
+        let columns: Vec<String> = self.table.columns.iter().filter_map(shown).collect();
+        let (table, only) = (&self.table.sql_name, self.only());
+        format!("{}\nfrom {only}{table} where {row} for update\n", list("select ", &columns))
+    }
+
+    /// The columns of the result, without those that may be large.
+    fn returned(&self) -> Vec<String> {
+        let is_returned = |column: &&Column| column.kind != ValueKind::Bytes || self.is_in_key(column);
+        self.table.columns.iter().filter(is_returned).map(|column| column.sql_name.clone()).collect()
+    }
+
+    fn not_found(&self) -> String {
+        let message = format!("There is no such row in {}.", visible(&self.table.sql_name));
+        if message.chars().count() > MAX_NOT_FOUND { "There is no such row.".to_owned() } else { message }
+    }
+
+    fn following(&self, action: Action) -> impl Iterator<Item = &Follower> {
+        self.followers.iter().copied().filter(move |follower| follower.action == action)
+    }
+
+    fn irreversible(&self, action: Action) -> Option<String> {
+        let keyless: Vec<String> =
+            self.following(action).filter(|it| !it.has_key).map(|it| visible(&it.follower)).collect();
+        let why = || {
+            format!("Foreign keys change rows of {} with it, which has no key to restore them by.", keyless.join(", "))
+        };
+        (!keyless.is_empty()).then(why)
+    }
+}
+
+/// `note = case when 'note' = any ($4::text[]) then null else coalesce($3, note) end`.
+fn assignment(column: &Column, param: &str, number: usize, nulls: usize) -> String {
+    let name = &column.sql_name;
+    let value = format!("coalesce(${number}, {name})");
+    if column.not_null {
+        format!("{name} = {value}")
+    } else {
+        format!("{name} = case when '{param}' = any (${nulls}::text[]) then null else {value} end")
+    }
+}
+
+fn set_null(name: String, columns: Vec<toml::Value>) -> Param {
+    Param {
+        name,
+        description: "Columns to set to NULL, by the names of their arguments; a value for one of them is ignored."
+            .to_owned(),
+        optional: true,
+        default: None,
+        rules: Rules { one_of: Some(columns), ..Rules::default() },
+    }
+}
+
+/// A name of our own as SQL needs it. Quotes are never wrong.
+fn identifier(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let starts_plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
+    if starts_plain && name.chars().all(is_plain) {
+        name.to_owned()
+    } else {
+        format!("\"{}\"", name.replace('"', "\"\""))
+    }
+}
+
+fn in_parentheses(head: &str, items: &[String]) -> String {
+    format!("{})", list(&format!("{head}("), items))
+}
+
+/// The items after the head, on as many lines as they need.
+fn list(head: &str, items: &[String]) -> String {
+    let (mut text, mut width) = (head.to_owned(), head.chars().count());
+    for (index, item) in items.iter().enumerate() {
+        let item = if index + 1 == items.len() { item.clone() } else { format!("{item},") };
+        let length = item.chars().count();
+        if index > 0 && width + 1 + length > WIDTH {
+            text.push_str("\n  ");
+            width = 2;
+        } else if index > 0 {
+            text.push(' ');
+            width += 1;
+        }
+        text.push_str(&item);
+        width += length;
+    }
+    text
+}
