@@ -113,7 +113,9 @@ async fn contents(db: &Database, schema: &str) -> Vec<Vec<String>> {
     let mut all = Vec::new();
     for table in db.rows(&tables).await {
         let name = &table[0];
-        all.extend(db.rows(&format!("select $n${name}$n$, t::text from only {name} t order by t::text collate \"C\"")).await);
+        all.extend(
+            db.rows(&format!("select $n${name}$n$, t::text from only {name} t order by t::text collate \"C\"")).await,
+        );
     }
     all
 }
@@ -121,7 +123,8 @@ async fn contents(db: &Database, schema: &str) -> Vec<Vec<String>> {
 /// The value that a column has after a write that is not undone.
 async fn kept(scaffolded: &Scaffolded, tool: &str, arguments: Value, sql: &str) -> String {
     let mut arguments = arguments;
-    arguments["idempotency_key"] = json!(format!("{tool}{sql}"));
+    let call = format!("{tool}{arguments}").replace(|c: char| !c.is_ascii_graphic(), "_");
+    arguments["idempotency_key"] = json!(call.get(..255).unwrap_or(&call));
     scaffolded.server.succeed(tool, arguments).await;
     scaffolded.db.value(sql).await
 }

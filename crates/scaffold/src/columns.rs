@@ -31,6 +31,8 @@ pub(crate) fn inserted(table: &Table, column: &Column, names: &mut Names, number
             description.push_str(&format!(" Default: {}.", visible(default)));
             format!("coalesce(${number}::{}, {default})", column.ty)
         }
+        // PostgreSQL makes no plan for a parameter of a domain that does not allow NULL.
+        _ if column.is_domain => format!("${number}::{}", column.ty),
         _ => format!("${number}"),
     };
     let optional = value.is_none() && (default.is_some() || !column.not_null);

@@ -52,6 +52,8 @@ pub(crate) struct Column {
     pub(crate) not_null: bool,
     /// The expression of its default, or of its domain's.
     pub(crate) default: Option<String>,
+    /// Whether its type is a domain; `ty` is the type below it.
+    pub(crate) is_domain: bool,
     pub(crate) is_identity: bool,
     pub(crate) is_generated: bool,
     /// Whether the login may read it.

@@ -28,6 +28,7 @@
                (select pg_get_expr(t.typdefaultbin, 0) from chain join pg_type t on t.oid = chain.oid
                 where chain.start = a.atttypid and t.typtype = 'd' and t.typdefaultbin is not null
                 order by chain.depth limit 1)) end as default,
+           exists (select from pg_type d where d.oid = a.atttypid and d.typtype = 'd') as is_domain,
            a.attidentity <> '' as is_identity, a.attgenerated <> '' as is_generated,
            has_column_privilege(a.attrelid, a.attnum, 'select') as is_readable,
            col_description(a.attrelid, a.attnum) as comment,

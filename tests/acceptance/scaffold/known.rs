@@ -28,16 +28,17 @@ async fn the_tables_of_pgbench() {
     assert_eq!(init.code, 0, "{}", init.err);
     db.run(PGBENCH).await;
     let bench = Scaffolded::new(&db, "public").await;
-    let names = ["accounts", "branches", "tellers"].map(|table| {
-        ["insert", "update", "delete"].map(|verb| format!("{verb}_pgbench_{table}"))
-    });
+    let names = ["accounts", "branches", "tellers"]
+        .map(|table| ["insert", "update", "delete"].map(|verb| format!("{verb}_pgbench_{table}")));
     let served = bench.server.tool_names().await;
     let written: Vec<&String> = served.iter().filter(|name| name.contains("pgbench")).collect();
     assert_eq!(written, names.as_flattened().iter().collect::<Vec<_>>());
 
     bench.written_and_undone("insert_pgbench_accounts", json!({"aid": 11, "bid": 1, "abalance": 5})).await;
     bench.written_and_undone("update_pgbench_accounts", json!({"aid": 3, "abalance": -7, "filler": "x"})).await;
-    bench.written_and_undone("update_pgbench_tellers", json!({"tid": 3, "set_null": ["bid", "filler", "tbalance"]})).await;
+    bench
+        .written_and_undone("update_pgbench_tellers", json!({"tid": 3, "set_null": ["bid", "filler", "tbalance"]}))
+        .await;
     bench.written_and_undone("insert_pgbench_branches", json!({"bid": 2})).await;
     bench.approved_and_undone("delete_pgbench_accounts", json!({"aid": 10})).await;
     let long = json!({"aid": 11, "filler": "x".repeat(85)});
@@ -53,7 +54,8 @@ async fn the_demo_of_a_social_network() {
     let data = social.written_and_undone("insert_tweet", tweet.clone()).await;
     assert!(data["id"].is_i64() && data["created_at"].is_string(), "{data}");
     assert_eq!(social.property("insert_tweet", "text").await["maxLength"], 280);
-    let id = db.value("select min(id) from social.tweet where in_reply_to_id is not null").await.parse::<i64>().unwrap();
+    let id =
+        db.value("select min(id) from social.tweet where in_reply_to_id is not null").await.parse::<i64>().unwrap();
     social.written_and_undone("update_tweet", json!({"id": id, "text": "changed"})).await;
     social.written_and_undone("update_tweet", json!({"id": id, "set_null": ["in_reply_to_id"]})).await;
     let text = kept(&social, "insert_tweet", tweet, "select text from social.tweet order by id desc limit 1").await;
@@ -76,7 +78,7 @@ async fn the_demo_of_photo_studios() {
     let types = studio.property("insert_package_photo", "media_type").await;
     assert_eq!(types["enum"], json!(["image/gif", "image/jpeg", "image/png", "image/webp"]));
     studio.written_and_undone("update_package", json!({"tenant_id": "default", "package_id": 1, "price": 1})).await;
-    let hours = json!({"tenant_id": "default", "weekday": 1, "set_null": ["opens", "closes"]});
+    let hours = json!({"tenant_id": "default", "weekday": 2, "set_null": ["opens", "closes"]});
     studio.written_and_undone("update_working_hours", hours).await;
     let none = json!({"tenant_id": "north.light", "package_id": 6, "price": 1});
     studio.server.fail("update_package", none, "not_found").await;
