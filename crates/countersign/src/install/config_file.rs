@@ -84,6 +84,19 @@ impl ConfigFile {
         fs::metadata(&self.target).is_ok_and(|found| found.mode() & 0o077 != 0)
     }
 
+    /// Refuses a file that its owner has made read-only: the folder alone decides whether a file can be replaced.
+    pub(super) fn check_writable(&self) -> anyhow::Result<()> {
+        let path = self.path.display();
+        let named = || format!("{path} cannot be written");
+        match fs::metadata(&self.target) {
+            Ok(found) => ensure!(found.mode() & 0o222 != 0, "{path} is read-only: nothing was changed"),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error).with_context(named),
+        }
+        OpenOptions::new().write(true).open(&self.target).with_context(named)?;
+        Ok(())
+    }
+
     /// Edits the text. `None` of the edit leaves the file as it is.
     pub(super) fn edit(
         &self,
@@ -160,9 +173,7 @@ impl ConfigFile {
                 Err(error) => Err(error.error).with_context(named),
             };
         };
-        // The folder alone decides whether a file can be replaced.
-        ensure!(old.metadata.mode() & 0o222 != 0, "{path} is read-only: nothing was changed");
-        OpenOptions::new().write(true).open(&self.target).with_context(named)?;
+        self.check_writable()?;
         let backup = self.back_up(folder, &old)?;
         let file = written(folder, PRIVATE, new.as_bytes()).with_context(named)?;
         give(file.as_file(), &old.metadata).with_context(|| {

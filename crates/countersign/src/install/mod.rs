@@ -62,6 +62,9 @@ pub(crate) async fn install(
             difference::lines(&current, &entry.value).join("\n")
         );
     }
+    if matches!(put, Put::Written(_)) {
+        file.check_writable()?;
+    }
     if client.reads_plain_json() && !text.trim().is_empty() && serde_json::from_str::<Value>(&text).is_err() {
         let (label, path) = (client.label(), file.path.display());
         print_error(&format!("warning: {path} has comments or trailing commas, which {label} may not accept"));
