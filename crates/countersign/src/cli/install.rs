@@ -37,8 +37,8 @@ pub(crate) struct InstallArgs {
     /// File with the token for the server of --remote.
     #[arg(long, value_name = "FILE", requires = "remote", conflicts_with = "token_env")]
     pub(crate) token_file: Option<PathBuf>,
-    /// Environment variable in which the client finds the token for the server of --remote. Its file then
-    /// contains only the name.
+    /// Environment variable in which the client finds the token for the server of --remote. The
+    /// client's file then contains only the name.
     #[arg(long, value_name = "NAME", requires = "remote", value_parser = variable_name)]
     pub(crate) token_env: Option<String>,
     #[command(flatten)]

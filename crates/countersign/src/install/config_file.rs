@@ -84,13 +84,17 @@ impl ConfigFile {
         fs::metadata(&self.target).is_ok_and(|found| found.mode() & 0o077 != 0)
     }
 
-    /// Checks that the file itself may be written, if there is one: the folder alone decides whether it can be replaced.
-    pub(super) fn ensure_writable(&self) -> anyhow::Result<()> {
-        let Ok(found) = fs::metadata(&self.target) else { return Ok(()) };
+    /// Refuses a file that its owner has made read-only: the folder alone decides whether a file can be replaced.
+    pub(super) fn check_writable(&self) -> anyhow::Result<()> {
         let path = self.path.display();
-        ensure!(found.mode() & 0o222 != 0, "{path} is read-only: nothing was changed");
-        let opened = OpenOptions::new().write(true).open(&self.target);
-        opened.map(drop).with_context(|| format!("{path} cannot be written"))
+        let named = || format!("{path} cannot be written");
+        match fs::metadata(&self.target) {
+            Ok(found) => ensure!(found.mode() & 0o222 != 0, "{path} is read-only: nothing was changed"),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error).with_context(named),
+        }
+        OpenOptions::new().write(true).open(&self.target).with_context(named)?;
+        Ok(())
     }
 
     /// Edits the text. `None` of the edit leaves the file as it is.
@@ -169,7 +173,7 @@ impl ConfigFile {
                 Err(error) => Err(error.error).with_context(named),
             };
         };
-        self.ensure_writable()?;
+        self.check_writable()?;
         let backup = self.back_up(folder, &old)?;
         let file = written(folder, PRIVATE, new.as_bytes()).with_context(named)?;
         give(file.as_file(), &old.metadata).with_context(|| {

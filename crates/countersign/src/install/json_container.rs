@@ -51,8 +51,8 @@ impl Container<'_> {
         let base: String = self.slice(line..self.inside.start).chars().take_while(blank).collect();
         let indent = format!("{base}{}", style.unit);
         let member = format!("{}{indent}{}", style.line_break, write(Some(&indent)));
-        let comments = self.comments.iter().filter(|comment| self.inside.contains(&comment.range.start));
-        match comments.last() {
+        let mut comments = self.comments.iter().filter(|comment| self.inside.contains(&comment.range.start));
+        match comments.next_back() {
             Some(last) => Splice::insert(last.range.end, member),
             None => Splice { range: self.inside.clone(), text: format!("{member}{}{base}", style.line_break) },
         }

@@ -54,7 +54,6 @@ pub(crate) async fn install(
     let file = ConfigFile::at(path, arguments.entry.scope == Scope::User)?;
     protect_token(&file, arguments, &server, &entry)?;
     let text = file.text()?;
-    file.ensure_writable()?;
     let put = put(client, name, &entry, &text, arguments.replace).map_err(|error| file.located(&text, &error))?;
     if let Put::Differs(current) = put {
         bail!(
@@ -62,6 +61,9 @@ pub(crate) async fn install(
             file.path.display(),
             difference::lines(&current, &entry.value).join("\n")
         );
+    }
+    if matches!(put, Put::Written(_)) {
+        file.check_writable()?;
     }
     if client.reads_plain_json() && !text.trim().is_empty() && serde_json::from_str::<Value>(&text).is_err() {
         let (label, path) = (client.label(), file.path.display());

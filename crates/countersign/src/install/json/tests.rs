@@ -148,7 +148,7 @@ fn render(value: &Value, choices: &mut impl Iterator<Item = u8>, text: &mut Stri
             trivia_then(text, &trivia, choices, ":");
         }
         render(value, choices, text);
-        if number + 1 < count || choices.next().unwrap() % 3 == 0 {
+        if number + 1 < count || choices.next().unwrap().is_multiple_of(3) {
             text.push(',');
         }
     }
