@@ -88,6 +88,7 @@ mod tokens;
 mod tool_list;
 mod tracking;
 mod transparency;
+mod try_tool;
 mod undo;
 mod undo_cli;
 mod undo_many;

@@ -6,6 +6,7 @@ mod commands;
 mod generated;
 mod reads;
 mod shop;
+mod tutorial;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,6 +23,41 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("README.md", "target/release/countersign install", "the_readme_from_init_to_the_first_write_and_back"),
     ("README.md", "countersign query --dbname shop", "the_readme_from_init_to_the_first_write_and_back"),
     ("README.md", "name = \"shop\"", "the_readme_from_init_to_the_first_write_and_back"),
+    ("docs/tutorial.md", "create schema shop", "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified"),
+    ("docs/tutorial.md", "$ export DATABASE_URL", "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified"),
+    (
+        "docs/tutorial.md",
+        "$ countersign scaffold",
+        "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified",
+    ),
+    ("docs/tutorial.md", "$ export DATABASE_URL", "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified"),
+    ("docs/tutorial.md", "$ countersign install", "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified"),
+    (
+        "docs/tutorial.md",
+        "{\"name\": \"query_database\"",
+        "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified",
+    ),
+    (
+        "docs/tutorial.md",
+        "{\"name\": \"update_orders\"",
+        "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified",
+    ),
+    (
+        "docs/tutorial.md",
+        "{\"name\": \"delete_orders\"",
+        "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified",
+    ),
+    ("docs/tutorial.md", "$ export DATABASE_URL", "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified"),
+    (
+        "docs/tutorial.md",
+        "$ countersign audit list",
+        "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified",
+    ),
+    (
+        "docs/tutorial.md",
+        "$ countersign audit seal",
+        "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified",
+    ),
     ("CONTRIBUTING.md", "cargo build", "the_demo_is_what_the_readme_starts"),
     ("packaging/README.md", "cargo run --release", "the_command_of_the_page_makes_every_package_that_the_page_lists"),
     ("docs/topics/agent-cli.md", "$ countersign query", "the_query_of_the_page_on_the_command_line"),

@@ -34,7 +34,7 @@ pub(crate) fn tokens(text: &str) -> Option<Vec<Token>> {
                 width
             }
             '"' => {
-                let (_, width) = quoted(rest, '"')?;
+                let width = name_width(rest, 0)?;
                 tokens.push(Token::Word(rest.get(..width)?.to_owned()));
                 width
             }
@@ -52,8 +52,7 @@ pub(crate) fn tokens(text: &str) -> Option<Vec<Token>> {
                 width
             }
             _ if first.is_alphanumeric() || first == '_' => {
-                let is_end = |c: char| !(c.is_alphanumeric() || matches!(c, '_' | '$' | '.'));
-                let width = rest.find(is_end).unwrap_or(rest.len());
+                let width = name_width(rest, 0)?;
                 // E'..' has escapes.
                 if rest.get(width..)?.starts_with('\'') {
                     return None;
@@ -66,6 +65,15 @@ pub(crate) fn tokens(text: &str) -> Option<Vec<Token>> {
         rest = rest.get(width..)?;
     }
     Some(tokens)
+}
+
+/// The width of a name with its qualifiers, or of a number, that begins at this place.
+fn name_width(text: &str, start: usize) -> Option<usize> {
+    let rest = text.get(start..)?;
+    let is_end = |c: char| !(c.is_alphanumeric() || matches!(c, '_' | '$'));
+    let width = if rest.starts_with('"') { quoted(rest, '"')?.1 } else { rest.find(is_end).unwrap_or(rest.len()) };
+    let end = start + width;
+    if text.get(end..)?.starts_with('.') { name_width(text, end + 1) } else { Some(end) }
 }
 
 /// The value of a literal at the start of the text, and its width.

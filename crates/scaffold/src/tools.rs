@@ -96,7 +96,7 @@ impl TableTools<'_> {
         if !nullable.is_empty() {
             params.push(set_null(names.param(SET_NULL), nullable));
         }
-        let (table, only) = (&self.table.sql_name, self.only());
+        let table = &self.table.sql_name;
         let summary = format!(
             "Change one row of {} by its key ({}). Columns that are left out keep their values.",
             visible(table),
@@ -109,7 +109,7 @@ impl TableTools<'_> {
             is_destructive: true,
             before: Some(self.before(&row)),
             sql: format!(
-                "update {only}{table} set\n  {}\nwhere {row}\n{}\n",
+                "update {table} set\n  {}\nwhere {row}\n{}\n",
                 assignments.join(",\n  "),
                 list("returning ", &self.returned())
             ),
@@ -122,7 +122,7 @@ impl TableTools<'_> {
     /// The tool that deletes a row.
     pub(crate) fn delete(&self) -> Tool {
         let (params, row) = self.key(&mut Names::of_params());
-        let (table, only) = (&self.table.sql_name, self.only());
+        let table = &self.table.sql_name;
         let summary = format!("Delete one row of {} by its key ({}).", visible(table), self.key_names());
         let mut description = self.description(summary, false);
         let followers: Vec<String> = self.following(Action::Delete).map(|table| visible(&table.follower)).collect();
@@ -137,7 +137,7 @@ impl TableTools<'_> {
             needs_approval: true,
             is_destructive: true,
             before: Some(self.before(&row)),
-            sql: format!("delete from {only}{table} where {row}\n{}\n", list("returning ", &key)),
+            sql: format!("delete from {table} where {row}\n{}\n", list("returning ", &key)),
             not_found: Some(self.not_found()),
             irreversible: self.irreversible(Action::Delete),
             params,
@@ -175,11 +175,6 @@ impl TableTools<'_> {
         self.table.key.iter().any(|key| key.name == column.name)
     }
 
-    /// Rows of tables that inherit are not those of the key.
-    fn only(&self) -> &'static str {
-        if self.table.is_inherited { "only " } else { "" }
-    }
-
     /// The query of the row before it changes. Of bytes it has the number: a record keeps 1 MiB of a write's rows.
     fn before(&self, row: &str) -> String {
         let taken = |name: &str| self.table.columns.iter().any(|column| column.name == name);
@@ -191,8 +186,8 @@ impl TableTools<'_> {
             (!taken(&alias)).then(|| format!("octet_length({}) as {}", column.sql_name, identifier(&alias)))
         };
         let columns: Vec<String> = self.table.columns.iter().filter_map(shown).collect();
-        let (table, only) = (&self.table.sql_name, self.only());
-        format!("{}\nfrom {only}{table} where {row} for update\n", list("select ", &columns))
+        let table = &self.table.sql_name;
+        format!("{}\nfrom {table} where {row} for update\n", list("select ", &columns))
     }
 
     /// The columns of the result, without those that may be large.

@@ -76,6 +76,9 @@ fn obstacle(table: &Table) -> Option<String> {
             (None, None) if table.key.is_empty() => {
                 Some("has no primary key, and no unique one over columns that are NOT NULL".to_owned())
             }
+            (None, None) if table.is_inherited => {
+                Some("other tables inherit from it, whose rows can have the same keys".to_owned())
+            }
             (None, None) => None,
         },
     }

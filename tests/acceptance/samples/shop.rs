@@ -26,6 +26,13 @@ pub(super) struct Shop {
 impl Shop {
     /// The tables, and no ledger.
     pub(super) async fn new() -> Self {
+        let shop = Self::without_tables().await;
+        shop.run(TABLES).await;
+        shop
+    }
+
+    /// An empty database.
+    pub(super) async fn without_tables() -> Self {
         let start = || Arc::new(Cluster::start(Options::ephemeral(), &mut |_| {}).unwrap());
         let cluster = tokio::task::spawn_blocking(start).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
@@ -34,7 +41,6 @@ impl Shop {
         // One at a time: a database is not created in a transaction.
         shop.run_in("postgres", "create role me superuser login").await;
         shop.run_in("postgres", "create database shop").await;
-        shop.run(TABLES).await;
         shop
     }
 

@@ -33,7 +33,9 @@ async fn tables_that_cannot_have_tools_are_named_with_the_reason() {
          create materialized view s.daily as select * from s.orders;
          create table s.reading (day date, value int, primary key (day)) partition by range (day);
          create table s.reading_1 partition of s.reading for values from ('2026-01-01') to ('2027-01-01');
-         create table s.tag (name text primary key)",
+         create table s.tag (name text primary key);
+         create table s.base (id int primary key, name text);
+         create table s.child (primary key (id)) inherits (s.base)",
     )
     .await;
     let ran = scaffold(&db, "s", &[]).await;
@@ -41,6 +43,7 @@ async fn tables_that_cannot_have_tools_are_named_with_the_reason() {
     assert_eq!(
         left_out,
         [
+            "s.base: other tables inherit from it, whose rows can have the same keys",
             "s.daily: a view: the ledger records the changes of tables only",
             "s.log: has no primary key, and no unique one over columns that are NOT NULL",
             "s.reading_1: a partition: the tools of its table write it",
