@@ -93,7 +93,8 @@ fn reference(key: &ForeignKey, column: &Column) -> String {
 
 /// A comment on one line, as a sentence. `None` if it is empty.
 pub(crate) fn sentence(comment: &str) -> Option<String> {
-    let words: String = comment.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MAX_COMMENT).collect();
+    let words = comment.split(char::is_whitespace).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+    let words: String = words.chars().take(MAX_COMMENT).collect();
     let text = visible(&words);
     let end = if text.ends_with(char::is_alphanumeric) { "." } else { "" };
     (!text.is_empty()).then(|| text + end)
