@@ -67,8 +67,32 @@ fn advice(scaffold: &Scaffold, arguments: &ScaffoldArgs) -> Vec<String> {
     lines
 }
 
-/// A word of a shell's command line.
+/// A word of a shell's command line, with nothing hidden in it.
 fn shell_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
-    if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", visible(word).replace('\'', r"'\''")) }
+    if word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    if visible(word) == word {
+        return format!("'{}'", word.replace('\'', r"'\''"));
+    }
+    // bash, zsh and ksh read the escapes of `$'..'`.
+    format!("$'{}'", visible(&word.replace('\\', r"\\").replace('\'', r"\'")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_word_of_the_shell() {
+        for (word, expected) in [
+            ("shop.orders", "shop.orders"),
+            ("shop.\"Order Items\"", "'shop.\"Order Items\"'"),
+            ("it's", r"'it'\''s'"),
+            ("a\nb'\\", r"$'a\nb\'\\'"),
+        ] {
+            assert_eq!(shell_word(word), expected);
+        }
+    }
 }

@@ -24,7 +24,7 @@ const PREVIEW: &str = "preview_mutation";
 #[derive(Deserialize)]
 struct PreviewedWrite {
     tool: String,
-    params: Value,
+    params: Map<String, Value>,
     result: Value,
     before: Option<Value>,
     after: Option<Value>,
@@ -141,7 +141,10 @@ fn preview(data: &PreviewedWrite, tier: Option<Tier>, shown: Shown) -> Vec<Strin
     let mut lines = beside("tool", [visible(&data.tool)]);
     let tier = data.policy.as_ref().map(|policy| policy.tier).or(tier);
     lines.extend(tier.into_iter().flat_map(|tier| beside("tier", [tier.as_str().to_owned()])));
-    lines.extend(shown.field("parameters", Some(&data.params)));
+    // A parameter that was not given is NULL.
+    let given = data.params.iter().filter(|(_, value)| !value.is_null());
+    let given = given.map(|(name, value)| (name.clone(), value.clone())).collect::<Map<_, _>>();
+    lines.extend(shown.field("parameters", Some(&Value::Object(given))));
     lines.extend(beside("rows touched", [data.rows_affected.to_string()]));
     lines.extend(data.warnings.iter().flat_map(|warning| beside("warning", [style.bad(&visible(warning))])));
     if let Some(effects) = &data.effects {

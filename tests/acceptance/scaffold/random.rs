@@ -7,7 +7,7 @@ use testkit::{database, long_form};
 
 use super::Scaffolded;
 
-/// A type, a value as a literal of SQL, and two other values as arguments.
+/// A type, a value as a literal of SQL, and two values as arguments: of another row, and one that differs from the literal.
 type Kind = (&'static str, &'static str, [fn() -> Value; 2]);
 
 const KINDS: [Kind; 12] = [
@@ -17,7 +17,7 @@ const KINDS: [Kind; 12] = [
     ("double precision", "1e300", [|| json!(0.1), || json!(-2.5)]),
     ("text", "'it''s'", [|| json!("\"quoted\" \\ $1"), || json!("")]),
     ("varchar(12)", "'short'", [|| json!("twelve chars"), || json!("é表")]),
-    ("boolean", "true", [|| json!(false), || json!(true)]),
+    ("boolean", "true", [|| json!(true), || json!(false)]),
     ("date", "'2026-01-31'", [|| json!("1999-12-31"), || json!("0001-01-01")]),
     (
         "timestamptz",

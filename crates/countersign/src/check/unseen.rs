@@ -23,6 +23,7 @@ where w.deletes and f.confdeltype in ('c', 'n', 'd') or w.updates and f.confupdt
 union \
 select w.name, null, 'trigger ' || t.tgname \
 from written w join pg_trigger t on t.tgrelid = w.oid and not t.tgisinternal and t.tgenabled <> 'D' \
+     and t.tgname not in ('!countersign', '!countersign_truncate') \
 where w.inserts and t.tgtype & 4 > 0 or w.updates and t.tgtype & 16 > 0 or w.deletes and t.tgtype & 8 > 0 \
 order by 1, 2, 3";
 
