@@ -5,7 +5,7 @@ mod losses;
 
 use serde_json::{Value, json};
 use testkit::{
-    Database, External, HttpServer, PgBouncer, RawStdioServer, Server, TestManifest, database, skip_without,
+    Database, External, HttpServer, PgBouncer, RawStdioServer, Server, TestManifest, database, poll, skip_without,
 };
 use tokio::process::Command;
 
@@ -176,8 +176,12 @@ async fn reads_over_http_have_the_account_of_their_token_and_their_session() {
         who,
         [["mei", "mei's agent", "test", "0", "t", "{shop.customers}"], ["mei", "mei's agent", "test", "0", "f", "{}"]]
     );
-    let metrics = anyone.send(anyone.request(reqwest::Method::GET, "/metrics")).await.body;
-    assert!(metrics.contains("countersign_read_log_entries_total{state=\"written\"} 2"), "{metrics}");
+    // The server counts entries once it has the answer to their COMMIT.
+    poll::until("both entries are counted", async || {
+        let metrics = anyone.send(anyone.request(reqwest::Method::GET, "/metrics")).await.body;
+        metrics.contains("countersign_read_log_entries_total{state=\"written\"} 2")
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
