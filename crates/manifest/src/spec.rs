@@ -128,9 +128,9 @@ pub struct ToolSpec {
     /// For how long an identical call without an idempotency key counts as the same call.
     pub dedup_window: Duration,
     /// JSON Schema of the arguments: an object without additional properties.
-    pub input_schema: Map<String, Value>,
+    pub input_schema: Arc<Map<String, Value>>,
     /// JSON Schema of the envelope.
-    pub output_schema: Map<String, Value>,
+    pub output_schema: Arc<Map<String, Value>>,
     /// Operator's MCP annotations, passed on.
     pub annotations: Map<String, Value>,
     /// Operator's MCP `_meta`, passed on.

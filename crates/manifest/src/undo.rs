@@ -108,8 +108,8 @@ mod tests {
             rules: Vec::new(),
             limit: None,
             dedup_window: Duration::from_secs(300),
-            input_schema: Map::new(),
-            output_schema: Map::new(),
+            input_schema: std::sync::Arc::default(),
+            output_schema: std::sync::Arc::default(),
             annotations: Map::new(),
             meta: Map::new(),
         }

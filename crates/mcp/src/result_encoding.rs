@@ -30,10 +30,10 @@ pub enum ResultContent {
 
 /// A tool as `tools/list` returns it. `views`: the client shows the views of MCP Apps.
 pub(crate) fn encode_tool(info: &ToolInfo, content: ResultContent, views: bool) -> Tool {
-    let mut tool = Tool::new(info.name.clone(), info.full_description(), Arc::new(info.input_schema.clone()));
+    let mut tool = Tool::new(info.name.clone(), info.full_description(), Arc::clone(&info.input_schema));
     tool.title.clone_from(&info.title);
     // Clients reject a result without structured content if the tool has an output schema.
-    tool.output_schema = (content != ResultContent::Text).then(|| Arc::new(info.output_schema.clone()));
+    tool.output_schema = (content != ResultContent::Text).then(|| Arc::clone(&info.output_schema));
     let annotations = ToolAnnotations::new().read_only(info.hints.read_only).open_world(false);
     // The other annotations have no meaning for a tool that only reads.
     tool.annotations = Some(match info.hints {

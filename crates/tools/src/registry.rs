@@ -101,8 +101,7 @@ impl Registry {
         let (masks, read_log) = (backends.masks.clone(), backends.read_log.clone());
         let mut registry =
             Self { resources, call_deadline, executors, instructions, masks, read_log, ..Self::default() };
-        let builtin = builtin::all(backends, catalog, &registry.executors);
-        for tool in builtin.map_err(|(tool, reason)| RegistryError::Schema { tool, reason })? {
+        for tool in builtin::all(backends, catalog, &registry.executors) {
             registry.add_builtin(tool, catalog, &backends.metrics)?;
         }
         for spec in &catalog.tools {
@@ -283,6 +282,13 @@ impl Registry {
 impl ToolLookup for Registry {
     fn info(&self, name: &str) -> Option<&ToolInfo> {
         Self::info(self, name)
+    }
+
+    fn check(&self, name: &str, arguments: &Map<String, Value>) -> Result<(), Failure> {
+        match self.get(name) {
+            Some(entry) => entry.checker.check(name, arguments),
+            None => Err(Failure::new(ErrorCode::InvalidParams, format!("\"{name}\" is not a tool of this server"))),
+        }
     }
 
     fn executors(&self) -> &Arc<ExecutorRegistry> {

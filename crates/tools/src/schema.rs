@@ -1,5 +1,7 @@
 //! JSON Schemas of the arguments and answers of built-in tools, from their Rust types.
 
+use std::sync::Arc;
+
 use manifest::Access;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -25,8 +27,8 @@ pub(crate) fn builtin_info<A: schemars::JsonSchema, D: schemars::JsonSchema>(
         tier: None,
         rules: Vec::new(),
         limit: None,
-        input_schema: schema_of::<A>(),
-        output_schema: answer_schema::<D>(),
+        input_schema: Arc::new(schema_of::<A>()),
+        output_schema: Arc::new(answer_schema::<D>()),
         hints: Annotations { read_only: true, destructive: false, idempotent: true },
         sensitive: Vec::new(),
         meta: Map::new(),

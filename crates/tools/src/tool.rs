@@ -35,9 +35,9 @@ pub struct ToolInfo {
     /// The most calls in a period.
     pub limit: Option<ToolLimit>,
     /// JSON Schema of the arguments.
-    pub input_schema: Map<String, Value>,
+    pub input_schema: Arc<Map<String, Value>>,
     /// JSON Schema of the envelope.
-    pub output_schema: Map<String, Value>,
+    pub output_schema: Arc<Map<String, Value>>,
     /// MCP's annotations.
     pub hints: Annotations,
     /// Names of the arguments whose values must not appear in any message.
@@ -170,6 +170,12 @@ pub enum UserAnswer {
 pub trait ToolLookup: Debug + Send + Sync {
     /// Info of the tool of this name; `None` if the caller does not have it.
     fn info(&self, name: &str) -> Option<&ToolInfo>;
+
+    /// Checks arguments against the schema of the tool of this name.
+    ///
+    /// # Errors
+    /// A failure that names every mistake, or the tool if the caller does not have it.
+    fn check(&self, name: &str, arguments: &Map<String, Value>) -> Result<(), Failure>;
 
     /// Executors of all write tools of the server, including those of other profiles.
     fn executors(&self) -> &Arc<ExecutorRegistry>;

@@ -43,14 +43,7 @@ pub(crate) fn register(
 }
 
 /// The built-in tools, in the order in which clients see them. A new one is one line here.
-///
-/// # Errors
-/// The name of a tool whose argument schema cannot be used, and why.
-pub(crate) fn all(
-    services: &Services,
-    catalog: &ToolCatalog,
-    executors: &ExecutorRegistry,
-) -> Result<Vec<Box<dyn Tool>>, (String, String)> {
+pub(crate) fn all(services: &Services, catalog: &ToolCatalog, executors: &ExecutorRegistry) -> Vec<Box<dyn Tool>> {
     let mut tools: Vec<Box<dyn Tool>> = Vec::new();
     if let Some(reader) = &services.reader {
         tools.push(Box::new(query_database::QueryDatabase::new(services, reader.clone(), query_defaults(catalog))));
@@ -72,7 +65,7 @@ pub(crate) fn all(
         tools.push(Box::new(undo::plan::UndoPlan::new(services, tiers.clone(), Arc::clone(executor))));
         tools.push(Box::new(UndoTool::new(UndoKind::Run, services, tiers.clone(), Arc::clone(executor))));
     }
-    tools.push(Box::new(preview_mutation::PreviewMutation::new(services, catalog, executors, &tiers)?));
+    tools.push(Box::new(preview_mutation::PreviewMutation::new(services, catalog, executors, &tiers)));
     let asks = catalog.tools.iter().any(|spec| spec.strictest_tier().max(spec.undo_tier) > Tier::Auto);
     if asks || services.execute_sql.as_ref().is_some_and(|settings| settings.tier != Tier::Auto) {
         let proposals = &services.proposals;
@@ -81,7 +74,7 @@ pub(crate) fn all(
         tools.push(Box::new(confirm_proposal::ConfirmProposal::new(proposals.clone())));
         tools.push(Box::new(reject_proposal::RejectProposal::new(proposals.clone())));
     }
-    Ok(tools)
+    tools
 }
 
 /// Description for clients of the tools that read any relation.
@@ -116,7 +109,7 @@ pub const NAMES: [&str; 14] = [
 
 /// Puts the configured limit into the schema of an argument that limits rows.
 fn limit_rows(info: &mut ToolInfo, argument: &str, limits: &ReadLimits) {
-    let properties = info.input_schema.get_mut("properties").and_then(Value::as_object_mut);
+    let properties = Arc::make_mut(&mut info.input_schema).get_mut("properties").and_then(Value::as_object_mut);
     if let Some(schema) = properties.and_then(|all| all.get_mut(argument)).and_then(Value::as_object_mut) {
         schema.insert("maximum".to_owned(), limits.max_rows.into());
     }

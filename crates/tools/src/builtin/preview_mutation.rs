@@ -14,7 +14,7 @@ use types::{ErrorCode, Failure, Redaction, Rollback};
 
 use super::execute_sql;
 use super::undo::{UndoKind, UndoTiers, UndoTool};
-use crate::arguments::{ArgumentValidator, redaction};
+use crate::arguments::redaction;
 use crate::manifest_tools::write::ManifestWrite;
 use crate::mixed_script;
 use crate::schema::arguments;
@@ -87,7 +87,7 @@ pub(super) struct PreviewMutation {
     gate: Gate,
     proposals: Proposals,
     /// Every write tool; the caller's profile decides which of them the caller may preview.
-    targets: BTreeMap<String, (PreviewedWrite, ArgumentValidator)>,
+    targets: BTreeMap<String, PreviewedWrite>,
 }
 
 /// A tool that can be previewed.
@@ -126,40 +126,32 @@ impl PreviewedWrite {
 }
 
 impl PreviewMutation {
-    /// # Errors
-    /// The name of a tool whose argument schema cannot be used, and why.
     pub(super) fn new(
         services: &Services,
         catalog: &ToolCatalog,
         executors: &ExecutorRegistry,
         tiers: &UndoTiers,
-    ) -> Result<Self, (String, String)> {
-        let mut targets = BTreeMap::new();
+    ) -> Self {
         let written = catalog.tools.iter().filter(|spec| spec.access.writes()).filter_map(|spec| {
             let tool = ManifestWrite::new(Arc::clone(spec), Arc::clone(executors.get(&spec.name)?), services);
-            Some((tool.info().clone(), PreviewedWrite::Manifest(tool)))
+            Some((spec.name.clone(), PreviewedWrite::Manifest(tool)))
         });
         let undo = [UndoKind::Mutation, UndoKind::Run].into_iter().filter_map(|kind| {
             let tool = UndoTool::new(kind, services, tiers.clone(), Arc::clone(executors.get(kind.name())?));
-            Some((tool.info().clone(), PreviewedWrite::Undo(tool)))
+            Some((kind.name().to_owned(), PreviewedWrite::Undo(tool)))
         });
-        for (info, target) in written.chain(undo) {
-            let checker =
-                ArgumentValidator::new(&info.input_schema, &info.sensitive).map_err(|why| (info.name.clone(), why))?;
-            targets.insert(info.name, (target, checker));
-        }
         let info = builtin_info::<Arguments, PreviewData>(NAME, "Preview a write", DESCRIPTION, Access::Write);
         // A mistake in its form must not quote what may be another tool's sensitive parameter.
-        Ok(Self {
+        Self {
             info: ToolInfo { sensitive: vec!["params".to_owned()], ..info },
             gate: services.gate.clone(),
             proposals: services.proposals.clone(),
-            targets,
-        })
+            targets: written.chain(undo).collect(),
+        }
     }
 
     /// The tool of this name, if the caller has it.
-    fn target(&self, name: &str, callers: &dyn ToolLookup) -> Result<&(PreviewedWrite, ArgumentValidator), Failure> {
+    fn target(&self, name: &str, callers: &dyn ToolLookup) -> Result<&PreviewedWrite, Failure> {
         let is_callers = |name: &str| callers.info(name).is_some();
         if name == execute_sql::NAME && is_callers(name) {
             return Err(Failure::new(ErrorCode::InvalidParams, UNTRIED).hint(UNTRIED_HINT));
@@ -185,8 +177,8 @@ impl Tool for PreviewMutation {
     fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
             let arguments: Arguments = arguments(NAME, std::mem::take(&mut call.arguments))?;
-            let (target, checker) = self.target(&arguments.tool, call.tools.as_ref())?;
-            checker.check(&arguments.tool, &arguments.params)?;
+            let target = self.target(&arguments.tool, call.tools.as_ref())?;
+            call.tools.check(&arguments.tool, &arguments.params)?;
             let (request, redaction, warnings) = target.request(&arguments.params, &call).await?;
             let executor = target.executor();
             executor.check(&request)?;

@@ -291,7 +291,7 @@ impl WriteExecutor for ManifestExecutor {
             native,
             spec.tier,
             // The arguments that the operator allows.
-            spec.input_schema,
+            *spec.input_schema,
             rules,
         ])
         .to_string()
