@@ -14,6 +14,7 @@ mod elicitation;
 mod line_transport;
 mod list_changed;
 pub mod message;
+mod message_writer;
 mod read_limiter;
 mod resources;
 mod result_encoding;

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use types::{Line, LineCodec};
 
 use crate::message::{self, MAX_IN_FLIGHT_BYTES, MAX_MESSAGE_BYTES, ParseError, SERVER_ERROR};
+use crate::message_writer;
 use crate::result_encoding;
 use crate::transport_context::{ResponseScope, TransportContext};
 
@@ -57,12 +58,11 @@ where
             // Serialized after the wait for the output: a line takes as much memory as the values that it is made of.
             let mut output = output.lock().await;
             result_encoding::expand_message(&mut item);
-            let mut line = serde_json::to_vec(&item)?;
+            let unwritten = message_writer::write_without_waiting(&mut *output, &item);
             let answered = message::answered_id(&item).cloned();
             drop(item);
-            line.push(b'\n');
             let written = async {
-                output.write_all(&line).await?;
+                output.write_all(&unwritten?).await?;
                 output.flush().await
             };
             let written = written.await;
