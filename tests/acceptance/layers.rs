@@ -67,7 +67,7 @@ async fn carry_out(reader: &Reader, attack: &Attack) -> (Result<(), ReadError>, 
             })
             .await
         {
-            Ok(result) => seen.extend(result.rows.iter().map(|row| row.get().to_owned())),
+            Ok(result) => seen.extend(result.rows.iter().map(str::to_owned)),
             Err(error) => outcome = Err(error),
         }
     }

@@ -87,7 +87,7 @@ async fn read(reader: &Reader, sql: &str) -> Result<ResultSet, ReadError> {
 }
 
 fn rows(result: &ResultSet) -> Vec<Vec<Value>> {
-    result.rows.iter().map(|row| serde_json::from_str(row.get()).unwrap()).collect()
+    result.rows.deserialize().unwrap()
 }
 
 #[tokio::test]
@@ -116,7 +116,7 @@ async fn a_result_column_is_masked_however_it_is_named() {
     for (sql, positions) in ALLOWED {
         match read(&reader, sql).await {
             Ok(result) => {
-                let text = result.rows.iter().map(|row| row.get()).collect::<String>();
+                let text = result.rows.iter().collect::<String>();
                 let shown: Vec<usize> =
                     (0..result.columns.len()).filter(|it| result.masks.get(*it).copied().flatten().is_some()).collect();
                 let is_null = |row: &Vec<Value>| positions.iter().all(|it| row[*it].is_null());
@@ -180,7 +180,7 @@ impl TwoShops {
                 answered.update(|count| count + 1);
                 masked.update(|count| count + u32::from(first.masks.iter().any(Option::is_some)));
                 let [first, second] = [first, second].map(|result| {
-                    let mut rows: Vec<String> = result.rows.iter().map(|row| row.get().to_owned()).collect();
+                    let mut rows: Vec<String> = result.rows.iter().map(str::to_owned).collect();
                     rows.sort();
                     rows
                 });

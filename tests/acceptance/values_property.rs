@@ -87,8 +87,8 @@ async fn read(reader: &Reader, sql: &str, params: &[Value]) -> Result<Vec<Value>
         .query(&ReadRequest { sql, params, row_limit: None, format: RowFormat::Array, account: None, trace: None })
         .await;
     let result = result.map_err(|error| format!("{error:?} for {sql} with {params:?}"))?;
-    let row = result.rows.into_iter().next().ok_or("no row")?;
-    Ok(serde_json::from_str(row.get()).expect("a row is JSON"))
+    let row = result.rows.first().ok_or("no row")?;
+    Ok(serde_json::from_str(row).expect("a row is JSON"))
 }
 
 /// jsonb sorts keys and writes exponents out.

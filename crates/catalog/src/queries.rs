@@ -246,8 +246,7 @@ async fn ask<T: DeserializeOwned>(reader: &Reader, sql: &str, params: &[Value]) 
     let request =
         ReadRequest { sql, params, row_limit: Some(MAX_NAMES), format: RowFormat::Object, account: None, trace: None };
     let result = reader.for_trusted_sql().query(&request).await?;
-    let rows = result.rows.iter().map(|row| serde_json::from_str(row.get()));
-    rows.collect::<Result<_, _>>().map_err(|error| ReadError::Database(std::io::Error::other(error).into()))
+    result.rows.deserialize().map_err(|error| ReadError::Database(std::io::Error::other(error).into()))
 }
 
 #[cfg(test)]

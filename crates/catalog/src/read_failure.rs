@@ -6,14 +6,13 @@ use std::time::Duration;
 use ledger::read::{ReadError, TruncatedBy};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::value::RawValue;
-use types::{ErrorCode, Failure};
+use types::{ErrorCode, Failure, JsonText};
 
 /// A page of rows, each a JSON object.
 #[derive(Debug, Serialize)]
 pub struct RowsPage {
     /// The rows.
-    pub rows: Vec<Box<RawValue>>,
+    pub rows: JsonText,
     /// Number of `rows`.
     pub row_count: usize,
     /// Whether rows were left out.

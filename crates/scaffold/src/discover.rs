@@ -131,6 +131,6 @@ impl CatalogReader {
             trace: None,
         };
         let result = self.0.query(&request).await?;
-        Ok(result.rows.iter().map(|row| serde_json::from_str(row.get())).collect::<Result<_, _>>()?)
+        Ok(result.rows.deserialize()?)
     }
 }

@@ -91,7 +91,6 @@ impl CatalogQueries {
         let request =
             ReadRequest { sql, params, row_limit: Some(10_000), format: RowFormat::Object, account: None, trace: None };
         let result = self.0.query(&request).await?;
-        let rows = result.rows.iter().map(|row| serde_json::from_str(row.get()));
-        rows.collect::<Result<_, _>>().context("the catalog answered something else")
+        result.rows.deserialize().context("the catalog answered something else")
     }
 }

@@ -233,7 +233,7 @@ impl Session {
             // that is new in this very pipeline: it has meant that from the beginning.
             let is_new = parsing.get(step).is_some_and(Option::is_some);
             self.outdated |= !is_new && error.sqlstate == "0A000";
-            return Err(PipelineError { step, error: Error::Server(Box::new(error)) });
+            return Err(PipelineError { step, error: Error::Server(error) });
         }
         if collector.truncated_by.is_some() {
             let error = Error::MessageTooLarge { size: collector.bytes, limit: MAX_PIPELINE_BYTES };

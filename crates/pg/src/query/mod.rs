@@ -1,7 +1,8 @@
 //! The query layer: what statements mean, and their results as JSON.
 //!
 //! - `read` is the one way to read; `plan` plans a statement, `referenced_objects` says what a plan touches.
-//! - `type_catalog` has the types by their oid, `value` converts values, `json_rows` and `row_sink` collect rows.
+//! - `type_catalog` has the types by their oid, `value` converts values, `row_writer` writes rows, which
+//!   `json_rows` and `row_sink` collect.
 //! - `describe` describes statements for the crate `manifest`.
 //! - `sql_executor` runs statements of a front end's user; `writer_pool` is for the crate `ledger` alone.
 
@@ -13,6 +14,7 @@ pub(crate) mod plan;
 pub(crate) mod read;
 pub(crate) mod referenced_objects;
 mod row_sink;
+pub(crate) mod row_writer;
 pub(crate) mod sql_executor;
 pub(crate) mod type_catalog;
 pub mod value;

@@ -6,11 +6,11 @@ use postgres_protocol::message::backend::DataRowBody;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
-use types::Column;
+use types::{Column, RowFormat};
 
 use super::events::{QueryEvent, QuerySummary, RowDelivery};
 use crate::client::error::{Error, ServerError};
-use crate::query::json_rows::RowWriter;
+use crate::query::row_writer::RowWriter;
 
 /// The largest row, as PostgreSQL sends it, where rows are handed on as they arrive.
 const MAX_ROW_BYTES: usize = 16 << 20;
@@ -126,9 +126,8 @@ impl RowSink {
     }
 
     /// The statement returns rows of these columns.
-    pub(crate) fn set_columns(&mut self, columns: &[Column]) -> Result<(), Error> {
-        self.rows = Some(RowWriter::new(columns).map_err(std::io::Error::other)?);
-        Ok(())
+    pub(crate) fn set_columns(&mut self, columns: &[Column]) {
+        self.rows = Some(RowWriter::new(columns, RowFormat::Object));
     }
 
     /// Takes a row as it arrives. False if it is too much: the rest need not come.
@@ -208,8 +207,8 @@ impl RowSink {
     }
 
     /// Delivers a notice. Rows that are not in a full batch yet follow it.
-    pub(crate) async fn push_notice(&mut self, notice: ServerError) -> Result<(), Error> {
-        self.send(QueryEvent::Notice(Box::new(notice))).await
+    pub(crate) async fn push_notice(&mut self, notice: Box<ServerError>) -> Result<(), Error> {
+        self.send(QueryEvent::Notice(notice)).await
     }
 
     /// Takes in how the statement ended.

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use types::Mask;
+use types::{JsonText, Mask};
 
 use crate::mask_policy::MaskPolicy;
 use crate::schema::arguments;
@@ -57,7 +57,7 @@ pub(super) struct QueryData {
     columns: Vec<ColumnData>,
     /// The rows: objects by column name, or arrays in column order.
     #[schemars(with = "Vec<AnyJson>")]
-    rows: Vec<Box<RawValue>>,
+    rows: JsonText,
     /// How many rows there are in `rows`.
     row_count: usize,
     #[serde(flatten)]
@@ -102,7 +102,7 @@ impl QueryData {
                 })
                 .collect(),
             row_count: result.rows.len(),
-            rows: result.rows,
+            rows: result.rows.into_array(),
             truncation: Truncation::new(result.truncated_by, hint),
             next: None,
         }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use ledger::read::{ReadRequest, Reader, RowFormat, TruncatedBy};
 use manifest::ToolSpec;
 use serde_json::{Map, Value};
-use types::{ErrorCode, Failure};
+
+use types::{ErrorCode, Failure, JsonText};
 
 use crate::arguments::{effective_params, redaction};
 use crate::manifest_tools::write::info;
@@ -63,12 +64,12 @@ impl Tool for ManifestRead {
             }
             if self.spec.rows.is_single() {
                 return match rows.first() {
-                    Some(row) => ToolOutput::of_rows(row, result.permit),
+                    Some(row) => ToolOutput::of_rows(&JsonText::from_unchecked(row.to_owned()), result.permit),
                     None => ToolOutput::read(&Map::new()),
                 };
             }
             let truncation = Truncation::new(result.truncated_by, fewer_rows);
-            let page = RowsPage { row_count: rows.len(), rows, truncation };
+            let page = RowsPage { row_count: rows.len(), rows: rows.into_array(), truncation };
             ToolOutput::of_rows(&page, result.permit)
         })
     }

@@ -59,12 +59,12 @@ impl Session {
     }
 }
 
-fn too_many_params() -> ServerError {
-    ServerError {
+fn too_many_params() -> Box<ServerError> {
+    Box::new(ServerError {
         hint: Some("Give many values as one array: ... = any($1).".to_owned()),
         // program_limit_exceeded
         ..ServerError::synthetic("54000", format!("a statement takes at most {} parameters", u16::MAX))
-    }
+    })
 }
 
 fn push_describe(

@@ -23,7 +23,7 @@ pub(crate) trait RowOutput: Send {
     const FIRST_PORTION: usize;
 
     /// The statement is about to be sent. Rows of an attempt before it are void.
-    fn begin(&mut self, metadata: &StatementMetadata) -> Result<(), Error>;
+    fn begin(&mut self, metadata: &StatementMetadata);
 
     /// The number of rows to ask for.
     fn row_limit(&self) -> Option<usize>;
@@ -69,7 +69,7 @@ pub(crate) trait RowOutput: Send {
     }
 
     /// Takes a notice that the statement raised.
-    fn notice(&mut self, _notice: ServerError) -> impl Future<Output = Result<(), Error>> + Send {
+    fn notice(&mut self, _notice: Box<ServerError>) -> impl Future<Output = Result<(), Error>> + Send {
         std::future::ready(Ok(()))
     }
 

@@ -61,7 +61,7 @@ impl Reader {
         match refused {
             Some(refused) if Some(refused.statement) == explain => {
                 masking.map_or(Ok(()), Masking::check_planning)?;
-                planned = Some(PlanResult::refused(Box::new(refused.error)).map_err(failure)?);
+                planned = Some(PlanResult::refused(refused.error).map_err(failure)?);
             }
             Some(refused) => {
                 if refused.statement != statement {

@@ -160,7 +160,7 @@ impl Reader {
         params: &[Option<String>],
         output: &mut O,
     ) -> Result<(), FetchError> {
-        output.begin(metadata)?;
+        output.begin(metadata);
         let portions = portions_of(metadata, output);
         let sent = session.push_whole(|session| {
             self.push_statement(session, metadata, (handle, params), portions.as_ref(), output)

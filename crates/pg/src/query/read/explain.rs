@@ -132,7 +132,7 @@ impl Reader {
             }
             error => error,
         })?;
-        let plan: Option<[Value; 1]> = result.rows.first().and_then(|row| serde_json::from_str(row.get()).ok());
+        let plan: Option<[Value; 1]> = result.rows.first().and_then(|row| serde_json::from_str(row).ok());
         let [plan] = plan.unwrap_or_default();
         match writing_node(&plan) {
             Some(node) => Err(ReadError::PlannedWrite(node.to_owned())),

@@ -55,5 +55,6 @@ impl From<std::io::Error> for FetchError {
 
 /// The error to report for a statement, where it or a statement of the server's own after it has failed.
 pub(super) fn statement_error(failure: Failure, statement: StatementId) -> ServerError {
-    if failure.statement > statement { read_transaction::statement_error(failure.error) } else { failure.error }
+    let error = *failure.error;
+    if failure.statement > statement { read_transaction::statement_error(error) } else { error }
 }

@@ -41,7 +41,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio::time::error::Elapsed;
 use types::{Column, Mask, Masks, RowFormat};
@@ -52,7 +51,8 @@ use crate::client::limits::TruncatedBy;
 use crate::client::pool::{Pool, PoolStatus, PooledSession};
 use crate::client::search_path::SearchPath;
 use crate::client::session_settings::SessionSettings;
-use crate::query::json_rows::JsonRows;
+use crate::query::json_rows::{JsonRows, JsonRowsBuilder};
+use crate::query::row_writer::RowWriter;
 use crate::query::type_catalog::TypeCatalog;
 pub(crate) use answer::Answer;
 pub use error::{MaskError, ReadError};
@@ -124,7 +124,7 @@ pub struct ResultSet {
     /// The mask of each column; empty for a caller without masks.
     pub masks: Vec<Option<Mask>>,
     /// The rows as JSON text: objects by column name, or arrays as long as `columns`.
-    pub rows: Vec<Box<RawValue>>,
+    pub rows: JsonRows,
     /// Which limit left rows out, if one did.
     pub truncated_by: Option<TruncatedBy>,
     /// The room that a large answer takes; given back when it is dropped.
@@ -140,10 +140,10 @@ impl ResultSet {
         max_bytes: usize,
         truncated_by: Option<TruncatedBy>,
     ) -> Self {
-        let mut json = JsonRows::new(RowFormat::Object, max_bytes);
-        let is_whole = rows.iter().all(|row| json.take_texts(row, &columns).unwrap_or_default());
+        let mut json = JsonRowsBuilder::new(RowWriter::new(&columns, RowFormat::Object), max_bytes);
+        let is_whole = rows.iter().all(|row| json.take_texts(row).unwrap_or_default());
         let truncated_by = if is_whole { truncated_by } else { Some(TruncatedBy::MaxBytes) };
-        Self { columns, masks: Vec::new(), rows: json.into_rows(), truncated_by, permit: None }
+        Self { columns, masks: Vec::new(), rows: json.finish().unwrap_or_default(), truncated_by, permit: None }
     }
 }
 

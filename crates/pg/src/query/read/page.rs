@@ -284,7 +284,7 @@ impl Reader {
         let planned = match refused {
             None => Ok(plan.unwrap_or(PlanResult::Empty)),
             Some(refused) if refused.statement > part => {
-                Ok(PlanResult::refused(Box::new(refused.error)).map_err(ReadError::Database)?)
+                Ok(PlanResult::refused(refused.error).map_err(ReadError::Database)?)
             }
             Some(refused) if refused.statement == part => Err(PageProblem::Text),
             Some(refused) => {
@@ -330,11 +330,11 @@ impl PageOrder {
 }
 
 /// The values of a row in the order of the columns.
-fn cells<'a>(row: &'a RawValue, result: &ResultSet, format: RowFormat) -> Option<Vec<&'a RawValue>> {
+fn cells<'a>(row: &'a str, result: &ResultSet, format: RowFormat) -> Option<Vec<&'a RawValue>> {
     match format {
-        RowFormat::Array => serde_json::from_str(row.get()).ok(),
+        RowFormat::Array => serde_json::from_str(row).ok(),
         RowFormat::Object => {
-            let cells: HashMap<String, &RawValue> = serde_json::from_str(row.get()).ok()?;
+            let cells: HashMap<String, &RawValue> = serde_json::from_str(row).ok()?;
             result.columns.iter().map(|column| cells.get(&column.name).copied()).collect()
         }
     }

@@ -74,8 +74,7 @@ impl ResponseBudget {
 impl ResultSet {
     /// Adds the permit that the answer holds while it is in memory.
     pub(super) fn with_permit(mut self, permit: ResponsePermit) -> Self {
-        let bytes: usize = self.rows.iter().map(|row| row.get().len()).sum();
-        self.permit = (bytes > SMALL_BYTES).then_some(permit);
+        self.permit = (self.rows.bytes() > SMALL_BYTES).then_some(permit);
         self
     }
 }

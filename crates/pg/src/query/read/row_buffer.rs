@@ -9,7 +9,8 @@ use super::statement_metadata::StatementMetadata;
 use super::{ReadLimits, ReadRequest, ReadTrace, ResultSet, TruncatedBy};
 use crate::client::error::Error;
 use crate::client::wire::{FieldDescription, owned_row};
-use crate::query::json_rows::JsonRows;
+use crate::query::json_rows::JsonRowsBuilder;
+use crate::query::row_writer::{ColumnMasks, RowWriter};
 
 /// The rows of one read, up to its limits.
 #[derive(Debug)]
@@ -21,7 +22,8 @@ pub(super) struct RowBuffer<'a> {
     format: RowFormat,
     row_limit: usize,
     columns: Vec<Column>,
-    rows: JsonRows,
+    masks: Option<ColumnMasks>,
+    rows: JsonRowsBuilder,
     /// The columns as they are now, if they are not as described; the rows are kept as text then.
     changed: Option<Vec<FieldDescription>>,
     raw: Vec<Vec<Option<String>>>,
@@ -39,7 +41,8 @@ impl<'a> RowBuffer<'a> {
             format: request.format,
             row_limit: 0,
             columns: Vec::new(),
-            rows: JsonRows::new(request.format, limits.max_bytes),
+            masks: None,
+            rows: JsonRowsBuilder::new(RowWriter::new(&[], request.format), limits.max_bytes),
             changed: None,
             raw: Vec::new(),
             arrived: 0,
@@ -58,15 +61,25 @@ impl<'a> RowBuffer<'a> {
     /// # Errors
     /// [`Error::MessageTooLarge`] or [`Error::TooManyValues`] for a first row that does not fit.
     pub(super) fn finish(mut self, changed: Option<Vec<Column>>) -> Result<ResultSet, Error> {
-        let columns = changed.unwrap_or(self.columns);
+        if let Some(changed) = changed {
+            self.set_columns(changed);
+        }
         for row in std::mem::take(&mut self.raw) {
-            if !self.rows.take_texts(&row, &columns)? {
+            if !self.rows.take_texts(&row)? {
                 self.truncated_by = Some(TruncatedBy::MaxBytes);
                 break;
             }
         }
-        let masks = self.rows.masks();
-        Ok(ResultSet { columns, masks, rows: self.rows.into_rows(), truncated_by: self.truncated_by, permit: None })
+        let masks = self.rows.masks().to_vec();
+        let (columns, truncated_by) = (self.columns, self.truncated_by);
+        Ok(ResultSet { columns, masks, rows: self.rows.finish()?, truncated_by, permit: None })
+    }
+
+    /// Drops the rows so far: these are the columns.
+    fn set_columns(&mut self, columns: Vec<Column>) {
+        let writer = RowWriter::new(&columns, self.format).with_masks(self.masks.clone());
+        self.rows = JsonRowsBuilder::new(writer, self.limits.max_bytes);
+        self.columns = columns;
     }
 
     /// Whether another row is wanted.
@@ -85,16 +98,15 @@ impl RowOutput for RowBuffer<'_> {
     const MAY_CHANGE: bool = true;
     const FIRST_PORTION: usize = 64;
 
-    fn begin(&mut self, metadata: &StatementMetadata) -> Result<(), Error> {
+    fn begin(&mut self, metadata: &StatementMetadata) {
         if let Some(trace) = self.trace {
             trace.set_tables(metadata.tables.clone());
         }
         self.row_limit = self.limits.rows(self.asked, metadata.has_limit);
-        self.columns.clone_from(&metadata.columns);
-        self.rows = JsonRows::new(self.format, self.limits.max_bytes).with_masks(metadata.masks.clone());
+        self.masks.clone_from(&metadata.masks);
+        self.set_columns(metadata.columns.clone());
         (self.changed, self.arrived, self.bytes, self.truncated_by) = (None, 0, 0, None);
         self.raw.clear();
-        Ok(())
     }
 
     /// One row more than wanted shows whether there are more.
@@ -130,7 +142,7 @@ impl RowOutput for RowBuffer<'_> {
                     self.raw.push(owned_row(body)?);
                     true
                 }
-                None => self.rows.take(body, &self.columns)?,
+                None => self.rows.take(body)?,
             };
         if !fits {
             self.truncated_by = Some(TruncatedBy::MaxBytes);
@@ -142,7 +154,7 @@ impl RowOutput for RowBuffer<'_> {
         if !self.wants_row() {
             return Ok(false);
         }
-        let fits = self.rows.take_values(row, &self.columns)?;
+        let fits = self.rows.take_values(&row)?;
         if !fits {
             self.truncated_by = Some(TruncatedBy::MaxBytes);
         }

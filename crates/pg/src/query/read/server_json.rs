@@ -204,7 +204,7 @@ fn not_converted(failure: Failure) -> Error {
     error.position = None;
     error.message = format!("a value could not be made JSON: {}", error.message);
     error.hint = Some(CAST_IT.to_owned());
-    Error::Server(Box::new(error))
+    Error::Server(error)
 }
 
 fn missing() -> Error {

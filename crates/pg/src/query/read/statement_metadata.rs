@@ -9,7 +9,7 @@ use types::{Column, PgType};
 
 use super::inspection::Inspection;
 use super::server_json::ServerJson;
-use crate::query::json_rows::ColumnMasks;
+use crate::query::row_writer::ColumnMasks;
 use crate::query::type_catalog::RowTypes;
 
 /// A statement that returns rows.

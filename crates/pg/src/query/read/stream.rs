@@ -30,8 +30,10 @@ impl RowOutput for RowSink {
     const MAY_CHANGE: bool = false;
     const FIRST_PORTION: usize = 1;
 
-    fn begin(&mut self, metadata: &StatementMetadata) -> Result<(), Error> {
-        if metadata.returns_rows { self.set_columns(&metadata.columns) } else { Ok(()) }
+    fn begin(&mut self, metadata: &StatementMetadata) {
+        if metadata.returns_rows {
+            self.set_columns(&metadata.columns);
+        }
     }
 
     fn row_limit(&self) -> Option<usize> {
@@ -58,7 +60,7 @@ impl RowOutput for RowSink {
         self.push_values(&row).await
     }
 
-    async fn notice(&mut self, notice: ServerError) -> Result<(), Error> {
+    async fn notice(&mut self, notice: Box<ServerError>) -> Result<(), Error> {
         self.push_notice(notice).await
     }
 

@@ -44,7 +44,7 @@ impl ReadTrace {
     pub(super) fn set_result(&self, result: &ResultSet) {
         self.update(|facts| {
             facts.rows = Some(result.rows.len());
-            facts.row_bytes = result.rows.iter().map(|row| row.get().len()).sum();
+            facts.row_bytes = result.rows.bytes();
             facts.is_truncated = result.truncated_by.is_some();
         });
     }

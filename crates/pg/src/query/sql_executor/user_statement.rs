@@ -103,7 +103,7 @@ async fn run_named(
         return Ok(Ran::TransactionExit);
     }
     if returns_rows {
-        sink.set_columns(&columns)?;
+        sink.set_columns(&columns);
     }
     let role = match forbids {
         Some(reader) => reader.check_streamed(session, &query.sql, &params).await?,
@@ -267,7 +267,7 @@ impl Session {
             Some(failure) if !answer.was_bound && !params.is_empty() && is_about_values(&failure.error) => {
                 Err(ExecuteError::Params(failure.error.about_parameter()))
             }
-            Some(failure) => Err(ExecuteError::Sql(Box::new(failure.error))),
+            Some(failure) => Err(ExecuteError::Sql(failure.error)),
         }
     }
 }

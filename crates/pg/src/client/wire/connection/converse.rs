@@ -34,12 +34,12 @@ impl<F: FnMut(Event) -> Result<(), Error> + Send> EventConsumer for F {
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) statement: StatementId,
-    pub(crate) error: ServerError,
+    pub(crate) error: Box<ServerError>,
 }
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
-        Self::Server(Box::new(failure.error))
+        Self::Server(failure.error)
     }
 }
 

@@ -76,8 +76,8 @@ pub(crate) enum Event {
     /// The statement sends data that is not rows.
     CopyOut,
     /// With the statement that raised it, unless it was raised at idle.
-    Notice(Option<StatementId>, ServerError),
-    Failed(StatementId, ServerError),
+    Notice(Option<StatementId>, Box<ServerError>),
+    Failed(StatementId, Box<ServerError>),
     /// The server is ready for the next pipeline.
     Ready,
 }
@@ -162,7 +162,7 @@ impl Exchange {
             (Message::ErrorResponse(body), _) => {
                 let error = ServerError::from_fields(body.fields())?;
                 self.skip_to_sync();
-                return Ok(Some(Event::Failed(id, error)));
+                return Ok(Some(Event::Failed(id, Box::new(error))));
             }
             (Message::ReadyForQuery(_), Kind::Sync(_) | Kind::Query(_)) => (Event::Ready, true),
             (Message::ParseComplete, Kind::Parse) => (Event::Parsed(id), true),

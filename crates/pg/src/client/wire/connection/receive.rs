@@ -28,7 +28,7 @@ impl Connection {
             let event = match self.next_message().await? {
                 Message::NoticeResponse(body) => {
                     let notice = ServerError::from_fields(body.fields());
-                    notice.map(|notice| Some(Event::Notice(self.exchange.current(), notice)))
+                    notice.map(|notice| Some(Event::Notice(self.exchange.current(), Box::new(notice))))
                 }
                 message => self.exchange.accept(message),
             };

@@ -23,8 +23,8 @@ use super::{ReadError, ReadRequest, Reader, RowFormat};
 use crate::client::error::Error;
 use crate::client::session::{MAX_PIPELINE_BYTES, Session};
 use crate::client::wire::StatementId;
-use crate::query::json_rows::ColumnMasks;
 use crate::query::referenced_objects::{FunctionCall, called};
+use crate::query::row_writer::ColumnMasks;
 use crate::query::value;
 
 const FUNCTIONS_SQL: &str = include_str!("functions.sql");
@@ -163,8 +163,7 @@ impl Reader {
         let format = RowFormat::Array;
         let request = ReadRequest { sql, params, row_limit: None, format, account: None, trace: None };
         let rows = self.for_trusted_sql().query(&request).await?.rows;
-        let rows = rows.iter().map(|row| serde_json::from_str(row.get()));
-        Ok(rows.collect::<Result<_, _>>().map_err(|_| MaskError::no_catalog())?)
+        Ok(rows.deserialize().map_err(|_| MaskError::no_catalog())?)
     }
 }
 
