@@ -151,7 +151,7 @@ async fn effects_beyond_a_rollback_are_shown_by_their_own_preview_and_happen_aft
     let call = async |tool: &str, arguments: serde_json::Value| {
         let arguments = arguments.as_object().unwrap().clone();
         let reply = registry.call(tool, arguments, Principal::default()).await.unwrap();
-        serde_json::to_value(&reply.envelope).unwrap()
+        serde_json::from_str::<serde_json::Value>(&reply.envelope.into_json().unwrap()).unwrap()
     };
     let counts = || (outside.done.load(Ordering::SeqCst), outside.shown.load(Ordering::SeqCst));
     let arguments = json!({"package_id": 1});

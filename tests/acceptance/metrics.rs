@@ -48,7 +48,7 @@ impl World {
     pub(crate) async fn call(&self, tool: &str, json: Value) -> Option<Value> {
         let principal = Principal { actor: Some("an-actor".to_owned()), ..Principal::default() };
         let reply = self.registry.call(tool, arguments(json), principal).await?;
-        Some(serde_json::to_value(&reply.envelope).unwrap())
+        Some(serde_json::from_str(&reply.envelope.into_json().unwrap()).unwrap())
     }
 
     async fn scrape(&self) -> Scraped {

@@ -13,7 +13,7 @@ use types::{Envelope, Failure, Principal, Rollback, Tier, check_strict_json, quo
 use crate::bootstrap::ServerBuilder;
 use crate::cli::TryArgs;
 use crate::settings::Settings;
-use crate::table::{Shown, beside, json_line};
+use crate::table::{Shown, beside};
 use crate::terminal::{Style, print_error, print_line};
 use crate::{connection, diff, effects};
 
@@ -62,7 +62,7 @@ pub(crate) async fn run(arguments: &TryArgs, settings: &Settings) -> anyhow::Res
         reader.drain().await;
     }
     builder.backends.read_log.finish(read_log).await;
-    print(arguments, &outcome?)
+    print(arguments, outcome?)
 }
 
 /// The arguments of the call, as strict as a server reads them.
@@ -101,31 +101,27 @@ async fn call(
 }
 
 /// The answer for people, or as JSON. A failure is printed on standard error, unless it is JSON.
-fn print(arguments: &TryArgs, answer: &Answer) -> anyhow::Result<ExitCode> {
+fn print(arguments: &TryArgs, answer: Answer) -> anyhow::Result<ExitCode> {
     let Answer { envelope, is_preview, tier } = answer;
+    let code = if envelope.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if arguments.json {
-        print_line(&json_line(&serde_json::to_value(envelope)?));
+        print_line(&visible(&envelope.into_json()?));
+        return Ok(code);
     }
-    let data = match envelope {
-        Envelope::Success { data, .. } => data,
-        Envelope::Failure { error, .. } => {
-            if !arguments.json {
-                print_failure(error);
-            }
-            return Ok(ExitCode::FAILURE);
+    match envelope {
+        Envelope::Success { data, .. } => {
+            let shown = Shown::new(arguments.full);
+            let (lines, why) = if is_preview {
+                (preview(&serde_json::from_str(data.get())?, tier, shown), "the write was run and rolled back")
+            } else {
+                (shown.field("result", Some(&serde_json::from_str(data.get())?)), "the tool only reads")
+            };
+            lines.iter().for_each(|line| print_line(line));
+            print_line(&format!("Nothing was written: {why}."));
         }
-    };
-    if !arguments.json {
-        let shown = Shown::new(arguments.full);
-        let (lines, why) = if *is_preview {
-            (preview(&serde_json::from_str(data.get())?, *tier, shown), "the write was run and rolled back")
-        } else {
-            (shown.field("result", Some(&serde_json::from_str(data.get())?)), "the tool only reads")
-        };
-        lines.iter().for_each(|line| print_line(line));
-        print_line(&format!("Nothing was written: {why}."));
+        Envelope::Failure { error, .. } => print_failure(&error),
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
 }
 
 fn print_failure(failure: &Failure) {

@@ -62,6 +62,10 @@ impl<W: AsyncWrite + Unpin> io::Write for PartialLine<'_, W> {
         Ok(bytes.len())
     }
 
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write(bytes).map(|_| ())
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

@@ -10,9 +10,9 @@ use rmcp::model::{
     ToolAnnotations,
 };
 use rmcp::service::{RoleServer, TxJsonRpcMessage};
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 use tools::{Annotations, ToolInfo};
-use types::Envelope;
+use types::{Envelope, JsonText};
 
 use crate::apps;
 
@@ -51,15 +51,16 @@ pub(crate) fn encode_tool(info: &ToolInfo, content: ResultContent, views: bool) 
 ///
 /// # Errors
 /// [`ErrorData`] if the envelope cannot be written as JSON.
-pub(crate) fn encode_result(envelope: &Envelope, content: ResultContent) -> Result<CallToolResult, ErrorData> {
-    let text = serde_json::to_string(envelope).map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
-    Ok(encode_text(text, envelope.is_success(), content))
+pub(crate) fn encode_result(envelope: Envelope, content: ResultContent) -> Result<CallToolResult, ErrorData> {
+    let is_success = envelope.is_success();
+    let text = envelope.into_json().map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+    Ok(encode_text(text, is_success, content))
 }
 
 fn encode_text(envelope: String, is_success: bool, content: ResultContent) -> CallToolResult {
     let (text, structured) = match content {
         ResultContent::Text => (Some(envelope), None),
-        ResultContent::Structured => (None, Some(raw_json(envelope))),
+        ResultContent::Structured => (None, Some(JsonText::from_unchecked(envelope).into_opaque_value())),
         ResultContent::Both => (Some(envelope), Some(SAME_AS_TEXT)),
     };
     let blocks = text.map(ContentBlock::text).into_iter().collect();
@@ -75,7 +76,7 @@ const SAME_AS_TEXT: Value = Value::Null;
 pub(crate) fn expand(result: &mut CallToolResult) {
     if result.structured_content == Some(SAME_AS_TEXT) {
         let text = result.content.first().and_then(|block| block.as_text());
-        result.structured_content = text.map(|block| raw_json(block.text.clone()));
+        result.structured_content = text.map(|block| JsonText::from_unchecked(block.text.clone()).into_opaque_value());
     }
 }
 
@@ -84,13 +85,6 @@ pub fn expand_message(message: &mut TxJsonRpcMessage<RoleServer>) {
     if let JsonRpcMessage::Response(JsonRpcResponse { result: ServerResult::CallToolResult(result), .. }) = message {
         expand(result);
     }
-}
-
-/// A value that is written as this JSON text. With `arbitrary_precision`, serde_json keeps a number as text and
-/// writes it unchecked; no other [`Value`] can hold JSON text. The value must not be read as a number, nor pass
-/// through `serde_json::to_value`, and no transport does either. The tests compare the written bytes.
-fn raw_json(json: String) -> Value {
-    Value::Number(Number::from_string_unchecked(json))
 }
 
 #[cfg(test)]

@@ -169,7 +169,7 @@ impl McpServer {
         {
             self.session.run_until_cancelled(self.elicitation.open(&page, context)).await;
         }
-        let mut encoded = encode_result(&result.envelope, self.content)?;
+        let mut encoded = encode_result(result.envelope, self.content)?;
         if transport.is_written_by_rmcp {
             result_encoding::expand(&mut encoded);
         }

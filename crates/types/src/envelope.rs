@@ -1,6 +1,5 @@
 //! The one shape that every tool answers with (promises A2, A3).
 
-use serde::ser::{SerializeStruct, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -10,7 +9,7 @@ use crate::{CorrelationId, ErrorCode, Redaction};
 /// The version of the envelope and of the built-in tools, `meta.tool_version`.
 pub const TOOL_VERSION: &str = "1.0";
 
-/// The answer of a tool: data, or a failure that tells a model how to continue. Serialized once, at the edge.
+/// The answer of a tool: data, or a failure that tells a model how to continue. Made JSON once, at the edge.
 #[derive(Debug, Clone)]
 pub enum Envelope {
     /// The tool did what it was asked, or found that an identical call already had.
@@ -210,23 +209,21 @@ impl Envelope {
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Success { .. })
     }
-}
 
-impl Serialize for Envelope {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("Envelope", 3)?;
-        fields.serialize_field("success", &self.is_success())?;
-        match self {
-            Self::Success { data, meta } => {
-                fields.serialize_field("data", data)?;
-                fields.serialize_field("meta", meta)?;
-            }
-            Self::Failure { error, meta } => {
-                fields.serialize_field("error", error)?;
-                fields.serialize_field("meta", meta)?;
-            }
-        }
-        fields.end()
+    /// The envelope as JSON text. Its data may be large: they are moved and not copied.
+    ///
+    /// # Errors
+    /// A part has no JSON form.
+    pub fn into_json(self) -> serde_json::Result<String> {
+        let (beginning, mut json, meta) = match self {
+            Self::Success { data, meta } => (r#"{"success":true,"data":"#, String::from(Box::<str>::from(data)), meta),
+            Self::Failure { error, meta } => (r#"{"success":false,"error":"#, serde_json::to_string(&error)?, meta),
+        };
+        json.insert_str(0, beginning);
+        json.push_str(r#","meta":"#);
+        json.push_str(&serde_json::to_string(&meta)?);
+        json.push('}');
+        Ok(json)
     }
 }
 
@@ -239,7 +236,7 @@ mod tests {
         let data = RawValue::from_string(r#"{"n":1}"#.to_owned()).unwrap();
         let envelope = Envelope::Success { data, meta: Meta::new(TOOL_VERSION, 3) };
         assert_eq!(
-            serde_json::to_string(&envelope).unwrap(),
+            envelope.into_json().unwrap(),
             r#"{"success":true,"data":{"n":1},"meta":{"tool_version":"1.0","elapsed_ms":3}}"#
         );
     }

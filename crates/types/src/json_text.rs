@@ -1,40 +1,39 @@
 //! JSON text that is written into other JSON as it is.
 
+use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 use serde_json::{Number, Value};
 
 /// JSON text, written verbatim wherever it is serialized as JSON.
 ///
-/// `RawValue` would parse the text once more when it is made. serde_json has one other type that holds JSON text: with
-/// `arbitrary_precision` it keeps a number as its text, and writes that unchecked. So this must not be read as a number, nor
-/// pass through `serde_json::to_value`.
+/// [`RawValue`](serde_json::value::RawValue) is the same, and reads through the text each time one is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JsonText(Number);
+pub struct JsonText(String);
+
+/// The name by which serde_json's serializers know a `RawValue`.
+const RAW_VALUE: &str = "$serde_json::private::RawValue";
 
 impl JsonText {
     /// The text has to be valid JSON, which is not checked.
     #[must_use]
     pub fn from_unchecked(json: String) -> Self {
-        Self(Number::from_string_unchecked(json))
+        Self(json)
     }
 
-    /// The text.
+    /// A value that is written as this text. With `arbitrary_precision`, serde_json keeps a number as text and writes it
+    /// unchecked; no other [`Value`] can hold JSON text. So the value must not be read as a number, nor pass through
+    /// `serde_json::to_value`.
     #[must_use]
-    pub fn as_str(&self) -> &str {
-        self.0.as_str()
+    pub fn into_opaque_value(self) -> Value {
+        Value::Number(Number::from_string_unchecked(self.0))
     }
 }
 
 impl Serialize for JsonText {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
-    }
-}
-
-/// A value that can only be serialized, as this text.
-impl From<JsonText> for Value {
-    fn from(text: JsonText) -> Self {
-        Self::Number(text.0)
+        let mut raw = serializer.serialize_struct(RAW_VALUE, 1)?;
+        raw.serialize_field(RAW_VALUE, &self.0)?;
+        raw.end()
     }
 }
 
@@ -43,11 +42,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_text_is_written_verbatim_alone_and_within_a_value() {
+    fn json_text_is_written_verbatim_and_is_the_value_that_it_says() {
         let text = r#"[{"n":1.10, "s":"\u00e9"}]"#;
         let json = JsonText::from_unchecked(text.to_owned());
-        assert_eq!(json.as_str(), text);
         assert_eq!(serde_json::to_string(&json).unwrap(), text);
-        assert_eq!(serde_json::to_string(&Value::from(json)).unwrap(), text);
+        assert_eq!(serde_json::to_value(&json).unwrap(), serde_json::from_str::<Value>(text).unwrap());
+        assert_eq!(serde_json::to_string(&json.into_opaque_value()).unwrap(), text);
     }
 }
