@@ -35,14 +35,17 @@ impl Manager {
 }
 
 impl managed::Manager for Manager {
-    type Type = Session;
+    // In boxes, as futures contain both: whoever may have to connect would otherwise be a future of 15 KiB, and each call
+    // would move several of them.
+    type Type = Box<Session>;
     type Error = ConnectError;
 
-    async fn create(&self) -> Result<Session, ConnectError> {
-        Session::connect(&self.target, &self.settings).await
+    async fn create(&self) -> Result<Box<Session>, ConnectError> {
+        let connecting = Box::pin(Session::connect(&self.target, &self.settings));
+        Ok(Box::new(connecting.await?))
     }
 
-    async fn recycle(&self, session: &mut Session, metrics: &Metrics) -> RecycleResult<ConnectError> {
+    async fn recycle(&self, session: &mut Box<Session>, metrics: &Metrics) -> RecycleResult<ConnectError> {
         if session.was_closed() {
             return Err(RecycleError::message("closed by the server"));
         }
