@@ -28,6 +28,10 @@ const IN_FLIGHT: u64 = 16;
 const TURN: Duration = Duration::from_secs(4);
 const ROUNDS: usize = 7;
 
+/// The number of reads in the log, with those that it counts as lost.
+const REMEMBERED_SQL: &str =
+    "select count(*) filter (where outcome <> 'lost') + coalesce(sum(entries), 0) from countersign.read_log";
+
 /// A client that only writes lines and counts answers.
 struct Client {
     _server: Child,
@@ -118,7 +122,7 @@ async fn main() {
                 let asked = client.asked;
                 let rate = client.turn(is_new).await;
                 logged = if side == 0 { before } else { before + client.asked - asked };
-                db.until_value("select count(*) from countersign.read_log", &logged.to_string()).await;
+                db.until_value(REMEMBERED_SQL, &logged.to_string()).await;
                 // The first round warms all sides up.
                 if round > 0 {
                     rates[side].push(rate);
@@ -139,4 +143,5 @@ async fn main() {
             );
         }
     }
+    println!("lost: {}", db.value("select coalesce(sum(entries), 0) from countersign.read_log").await);
 }
