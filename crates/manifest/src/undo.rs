@@ -65,6 +65,7 @@ fn arguments(sources: &[(String, ValueSource)], params: &Row, row: Option<&Row>,
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use serde_json::json;
@@ -108,8 +109,8 @@ mod tests {
             rules: Vec::new(),
             limit: None,
             dedup_window: Duration::from_secs(300),
-            input_schema: std::sync::Arc::default(),
-            output_schema: std::sync::Arc::default(),
+            input_schema: Arc::default(),
+            output_schema: Arc::default(),
             annotations: Map::new(),
             meta: Map::new(),
         }

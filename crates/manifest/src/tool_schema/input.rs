@@ -6,7 +6,7 @@ use serde_json::{Map, Number, Value, json};
 use types::PgType;
 
 use super::object;
-use super::types::{argument, argument_words, is_obvious};
+use super::types::{KEY_PATTERN, argument, argument_words, is_obvious};
 use crate::{Access, Limits, Param, ParamSource};
 
 /// The argument that every write has beside its own.
@@ -29,9 +29,7 @@ pub(crate) fn input_schema(access: Access, params: &[Param]) -> Map<String, Valu
 pub fn idempotency_key() -> Value {
     json!({
         "type": "string",
-        // Without a count in the pattern, which would make a state of the regular expression for each character.
-        "pattern": "^[!-~]+$",
-        "maxLength": 255,
+        "pattern": KEY_PATTERN,
         "description": "See instructions.",
     })
 }
@@ -124,7 +122,7 @@ mod tests {
             r#"{"type":"object","properties":{"x":{"type":"string","description":"It."}},"required":["x"],"additionalProperties":false}"#
         );
         let write = input_schema(Access::Write, &[x]);
-        assert_eq!(write["properties"]["idempotency_key"]["maxLength"], 255);
+        assert_eq!(write["properties"]["idempotency_key"]["pattern"], "^[!-~]{1,255}$");
         assert_eq!(write["required"], json!(["x"]));
     }
 

@@ -40,7 +40,11 @@ pub(crate) fn argument_words(ty: &PgType) -> String {
 /// one type a property.
 const DECIMAL: &str = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$";
 
-/// The schema that is enforced: it accepts a number where it accepts the digits of one.
+/// The form of an idempotency key.
+pub(super) const KEY_PATTERN: &str = "^[!-~]{1,255}$";
+
+/// The schema that is enforced: it accepts a number where it accepts the digits of one. The characters of an idempotency key
+/// are counted outside of its pattern, where each would be a state of the regular expression, in every tool that writes.
 #[must_use]
 pub fn enforced(schema: &Value) -> Value {
     match schema {
@@ -48,6 +52,12 @@ pub fn enforced(schema: &Value) -> Value {
             let mut schema = schema.clone();
             schema.remove("pattern");
             schema.insert("type".to_owned(), "number".into());
+            Value::Object(schema)
+        }
+        Value::Object(schema) if is_key(schema) => {
+            let mut schema = schema.clone();
+            schema.insert("pattern".to_owned(), "^[!-~]+$".into());
+            schema.insert("maxLength".to_owned(), 255.into());
             Value::Object(schema)
         }
         Value::Object(schema) => schema.iter().map(|(key, part)| (key.clone(), enforced(part))).collect(),
@@ -83,6 +93,10 @@ pub fn decimal(digits: &str) -> Option<Number> {
 
 fn is_decimal(schema: &Map<String, Value>) -> bool {
     !schema.contains_key("type") && schema.get("pattern").is_some_and(|pattern| pattern == DECIMAL)
+}
+
+fn is_key(schema: &Map<String, Value>) -> bool {
+    !schema.contains_key("maxLength") && schema.get("pattern").is_some_and(|pattern| pattern == KEY_PATTERN)
 }
 
 fn scalar_argument(scalar: Scalar) -> Map<String, Value> {
@@ -240,6 +254,19 @@ mod tests {
 
     fn shown(schema: Map<String, Value>) -> String {
         Value::Object(schema).to_string()
+    }
+
+    #[test]
+    fn an_idempotency_key_that_is_counted_outside_of_its_pattern_is_the_same_key() {
+        let schema = json!({"type": "string", "pattern": KEY_PATTERN});
+        let enforced = enforced(&schema);
+        assert_ne!(enforced, schema);
+        let [listed, enforced] = [schema, enforced].map(|schema| jsonschema::validator_for(&schema).unwrap());
+        for key in ["", "k", "a b", "é", "k\n", &"k".repeat(255), &"k".repeat(256)].map(Value::from) {
+            assert_eq!(listed.is_valid(&key), enforced.is_valid(&key), "{key}");
+        }
+        let shorter = json!({"pattern": KEY_PATTERN, "maxLength": 9});
+        assert_eq!(super::enforced(&shorter), shorter, "a length of the operator stays");
     }
 
     #[test]

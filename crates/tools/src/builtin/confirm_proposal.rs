@@ -28,7 +28,7 @@ struct Arguments {
     /// The proposal_id of the proposal.
     proposal_id: String,
     /// The digest of the proposal, as it was shown.
-    #[schemars(regex(pattern = "^[0-9a-f]+$"), length(equal = 64))]
+    #[schemars(regex(pattern = "^[0-9a-f]{64}$"))]
     digest: String,
 }
 
