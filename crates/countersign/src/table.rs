@@ -79,7 +79,7 @@ pub(crate) fn to_the_second(time: &str) -> String {
 }
 
 /// Cuts the text to `width` characters, with `…` at the end if it is longer.
-fn cut(text: &str, width: usize) -> String {
+pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }

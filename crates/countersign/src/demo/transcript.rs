@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use tokio::process::Command;
 
 use super::database::DemoDatabase;
+use crate::table::cut;
 use crate::terminal::{Style, print_line};
 
 /// The width at which an answer is broken into lines.
@@ -37,7 +38,7 @@ impl<'a> Session<'a> {
             let text = |key: &str| tool.get(key).and_then(Value::as_str).unwrap_or_default();
             let first_sentence = text("description").split_once(". ").map_or(text("description"), |(first, _)| first);
             let line = format!("   {:<22} {}", text("name"), first_sentence.trim_end_matches('.'));
-            print_line(&shortened(&line));
+            print_line(&cut(&line, WIDTH));
         }
         for name in needed {
             ensure!(tools.iter().any(|tool| tool.get("name").and_then(Value::as_str) == Some(name)), "no tool {name}");
@@ -118,16 +119,6 @@ pub(crate) fn this_program() -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// A line within [`WIDTH`], cut behind a word.
-fn shortened(line: &str) -> String {
-    if line.chars().count() <= WIDTH {
-        return line.to_owned();
-    }
-    let start: String = line.chars().take(WIDTH - 2).collect();
-    let words = start.rsplit_once(' ').map_or(start.as_str(), |(words, _)| words);
-    format!("{} …", words.trim_end_matches([',', ':']))
-}
-
 fn indented(prefix: &str, value: &Value) -> String {
     let mut out = format!("   {prefix}");
     let column = out.chars().count();
@@ -165,18 +156,5 @@ fn push(out: &mut String, value: &Value, indent: usize, column: usize) {
             out.push(']');
         }
         _ => out.push_str(&flat),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_line_is_cut_behind_a_word_that_fits() {
-        assert_eq!(shortened("short"), "short");
-        let line = format!("{}, and more words", "é".repeat(WIDTH - 6));
-        assert_eq!(shortened(&line), format!("{} …", "é".repeat(WIDTH - 6)));
-        assert!(shortened(&"a ".repeat(WIDTH)).chars().count() <= WIDTH);
     }
 }
