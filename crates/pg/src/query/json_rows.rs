@@ -3,12 +3,10 @@
 //! It is the text that is bounded: with a name of 63 bytes before each cell, rows of 1 MiB as PostgreSQL sends them are
 //! 14 MiB of JSON, more than clients take in one message.
 
-use std::io;
-
 use postgres_protocol::message::backend::DataRowBody;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use types::{JsonText, Mask};
+use types::JsonText;
 
 use crate::client::error::Error;
 use crate::query::row_writer::RowWriter;
@@ -100,11 +98,6 @@ impl JsonRowsBuilder {
         Self { writer, max_bytes, bytes: 0, open_array: Vec::new(), ends: Vec::new() }
     }
 
-    /// The mask of each column; empty if there are no masks.
-    pub(crate) fn masks(&self) -> &[Option<Mask>] {
-        self.writer.masks()
-    }
-
     /// Takes one row as it arrives, in PostgreSQL's text form. Returns `false` if it does not fit after the earlier
     /// ones.
     ///
@@ -147,14 +140,48 @@ impl JsonRowsBuilder {
         if self.ends.is_empty() { Err(Error::MessageTooLarge { size, limit: self.max_bytes }) } else { Ok(false) }
     }
 
-    /// The rows that were taken.
-    ///
-    /// # Errors
-    /// Never: what was written is UTF-8.
-    pub(crate) fn finish(self) -> Result<JsonRows, Error> {
-        let mut open_array = String::from_utf8(self.open_array).map_err(io::Error::other)?;
+    /// The rows that were taken, and what wrote them.
+    pub(crate) fn finish(self) -> (JsonRows, RowWriter) {
+        // All of it is UTF-8: texts of PostgreSQL were checked, and serde_json writes nothing else.
+        let mut open_array = String::from_utf8(self.open_array)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
         // A row that did not fit may have been large.
         open_array.shrink_to_fit();
-        Ok(JsonRows { open_array, ends: self.ends })
+        (JsonRows { open_array, ends: self.ends }, self.writer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use types::{Column, PgType, RowFormat, Scalar, TypeKind};
+
+    use super::*;
+
+    fn builder(max_bytes: usize) -> JsonRowsBuilder {
+        let ty = Arc::new(PgType { oid: 25, name: "text".to_owned(), kind: TypeKind::Scalar(Scalar::Text) });
+        let columns = vec![Column { name: "a".to_owned(), ty, not_null: false }];
+        JsonRowsBuilder::new(RowWriter::new(columns, RowFormat::Object), max_bytes)
+    }
+
+    #[test]
+    fn a_row_that_does_not_fit_leaves_no_trace() {
+        let mut rows = builder(30);
+        assert!(rows.take_texts(&[Some("x")]).unwrap() && rows.take_texts(&[None::<&str>]).unwrap());
+        assert!(!rows.take_texts(&[Some("a text that is too long")]).unwrap());
+        let (rows, _) = rows.finish();
+        let (first, last) = (r#"{"a":"x"}"#, r#"{"a":null}"#);
+        assert_eq!((rows.first(), rows.last(), rows.len()), (Some(first), Some(last), 2));
+        assert_eq!(rows.bytes(), first.len() + last.len());
+        assert_eq!(serde_json::to_string(&rows.into_array()).unwrap(), format!("[{first},{last}]"));
+    }
+
+    #[test]
+    fn a_first_row_that_does_not_fit_is_an_error() {
+        let mut rows = builder(10);
+        let refused = rows.take_texts(&[Some("too long")]);
+        assert!(matches!(refused, Err(Error::MessageTooLarge { size: 16, limit: 10 })), "{refused:?}");
+        assert_eq!(serde_json::to_string(&rows.finish().0.into_array()).unwrap(), "[]");
     }
 }

@@ -127,7 +127,7 @@ impl RowSink {
 
     /// The statement returns rows of these columns.
     pub(crate) fn set_columns(&mut self, columns: &[Column]) {
-        self.rows = Some(RowWriter::new(columns, RowFormat::Object));
+        self.rows = Some(RowWriter::new(columns.to_vec(), RowFormat::Object));
     }
 
     /// Takes a row as it arrives. False if it is too much: the rest need not come.

@@ -39,7 +39,7 @@ pub(crate) struct RowWriter {
 }
 
 impl RowWriter {
-    pub(crate) fn new(columns: &[Column], format: RowFormat) -> Self {
+    pub(crate) fn new(columns: Vec<Column>, format: RowFormat) -> Self {
         let before_value = |(index, column): (usize, &Column)| match (format, index) {
             (RowFormat::Object, 0) => format!("{{{}:", Value::from(column.name.as_str())).into_bytes(),
             (RowFormat::Object, _) => format!(",{}:", Value::from(column.name.as_str())).into_bytes(),
@@ -53,11 +53,11 @@ impl RowWriter {
             (RowFormat::Array, true) => b"[]",
         };
         Self {
-            columns: columns.to_vec(),
             before_values: columns.iter().enumerate().map(before_value).collect(),
             end,
             masks: None,
             has_nested: columns.iter().any(|column| is_nested(&column.ty.kind)),
+            columns,
         }
     }
 
@@ -70,9 +70,9 @@ impl RowWriter {
         &self.columns
     }
 
-    /// The mask of each column; empty if there are no masks.
-    pub(crate) fn masks(&self) -> &[Option<Mask>] {
-        self.masks.as_ref().map(|masks| masks.columns.as_slice()).unwrap_or_default()
+    /// The columns and their masks, which may be `None`.
+    pub(crate) fn into_columns(self) -> (Vec<Column>, Option<ColumnMasks>) {
+        (self.columns, self.masks)
     }
 
     /// Appends a row, as it arrives in PostgreSQL's text form, to `out`.

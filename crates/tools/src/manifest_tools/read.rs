@@ -6,7 +6,6 @@ use std::sync::Arc;
 use ledger::read::{ReadRequest, Reader, RowFormat, TruncatedBy};
 use manifest::ToolSpec;
 use serde_json::{Map, Value};
-
 use types::{ErrorCode, Failure, JsonText};
 
 use crate::arguments::{effective_params, redaction};

@@ -140,10 +140,17 @@ impl ResultSet {
         max_bytes: usize,
         truncated_by: Option<TruncatedBy>,
     ) -> Self {
-        let mut json = JsonRowsBuilder::new(RowWriter::new(&columns, RowFormat::Object), max_bytes);
+        let mut json = JsonRowsBuilder::new(RowWriter::new(columns, RowFormat::Object), max_bytes);
         let is_whole = rows.iter().all(|row| json.take_texts(row).unwrap_or_default());
-        let truncated_by = if is_whole { truncated_by } else { Some(TruncatedBy::MaxBytes) };
-        Self { columns, masks: Vec::new(), rows: json.finish().unwrap_or_default(), truncated_by, permit: None }
+        Self::new(json, if is_whole { truncated_by } else { Some(TruncatedBy::MaxBytes) })
+    }
+
+    /// The rows that were taken.
+    fn new(rows: JsonRowsBuilder, truncated_by: Option<TruncatedBy>) -> Self {
+        let (rows, writer) = rows.finish();
+        let (columns, masks) = writer.into_columns();
+        let masks = masks.map(|masks| masks.columns).unwrap_or_default();
+        Self { columns, masks, rows, truncated_by, permit: None }
     }
 }
 

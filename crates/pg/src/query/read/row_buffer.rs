@@ -10,7 +10,7 @@ use super::{ReadLimits, ReadRequest, ReadTrace, ResultSet, TruncatedBy};
 use crate::client::error::Error;
 use crate::client::wire::{FieldDescription, owned_row};
 use crate::query::json_rows::JsonRowsBuilder;
-use crate::query::row_writer::{ColumnMasks, RowWriter};
+use crate::query::row_writer::RowWriter;
 
 /// The rows of one read, up to its limits.
 #[derive(Debug)]
@@ -21,8 +21,6 @@ pub(super) struct RowBuffer<'a> {
     trace: Option<&'a ReadTrace>,
     format: RowFormat,
     row_limit: usize,
-    columns: Vec<Column>,
-    masks: Option<ColumnMasks>,
     rows: JsonRowsBuilder,
     /// The columns as they are now, if they are not as described; the rows are kept as text then.
     changed: Option<Vec<FieldDescription>>,
@@ -40,9 +38,7 @@ impl<'a> RowBuffer<'a> {
             trace: request.trace,
             format: request.format,
             row_limit: 0,
-            columns: Vec::new(),
-            masks: None,
-            rows: JsonRowsBuilder::new(RowWriter::new(&[], request.format), limits.max_bytes),
+            rows: JsonRowsBuilder::new(RowWriter::new(Vec::new(), request.format), limits.max_bytes),
             changed: None,
             raw: Vec::new(),
             arrived: 0,
@@ -61,25 +57,19 @@ impl<'a> RowBuffer<'a> {
     /// # Errors
     /// [`Error::MessageTooLarge`] or [`Error::TooManyValues`] for a first row that does not fit.
     pub(super) fn finish(mut self, changed: Option<Vec<Column>>) -> Result<ResultSet, Error> {
-        if let Some(changed) = changed {
-            self.set_columns(changed);
+        let mut rows = self.rows;
+        if let Some(columns) = changed {
+            // Nothing has been written for the columns as they were described.
+            let (_, masks) = rows.finish().1.into_columns();
+            rows = JsonRowsBuilder::new(RowWriter::new(columns, self.format).with_masks(masks), self.limits.max_bytes);
         }
-        for row in std::mem::take(&mut self.raw) {
-            if !self.rows.take_texts(&row)? {
+        for row in &self.raw {
+            if !rows.take_texts(row)? {
                 self.truncated_by = Some(TruncatedBy::MaxBytes);
                 break;
             }
         }
-        let masks = self.rows.masks().to_vec();
-        let (columns, truncated_by) = (self.columns, self.truncated_by);
-        Ok(ResultSet { columns, masks, rows: self.rows.finish()?, truncated_by, permit: None })
-    }
-
-    /// Drops the rows so far: these are the columns.
-    fn set_columns(&mut self, columns: Vec<Column>) {
-        let writer = RowWriter::new(&columns, self.format).with_masks(self.masks.clone());
-        self.rows = JsonRowsBuilder::new(writer, self.limits.max_bytes);
-        self.columns = columns;
+        Ok(ResultSet::new(rows, self.truncated_by))
     }
 
     /// Whether another row is wanted.
@@ -103,8 +93,8 @@ impl RowOutput for RowBuffer<'_> {
             trace.set_tables(metadata.tables.clone());
         }
         self.row_limit = self.limits.rows(self.asked, metadata.has_limit);
-        self.masks.clone_from(&metadata.masks);
-        self.set_columns(metadata.columns.clone());
+        let writer = RowWriter::new(metadata.columns.clone(), self.format).with_masks(metadata.masks.clone());
+        self.rows = JsonRowsBuilder::new(writer, self.limits.max_bytes);
         (self.changed, self.arrived, self.bytes, self.truncated_by) = (None, 0, 0, None);
         self.raw.clear();
     }
