@@ -4,7 +4,7 @@ mod hostile;
 mod random;
 
 use serde_json::{Value, json};
-use testkit::{Database, PgBouncer, Server, database};
+use testkit::{Database, External, PgBouncer, Server, database, skip_without};
 
 use crate::samples::sample;
 
@@ -320,6 +320,9 @@ async fn the_sample_of_the_page_is_what_the_server_answers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_are_continued_through_a_pooler() {
+    if skip_without(&[External::PgBouncer]) {
+        return;
+    }
     let db = database().await;
     orders(&db).await;
     let pooler = PgBouncer::with(&db, &[("default_pool_size", "2")]).await;
