@@ -134,6 +134,8 @@ async fn every_answer_of_a_server_is_masked() {
         .await;
     let message = "Database query failed: shop.customers.email is masked: it may only be a result column by itself, and this query uses it for an order";
     assert_eq!(refused["message"], message);
+    let update = json!({"query": "update shop.customers set email = ''"});
+    server.fail("query_database", update, "not_read_only").await;
     let explain = json!({"query": "select id from shop.customers where age > 3"});
     let refused = server.fail("explain_query", explain, "not_permitted").await;
     assert!(refused["message"].as_str().unwrap().contains("shop.customers.age is masked"), "{refused}");

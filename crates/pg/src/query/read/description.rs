@@ -58,23 +58,25 @@ impl Reader {
             Ok(())
         };
         let (described, refused) = session.receive_description(&mut take).await.map_err(failure)?;
-        match refused {
-            Some(refused) if Some(refused.statement) == explain => {
-                masking.map_or(Ok(()), Masking::check_planning)?;
-                planned = Some(PlanResult::refused(refused.error).map_err(failure)?);
+        let (not_planned, refused) = match refused {
+            Some(refused) if Some(refused.statement) == explain => (Some(refused.error), None),
+            refused => (None, refused),
+        };
+        if let Some(refused) = refused {
+            if refused.statement != statement {
+                session.invalidate_boundary_statements();
             }
-            Some(refused) => {
-                if refused.statement != statement {
-                    session.invalidate_boundary_statements();
-                }
-                return Err(refusal(refused.into()));
-            }
-            None => {}
+            return Err(refusal(refused.into()));
         }
         let StatementDescription { params, columns: raw } = described;
         let returns_rows = raw.is_some();
+        // Before the error of planning, which says less: the reader may not write to the table.
         if !returns_rows && !self.allow_commands {
             return Err(ReadError::NoResultColumns);
+        }
+        if let Some(error) = not_planned {
+            masking.map_or(Ok(()), Masking::check_planning)?;
+            planned = Some(PlanResult::refused(error).map_err(failure)?);
         }
         let raw = raw.unwrap_or_default();
         let metadata = self.resolve(session, &params, &raw).await?;

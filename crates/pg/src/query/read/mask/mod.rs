@@ -70,7 +70,8 @@ impl MaskError {
 
     fn not_planned() -> Self {
         Self::new(
-            "PostgreSQL could not plan the query; its error is not shown while columns are masked, since it may quote their values",
+            "PostgreSQL could not plan the query: perhaps it writes, or reads a table that this server may not read. Its error is \
+             not shown while columns are masked, since it may quote their values",
         )
     }
 
