@@ -12,6 +12,7 @@
 --          CS002: an undo that is no exact inverse of what it undoes.
 --          CS003: a server's login changes a tracked table outside of a recorded write.
 --          CS004: the policy of the tool does not let the call run (DETAIL: the decision).
+--          CS005: the columns of a tracked table have changed since its triggers were made (`renew_shapes`, and the write is tried again).
 
 create table countersign.attempt (
     slot             bytea        not null primary key,
@@ -86,6 +87,7 @@ create table countersign.record (
     error_detail     json,
     -- In the record and in the log, because the proposal itself is removed one day.
     approval         json,
+    evidence         json,
     login            name         not null,
     slot             bytea,
     holds_until      timestamptz,
@@ -107,6 +109,9 @@ comment on column countersign.record.after_image is 'The same rows after the wri
 comment on column countersign.record.rollback is 'How the write is undone, as the caller was told.';
 comment on column countersign.record.error_detail is 'For an undo that was refused: its conflicts. For a superseded call: what changed the rows.';
 comment on column countersign.record.approval is 'For a write that was proposed: the proposal, its digest, and the decision. For an operator''s undo: the person.';
+comment on column countersign.record.evidence is
+    'What the effects do not show, under the oid of the table. assigned, for tables with BEFORE triggers: the numbers of the columns that the statements of the '
+    'write set; others were set by triggers. untracked, for tables that are not tracked: the rows that were inserted, updated and deleted.';
 comment on column countersign.record.login is 'The database login that admitted the write.';
 comment on column countersign.record.slot is 'The slot that this record still answers for; null for none.';
 comment on column countersign.record.holds_until is 'The end of the time in which an identical call is answered from this record, or a key stays bound.';
@@ -162,6 +167,7 @@ create table countersign.tracked (
     relation     oid          not null,
     name         text         not null,
     columns      text[]       not null,
+    numbers      int2[]       not null,
     types        text[]       not null,
     key_columns  text[],
     fixed        text[]       not null,
@@ -180,6 +186,7 @@ comment on table countersign.tracked is
     'Tables whose changes are recorded. One row for each run of `countersign track`: an effect names the shape of its row images.';
 comment on column countersign.tracked.name is 'Schema and table, quoted, at that time.';
 comment on column countersign.tracked.columns is 'The columns in the order of a row image.';
+comment on column countersign.tracked.numbers is 'Their numbers in pg_attribute, by which a column is found again after it was renamed.';
 comment on column countersign.tracked.key_columns is 'Primary key or a unique key over NOT NULL columns; null: recorded, and never undone.';
 comment on column countersign.tracked.fixed is 'Generated columns and those GENERATED ALWAYS AS IDENTITY: not set by an UPDATE.';
 comment on column countersign.tracked.computed is 'Generated columns: not inserted either.';
@@ -199,6 +206,7 @@ create table countersign.effect (
     relation        oid      not null,
     shape           integer  not null,
     op              "char"   not null,
+    by_trigger      boolean  not null default false,
     key             text,
     key_before      text,
     before          text,
@@ -212,7 +220,8 @@ create table countersign.effect (
 comment on table countersign.effect is
     'Rows that writes changed, whatever changed them: the statement, a trigger, a cascade, a rule. A row image is the text of the row.';
 comment on column countersign.effect.correlation_id is 'The write; null for a change that came from outside countersign.';
-comment on column countersign.effect.op is 'I, U or D.';
+comment on column countersign.effect.op is 'I, U or D; N for a row that an UPDATE set to what it was: only `after` has its image.';
+comment on column countersign.effect.by_trigger is 'A trigger, or an action of a foreign key, ran the statement.';
 comment on column countersign.effect.key is 'The key as a JSON object: of the row after the change, or of the deleted row.';
 comment on column countersign.effect.key_before is 'The key before, where the change altered it.';
 comment on column countersign.effect.unchanged is

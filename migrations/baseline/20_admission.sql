@@ -117,7 +117,7 @@ begin
         cross join lateral (select e.key union all select e.key_before where e.key_before is not null) k (key)
         cross join lateral countersign.effects_of_row(e.relation, k.key) l
         join countersign.tracked t on t.shape = l.shape
-        where e.correlation_id = standing.effective_as and l.position > e.position and l.correlation_id is distinct from e.correlation_id
+        where e.correlation_id = standing.effective_as and l.position > e.position and l.correlation_id is distinct from e.correlation_id and l.op <> 'N'
         order by l.position desc limit 1);
 end $$;
 comment on function countersign.superseded_by(uuid) is
@@ -194,9 +194,59 @@ end $$;
 comment on function countersign.claim_preview(uuid, text, text, text, integer) is
     'Begins a transaction that is rolled back: its effects are recorded, and can be read in it. `finish` refuses it.';
 
+create type countersign.write_facts as (
+    has_effects  boolean,
+    is_outdated  boolean,
+    needs_trial  boolean,
+    reason       text,
+    logs         text[],
+    assigned     jsonb
+);
+comment on type countersign.write_facts is 'What the effects of a write say of its undo.';
+comment on column countersign.write_facts.is_outdated is 'The columns of a table are not those of its images.';
+comment on column countersign.write_facts.needs_trial is 'Triggers, policies, rights or constraints may be in the way of its undo.';
+comment on column countersign.write_facts.reason is 'The code of the conflict that its undo meets whatever happens; null for none.';
+comment on column countersign.write_facts.logs is 'The log tables that it has written.';
+comment on column countersign.write_facts.assigned is 'See countersign.record.evidence.';
+
+-- With the rights of the caller, because it may try the undo of the write, with the triggers and policies that an undo meets. It writes
+-- nothing itself: `record_success` does.
 create function countersign.finish(
     correlation uuid, answer json, answer_summary text, affected bigint, images_before json default null, images_after json default null,
-    undo_call json default null, duplicates_for interval default '5 minutes'
+    undo_call json default null, duplicates_for interval default '5 minutes', path text default pg_catalog.current_setting('search_path')
+) returns json language plpgsql set search_path = pg_catalog, pg_temp set jit = off as $$
+declare
+    facts      countersign.write_facts := countersign.facts_of_write(correlation);
+    untracked  jsonb;
+    evidence   jsonb;
+    trial      json;
+    receipt    json;
+begin
+    if facts.is_outdated then
+        raise exception 'the columns of a tracked table have changed' using errcode = 'CS005';
+    end if;
+    -- What the server knows of the tool's tables is enough where it knows that all of them are tracked, and no trigger adds others.
+    if facts.needs_trial or not facts.has_effects or coalesce(undo_call ->> 'checked', 'false') <> 'true' then
+        untracked := nullif(countersign.untracked_counts(false), '{}');
+    end if;
+    if untracked is not null or facts.assigned <> '{}' then
+        evidence := jsonb_strip_nulls(jsonb_build_object('assigned', nullif(facts.assigned, '{}'), 'untracked', untracked));
+    end if;
+    if facts.needs_trial and facts.reason is null and undo_call ->> 'reversible' = 'true' then
+        trial := countersign.try_undo(correlation, coalesce(evidence, '{}'), path);
+    end if;
+    receipt := countersign.receipt(undo_call, facts, affected, untracked, trial);
+    perform countersign.record_success(correlation, answer, answer_summary, affected, images_before, images_after, receipt, duplicates_for,
+                                       evidence, not facts.has_effects and untracked is null);
+    return receipt;
+end $$;
+comment on function countersign.finish(uuid, json, text, bigint, json, json, json, interval, text) is
+    'T2 ends well; the caller commits. Returns how the write can be undone: what the caller says of it, held against what the write did. CS005: the '
+    'columns of a tracked table have changed; `renew_shapes`, and the write is tried again.';
+
+create function countersign.record_success(
+    correlation uuid, answer json, answer_summary text, affected bigint, images_before json, images_after json, receipt json,
+    duplicates_for interval, evidence jsonb, did_nothing boolean
 ) returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     a            countersign.attempt;
@@ -221,10 +271,11 @@ begin
     end if;
     if a.undo_of is not null then
         perform countersign.prove_undo(a);
+        evidence := countersign.evidence_of_undo(evidence, a.undo_of);
         held_until := a.admitted_at + interval '24 hours';
     elsif a.idempotency_key is not null then
         held_until := a.admitted_at + interval '24 hours';
-    elsif affected = 0 and not exists (select from countersign.effect e where e.correlation_id = correlation) then
+    elsif affected = 0 and did_nothing then
         held_until := null;      -- a write without an effect does not stand in the way of the same call
     end if;
     if a.proposal_id is not null then
@@ -234,14 +285,14 @@ begin
     end if;
     insert into countersign.record (correlation_id, account_id, actor, session_id, client_name, client_version, trace_id, tool_name,
         fingerprint, idempotency_key, params, params_summary, status, undo_of, result, result_summary, rows_affected,
-        before_image, after_image, rollback, approval, login, slot, holds_until, xid, admitted_at, completed_at)
+        before_image, after_image, rollback, approval, evidence, login, slot, holds_until, xid, admitted_at, completed_at)
     values (a.correlation_id, a.account_id, a.actor, a.session_id, a.client_name, a.client_version, a.trace_id, a.tool_name,
         a.fingerprint, a.idempotency_key, a.params, a.params_summary, 'success', a.undo_of, answer, answer_summary, affected,
-        images_before, images_after, undo_call, decision, a.login, case when held_until is not null then a.slot end, held_until,
+        images_before, images_after, receipt, decision, evidence::json, a.login, case when held_until is not null then a.slot end, held_until,
         pg_current_xact_id(), a.admitted_at, clock_timestamp());
 end $$;
-comment on function countersign.finish(uuid, json, text, bigint, json, json, json, interval) is
-    'T2 ends well; the caller commits. For an undo it proves that the rows are what they were, and marks the writes as reversed.';
+comment on function countersign.record_success(uuid, json, text, bigint, json, json, json, interval, jsonb, boolean) is
+    'Records a success. For an undo it proves that the rows are what they were, and marks the writes as reversed.';
 
 create function countersign.fail(
     correlation uuid, call_slot bytea, code text, state text, message text, detail json default null, proposal_outcome text default null

@@ -39,74 +39,90 @@ create function countersign.has_current_shape(t countersign.tracked) returns boo
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 begin
     return (select t.columns is not distinct from array_agg(a.name) and t.types is not distinct from array_agg(a.type)
-            from (select a.attname::text as name, format_type(a.atttypid, a.atttypmod) as type
+               and t.numbers is not distinct from array_agg(a.attnum)
+            from (select a.attname::text as name, format_type(a.atttypid, a.atttypmod) as type, a.attnum
                   from pg_attribute a where a.attrelid = t.relation and a.attnum > 0 and not a.attisdropped order by a.attnum) a);
 end $$;
 comment on function countersign.has_current_shape(countersign.tracked) is 'Whether the columns of the table are what they were.';
 
-create function countersign.track(
-    target regclass, maintained text[] default '{}', sensitive text[] default '{}', is_log boolean default false,
-    all_writers boolean default false
+create function countersign.has_triggers(relation oid, kind integer) returns boolean
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+    return exists (select from pg_trigger g
+                   where g.tgrelid = has_triggers.relation and not g.tgisinternal and g.tgenabled <> 'D'
+                     and g.tgtype & kind = kind and g.tgname not like '!countersign%')
+        or exists (select from pg_partition_tree(has_triggers.relation) p join pg_trigger g on g.tgrelid = p.relid
+                   where not g.tgisinternal and g.tgenabled <> 'D' and g.tgtype & kind = kind and g.tgname not like '!countersign%');
+end $$;
+comment on function countersign.has_triggers(oid, integer) is
+    'Whether a table has triggers of its own of this kind, in the bits of pg_trigger.tgtype: 1 for rows, 2 before, 4 INSERT, 8 DELETE, 16 UPDATE.';
+
+create function countersign.table_name(relation oid) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select format('%I.%I', n.nspname, c.relname) from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = relation
+$$;
+comment on function countersign.table_name(oid) is 'Schema and table, quoted; null if there is none.';
+
+create function countersign.columns_now(t countersign.tracked, of_columns text[]) returns text[]
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select coalesce(array_agg(a.attname::text order by a.attnum), '{}')
+    from unnest(t.columns, t.numbers) u (c, number)
+    join pg_attribute a on a.attrelid = t.relation and a.attnum = u.number and not a.attisdropped
+    where u.c = any (of_columns)
+$$;
+comment on function countersign.columns_now(countersign.tracked, text[]) is 'What columns of a shape are called now; without those that were dropped.';
+
+create function countersign.set_shape(
+    target regclass, maintained text[], sensitive text[], is_log boolean, all_writers boolean
 ) returns integer language plpgsql set search_path = pg_catalog, pg_temp set client_min_messages = warning as $$
 declare
-    rel       pg_class;
     new       countersign.tracked;
     old       countersign.tracked;
     is_plain  boolean;
-    unknown   text;
-    leaf      regclass;
-    condition text;
     made      record;
     undoer    name;
 begin
-    select c.* into strict rel from pg_class c where c.oid = target;
-    if rel.relkind not in ('r', 'p') or rel.relpersistence = 't' or rel.relnamespace = 'countersign'::regnamespace then
-        raise exception '% is no table of the database''s own', target using errcode = '42809';
-    elsif rel.relispartition then
-        raise exception '% is a partition: track the partitioned table', target using errcode = '42809';
-    end if;
-    select array_agg(a.attname::text order by a.attnum), array_agg(format_type(a.atttypid, a.atttypmod) order by a.attnum),
+    -- Two servers that see a migration at the same time do this one after the other.
+    select * into old from countersign.tracked t where t.relation = target and t.is_current for update;
+    select array_agg(a.attname::text order by a.attnum), array_agg(a.attnum order by a.attnum),
+           array_agg(format_type(a.atttypid, a.atttypmod) order by a.attnum),
            coalesce(array_agg(a.attname::text order by a.attnum) filter (where a.attgenerated <> '' or a.attidentity = 'a'), '{}'),
            coalesce(array_agg(a.attname::text order by a.attnum) filter (where a.attgenerated <> ''), '{}'),
            coalesce(array_agg(a.attname::text order by a.attnum) filter (where a.attgenerated = 'v'), '{}'),
            bool_and(a.atttypid = any ('{int2,int4,int8,text,varchar,bpchar,bool,numeric,uuid,json,jsonb}'::regtype[]))
-    into new.columns, new.types, new.fixed, new.computed, new.unstored, is_plain
+    into new.columns, new.numbers, new.types, new.fixed, new.computed, new.unstored, is_plain
     from pg_attribute a where a.attrelid = target and a.attnum > 0 and not a.attisdropped;
     new.key_columns := countersign.key_columns(target);
-    select c into unknown from unnest(maintained || sensitive) c
-    where c <> all (new.columns) or c = any (new.key_columns) limit 1;
-    if unknown is not null then
-        raise exception '% has no column "%" outside of its key', target, unknown using errcode = '42703';
-    end if;
-    select format('%I.%I', n.nspname, rel.relname) into new.name from pg_namespace n where n.oid = rel.relnamespace;
+    new.name := countersign.table_name(target);
     new.writers := array(select w.role_name from countersign.writer_login w order by 1);
 
-    -- The same shape of rows keeps its number, so that earlier effects can still be undone.
-    select * into old from countersign.tracked t where t.relation = target and t.is_current for update;
-    if (old.name, old.columns, old.types, old.key_columns, old.fixed, old.computed, old.unstored, old.sensitive)
-       is not distinct from (new.name, new.columns, new.types, new.key_columns, new.fixed, new.computed, new.unstored, track.sensitive)
+    -- The same shape of rows keeps its number.
+    if (old.name, old.columns, old.numbers, old.types, old.key_columns, old.fixed, old.computed, old.unstored, old.sensitive)
+       is not distinct from (new.name, new.columns, new.numbers, new.types, new.key_columns, new.fixed, new.computed, new.unstored, set_shape.sensitive)
     then
         update countersign.tracked t
-        set maintained = track.maintained, is_log = track.is_log, all_writers = track.all_writers, writers = new.writers
+        set maintained = set_shape.maintained, is_log = set_shape.is_log, all_writers = set_shape.all_writers, writers = new.writers
         where t.shape = old.shape;
         new.shape := old.shape;
     else
         update countersign.tracked t set is_current = false where t.shape = old.shape;
-        insert into countersign.tracked (relation, name, columns, types, key_columns, fixed, computed, unstored, maintained, sensitive, is_log,
-            all_writers, writers)
-        values (target, new.name, new.columns, new.types, new.key_columns, new.fixed, new.computed, new.unstored, track.maintained, track.sensitive,
-            track.is_log, track.all_writers, new.writers)
+        insert into countersign.tracked (relation, name, columns, numbers, types, key_columns, fixed, computed, unstored, maintained, sensitive,
+            is_log, all_writers, writers)
+        values (target, new.name, new.columns, new.numbers, new.types, new.key_columns, new.fixed, new.computed, new.unstored,
+            set_shape.maintained, set_shape.sensitive, set_shape.is_log, set_shape.all_writers, new.writers)
         returning shape into new.shape;
     end if;
 
     execute countersign.tracking_function(new.shape, is_plain);
+    execute countersign.assigning_function(new.shape);
     execute format('drop function if exists countersign.%I(integer, text, text, text)', 'restore_of_' || target::oid);
     if new.key_columns is not null then
         execute countersign.restoring_function(new.shape);
     end if;
     for made in
-        select p.oid::regprocedure, p.prosecdef from pg_proc p
-        where p.pronamespace = 'countersign'::regnamespace and p.proname in ('effect_of_' || target::oid, 'restore_of_' || target::oid)
+        select p.oid::regprocedure, p.prorettype = 'trigger'::regtype as is_trigger from pg_proc p
+        where p.pronamespace = 'countersign'::regnamespace
+          and p.proname in ('effect_of_' || target::oid, 'assigned_of_' || target::oid, 'restore_of_' || target::oid)
     loop
         -- The ledger belongs to the role that ran `init` where that role could not make countersign_owner.
         execute format('alter function %s owner to %I', made.oid,
@@ -114,31 +130,131 @@ begin
         execute format('revoke all on function %s from public', made.oid);
         -- A login that has no right to it undoes in the way of several rows.
         for undoer in
-            select r from unnest(new.writers || name 'countersign_operator') r where not made.prosecdef and to_regrole(quote_ident(r)) is not null
+            select r from unnest(new.writers || name 'countersign_operator') r where not made.is_trigger and to_regrole(quote_ident(r)) is not null
         loop
             execute format('grant execute on function %s to %I', made.oid, undoer);
         end loop;
     end loop;
+    return new.shape;
+end $$;
+comment on function countersign.set_shape(regclass, text[], text[], boolean, boolean) is
+    'Notes the columns of a table, and makes the functions that record and restore its rows; the number of the shape.';
+
+create function countersign.track(
+    target regclass, maintained text[] default '{}', sensitive text[] default '{}', is_log boolean default false,
+    all_writers boolean default false
+) returns integer language plpgsql set search_path = pg_catalog, pg_temp set client_min_messages = warning as $$
+declare
+    rel        pg_class;
+    unknown    text;
+    shape      integer;
+    leaf       regclass;
+    condition  text;
+begin
+    select c.* into strict rel from pg_class c where c.oid = target;
+    if rel.relkind not in ('r', 'p') or rel.relpersistence = 't' or rel.relnamespace = 'countersign'::regnamespace then
+        raise exception '% is no table of the database''s own', target using errcode = '42809';
+    elsif rel.relispartition then
+        raise exception '% is a partition: track the partitioned table', target using errcode = '42809';
+    end if;
+    select c into unknown from unnest(maintained || sensitive) c
+    where c = any (countersign.key_columns(target)) or not exists (
+        select from pg_attribute a where a.attrelid = target and a.attname = c and a.attnum > 0 and not a.attisdropped) limit 1;
+    if unknown is not null then
+        raise exception '% has no column "%" outside of its key', target, unknown using errcode = '42703';
+    end if;
+    shape := countersign.set_shape(target, maintained, sensitive, is_log, all_writers);
 
     -- Everybody else pays for one comparison. No SQL of a session changes its session_user; people who undo have the setting.
-    condition := format('session_user = any (%L::name[])', new.writers);
+    condition := format('session_user = any (%L::name[])', array(select w.role_name from countersign.writer_login w order by 1));
     -- "!" sorts first: a change that another trigger makes to the same row is recorded later.
     execute format('drop trigger if exists "!countersign" on %s', target);
     execute format('create trigger "!countersign" after insert or update or delete on %s for each row %s execute function countersign.%I()',
         target, case when all_writers then '' else format('when (%s or current_setting(''countersign.at'', true) <> '''')', condition) end,
         'effect_of_' || target::oid);
     execute format('alter table %s enable always trigger "!countersign"', target);
+    execute format('drop trigger if exists "!countersign_assigned" on %s', target);
+    -- Only where triggers can set columns, so that other tables pay nothing.
+    if countersign.has_triggers(target, 1 + 2 + 16) then
+        execute format('create trigger "!countersign_assigned" before update on %s for each row when (current_setting(''countersign.at'', true) <> '''') '
+                       'execute function countersign.%I()', target, 'assigned_of_' || target::oid);
+        execute format('alter table %s enable always trigger "!countersign_assigned"', target);
+    end if;
     for leaf in select p.relid from pg_partition_tree(target) p union select target loop
         execute format('drop trigger if exists "!countersign_truncate" on %s', leaf);
         execute format('create trigger "!countersign_truncate" before truncate on %s for each statement when (%s) '
                        'execute function countersign.refuse_truncate()', leaf, condition);
         execute format('alter table %s enable always trigger "!countersign_truncate"', leaf);
     end loop;
-    return new.shape;
+    return shape;
 end $$;
 comment on function countersign.track(regclass, text[], text[], boolean, boolean) is
     'Starts recording the changes of a table, or renews it after DDL and for a new server login; the number of the shape. '
     'For the owner of the table, who is a member of countersign_owner.';
+
+-- The functions of a table's triggers belong to the ledger, so no right to the table is needed, and its triggers stay as they are.
+create function countersign.renew_shapes() returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    t        countersign.tracked;
+    renewed  bigint := 0;
+begin
+    perform countersign.refuse_within_a_write();
+    for t in
+        select k.* from countersign.tracked k join pg_class c on c.oid = k.relation
+        where k.is_current and (not countersign.has_current_shape(k) or k.key_columns is distinct from countersign.key_columns(k.relation)
+                                or k.name <> countersign.table_name(k.relation))
+        order by k.relation
+    loop
+        perform countersign.set_shape(t.relation, countersign.columns_now(t, t.maintained), countersign.columns_now(t, t.sensitive),
+                                      t.is_log, t.all_writers);
+        renewed := renewed + 1;
+    end loop;
+    return renewed;
+end $$;
+comment on function countersign.renew_shapes() is
+    'After a migration: notes the columns of the tracked tables that have changed, and renews what records them. How many there were.';
+
+create function countersign.assigning_function(of_shape integer) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $fn$
+    select format($definition$
+create or replace function countersign.%I() returns trigger language plpgsql as %L$definition$, 'assigned_of_' || t.relation, format($body$
+declare
+    assigned  pg_catalog.text := pg_catalog.concat(%1$s);
+    noted     pg_catalog.text := pg_catalog.concat(pg_catalog.current_setting(%2$L, true), ';');
+begin
+    if pg_catalog.strpos(noted, pg_catalog.concat(';', assigned, ';')) operator(pg_catalog.=) 0 then
+        -- So many sets of columns that the setting would grow with the rows: all of them.
+        perform pg_catalog.set_config(%2$L, case when pg_catalog.length(noted) operator(pg_catalog.>) 4000 then ';*'
+            else pg_catalog.concat(noted, assigned) end, true);
+    end if;
+    return new;
+end $body$,
+        (select string_agg(format('case when pg_catalog.record_image_ne(row(old.%1$I), row(new.%1$I)) then ''%2$s,'' end', u.c, u.number), ', ' order by u.n)
+         -- A generated column is not computed yet.
+         from unnest(t.columns, t.numbers) with ordinality u (c, number, n) where u.c <> all (t.computed)),
+        'countersign.assigned_' || t.relation))
+    from countersign.tracked t where t.shape = of_shape
+$fn$;
+comment on function countersign.assigning_function(integer) is
+    'The text of the trigger function that notes which columns the statement itself set, before any other trigger sees the row: sets of '
+    'numbers, `;3,7,;3,`, in a setting of the transaction.';
+
+create function countersign.assigned_columns(relation oid) returns json
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    noted  text := current_setting('countersign.assigned_' || relation, true);
+begin
+    if not exists (select from pg_trigger g
+                   where g.tgrelid = assigned_columns.relation and g.tgname = '!countersign_assigned' and g.tgenabled = 'A') then
+        return null;
+    end if;
+    return (select coalesce(json_agg(a.attnum order by a.attnum), '[]') from pg_attribute a
+            where a.attrelid = assigned_columns.relation and a.attnum > 0 and not a.attisdropped
+              and (strpos(noted, '*') > 0 or a.attnum::text = any (string_to_array(replace(noted, ';', ','), ','))));
+end $$;
+comment on function countersign.assigned_columns(oid) is
+    'The numbers of the columns that the statements of this transaction have set in rows of the table; null without the trigger that notes them.';
 
 create function countersign.tracking_function(of_shape integer, is_plain boolean) returns text
 language plpgsql stable set search_path = pg_catalog, pg_temp as $fn$
@@ -156,6 +272,12 @@ declare
     variants   text := '';
     variant    text;
     source     text;
+    seen       text;
+    -- Not nullif, whose operator would be looked up in the session's search_path.
+    attempt    text := ' from countersign.attempt a where a.ctid operator(pg_catalog.=)'
+                       ' case when pg_catalog.current_setting(''countersign.at'', true) operator(pg_catalog.<>) '''''
+                       ' then pg_catalog.current_setting(''countersign.at'', true)::pg_catalog.tid end'
+                       ' and a.xmax operator(pg_catalog.=) pg_catalog.pg_current_xact_id()::pg_catalog.xid';
 begin
     select k.* into strict t from countersign.tracked k where k.shape = of_shape;
     select c.relkind = 'p' into is_parted from pg_class c where c.oid = t.relation;
@@ -198,26 +320,27 @@ begin
         declared := declared || ' same pg_catalog.int2[]; shown record;';
     end if;
 
+    seen := format($body$
+        insert into countersign.effect (correlation_id, position, relation, shape, op, by_trigger, key, after, secret_after)
+        select a.correlation_id, pg_catalog.nextval('countersign.effect_position'::pg_catalog.regclass), %1$s, %2$s, 'N',
+               pg_catalog.pg_trigger_depth() operator(pg_catalog.>) 1, %3$s, %4$s, %5$s%6$s;$body$,
+        t.relation, t.shape, format(key_of, 'new'), format(image, case when hides is null then 'new' else 'w' end),
+        case when hides is null then 'null' else 'secret_a' end, attempt);
     foreach variant in array case when t.all_writers then array['a.correlation_id', 'null'] else array['a.correlation_id'] end loop
-        source := case variant when 'null' then '' else
-            ' from countersign.attempt a where a.ctid operator(pg_catalog.=)'
-            -- Not nullif, whose operator would be looked up in the session's search_path.
-            || ' case when pg_catalog.current_setting(''countersign.at'', true) operator(pg_catalog.<>) '''''
-            || ' then pg_catalog.current_setting(''countersign.at'', true)::pg_catalog.tid end'
-            || ' and a.xmax operator(pg_catalog.=) pg_catalog.pg_current_xact_id()::pg_catalog.xid' end;
+        source := case variant when 'null' then '' else attempt end;
         variants := variants || case variant when 'null' then E'\n        perform countersign.check_outside_change(tg_relid);' else '' end
             || format($body$
     if tg_op operator(pg_catalog.=) 'UPDATE' then
-        insert into countersign.effect (correlation_id, position, relation, shape, op, key, key_before, before, after, unchanged,
+        insert into countersign.effect (correlation_id, position, relation, shape, op, by_trigger, key, key_before, before, after, unchanged,
             secret_before, secret_after, changed_at, origin)
-        select %1$s, pg_catalog.nextval('countersign.effect_position'::pg_catalog.regclass), %2$s, %3$s, 'U', %4$s, case when %5$s then %6$s end,
+        select %1$s, pg_catalog.nextval('countersign.effect_position'::pg_catalog.regclass), %2$s, %3$s, 'U', pg_catalog.pg_trigger_depth() operator(pg_catalog.>) 1, %4$s, case when %5$s then %6$s end,
                b, %7$s, %8$s, %9$s, %10$s, %11$s%12$s;
     elsif tg_op operator(pg_catalog.=) 'INSERT' then
-        insert into countersign.effect (correlation_id, position, relation, shape, op, key, after, secret_after, changed_at, origin)
-        select %1$s, pg_catalog.nextval('countersign.effect_position'::pg_catalog.regclass), %2$s, %3$s, 'I', %4$s, %7$s, %10$s, %11$s%12$s;
+        insert into countersign.effect (correlation_id, position, relation, shape, op, by_trigger, key, after, secret_after, changed_at, origin)
+        select %1$s, pg_catalog.nextval('countersign.effect_position'::pg_catalog.regclass), %2$s, %3$s, 'I', pg_catalog.pg_trigger_depth() operator(pg_catalog.>) 1, %4$s, %7$s, %10$s, %11$s%12$s;
     else
-        insert into countersign.effect (correlation_id, position, relation, shape, op, key, before, secret_before, changed_at, origin)
-        select %1$s, pg_catalog.nextval('countersign.effect_position'::pg_catalog.regclass), %2$s, %3$s, 'D', %6$s, %13$s, %9$s, %11$s%12$s;
+        insert into countersign.effect (correlation_id, position, relation, shape, op, by_trigger, key, before, secret_before, changed_at, origin)
+        select %1$s, pg_catalog.nextval('countersign.effect_position'::pg_catalog.regclass), %2$s, %3$s, 'D', pg_catalog.pg_trigger_depth() operator(pg_catalog.>) 1, %6$s, %13$s, %9$s, %11$s%12$s;
     end if;$body$,
             variant, t.relation, t.shape, format(key_of, 'new'), key_moved, format(key_of, 'old'),
             format(image, case when hides is null then 'new' else 'w' end), case when large is null then 'null' else 'same' end,
@@ -242,10 +365,11 @@ begin
 declare
     %1$s
 begin
-    if tg_op operator(pg_catalog.=) 'UPDATE' and old operator(pg_catalog.*=) new then
+    %2$s
+    -- The write found the row as it wanted it: its undo has nothing to do, and a duplicate of it stands as long as the row does.
+    if tg_op operator(pg_catalog.=) 'UPDATE' and old operator(pg_catalog.*=) new then%5$s
         return null;
     end if;
-    %2$s
     %3$s%4$s
     return null;
 end $body$,
@@ -261,7 +385,7 @@ end $body$,
                                                c, array_position(t.columns, c)), '') from unnest(large) c),
                      format(image, 'shown'), format(image, case when hides is null then 'old' else 'o' end))
              end,
-        variants));
+        variants, seen));
 end $fn$;
 comment on function countersign.tracking_function(integer, boolean) is
     'The text of the trigger function of a tracked table, with its key and its columns as constants.';
@@ -273,11 +397,13 @@ declare
 begin
     if exists (select from pg_class c where c.oid = target) then
         execute format('drop trigger if exists "!countersign" on %s', target);
+        execute format('drop trigger if exists "!countersign_assigned" on %s', target);
         for leaf in select p.relid from pg_partition_tree(target) p union select target loop
             execute format('drop trigger if exists "!countersign_truncate" on %s', leaf);
         end loop;
     end if;
     execute format('drop function if exists countersign.%I()', 'effect_of_' || target::oid);
+    execute format('drop function if exists countersign.%I()', 'assigned_of_' || target::oid);
     execute format('drop function if exists countersign.%I(integer, text, text, text)', 'restore_of_' || target::oid);
     update countersign.tracked t set is_current = false where t.relation = target and t.is_current;
     return found;
@@ -333,6 +459,11 @@ language sql stable set search_path = pg_catalog, pg_temp set jit = off as $$
     select p.name, format('%s has no enabled trigger %I: run `countersign track` again', p.relid::regclass, w.trigger), false
     from part p cross join (values ('!countersign'), ('!countersign_truncate')) w (trigger)
     where not exists (select from pg_trigger g where g.tgrelid = p.relid and g.tgname = w.trigger and g.tgenabled = 'A')
+    union all
+    select c.name, 'a BEFORE trigger was made since: run `countersign track` again, so that an undo knows the columns that it sets', false
+    from current c
+    where c.relname is not null and countersign.has_triggers(c.relation, 1 + 2 + 16)
+      and not exists (select from pg_trigger g where g.tgrelid = c.relation and g.tgname = '!countersign_assigned' and g.tgenabled = 'A')
     union all
     select c.name, format('the triggers do not know the login %I: run `countersign track` again', w.role_name), false
     from current c cross join countersign.writer_login w where w.role_name <> all (c.writers)

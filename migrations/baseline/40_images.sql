@@ -8,12 +8,13 @@ create type countersign.net_change as (
     after          text,
     secret_before  bytea,
     secret_after   bytea,
-    is_broken      boolean,
+    obstacle       text,
     last_position  bigint,
     writer         uuid
 );
 comment on type countersign.net_change is 'What one or several writes did to a row, taken together. A changed key is one row less and one row more.';
-comment on column countersign.net_change.is_broken is 'Something else changed the row between two of the writes.';
+comment on column countersign.net_change.obstacle is
+    'The code of a conflict: changed_since (something else changed the row between two of the writes) or schema_changed; null as a rule.';
 comment on column countersign.net_change.writer is 'The last of the writes.';
 
 create function countersign.fields(image text) returns text[]
@@ -38,30 +39,140 @@ language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
 $$;
 comment on function countersign.full_before_image(text, text, int2[]) is 'The image of a row before its change, with the large columns that were left alone.';
 
-create function countersign.same_image(of_shape integer, a text, b text, leaving_out text[]) returns boolean
+create function countersign.same_image(t countersign.tracked, a text, b text, leaving_out text[]) returns boolean
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select case when a is not distinct from b then true
                 when a is null or b is null or leaving_out = '{}' then false
                 else not exists (
-                    select from countersign.tracked t, unnest(t.columns, countersign.fields(a), countersign.fields(b)) c (name, x, y)
-                    where t.shape = of_shape and c.x is distinct from c.y and c.name <> all (leaving_out)) end
+                    select from unnest(t.columns, countersign.fields(a), countersign.fields(b)) c (name, x, y)
+                    where c.x is distinct from c.y and c.name <> all (leaving_out)) end
 $$;
-comment on function countersign.same_image(integer, text, text, text[]) is 'Whether two row images are the same, but for some columns.';
+comment on function countersign.same_image(countersign.tracked, text, text, text[]) is 'Whether two row images are the same, but for some columns.';
+
+-- A table may have other columns than when a row was recorded. Columns are found again by their number, so that a renamed one is the same
+-- and one that was dropped and made again is another.
+create function countersign.tracked_now(t countersign.tracked) returns countersign.tracked
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    now      countersign.tracked;
+    missing  text[];
+begin
+    if t.is_current and countersign.has_current_shape(t) then
+        t.name := countersign.table_name(t.relation);
+        return t;
+    end if;
+    select k.* into now from countersign.tracked k where k.relation = t.relation and k.is_current;
+    now.name := countersign.table_name(t.relation);
+    now.key_columns := countersign.key_columns(t.relation);
+    if now.shape is null or now.name is null or now.key_columns is distinct from t.key_columns
+       or now.key_columns is distinct from (select array_agg(a.attname::text order by k.n) from unnest(t.key_columns) with ordinality k (name, n)
+              join pg_attribute a on a.attrelid = t.relation and a.attnum = t.numbers[array_position(t.columns, k.name)] and not a.attisdropped)
+       or countersign.columns_now(t, t.sensitive) is distinct from countersign.columns_now(now, now.sensitive)
+    then
+        return null;
+    end if;
+    now.maintained := countersign.columns_now(now, now.maintained);
+    now.sensitive := countersign.columns_now(now, now.sensitive);
+    select array_agg(a.attname::text order by a.attnum), array_agg(a.attnum order by a.attnum),
+           array_agg(format_type(a.atttypid, a.atttypmod) order by a.attnum),
+           coalesce(array_agg(a.attname::text order by a.attnum) filter (where a.attgenerated <> '' or a.attidentity = 'a'), '{}'),
+           coalesce(array_agg(a.attname::text order by a.attnum) filter (where a.attgenerated <> ''), '{}'),
+           coalesce(array_agg(a.attname::text order by a.attnum) filter (where a.attgenerated = 'v'), '{}'),
+           coalesce(array_agg(a.attname::text order by a.attnum) filter (where a.attnum <> all (t.numbers)), '{}')
+    into now.columns, now.numbers, now.types, now.fixed, now.computed, now.unstored, missing
+    from pg_attribute a where a.attrelid = t.relation and a.attnum > 0 and not a.attisdropped;
+    now.fixed := now.fixed || missing;
+    now.computed := now.computed || missing;
+    now.unstored := now.unstored || missing;
+    return now;
+end $$;
+comment on function countersign.tracked_now(countersign.tracked) is
+    'The table as it is now, for images of an earlier shape: a column that they do not have is neither compared nor set. Null if its rows '
+    'cannot be found again, or are not recorded any more.';
+
+create function countersign.image_now(
+    t countersign.tracked, now countersign.tracked, image text, out image_now text, out is_lost boolean
+) language plpgsql stable set search_path = pg_catalog, pg_temp set timezone = utc set datestyle = iso, ymd set intervalstyle = postgres
+set extra_float_digits = 1 set bytea_output = hex set lc_monetary = 'C' set xmlbinary = base64 as $$
+declare
+    field  text[] := countersign.fields(image);
+    parts  text[] := '{}';
+    place  integer;
+    value  text;
+    back   text;
+begin
+    is_lost := false;
+    if image is null then
+        return;
+    end if;
+    for n in 1 .. cardinality(now.columns) loop
+        place := array_position(t.numbers, now.numbers[n]);
+        if place is null or now.columns[n] = any (now.unstored) or field[place] = '' then
+            parts := parts || ''::text;
+        elsif t.types[place] = now.types[n] then
+            parts := parts || field[place];
+        elsif to_regtype(t.types[place]) >= 16384::oid or to_regtype(now.types[n]) >= 16384::oid then
+            is_lost := true;      -- A cast could be a function of somebody else.
+            return;
+        else
+            begin
+                execute format('select ($1::%s)::text, ($1::%1$s)::%s::text', now.types[n], t.types[place])
+                into value, back using countersign.field_value(field[place]);
+            exception when others then
+                back := null;
+            end;
+            if back is distinct from countersign.field_value(field[place]) then
+                is_lost := true;
+                return;
+            end if;
+            parts := parts || rtrim(ltrim(textin(record_out(row(value))), '('), ')');
+        end if;
+    end loop;
+    image_now := '(' || array_to_string(parts, ',') || ')';
+end $$;
+comment on function countersign.image_now(countersign.tracked, countersign.tracked, text) is
+    'An image with the columns that the table has now. is_lost: a value cannot be of the type that its column has now.';
+
+create function countersign.loses_change(t countersign.tracked, now countersign.tracked, before text, after text) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select before is not null and after is not null and exists (
+        select from unnest(t.numbers, countersign.fields(before), countersign.fields(after)) c (number, b, a)
+        where c.b is distinct from c.a and c.number <> all (now.numbers))
+$$;
+comment on function countersign.loses_change(countersign.tracked, countersign.tracked, text, text) is 'Whether the change was of a column that was dropped since.';
 
 -- In PL/pgSQL, like what else an undo of one row calls, because its plans are kept; and generic, because PostgreSQL takes an array for
 -- a hundred rows then, and would plan for the one that it has each time anew.
-create function countersign.net_changes(writes uuid[]) returns setof countersign.net_change
+create function countersign.net_changes(writes uuid[], after_position bigint default 0, until_position bigint default 9223372036854775807)
+returns setof countersign.net_change
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
 set plan_cache_mode = force_generic_plan set jit = off as $$
 begin
     return query
-    with change as (
-        select e.relation, e.shape, e.key, e.key_before, e.after, e.secret_before, e.secret_after, e.position, e.correlation_id,
-               case when e.unchanged is null then e.before else countersign.full_before_image(e.before, e.after, e.unchanged) end as before
-        from countersign.effect e
-        where e.correlation_id = any (writes) and not (select t.is_log from countersign.tracked t where t.shape = e.shape)
+    with shape as materialized (
+        select t.shape, t, case when not (t.is_current and countersign.has_current_shape(t)) then countersign.tracked_now(t) end as now
+        from countersign.tracked t
+        where not t.is_log and t.shape in (select e.shape from countersign.effect e where e.correlation_id = any (writes))
+    ), recorded as (
+        select e.relation, e.shape, e.key, e.key_before, e.op, e.after, e.secret_before, e.secret_after, e.position, e.correlation_id,
+               case when e.unchanged is null then e.before else countersign.full_before_image(e.before, e.after, e.unchanged) end as before,
+               s.t, s.now
+        from countersign.effect e join shape s on s.shape = e.shape
+        where e.correlation_id = any (writes) and e.op <> 'N' and e.position > after_position and e.position <= until_position
+    ), change as (
+        select r.relation, r.shape, r.key, r.key_before, r.before, r.after, r.secret_before, r.secret_after, r.position, r.correlation_id,
+               null as obstacle
+        from recorded r where (r.now).shape is null
+        union all
+        select r.relation, r.shape, r.key, r.key_before, b.image_now, a.image_now, r.secret_before, r.secret_after, r.position, r.correlation_id,
+               case when b.is_lost or a.is_lost or countersign.loses_change(r.t, r.now, r.before, r.after) then 'schema_changed' end
+        from recorded r
+        cross join lateral countersign.image_now(r.t, r.now, r.before) b
+        cross join lateral countersign.image_now(r.t, r.now, r.after) a
+        where (r.now).shape is not null
     ), touched as (
         select c.relation, min(c.shape) as shape, k.key, count(*) as times, max(c.position) as last_position,
+               case when min(c.shape) <> max(c.shape) then 'schema_changed' else max(c.obstacle) end as obstacle,
                (array_agg(c.correlation_id order by c.position desc))[1] as writer,
                array_agg(case when k.is_old then c.before end) as befores, array_agg(case when k.is_new then c.after end) as afters,
                array_agg(case when k.is_old then c.secret_before end) as secrets_before,
@@ -71,12 +182,13 @@ begin
                             union all select c.key_before, true, false where c.key_before is not null) k
         group by c.relation, k.key
     )
-    select h.relation, h.shape, h.key, h.befores[1], h.afters[1], h.secrets_before[1], h.secrets_after[1], false, h.last_position, h.writer
+    select h.relation, h.shape, h.key, h.befores[1], h.afters[1], h.secrets_before[1], h.secrets_after[1], h.obstacle, h.last_position, h.writer
     from touched h where h.times = 1
     union all
     -- Triggers fire in the order of statements, and a nested one ends first, so positions do not order the changes that one write made
     -- to a row. Each image but the first and the last is once found and once left: what remains are these two.
-    select h.relation, h.shape, h.key, n.before, n.after, n.secret_before, n.secret_after, n.is_broken, h.last_position, h.writer
+    select h.relation, h.shape, h.key, n.before, n.after, n.secret_before, n.secret_after,
+           coalesce(h.obstacle, case when n.is_broken then 'changed_since' end), h.last_position, h.writer
     from touched h
     cross join lateral (
         select max(i.image) filter (where i.times > 0) as before, max(i.image) filter (where i.times < 0) as after,
@@ -91,7 +203,9 @@ begin
     ) n
     where h.times > 1 and (n.before is not null or n.after is not null);
 end $$;
-comment on function countersign.net_changes(uuid[]) is 'The net effect of writes, by table and key; rows that are as they were are left out, and so are log tables.';
+comment on function countersign.net_changes(uuid[], bigint, bigint) is
+    'The net effect of writes, by table and key, in the columns that the tables have now; rows that are as they were are left out, and so are log tables. '
+    'Of one write also the part between two positions.';
 
 create function countersign.single_change(writes uuid[]) returns countersign.net_change
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
@@ -100,10 +214,10 @@ declare
     change  countersign.net_change;
 begin
     if cardinality(writes) = 1 then
-        select e.relation, e.shape, e.key, e.before, e.after, e.secret_before, e.secret_after, false, e.position, e.correlation_id
+        select e.relation, e.shape, e.key, e.before, e.after, e.secret_before, e.secret_after, null, e.position, e.correlation_id
         into change
         from countersign.effect e
-        where e.correlation_id = writes[1] and e.key_before is null and e.unchanged is null
+        where e.correlation_id = writes[1] and e.op <> 'N' and e.key_before is null and e.unchanged is null
           and (select count(*) from (select from countersign.effect o where o.correlation_id = writes[1] limit 2) o) = 1
           and (select not t.is_log from countersign.tracked t where t.shape = e.shape)
           and (select r.status from countersign.record r where r.correlation_id = writes[1]) = 'success'

@@ -35,7 +35,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp set e
     join countersign.tracked t on t.shape = e.shape and not t.is_log
     cross join lateral (select e.key union all select e.key_before where e.key_before is not null) k (key)
     cross join lateral countersign.effects_of_row(e.relation, k.key) l
-    where e.correlation_id = any (writes) and l.position > e.position
+    where e.correlation_id = any (writes) and e.op <> 'N' and l.op <> 'N' and l.position > e.position
       and (l.correlation_id is null or l.correlation_id <> all (writes)
            and not exists (select from countersign.reversal v where l.correlation_id in (v.correlation_id, v.reversed_by)))
     order by e.correlation_id, e.relation, k.key, l.correlation_id, l.position

@@ -50,12 +50,12 @@ cross join lateral (select
         '"effects": [' || (
             select string_agg(concat('{', concat_ws(', ',
                     '"position": ' || e.position, '"table": ' || to_json(t.name), '"columns": ' || to_json(t.columns),
-                    '"op": ' || to_json(e.op::text), '"key": ' || to_json(e.key), '"key_before": ' || to_json(e.key_before),
+                    '"op": ' || to_json(e.op::text), case when e.by_trigger then '"by_trigger": true' end, '"key": ' || to_json(e.key), '"key_before": ' || to_json(e.key_before),
                     '"before": ' || to_json(e.before), '"after": ' || to_json(e.after), '"unchanged": ' || to_json(e.unchanged),
                     '"secret_before": ' || to_json(encode(e.secret_before, 'hex')),
                     '"secret_after": ' || to_json(encode(e.secret_after, 'hex'))), '}'), ', ' order by e.position)
             from countersign.effect e join countersign.tracked t on t.shape = e.shape
-            where e.correlation_id = r.correlation_id) || ']'), '}') as effects,
+            where e.correlation_id = r.correlation_id) || ']', '"evidence": ' || r.evidence), '}') as effects,
     concat('{', concat_ws(', ',
         '"account_id": ' || to_json(r.account_id), '"actor": ' || to_json(r.actor), '"session_id": ' || to_json(r.session_id),
         '"client_name": ' || to_json(r.client_name), '"client_version": ' || to_json(r.client_version),
