@@ -266,8 +266,13 @@ impl Call {
 
     /// Runs it. After an error T2 is rolled back; the attempt is still there.
     pub(crate) async fn run(&self, session: &Client, statement: &str) -> Result<(), Refused> {
+        self.values(session, statement).await.map(|_| ())
+    }
+
+    /// The same; the values of its statements, of which that of `finish` is the last one.
+    pub(crate) async fn values(&self, session: &Client, statement: &str) -> Result<Vec<String>, Refused> {
         match run(session, &self.protocol(statement)).await {
-            Ok(_) => Ok(()),
+            Ok(values) => Ok(values),
             Err(refused) => {
                 let _lost = run(session, "rollback").await;
                 Err(refused)
@@ -283,13 +288,20 @@ pub(crate) async fn write(session: &Client, statement: &str) -> Uuid {
     call.correlation_id
 }
 
-/// An undo of one or several writes: its receipt, or the conflicts.
-pub(crate) async fn undo(session: &Client, writes: &[Uuid]) -> Result<Uuid, Value> {
-    let call = Call::undo(writes);
-    undo_as(session, &call).await.map(|()| call.correlation_id)
+/// What an undo answered, and its own receipt.
+#[derive(Debug, Clone)]
+pub(crate) struct Undone {
+    pub(crate) answer: Value,
+    pub(crate) receipt: Option<Value>,
 }
 
-pub(crate) async fn undo_as(session: &Client, call: &Call) -> Result<(), Value> {
+/// An undo of one or several writes: its correlation id, or the conflicts.
+pub(crate) async fn undo(session: &Client, writes: &[Uuid]) -> Result<Uuid, Value> {
+    let call = Call::undo(writes);
+    undo_as(session, &call).await.map(|_| call.correlation_id)
+}
+
+pub(crate) async fn undo_as(session: &Client, call: &Call) -> Result<Undone, Value> {
     let opening = format!(
         "{} and chain; {}; select countersign.undo({})",
         call.admission(),
@@ -313,14 +325,14 @@ pub(crate) async fn finish_undo(
     session: &Client,
     call: &Call,
     answered: Result<Vec<String>, Refused>,
-) -> Result<(), Value> {
+) -> Result<Undone, Value> {
     let answer = match answered {
         Ok(values) => serde_json::from_str::<Value>(values.last().unwrap()).unwrap(),
         Err(refused) => serde_json::json!({"status": "refused", "code": refused.code, "message": refused.message}),
     };
     let ended = if answer["status"] == "ok" { run(session, &call.finish()).await } else { Ok(Vec::new()) };
     let conflict = match ended {
-        Ok(_) if answer["status"] == "ok" => return Ok(()),
+        Ok(values) if answer["status"] == "ok" => return Ok(Undone { answer, receipt: receipt(&values) }),
         Ok(_) => answer,
         Err(refused) => {
             let conflicts: Value = serde_json::from_str(&refused.detail).unwrap_or_default();
@@ -330,6 +342,11 @@ pub(crate) async fn finish_undo(
     run(session, "rollback").await.unwrap();
     run(session, &call.fail("undo_conflict", &conflict.to_string())).await.unwrap();
     Err(conflict)
+}
+
+/// What `finish`, the last statement with a value, returned.
+pub(crate) fn receipt(values: &[String]) -> Option<Value> {
+    values.last().and_then(|text| serde_json::from_str(text).ok())
 }
 
 /// The codes of a conflict report.
