@@ -26,9 +26,15 @@ impl Receipt {
         serde_json::from_value(receipt.clone()).unwrap_or_else(|error| panic!("{error} in the receipt {receipt:#}"))
     }
 
-    /// What a manifest alone would say of a write of tracked tables.
-    pub(crate) fn of_the_manifest() -> Self {
-        Self { reversible: true, checked: true, ..Self::default() }
+    /// What a manifest alone would say of a write: that of tracked tables can be undone.
+    pub(crate) fn of_the_manifest(before: &Snapshot, after: &Snapshot) -> Self {
+        let is_changed = |number: &i64| {
+            let rows = |state: &Snapshot| state.0.get(number).map(|table| table.rows.clone());
+            rows(before) != rows(after)
+        };
+        let changed: Vec<_> = after.0.iter().chain(&before.0).filter(|(number, _)| is_changed(number)).collect();
+        let is_tracked = changed.iter().any(|(_, table)| table.tracking != Tracking::None);
+        Self { reversible: true, checked: is_tracked || changed.is_empty(), ..Self::default() }
     }
 
     pub(crate) fn is_a_promise(&self) -> bool {
@@ -75,18 +81,17 @@ pub(crate) fn judge(
         Err(conflict) => {
             let mut wrong = states.undone.differences(states.now);
             if !wrong.is_empty() {
-                wrong.insert(0, "a refused undo changed something:".to_owned());
+                wrong.insert(0, "refused, and something changed:".to_owned());
             }
             if receipt.is_a_promise() && !facts.is_disturbed {
-                wrong
-                    .push(format!("the receipt promised an undo, which was refused: {:?} {conflict}", codes(conflict)));
+                wrong.push(format!("promised and refused {:?}: {conflict}", codes(conflict)));
             }
             wrong
         }
         Ok(undone) => {
             let mut wrong = Vec::new();
             if !receipt.reversible && !facts.is_disturbed {
-                wrong.push(format!("the receipt said that it cannot be undone ({:?}), and it was", receipt.reason));
+                wrong.push(format!("said to be irreversible, and undone: {:?}", receipt.reason));
             }
             let numbers: BTreeSet<i64> = [states.before, states.after, states.now, states.undone]
                 .iter()
@@ -135,19 +140,19 @@ impl<'a> Comparison<'a> {
         let [before, after, now, undone] = [self.before, self.after, self.now, self.undone].map(Table::counted);
         let is_named = receipt.not_restored(name);
         if before != after && !is_named {
-            wrong.push(format!("the write changed {name}, which is not tracked, and the receipt does not say so"));
+            wrong.push(format!("a side that the receipt does not say: {name} is not tracked"));
         }
         if is_named {
             let kept =
                 before.iter().filter_map(|(row, times)| Some((*row, *times.min(after.get(*row)?).min(now.get(*row)?))));
             for (row, times) in kept {
                 if undone.get(row).is_none_or(|left| *left < times) {
-                    wrong.push(format!("the undo took {} from {name}, which the write had not touched", words(row)));
+                    wrong.push(format!("a row is gone that the write had not touched: {} of {name}", words(row)));
                 }
             }
         } else if undone != now {
             let (lost, added) = (minus(&now, &undone), minus(&undone, &now));
-            wrong.push(format!("the undo changed {name}, which is not tracked: lost {lost:?}, has also {added:?}"));
+            wrong.push(format!("the undo changed what is not tracked: {name} lost {lost:?}, has also {added:?}"));
         }
     }
 
@@ -156,7 +161,7 @@ impl<'a> Comparison<'a> {
         let (undone, name) = (self.undone.counted(), &self.table().name);
         for (row, times) in self.before.counted() {
             if undone.get(row).is_none_or(|left| *left < times) {
-                wrong.push(format!("the undo took {} from the log {name}", words(row)));
+                wrong.push(format!("a log has lost a row: {} of {name}", words(row)));
             }
         }
     }
@@ -167,7 +172,7 @@ impl<'a> Comparison<'a> {
         let [before, after, now, undone] = [self.before, self.after, self.now, self.undone].map(Table::by_key);
         if [self.before, self.after, self.now, self.undone].iter().any(|table| table.by_key().len() != table.rows.len())
         {
-            wrong.push(format!("{name} has two rows with the same key"));
+            wrong.push(format!("two rows with one key: {name}"));
         }
         let keys: BTreeSet<_> = [&before, &after, &now, &undone].into_iter().flat_map(BTreeMap::keys).collect();
         for key in keys {
@@ -177,7 +182,7 @@ impl<'a> Comparison<'a> {
                 let is_history = facts.history.contains(name) && b.is_none() && n.is_none();
                 if u != n && !is_history {
                     wrong.push(format!(
-                        "the undo changed row {shown} of {name}, which the write had not changed: {} instead of {}",
+                        "the undo changed a row that the write had not: {shown} of {name} is {} instead of {}",
                         or_none(u),
                         or_none(n)
                     ));
@@ -185,13 +190,13 @@ impl<'a> Comparison<'a> {
                 continue;
             }
             if !same_common(a, n) {
-                wrong.push(format!("the undo passed over a change of row {shown} of {name} since the write"));
+                wrong.push(format!("the undo passed over a later change: row {shown} of {name}"));
             }
             match (b, u) {
                 (None, None) => {}
                 (None, Some(_)) if facts.history.contains(name) => {}
-                (None, Some(u)) => wrong.push(format!("row {shown} of {name} is still there: {}", words(u))),
-                (Some(b), None) => wrong.push(format!("row {shown} of {name} is missing: {}", words(b))),
+                (None, Some(u)) => wrong.push(format!("still there: row {shown} of {name}, {}", words(u))),
+                (Some(b), None) => wrong.push(format!("missing: row {shown} of {name}, {}", words(b))),
                 (Some(b), Some(u)) => {
                     for (number, found) in u {
                         let column = self.undone.column(*number);
@@ -202,7 +207,9 @@ impl<'a> Comparison<'a> {
                         let is_said = receipt.set_by_triggers(name, column)
                             && answer.answer["set_again"].to_string().contains(&format!("\"{column}\""));
                         if !is_said || facts.assigned.contains(&format!("{name}.{column}")) {
-                            wrong.push(format!("{column} of row {shown} of {name} is {found:?} instead of {wanted:?}"));
+                            wrong.push(format!(
+                                "not restored: {column} of row {shown} of {name} is {found:?} instead of {wanted:?}"
+                            ));
                         }
                     }
                 }

@@ -112,19 +112,22 @@ pub(crate) struct Refused {
 
 /// The first value of each row of statements that run one after another, up to the first error.
 pub(crate) async fn run(session: &Client, sql: &str) -> Result<Vec<String>, Refused> {
-    let messages = session.simple_query(sql).await.map_err(|error| match error.as_db_error() {
+    let rows = answers(session, sql).await?.into_iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or_default().to_owned()),
+        _ => None,
+    });
+    Ok(rows.collect())
+}
+
+async fn answers(session: &Client, sql: &str) -> Result<Vec<SimpleQueryMessage>, Refused> {
+    session.simple_query(sql).await.map_err(|error| match error.as_db_error() {
         Some(db) => Refused {
             code: db.code().code().to_owned(),
             message: db.message().to_owned(),
             detail: db.detail().unwrap_or_default().to_owned(),
         },
         None => Refused { code: "08006".to_owned(), message: error.to_string(), detail: String::new() },
-    })?;
-    let rows = messages.iter().filter_map(|message| match message {
-        SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or_default().to_owned()),
-        _ => None,
-    });
-    Ok(rows.collect())
+    })
 }
 
 /// One call, as a server makes it.
@@ -266,18 +269,37 @@ impl Call {
 
     /// Runs it. After an error T2 is rolled back; the attempt is still there.
     pub(crate) async fn run(&self, session: &Client, statement: &str) -> Result<(), Refused> {
-        self.values(session, statement).await.map(|_| ())
-    }
-
-    /// The same; the values of its statements, of which that of `finish` is the last one.
-    pub(crate) async fn values(&self, session: &Client, statement: &str) -> Result<Vec<String>, Refused> {
         match run(session, &self.protocol(statement)).await {
-            Ok(values) => Ok(values),
+            Ok(_) => Ok(()),
             Err(refused) => {
                 let _lost = run(session, "rollback").await;
                 Err(refused)
             }
         }
+    }
+
+    /// The same in two steps, with the number of rows that PostgreSQL reports; what `finish` returned.
+    pub(crate) async fn counted(
+        &self,
+        session: &Client,
+        statement: &str,
+        is_admitted: bool,
+    ) -> Result<Option<Value>, Refused> {
+        let opening = if is_admitted { "begin".to_owned() } else { format!("{} and chain", self.admission()) };
+        let outcome = async {
+            run(session, &format!("{opening}; {}", self.claim(is_admitted))).await?;
+            let tags = answers(session, statement).await?.into_iter().map(|message| match message {
+                SimpleQueryMessage::CommandComplete(rows) => rows,
+                _ => 0,
+            });
+            let call = self.clone().touching(tags.sum());
+            Ok(receipt(&run(session, &call.finish()).await?))
+        }
+        .await;
+        if outcome.is_err() {
+            let _lost = run(session, "rollback").await;
+        }
+        outcome
     }
 }
 
@@ -330,7 +352,8 @@ pub(crate) async fn finish_undo(
         Ok(values) => serde_json::from_str::<Value>(values.last().unwrap()).unwrap(),
         Err(refused) => serde_json::json!({"status": "refused", "code": refused.code, "message": refused.message}),
     };
-    let ended = if answer["status"] == "ok" { run(session, &call.finish()).await } else { Ok(Vec::new()) };
+    let counted = call.clone().touching(answer["rows"].as_u64().unwrap_or(1));
+    let ended = if answer["status"] == "ok" { run(session, &counted.finish()).await } else { Ok(Vec::new()) };
     let conflict = match ended {
         Ok(values) if answer["status"] == "ok" => return Ok(Undone { answer, receipt: receipt(&values) }),
         Ok(_) => answer,
