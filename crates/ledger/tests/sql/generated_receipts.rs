@@ -17,6 +17,16 @@ use crate::trial::{Trial, Written};
 /// Features and migrations that are left out, each with its reason.
 const OFF: &[(&str, &str)] = &[];
 
+/// What a login may have, which changes no undo.
+const SETTINGS: &[&str] = &[
+    "",
+    "",
+    "set timezone = 'Asia/Tokyo'; set datestyle = german; set intervalstyle = sql_standard",
+    "set extra_float_digits = 0; set bytea_output = escape; set xmlbinary = hex; set xmloption = document",
+    "set quote_all_identifiers = on; set transform_null_equals = on; set backslash_quote = off",
+    "set default_transaction_isolation = 'repeatable read'; set constraint_exclusion = on; set enable_indexscan = off",
+];
+
 /// What happens in a database, in the order in which it happens.
 #[derive(Debug, Clone)]
 enum Step {
@@ -37,6 +47,8 @@ enum Step {
 /// A database as it was made, and what happened in it.
 #[derive(Debug, Clone, Default)]
 struct Case {
+    /// Of the server's session.
+    settings: &'static str,
     setup: Vec<String>,
     steps: Vec<Step>,
     history: BTreeSet<String>,
@@ -61,7 +73,7 @@ impl Case {
     }
 
     fn text(&self) -> String {
-        let mut text = String::new();
+        let mut text = format!("-- session: {}\n", self.settings);
         for sql in &self.setup {
             writeln!(text, "{sql};").unwrap();
         }
@@ -97,13 +109,14 @@ impl Player {
         *self.counts.entry(what.to_owned()).or_default() += 1;
     }
 
-    async fn set_up(&mut self, space: &str, setup: &[String], history: &BTreeSet<String>) {
+    async fn set_up(&mut self, space: &str, case: &Case) {
         self.written.clear();
         self.is_disturbed = false;
         self.trial.space = Some(space.to_owned());
-        self.trial.facts.history.clone_from(history);
+        self.trial.facts.history.clone_from(&case.history);
+        run(&self.trial.session, &format!("reset all; {}", case.settings)).await.unwrap();
         run(&self.trial.other, &format!("drop schema if exists {space} cascade")).await.unwrap();
-        for sql in setup {
+        for sql in &case.setup {
             // What does not go together is not there.
             if let Err(refused) = run(&self.trial.other, sql).await {
                 self.count(&format!("setup refused: {} {}", refused.code, &sql[..sql.len().min(60)]));
@@ -181,7 +194,7 @@ impl Player {
 
     /// The same once more: what is wrong, if anything is.
     async fn replay(&mut self, space: &str, case: &Case) -> Vec<String> {
-        self.set_up(space, &case.setup, &case.history).await;
+        self.set_up(space, case).await;
         for step in &case.steps {
             let (_, wrong) = self.step(step).await;
             if !wrong.is_empty() {
@@ -219,8 +232,10 @@ impl Player {
         let mut made = Tables::new(seed, style, has_merge);
         let setup = made.schema(OFF).to_vec();
         let space = made.space.clone();
-        let mut case = Case { setup, steps: Vec::new(), history: made.history.clone() };
-        self.set_up(&space, &case.setup, &case.history).await;
+        let settings = if style == Style::Wild { made.one(SETTINGS) } else { "" };
+        let mut case = Case { settings, setup, steps: Vec::new(), history: made.history.clone() };
+        self.set_up(&space, &case).await;
+        made.features.iter().for_each(|name| self.count(&format!("with {name}")));
         let mut wrong = Vec::new();
         let mut number = 0;
         for _ in 0..6 {
@@ -266,6 +281,12 @@ fn kind_of(wrong: &[String]) -> Option<&str> {
 /// A write, perhaps a migration or a change by others, and then its undo, the redo and so on.
 fn rounds(made: &mut Tables, number: &mut usize) -> Vec<Step> {
     let mut steps = Vec::new();
+    // Perhaps first an undo of something that is long ago, or of an undo, or of what was undone before.
+    if *number > 0 && made.chance(6) {
+        let of = made.random.usize(1..=*number);
+        *number += 1;
+        steps.push(Step::Undo { of, number: *number });
+    }
     let mut next = || {
         *number += 1;
         *number
@@ -321,7 +342,7 @@ const PLAYERS: u64 = 3;
 
 /// Plays databases, several at a time; what is wrong, with what was tried. A control ends with what it is to show.
 #[allow(clippy::print_stdout, clippy::disallowed_macros, reason = "what was tried is part of the result")]
-async fn play(name: &str, seeds: std::ops::Range<u64>, without: Without) -> Vec<String> {
+async fn play(name: &str, seeds: std::ops::Range<u64>, without: Without) -> (Vec<String>, BTreeMap<String, u64>) {
     let tasks: Vec<_> = (0..PLAYERS.min(seeds.end - seeds.start))
         .map(|place| {
             let (name, seeds) = (format!("{name}_{place}"), seeds.clone());
@@ -353,7 +374,7 @@ async fn play(name: &str, seeds: std::ops::Range<u64>, without: Without) -> Vec<
         counted.into_iter().for_each(|(what, times)| *counts.entry(what).or_default() += times);
     }
     println!("{counts:#?}");
-    broken
+    (broken, counts)
 }
 
 const NO_PROOF: &str = "create or replace function countersign.prove_inverse(writes uuid[], undos uuid[]) returns void
@@ -365,20 +386,26 @@ async fn no_receipt_is_false() {
     let first = long_form::variable("COUNTERSIGN_TEST_RECEIPTS_SEED");
     let number = if first.is_some() { 1 } else { long_form::variable_or("COUNTERSIGN_TEST_RECEIPTS", 60, 2_000) };
     let first = first.unwrap_or(1);
-    let broken = play("receipts", first..first + number, Without::Nothing).await;
+    let (broken, counts) = play("receipts", first..first + number, Without::Nothing).await;
     assert!(broken.is_empty(), "{} of {number}:\n{}", broken.len(), broken.join("\n"));
+    // Receipts that promise nothing would all be true.
+    let undos = |start: &str| -> u64 {
+        counts.iter().filter(|(what, _)| what.starts_with(start)).map(|(_, times)| times).sum()
+    };
+    let (promised, others) = (undos("promised, done"), undos("unchecked,") + undos("irreversible,"));
+    assert!(promised > 2 * others, "{counts:#?}");
 }
 
 /// The control: receipts that a manifest makes up are false.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receipt_from_the_manifest_alone_is_false() {
-    let broken = play("receipts_of_manifests", 1..31, Without::Receipts).await;
+    let (broken, _) = play("receipts_of_manifests", 1..31, Without::Receipts).await;
     assert!(Without::Receipts.is_noticed(&broken), "{broken:#?}");
 }
 
 /// The control: an undo that is not proved leaves rows that are not what they were.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_undo_without_its_proof_is_noticed() {
-    let broken = play("receipts_without_proof", 1..31, Without::Proof).await;
+    let (broken, _) = play("receipts_without_proof", 1..31, Without::Proof).await;
     assert!(Without::Proof.is_noticed(&broken), "{broken:#?}");
 }

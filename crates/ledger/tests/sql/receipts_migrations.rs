@@ -180,6 +180,7 @@ async fn keys_whose_equality_is_an_extensions_can_be_undone() {
         let trial = Trial::new(&format!("a9_{extension}"), "create schema s; create schema x").await;
         let available = format!("select 1 from pg_available_extensions where name = '{extension}'");
         if trial.database.rows(&available).await.is_empty() {
+            testkit::external::skip("PostgreSQL has no extension for keys: apt-get install postgresql-contrib");
             continue;
         }
         let kind = format!("x.{extension}");
