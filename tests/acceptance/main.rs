@@ -44,6 +44,7 @@ mod explain_query;
 mod freezes;
 mod front_ends;
 mod hardening;
+mod hospital;
 mod hostile_arguments;
 mod http;
 mod images;

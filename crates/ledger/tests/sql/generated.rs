@@ -9,7 +9,7 @@ use testkit::{Database, long_form};
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-use crate::generated_tables::Tables;
+use crate::generated_tables::{Style, Tables};
 use crate::people::{ids, plan, undo_by_person};
 use crate::support::{Call, OPERATOR, codes, connect, ledger, ledger_without, run, server, undo};
 
@@ -26,9 +26,8 @@ struct World<'a> {
 impl<'a> World<'a> {
     async fn new(database: &Database, [session, person, outside]: [&'a Client; 3], seed: u64) -> World<'a> {
         let has_merge = database.cluster().version().major >= 15;
-        let random = fastrand::Rng::with_seed(seed);
-        let mut made = Tables { random, space: format!("w{seed}"), tables: Vec::new(), has_merge };
-        database.run(&made.schema()).await;
+        let mut made = Tables::new(seed, Style::Plain, has_merge);
+        database.run(&made.schema(&[]).join(";\n")).await;
         World { made, session, person, outside, counts: BTreeMap::new() }
     }
 

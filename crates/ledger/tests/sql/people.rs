@@ -23,7 +23,7 @@ pub(crate) async fn undo_by_person(session: &Client, writes: &[Uuid]) -> Result<
         call.claim(true),
         array(writes)
     );
-    finish_undo(session, &call, run(session, &sql).await).await.map(|()| call.correlation_id)
+    finish_undo(session, &call, run(session, &sql).await).await.map(|_| call.correlation_id)
 }
 
 async fn numbers(database: &Database) -> String {

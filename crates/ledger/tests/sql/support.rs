@@ -112,19 +112,22 @@ pub(crate) struct Refused {
 
 /// The first value of each row of statements that run one after another, up to the first error.
 pub(crate) async fn run(session: &Client, sql: &str) -> Result<Vec<String>, Refused> {
-    let messages = session.simple_query(sql).await.map_err(|error| match error.as_db_error() {
+    let rows = answers(session, sql).await?.into_iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or_default().to_owned()),
+        _ => None,
+    });
+    Ok(rows.collect())
+}
+
+async fn answers(session: &Client, sql: &str) -> Result<Vec<SimpleQueryMessage>, Refused> {
+    session.simple_query(sql).await.map_err(|error| match error.as_db_error() {
         Some(db) => Refused {
             code: db.code().code().to_owned(),
             message: db.message().to_owned(),
             detail: db.detail().unwrap_or_default().to_owned(),
         },
         None => Refused { code: "08006".to_owned(), message: error.to_string(), detail: String::new() },
-    })?;
-    let rows = messages.iter().filter_map(|message| match message {
-        SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or_default().to_owned()),
-        _ => None,
-    });
-    Ok(rows.collect())
+    })
 }
 
 /// One call, as a server makes it.
@@ -274,6 +277,30 @@ impl Call {
             }
         }
     }
+
+    /// The same in two steps, with the number of rows that PostgreSQL reports; what `finish` returned.
+    pub(crate) async fn counted(
+        &self,
+        session: &Client,
+        statement: &str,
+        is_admitted: bool,
+    ) -> Result<Option<Value>, Refused> {
+        let opening = if is_admitted { "begin".to_owned() } else { format!("{} and chain", self.admission()) };
+        let outcome = async {
+            run(session, &format!("{opening}; {}", self.claim(is_admitted))).await?;
+            let tags = answers(session, statement).await?.into_iter().map(|message| match message {
+                SimpleQueryMessage::CommandComplete(rows) => rows,
+                _ => 0,
+            });
+            let call = self.clone().touching(tags.sum());
+            Ok(receipt(&run(session, &call.finish()).await?))
+        }
+        .await;
+        if outcome.is_err() {
+            let _lost = run(session, "rollback").await;
+        }
+        outcome
+    }
 }
 
 /// A write of a new call; its receipt.
@@ -283,13 +310,20 @@ pub(crate) async fn write(session: &Client, statement: &str) -> Uuid {
     call.correlation_id
 }
 
-/// An undo of one or several writes: its receipt, or the conflicts.
-pub(crate) async fn undo(session: &Client, writes: &[Uuid]) -> Result<Uuid, Value> {
-    let call = Call::undo(writes);
-    undo_as(session, &call).await.map(|()| call.correlation_id)
+/// What an undo answered, and its own receipt.
+#[derive(Debug, Clone)]
+pub(crate) struct Undone {
+    pub(crate) answer: Value,
+    pub(crate) receipt: Option<Value>,
 }
 
-pub(crate) async fn undo_as(session: &Client, call: &Call) -> Result<(), Value> {
+/// An undo of one or several writes: its correlation id, or the conflicts.
+pub(crate) async fn undo(session: &Client, writes: &[Uuid]) -> Result<Uuid, Value> {
+    let call = Call::undo(writes);
+    undo_as(session, &call).await.map(|_| call.correlation_id)
+}
+
+pub(crate) async fn undo_as(session: &Client, call: &Call) -> Result<Undone, Value> {
     let opening = format!(
         "{} and chain; {}; select countersign.undo({})",
         call.admission(),
@@ -313,14 +347,15 @@ pub(crate) async fn finish_undo(
     session: &Client,
     call: &Call,
     answered: Result<Vec<String>, Refused>,
-) -> Result<(), Value> {
+) -> Result<Undone, Value> {
     let answer = match answered {
         Ok(values) => serde_json::from_str::<Value>(values.last().unwrap()).unwrap(),
         Err(refused) => serde_json::json!({"status": "refused", "code": refused.code, "message": refused.message}),
     };
-    let ended = if answer["status"] == "ok" { run(session, &call.finish()).await } else { Ok(Vec::new()) };
+    let counted = call.clone().touching(answer["rows"].as_u64().unwrap_or(1));
+    let ended = if answer["status"] == "ok" { run(session, &counted.finish()).await } else { Ok(Vec::new()) };
     let conflict = match ended {
-        Ok(_) if answer["status"] == "ok" => return Ok(()),
+        Ok(values) if answer["status"] == "ok" => return Ok(Undone { answer, receipt: receipt(&values) }),
         Ok(_) => answer,
         Err(refused) => {
             let conflicts: Value = serde_json::from_str(&refused.detail).unwrap_or_default();
@@ -330,6 +365,11 @@ pub(crate) async fn finish_undo(
     run(session, "rollback").await.unwrap();
     run(session, &call.fail("undo_conflict", &conflict.to_string())).await.unwrap();
     Err(conflict)
+}
+
+/// What `finish`, the last statement with a value, returned.
+pub(crate) fn receipt(values: &[String]) -> Option<Value> {
+    values.last().and_then(|text| serde_json::from_str(text).ok())
 }
 
 /// The codes of a conflict report.
