@@ -169,6 +169,8 @@ create table countersign.tracked (
     columns      text[]       not null,
     numbers      int2[]       not null,
     types        text[]       not null,
+    type_ids     oid[]        not null,
+    type_mods    integer[]    not null,
     key_columns  text[],
     fixed        text[]       not null,
     computed     text[]       not null,
@@ -186,6 +188,7 @@ comment on table countersign.tracked is
     'Tables whose changes are recorded. One row for each run of `countersign track`: an effect names the shape of its row images.';
 comment on column countersign.tracked.name is 'Schema and table, quoted, at that time.';
 comment on column countersign.tracked.columns is 'The columns in the order of a row image.';
+comment on column countersign.tracked.type_mods is 'Their type modifiers, as pg_attribute has them.';
 comment on column countersign.tracked.numbers is 'Their numbers in pg_attribute, by which a column is found again after it was renamed.';
 comment on column countersign.tracked.key_columns is 'Primary key or a unique key over NOT NULL columns; null: recorded, and never undone.';
 comment on column countersign.tracked.fixed is 'Generated columns and those GENERATED ALWAYS AS IDENTITY: not set by an UPDATE.';

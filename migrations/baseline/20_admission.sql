@@ -230,7 +230,8 @@ begin
         untracked := nullif(countersign.untracked_counts(false), '{}');
     end if;
     if untracked is not null or facts.assigned <> '{}' then
-        evidence := jsonb_strip_nulls(jsonb_build_object('assigned', nullif(facts.assigned, '{}'), 'untracked', untracked));
+        evidence := countersign.evidence_of_undo(
+            jsonb_strip_nulls(jsonb_build_object('assigned', nullif(facts.assigned, '{}'), 'untracked', untracked)), countersign.undone_writes());
     end if;
     if facts.needs_trial and facts.reason is null and undo_call ->> 'reversible' = 'true' then
         trial := countersign.try_undo(correlation, coalesce(evidence, '{}'), path);
@@ -271,7 +272,6 @@ begin
     end if;
     if a.undo_of is not null then
         perform countersign.prove_undo(a);
-        evidence := countersign.evidence_of_undo(evidence, a.undo_of);
         held_until := a.admitted_at + interval '24 hours';
     elsif a.idempotency_key is not null then
         held_until := a.admitted_at + interval '24 hours';

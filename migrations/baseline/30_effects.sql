@@ -38,9 +38,9 @@ comment on function countersign.key_columns(oid) is 'Null for a table without a 
 create function countersign.has_current_shape(t countersign.tracked) returns boolean
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 begin
-    return (select t.columns is not distinct from array_agg(a.name) and t.types is not distinct from array_agg(a.type)
-               and t.numbers is not distinct from array_agg(a.attnum)
-            from (select a.attname::text as name, format_type(a.atttypid, a.atttypmod) as type, a.attnum
+    return (select t.columns is not distinct from array_agg(a.name) and t.numbers is not distinct from array_agg(a.attnum)
+               and t.type_ids is not distinct from array_agg(a.atttypid) and t.type_mods is not distinct from array_agg(a.atttypmod)
+            from (select a.attname::text as name, a.attnum, a.atttypid, a.atttypmod
                   from pg_attribute a where a.attrelid = t.relation and a.attnum > 0 and not a.attisdropped order by a.attnum) a);
 end $$;
 comment on function countersign.has_current_shape(countersign.tracked) is 'Whether the columns of the table are what they were.';
@@ -58,7 +58,7 @@ comment on function countersign.has_triggers(oid, integer) is
     'Whether a table has triggers of its own of this kind, in the bits of pg_trigger.tgtype: 1 for rows, 2 before, 4 INSERT, 8 DELETE, 16 UPDATE.';
 
 create function countersign.table_name(relation oid) returns text
-language sql stable set search_path = pg_catalog, pg_temp as $$
+language sql stable set search_path = pg_catalog, pg_temp set quote_all_identifiers = off as $$
     select format('%I.%I', n.nspname, c.relname) from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = relation
 $$;
 comment on function countersign.table_name(oid) is 'Schema and table, quoted; null if there is none.';
@@ -74,7 +74,7 @@ comment on function countersign.columns_now(countersign.tracked, text[]) is 'Wha
 
 create function countersign.set_shape(
     target regclass, maintained text[], sensitive text[], is_log boolean, all_writers boolean
-) returns integer language plpgsql set search_path = pg_catalog, pg_temp set client_min_messages = warning as $$
+) returns integer language plpgsql set search_path = pg_catalog, pg_temp set client_min_messages = warning set quote_all_identifiers = off as $$
 declare
     new       countersign.tracked;
     old       countersign.tracked;
@@ -85,20 +85,22 @@ begin
     -- Two servers that see a migration at the same time do this one after the other.
     select * into old from countersign.tracked t where t.relation = target and t.is_current for update;
     select array_agg(a.attname::text order by a.attnum), array_agg(a.attnum order by a.attnum),
-           array_agg(format_type(a.atttypid, a.atttypmod) order by a.attnum),
+           array_agg(format_type(a.atttypid, a.atttypmod) order by a.attnum), array_agg(a.atttypid order by a.attnum),
+           array_agg(a.atttypmod order by a.attnum),
            coalesce(array_agg(a.attname::text order by a.attnum) filter (where a.attgenerated <> '' or a.attidentity = 'a'), '{}'),
            coalesce(array_agg(a.attname::text order by a.attnum) filter (where a.attgenerated <> ''), '{}'),
            coalesce(array_agg(a.attname::text order by a.attnum) filter (where a.attgenerated = 'v'), '{}'),
            bool_and(a.atttypid = any ('{int2,int4,int8,text,varchar,bpchar,bool,numeric,uuid,json,jsonb}'::regtype[]))
-    into new.columns, new.numbers, new.types, new.fixed, new.computed, new.unstored, is_plain
+    into new.columns, new.numbers, new.types, new.type_ids, new.type_mods, new.fixed, new.computed, new.unstored, is_plain
     from pg_attribute a where a.attrelid = target and a.attnum > 0 and not a.attisdropped;
     new.key_columns := countersign.key_columns(target);
     new.name := countersign.table_name(target);
     new.writers := array(select w.role_name from countersign.writer_login w order by 1);
 
     -- The same shape of rows keeps its number.
-    if (old.name, old.columns, old.numbers, old.types, old.key_columns, old.fixed, old.computed, old.unstored, old.sensitive)
-       is not distinct from (new.name, new.columns, new.numbers, new.types, new.key_columns, new.fixed, new.computed, new.unstored, set_shape.sensitive)
+    if (old.name, old.columns, old.numbers, old.types, old.type_ids, old.type_mods, old.key_columns, old.fixed, old.computed, old.unstored, old.sensitive)
+       is not distinct from (new.name, new.columns, new.numbers, new.types, new.type_ids, new.type_mods, new.key_columns, new.fixed, new.computed, new.unstored,
+                               set_shape.sensitive)
     then
         update countersign.tracked t
         set maintained = set_shape.maintained, is_log = set_shape.is_log, all_writers = set_shape.all_writers, writers = new.writers
@@ -106,9 +108,9 @@ begin
         new.shape := old.shape;
     else
         update countersign.tracked t set is_current = false where t.shape = old.shape;
-        insert into countersign.tracked (relation, name, columns, numbers, types, key_columns, fixed, computed, unstored, maintained, sensitive,
+        insert into countersign.tracked (relation, name, columns, numbers, types, type_ids, type_mods, key_columns, fixed, computed, unstored, maintained, sensitive,
             is_log, all_writers, writers)
-        values (target, new.name, new.columns, new.numbers, new.types, new.key_columns, new.fixed, new.computed, new.unstored,
+        values (target, new.name, new.columns, new.numbers, new.types, new.type_ids, new.type_mods, new.key_columns, new.fixed, new.computed, new.unstored,
             set_shape.maintained, set_shape.sensitive, set_shape.is_log, set_shape.all_writers, new.writers)
         returning shape into new.shape;
     end if;
@@ -143,7 +145,7 @@ comment on function countersign.set_shape(regclass, text[], text[], boolean, boo
 create function countersign.track(
     target regclass, maintained text[] default '{}', sensitive text[] default '{}', is_log boolean default false,
     all_writers boolean default false
-) returns integer language plpgsql set search_path = pg_catalog, pg_temp set client_min_messages = warning as $$
+) returns integer language plpgsql set search_path = pg_catalog, pg_temp set client_min_messages = warning set quote_all_identifiers = off as $$
 declare
     rel        pg_class;
     unknown    text;
@@ -194,7 +196,7 @@ comment on function countersign.track(regclass, text[], text[], boolean, boolean
 
 -- The functions of a table's triggers belong to the ledger, so no right to the table is needed, and its triggers stay as they are.
 create function countersign.renew_shapes() returns bigint
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set check_function_bodies = off set quote_all_identifiers = off as $$
 declare
     t        countersign.tracked;
     renewed  bigint := 0;

@@ -52,7 +52,7 @@ comment on function countersign.same_image(countersign.tracked, text, text, text
 -- A table may have other columns than when a row was recorded. Columns are found again by their number, so that a renamed one is the same
 -- and one that was dropped and made again is another.
 create function countersign.tracked_now(t countersign.tracked) returns countersign.tracked
-language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+language plpgsql stable set search_path = pg_catalog, pg_temp set quote_all_identifiers = off as $$
 declare
     now      countersign.tracked;
     missing  text[];
@@ -74,12 +74,12 @@ begin
     now.maintained := countersign.columns_now(now, now.maintained);
     now.sensitive := countersign.columns_now(now, now.sensitive);
     select array_agg(a.attname::text order by a.attnum), array_agg(a.attnum order by a.attnum),
-           array_agg(format_type(a.atttypid, a.atttypmod) order by a.attnum),
+           array_agg(format_type(a.atttypid, a.atttypmod) order by a.attnum), array_agg(a.atttypid order by a.attnum),
            coalesce(array_agg(a.attname::text order by a.attnum) filter (where a.attgenerated <> '' or a.attidentity = 'a'), '{}'),
            coalesce(array_agg(a.attname::text order by a.attnum) filter (where a.attgenerated <> ''), '{}'),
            coalesce(array_agg(a.attname::text order by a.attnum) filter (where a.attgenerated = 'v'), '{}'),
            coalesce(array_agg(a.attname::text order by a.attnum) filter (where a.attnum <> all (t.numbers)), '{}')
-    into now.columns, now.numbers, now.types, now.fixed, now.computed, now.unstored, missing
+    into now.columns, now.numbers, now.types, now.type_ids, now.fixed, now.computed, now.unstored, missing
     from pg_attribute a where a.attrelid = t.relation and a.attnum > 0 and not a.attisdropped;
     now.fixed := now.fixed || missing;
     now.computed := now.computed || missing;
@@ -93,7 +93,7 @@ comment on function countersign.tracked_now(countersign.tracked) is
 create function countersign.image_now(
     t countersign.tracked, now countersign.tracked, image text, out image_now text, out is_lost boolean
 ) language plpgsql stable set search_path = pg_catalog, pg_temp set timezone = utc set datestyle = iso, ymd set intervalstyle = postgres
-set extra_float_digits = 1 set bytea_output = hex set lc_monetary = 'C' set xmlbinary = base64 as $$
+set extra_float_digits = 1 set bytea_output = hex set lc_monetary = 'C' set xmlbinary = base64 set xmloption = content as $$
 declare
     field  text[] := countersign.fields(image);
     parts  text[] := '{}';
@@ -109,9 +109,9 @@ begin
         place := array_position(t.numbers, now.numbers[n]);
         if place is null or now.columns[n] = any (now.unstored) or field[place] = '' then
             parts := parts || ''::text;
-        elsif t.types[place] = now.types[n] then
+        elsif t.types[place] = now.types[n] or t.type_ids[place] = now.type_ids[n] and now.type_ids[n] >= 16384 then
             parts := parts || field[place];
-        elsif to_regtype(t.types[place]) >= 16384::oid or to_regtype(now.types[n]) >= 16384::oid then
+        elsif t.type_ids[place] >= 16384 or now.type_ids[n] >= 16384 then
             is_lost := true;      -- A cast could be a function of somebody else.
             return;
         else

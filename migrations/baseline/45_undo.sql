@@ -61,7 +61,7 @@ comment on function countersign.row_image_expression(countersign.tracked) is 'SQ
 
 create function countersign.cast_images(of_type anyelement, images text[]) returns anyarray
 language plpgsql stable set search_path = pg_catalog, pg_temp set timezone = utc set datestyle = iso, ymd set intervalstyle = postgres
-set extra_float_digits = 1 set bytea_output = hex set lc_monetary = 'C' set xmlbinary = base64 as $$
+set extra_float_digits = 1 set bytea_output = hex set lc_monetary = 'C' set xmlbinary = base64 set xmloption = content as $$
 declare
     result  alias for $0;
 begin
@@ -74,7 +74,7 @@ comment on function countersign.cast_images(anyelement, text[]) is 'Images as ro
 create function countersign.current_rows(t countersign.tracked, images text[], is_locking boolean, path text)
 returns table (n bigint, image text, changed_at timestamptz)
 language plpgsql set search_path = pg_catalog, pg_temp set timezone = utc set datestyle = iso, ymd set intervalstyle = postgres
-set extra_float_digits = 1 set bytea_output = hex set lc_monetary = 'C' set xmlbinary = base64
+set extra_float_digits = 1 set bytea_output = hex set lc_monetary = 'C' set xmlbinary = base64 set xmloption = content
 set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
     query  text := format(
@@ -104,7 +104,9 @@ begin
 end $$;
 comment on function countersign.execute_in(text, text, text[], text[]) is 'Runs a statement of `undo` with the search_path of the session.';
 
-create function countersign.apply_images(t countersign.tracked, kind text, images text[], matched text[], path text) returns bigint
+create function countersign.apply_images(
+    t countersign.tracked, kind text, images text[], matched text[], path text, may_exist boolean default false
+) returns bigint
 language plpgsql set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
@@ -119,9 +121,9 @@ begin
         statement := format('delete from %s "!t" using %s where %s', countersign.only(t), given, countersign.key_match(t, 'm'));
     elsif kind = 'I' then
         -- A trigger may have made the row already, beside that of another table: what differs is set later.
-        select format('insert into %s (%s) overriding system value select %s from %s on conflict (%s) do nothing', t.name,
+        select format('insert into %s (%s) overriding system value select %s from %s%s', t.name,
                       string_agg(format('%I', c), ', ' order by o), string_agg('u.c' || o, ', ' order by o), given,
-                      (select string_agg(format('%I', k), ', ') from unnest(t.key_columns) k))
+                      case when may_exist then (select format(' on conflict (%s) do nothing', string_agg(format('%I', k), ', ')) from unnest(t.key_columns) k) end)
         into statement
         from unnest(t.columns) with ordinality u (c, o) where c <> all (t.computed);
     else
@@ -149,13 +151,13 @@ begin
     end if;
     return countersign.execute_in(path, statement, images, matched);
 end $$;
-comment on function countersign.apply_images(countersign.tracked, text, text[], text[], text) is
-    'On the rows with the keys of `matched`: D deletes, U sets the columns in which the images differ. I inserts the images.';
+comment on function countersign.apply_images(countersign.tracked, text, text[], text[], text, boolean) is
+    'On the rows with the keys of `matched`: D deletes, U sets the columns in which the images differ. I inserts the images, with may_exist where there is no such row yet.';
 
 -- The search_path is that of the session, as in `current_rows`.
 create function countersign.row_image(shown record) returns text
 language plpgsql stable set timezone = utc set datestyle = iso, ymd set intervalstyle = postgres
-set extra_float_digits = 1 set bytea_output = hex set lc_monetary = 'C' set xmlbinary = base64 as $$
+set extra_float_digits = 1 set bytea_output = hex set lc_monetary = 'C' set xmlbinary = base64 set xmloption = content as $$
 begin
     return pg_catalog.textin(pg_catalog.record_out(shown));
 end $$;
@@ -240,7 +242,7 @@ declare
 begin
     select k.* into t from countersign.tracked k where k.shape = w.shape;
     -- The statements for sets of rows lock them FOR UPDATE, which needs a right to UPDATE and the policies for it.
-    if w.obstacle is not null or w.before is not null and w.secret_before is distinct from w.secret_after or t.key_columns is null or not t.is_current
+    if w.obstacle is not null or cardinality(t.columns) > 800 or w.before is not null and w.secret_before is distinct from w.secret_after or t.key_columns is null or not t.is_current
        or to_regclass(t.name) is distinct from t.relation::regclass or not countersign.has_current_shape(t)
        or row_security_active(t.relation) or not has_any_column_privilege(t.relation, 'UPDATE')
     then
@@ -278,18 +280,18 @@ set plan_cache_mode = force_generic_plan set jit = off as $$
 begin
     return (
         select array_agg(json_build_object('code', case when r.status is null then 'image_missing' when r.reversed_by is not null then 'already_reversed'
-                                                        when r.status <> 'success' or r.is_only_logged then 'irreversible' else 'image_missing' end,
+                                                        when r.status <> 'success' or r.is_only_logged or r.rows_affected = 0 then 'irreversible' else 'image_missing' end,
                                            'write', coalesce(countersign.describe_write(r.write), json_build_object('correlation_id', r.write)),
                                            'changed_by', countersign.describe_write(r.reversed_by)))
         from (select w.write, r.status, r.rows_affected,
                      (select v.reversed_by from countersign.reversal v where v.correlation_id = w.write) as reversed_by,
                      (select e.position from countersign.effect e where e.correlation_id = w.write limit 1) as position,
-                     r.evidence::jsonb ? 'untracked' as has_untracked,
+                     r.evidence::jsonb ? 'untracked' as has_untracked, r.rollback ->> 'reversible' = 'false' as said_no,
                      (select bool_and(t.is_log) from countersign.effect e join countersign.tracked t on t.shape = e.shape
                       where e.correlation_id = w.write) as is_only_logged
               from unnest(writes) w (write) left join countersign.record r on r.correlation_id = w.write offset 0) r
         where r.status is distinct from 'success' or r.reversed_by is not null or r.is_only_logged
-           or r.position is null and (r.rows_affected is distinct from 0 or r.has_untracked));
+           or r.position is null and (r.rows_affected is distinct from 0 or r.has_untracked or r.said_no));
 end $$;
 comment on function countersign.refused_writes(uuid[]) is
     'Writes that are no success, were undone before, have no effects on record or only such on log tables, as conflicts; null for none.';
@@ -580,6 +582,10 @@ begin
     if cardinality(conflicts) > 0 then
         return json_build_object('status', 'conflict', 'conflicts', array_to_json(conflicts), 'rows', cardinality(net));
     end if;
+    if is_executing and exists (select from countersign.tracked k where k.is_current and k.relation in (select w.relation from unnest(net) w)
+                                and not countersign.has_current_shape(k)) then
+        raise exception 'the columns of a tracked table have changed' using errcode = 'CS005';
+    end if;
     if not is_executing or cardinality(net) = 0 then
         return json_build_object('status', 'ok', 'rows', cardinality(net));
     end if;
@@ -595,6 +601,24 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
     where a.ctid = nullif(current_setting('countersign.at', true), '')::tid and a.xmax = pg_current_xact_id()::xid
 $$;
 comment on function countersign.claimed_attempt() is 'The write that this transaction carries out.';
+
+create function countersign.is_remade(t countersign.tracked, before text, after text) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select cardinality(t.fixed) > cardinality(t.computed) and before is not null and after is not null and exists (
+        select from unnest(t.columns, countersign.fields(before), countersign.fields(after)) c (name, b, a)
+        where c.b is distinct from c.a and c.name = any (t.fixed) and c.name <> all (t.computed || t.key_columns))
+$$;
+comment on function countersign.is_remade(countersign.tracked, text, text) is
+    'Whether a column GENERATED ALWAYS AS IDENTITY changed: no UPDATE sets it back, so the row is deleted and inserted.';
+
+create function countersign.settle(path text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    -- Until the end of the function, for the triggers that were deferred.
+    perform set_config('search_path', path, true);
+    set constraints all immediate;
+end $$;
+comment on function countersign.settle(text) is 'Runs what was deferred, with the search_path of the session.';
 
 create function countersign.restore_rows(
     writes uuid[], net countersign.net_change[], undo uuid, after_position bigint, evidence jsonb, path text
@@ -617,7 +641,9 @@ declare
     level        record;
     kinds        text;
     total        bigint;
-    seen         record;
+    wrong        json;
+    set_again    json;
+    histories    oid[];
     grown        oid[] := '{}';
     conflict     json;
     refusal      json;
@@ -644,6 +670,12 @@ begin
     -- key of a row back, and without it the row is deleted and inserted. The last order is that of the writes, backwards: they went
     -- through these states, so no constraint that held is in the way.
     kinds := 'MIUD';
+    for place in 1 .. cardinality(tables) loop
+        if cardinality((tables[place]).fixed) > cardinality((tables[place]).computed) and exists (
+            select from unnest(net) w where w.shape = sources[place] and countersign.is_remade(tables[place], w.before, w.after)) then
+            kinds := 'DIU';
+        end if;
+    end loop;
     while kinds is not null loop
         begin
             set constraints all deferred;
@@ -655,17 +687,18 @@ begin
                 total := countersign.restore_backwards(writes, after_position, grown, path);
             else
                 foreach kind in array string_to_array(kinds, null) loop
-                    total := total + countersign.restore_kind(kind, net, sources, tables, depth, case when kinds <> 'DIU' then moves end, grown, path);
+                    total := total + countersign.restore_kind(kind, net, sources, tables, depth, case when kinds <> 'DIU' then moves end, grown, path, is_guarded);
                 end loop;
             end if;
             if is_guarded or kinds = 'R' then
                 perform countersign.restore_disturbed(net, sources, tables, evidence, grown, path);
             end if;
-            set constraints all immediate;
+            perform countersign.settle(path);
             if is_guarded or kinds = 'R' then
-                select d.* into seen from countersign.deviations(writes, array[undo], after_position, evidence) d;
-                if seen.wrong is not null then
-                    conflict := seen.wrong;
+                select d.wrong, d.set_again, d.grown into wrong, set_again, histories
+                from countersign.deviations(writes, array[undo], after_position, evidence) d;
+                if wrong is not null then
+                    conflict := wrong;
                     raise exception 'the rows are not what they were before the write' using errcode = 'CS002';
                 end if;
             end if;
@@ -675,14 +708,14 @@ begin
                     raise exception 'the undo reaches other rows' using errcode = 'CS002';
                 end if;
             end if;
-            return json_strip_nulls(json_build_object('status', 'ok', 'rows', total, 'set_again', seen.set_again));
+            return json_strip_nulls(json_build_object('status', 'ok', 'rows', total, 'set_again', set_again));
         exception
             when transaction_rollback or lock_not_available or insufficient_resources or operator_intervention or system_error then
                 raise;
             when sqlstate 'CS002' then
                 refusal := case when kinds = 'R' then coalesce(refusal, conflict) else conflict end;
-                if seen.grown <> '{}' and not (grown @> seen.grown) then
-                    grown := grown || seen.grown;
+                if histories <> '{}' and not (grown @> histories) then
+                    grown := grown || histories;
                     continue;
                 end if;
                 kinds := case when kinds <> 'R' then 'R' end;
@@ -708,7 +741,8 @@ comment on function countersign.restore_rows(uuid[], countersign.net_change[], u
     'Puts rows back that are as the writes left them, in one order or another, and compares what happened. `undo` is the write that does it.';
 
 create function countersign.restore_kind(
-    kind text, net countersign.net_change[], sources integer[], tables countersign.tracked[], depth jsonb, moves jsonb, grown oid[], path text
+    kind text, net countersign.net_change[], sources integer[], tables countersign.tracked[], depth jsonb, moves jsonb, grown oid[], path text,
+    may_exist boolean
 ) returns bigint
 language plpgsql set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set jit = off as $$
@@ -737,17 +771,18 @@ begin
             select array_agg(coalesce(w.before, w.after) order by w.key), array_agg(coalesce(w.after, w.before) order by w.key)
             into images, matched
             from unnest(net) w
-            where w.shape = sources[place] and kind = case when w.before is null then 'D' when w.after is null then 'I' else 'U' end
+            where w.shape = sources[place] and case when w.before is null then kind = 'D' when w.after is null then kind = 'I'
+                                                      when countersign.is_remade(t, w.before, w.after) then kind in ('D', 'I') else kind = 'U' end
               and (moves is null or not (moves ? (w.relation || ' ' || w.key) or exists (
                    select from jsonb_each_text(moves) m where m.value = w.relation || ' ' || w.key)));
         end if;
         if images is not null then
-            total := total + countersign.apply_images(t, kind, images, matched, path);
+            total := total + countersign.apply_images(t, kind, images, matched, path, may_exist);
         end if;
     end loop;
     return total;
 end $$;
-comment on function countersign.restore_kind(text, countersign.net_change[], integer[], countersign.tracked[], jsonb, jsonb, oid[], text) is
+comment on function countersign.restore_kind(text, countersign.net_change[], integer[], countersign.tracked[], jsonb, jsonb, oid[], text, boolean) is
     'One step of an order: the rows that come back (I), go (D), change (U), or get their key back (M).';
 
 create function countersign.recorded_steps(writes uuid[], until_position bigint)
@@ -775,8 +810,12 @@ begin
             select n.* into t from countersign.tracked k cross join lateral countersign.tracked_now(k) n where k.shape = step.shape;
         end if;
         continue when t.relation = any (grown);
-        total := total + countersign.apply_images(t, case step.op when 'I' then 'D' when 'D' then 'I' else 'U' end,
-            array[coalesce(step.before, step.after)], array[coalesce(step.after, step.before)], path);
+        if countersign.is_remade(t, step.before, step.after) then
+            perform countersign.apply_images(t, 'D', array[step.before], array[step.after], path);
+        end if;
+        total := total + countersign.apply_images(t, case when step.op = 'I' then 'D'
+            when step.op = 'D' or countersign.is_remade(t, step.before, step.after) then 'I' else 'U' end,
+            array[coalesce(step.before, step.after)], array[coalesce(step.after, step.before)], path, true);
     end loop;
     return total;
 end $$;
@@ -954,7 +993,7 @@ begin
            coalesce(bool_or(not t.is_log and w.op <> 'N' and (
                row_security_active(w.relation)
                or not has_table_privilege(w.relation, case w.op when 'I' then 'DELETE' when 'D' then 'INSERT' else 'UPDATE' end)
-               or cardinality(t.fixed) > cardinality(t.computed)
+               or cardinality(t.fixed) > cardinality(t.computed) or cardinality(t.columns) > 800
                or exists (select from pg_constraint n where n.conrelid = w.relation and not n.convalidated)
                or exists (select from pg_class c where c.oid = w.relation and (c.relhassubclass or c.relhasrules))
                or exists (select from pg_trigger g left join pg_constraint f on f.oid = g.tgconstraint and g.tgisinternal
@@ -1046,12 +1085,19 @@ end $$;
 comment on function countersign.receipt(json, countersign.write_facts, bigint, jsonb, json) is
     'How a write can be undone: what its tool says, as far as it is so.';
 
+create function countersign.undone_writes() returns uuid[]
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+    select a.undo_of from countersign.attempt a
+    where a.ctid = nullif(current_setting('countersign.at', true), '')::tid and a.xmax = pg_current_xact_id()::xid
+$$;
+comment on function countersign.undone_writes() is 'The writes that this transaction undoes; null if it is no undo.';
+
 create function countersign.evidence_of_undo(evidence jsonb, undone uuid[]) returns jsonb
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
     before  jsonb := countersign.evidence_of(undone) -> 'assigned';
 begin
-    if evidence -> 'assigned' is null or before is null then
+    if undone is null or evidence -> 'assigned' is null or before is null then
         return evidence;
     end if;
     -- The undo has set the columns of triggers as well; they are still theirs.
@@ -1060,4 +1106,4 @@ begin
                    select coalesce(jsonb_agg(c), '[]') from jsonb_array_elements(n.value) c where before -> n.key @> c) else n.value end)
         from jsonb_each(evidence -> 'assigned') n));
 end $$;
-comment on function countersign.evidence_of_undo(jsonb, uuid[]) is 'The evidence of an undo: a column that only triggers set in the write is none that the undo set.';
+comment on function countersign.evidence_of_undo(jsonb, uuid[]) is 'The evidence of a write; if it is an undo: a column that only triggers set in the write is none that the undo set.';

@@ -12,7 +12,7 @@ use std::time::Duration;
 use pg::{PipelineError, PipelineStatement, PooledSession, ServerError, StatementResult, WriterPool};
 use serde_json::Value;
 use tokio::time::Instant;
-use types::{ErrorCode, Failure};
+use types::{ErrorCode, Failure, Rollback};
 
 use crate::attempt::WriteAttempt;
 use crate::conflicts;
@@ -34,12 +34,16 @@ pub(crate) enum CommitError {
     Undone(Box<ServerError>),
     /// PostgreSQL refused the COMMIT, because of a deferred trigger or a conflict with others: nothing was written.
     Refused(Box<ServerError>),
+    /// A migration has changed the columns of tracked tables, and what records their rows was renewed: nothing was written, and
+    /// the attempt may run again.
+    Renewed,
     /// Whether it committed is not known.
     InDoubt(pg::Error),
 }
 
 const FINISH_SQL: &str = "\
 select countersign.finish($1, $2, $3, $4, $5, $6, $7, pg_catalog.make_interval(secs => $8::double precision))";
+const RENEW_SQL: &str = "select countersign.renew_shapes()";
 const FAIL_SQL: &str = "select countersign.fail($1, $2, $3, $4, $5, $6, $7)";
 /// The definition of a constraint or a unique index. It contains columns, and no values of rows.
 const CONSTRAINT_SQL: &str = "\
@@ -97,7 +101,7 @@ pub(crate) async fn execute(
             fail(lease, intent, attempt, too_large_to_keep(&work), None).await
         }
         Ok(work) => match succeed(lease, intent, attempt, &work).await {
-            Ok(()) => Ok(work),
+            Ok(receipt) => Ok(WriteOutput { rollback: work.rollback.found(receipt), ..work }),
             // A deferred constraint: the work is refused after all.
             Err(SucceedError::WriteOutput(error)) => {
                 let violated = ConstraintName::of(&error);
@@ -105,8 +109,12 @@ pub(crate) async fn execute(
             }
             Err(SucceedError::Finish(failure)) => fail(lease, intent, attempt, *failure, None).await,
             Err(SucceedError::Commit(error)) => Err(CommitError::Refused(error)),
+            Err(SucceedError::Other(pg::Error::Server(error))) if error.sqlstate == OUTDATED => renew(lease).await,
             Err(SucceedError::Other(error)) => Err(unfinished(error)),
         },
+        Err(ExecutorError::Rejected(failure)) if may_be_outdated(&failure) && is_renewed(lease).await? => {
+            Err(CommitError::Renewed)
+        }
         Err(ExecutorError::Rejected(failure)) => fail(lease, intent, attempt, failure, violated).await,
         // Not this attempt's any more: the record says what became of it.
         Err(ExecutorError::ConnectionLost(pg::Error::Server(error))) if error.sqlstate == FENCED => {
@@ -114,6 +122,27 @@ pub(crate) async fn execute(
         }
         Err(ExecutorError::ConnectionLost(error)) => Err(unfinished(error)),
     }
+}
+
+/// The SQLSTATE of a tracked table whose columns have changed since its triggers were made (migrations).
+const OUTDATED: &str = "CS005";
+
+/// Whether a trigger that records rows may have met columns that it does not know, or their types.
+fn may_be_outdated(failure: &Failure) -> bool {
+    failure.sqlstate.as_deref().is_some_and(|state| [OUTDATED, "42703", "42804", "42846", "0A000"].contains(&state))
+}
+
+async fn renew(lease: &mut PooledSession) -> Result<WriteOutput, CommitError> {
+    is_renewed(lease).await.and(Err(CommitError::Renewed))
+}
+
+/// Rolls back, and renews what records the rows of tables whose columns have changed; whether there were any.
+async fn is_renewed(lease: &mut PooledSession) -> Result<bool, CommitError> {
+    let renew = PipelineStatement { sql: RENEW_SQL, params: &[], param_types: &[] };
+    let steps = [PipelineStatement::without_params("rollback"), renew];
+    let outcomes = lease.session().run(&steps).await.map_err(|failed| unfinished(failed.error))?;
+    let renewed = outcomes.into_iter().next_back().and_then(|outcome| outcome.rows.into_iter().flatten().next()?);
+    Ok(renewed.is_some_and(|number| number != "0"))
 }
 
 /// The size of the recorded part of the work, in bytes of JSON.
@@ -149,7 +178,7 @@ async fn succeed(
     intent: &Intent,
     attempt: &WriteAttempt,
     work: &WriteOutput,
-) -> Result<(), SucceedError> {
+) -> Result<Rollback, SucceedError> {
     let images = [work.before.as_ref(), work.after.as_ref()];
     let redaction = attempt.redaction.clone().with_images(&images);
     let [before, after] = images.map(|image| image.map(|image| redaction.value(image).to_string()));
@@ -178,7 +207,8 @@ async fn succeed(
     }));
     steps.push(PipelineStatement::without_params("commit"));
     let commit = steps.len() - 1;
-    committed(lease, &steps).await.map_err(|failed| match failed {
+    let outcomes = committed(lease, &steps).await;
+    let outcomes = outcomes.map_err(|failed| match failed {
         PipelineError { step: 0, error: pg::Error::Server(error) } => SucceedError::WriteOutput(error),
         PipelineError { step, error: pg::Error::Server(error) } if step == commit => SucceedError::Commit(error),
         PipelineError { error: pg::Error::Server(error), .. } => match refusal_of_finish(&error, attempt) {
@@ -186,7 +216,10 @@ async fn succeed(
             None => SucceedError::Other(pg::Error::Server(error)),
         },
         PipelineError { error, .. } => SucceedError::Other(error),
-    })
+    })?;
+    let receipt = outcomes.into_iter().nth(1).and_then(|finished| finished.rows.into_iter().flatten().next()?);
+    // It is committed, whatever the receipt looks like.
+    Ok(receipt.and_then(|receipt| serde_json::from_str(&receipt).ok()).unwrap_or_else(|| work.rollback.clone()))
 }
 
 /// The failure if the ledger refuses a success: an undo that is no inverse, an account that was frozen meanwhile, or more
@@ -251,12 +284,15 @@ fn unfinished(error: pg::Error) -> CommitError {
 
 /// Runs steps that end with COMMIT, and makes sure that it was one: COMMIT of a failed transaction is no error, it
 /// answers ROLLBACK (attack CR07).
-async fn committed(lease: &mut PooledSession, steps: &[PipelineStatement<'_>]) -> Result<(), PipelineError> {
+async fn committed(
+    lease: &mut PooledSession,
+    steps: &[PipelineStatement<'_>],
+) -> Result<Vec<StatementResult>, PipelineError> {
     let outcomes: Vec<StatementResult> = lease.session().run(steps).await?;
     // The session may serve another account next. A session that cannot be reset is lost, and its pool sees that.
     let _ = lease.session().push_reset().await;
     match outcomes.last().map(|outcome| outcome.tag.as_str()) {
-        Some("COMMIT") => Ok(()),
+        Some("COMMIT") => Ok(outcomes),
         tag => {
             let said = format!("COMMIT was answered with {}", tag.unwrap_or("nothing"));
             Err(PipelineError { step: outcomes.len(), error: pg::Error::Lost(std::io::Error::other(said)) })

@@ -118,11 +118,16 @@ struct WriteProtocol {
 /// The way of a try, and the statement of the policy.
 type ExecuteWay<'a> = (Way, Option<&'a PolicyStatement>);
 
+/// How often one write is tried again because a migration went on beside it.
+const MAX_RENEWALS: u32 = 3;
+
 /// The result of one try.
 enum Executed {
     Ended(Result<WriteOutcome, WriteError>),
     /// Nothing of the work has run.
     Unopened(Unopened),
+    /// Nothing of the work stays, and it may run again: what records the rows of altered tables was renewed.
+    Renewed,
     /// Nothing was written, and that is not recorded yet.
     Undone(Failure),
     /// Whether it was written is not known; why not, if it was not.
@@ -230,7 +235,7 @@ impl WriteProtocol {
         policy: Option<&PolicyStatement>,
     ) -> Result<WriteOutcome, WriteError> {
         let mut way = Way::Admit { is_durable: self.settings.durable_admission };
-        let mut lost = false;
+        let (mut lost, mut renewals) = (false, 0);
         loop {
             let mut lease = match self.writer.acquire(self.attempt.deadline).await {
                 Ok(lease) => lease,
@@ -245,6 +250,16 @@ impl WriteProtocol {
                 Executed::Undone(failure) => {
                     lease.discard();
                     return Err(self.undone(intent, failure).await);
+                }
+                Executed::Renewed if renewals < MAX_RENEWALS => {
+                    tracing::info!("the columns of a tracked table have changed; the write is tried again");
+                    renewals += 1;
+                    way = Way::Claim;
+                    continue;
+                }
+                Executed::Renewed => {
+                    let why = "tracked tables were altered while the write ran; nothing was written";
+                    return Err(self.undone(intent, Failure::new(ErrorCode::Timeout, why)).await);
                 }
                 Executed::Unopened(Unopened::Failed(error)) => return Err(unanswered(None, &error)),
                 Executed::Unopened(Unopened::Unclaimed(error)) => {
@@ -325,6 +340,7 @@ impl WriteProtocol {
                 }))
             }
             Ok(Ok(Err(execute::CommitError::Unopened(unopened)))) => Executed::Unopened(unopened),
+            Ok(Ok(Err(execute::CommitError::Renewed))) => Executed::Renewed,
             Ok(Ok(Err(execute::CommitError::Recorded(failure)))) => {
                 tracing::info!(code = %failure.code, "failed");
                 Executed::Ended(Err(self.stopped(failure)))

@@ -1,5 +1,7 @@
 //! The one shape that every tool answers with (promises A2, A3).
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -77,6 +79,15 @@ pub struct Rollback {
     /// Whether the undo is refused if the rows are no longer as the write left them: its tables are tracked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked: Option<bool>,
+    /// The code of the conflict that is in the way of the undo.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Tables whose rows the write changed, and no undo brings back: they are not tracked, or logs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_restored: Vec<String>,
+    /// Columns by table that triggers set in the write, and set again when it is undone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub set_by_triggers: BTreeMap<String, Vec<String>>,
     /// The same in a sentence for people.
     pub note: String,
 }
@@ -88,8 +99,7 @@ impl Rollback {
     /// A write that nothing here undoes; `why` is the operator's own sentence.
     #[must_use]
     pub fn irreversible(why: impl Into<String>) -> Self {
-        let note = why.into();
-        Self { reversible: false, undo_tool: None, undo_params: None, undo_calls: Vec::new(), checked: None, note }
+        Self { reversible: false, ..Self::reversible(Vec::new(), why) }
     }
 
     /// A write whose recorded effects [`UNDO_TOOL`] takes back.
@@ -128,7 +138,28 @@ impl Rollback {
         let first = calls.first().cloned();
         let undo_calls = if calls.len() > 1 { calls } else { Vec::new() };
         let (undo_tool, undo_params) = first.map(|call| (call.tool, call.params)).unzip();
-        Self { reversible: true, undo_tool, undo_params, undo_calls, checked: None, note: note.into() }
+        Self {
+            reversible: true,
+            undo_tool,
+            undo_params,
+            undo_calls,
+            checked: None,
+            reason: None,
+            not_restored: Vec::new(),
+            set_by_triggers: BTreeMap::new(),
+            note: note.into(),
+        }
+    }
+
+    /// What the ledger found when it held these words against what the write did. The calls stay: the ledger's copy has
+    /// no sensitive values.
+    #[must_use]
+    pub fn found(self, found: Self) -> Self {
+        if found.reversible {
+            Self { undo_tool: self.undo_tool, undo_params: self.undo_params, undo_calls: self.undo_calls, ..found }
+        } else {
+            found
+        }
     }
 }
 

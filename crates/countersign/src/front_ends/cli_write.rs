@@ -181,16 +181,20 @@ impl Transcript {
     fn into_single_output(self) -> WriteOutput {
         let one = self.statements.into_iter().next().unwrap_or_default();
         let data = json!({"command_tag": one.get("command_tag"), "row_count": one.get("row_count")});
-        irreversible(data, self.rows_affected)
+        output(data, self.rows_affected)
     }
 
     /// Output of a transaction.
     fn into_output(self) -> WriteOutput {
-        irreversible(json!({"statements": self.statements}), self.rows_affected)
+        output(json!({"statements": self.statements}), self.rows_affected)
     }
 }
 
-fn irreversible(data: Value, rows_affected: u64) -> WriteOutput {
-    let rollback = Rollback::irreversible(IRREVERSIBLE);
+/// Changes of rows can be undone where their tables are tracked, which is for the ledger to see.
+fn output(data: Value, rows_affected: u64) -> WriteOutput {
+    let rollback = match rows_affected {
+        0 => Rollback::irreversible(IRREVERSIBLE),
+        _ => Rollback { checked: None, ..Rollback::by_effects() },
+    };
     WriteOutput { data, rows_affected, before: None, after: None, rollback }
 }

@@ -42,6 +42,7 @@ const PREVIEW_SQL: &str = "select countersign.claim_preview(pg_catalog.gen_rando
 const UNDO_SQL: &str = "select countersign.undo($1::pg_catalog.uuid[])";
 const TRIAL_SQL: &str = "select countersign.trial_conflicts($1::pg_catalog.uuid[])";
 const FINISH_SQL: &str = "select countersign.finish($1, $2, $3, $4, null, null, $5)";
+const RENEW_SQL: &str = "select countersign.renew_shapes()";
 const FAIL_SQL: &str = "select countersign.fail($1, $2, $3, null, $4, $5)";
 const RESOLVE_SQL: &str = "select final_status, final_code, final_message from countersign.resolve($1, $2, $3)";
 
@@ -166,6 +167,8 @@ impl Operator {
         arguments: &Value,
         plan_digest: Option<&str>,
     ) -> Result<UndoOutcome, UndoError> {
+        // After a migration, the functions that record and restore the rows of its tables may be those of before.
+        self.writer.run_one(RENEW_SQL, &[], Instant::now() + RESOLVE_TIMEOUT).await?;
         let mut lease = self.acquire().await?;
         let admitted = admit(&mut lease, writes, who, tool, arguments, plan_digest).await?;
         let id = Some(admitted.correlation_id.to_string());

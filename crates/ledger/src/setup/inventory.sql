@@ -57,7 +57,8 @@ with days (oid) as (
                      case when p.proisstrict then 'strict' end,
                      nullif(array_to_string(p.proconfig, ';'), ''), encode(sha256(convert_to(p.prosrc, 'UTF8')), 'hex'))
     from pg_proc p join pg_language l on l.oid = p.prolang where p.pronamespace = 'countersign'::regnamespace
-      and not (p.prorettype = 'trigger'::regtype and p.proname in (select 'effect_of_' || t.relation from countersign.tracked t))
+      and not (p.prorettype = 'trigger'::regtype and p.proname in (
+          select n from countersign.tracked t cross join unnest(array['effect_of_' || t.relation, 'assigned_of_' || t.relation]) n))
       and not (not p.prosecdef and oidvectortypes(p.proargtypes) = 'integer, text, text, text'
                and p.proname in (select 'restore_of_' || t.relation from countersign.tracked t))
 )

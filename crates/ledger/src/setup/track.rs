@@ -130,12 +130,12 @@ const PROBLEMS_SQL: &str = "select p.name, p.problem from countersign.tracking_p
 const MADE_SQL: &str = "\
 select d.text from ( \
     select 0, p.proname, pg_get_functiondef(p.oid) from pg_proc p \
-    where p.pronamespace = 'countersign'::regnamespace and p.proname in ('effect_of_' || $1, 'restore_of_' || $1) \
+    where p.pronamespace = 'countersign'::regnamespace and p.proname in ('assigned_of_' || $1, 'effect_of_' || $1, 'restore_of_' || $1) \
     union all \
     select 1, g.tgrelid::regclass || g.tgname, pg_get_triggerdef(g.oid) || ';' || chr(10) \
            || format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I;', g.tgrelid::regclass, g.tgname) \
     from pg_trigger g where g.tgrelid in (select $1::oid union select p.relid from pg_partition_tree($1::oid::regclass) p) \
-      and g.tgname in ('!countersign', '!countersign_truncate') and g.tgparentid = 0 \
+      and g.tgname in ('!countersign', '!countersign_assigned', '!countersign_truncate') and g.tgparentid = 0 \
 ) d (part, name, text) order by d.part, d.name";
 
 /// Tracked tables whose triggers lack a login of the servers.

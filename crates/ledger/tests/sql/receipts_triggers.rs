@@ -25,7 +25,6 @@ const WRITES: &[&str] = &[
 
 /// N-1.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "N-1"]
 async fn columns_that_triggers_set_need_no_declaration() {
     for (name, column, body, clause) in [
         ("now", "updated_at timestamptz not null default now()", "new.updated_at := now()", "before update"),
@@ -52,7 +51,6 @@ async fn columns_that_triggers_set_need_no_declaration() {
 
 /// N-1: a probe by an empty UPDATE would not see these.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "N-1"]
 async fn columns_that_triggers_set_when_a_row_changes_need_no_declaration() {
     let schema = "create schema s; create table s.t (id int primary key, n int, v text, updated_at timestamptz not null default now(), version int not null default 1);
          insert into s.t select g, g, 'v' || g from generate_series(1, 5) g;
@@ -69,7 +67,6 @@ async fn columns_that_triggers_set_when_a_row_changes_need_no_declaration() {
 
 /// N-1: what the write itself assigned is proved exactly, whatever triggers do to it.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "N-1"]
 async fn a_column_that_the_write_assigned_comes_back_exactly_or_the_undo_is_refused() {
     let schema = stamped(
         "updated_at timestamptz not null default 'epoch'",
@@ -91,7 +88,6 @@ async fn a_column_that_the_write_assigned_comes_back_exactly_or_the_undo_is_refu
 
 /// N-1: a counter that a trigger keeps in another tracked table, with a stamp on both.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "N-1"]
 async fn a_counter_of_a_parent_with_a_stamp_can_be_undone() {
     let trial = Trial::new(
         "n1_counter",
@@ -122,7 +118,6 @@ async fn a_counter_of_a_parent_with_a_stamp_can_be_undone() {
 
 /// A side in a table that is not tracked is said (receipts.md, 4).
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "receipts.md 4"]
 async fn a_trigger_that_writes_to_a_table_that_is_not_tracked_is_named() {
     let trial = Trial::new(
         "not_restored",
@@ -139,7 +134,6 @@ async fn a_trigger_that_writes_to_a_table_that_is_not_tracked_is_named() {
 
 /// A-8: a profile with its user.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "A-8"]
 async fn rows_that_a_trigger_makes_can_be_undone() {
     let trial = Trial::new(
         "a8_profile",
@@ -163,7 +157,6 @@ async fn rows_that_a_trigger_makes_can_be_undone() {
 
 /// A-8: a mirror.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "A-8"]
 async fn a_mirror_that_triggers_keep_can_be_undone() {
     let trial = Trial::new(
         "a8_mirror",
@@ -188,7 +181,6 @@ async fn a_mirror_that_triggers_keep_can_be_undone() {
 
 /// A-8: rows that a trigger hides instead of deleting them.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "A-8"]
 async fn soft_deletes_keep_what_their_receipts_say() {
     let trial = Trial::new(
         "a8_soft",
@@ -205,7 +197,6 @@ async fn soft_deletes_keep_what_their_receipts_say() {
 
 /// A-8: keys by trigger.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "A-8"]
 async fn keys_that_a_trigger_gives_keep_what_their_receipts_say() {
     let trial = Trial::new(
         "a8_keys",
@@ -226,7 +217,6 @@ async fn keys_that_a_trigger_gives_keep_what_their_receipts_say() {
 
 /// A-8: history.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "A-8"]
 async fn a_tracked_history_grows_and_refuses_no_undo() {
     for tracked in ["countersign.track('s.history')", "countersign.track('s.history', is_log => true)", "1"] {
         let mut trial = Trial::new(
@@ -251,7 +241,6 @@ async fn a_tracked_history_grows_and_refuses_no_undo() {
 
 /// A-8: guards.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "A-8"]
 async fn a_guard_that_stops_an_undo_is_a_conflict_with_its_message() {
     let trial = Trial::new(
         "a8_guard",

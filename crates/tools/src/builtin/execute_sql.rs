@@ -29,7 +29,7 @@ const DESCRIPTION: &str = "Execute any one SQL statement, and keep what it does.
     again but answered from the record: to run the same statement again, give a new idempotency_key. Use $1, $2, ... in \
     the statement and give the values in params.";
 
-const IRREVERSIBLE: &str = "A statement of your own: nothing here knows how to undo it.";
+const IRREVERSIBLE: &str = "No command of this kind can be undone: only changes of rows are recorded.";
 
 const TITLE: &str = "Execute SQL";
 
@@ -168,9 +168,8 @@ fn ordered(request: &WriteRequest) -> Result<RequestedSql, Failure> {
         .map_err(|error| Failure::new(ErrorCode::InvalidParams, format!("{NAME}: {error}")))
 }
 
-fn work(data: &impl Serialize, rows_affected: u64) -> Result<WriteOutput, Failure> {
+fn work(data: &impl Serialize, rows_affected: u64, rollback: Rollback) -> Result<WriteOutput, Failure> {
     let data = serde_json::to_value(data).map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))?;
-    let rollback = Rollback::irreversible(IRREVERSIBLE);
     Ok(WriteOutput { data, rows_affected, before: None, after: None, rollback })
 }
 
@@ -189,7 +188,13 @@ impl WriteExecutor for AdhocSqlExecutor {
             let RequestedSql { sql, params } = ordered(request)?;
             let answered = tx.run_adhoc(&sql, &params, self.keep).await?;
             let result = QueryData::new(answered.result, |_| REST);
-            Ok(work(&ExecuteData { command_tag: answered.command_tag, result }, answered.rows_affected)?)
+            // Whether its tables are tracked is for the ledger to see.
+            let rollback = match answered.command_tag {
+                Some(_) => Rollback { checked: None, ..Rollback::by_effects() },
+                None => Rollback::irreversible(IRREVERSIBLE),
+            };
+            let data = ExecuteData { command_tag: answered.command_tag, result };
+            Ok(work(&data, answered.rows_affected, rollback)?)
         })
     }
 
@@ -208,7 +213,8 @@ impl WriteExecutor for AdhocSqlExecutor {
                 written: used.written,
             };
             let tables = tables.map(|tables| tables.into_iter().map(shown).collect());
-            Ok(work(&ForeseenData { tables, estimated_rows: foreseen.estimated_rows }, 0)?)
+            let rollback = Rollback { checked: None, ..Rollback::by_effects() };
+            Ok(work(&ForeseenData { tables, estimated_rows: foreseen.estimated_rows }, 0, rollback)?)
         })
     }
 
