@@ -49,7 +49,11 @@ impl Tables {
         let is_named =
             self.features.iter().any(|name| !["stamp", "version", "login", "lower", "derived"].contains(name));
         let is_own = !["c", "\"C"].iter().any(|start| column.starts_with(start));
-        if kind == "renamed table" && is_named || is_own && ["dropped column", "renamed column"].contains(&kind) {
+        let is_last = self.tables[table].columns.len() == 1;
+        if kind == "dropped column" && is_last
+            || kind == "renamed table" && is_named
+            || is_own && ["dropped column", "renamed column"].contains(&kind)
+        {
             return None;
         }
         // Only where the old text is a value of the new type without loss.
@@ -75,11 +79,6 @@ impl Tables {
                 for (name, ..) in table.columns.iter_mut().filter(|(name, ..)| name == from) {
                     to.clone_into(name);
                 }
-            }
-        }
-        for table in &mut self.tables {
-            if table.columns.is_empty() {
-                table.columns.push(("n".to_owned(), "int".to_owned(), &["1", "7"]));
             }
         }
     }
