@@ -8,7 +8,7 @@ const ROWS: &str =
 
 const WRITES: &[&str] = &[
     "update s.t set n = 10 where id = 1",
-    "update s.t set n = n + 1, v = 'x' where id in (2, 3)",
+    "update s.t set n = n + 1, v = v || 'x' where id in (2, 3)",
     "insert into s.t (id, n, v) values (20, 20, 'v20')",
     "delete from s.t where id = 4",
     "delete from s.t where id in (5, 6)",
@@ -207,7 +207,7 @@ async fn keys_whose_equality_is_an_extensions_can_be_undone() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "A-12"]
 async fn wide_tables_keep_what_their_receipts_say() {
-    for columns in [832, 840, 1500] {
+    for columns in [820, 840, 1500] {
         let list: Vec<String> = (1..=columns).map(|number| format!("c{number} smallint")).collect();
         let schema = format!(
             "create schema s; create table s.t (id int primary key, {}); insert into s.t (id, c1) values (1, 1), (2, 2); select countersign.track('s.t')",
@@ -220,7 +220,8 @@ async fn wide_tables_keep_what_their_receipts_say() {
             "delete from s.t where id = 2",
             "update s.t set c2 = c1",
         ] {
-            trial.restores(sql).await;
+            // Two rows of it do not go into one result; this is said then.
+            if columns > 832 { trial.keeps_its_word(sql).await } else { trial.restores(sql).await }
         }
     }
 }

@@ -19,6 +19,7 @@ begin
                 join pg_attribute p on p.attrelid = r.root and p.attname = a.attname
                 where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped) as numbers,
                array(select p.attnum from unnest(k.key_columns) u join pg_attribute p on p.attrelid = r.root and p.attname = u) as keys,
+               array(select p.attnum from pg_attribute p where p.attrelid = r.root and p.attnum > 0 and p.attgenerated <> '') as computed,
                (select json_object_agg(p.attnum, p.attname) from pg_attribute p
                 where p.attrelid = r.root and p.attnum > 0 and not p.attisdropped) as columns
         from pg_class c
@@ -31,7 +32,7 @@ begin
     loop
         return query execute format('select %L || textin(record_out(t)) from only %s t',
             json_build_object('table', t.root::int, 'name', t.name, 'tracking', t.tracking, 'maintained', t.maintained,
-                'numbers', t.numbers, 'keys', t.keys, 'columns', t.columns)::text || E'\n', t.leaf);
+                'numbers', t.numbers, 'keys', t.keys, 'computed', t.computed, 'columns', t.columns)::text || E'\n', t.leaf);
     end loop;
 end $$"#;
 
@@ -51,6 +52,8 @@ pub(crate) struct Table {
     pub(crate) tracking: Tracking,
     pub(crate) maintained: BTreeSet<String>,
     pub(crate) columns: BTreeMap<i16, String>,
+    /// Generated columns.
+    pub(crate) computed: Vec<i16>,
     keys: Vec<i16>,
     pub(crate) rows: Vec<Row>,
 }
@@ -63,6 +66,7 @@ impl Table {
             tracking: Tracking::None,
             maintained: BTreeSet::new(),
             columns: BTreeMap::new(),
+            computed: Vec::new(),
             keys: Vec::new(),
             rows: Vec::new(),
         }
@@ -116,6 +120,7 @@ impl Snapshot {
                 },
                 maintained: serde_json::from_value(head["maintained"].clone()).unwrap_or_default(),
                 columns: serde_json::from_value(head["columns"].clone()).unwrap(),
+                computed: numbers("computed"),
                 keys: numbers("keys"),
                 rows: Vec::new(),
             });
