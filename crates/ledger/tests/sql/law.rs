@@ -200,11 +200,9 @@ impl<'a> Comparison<'a> {
                 (Some(b), Some(u)) => {
                     for (number, found) in u {
                         let column = self.undone.column(*number);
-                        // A column that is newer than the write keeps its value, unless it follows from the others.
-                        let wanted = b.get(number).or_else(|| n.and_then(|row| row.get(number)));
-                        if self.undone.generated.contains(column) && !b.contains_key(number) {
-                            continue;
-                        }
+                        // A new column keeps its value; a generated one follows from the others.
+                        let kept = n.filter(|_| !self.undone.computed.contains(number)).and_then(|row| row.get(number));
+                        let wanted = b.get(number).or(kept);
                         if wanted.is_none_or(|wanted| wanted == found) || self.undone.maintained.contains(column) {
                             continue;
                         }

@@ -209,7 +209,6 @@ async fn rows_that_refer_to_each_other_can_be_undone() {
 
 ///
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "A-5"]
 async fn a_plan_that_skips_leaves_out_what_cannot_be_undone() {
     let trial = Trial::new(
         "a5_skip",

@@ -8,7 +8,7 @@ const ROWS: &str =
 
 const WRITES: &[&str] = &[
     "update s.t set n = 10 where id = 1",
-    "update s.t set n = n + 1, v = 'x' where id in (2, 3)",
+    "update s.t set n = n + 1, v = v || 'x' where id in (2, 3)",
     "insert into s.t (id, n, v) values (20, 20, 'v20')",
     "delete from s.t where id = 4",
     "delete from s.t where id in (5, 6)",
@@ -61,7 +61,7 @@ async fn writes_before_a_migration_that_they_do_not_touch_can_be_undone() {
         ("rename", "alter table s.t rename column spare to other"),
         ("text", "alter table s.t alter column v type text"),
         ("bigint", "alter table s.t alter column n type bigint"),
-        ("index", "create unique index on s.t (id, v)"),
+        ("index", "create unique index on s.t (v)"),
         ("constraint", "alter table s.t add check (n < 1000)"),
         ("table", "alter table s.t rename to u; alter table s.u rename to t; create table s.u ()"),
     ] {
@@ -199,7 +199,7 @@ async fn keys_whose_equality_is_an_extensions_can_be_undone() {
 ///
 #[tokio::test(flavor = "multi_thread")]
 async fn wide_tables_keep_what_their_receipts_say() {
-    for columns in [832, 840, 1500] {
+    for columns in [820, 840, 1500] {
         let list: Vec<String> = (1..=columns).map(|number| format!("c{number} smallint")).collect();
         let schema = format!(
             "create schema s; create table s.t (id int primary key, {}); insert into s.t (id, c1) values (1, 1), (2, 2); select countersign.track('s.t')",
@@ -212,8 +212,8 @@ async fn wide_tables_keep_what_their_receipts_say() {
             "delete from s.t where id = 2",
             "update s.t set c2 = c1",
         ] {
-            // A statement with two rows of more than 832 columns is beyond PostgreSQL.
-            trial.keeps_its_word(sql).await;
+            // Two rows of it do not go into one result; this is said then.
+            if columns > 832 { trial.keeps_its_word(sql).await } else { trial.restores(sql).await }
         }
     }
 }

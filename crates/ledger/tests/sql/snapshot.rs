@@ -19,9 +19,9 @@ begin
                 join pg_attribute p on p.attrelid = r.root and p.attname = a.attname
                 where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped) as numbers,
                array(select p.attnum from unnest(k.key_columns) u join pg_attribute p on p.attrelid = r.root and p.attname = u) as keys,
+               array(select p.attnum from pg_attribute p where p.attrelid = r.root and p.attnum > 0 and p.attgenerated <> '') as computed,
                (select json_object_agg(p.attnum, p.attname) from pg_attribute p
-                where p.attrelid = r.root and p.attnum > 0 and not p.attisdropped) as columns,
-               array(select p.attname from pg_attribute p where p.attrelid = r.root and p.attgenerated <> '') as generated
+                where p.attrelid = r.root and p.attnum > 0 and not p.attisdropped) as columns
         from pg_class c
         cross join lateral (select coalesce(pg_partition_root(c.oid)::oid, c.oid) as root) r
         join pg_class o on o.oid = r.root join pg_namespace n on n.oid = o.relnamespace
@@ -32,7 +32,7 @@ begin
     loop
         return query execute format('select %L || textin(record_out(t)) from only %s t',
             json_build_object('table', t.root::int, 'name', t.name, 'tracking', t.tracking, 'maintained', t.maintained,
-                'numbers', t.numbers, 'keys', t.keys, 'columns', t.columns, 'generated', t.generated)::text || E'\n', t.leaf);
+                'numbers', t.numbers, 'keys', t.keys, 'computed', t.computed, 'columns', t.columns)::text || E'\n', t.leaf);
     end loop;
 end $$"#;
 
@@ -51,8 +51,9 @@ pub(crate) struct Table {
     pub(crate) name: String,
     pub(crate) tracking: Tracking,
     pub(crate) maintained: BTreeSet<String>,
-    pub(crate) generated: BTreeSet<String>,
     pub(crate) columns: BTreeMap<i16, String>,
+    /// Generated columns.
+    pub(crate) computed: Vec<i16>,
     keys: Vec<i16>,
     pub(crate) rows: Vec<Row>,
 }
@@ -64,8 +65,8 @@ impl Table {
             name: String::new(),
             tracking: Tracking::None,
             maintained: BTreeSet::new(),
-            generated: BTreeSet::new(),
             columns: BTreeMap::new(),
+            computed: Vec::new(),
             keys: Vec::new(),
             rows: Vec::new(),
         }
@@ -118,8 +119,8 @@ impl Snapshot {
                     _ => Tracking::None,
                 },
                 maintained: serde_json::from_value(head["maintained"].clone()).unwrap_or_default(),
-                generated: serde_json::from_value(head["generated"].clone()).unwrap_or_default(),
                 columns: serde_json::from_value(head["columns"].clone()).unwrap(),
+                computed: numbers("computed"),
                 keys: numbers("keys"),
                 rows: Vec::new(),
             });

@@ -106,6 +106,7 @@ impl Trial {
         let mut wrong = Vec::new();
         if self.believes_manifests {
             receipt = Receipt::of_the_manifest(&written.before, &written.after);
+            facts.is_disturbed = is_disturbed;
         } else if self.has_receipt_of {
             let asked = run(&self.other, &format!("select countersign.receipt_of('{}')", written.id)).await;
             match asked.map(|values| serde_json::from_str::<Value>(&values[0]).unwrap()) {
