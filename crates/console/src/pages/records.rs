@@ -9,8 +9,8 @@ use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use ledger::{RecordStatus, TimeRangeError};
 use ledger::audit::{RecordFilter, RowError};
+use ledger::{RecordStatus, TimeRangeError};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use types::TimeError;
@@ -142,7 +142,9 @@ enum FilterError {
 impl FilterError {
     fn into_response(self) -> Response {
         match self {
-            Self::Table(RowError::Database(error)) | Self::Range(TimeRangeError::Database(error)) => message::unavailable(&error),
+            Self::Table(RowError::Database(error)) | Self::Range(TimeRangeError::Database(error)) => {
+                message::unavailable(&error)
+            }
             error => message::page(StatusCode::BAD_REQUEST, "The filter cannot be used", &sentence(&error)),
         }
     }

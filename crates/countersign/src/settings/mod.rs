@@ -255,14 +255,10 @@ fn ledger_settings(
     let default = ledger::LedgerOptions::default();
     Ok(ledger::LedgerOptions {
         fingerprints: Fingerprints::new(key.map(|key| key.text)),
-        duplicate_memory: write
-            .duplicate_memory_s
-            .map_or(default.duplicate_memory, |time| time.duration()),
+        duplicate_memory: write.duplicate_memory_s.map_or(default.duplicate_memory, |time| time.duration()),
         durable_admission: write.durable_admission.unwrap_or(default.durable_admission),
         call_deadline: call_deadline(limits),
-        proposal_lifetime: write
-            .proposal_lifetime_s
-            .map_or(default.proposal_lifetime, |time| time.duration()),
+        proposal_lifetime: write.proposal_lifetime_s.map_or(default.proposal_lifetime, |time| time.duration()),
         sessions: limits.write_sessions.map_or(default.sessions, |sessions| sessions.get() as usize),
         read_log: reads.log.unwrap_or_default().into(),
         ..default

@@ -7,8 +7,8 @@ use std::fmt::Write;
 use anyhow::{Context, ensure};
 use auth::{BearerToken, TokenHash, generate_token, hash_token};
 use serde_json::json;
-use time::format_description::well_known::Rfc3339;
 use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use crate::settings::{ConfigSources, Settings};
 use crate::terminal::{is_input_interactive, print_error, print_line, read_input};
