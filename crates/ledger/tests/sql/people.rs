@@ -285,6 +285,5 @@ async fn a_plan_over_one_row_takes_time_in_proportion_to_its_writes() {
     };
     timed(10).await;
     let (few, many) = (timed(300).await, timed(3000).await);
-    println!("300 writes of a row: {few:.3} s, 3,000: {many:.3} s");
-    assert!(many < 30.0 * few.max(0.02), "ten times the writes took {:.0} times as long", many / few);
+    assert!(many < 30.0 * few.max(0.02), "300 writes took {few:.3} s, and 3,000 took {many:.3} s");
 }
