@@ -127,7 +127,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp set e
         union all
         select e.correlation_id, c.reason, c.n
         from conflict c
-        join countersign.tracked t on t.name = c.table_name
+        join countersign.tracked t on c.table_name in (t.name, countersign.table_name(t.relation))
         join countersign.effect e on e.relation = t.relation and e.correlation_id = any (writes)
         where c.write is null and (c.key is null or c.key = 'null' or e.key::jsonb = c.key::jsonb)
         union all

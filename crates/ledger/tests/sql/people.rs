@@ -205,7 +205,7 @@ async fn a_plan_that_skips_leaves_out_what_cannot_be_undone_and_names_it() {
     database
         .run(
             "create table s.untracked (id int primary key);
-             create table s.renamed (id int primary key, n int); select countersign.track('s.renamed');
+             create table s.gone (id int primary key, n int); select countersign.track('s.gone');
              create table s.secret (id int primary key, pin text); insert into s.secret values (1, 'x');
              select countersign.track('s.secret', sensitive => '{pin}')",
         )
@@ -213,11 +213,11 @@ async fn a_plan_that_skips_leaves_out_what_cannot_be_undone_and_names_it() {
     let (session, person) = (server(&database).await, connect(&database, OPERATOR).await);
     let good = write(&session, "update s.t set n = 1 where id = 1").await;
     let untracked = write(&session, "insert into s.untracked values (1)").await;
-    let renamed = write(&session, "insert into s.renamed values (1, 1)").await;
+    let gone = write(&session, "insert into s.gone values (1, 1)").await;
     let below = write(&session, "update s.t set n = 1 where id = 2").await;
     let secret = write(&session, "with t as (update s.t set n = 2 where id = 2) update s.secret set pin = 'y'").await;
-    database.run("alter table s.renamed alter n type text").await;
-    let writes = [good, untracked, renamed, below, secret];
+    database.run("drop table s.gone").await;
+    let writes = [good, untracked, gone, below, secret];
 
     let strict = plan(&person, &writes, "strict").await;
     assert_eq!(strict["is_ready"], false);
@@ -234,7 +234,7 @@ async fn a_plan_that_skips_leaves_out_what_cannot_be_undone_and_names_it() {
         .collect();
     let mut expected: Vec<(String, Value, Value)> = [
         (untracked, "image_missing", Value::Null),
-        (renamed, "schema_changed", "s.renamed".into()),
+        (gone, "schema_changed", "s.gone".into()),
         (below, "needed_by", "s.t".into()),
         (secret, "image_missing", "s.secret".into()),
     ]
@@ -286,4 +286,24 @@ async fn a_plan_over_one_row_takes_time_in_proportion_to_its_writes() {
     timed(10).await;
     let (few, many) = (timed(300).await, timed(3000).await);
     assert!(many < 30.0 * few.max(0.02), "300 writes took {few:.3} s, and 3,000 took {many:.3} s");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_found_everything_as_it_should_be_blocks_no_plan() {
+    // A-1
+    let database = ledger("plan_no_op").await;
+    database.run(TABLE).await;
+    let (session, person) = (server(&database).await, connect(&database, OPERATOR).await);
+    let first = write(&session, "update s.t set n = 1 where id = 1").await;
+    let same = write(&session, "update s.t set n = 1 where id = 1").await;
+    let last = write(&session, "update s.t set n = 2 where id = 1").await;
+    for mode in ["strict", "skip", "cascade"] {
+        let made = plan(&person, &[first, same, last], mode).await;
+        assert_eq!((made["is_ready"].as_bool(), ids(&made, "writes").len()), (Some(true), 3), "{mode}: {made:#}");
+    }
+    // It is no later change that the first one would have to be undone with.
+    let made = plan(&person, &[first, last], "strict").await;
+    assert_eq!(made["is_ready"], true, "{made:#}");
+    undo_by_person(&person, &[first, same, last]).await.unwrap();
+    assert_eq!(numbers(&database).await, "0 0 0 0 0 0 0 0 0");
 }
