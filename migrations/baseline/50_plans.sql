@@ -217,6 +217,25 @@ comment on function countersign.undo_plan(uuid[], text, text, text) is
     'writes that they stand on. cascade: recorded later writes on the same rows are undone as well, of this account only if one is given. '
     'Changes from outside are never undone.';
 
+create function countersign.try_part(writes uuid[], path text default pg_catalog.current_setting('search_path')) returns json
+language plpgsql set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set jit = off as $$
+declare
+    trial      uuid := countersign.claimed_attempt();
+    net        countersign.net_change[] := array(select w from countersign.net_changes(writes) w);
+    conflicts  json[] := countersign.undo_conflicts(writes, net, true, path);
+begin
+    if cardinality(conflicts) > 0 then
+        return json_build_object('status', 'conflict', 'conflicts', array_to_json(conflicts), 'rows', cardinality(net));
+    elsif cardinality(net) = 0 then
+        return json_build_object('status', 'ok', 'rows', 0);
+    end if;
+    -- What this part does comes after what the trial has done so far.
+    return countersign.restore_rows(writes, net, trial, coalesce((select max(e.position) from countersign.effect e where e.correlation_id = trial), 0),
+                                    countersign.evidence_of(writes), path);
+end $$;
+comment on function countersign.try_part(uuid[], text) is 'The undo of one part of a plan, after that of other parts in the same trial.';
+
 create function countersign.trial_conflicts(writes uuid[]) returns json
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare

@@ -90,6 +90,7 @@ grant execute on function
     countersign.changed_since(uuid, text),
     countersign.undo_plan(uuid[], text, text, text),
     countersign.trial_conflicts(uuid[]),
+    countersign.try_part(uuid[], text),
     countersign.store_plan(text, json, json, json, text, text),
     countersign.selected_writes(text, text, text, text, text, text, timestamp with time zone, timestamp with time zone),
     countersign.later_changes(uuid[]),

@@ -40,6 +40,7 @@ const CLAIM_SQL: &str = "select countersign.claim($1, $2, $3, true)";
 const PREVIEW_SQL: &str = "select countersign.claim_preview(pg_catalog.gen_random_uuid(), \
     (select pg_catalog.max(r.account_id) from countersign.record r where r.correlation_id operator(pg_catalog.=) any ($1::pg_catalog.uuid[])), $2, $3, $4)";
 const UNDO_SQL: &str = "select countersign.undo($1::pg_catalog.uuid[])";
+const TRY_PART_SQL: &str = "select countersign.try_part($1::pg_catalog.uuid[])";
 const TRIAL_SQL: &str = "select countersign.trial_conflicts($1::pg_catalog.uuid[])";
 const FINISH_SQL: &str = "select countersign.finish($1, $2, $3, $4, null, null, $5)";
 const FAIL_SQL: &str = "select countersign.fail($1, $2, $3, null, $4, $5)";
@@ -264,7 +265,8 @@ async fn try_parts(session: &mut Session, parts: &[&[CorrelationId]], who: &str)
     let mut sum = AdmitAnswer::default();
     for part in parts {
         let undo = [Some(array(part))];
-        let outcomes = session.run(&[step(UNDO_SQL, &undo)]).await.map_err(error)?;
+        let sql = if parts.len() == 1 { UNDO_SQL } else { TRY_PART_SQL };
+        let outcomes = session.run(&[step(sql, &undo)]).await.map_err(error)?;
         let AdmitAnswer { rows, conflicts } = answer(outcomes.into_iter().next().unwrap_or_default().rows);
         sum.rows += rows;
         if !conflicts.is_empty() {
