@@ -202,7 +202,7 @@ async fn records_are_filtered_by_the_address_paged_and_exported() {
 
     for (query, why) in [
         ("status=done", "the state is one of"),
-        ("since=lately", "since is a number"),
+        ("since=lately", "is no time: give one such as 30m"),
         ("before=x", "before is a number"),
         ("table=shop.nothing", "is not tracked"),
     ] {
