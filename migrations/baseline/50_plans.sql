@@ -25,23 +25,124 @@ comment on function countersign.selected_writes(text, text, text, text, text, te
     'Successes that still count, in the order of their commits, completed from from_time until before to_time. is_inside is false for '
     'those that began inside the window and committed after it.';
 
--- The later changes of rows that writes changed: what another recorded write, that still counts, did after them.
-create function countersign.later_changes(writes uuid[])
-returns table (write uuid, relation oid, shape integer, key text, by uuid, origin text)
+-- What the ledger has seen, for a person or an account that names something else. An account learns of its own newest records only.
+create function countersign.known_names(kind text, of_account text default null) returns setof text
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp set jit = off as $$
+begin
+    if kind = 'table' and of_account is null then
+        return query select distinct t.name from countersign.tracked t;
+    elsif kind = 'table' then
+        return query select distinct t.name
+                     from (select r.correlation_id from countersign.record r where r.account_id = of_account order by r.id desc limit 10000) n
+                     join countersign.effect e on e.correlation_id = n.correlation_id join countersign.tracked t on t.shape = e.shape;
+    elsif of_account is null then
+        return query select distinct n.name
+                     from (select case kind when 'account' then r.account_id when 'actor' then r.actor when 'session' then r.session_id
+                                            when 'client' then r.client_name when 'tool' then r.tool_name end as name from countersign.record r) n
+                     where n.name is not null;
+    else
+        return query select distinct n.name
+                     from (select case kind when 'actor' then r.actor when 'session' then r.session_id
+                                            when 'client' then r.client_name when 'tool' then r.tool_name end as name
+                           from countersign.record r where r.account_id = of_account order by r.id desc limit 10000) n
+                     where n.name is not null;
+    end if;
+end $$;
+comment on function countersign.known_names(text, text) is
+    'Accounts, actors, sessions, clients, tools or tracked tables that records name; with an account, those of its newest records.';
+
+-- The rows that writes touched, each once: by it alone is looked up what else touched them, so that the cost is linear however often a
+-- row was written.
+create function countersign.touched_rows(writes uuid[]) returns table (relation oid, key text, first_position bigint, last_position bigint)
 language sql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
-    select distinct on (e.correlation_id, e.relation, k.key, l.correlation_id)
-           e.correlation_id, e.relation, e.shape, k.key, l.correlation_id, l.origin
+    select e.relation, k.key, min(e.position), max(e.position)
     from countersign.effect e
     join countersign.tracked t on t.shape = e.shape and not t.is_log
     cross join lateral (select e.key union all select e.key_before where e.key_before is not null) k (key)
-    cross join lateral countersign.effects_of_row(e.relation, k.key) l
-    where e.correlation_id = any (writes) and e.op <> 'N' and l.op <> 'N' and l.position > e.position
-      and (l.correlation_id is null or l.correlation_id <> all (writes)
-           and not exists (select from countersign.reversal v where l.correlation_id in (v.correlation_id, v.reversed_by)))
-    order by e.correlation_id, e.relation, k.key, l.correlation_id, l.position
+    where e.correlation_id = any (writes) and e.op <> 'N'
+    group by e.relation, k.key
+$$;
+comment on function countersign.touched_rows(uuid[]) is 'The rows that writes changed, without those of log tables, and where the first and the last change is.';
+
+-- The later changes of rows that writes changed: what another recorded write, that still counts, did after them. Each is named once,
+-- with the last of the writes before it: those before that one stand below it.
+create function countersign.later_changes(writes uuid[])
+returns table (write uuid, relation oid, shape integer, key text, by uuid, origin text)
+language sql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
+    with own as materialized (
+        select distinct w.write from unnest(writes) w (write)
+    ), change as (
+        select r.relation, l.shape, r.key, l.position, l.correlation_id, l.origin, o.write
+        from countersign.touched_rows(writes) r
+        cross join lateral countersign.effects_of_row(r.relation, r.key) l
+        left join own o on o.write = l.correlation_id
+        where l.position >= r.first_position and l.op <> 'N'
+    ), placed as materialized (
+        select c.*, max(c.position) filter (where c.write is not null) over (partition by c.relation, c.key order by c.position) as under
+        from change c
+    ), later as materialized (
+        select distinct on (p.relation, p.key, p.correlation_id, p.under) p.*
+        from placed p where p.write is null
+        order by p.relation, p.key, p.correlation_id, p.under, p.position
+    ), undone as materialized (
+        select v.correlation_id, v.reversed_by
+        from (select distinct l.correlation_id from later l where l.correlation_id is not null) l
+        cross join lateral (select v.correlation_id, v.reversed_by from countersign.reversal v where v.correlation_id = l.correlation_id
+                            union all
+                            select v.correlation_id, v.reversed_by from countersign.reversal v where v.reversed_by = l.correlation_id) v
+    ), counted as (
+        select l.* from later l
+        where l.correlation_id is null
+           or not exists (select from undone u where u.correlation_id = l.correlation_id)
+          and not exists (select from undone u where u.reversed_by = l.correlation_id)
+    )
+    select (select e.correlation_id from placed e where e.relation = c.relation and e.key = c.key and e.position = c.under limit 1),
+           c.relation, c.shape, c.key, c.correlation_id, c.origin
+    from counted c order by c.position
 $$;
 comment on function countersign.later_changes(uuid[]) is
     'Changes by others that came after one of the writes on the same row. A write and its undo cancel each other.';
+
+-- A conflict of which it is known what it says of a write, as a reason to leave that out.
+create function countersign.left_out_by(write uuid, reason json) returns json
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+    select json_strip_nulls(json_build_object('code', reason -> 'code', 'table', reason -> 'table', 'key', reason -> 'key',
+               'constraint', reason -> 'constraint', 'message', reason -> 'message',
+               'write', countersign.describe_write(write), 'changed_by', reason -> 'changed_by'))
+$$;
+comment on function countersign.left_out_by(uuid, json) is 'A write that a plan leaves out, as a conflict without values: why, and what is in the way.';
+
+-- The writes on whose account conflicts arose: the one that a conflict names; or those that changed the row, or some row of the table
+-- or of a table of the constraint.
+create function countersign.writes_in_conflict(writes uuid[], conflicts json) returns table (write uuid, reason json)
+language sql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
+    with own as materialized (
+        select w.write from unnest(writes) w (write)
+    ), conflict as materialized (
+        select c.reason, c.n, (c.reason -> 'write' ->> 'correlation_id')::uuid as write, c.reason ->> 'table' as table_name,
+               case when c.reason -> 'write' is null then (c.reason -> 'key')::text end as key
+        from json_array_elements(conflicts) with ordinality c (reason, n)
+    ), found as (
+        select c.write, c.reason, c.n from conflict c where c.write is not null
+        union all
+        select e.correlation_id, c.reason, c.n
+        from conflict c
+        join countersign.tracked t on c.table_name in (t.name, countersign.table_name(t.relation))
+        join countersign.effect e on e.relation = t.relation and e.correlation_id = any (writes)
+        where c.write is null and (c.key is null or c.key = 'null' or e.key::jsonb = c.key::jsonb)
+        union all
+        select e.correlation_id, c.reason, c.n
+        from conflict c
+        join (select k.conname as name, k.conrelid as relation from pg_constraint k
+              union all select k.conname, k.confrelid from pg_constraint k where k.contype = 'f'
+              union all select i.relname, x.indrelid from pg_index x join pg_class i on i.oid = x.indexrelid) b
+          on b.name = c.reason ->> 'constraint'
+        join countersign.effect e on e.relation = b.relation and e.correlation_id = any (writes)
+        where c.write is null and c.table_name is null
+    )
+    select distinct on (f.write) f.write, f.reason from found f join own o on o.write = f.write order by f.write, f.n
+$$;
+comment on function countersign.writes_in_conflict(uuid[], json) is 'Which of the writes conflicts are about, with the first reason of each.';
 
 create function countersign.undo_plan(
     writes uuid[], mode text default 'strict', of_account text default null,
@@ -51,11 +152,12 @@ language plpgsql stable set search_path = pg_catalog, pg_temp set jit = off as $
 declare
     chosen     uuid[] := writes;
     added      uuid[] := '{}';
-    left_out   uuid[] := '{}';
+    left_out   json[] := '{}';
     net        countersign.net_change[];
     live       json[];
     later      json[];
     bad        uuid[];
+    reasons    json[];
     more       uuid[];
 begin
     if mode not in ('strict', 'skip', 'cascade') then
@@ -73,27 +175,37 @@ begin
             end if;
         end if;
         net := array(select w from countersign.net_changes(chosen) w);
-        live := countersign.undo_conflicts(chosen, net, false, path);
+        live := coalesce(countersign.refused_writes(chosen), '{}') || countersign.undo_conflicts(chosen, net, false, path);
         select array_agg(json_build_object('code', 'needed_by', 'table', t.name, 'key', c.key::json,
                    'write', countersign.describe_write(c.write),
-                   'changed_by', coalesce(countersign.describe_write(c.by), json_build_object('outside', c.origin)))),
-               array_agg(c.write)
-        into later, bad
+                   'changed_by', coalesce(countersign.describe_write(c.by), json_build_object('outside', c.origin))))
+        into later
         from countersign.later_changes(chosen) c join countersign.tracked t on t.shape = c.shape;
-        bad := coalesce(bad, '{}') || array(select (c -> 'write' ->> 'correlation_id')::uuid from unnest(live) c
-                                            where c -> 'write' ->> 'correlation_id' is not null);
-        exit when mode <> 'skip' or bad = '{}' or chosen = '{}';
+        exit when mode <> 'skip' or chosen = '{}' or cardinality(live) = 0 and later is null;
+        select array_agg(b.write), array_agg(countersign.left_out_by(b.write, b.reason)) into bad, reasons
+        from countersign.writes_in_conflict(chosen, array_to_json(live || coalesce(later, '{}'))) b;
+        -- No write is known to be in the way of this: it stays, and the plan cannot run.
+        exit when bad is null;
+        left_out := left_out || reasons;
         -- Without them, and without the selected writes on whose rows they came later.
-        select array_agg(distinct s.correlation_id) into more
-        from countersign.effect b
-        cross join lateral countersign.effects_of_row(b.relation, b.key) s
-        where b.correlation_id = any (bad) and s.correlation_id = any (chosen) and s.position <= b.position;
-        more := array(select distinct w from unnest(bad || coalesce(more, '{}')) w where w = any (chosen));
-        left_out := left_out || more;
-        chosen := array(select w from unnest(chosen) w where w <> all (more));
+        select array_agg(s.write), array_agg(countersign.left_out_by(s.write, s.reason)) into more, reasons
+        from (select distinct on (l.correlation_id) l.correlation_id as write,
+                     json_build_object('code', 'needed_by', 'table', t.name, 'key', r.key::json, 'changed_by',
+                         countersign.describe_write((select e.correlation_id from countersign.effects_of_row(r.relation, r.key) e
+                                                     where e.position = r.last_position limit 1))) as reason
+              from countersign.touched_rows(bad) r
+              cross join lateral countersign.effects_of_row(r.relation, r.key) l
+              join unnest(chosen) o (write) on o.write = l.correlation_id
+              join countersign.tracked t on t.shape = l.shape
+              where l.position < r.last_position and not exists (select from unnest(bad) b (write) where b.write = l.correlation_id)
+              order by l.correlation_id, l.position) s;
+        left_out := left_out || coalesce(reasons, '{}');
+        bad := bad || coalesce(more, '{}');
+        chosen := array(select o.write from unnest(chosen) with ordinality o (write, n)
+                        where not exists (select from unnest(bad) b (write) where b.write = o.write) order by o.n);
     end loop;
     return json_build_object(
-        'mode', mode, 'writes', chosen, 'added', added, 'left_out', left_out, 'rows', cardinality(net),
+        'mode', mode, 'writes', chosen, 'added', added, 'left_out', array_to_json(left_out), 'rows', cardinality(net),
         'conflicts', array_to_json(live || coalesce(later, '{}')),
         'is_ready', chosen <> '{}' and cardinality(live) = 0 and later is null,
         'digest', encode(sha256(convert_to(json_build_array('countersign undo plan 1', chosen,
@@ -104,6 +216,25 @@ comment on function countersign.undo_plan(uuid[], text, text, text) is
     'What undoing these writes would mean. strict: each conflict is reported. skip: whole writes that conflict are left out, with the selected '
     'writes that they stand on. cascade: recorded later writes on the same rows are undone as well, of this account only if one is given. '
     'Changes from outside are never undone.';
+
+create function countersign.try_part(writes uuid[], path text default pg_catalog.current_setting('search_path')) returns json
+language plpgsql set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set jit = off as $$
+declare
+    trial      uuid := countersign.claimed_attempt();
+    net        countersign.net_change[] := array(select w from countersign.net_changes(writes) w);
+    conflicts  json[] := countersign.undo_conflicts(writes, net, true, path);
+begin
+    if cardinality(conflicts) > 0 then
+        return json_build_object('status', 'conflict', 'conflicts', array_to_json(conflicts), 'rows', cardinality(net));
+    elsif cardinality(net) = 0 then
+        return json_build_object('status', 'ok', 'rows', 0);
+    end if;
+    -- What this part does comes after what the trial has done so far.
+    return countersign.restore_rows(writes, net, trial, coalesce((select max(e.position) from countersign.effect e where e.correlation_id = trial), 0),
+                                    countersign.evidence_of(writes), path);
+end $$;
+comment on function countersign.try_part(uuid[], text) is 'The undo of one part of a plan, after that of other parts in the same trial.';
 
 create function countersign.trial_conflicts(writes uuid[]) returns json
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$

@@ -268,23 +268,35 @@ async fn wrong_options_are_named_with_what_would_be_right() {
         (&["list", "--limit", "10001"], "10001 is not in 1..=10000"),
         (&["list", "--limit", "many"], "invalid digit"),
         (&["list", "--status", "done"], "[possible values: pending, success, failure, duplicate]"),
-        (&["list", "--since", "yesterday"], "such as 12h, 90d or 4w"),
+        (&["list", "--since", "last week"], "such as 30m, '2026-11-22 09:00'"),
         (&["list", "--since", "200000w"], "100 years at most"),
-        (&["counts", "--since=-1d"], "such as 12h, 90d or 4w"),
-        (&["counts", "--since", "0h"], "an age of zero"),
+        (&["counts", "--since=-1d"], "such as 30m, '2026-11-22 09:00'"),
+        (&["counts", "--since", "0h"], "a span of no time"),
         (&["show"], "<CORRELATION_ID>"),
         (&["show", "abc"], "a UUID of 36 characters"),
         (&["prune", "--every", "1d", "--dry-run"], "cannot be used with"),
-        (&["prune", "--every", "1m"], "such as 12h, 90d or 4w"),
+        (&["prune", "--every", "often"], "such as 90s, 1h30m or 7d"),
         (&["prune", "--older-than", "23h"], "never pruned: give 1d (24h) or more"),
-        (&["prune", "--older-than", "90"], "such as 12h, 90d or 4w"),
-        (&["prune", "--older-than", "90m"], "such as 12h, 90d or 4w"),
+        (&["prune", "--older-than", "90"], "such as 90s, 1h30m or 7d"),
+        (&["prune", "--older-than", "90m"], "never pruned: give 1d (24h) or more"),
         (&["verify", "--checkpoint"], "a value is required"),
         (&["seal", "now"], "unexpected argument 'now'"),
         (&["burn"], "unrecognized subcommand 'burn'"),
     ] {
         let ran = run_audit(&db.url(), arguments).await;
         assert!(ran.code == 2 && ran.err.contains(named) && ran.out.is_empty(), "{arguments:?}: {}", ran.err);
+    }
+    // N-5: nothing can be in an empty range of time.
+    for (range, named) in [
+        (["--since", "2999-01-01", "--until", "now"], "begins in the future"),
+        (["--since", "1h", "--until", "2h"], "the range of time is empty"),
+    ] {
+        let ran = run_audit(&db.url(), &[&["list"][..], &range].concat()).await;
+        assert!(ran.code == 1 && ran.err.contains(named) && ran.out.is_empty(), "{range:?}: {}", ran.err);
+    }
+    for since in ["30m", "1 hour ago", "yesterday", "00:00", "2026-11-22 09:00", "2026-11-22T09:00:00+01:00"] {
+        let ran = run_audit(&db.url(), &["list", "--since", since]).await;
+        assert!(ran.code == 0 && ran.err.is_empty(), "{since}: {}", ran.err);
     }
     let ran = run_audit(&db.url(), &["show", "00000000-0000-4000-8000-000000000001"]).await;
     assert!(ran.code == 1 && ran.err.contains("no record has the correlation id 00000000-"), "{}", ran.err);

@@ -319,7 +319,7 @@ async fn an_auditor_who_may_only_read_can_verify() {
     db.run(
         "create role auditor_of_this login; grant usage on schema countersign to auditor_of_this; \
             grant select on countersign.schema_history, countersign.record, countersign.mutation, countersign.effect, \
-                countersign.reversal, countersign.tracked, countersign.event, countersign.leaf, countersign.tree_node, \
+                countersign.reversal, countersign.reversal_part, countersign.tracked, countersign.event, countersign.leaf, countersign.tree_node, \
                 countersign.log_key, countersign.witness, countersign.checkpoint, countersign.identity, countersign.attempt to auditor_of_this",
     )
     .await;
@@ -327,4 +327,40 @@ async fn an_auditor_who_may_only_read_can_verify() {
     let ran = run_audit(&db.url().replace("user=postgres", "user=auditor_of_this"), &["verify"]).await;
     assert!(ran.code == 0 && ran.out.contains("3 records in 5 entries"), "{} {}", ran.out, ran.err);
     assert!(ran.out.contains("Not sealed yet: 1 final records"), "{}", ran.out);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn marks_of_undone_writes_are_compared_with_the_records_of_undos() {
+    // A-14: deleted or forged, `audit verify` said ok.
+    let db = database().await;
+    let server = Server::without_dedup_cache(&db).await;
+    let tweet = untouched_tweet(&db).await;
+    let liked = server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
+    server.succeed("unlike_tweet", liked["meta"]["rollback"]["undo_params"].clone()).await;
+    let again = server.succeed("like_tweet", json!({"tweet_id": tweet, "idempotency_key": "again"})).await;
+    audit(&db, &["seal"]).await;
+    assert!(audit(&db, &["verify"]).await.contains("agrees with its log"));
+    let [undone, standing] =
+        [&liked, &again].map(|answer| answer["meta"]["correlation_id"].as_str().unwrap().to_owned());
+    db.run("create table public.marks as select * from countersign.reversal").await;
+
+    tamper(&db, "delete from countersign.reversal").await;
+    let found = run_audit(&db.url(), &["verify"]).await;
+    let expected = format!("the write {undone} was undone by ");
+    assert!(found.code == 1 && found.out.contains(&expected) && found.out.contains("is not marked"), "{}", found.out);
+    let restore = "insert into countersign.reversal select * from public.marks";
+    for forged in [
+        format!("insert into countersign.reversal values ('{standing}', gen_random_uuid())"),
+        format!("insert into countersign.reversal values ('{standing}', '{standing}')"),
+        format!("insert into countersign.reversal select '{standing}', reversed_by from public.marks"),
+        format!("insert into countersign.reversal_part values ('{standing}', 1, gen_random_uuid())"),
+    ] {
+        tamper(&db, &format!("delete from countersign.reversal; {restore}; {forged}")).await;
+        let found = run_audit(&db.url(), &["verify"]).await;
+        let expected = format!("the write {standing} is marked as undone");
+        assert!(found.code == 1 && found.out.contains(&expected), "{forged}: {}{}", found.out, found.err);
+        tamper(&db, "delete from countersign.reversal; delete from countersign.reversal_part").await;
+    }
+    tamper(&db, restore).await;
+    assert!(audit(&db, &["verify"]).await.contains("agrees with its log"));
 }

@@ -189,7 +189,7 @@ async fn records_are_filtered_by_the_address_paged_and_exported() {
     let second = olga.get(&format!("/records?before={older}")).await;
     assert_eq!(lines(&second.body), 50);
     assert!(!second.body.contains(first.body.split("href=\"/records/").nth(1).unwrap().split('"').next().unwrap()));
-    let filtered = olga.get("/records?status=success&tool=set_status&table=shop.orders&since=1").await;
+    let filtered = olga.get("/records?status=success&tool=set_status&table=shop.orders&since=1h").await;
     assert_eq!(lines(&filtered.body), 2, "{}", filtered.body);
     assert!(filtered.body.contains("<option selected>success</option>"), "{}", filtered.body);
 
@@ -202,7 +202,7 @@ async fn records_are_filtered_by_the_address_paged_and_exported() {
 
     for (query, why) in [
         ("status=done", "the state is one of"),
-        ("since=lately", "since is a number"),
+        ("since=lately", "is no time: give one such as 30m"),
         ("before=x", "before is a number"),
         ("table=shop.nothing", "is not tracked"),
     ] {

@@ -94,6 +94,7 @@ mod undo;
 mod undo_cli;
 mod undo_many;
 mod undo_matrix;
+mod undo_plans;
 mod unwritable_ledger;
 mod values;
 mod values_edges;

@@ -133,6 +133,7 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("docs/topics/tracking.md", "countersign freeze", "usage_lines_name_commands_and_options_that_exist"),
     ("docs/topics/undo.md", "create role olga", "the_commands_of_undo_print_what_the_page_shows"),
     ("docs/topics/undo.md", "$ countersign audit list", "the_commands_of_undo_print_what_the_page_shows"),
+    ("docs/topics/undo-in-an-emergency.md", "$ countersign freeze", "the_commands_of_undo_print_what_the_page_shows"),
     ("docs/topics/undo.md", "countersign undo CORRELATION_ID", "usage_lines_name_commands_and_options_that_exist"),
     ("docs/topics/undo.md", "countersign undo plan", "usage_lines_name_commands_and_options_that_exist"),
 ];

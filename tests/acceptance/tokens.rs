@@ -110,8 +110,8 @@ async fn malformed_tokens_are_refused() {
         (&["--account", ""], "1 to 255 bytes"),
         (&["--account", "a", "--label", "a\nb"], "without control characters"),
         (&["--account", "a", "--label", ""], "1 to 255 bytes"),
-        (&["--account", "a", "--expires-in", "0d"], "a whole number and h (hours)"),
-        (&["--account", "a", "--expires-in", "tomorrow"], "a whole number and h (hours)"),
+        (&["--account", "a", "--expires-in", "0d"], "a span of no time"),
+        (&["--account", "a", "--expires-in", "tomorrow"], "90s, 1h30m or 7d"),
         (&["--account", "a", "--expires-in", "5300w"], "100 years at most"),
         (&[], "--account"),
     ] {

@@ -93,6 +93,13 @@ async fn the_writes_of_a_plan_are_taken_back_together_once_and_can_be_redone() {
     let listed: Vec<&Value> = plan["writes"].as_array().unwrap().iter().map(|write| &write["correlation_id"]).collect();
     assert_eq!(listed, writes.iter().map(receipt).collect::<Vec<_>>());
     assert_eq!(shop.contents().await, after, "a plan changes nothing");
+    let rows = json!([
+        {"table": "shop.orders", "key": {"id": 1}, "change": "update", "columns": {"status": {"before": "sent", "after": "open"}}},
+        {"table": "shop.orders", "key": {"id": 2}, "change": "update", "columns": {"status": {"before": "paid", "after": "open"}}},
+    ]);
+    assert_eq!(plan["effects"], json!({"count": 2, "rows": rows}), "what is there now, and after it");
+    let summary = json!([{"table": "shop.orders", "change": "update", "rows": 2, "changed": {"status": 2}}]);
+    assert_eq!(plan["summary"], summary);
 
     let previewed = shop.server.succeed("preview_mutation", json!({"tool": "undo_run", "params": run_of(&plan)})).await;
     assert_eq!(previewed["data"]["effects"]["count"], 2, "{previewed}");
@@ -196,8 +203,10 @@ async fn an_undo_needs_the_agreement_that_the_manifest_asks_of_it() {
 async fn bad_input_is_named_and_other_profiles_do_not_have_the_tools() {
     let shop = Shop::open().await;
     for (arguments, part) in [
-        (json!({"from": "yesterday evening"}), "from and to: invalid input syntax"),
-        (json!({"from": "1h", "to": "99999-99-99"}), "from and to: "),
+        (json!({"from": "yesterday evening"}), "from: \"yesterday evening\" is no time: give one such as 30m"),
+        (json!({"from": "1h", "to": "99999-99-99"}), "to: \"99999-99-99\" is no time"),
+        (json!({"from": "1h", "to": "2h"}), "the range of time is empty"),
+        (json!({"from": "1h", "tool": "set_stauts"}), "the tool set_stauts is on no record"),
         (json!({"from": "1h", "mode": "force"}), "mode"),
         (json!({}), "from"),
         (json!({"from": "1h", "account": "stranger"}), "account"),

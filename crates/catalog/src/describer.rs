@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use ledger::read::{ReadError, Reader};
 use manifest::ToolCatalog;
-use types::{ErrorCode, Failure, Masks};
+use types::{ErrorCode, Failure, Masks, nearest};
 
 use crate::annotations::CatalogAnnotations;
-use crate::nearest::nearest;
 use crate::queries;
 use crate::read_failure::read_failure;
 use crate::responses::{DescribeData, TableData};

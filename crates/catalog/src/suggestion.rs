@@ -4,10 +4,9 @@
 use std::collections::HashSet;
 
 use ledger::read::{ReadError, Reader};
-use types::{ErrorCode, Failure};
+use types::{ErrorCode, Failure, nearest};
 
 use crate::error_position::{IdentifierAt, is_name_letter, name_at, quoted_in, word_before, words};
-use crate::nearest::nearest;
 use crate::queries::{
     ColumnName, Keyword, TableName, column_names, enum_labels, function_names, keywords, mentioned_tables, table_names,
     type_names,

@@ -67,6 +67,7 @@ mod schema;
 mod setup;
 mod state_keys;
 mod sweep;
+mod time_range;
 mod tracking;
 pub mod undo;
 mod values;
@@ -104,6 +105,7 @@ pub use setup::{
     TrackReport, TrackedTable, deviations, examine_roles, init, load_once, track, untrack,
 };
 pub use state_keys::{StateKey, StateKeys};
+pub use time_range::TimeRangeError;
 pub use tracking::{Coverage, CoveredTable, Tracking};
 pub use write_tx::{Rows, Statement, WriteTx};
 

@@ -8,7 +8,7 @@ use types::{CorrelationId, ErrorCode, Failure};
 use crate::conflicts::undo_failure;
 use crate::executor::WriteRequest;
 use crate::failures::ExecutorError;
-use crate::plans::{self, PlanPart};
+use crate::plans::{self, PlanPart, PlanReport};
 use crate::values::array;
 use crate::write_tx::{Statement, WriteTx};
 
@@ -46,12 +46,11 @@ pub async fn undo_plan(
     digest: &str,
 ) -> Result<u64, ExecutorError> {
     let account = request.principal.account_id.as_str().to_owned();
-    let mut report: Value = ask(tx, PLAN_SQL, &[Some(array(writes)), Some(account)]).await?;
-    if !plans::is_ready(&report) {
-        let conflicts = report.get_mut("conflicts").map(Value::take);
-        return Err(undo_failure(serde_json::from_value(conflicts.unwrap_or_default()).unwrap_or_default()).into());
+    let report: PlanReport = ask(tx, PLAN_SQL, &[Some(array(writes)), Some(account)]).await?;
+    if !report.is_ready {
+        return Err(undo_failure(report.conflicts).into());
     }
-    if plans::digest_of(&[PlanPart::of(writes, &report)]) != digest {
+    if plans::digest_of(&[PlanPart::of(&report)]) != digest {
         let message = "the plan is stale, since other rows would be changed now; nothing was changed";
         return Err(Failure::new(ErrorCode::UndoConflict, message).hint("Make another plan with undo_plan.").into());
     }

@@ -1,11 +1,11 @@
 //! The tables of a schema, from the system catalog.
 
-use catalog::nearest_names;
 use ledger::ConnectOptions;
 use ledger::read::{ReadError, ReadLimits, ReadRequest, Reader, RowFormat, SearchPath};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use types::nearest_names;
 use types::visible;
 
 use crate::table::{Follower, Table};

@@ -54,7 +54,8 @@ pub async fn insert_pending_record(database: &Database, days_old: u32) {
 
 /// Runs statements as the owner of the tables, who has switched their triggers off.
 pub async fn tamper(database: &Database, sql: &str) {
-    const TABLES: [&str; 8] = ["record", "effect", "reversal", "event", "leaf", "tree_node", "checkpoint", "log_key"];
+    const TABLES: [&str; 9] =
+        ["record", "effect", "reversal", "reversal_part", "event", "leaf", "tree_node", "checkpoint", "log_key"];
     let switch = |to: &str| TABLES.map(|table| format!("alter table countersign.{table} {to} trigger all;")).concat();
     database.run(&format!("begin; {} {sql}; {} commit", switch("disable"), switch("enable"))).await;
 }

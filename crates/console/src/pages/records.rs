@@ -9,10 +9,11 @@ use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use ledger::RecordStatus;
 use ledger::audit::{RecordFilter, RowError};
+use ledger::{RecordStatus, TimeRangeError};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use types::TimeError;
 
 use crate::message::{self, render};
 use crate::rows;
@@ -30,9 +31,9 @@ const MOST_EXPORTED: usize = 100_000;
 /// The states of records, for the filter.
 const STATUSES: [&str; 4] = ["success", "failure", "pending", "duplicate"];
 
-/// The ages, for the filter: hours and words.
+/// The ages, for the filter, and their words. An address may have any other time.
 const AGES: [(&str, &str); 4] =
-    [("1", "last hour"), ("24", "last day"), ("168", "last 7 days"), ("720", "last 30 days")];
+    [("1h", "last hour"), ("24h", "last day"), ("7d", "last 7 days"), ("30d", "last 30 days")];
 
 /// The filter of a page, as the URL has it.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -44,7 +45,7 @@ pub(crate) struct RecordQuery {
     pub(crate) actor: String,
     pub(crate) session: String,
     pub(crate) table: String,
-    /// Hours.
+    /// A point in time.
     pub(crate) since: String,
     /// Records before this one: the id of the last record of a page.
     pub(crate) before: String,
@@ -85,6 +86,11 @@ impl RecordQuery {
         ]
     }
 
+    /// Whether it begins at a time that is no choice of the filter.
+    fn has_other_time(&self) -> bool {
+        !self.since.is_empty() && AGES.iter().all(|(age, _)| *age != self.since)
+    }
+
     fn with_before(&self, before: Option<String>) -> String {
         query_string(self.fields().into_iter().chain([("before", before)]))
     }
@@ -106,8 +112,7 @@ impl RecordQuery {
             account_id: text(&self.account),
             actor: text(&self.actor),
             session: text(&self.session),
-            since_hours: number("since", text(&self.since))?,
-            until_hours: None,
+            time: console.audit.time_range(text(&self.since).map(|since| since.parse()).transpose()?, None).await?,
             row,
             before: number("before", text(&self.before))?,
         })
@@ -127,13 +132,19 @@ enum FilterError {
     #[error("{name} is a number, not \"{value}\"")]
     NotANumber { name: &'static str, value: String },
     #[error(transparent)]
+    Time(#[from] TimeError),
+    #[error(transparent)]
+    Range(#[from] TimeRangeError),
+    #[error(transparent)]
     Table(#[from] RowError),
 }
 
 impl FilterError {
     fn into_response(self) -> Response {
         match self {
-            Self::Table(RowError::Database(error)) => message::unavailable(&error),
+            Self::Table(RowError::Database(error)) | Self::Range(TimeRangeError::Database(error)) => {
+                message::unavailable(&error)
+            }
             error => message::page(StatusCode::BAD_REQUEST, "The filter cannot be used", &sentence(&error)),
         }
     }

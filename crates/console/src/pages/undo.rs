@@ -4,20 +4,22 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::Form;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
+use ledger::ConflictKind;
 use ledger::console::ConsolePerson;
 use ledger::operator::{Operator, UndoError, UndoOutcome, UndoProgress};
-use ledger::plans::{PlanMode, Selection, StoredPlan};
+use ledger::plans::{PlanMode, PlanRequest, PlanRows, PlanScope, PlanSummary, Selection, StoredPlan};
 use serde::Deserialize;
 use serde_json::Value;
-use types::{CorrelationId, IdPrefix, visible};
+use types::{CorrelationId, IdPrefix, Moment, TimeError, visible};
 
 use super::record;
 use super::records::{RecordLine, record_line};
 use crate::conflicts::{self, Conflict};
 use crate::message::{self, render};
+use crate::rows::{Effect, effects_of, key};
 use crate::session::LoggedIn;
 use crate::state::{Console, ConsoleOperator};
 use crate::text::{Fact, rows};
@@ -25,8 +27,10 @@ use crate::text::{Fact, rows};
 /// A plan with more rows is carried out in parts.
 const MOST_ROWS: u64 = 10_000;
 
-/// The most writes that the page of a plan lists.
+/// The most writes that the page of a plan lists, and the most rows; it counts the others.
 const MOST_LISTED: usize = 100;
+const MOST_EFFECTS: u32 = 20;
+const MOST_EFFECTS_IN_FULL: u32 = 10_000;
 
 #[derive(Template)]
 #[template(path = "undo.html")]
@@ -72,11 +76,31 @@ struct PlanPage<'a> {
     facts: Vec<Fact>,
     writes: Vec<RecordLine>,
     write_count: usize,
+    left_out: Vec<LeftOut>,
+    more_left_out: usize,
+    effects: Vec<Effect>,
+    summary: Vec<String>,
+    is_whole: bool,
     parts: usize,
     counted: String,
     conflicts: Vec<Conflict>,
     more: usize,
     is_ready: bool,
+}
+
+/// A write that a plan leaves out.
+struct LeftOut {
+    id: String,
+    tool: String,
+    why: String,
+}
+
+/// How much of a plan its page shows.
+#[derive(Deserialize)]
+pub(crate) struct PlanQuery {
+    /// Every row.
+    #[serde(default)]
+    full: String,
 }
 
 #[derive(Deserialize)]
@@ -86,7 +110,7 @@ pub(crate) struct RunForm {
 }
 
 pub(crate) async fn ask(LoggedIn(person): LoggedIn, State(console): State<Arc<Console>>) -> Response {
-    let form = SelectionForm { from: "24h".to_owned(), to: "0h".to_owned(), ..SelectionForm::default() };
+    let form = SelectionForm { from: "24h".to_owned(), to: "now".to_owned(), ..SelectionForm::default() };
     let why_not = operator(&console, &person).err();
     render(&SelectionPage { person: Some(&person.name), why_not, problem: None, form: &form })
 }
@@ -101,19 +125,18 @@ pub(crate) async fn plan(
         Ok(operator) => operator,
         Err(why_not) => return forbidden(why_not),
     };
-    let mode = match form.mode.as_str() {
-        "skip" => PlanMode::Skip,
-        "cascade" => PlanMode::Cascade,
-        _ => PlanMode::Strict,
+    let problem = |problem: String| {
+        let problem = Some(format!("{}.", visible(&problem)));
+        let page = SelectionPage { person: Some(&person.name), why_not: None, problem, form: &form };
+        (StatusCode::BAD_REQUEST, render(&page)).into_response()
     };
-    match operator.undo.plan(&form.selection(), mode, MOST_ROWS, &person.name).await {
+    let request = match form.request() {
+        Ok(request) => request,
+        Err(error) => return problem(error.to_string()),
+    };
+    match operator.undo.plan(&request, MOST_ROWS, &person.name).await {
         Ok((_, plan)) => Redirect::to(&format!("/undo/{}", plan.plan_id)).into_response(),
-        // 22007, 22008: a time that PostgreSQL does not read.
-        Err(UndoError::Database(error)) if matches!(sqlstate(&error), Some("22007" | "22008" | "22023")) => {
-            let problem = error.server_error().map(|error| format!("{}.", visible(&error.message)));
-            let page = SelectionPage { person: Some(&person.name), why_not: None, problem, form: &form };
-            (StatusCode::BAD_REQUEST, render(&page)).into_response()
-        }
+        Err(UndoError::Selection(error)) => problem(error.to_string()),
         Err(error) => failed(&error),
     }
 }
@@ -122,6 +145,7 @@ pub(crate) async fn show(
     LoggedIn(person): LoggedIn,
     State(console): State<Arc<Console>>,
     Path(id): Path<String>,
+    Query(PlanQuery { full }): Query<PlanQuery>,
 ) -> Response {
     let operator = match operator(&console, &person) {
         Ok(operator) => operator,
@@ -131,20 +155,24 @@ pub(crate) async fn show(
         Ok(plan) => plan,
         Err(refusal) => return refusal,
     };
-    let ids: Vec<CorrelationId> = write_ids(&plan.report).take(MOST_LISTED).collect();
+    let most = if full.is_empty() { MOST_EFFECTS } else { MOST_EFFECTS_IN_FULL };
+    let rows = match operator.undo.plan_rows(&plan.report, Some(most)).await {
+        Ok(rows) => rows,
+        Err(error) => return failed(&error),
+    };
+    let ids: Vec<CorrelationId> = plan.report.writes.iter().copied().take(MOST_LISTED).collect();
     let found = async { Ok::<_, ledger::read::Error>((console.audit.some(&ids).await?, console.masks().await?)) };
     match found.await {
         Ok((writes, masks)) => {
             let writes = writes.into_iter().map(|write| record_line(&masks.apply(write))).collect();
-            render(&plan_page(&person, plan, writes))
+            let effects = match rows.effects {
+                Value::Object(effects) => Value::Object(masks.apply(effects)),
+                effects => effects,
+            };
+            render(&plan_page(&person, plan, writes, PlanRows { effects, ..rows }))
         }
         Err(error) => message::unavailable(&error),
     }
-}
-
-fn write_ids(report: &Value) -> impl Iterator<Item = CorrelationId> {
-    let writes = report.get("writes").and_then(Value::as_array).into_iter().flatten();
-    writes.filter_map(|write| CorrelationId::parse(write.as_str()?))
 }
 
 /// Carries out what the page has shown, or nothing.
@@ -162,7 +190,7 @@ pub(crate) async fn run(
         Ok(plan) => plan,
         Err(refusal) => return refusal,
     };
-    if plan.digest != form.digest || !plan.is_ready {
+    if plan.digest != form.digest || !plan.report.is_ready {
         let text = "The page shows another plan than this, or one with conflicts. Nothing was changed.";
         return message::page(StatusCode::CONFLICT, "Not done", text);
     }
@@ -281,68 +309,90 @@ fn one_page(person: &ConsolePerson, id: CorrelationId, outcome: UndoOutcome) -> 
     (status, render(&page)).into_response()
 }
 
-fn plan_page(person: &ConsolePerson, plan: StoredPlan, writes: Vec<RecordLine>) -> PlanPage<'_> {
-    let list = |name: &str| plan.report.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let conflicts = list("conflicts");
+fn plan_page(person: &ConsolePerson, plan: StoredPlan, writes: Vec<RecordLine>, rows: PlanRows) -> PlanPage<'_> {
+    let conflicts = plan.report.conflicts.as_slice();
+    let left_out = plan.report.left_out.as_slice();
+    let effects = effects_of(&rows.effects);
     PlanPage {
         person: Some(&person.name),
         facts: plan_facts(&plan),
         writes,
-        write_count: list("writes").len(),
+        write_count: plan.report.writes.len(),
+        left_out: left_out.iter().take(MOST_LISTED).map(left_out_write).collect(),
+        more_left_out: left_out.len().saturating_sub(MOST_LISTED),
+        is_whole: effects.len() as u64 >= plan.report.rows,
+        effects,
+        summary: rows.summary.iter().map(PlanSummary::to_string).collect(),
         parts: plan.parts.len(),
         counted: conflicts::counted(conflicts),
         conflicts: conflicts::list(conflicts),
         more: conflicts.len().saturating_sub(conflicts::MOST),
-        is_ready: plan.is_ready,
+        is_ready: plan.report.is_ready,
         id: plan.plan_id,
         digest: plan.digest,
     }
 }
 
-/// What was selected, and what was found.
-fn plan_facts(plan: &StoredPlan) -> Vec<Fact> {
-    let selected = |(name, key): (&'static str, &str)| {
-        let value = plan.selection.get(key).and_then(Value::as_str)?;
-        Some(if matches!(key, "from" | "to") { Fact::time(name, value) } else { Fact::text(name, visible(value)) })
-    };
-    let count = |name: &str| plan.report.get(name).and_then(Value::as_array).map_or(0, Vec::len);
-    let mut writes = count("writes").to_string();
-    if count("added") > 0 {
-        writes += &format!(", {} of them added because they came later on the same rows", count("added"));
+fn left_out_write(conflict: &Value) -> LeftOut {
+    let text = |pointer: &str| conflict.pointer(pointer).and_then(Value::as_str).map(visible);
+    let code = text("/code").unwrap_or_default();
+    let words = ConflictKind::of(&code).map_or(code, |kind| kind.words.to_owned());
+    let place = text("/table").map(|table| format!(", {table} {}", key(conflict.get("key")))).unwrap_or_default();
+    let message = text("/message").map(|message| format!(": {message}")).unwrap_or_default();
+    LeftOut {
+        id: text("/write/correlation_id").unwrap_or_default(),
+        tool: text("/write/tool_name").unwrap_or_default(),
+        why: format!("{words}{}{message}", place.trim_end()),
     }
-    if count("left_out") > 0 {
-        writes += &format!("; {} left out because of conflicts", count("left_out"));
-    }
-    let changes = rows(plan.report.get("rows").and_then(Value::as_u64).unwrap_or_default());
-    let found = [Fact::text("Writes", writes), Fact::text("Changes", changes), Fact::id("Digest", plan.digest.clone())];
-    SELECTED.into_iter().filter_map(selected).chain(found).collect()
 }
 
-/// The names of a selection for people, and in the plan.
-const SELECTED: [(&str, &str); 8] = [
-    ("Account", "account"),
-    ("Actor", "actor"),
-    ("Session", "session"),
-    ("Client", "client"),
-    ("Tool", "tool"),
-    ("Table", "table"),
-    ("From", "from"),
-    ("Until", "to"),
-];
+/// What was selected, and what was found.
+fn plan_facts(plan: &StoredPlan) -> Vec<Fact> {
+    let Selection { scope, from, to } = &plan.selection;
+    let named = [
+        ("Account", &scope.account),
+        ("Actor", &scope.actor),
+        ("Session", &scope.session),
+        ("Client", &scope.client),
+        ("Tool", &scope.tool),
+        ("Table", &scope.table),
+    ];
+    let named = named.into_iter().filter_map(|(name, value)| Some(Fact::text(name, visible(value.as_ref()?))));
+    let times = [Fact::time("From", from), Fact::time("Until", to)];
+    let mut writes = plan.report.writes.len().to_string();
+    let (added, left_out) = (plan.report.added.len(), plan.report.left_out.len());
+    if added > 0 {
+        writes += &format!(", {added} of them added because they came later on the same rows");
+    }
+    if left_out > 0 {
+        writes += &format!("; {left_out} left out because of conflicts");
+    }
+    let changes = rows(plan.report.rows);
+    let found = [Fact::text("Writes", writes), Fact::text("Changes", changes), Fact::id("Digest", plan.digest.clone())];
+    named.chain(times).chain(found).collect()
+}
 
 impl SelectionForm {
-    fn selection(&self) -> Selection {
+    fn request(&self) -> Result<PlanRequest, TimeError> {
         let text = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
-        Selection {
-            account: text(&self.account),
-            actor: text(&self.actor),
-            session: text(&self.session),
-            client: text(&self.client),
-            tool: text(&self.tool),
-            table: text(&self.table),
-            from: text(&self.from).unwrap_or_else(|| "24h".to_owned()),
-            to: text(&self.to).unwrap_or_else(|| "0h".to_owned()),
-        }
+        let time = |text: &str, default: &str| if text.trim().is_empty() { default } else { text }.parse::<Moment>();
+        Ok(PlanRequest {
+            scope: PlanScope {
+                account: text(&self.account),
+                actor: text(&self.actor),
+                session: text(&self.session),
+                client: text(&self.client),
+                tool: text(&self.tool),
+                table: text(&self.table),
+            },
+            from: time(&self.from, "24h")?,
+            to: time(&self.to, "now")?,
+            mode: match self.mode.as_str() {
+                "skip" => PlanMode::Skip,
+                "cascade" => PlanMode::Cascade,
+                _ => PlanMode::Strict,
+            },
+        })
     }
 }
 

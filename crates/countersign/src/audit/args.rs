@@ -6,9 +6,9 @@ use clap::{Args, Subcommand, ValueEnum};
 use http_client::HttpsUrl;
 use ledger::RecordStatus;
 use tlog::VerifierKey;
-use types::IdPrefix;
+use types::{Age, IdPrefix, Moment};
 
-use super::age::{age, retention};
+use super::age::retention;
 use super::reads::args::ReadsCommand;
 use crate::settings::{ConnectionKeys, Keys, SigningKeys};
 use crate::short_id;
@@ -126,12 +126,12 @@ pub(crate) struct ListArgs {
     /// Only records of the session whose id begins with this. --wide and show print the ids.
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
-    /// Only records that are at most this old: 12h, 7d or 4w.
-    #[arg(long, value_name = "AGE", value_parser = age)]
-    pub(crate) since: Option<u32>,
-    /// Only records that are older than this: 12h, 7d or 4w.
-    #[arg(long, value_name = "AGE", value_parser = age)]
-    pub(crate) until: Option<u32>,
+    /// Only records from this time on: 30m, 7d, yesterday, 14:00 or '2026-11-22 09:00' (UTC).
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<Moment>,
+    /// Only records before this time, in the same forms.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<Moment>,
     /// Only records that changed a row of this tracked table, such as shop.orders.
     #[arg(long)]
     pub(crate) table: Option<String>,
@@ -185,9 +185,9 @@ pub(crate) struct RowArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CountsArgs {
-    /// Only records that are at most this old: 12h, 7d or 4w.
-    #[arg(long, value_name = "AGE", value_parser = age)]
-    pub(crate) since: Option<u32>,
+    /// Only records from this time on: 30m, 7d, yesterday, 14:00 or '2026-11-22 09:00' (UTC).
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<Moment>,
     /// Print one JSON object per line. The last one, for all tools, has no tool_name.
     #[arg(long)]
     pub(crate) json: bool,
@@ -345,11 +345,11 @@ pub(crate) struct WitnessRemoveArgs {
 pub(crate) struct PruneArgs {
     /// Remove only records that are older than this: 36h, 90d or 52w, at least 1d.
     #[arg(long, value_name = "AGE", value_parser = retention, default_value = "90d")]
-    pub(crate) older_than: u32,
+    pub(crate) older_than: Age,
     /// Prune now and then again after each such time, such as 1d, until a signal ends the process. Removals are
     /// logged. An unreachable database does not end it.
-    #[arg(long, value_name = "TIME", value_parser = age, conflicts_with = "dry_run")]
-    pub(crate) every: Option<u32>,
+    #[arg(long, value_name = "AGE", conflicts_with = "dry_run")]
+    pub(crate) every: Option<Age>,
     /// Print what would be removed, and remove nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -9,7 +9,8 @@ use crate::table::{cell, json_line, table};
 use crate::terminal::print_line;
 
 pub(crate) async fn run(arguments: CountsArgs, settings: &Settings) -> anyhow::Result<()> {
-    let counts = open(settings).await?.counts(arguments.since).await?;
+    let audit = open(settings).await?;
+    let counts = audit.counts(audit.time_range(arguments.since, None).await?).await?;
     if arguments.json {
         for count in counts {
             print_line(&json_line(&Value::Object(count)));

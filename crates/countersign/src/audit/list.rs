@@ -31,8 +31,7 @@ pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Res
         account_id: arguments.account,
         actor: arguments.actor,
         session: arguments.session,
-        since_hours: arguments.since,
-        until_hours: arguments.until,
+        time: audit.time_range(arguments.since, arguments.until).await?,
         row,
         before: None,
     };

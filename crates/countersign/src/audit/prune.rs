@@ -6,6 +6,7 @@ use anyhow::Context;
 use ledger::audit::{Audit, PrunePlan, Pruned};
 use ledger::read::Error;
 use tokio::signal::unix::{SignalKind, signal};
+use types::Age;
 
 use super::args::PruneArgs;
 use super::open;
@@ -18,8 +19,8 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 pub(crate) async fn run(arguments: PruneArgs, settings: &Settings) -> anyhow::Result<()> {
-    if let Some(hours) = arguments.every {
-        return keep_pruning(arguments.older_than, Duration::from_secs(u64::from(hours) * 3600), settings).await;
+    if let Some(every) = arguments.every {
+        return keep_pruning(arguments.older_than, every, settings).await;
     }
     let audit = open(settings).await?;
     if arguments.dry_run {
@@ -35,11 +36,11 @@ pub(crate) async fn run(arguments: PruneArgs, settings: &Settings) -> anyhow::Re
 
 /// Prunes now and then every so often, until a signal ends it. What passes by itself is only logged: a database that cannot be
 /// reached, a lock, an upgrade that is under way. A batch that a signal interrupts is rolled back.
-async fn keep_pruning(older_than: u32, every: Duration, settings: &Settings) -> anyhow::Result<()> {
+async fn keep_pruning(older_than: Age, every: Age, settings: &Settings) -> anyhow::Result<()> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tracing::info!(
-        older_than_hours = older_than,
-        every_hours = every.as_secs() / 3600,
+        %older_than,
+        %every,
         "pruning until a signal ends it"
     );
     let pruning = async {
@@ -49,7 +50,7 @@ async fn keep_pruning(older_than: u32, every: Duration, settings: &Settings) -> 
                 Ok(pruned) => {
                     told(&pruned).iter().for_each(|line| tracing::info!("{line}"));
                     pause = FIRST_PAUSE;
-                    tokio::time::sleep(every).await;
+                    tokio::time::sleep(every.duration()).await;
                 }
                 Err(error) if may_not(&error) => return Err(error),
                 Err(error) => {
@@ -72,7 +73,7 @@ async fn seal(audit: &Audit) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn prune(audit: &Audit, older_than: u32) -> anyhow::Result<Pruned> {
+async fn prune(audit: &Audit, older_than: Age) -> anyhow::Result<Pruned> {
     seal(audit).await?;
     audit.prune(older_than, &os_user::name()).await.map_err(|error| {
         let error = anyhow::Error::from(error);

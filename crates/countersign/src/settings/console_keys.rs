@@ -8,7 +8,7 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_spanned::Spanned;
-use types::Secret;
+use types::{Age, Secret, TimeError};
 
 use super::addresses::ConsoleUrl;
 use super::key_group::keys;
@@ -117,7 +117,8 @@ impl OidcKeys {
 pub(crate) struct ApproveWithin(Option<Duration>);
 
 /// As long as a session can be.
-const MAX_MINUTES: u64 = 12 * 60;
+const MAX_SECONDS: u64 = 12 * 3600;
+const MIN_SECONDS: u64 = 60;
 
 impl ApproveWithin {
     /// The time; `None` for the whole session.
@@ -133,15 +134,12 @@ impl FromStr for ApproveWithin {
         if text == "session" {
             return Ok(Self(None));
         }
-        let units = [('m', 1), ('h', 60)];
-        let read = units.into_iter().find_map(|(unit, minutes)| Some((text.strip_suffix(unit)?, minutes)));
-        let (count, minutes) = read
-            .filter(|(count, _)| !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit()))
-            .ok_or_else(|| format!("{text:?} is not a time: it is a whole number and m (minutes) or h (hours), such as 15m or 1h, or session"))?;
-        let minutes = count.parse::<u64>().ok().and_then(|count| count.checked_mul(minutes));
-        match minutes {
-            Some(minutes @ 1..=MAX_MINUTES) => Ok(Self(Some(Duration::from_secs(minutes * 60)))),
-            _ => Err(format!("{text:?} is out of bounds: it takes 1m to 12h, or session")),
+        match text.parse::<Age>() {
+            Ok(age) if (MIN_SECONDS..=MAX_SECONDS).contains(&age.as_secs()) => Ok(Self(Some(age.duration()))),
+            Ok(_) | Err(TimeError::Zero(_) | TimeError::TooLong(_)) => {
+                Err(format!("{text:?} is out of bounds: it takes 1m to 12h, or session"))
+            }
+            Err(_) => Err(format!("{text:?} is not a time: it is one such as 15m, 1h or 1h30m, or session")),
         }
     }
 }

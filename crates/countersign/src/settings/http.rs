@@ -31,7 +31,7 @@ pub(crate) struct HttpSettings {
 const REQUESTS_PER_S: u32 = 100;
 const BURST: NonZeroU32 = NonZeroU32::new(200).unwrap();
 const SESSIONS: u32 = 256;
-const SESSION_IDLE_S: u32 = 300;
+const SESSION_IDLE: Duration = Duration::from_secs(300);
 const STREAMS: u32 = 256;
 const CONNECTIONS: usize = 1024;
 
@@ -60,7 +60,7 @@ impl HttpSettings {
             burst: keys.burst.and_then(|burst| NonZeroU32::new(burst.get())).unwrap_or(BURST),
             streams: keys.streams.map_or(STREAMS, |streams| streams.get()),
             sessions: keys.sessions.map_or(SESSIONS, |sessions| sessions.get()),
-            session_idle: Duration::from_secs(keys.session_idle_s.map_or(SESSION_IDLE_S, |idle| idle.get()).into()),
+            session_idle: keys.session_idle_s.map_or(SESSION_IDLE, |idle| idle.duration()),
             reads: reads.max(1),
             read_time: read.deadline,
         };

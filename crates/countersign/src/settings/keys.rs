@@ -15,7 +15,7 @@ use serde::Deserialize;
 use types::{AccountId, Secret, Tier};
 
 use super::addresses::{Host, Origin, Proxy, PublicUrl};
-use super::bounded::Bounded;
+use super::bounded::{Bounded, Millis, Seconds};
 use super::console_keys::{ConsoleKeys, OidcSecretKeys};
 use super::key_group::keys;
 use super::notify_keys::NotifyKeys;
@@ -69,7 +69,7 @@ keys! {
         /// Time limit for connecting, in milliseconds, unless the connection string has a connect_timeout.
         /// Default: 10000.
         #[arg(long, env = "COUNTERSIGN_CONNECT_TIMEOUT_MS", value_name = "MS")]
-        connect_timeout_ms: Bounded<100, 600_000>,
+        connect_timeout_ms: Millis<100, 600_000>,
     }
 }
 
@@ -152,14 +152,14 @@ keys! {
         /// Seconds in which this server answers identical calls from memory, without a record. Default: 30; 0
         /// for never.
         #[arg(long, env = "COUNTERSIGN_DUPLICATE_MEMORY_S", value_name = "SECONDS")]
-        duplicate_memory_s: Bounded<0, 300>,
+        duplicate_memory_s: Seconds<0, 300>,
         /// Wait for the disk already when an intent is recorded, not only when its write commits.
         #[arg(long, env = "COUNTERSIGN_DURABLE_ADMISSION", num_args = 0..=1, require_equals = true,
               default_missing_value = "true", value_parser = BoolishValueParser::new())]
         durable_admission: bool,
         /// Seconds that a proposed write waits for agreement. Default: 1800.
         #[arg(long, env = "COUNTERSIGN_PROPOSAL_LIFETIME_S", value_name = "SECONDS")]
-        proposal_lifetime_s: Bounded<1, 2_592_000>,
+        proposal_lifetime_s: Seconds<1, 2_592_000>,
     }
 }
 
@@ -202,7 +202,7 @@ keys! {
         /// Seconds after which the server keeps nothing of an idle session until its client returns. Default:
         /// 300.
         #[arg(long = "http-session-idle-s", env = "COUNTERSIGN_HTTP_SESSION_IDLE_S", value_name = "SECONDS")]
-        session_idle_s: Bounded<1, 86_400>,
+        session_idle_s: Seconds<1, 86_400>,
         /// Reads of an account that run at once, if tokens or an issuer name several accounts. Default: three
         /// quarters of read_sessions, so that no account blocks the reads of the others.
         #[arg(long = "http-reads", env = "COUNTERSIGN_HTTP_READS", value_name = "READS")]
@@ -231,14 +231,14 @@ keys! {
     LimitKeys {
         /// Time limit of a read, from the call to the answer, in milliseconds. Default: 30000.
         #[arg(long, env = "COUNTERSIGN_QUERY_TIMEOUT_MS", value_name = "MS")]
-        query_timeout_ms: Bounded<100, 3_600_000>,
+        query_timeout_ms: Millis<100, 3_600_000>,
         /// Time limit of any other call, above all of writes, in milliseconds. Default: 30000.
         #[arg(long, env = "COUNTERSIGN_CALL_DEADLINE_MS", value_name = "MS")]
-        call_deadline_ms: Bounded<100, 3_600_000>,
+        call_deadline_ms: Millis<100, 3_600_000>,
         /// Time that a call waits for its user, where the client can ask the user, in milliseconds. Default:
         /// 120000.
         #[arg(long, env = "COUNTERSIGN_ASK_TIMEOUT_MS", value_name = "MS")]
-        ask_timeout_ms: Bounded<100, 3_600_000>,
+        ask_timeout_ms: Millis<100, 3_600_000>,
         /// Rows of a read if the caller passes no limit. Default: 500.
         #[arg(long, env = "COUNTERSIGN_ROW_LIMIT", value_name = "ROWS")]
         row_limit: Bounded<1, 100_000>,

@@ -185,9 +185,9 @@ impl ConfigSources {
                 signing: signing.signing(),
                 ..ledger_settings(&write, &reads, &limits, key)?
             },
-            connect_timeout: connect_timeout_ms.map_or(DEFAULT_CONNECT_TIMEOUT, |ms| millis(ms.get())),
+            connect_timeout: connect_timeout_ms.map_or(DEFAULT_CONNECT_TIMEOUT, |time| time.duration()),
             call_deadline: call_deadline(&limits),
-            ask_timeout: limits.ask_timeout_ms.map_or(DEFAULT_ASK_TIMEOUT, |ms| millis(ms.get())),
+            ask_timeout: limits.ask_timeout_ms.map_or(DEFAULT_ASK_TIMEOUT, |time| time.duration()),
             read_limits,
             notify: notify.settings()?,
             http,
@@ -255,14 +255,10 @@ fn ledger_settings(
     let default = ledger::LedgerOptions::default();
     Ok(ledger::LedgerOptions {
         fingerprints: Fingerprints::new(key.map(|key| key.text)),
-        duplicate_memory: write
-            .duplicate_memory_s
-            .map_or(default.duplicate_memory, |seconds| Duration::from_secs(seconds.get().into())),
+        duplicate_memory: write.duplicate_memory_s.map_or(default.duplicate_memory, |time| time.duration()),
         durable_admission: write.durable_admission.unwrap_or(default.durable_admission),
         call_deadline: call_deadline(limits),
-        proposal_lifetime: write
-            .proposal_lifetime_s
-            .map_or(default.proposal_lifetime, |seconds| Duration::from_secs(seconds.get().into())),
+        proposal_lifetime: write.proposal_lifetime_s.map_or(default.proposal_lifetime, |time| time.duration()),
         sessions: limits.write_sessions.map_or(default.sessions, |sessions| sessions.get() as usize),
         read_log: reads.log.unwrap_or_default().into(),
         ..default
@@ -270,7 +266,7 @@ fn ledger_settings(
 }
 
 fn call_deadline(limits: &LimitKeys) -> Duration {
-    limits.call_deadline_ms.map_or(ledger::LedgerOptions::default().call_deadline, |ms| millis(ms.get()))
+    limits.call_deadline_ms.map_or(ledger::LedgerOptions::default().call_deadline, |time| time.duration())
 }
 
 fn read_limits(limits: &LimitKeys) -> anyhow::Result<ReadLimits> {
@@ -285,12 +281,8 @@ fn read_limits(limits: &LimitKeys) -> anyhow::Result<ReadLimits> {
         max_rows,
         max_bytes: limits.max_result_bytes.map_or(default.max_bytes, |bytes| bytes.get() as usize),
         sessions: limits.read_sessions.map_or(default.sessions, |sessions| sessions.get() as usize),
-        deadline: limits.query_timeout_ms.map_or(default.deadline, |ms| millis(ms.get())),
+        deadline: limits.query_timeout_ms.map_or(default.deadline, |time| time.duration()),
     })
-}
-
-fn millis(ms: u32) -> Duration {
-    Duration::from_millis(ms.into())
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ fn every_mistake_of_the_file_is_named_with_its_place_and_what_is_right() {
         "countersign.toml:4:13: manifests: invalid type: string \"a.toml\", expected a sequence",
         "countersign.toml:6:13: row_limit: 0 is out of bounds: it takes 1 to 100000",
         "countersign.toml:7:1: there is no key limits.rows; the keys here are: connect_timeout_ms, ",
-        "countersign.toml:8:20: query_timeout_ms: invalid type",
+        "countersign.toml:8:20: query_timeout_ms: \"soon\" is no span of time: give one such as 90s, 1h30m or 7d",
         "countersign.toml:9:2: there is no key network",
     ] {
         assert!(said.contains(expected), "{expected} is missing in:\n{said}");

@@ -60,8 +60,12 @@ fn values(schema: &Value) -> String {
     if let Some(list) = schema.get("oneOf").or_else(|| schema.get("enum")).and_then(Value::as_array) {
         return format!("one of {}", words(list));
     }
+    let number = || format!("an integer from {} to {}", schema["minimum"], schema["maximum"]);
+    if schema["type"] == serde_json::json!(["integer", "string"]) {
+        return format!("{}, or a time such as `90s`", number());
+    }
     match schema["type"].as_str().unwrap() {
-        "integer" => format!("an integer from {} to {}", schema["minimum"], schema["maximum"]),
+        "integer" => number(),
         "boolean" => "true or false".to_owned(),
         "array" => format!("a list, each {}", values(&schema["items"])),
         "object" => "a table of texts".to_owned(),

@@ -3,9 +3,8 @@
 use auth::{MAX_LABEL_BYTES, is_label};
 use clap::{Args, Subcommand};
 use tools::Profile;
-use types::AccountId;
+use types::{AccountId, Age};
 
-use crate::audit::age::age;
 use crate::settings::is_profile_name;
 
 #[derive(Debug, Subcommand)]
@@ -28,8 +27,8 @@ pub(crate) struct NewArgs {
     #[arg(long, value_parser = label)]
     pub(crate) label: Option<String>,
     /// Time until the token expires: 12h, 90d or 52w. Default: never.
-    #[arg(long, value_name = "TIME", value_parser = hours)]
-    pub(crate) expires_in: Option<u32>,
+    #[arg(long, value_name = "TIME")]
+    pub(crate) expires_in: Option<Age>,
     /// Print one JSON object: token, hash, account, profile, label, expires, toml.
     #[arg(long)]
     pub(crate) json: bool,
@@ -49,10 +48,4 @@ fn label(text: &str) -> Result<String, String> {
     } else {
         Err(format!("a label takes 1 to {MAX_LABEL_BYTES} bytes without control characters"))
     }
-}
-
-fn hours(text: &str) -> Result<u32, String> {
-    age(text).map_err(|_| {
-        "it takes a whole number and h (hours), d (days) or w (weeks), such as 90d, and 100 years at most".to_owned()
-    })
 }

@@ -7,8 +7,8 @@ use std::fmt::Write;
 use anyhow::{Context, ensure};
 use auth::{BearerToken, TokenHash, generate_token, hash_token};
 use serde_json::json;
+use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use time::{Duration, OffsetDateTime};
 
 use crate::settings::{ConfigSources, Settings};
 use crate::terminal::{is_input_interactive, print_error, print_line, read_input};
@@ -33,7 +33,7 @@ fn new(arguments: NewArgs, sources: &ConfigSources, settings: &Settings) -> anyh
         settings.profile_names().collect::<Vec<_>>().join(", ")
     );
     let now = OffsetDateTime::now_utc().replace_nanosecond(0)?;
-    let expires = expires_in.map(|hours| now + Duration::hours(hours.into()));
+    let expires = expires_in.map(|age| now + age.duration());
     let secret = generate_token()?;
     let token = BearerToken { hash: TokenHash::of(secret.expose()), account, profile, label, expires };
     let table = table(&token)?;

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use ledger::plans::PlanMode;
-use types::IdPrefix;
+use types::{IdPrefix, Moment};
 
 use crate::settings::ConnectionKeys;
 use crate::short_id;
@@ -54,20 +54,22 @@ pub(crate) enum UndoCommand {
 #[derive(Debug, Args)]
 pub(crate) struct PlanArgs {
     #[command(flatten)]
-    pub(crate) scope: PlanScope,
-    /// Only writes that were completed from this time on: an age such as 12h or 7d, or a time such as 2026-11-22, yesterday or
-    /// '2026-11-22 09:00' (UTC).
+    pub(crate) scope: ScopeArgs,
+    /// Only writes that were completed from this time on: 30m, 12h or 7d ago, yesterday, 14:00, or '2026-11-22 09:00' (UTC).
     #[arg(long, value_name = "TIME")]
-    pub(crate) from: String,
+    pub(crate) from: Moment,
     /// Only writes that were completed before this time. Default: now.
     #[arg(long, value_name = "TIME", default_value = "now")]
-    pub(crate) to: String,
+    pub(crate) to: Moment,
     /// Treatment of writes with conflicts.
     #[arg(long, value_enum, default_value_t = ModeArg::Strict)]
     pub(crate) mode: ModeArg,
     /// Number of rows above which the plan runs in several transactions.
     #[arg(long, value_name = "ROWS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_rows: u64,
+    /// List every write and every row, with whole values. Default: the first 20, and a summary by table and column.
+    #[arg(long)]
+    pub(crate) full: bool,
     /// Freeze the account or actor first.
     #[arg(long)]
     pub(crate) freeze: bool,
@@ -78,9 +80,9 @@ pub(crate) struct PlanArgs {
     connection: ConnectionKeys,
 }
 
+/// Which writes. Without any of these: all.
 #[derive(Debug, Args)]
-#[group(required = true, multiple = true)]
-pub(crate) struct PlanScope {
+pub(crate) struct ScopeArgs {
     /// Only writes of this account.
     #[arg(long)]
     pub(crate) account: Option<String>,

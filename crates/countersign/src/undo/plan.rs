@@ -4,20 +4,21 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use ledger::operator::{UndoOutcome, UndoProgress};
-use ledger::plans::{Plan, Selection, StoredPlan};
-use ledger::{FreezeScope, Ledger};
-use serde_json::{Map, Value, json};
+use ledger::plans::{Plan, PlanRequest, PlanRows, PlanScope, SelectedWrite, StoredPlan};
+use ledger::{ConflictKind, FreezeScope, Ledger};
+use serde_json::{Value, json};
 use types::visible;
 
 use super::args::{PlanArgs, RunArgs};
 use super::{CONFLICTS, refused, report, tell};
-use crate::os_user;
 use crate::short_id::{only, short};
-use crate::table::{cell, json_line, to_the_second};
+use crate::table::{json_line, to_the_second};
 use crate::terminal::print_line;
+use crate::{effects, os_user};
 
-/// Maximum number of writes that a plan lists.
+/// Maximum number of writes that a plan lists, and of rows: it counts the others.
 const MOST_LISTED: usize = 20;
+const MOST_ROWS: u32 = 20;
 
 const NEVER_UNDONE: &str = "Not undone: sequences, NOTIFY, what left the database, and tables that are not tracked.";
 
@@ -27,28 +28,40 @@ pub(super) async fn make(ledger: &Ledger, arguments: PlanArgs) -> anyhow::Result
     if arguments.freeze {
         freeze(ledger, scope.account.as_deref(), scope.actor.as_deref(), &who).await?;
     }
-    let selection = Selection {
-        account: scope.account,
-        actor: scope.actor,
-        session: scope.session,
-        client: scope.client,
-        tool: scope.tool,
-        table: scope.table,
+    let request = PlanRequest {
+        scope: PlanScope {
+            account: scope.account,
+            actor: scope.actor,
+            session: scope.session,
+            client: scope.client,
+            tool: scope.tool,
+            table: scope.table,
+        },
         from: arguments.from,
         to: arguments.to,
+        mode: arguments.mode.into(),
     };
     let operator = ledger.operator();
-    let (plan, stored) =
-        operator.plan(&selection, arguments.mode.into(), arguments.max_rows, &who).await.map_err(refused)?;
+    let (plan, stored) = operator.plan(&request, arguments.max_rows, &who).await.map_err(refused)?;
+    let most = if arguments.full { None } else { Some(MOST_ROWS) };
+    let rows = operator.plan_rows(&plan.report, most).await.map_err(refused)?;
     if arguments.json {
         print_line(&json_line(&json!({
             "plan_id": stored.plan_id, "digest": stored.digest, "selection": plan.selection, "writes": plan.writes,
-            "report": plan.report, "parts": stored.parts, "not_undone": NEVER_UNDONE,
+            "report": plan.report, "effects": rows.effects, "summary": rows.summary, "parts": stored.parts,
+            "not_undone": NEVER_UNDONE,
         })));
     } else {
-        shown(&plan, &stored).iter().for_each(|line| print_line(line));
+        shown(&plan, &stored, &rows, arguments.full).iter().for_each(|line| print_line(line));
     }
-    Ok(if !plan.conflicts().is_empty() { ExitCode::from(CONFLICTS) } else { ExitCode::SUCCESS })
+    Ok(if !plan.report.conflicts.is_empty() {
+        ExitCode::from(CONFLICTS)
+    } else if plan.report.is_ready {
+        ExitCode::SUCCESS
+    } else {
+        // Nothing is to be undone: a script must not take it for a plan.
+        ExitCode::FAILURE
+    })
 }
 
 async fn freeze(ledger: &Ledger, account: Option<&str>, actor: Option<&str>, who: &str) -> anyhow::Result<()> {
@@ -63,45 +76,48 @@ async fn freeze(ledger: &Ledger, account: Option<&str>, actor: Option<&str>, who
     Ok(())
 }
 
-fn shown(plan: &Plan, stored: &StoredPlan) -> Vec<String> {
-    let inside = |write: &&Map<String, Value>| write.get("is_inside") == Some(&Value::Bool(true));
-    let outside: Vec<&Map<String, Value>> = plan.writes.iter().filter(|write| !inside(write)).collect();
-    let list = |name: &str| plan.report.get(name).and_then(Value::as_array).map_or(0, Vec::len);
-    let (rows, conflicts) = (plan.rows(), plan.conflicts());
+fn shown(plan: &Plan, stored: &StoredPlan, rows: &PlanRows, full: bool) -> Vec<String> {
+    let report = &plan.report;
+    let (named, outside): (Vec<_>, Vec<_>) = plan.writes.iter().partition(|write| write.is_inside);
     let mut lines = vec![format!(
         "Writes{} that were completed from {} until before {}:",
-        described(&plan.selection),
+        described(&plan.selection.scope),
         to_the_second(&plan.selection.from),
         to_the_second(&plan.selection.to)
     )];
-    let named: Vec<&Map<String, Value>> = plan.writes.iter().filter(inside).collect();
-    lines.extend(named.iter().take(MOST_LISTED).map(|write| format!("  {}", one_write(write))));
-    if named.len() > MOST_LISTED {
-        lines.push(format!("  and {} more", named.len() - MOST_LISTED));
+    let most = if full { usize::MAX } else { MOST_LISTED };
+    lines.extend(named.iter().take(most).map(|write| format!("  {}", one_write(write))));
+    if named.len() > most {
+        lines.push(format!("  and {} more", named.len() - most));
+    }
+    if named.is_empty() {
+        lines.push("  none".to_owned());
     }
     if !outside.is_empty() {
         lines.push("They began inside this time and were completed after it, and are not undone:".to_owned());
         lines.extend(outside.iter().map(|write| format!("  {}", one_write(write))));
     }
-    let (added, left_out) = (list("added"), list("left_out"));
+    lines.extend(left_out(&report.left_out, most));
+    let (added, left_out) = (report.added.len(), report.left_out.len());
     let remark = |count: usize, words: &str| if count > 0 { format!(", {count} {words}") } else { String::new() };
     lines.push(format!(
         "{} writes{}{}, {}",
-        list("writes"),
+        report.writes.len(),
         remark(added, "of them added because they came later on the same rows"),
         remark(left_out, "left out because of conflicts"),
-        report::summary(conflicts, rows)
+        report::summary(&report.conflicts, report.rows)
     ));
-    if !conflicts.is_empty() {
-        lines.extend(report::lines("this plan", conflicts, rows).into_iter().skip(2));
+    if !report.conflicts.is_empty() {
+        lines.extend(report::lines("this plan", &report.conflicts, report.rows).into_iter().skip(2));
         lines.push(String::new());
         lines.push(
             "The plan cannot run: --mode skip leaves out what conflicts, --mode cascade undoes later writes as well."
                 .to_owned(),
         );
-    } else if stored.parts.is_empty() {
+    } else if !report.is_ready {
         lines.push("There is nothing to undo.".to_owned());
     } else {
+        lines.extend(changes(rows, full));
         let parts = stored.parts.len();
         let several = if parts > 1 { format!(" in {parts} transactions") } else { String::new() };
         lines.push(format!(
@@ -114,21 +130,62 @@ fn shown(plan: &Plan, stored: &StoredPlan) -> Vec<String> {
     lines
 }
 
-fn described(selection: &Selection) -> String {
+/// The rows that the undo changes: the first ones, and how many there are by table and column.
+fn changes(rows: &PlanRows, full: bool) -> Vec<String> {
+    let listed = effects::lines(&rows.effects, full);
+    if listed.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec!["The undo changes these rows (now -> after):".to_owned()];
+    lines.extend(listed.into_iter().map(|line| format!("  {line}")));
+    let all: u64 = rows.summary.iter().map(|one| one.rows).sum();
+    if !full && all > u64::from(MOST_ROWS) {
+        lines.push("All of them (--full lists each):".to_owned());
+        lines.extend(rows.summary.iter().map(|one| format!("  {one}")));
+    }
+    lines
+}
+
+/// The writes that are left out, each with the reason.
+fn left_out(conflicts: &[Value], most: usize) -> Vec<String> {
+    if conflicts.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec!["Left out:".to_owned()];
+    lines.extend(conflicts.iter().take(most).map(|conflict| format!("  {}", reason(conflict))));
+    if conflicts.len() > most {
+        lines.push(format!("  and {} more (--full lists each)", conflicts.len() - most));
+    }
+    lines
+}
+
+/// `304511b1  set_pin: without an image of what was there before, shop.secret id=1`.
+fn reason(conflict: &Value) -> String {
+    let text = |pointer: &str| conflict.pointer(pointer).and_then(Value::as_str).map(visible);
+    let code = text("/code").unwrap_or_default();
+    let words = ConflictKind::of(&code).map_or(code, |kind| kind.words.to_owned());
+    let key = conflict.get("key").map(|key| format!(" {}", effects::key(Some(key)))).unwrap_or_default();
+    let place = text("/table").map(|table| format!(", {table}{key}")).unwrap_or_default();
+    let message = text("/message").map(|message| format!(": {message}")).unwrap_or_default();
+    let id = text("/write/correlation_id").unwrap_or_default();
+    format!("{}  {}: {words}{place}{message}", short(&id), text("/write/tool_name").unwrap_or_default())
+}
+
+fn described(scope: &PlanScope) -> String {
     let parts = [
-        ("of account", &selection.account),
-        ("of actor", &selection.actor),
-        ("of session", &selection.session),
-        ("by client", &selection.client),
-        ("of tool", &selection.tool),
-        ("to table", &selection.table),
+        ("of account", &scope.account),
+        ("of actor", &scope.actor),
+        ("of session", &scope.session),
+        ("by client", &scope.client),
+        ("of tool", &scope.tool),
+        ("to table", &scope.table),
     ];
     parts.iter().filter_map(|(words, value)| Some(format!(" {words} {}", visible(value.as_ref()?)))).collect()
 }
 
-fn one_write(write: &Map<String, Value>) -> String {
-    let text = |name: &str| cell(write.get(name));
-    format!("{}  {}  {}", short(&text("correlation_id")), to_the_second(&text("completed_at")), text("tool_name"))
+fn one_write(write: &SelectedWrite) -> String {
+    let SelectedWrite { correlation_id, completed_at, tool_name, .. } = write;
+    format!("{}  {}  {}", short(&correlation_id.to_string()), to_the_second(completed_at), visible(tool_name))
 }
 
 pub(super) async fn run(ledger: &Ledger, arguments: &RunArgs) -> anyhow::Result<ExitCode> {
@@ -140,7 +197,7 @@ pub(super) async fn run(ledger: &Ledger, arguments: &RunArgs) -> anyhow::Result<
     if plan.digest != arguments.digest {
         bail!("the digest is not that of the plan {}, so nothing was changed", plan.plan_id);
     }
-    if !plan.is_ready {
+    if !plan.report.is_ready {
         bail!("the plan {} has conflicts, or nothing to undo: make another one", plan.plan_id);
     }
     let mut done_before = 0;

@@ -50,6 +50,15 @@ pub enum VerifyFinding {
         /// Where the checkpoint is.
         place: String,
     },
+    /// The mark that says that a write was undone is not what the records say.
+    Reversal {
+        /// The receipt of the write.
+        write: String,
+        /// The receipt of the undo, where it is known.
+        undo: Option<String>,
+        /// Whether the mark is there, and no record of an undo; or the record, and no mark.
+        is_marked: bool,
+    },
     /// A checkpoint is malformed, or not signed by a trusted key.
     Checkpoint {
         /// Where the checkpoint is.
@@ -117,6 +126,14 @@ impl std::fmt::Display for VerifyFinding {
             }
             Self::Rewritten { size, place } => {
                 write!(f, "the first {size} entries of the log are not those of {place}: history was rewritten")
+            }
+            Self::Reversal { write, undo, is_marked } => {
+                let undo = undo.as_deref().map(|undo| format!(" by {undo}")).unwrap_or_default();
+                if *is_marked {
+                    write!(f, "the write {write} is marked as undone{undo}, and no such undo is on record")
+                } else {
+                    write!(f, "the write {write} was undone{undo}, and is not marked as undone")
+                }
             }
             Self::Checkpoint { place, why } => write!(f, "{place}: {why}"),
         }

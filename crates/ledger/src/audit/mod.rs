@@ -40,7 +40,10 @@ pub use signing::{Signing, read_key, write_key};
 pub use verify::Verified;
 pub use witnesses::{Uncosigned, Witness, WitnessError, WitnessState};
 
+use types::{Moment, TimeRange};
+
 use crate::records::Records;
+use crate::time_range::TimeRangeError;
 
 /// Reads, seals, verifies and prunes the records of one ledger.
 #[derive(Debug, Clone)]
@@ -55,6 +58,14 @@ const DEADLINE: Duration = Duration::from_secs(300);
 impl Audit {
     pub(crate) fn new(writer: WriterPool, records: Records) -> Self {
         Self { writer, records }
+    }
+
+    /// The range between two points in time, by the clock of the database.
+    ///
+    /// # Errors
+    /// [`TimeRangeError`] if nothing can be in it.
+    pub async fn time_range(&self, from: Option<Moment>, to: Option<Moment>) -> Result<TimeRange, TimeRangeError> {
+        self.records.time_range(from, to).await
     }
 
     /// Runs one query in its own transaction.

@@ -1,5 +1,7 @@
 //! Pruning: old records go, and the chain says which, when and by whom (promises A11-16, C7-10).
 
+use types::Age;
+
 use super::{Audit, number, one_row};
 
 /// Old records by what keeps them.
@@ -31,7 +33,7 @@ pub struct Pruned {
 /// Records of one transaction.
 const BATCH: u32 = 1000;
 
-const CUTOFF_SQL: &str = "select to_char((clock_timestamp() - make_interval(hours => $1::integer)) at time zone 'UTC', \
+const CUTOFF_SQL: &str = "select to_char((clock_timestamp() - make_interval(secs => $1::double precision)) at time zone 'UTC', \
      'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')";
 const PRUNE_SQL: &str = "select scanned_up_to::text, removed_records::text \
      from countersign.prune_records($1::timestamptz, $2::text, $3::bigint, $4::integer)";
@@ -51,8 +53,8 @@ impl Audit {
     ///
     /// # Errors
     /// An error of the database.
-    pub async fn survey(&self, older_than_hours: u32) -> Result<(PrunePlan, String), pg::Error> {
-        let made_before = self.cutoff(older_than_hours).await?;
+    pub async fn survey(&self, older_than: Age) -> Result<(PrunePlan, String), pg::Error> {
+        let made_before = self.cutoff(older_than).await?;
         Ok((self.survey_before(&made_before).await?, made_before))
     }
 
@@ -62,8 +64,8 @@ impl Audit {
     ///
     /// # Errors
     /// Whatever the database says, an age of less than a day among it; earlier batches stay removed.
-    pub async fn prune(&self, older_than_hours: u32, who: &str) -> Result<Pruned, pg::Error> {
-        let made_before = self.cutoff(older_than_hours).await?;
+    pub async fn prune(&self, older_than: Age, who: &str) -> Result<Pruned, pg::Error> {
+        let made_before = self.cutoff(older_than).await?;
         let removed = self.prune_batches(&made_before, who).await?;
         let params = [Some(made_before.clone()), Some(who.to_owned())];
         let [decisions] = one_row(self.ask(PRUNE_POLICY_LOG_SQL, &params).await?)?;
@@ -85,8 +87,8 @@ impl Audit {
         }
     }
 
-    async fn cutoff(&self, hours: u32) -> Result<String, pg::Error> {
-        let [cutoff] = one_row(self.ask(CUTOFF_SQL, &[Some(hours.to_string())]).await?)?;
+    async fn cutoff(&self, older_than: Age) -> Result<String, pg::Error> {
+        let [cutoff] = one_row(self.ask(CUTOFF_SQL, &[Some(older_than.as_secs().to_string())]).await?)?;
         Ok(cutoff.unwrap_or_default())
     }
 

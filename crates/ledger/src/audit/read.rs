@@ -1,7 +1,7 @@
 //! Reading the records of every account (promises A9-33, A10-06, A10-08). Agents read through [`crate::Records`] instead.
 
 use serde_json::{Map, Value};
-use types::{CorrelationId, IdPrefix};
+use types::{CorrelationId, IdPrefix, TimeRange};
 
 use super::Audit;
 use super::row::TrackedRow;
@@ -23,10 +23,8 @@ pub struct RecordFilter {
     pub actor: Option<String>,
     /// Only of sessions whose id begins like this.
     pub session: Option<String>,
-    /// Only those made within so many hours.
-    pub since_hours: Option<u32>,
-    /// Only those made longer ago than so many hours.
-    pub until_hours: Option<u32>,
+    /// Only those made in this time.
+    pub time: TimeRange,
     /// Only those that changed a row of this table, or this row.
     pub row: Option<TrackedRow>,
     /// Only those older than the record of this id, which is not the correlation id.
@@ -47,11 +45,11 @@ const LIST_SQL: &str = concat!(
      from countersign.mutation a \
      where ($1::text is null or a.tool_name = $1) and ($2::text is null or a.status = $2) \
        and ($3::text is null or a.account_id = $3) \
-       and ($4::integer is null or a.admitted_at >= clock_timestamp() - make_interval(hours => $4)) \
+       and ($4::timestamptz is null or a.admitted_at >= $4) \
        and ($5::bigint is null or a.id < $5) \
        and ($7::text is null or a.actor = $7) \
        and ($8::text is null or starts_with(a.session_id, $8)) \
-       and ($9::integer is null or a.admitted_at < clock_timestamp() - make_interval(hours => $9)) \
+       and ($9::timestamptz is null or a.admitted_at < $9) \
        and ($10::oid is null or exists (select from countersign.effect e where e.correlation_id = a.correlation_id \
             and e.relation = $10 and ($11::text is null or e.key = $11 or e.key_before = $11))) \
      order by a.id desc nulls first, a.admitted_at desc limit $6::bigint"
@@ -94,7 +92,7 @@ const COUNTS_SQL: &str = "\
         count(*) filter (where a.status = 'success') as success, count(*) filter (where a.status = 'failure') as failure, \
         count(*) filter (where a.status = 'duplicate') as duplicate, count(*) as total \
     from countersign.mutation a \
-    where $1::integer is null or a.admitted_at >= clock_timestamp() - make_interval(hours => $1) \
+    where $1::timestamptz is null or a.admitted_at >= $1 \
     group by rollup (a.tool_name) order by a.tool_name nulls last";
 
 /// Lines of some records, in the order of the ids.
@@ -146,12 +144,12 @@ impl Audit {
                 query.tool_name.clone(),
                 query.status.map(|status| status.as_str().to_owned()),
                 query.account_id.clone(),
-                query.since_hours.map(|hours| hours.to_string()),
+                query.time.from.map(types::rfc3339),
                 before.map(|id| id.to_string()),
                 Some(page.to_string()),
                 query.actor.clone(),
                 query.session.clone(),
-                query.until_hours.map(|hours| hours.to_string()),
+                query.time.to.map(types::rfc3339),
                 query.row.as_ref().map(|row| row.relation.clone()),
                 query.row.as_ref().and_then(|row| row.key.clone()),
             ];
@@ -183,12 +181,12 @@ impl Audit {
         self.records.with_effects(found, correlation_id).await
     }
 
-    /// The number of records in each state, by tool in alphabetical order, then overall (`tool_name` is null).
+    /// The number of records made since the beginning of a time in each state, by tool in alphabetical order, then overall (`tool_name` is null).
     ///
     /// # Errors
     /// An error of the database.
-    pub async fn counts(&self, since_hours: Option<u32>) -> Result<Vec<Map<String, Value>>, pg::Error> {
-        self.records.objects(COUNTS_SQL, &[since_hours.map(|hours| hours.to_string())]).await
+    pub async fn counts(&self, time: TimeRange) -> Result<Vec<Map<String, Value>>, pg::Error> {
+        self.records.objects(COUNTS_SQL, &[time.from.map(types::rfc3339)]).await
     }
 }
 

@@ -1,6 +1,7 @@
 //! The log of reads, for people (`migrations/baseline/75_reads.sql`).
 
 use serde_json::{Map, Value};
+use types::{Age, TimeRange, rfc3339};
 
 use super::{Audit, number, one_row};
 
@@ -17,10 +18,8 @@ pub struct ReadFilter {
     pub actor: Option<String>,
     /// Only of sessions whose id begins like this.
     pub session: Option<String>,
-    /// Only within so many hours.
-    pub since_hours: Option<u32>,
-    /// Only longer ago than so many hours.
-    pub until_hours: Option<u32>,
+    /// Only those of this time.
+    pub time: TimeRange,
     /// Only those that touched this table: `schema.table`.
     pub table: Option<String>,
     /// Only with this outcome.
@@ -78,8 +77,8 @@ const LIST_SQL: &str = concat!(
     " as last_at \
      from countersign.read_log a \
      where ($1::text is null or a.outcome = $1) \
-       and ($2::integer is null or a.read_at >= now() - make_interval(hours => $2)) \
-       and ($3::integer is null or a.read_at < now() - make_interval(hours => $3)) \
+       and ($2::timestamptz is null or a.read_at >= $2) \
+       and ($3::timestamptz is null or a.read_at < $3) \
        and ($4::timestamptz is null or (a.read_at, a.id) < ($4, $5::bigint)) \
        and (a.tool_name is null or ($6::text is null or a.tool_name = $6) \
             and ($7::text is null or a.account_id = $7) and ($8::text is null or a.actor = $8) \
@@ -92,10 +91,10 @@ const LIST_SQL: &str = concat!(
 const PAGE: u32 = 200;
 
 const LOST_SQL: &str = "select coalesce(sum(a.entries), 0)::text from countersign.read_log a \
-     where a.outcome = 'lost' and ($1::integer is null or a.read_at >= now() - make_interval(hours => $1))";
+     where a.outcome = 'lost' and ($1::timestamptz is null or a.read_at >= $1)";
 
 const DAYS_SQL: &str = "select to_char(p.day, 'YYYY-MM-DD') from countersign.read_partitions() p \
-     where not p.is_last_day and (p.day + 1)::timestamp at time zone 'UTC' <= now() - make_interval(hours => $1::integer)";
+     where not p.is_last_day and (p.day + 1)::timestamp at time zone 'UTC' <= now() - make_interval(secs => $1::double precision)";
 const ROWS_SQL: &str = "select count(*)::text from countersign.read_log a where \
      a.read_at >= $1::date::timestamp at time zone 'UTC' and a.read_at < ($1::date + 1)::timestamp at time zone 'UTC'";
 const DROP_SQL: &str = "select countersign.drop_reads($1::date, $2::text)::text";
@@ -113,7 +112,7 @@ impl ReadGroup {
                     " as last_at from countersign.read_log a ",
                     $from,
                     " where a.tool_name is not null \
-                       and ($1::integer is null or a.read_at >= now() - make_interval(hours => $1)) \
+                       and ($1::timestamptz is null or a.read_at >= $1) \
                      group by 1 order by 2 desc, 1"
                 )
             };
@@ -144,8 +143,8 @@ impl Audit {
             let last = |column: &str| entries.last().and_then(|last| last.get(column)).map(text);
             let params = [
                 filter.outcome.clone(),
-                filter.since_hours.map(|hours| hours.to_string()),
-                filter.until_hours.map(|hours| hours.to_string()),
+                filter.time.from.map(rfc3339),
+                filter.time.to.map(rfc3339),
                 last("read_at"),
                 last("id"),
                 filter.tool_name.clone(),
@@ -163,12 +162,12 @@ impl Audit {
         Ok(entries)
     }
 
-    /// Counts the reads of so many hours, or all of them.
+    /// Counts the reads since the beginning of a time, or all of them.
     ///
     /// # Errors
     /// An error of the database.
-    pub async fn count_reads(&self, by: ReadGroup, since_hours: Option<u32>) -> Result<ReadCounts, pg::Error> {
-        let since = [since_hours.map(|hours| hours.to_string())];
+    pub async fn count_reads(&self, by: ReadGroup, time: TimeRange) -> Result<ReadCounts, pg::Error> {
+        let since = [time.from.map(rfc3339)];
         let groups = self.records.objects(by.sql(), &since).await?;
         let [lost] = one_row(self.ask(LOST_SQL, &since).await?)?;
         Ok(ReadCounts { groups, lost: number(lost.as_ref())? })
@@ -178,9 +177,9 @@ impl Audit {
     ///
     /// # Errors
     /// An error of the database.
-    pub async fn prunable_reads(&self, older_than_hours: u32) -> Result<Vec<ReadDay>, pg::Error> {
+    pub async fn prunable_reads(&self, older_than: Age) -> Result<Vec<ReadDay>, pg::Error> {
         let mut days = Vec::new();
-        for row in self.ask(DAYS_SQL, &[Some(older_than_hours.to_string())]).await? {
+        for row in self.ask(DAYS_SQL, &[Some(older_than.as_secs().to_string())]).await? {
             let [day] = one_row(vec![row])?;
             let [rows] = one_row(self.ask(ROWS_SQL, std::slice::from_ref(&day)).await?)?;
             days.push(ReadDay { day: day.unwrap_or_default(), rows: number(rows.as_ref())? });

@@ -42,6 +42,7 @@ const NODES_SQL: &str = "select n.level::text, n.node_index::text, encode(n.hash
 const REST_SQL: &str = "\
     select (select count(*) from countersign.record r where r.id > (select coalesce(max(l.record_id), 0) from countersign.leaf l))::text, \
         (select count(*) from countersign.mutation a where a.status = 'pending')::text";
+const REVERSALS_SQL: &str = include_str!("reversals.sql");
 /// Leaves of one statement, which takes a second or so.
 const BATCH: u64 = 16 * 256;
 
@@ -145,6 +146,11 @@ async fn verify_all(session: &mut Session, trusted: &TrustedKeys, kept: &[KeptCh
         if let Err(finding) = verify_log(session, log.log_no, checkpoints, &mut verified).await? {
             return Ok(Err(finding));
         }
+    }
+    if let Some(row) = ask(session, REVERSALS_SQL, &[]).await?.into_iter().next() {
+        let [wrong, write, undo] = one_row(vec![row])?;
+        let is_marked = wrong.as_deref() == Some("forged");
+        return Ok(Err(VerifyFinding::Reversal { write: write.unwrap_or_default(), undo, is_marked }));
     }
     let origins: Vec<_> = logs.iter().filter_map(|log| log.origin.as_deref()).collect();
     if let Some(foreign) = kept.iter().find(|one| !origins.contains(&one.checkpoint.origin.as_str())) {

@@ -10,7 +10,7 @@ mod parts;
 
 use std::time::Duration;
 
-use pg::{PipelineError, PipelineStatement, PooledSession, WriterPool};
+use pg::{PipelineError, PipelineStatement, PooledSession, ServerError, Session, WriterPool};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -21,7 +21,7 @@ pub use parts::UndoProgress;
 use crate::conflicts::{refused_inverse, undo_failure};
 use crate::effects;
 use crate::fingerprint::sha256_hex;
-use crate::plans::Plans;
+use crate::plans::{PlanError, Plans, SelectionError, is_of_the_rows};
 use crate::records::Records;
 use crate::values::array;
 use crate::values::summary;
@@ -40,6 +40,7 @@ const CLAIM_SQL: &str = "select countersign.claim($1, $2, $3, true)";
 const PREVIEW_SQL: &str = "select countersign.claim_preview(pg_catalog.gen_random_uuid(), \
     (select pg_catalog.max(r.account_id) from countersign.record r where r.correlation_id operator(pg_catalog.=) any ($1::pg_catalog.uuid[])), $2, $3, $4)";
 const UNDO_SQL: &str = "select countersign.undo($1::pg_catalog.uuid[])";
+const TRY_PART_SQL: &str = "select countersign.try_part($1::pg_catalog.uuid[])";
 const TRIAL_SQL: &str = "select countersign.trial_conflicts($1::pg_catalog.uuid[])";
 const FINISH_SQL: &str = "select countersign.finish($1, $2, $3, $4, null, null, $5)";
 const RENEW_SQL: &str = "select countersign.renew_shapes()";
@@ -95,9 +96,21 @@ pub enum UndoError {
     /// The attempt has ended without a change.
     #[error("the undo was not made: {0}")]
     Failed(String),
+    /// A plan was asked for that can have no writes.
+    #[error(transparent)]
+    Selection(#[from] SelectionError),
     /// Whatever the database says.
     #[error(transparent)]
     Database(#[from] pg::Error),
+}
+
+impl From<PlanError> for UndoError {
+    fn from(error: PlanError) -> Self {
+        match error {
+            PlanError::Selection(error) => error.into(),
+            PlanError::Database(error) => error.into(),
+        }
+    }
 }
 
 /// An undo that is admitted.
@@ -133,25 +146,21 @@ impl Operator {
     /// # Errors
     /// As [`Self::undo`].
     pub async fn try_undo(&self, writes: &[CorrelationId], who: &str) -> Result<UndoOutcome, UndoError> {
+        self.try_parts(&[writes], who).await
+    }
+
+    /// Tries the undo of some sets of writes, one set after another, in a transaction that is rolled back.
+    async fn try_parts(&self, parts: &[&[CorrelationId]], who: &str) -> Result<UndoOutcome, UndoError> {
         let mut lease = self.acquire().await?;
-        let preview = [Some(array(writes)), Some(who.to_owned()), Some(UNDO_TOOL.to_owned()), Some(timeout_ms())];
-        let undo = [Some(array(writes))];
-        let tried = lease.session().begin(None, &[step(PREVIEW_SQL, &preview), step(UNDO_SQL, &undo)]).await;
-        let tried = tried.map(|outcomes| answer(outcomes.into_iter().nth(1).unwrap_or_default().rows));
-        let proved = match &tried {
-            Ok(answer) if answer.conflicts.is_empty() => {
-                lease
-                    .session()
-                    .run(&[PipelineStatement::without_params("set constraints all immediate"), step(TRIAL_SQL, &undo)])
-                    .await
-            }
-            _ => Ok(Vec::new()),
-        };
+        let tried = try_parts(lease.session(), parts, who).await;
         lease.session().run(&[PipelineStatement::without_params("rollback")]).await.map_err(error)?;
-        let AdmitAnswer { rows, mut conflicts } = tried.map_err(error)?;
-        let proved = proved.map_err(error)?.into_iter().next_back().map(|outcome| outcome.rows).unwrap_or_default();
-        let found = proved.into_iter().flatten().flatten().next();
-        conflicts.extend(found.and_then(|found| serde_json::from_str::<Vec<Value>>(&found).ok()).unwrap_or_default());
+        let AdmitAnswer { rows, conflicts } = match tried {
+            Ok(answer) => answer,
+            Err(pg::Error::Server(error)) if is_of_the_rows(&error.sqlstate) => {
+                AdmitAnswer { rows: 0, conflicts: vec![constraint_conflict(&error)] }
+            }
+            Err(error) => return Err(error.into()),
+        };
         if conflicts.is_empty() {
             return Ok(UndoOutcome::WouldUndo { rows });
         }
@@ -249,6 +258,34 @@ impl Operator {
     async fn acquire(&self) -> Result<PooledSession, pg::Error> {
         self.writer.acquire(Instant::now() + RESOLVE_TIMEOUT).await
     }
+}
+
+/// Undoes the parts in a transaction that stays open. Each is checked by what it deferred, as if it were committed.
+async fn try_parts(session: &mut Session, parts: &[&[CorrelationId]], who: &str) -> Result<AdmitAnswer, pg::Error> {
+    let all = Some(array(&parts.concat()));
+    let preview = [all.clone(), Some(who.to_owned()), Some(UNDO_TOOL.to_owned()), Some(timeout_ms())];
+    session.begin(None, &[step(PREVIEW_SQL, &preview)]).await.map_err(error)?;
+    let mut sum = AdmitAnswer::default();
+    for part in parts {
+        let undo = [Some(array(part))];
+        let sql = if parts.len() == 1 { UNDO_SQL } else { TRY_PART_SQL };
+        let outcomes = session.run(&[step(sql, &undo)]).await.map_err(error)?;
+        let AdmitAnswer { rows, conflicts } = answer(outcomes.into_iter().next().unwrap_or_default().rows);
+        sum.rows += rows;
+        if !conflicts.is_empty() {
+            return Ok(AdmitAnswer { conflicts, ..sum });
+        }
+        let checks = ["set constraints all immediate", "set constraints all deferred"];
+        session.run(&checks.map(PipelineStatement::without_params)).await.map_err(error)?;
+    }
+    let proved = session.run(&[step(TRIAL_SQL, &[all])]).await.map_err(error)?;
+    let found = proved.into_iter().next().unwrap_or_default().rows.into_iter().flatten().flatten().next();
+    sum.conflicts = found.and_then(|found| serde_json::from_str(&found).ok()).unwrap_or_default();
+    Ok(sum)
+}
+
+fn constraint_conflict(error: &ServerError) -> Value {
+    json!({"code": "constraint", "constraint": error.constraint, "message": error.message})
 }
 
 async fn admit(

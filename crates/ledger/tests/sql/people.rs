@@ -196,3 +196,114 @@ async fn a_plan_skips_or_adds_whole_writes_and_never_ignores_a_change() {
     database.run("update s.t set n = 100 where id = 6").await;
     assert_eq!(plan(&person, &[first], "cascade").await["is_ready"], false);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_that_skips_leaves_out_what_cannot_be_undone_and_names_it() {
+    // A-5
+    let database = ledger("plan_skips").await;
+    database.run(TABLE).await;
+    database
+        .run(
+            "create table s.untracked (id int primary key);
+             create table s.gone (id int primary key, n int); select countersign.track('s.gone');
+             create table s.secret (id int primary key, pin text); insert into s.secret values (1, 'x');
+             select countersign.track('s.secret', sensitive => '{pin}')",
+        )
+        .await;
+    let (session, person) = (server(&database).await, connect(&database, OPERATOR).await);
+    let good = write(&session, "update s.t set n = 1 where id = 1").await;
+    let untracked = write(&session, "insert into s.untracked values (1)").await;
+    let gone = write(&session, "insert into s.gone values (1, 1)").await;
+    let below = write(&session, "update s.t set n = 1 where id = 2").await;
+    let secret = write(&session, "with t as (update s.t set n = 2 where id = 2) update s.secret set pin = 'y'").await;
+    database.run("drop table s.gone").await;
+    let writes = [good, untracked, gone, below, secret];
+
+    let strict = plan(&person, &writes, "strict").await;
+    assert_eq!(strict["is_ready"], false);
+    assert_eq!(crate::support::codes(&strict), ["image_missing", "schema_changed", "image_missing"], "{strict:#}");
+    let skip = plan(&person, &writes, "skip").await;
+    assert_eq!((ids(&skip, "writes"), skip["is_ready"].as_bool()), (vec![good], Some(true)), "{skip:#}");
+    let mut left_out: Vec<(String, Value, Value)> = skip["left_out"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| {
+            (one["write"]["correlation_id"].as_str().unwrap().to_owned(), one["code"].clone(), one["table"].clone())
+        })
+        .collect();
+    let mut expected: Vec<(String, Value, Value)> = [
+        (untracked, "image_missing", Value::Null),
+        (gone, "schema_changed", "s.gone".into()),
+        (below, "needed_by", "s.t".into()),
+        (secret, "image_missing", "s.secret".into()),
+    ]
+    .map(|(id, code, table)| (id.to_string(), code.into(), table))
+    .to_vec();
+    left_out.sort_by(|a, b| a.0.cmp(&b.0));
+    expected.sort_by(|a, b| a.0.cmp(&b.0));
+    assert_eq!(left_out, expected, "{skip:#}");
+    undo_by_person(&person, &[good]).await.unwrap();
+    assert_eq!(numbers(&database).await, "0 2 0 0 0 0 0 0 0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_over_one_row_takes_time_in_proportion_to_its_writes() {
+    // A-13: 1,000 writes of one row took 2.6 s, and 3,000 took 43 s.
+    let database = ledger("plan_linear").await;
+    database.run(TABLE).await;
+    let (session, person) = (server(&database).await, connect(&database, OPERATOR).await);
+    let first = write(&session, "update s.t set n = 1 where id = 1").await;
+    // Further records and effects as the ledger has them, without the time of as many transactions.
+    let more = format!(
+        "alter table countersign.record disable trigger user;
+         do $$ declare r countersign.record; e countersign.effect; begin
+             select * into r from countersign.record where correlation_id = '{first}';
+             select * into e from countersign.effect where correlation_id = '{first}';
+             for i in 2 .. 3000 loop
+                 r.correlation_id := gen_random_uuid(); r.id := r.id + 1; r.slot := null;
+                 e.correlation_id := r.correlation_id; e.position := nextval('countersign.effect_position');
+                 e.before := '(1,' || i - 1 || ')'; e.after := '(1,' || i || ')';
+                 insert into countersign.record overriding system value select r.*; insert into countersign.effect select e.*;
+             end loop; end $$;
+         alter table countersign.record enable trigger user;
+         set session_replication_role = replica; update s.t set n = 3000 where id = 1"
+    );
+    database.run(&more).await;
+    let writes: Vec<Uuid> = database
+        .rows("select correlation_id from countersign.record where status = 'success' order by id")
+        .await
+        .iter()
+        .map(|row| Uuid::parse_str(&row[0]).unwrap())
+        .collect();
+    assert_eq!(writes.len(), 3000);
+    let timed = async |count: usize| {
+        let began = std::time::Instant::now();
+        let made = plan(&person, &writes[3000 - count..], "strict").await;
+        assert_eq!((&made["is_ready"], &made["rows"]), (&Value::Bool(true), &Value::from(1)), "{made:#}");
+        began.elapsed().as_secs_f64()
+    };
+    timed(10).await;
+    let (few, many) = (timed(300).await, timed(3000).await);
+    assert!(many < 30.0 * few.max(0.02), "300 writes took {few:.3} s, and 3,000 took {many:.3} s");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_found_everything_as_it_should_be_blocks_no_plan() {
+    // A-1
+    let database = ledger("plan_no_op").await;
+    database.run(TABLE).await;
+    let (session, person) = (server(&database).await, connect(&database, OPERATOR).await);
+    let first = write(&session, "update s.t set n = 1 where id = 1").await;
+    let same = write(&session, "update s.t set n = 1 where id = 1").await;
+    let last = write(&session, "update s.t set n = 2 where id = 1").await;
+    for mode in ["strict", "skip", "cascade"] {
+        let made = plan(&person, &[first, same, last], mode).await;
+        assert_eq!((made["is_ready"].as_bool(), ids(&made, "writes").len()), (Some(true), 3), "{mode}: {made:#}");
+    }
+    // It is no later change that the first one would have to be undone with.
+    let made = plan(&person, &[first, last], "strict").await;
+    assert_eq!(made["is_ready"], true, "{made:#}");
+    undo_by_person(&person, &[first, same, last]).await.unwrap();
+    assert_eq!(numbers(&database).await, "0 0 0 0 0 0 0 0 0");
+}

@@ -2,8 +2,9 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use ledger::audit::ReadGroup;
+use types::{Age, Moment};
 
-use crate::audit::age::{age, retention};
+use crate::audit::age::retention;
 use crate::settings::ConnectionKeys;
 
 #[derive(Debug, Subcommand)]
@@ -45,12 +46,12 @@ pub(crate) struct ReadsListArgs {
     /// Only reads of the session whose id begins with this. --wide prints the ids.
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
-    /// Only reads that are at most this old: 12h, 7d or 4w.
-    #[arg(long, value_name = "AGE", value_parser = age)]
-    pub(crate) since: Option<u32>,
-    /// Only reads that are older than this: 12h, 7d or 4w.
-    #[arg(long, value_name = "AGE", value_parser = age)]
-    pub(crate) until: Option<u32>,
+    /// Only reads from this time on: 30m, 7d, yesterday, 14:00 or '2026-11-22 09:00' (UTC).
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<Moment>,
+    /// Only reads before this time, in the same forms.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<Moment>,
     /// Only reads of this table, such as shop.orders. A partition is logged as its partitioned table.
     #[arg(long, value_parser = table)]
     pub(crate) table: Option<String>,
@@ -72,9 +73,9 @@ pub(crate) struct ReadsCountsArgs {
     /// What to count by.
     #[arg(long, value_enum, default_value_t = GroupArg::Table)]
     pub(crate) by: GroupArg,
-    /// Only reads that are at most this old: 12h, 7d or 4w.
-    #[arg(long, value_name = "AGE", value_parser = age)]
-    pub(crate) since: Option<u32>,
+    /// Only reads from this time on: 30m, 7d, yesterday, 14:00 or '2026-11-22 09:00' (UTC).
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<Moment>,
     /// Print one JSON object per line. The last one has the number of lost reads.
     #[arg(long)]
     pub(crate) json: bool,
@@ -86,7 +87,7 @@ pub(crate) struct ReadsCountsArgs {
 pub(crate) struct ReadsPruneArgs {
     /// Remove only days that ended longer ago than this: 36h, 90d or 52w, at least 1d.
     #[arg(long, value_name = "AGE", value_parser = retention, default_value = "90d")]
-    pub(crate) older_than: u32,
+    pub(crate) older_than: Age,
     /// Print what would be removed, and remove nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,

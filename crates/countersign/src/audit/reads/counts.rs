@@ -12,7 +12,9 @@ use crate::terminal::print_line;
 
 pub(super) async fn run(arguments: ReadsCountsArgs, settings: &Settings) -> anyhow::Result<()> {
     let by = ReadGroup::from(arguments.by);
-    let counts = permitted(open(settings).await?.count_reads(by, arguments.since).await)?;
+    let audit = open(settings).await?;
+    let time = audit.time_range(arguments.since, None).await?;
+    let counts = permitted(audit.count_reads(by, time).await)?;
     if arguments.json {
         counts.groups.into_iter().for_each(|group| print_line(&json_line(&Value::Object(group))));
         print_line(&json_line(&json!({"lost": counts.lost})));

@@ -14,18 +14,18 @@ use crate::table::{cell, json_line, table, to_the_second, without_empty_columns}
 use crate::terminal::{print_line, width};
 
 pub(super) async fn run(arguments: ReadsListArgs, settings: &Settings) -> anyhow::Result<()> {
+    let audit = open(settings).await?;
     let filter = ReadFilter {
         limit: arguments.limit,
         tool_name: arguments.tool,
         account_id: arguments.account,
         actor: arguments.actor,
         session: arguments.session,
-        since_hours: arguments.since,
-        until_hours: arguments.until,
+        time: audit.time_range(arguments.since, arguments.until).await?,
         table: arguments.table,
         outcome: arguments.outcome,
     };
-    let reads = permitted(open(settings).await?.list_reads(&filter).await)?;
+    let reads = permitted(audit.list_reads(&filter).await)?;
     if arguments.json {
         reads.into_iter().for_each(|read| print_line(&json_line(&Value::Object(read))));
     } else if reads.is_empty() {

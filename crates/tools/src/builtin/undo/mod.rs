@@ -177,7 +177,8 @@ impl UndoTool {
             let message = format!("the digest is not that of the plan {}; nothing was changed", plan.plan_id);
             return Err(Failure::new(ErrorCode::DigestMismatch, message).hint("Send both as undo_plan answered them."));
         }
-        let writes: Vec<String> = plan.parts.into_iter().flat_map(|part| part.writes).collect();
+        let writes = plan.parts.into_iter().flat_map(|part| part.writes).map(|write| write.to_string());
+        let writes: Vec<String> = writes.collect();
         let params = Map::from_iter([
             ("plan_id".to_owned(), plan.plan_id.into()),
             ("digest".to_owned(), plan.digest.into()),

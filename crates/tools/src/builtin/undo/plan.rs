@@ -1,15 +1,19 @@
 //! `undo_plan`: previews the undo of many writes of the account. `undo_run` executes the plan.
 
+use std::collections::HashSet;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ledger::plans::{Plan, PlanMode, PlanPart, Plans, Selection, digest_of};
+use ledger::plans::{
+    Plan, PlanError, PlanMode, PlanPart, PlanRequest, PlanScope, PlanSummary, Plans, SelectedWrite, SelectionError,
+    Trial, TrialFuture, digest_of, is_of_the_rows,
+};
 use ledger::{Gate, Records, WriteExecutor, WriteRequest};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-use types::{ErrorCode, Failure};
+use serde_json::{Map, Value, json};
+use types::{CorrelationId, ErrorCode, Failure, Moment};
 
 use super::UndoTiers;
 use crate::schema::{AnyJson, arguments, builtin_info};
@@ -32,6 +36,9 @@ const MOST_ROWS: u64 = 10_000;
 /// Maximum number of writes of each kind in the response.
 const MOST_LISTED: usize = 100;
 
+/// Maximum number of rows in the response, which counts all.
+const MOST_SHOWN: u32 = 20;
+
 /// Maximum number of conflicts in the response.
 const MOST_CONFLICTS: usize = 20;
 
@@ -39,7 +46,7 @@ const MOST_CONFLICTS: usize = 20;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The beginning of the time: an age such as 12h, 7d or 4w, or a time with its zone such as 2026-11-22T09:00:00Z.
+    /// The beginning of the time: 30m, 12h or 7d ago, yesterday, 14:00, or a time such as 2026-11-22T09:00:00Z; UTC without a zone.
     from: String,
     /// The end of the time, which is outside of it; in the same forms. Now, if it is not given.
     #[serde(default)]
@@ -116,10 +123,16 @@ struct UndoPlanData {
     writes: Vec<Value>,
     /// Later writes that would be taken back as well; at most 100.
     added: Vec<Value>,
-    /// Writes that are left out because they conflict; at most 100.
+    /// Writes that are left out, one object for each that says why; at most 100.
     left_out: Vec<Value>,
     /// Writes that began in the time and were completed after it: they are not taken back; at most 100.
     outside: Vec<Value>,
+    /// The first 20 rows of a plan that is ready: before is what is there now, after what undo_run would put back.
+    #[schemars(with = "AnyJson")]
+    effects: Value,
+    /// All rows of a plan that is ready, by table and kind of change, with the columns that change.
+    #[schemars(with = "Vec<AnyJson>")]
+    summary: Vec<PlanSummary>,
     /// How many conflicts there are.
     conflict_count: usize,
     /// Why the plan cannot run, one object for each row; at most 20.
@@ -157,48 +170,100 @@ impl UndoPlan {
 
     async fn plan(&self, call: &Call, arguments: Arguments) -> Result<UndoPlanData, Failure> {
         let account = &call.principal.account_id;
-        let selection = Selection {
+        let scope = PlanScope {
             account: Some(account.as_str().to_owned()),
             actor: arguments.actor,
             session: arguments.session_id,
             client: arguments.client_name,
             tool: arguments.tool,
             table: arguments.table,
-            from: arguments.from,
-            to: arguments.to.unwrap_or_else(|| "0h".to_owned()),
         };
-        let compared = self.plans.compare(&selection, arguments.mode.into(), call.deadline).await;
+        let request = PlanRequest {
+            scope,
+            from: time("from", &arguments.from)?,
+            to: arguments.to.as_deref().map_or(Ok(Moment::Now), |to| time("to", to))?,
+            mode: arguments.mode.into(),
+        };
+        let compared = self.plans.compare(Some(account), &request, call.deadline).await;
         let mut plan = compared.map_err(|error| refused(&error))?;
-        let writes = plan.chosen();
-        refuse_too_many(&plan, writes.len())?;
-        if !writes.is_empty() {
-            self.tiers.strictest(call, &self.records, NAME, &writes).await?;
+        refuse_too_many(&plan)?;
+        if !plan.report.writes.is_empty() {
+            self.tiers.strictest(call, &self.records, NAME, &plan.report.writes).await?;
         }
-        let mut stored = None;
-        let part = PlanPart::of(&writes, &plan.report);
-        if plan.is_ready() && self.try_undo(call, &part, &mut plan).await? {
-            let who = call.principal.actor.as_deref().unwrap_or(account.as_str());
-            let kept = self.plans.store(Some(account), &plan, vec![part], who, call.deadline).await;
-            stored = Some(kept.map_err(|error| ledger_failure(&error))?);
+        let trial = CallTrial { tool: self, call };
+        let tried = self.plans.try_plan(&mut plan, Some(account), &trial, call.deadline).await;
+        tried.map_err(CallError::into_failure)?;
+        if !plan.report.is_ready {
+            return Ok(shown(&plan));
         }
-        let (plan_id, digest) = stored.map(|stored| (stored.plan_id, stored.digest)).unzip();
-        Ok(UndoPlanData { plan_id, digest, ..shown(&plan, writes.len()) })
+        let who = call.principal.actor.as_deref().unwrap_or(account.as_str());
+        let parts = vec![PlanPart::of(&plan.report)];
+        let stored = self.plans.store(Some(account), &plan, parts, who, call.deadline).await;
+        let stored = stored.map_err(|error| ledger_failure(&error))?;
+        let rows = self.plans.rows(&plan.report.writes, Some(MOST_SHOWN), call.deadline).await;
+        let rows = rows.map_err(|error| ledger_failure(&error))?;
+        Ok(UndoPlanData {
+            plan_id: Some(stored.plan_id),
+            digest: Some(stored.digest),
+            effects: rows.effects,
+            summary: rows.summary,
+            ..shown(&plan)
+        })
     }
+}
 
-    /// Tries the plan in a transaction that is rolled back. Returns whether it had no conflict.
-    async fn try_undo(&self, call: &Call, part: &PlanPart, plan: &mut Plan) -> Result<bool, Failure> {
-        let digest = digest_of(std::slice::from_ref(part));
-        let writes = part.writes.clone();
-        let params = Map::from_iter([("digest".to_owned(), digest.into()), ("writes".to_owned(), writes.into())]);
-        let request = WriteRequest { principal: call.principal.clone(), params };
-        match self.gate.preview(self.executor.as_ref(), &request, call.deadline).await {
-            Ok(_) => Ok(true),
-            Err(Failure { code: ErrorCode::UndoConflict, conflicts: Some(conflicts), .. }) => {
-                plan.refuse(serde_json::from_value(*conflicts).unwrap_or_default());
-                Ok(false)
-            }
-            Err(failure) => Err(failure),
+/// The trial of a plan of a call.
+struct CallTrial<'a> {
+    tool: &'a UndoPlan,
+    call: &'a Call,
+}
+
+/// The reason why a plan cannot be tried.
+enum CallError {
+    Ledger(ledger::read::Error),
+    Failure(Failure),
+}
+
+impl From<ledger::read::Error> for CallError {
+    fn from(error: ledger::read::Error) -> Self {
+        Self::Ledger(error)
+    }
+}
+
+impl CallError {
+    fn into_failure(self) -> Failure {
+        match self {
+            Self::Ledger(error) => ledger_failure(&error),
+            Self::Failure(failure) => failure,
         }
+    }
+}
+
+impl Trial for CallTrial<'_> {
+    type Error = CallError;
+
+    fn try_undo<'a>(&'a self, writes: &'a [CorrelationId]) -> TrialFuture<'a, CallError> {
+        Box::pin(async move {
+            let Self { tool, call } = self;
+            let account = call.principal.account_id.as_str();
+            let report = tool.plans.report(writes, PlanMode::Strict, Some(account), call.deadline).await?;
+            if !report.is_ready {
+                return Ok(report.conflicts);
+            }
+            let digest = digest_of(&[PlanPart::of(&report)]);
+            let params = Map::from_iter([("digest".to_owned(), digest.into()), ("writes".to_owned(), json!(writes))]);
+            let request = WriteRequest { principal: call.principal.clone(), params };
+            match tool.gate.preview(tool.executor.as_ref(), &request, call.deadline).await {
+                Ok(_) => Ok(Vec::new()),
+                Err(Failure { code: ErrorCode::UndoConflict, conflicts: Some(conflicts), .. }) => {
+                    Ok(serde_json::from_value(*conflicts).unwrap_or_default())
+                }
+                Err(failure) if failure.sqlstate.as_deref().is_some_and(is_of_the_rows) => {
+                    Ok(vec![json!({"code": "constraint", "message": failure.message})])
+                }
+                Err(failure) => Err(CallError::Failure(failure)),
+            }
+        })
     }
 }
 
@@ -215,40 +280,39 @@ impl Tool for UndoPlan {
     }
 }
 
-fn shown(plan: &Plan, write_count: usize) -> UndoPlanData {
-    let is_inside = |write: &&Map<String, Value>| write.get("is_inside") == Some(&Value::Bool(true));
-    let listed = |writes: Vec<&Map<String, Value>>| {
-        let row = |write: &Map<String, Value>| {
-            let shown = write.iter().filter(|(name, _)| !["is_inside", "account_id"].contains(&name.as_str()));
-            Value::Object(shown.map(|(name, value)| (name.clone(), value.clone())).collect())
-        };
+fn shown(plan: &Plan) -> UndoPlanData {
+    let Plan { selection, writes, report } = plan;
+    let left_out = report.left_out.iter().filter_map(|conflict| conflict.pointer("/write/correlation_id")?.as_str());
+    let left_out: HashSet<&str> = left_out.collect();
+    let listed = |writes: Vec<&SelectedWrite>| {
+        let row = |SelectedWrite { correlation_id, tool_name, actor, completed_at, .. }: &SelectedWrite| json!({"correlation_id": correlation_id, "tool_name": tool_name, "actor": actor, "completed_at": completed_at});
         writes.into_iter().take(MOST_LISTED).map(row).collect::<Vec<_>>()
     };
-    let receipts = |name: &str| plan.report.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
-    let left_out = receipts("left_out");
-    let is_kept = |write: &&Map<String, Value>| write.get("correlation_id").is_none_or(|id| !left_out.contains(id));
-    let (inside, outside): (Vec<_>, Vec<_>) = plan.writes.iter().partition(is_inside);
-    let bounded = |list: Vec<Value>| list.into_iter().take(MOST_LISTED).collect();
+    let (inside, outside): (Vec<_>, Vec<_>) = writes.iter().partition(|write| write.is_inside);
     UndoPlanData {
-        is_ready: plan.is_ready(),
+        is_ready: report.is_ready,
         plan_id: None,
         digest: None,
-        from: plan.selection.from.clone(),
-        to: plan.selection.to.clone(),
-        write_count,
-        row_count: plan.rows(),
-        writes: listed(inside.into_iter().filter(is_kept).collect()),
-        added: bounded(receipts("added")),
+        from: selection.from.clone(),
+        to: selection.to.clone(),
+        write_count: report.writes.len(),
+        row_count: report.rows,
+        writes: listed(
+            inside.into_iter().filter(|write| !left_out.contains(write.correlation_id.to_string().as_str())).collect(),
+        ),
+        added: report.added.iter().take(MOST_LISTED).map(|write| json!(write)).collect(),
         outside: listed(outside),
-        conflict_count: plan.conflicts().len(),
-        conflicts: plan.conflicts().iter().take(MOST_CONFLICTS).cloned().collect(),
+        effects: Value::Null,
+        summary: Vec::new(),
+        conflict_count: report.conflicts.len(),
+        conflicts: report.conflicts.iter().take(MOST_CONFLICTS).cloned().collect(),
         not_undone: NEVER_UNDONE,
-        left_out: bounded(left_out),
+        left_out: report.left_out.iter().take(MOST_LISTED).cloned().collect(),
     }
 }
 
-fn refuse_too_many(plan: &Plan, writes: usize) -> Result<(), Failure> {
-    let rows = plan.rows();
+fn refuse_too_many(plan: &Plan) -> Result<(), Failure> {
+    let (rows, writes) = (plan.report.rows, plan.report.writes.len());
     if rows <= MOST_ROWS && writes as u64 <= MOST_ROWS {
         return Ok(());
     }
@@ -257,13 +321,21 @@ fn refuse_too_many(plan: &Plan, writes: usize) -> Result<(), Failure> {
         .hint("Choose a shorter time or one table. A person can undo more, in parts: countersign undo plan."))
 }
 
-/// A time that PostgreSQL cannot parse is the agent's mistake.
-fn refused(error: &ledger::read::Error) -> Failure {
+fn time(name: &str, text: &str) -> Result<Moment, Failure> {
+    text.parse().map_err(|error: types::TimeError| invalid(format!("{name}: {error}")))
+}
+
+fn invalid(message: String) -> Failure {
+    Failure::new(ErrorCode::InvalidParams, format!("{NAME}: {message}"))
+}
+
+/// A selection that cannot have writes is the agent's mistake.
+fn refused(error: &PlanError) -> Failure {
     match error {
-        ledger::read::Error::Server(error) if error.sqlstate.starts_with("22") => {
-            Failure::new(ErrorCode::InvalidParams, format!("{NAME}: from and to: {}", error.message))
-                .hint("Give an age such as 12h or 7d, or a time with its zone such as 2026-11-22T09:00:00Z.")
+        PlanError::Selection(error @ SelectionError::Unknown { .. }) => {
+            invalid(error.to_string()).hint("list_my_mutations has the writes of this account.")
         }
-        error => ledger_failure(error),
+        PlanError::Selection(error @ SelectionError::Range(_)) => invalid(error.to_string()),
+        PlanError::Database(error) => ledger_failure(error),
     }
 }

@@ -14,7 +14,8 @@ pub fn nearest_names(wanted: &str, existing: &[String]) -> Vec<String> {
 
 /// The candidates most similar to `wanted`, best first. `name_of` returns the part of a candidate to compare.
 /// Candidates that are equally similar keep their order.
-pub(crate) fn nearest<'a, T>(wanted: &str, candidates: &'a [T], name_of: impl Fn(&T) -> &str) -> Vec<&'a T> {
+#[must_use]
+pub fn nearest<'a, T>(wanted: &str, candidates: &'a [T], name_of: impl Fn(&T) -> &str) -> Vec<&'a T> {
     let wanted = comparable(wanted);
     let mut scored: Vec<(usize, &T)> = candidates
         .iter()

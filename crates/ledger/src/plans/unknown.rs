@@ -1,0 +1,83 @@
+//! A selection that names what the ledger has never seen: it is a mistake, and not a plan that has nothing to undo.
+
+use types::{EmptyRange, nearest_names, visible};
+
+use super::{PlanScope, Plans};
+
+const KNOWN_SQL: &str = "select n as name from countersign.known_names($1, $2) n order by n";
+
+/// The reason why a selection selects nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum SelectionError {
+    /// The range of time.
+    #[error(transparent)]
+    Range(#[from] EmptyRange),
+    /// A name that is on no record.
+    #[error("{}", message(.kind, .name, .nearest))]
+    Unknown {
+        /// `tool`, `table`, `account`, `actor`, `session` or `client`.
+        kind: &'static str,
+        /// What was given.
+        name: String,
+        /// The names on record that are most like it.
+        nearest: Vec<String>,
+    },
+}
+
+fn message(kind: &str, name: &str, nearest: &[String]) -> String {
+    let seen = if kind == "table" { "is not tracked and never was" } else { "is on no record" };
+    let nearest: Vec<String> = nearest.iter().map(|name| visible(name)).collect();
+    let hint = match nearest.as_slice() {
+        [] => String::new(),
+        [one] => format!("; did you mean {one}?"),
+        [most @ .., last] => format!("; did you mean {} or {last}?", most.join(", ")),
+    };
+    format!("the {kind} {} {seen}{hint}", visible(name))
+}
+
+impl Plans {
+    /// The first name of the scope that the ledger has never seen.
+    pub(super) async fn unknown(
+        &self,
+        scope: &PlanScope,
+        of_account: Option<&str>,
+    ) -> Result<Option<SelectionError>, pg::Error> {
+        let PlanScope { account, actor, session, client, tool, table } = scope;
+        let named = [
+            // The account of a caller is its own, whether it has written or not.
+            ("account", account.as_ref().filter(|account| of_account != Some(account.as_str()))),
+            ("actor", actor.as_ref()),
+            ("session", session.as_ref()),
+            ("client", client.as_ref()),
+            ("tool", tool.as_ref()),
+            ("table", table.as_ref()),
+        ];
+        for (kind, name) in named {
+            let Some(name) = name else { continue };
+            let params = [Some(kind.to_owned()), of_account.map(str::to_owned)];
+            let rows = self.records.objects(KNOWN_SQL, &params).await?;
+            let known: Vec<String> =
+                rows.iter().filter_map(|row| Some(row.get("name")?.as_str()?.to_owned())).collect();
+            if !known.contains(name) {
+                let nearest = nearest_names(name, &known);
+                return Ok(Some(SelectionError::Unknown { kind, name: name.clone(), nearest }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_names_are_offered() {
+        let message = |nearest: &[&str]| {
+            message("tool", "set_stauts", &nearest.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(message(&[]), "the tool set_stauts is on no record");
+        assert_eq!(message(&["set_status"]), "the tool set_stauts is on no record; did you mean set_status?");
+        assert!(message(&["a", "b", "c"]).ends_with("; did you mean a, b or c?"));
+    }
+}

@@ -1,0 +1,193 @@
+//! Plans of operators: what they select, what they show, and that one bad write never blocks the others.
+
+use serde_json::{Value, json};
+use testkit::{CommandOutput, Database, Server, TestManifest, database, run_countersign};
+
+use crate::shop::{DROP_ORDER, SET_STATUS, SHOP};
+
+const ADD_ORDER: &str = r#"
+[[tool]]
+name = "add_order"
+access = "write"
+description = "Add an order."
+sql = "insert into shop.orders (id) values ($1) returning id"
+rows = "one"
+param = [{ name = "id", description = "Which." }]
+
+[[tool]]
+name = "add_item"
+access = "write"
+description = "Add an item to an order."
+sql = "insert into shop.item values ($1, $2) returning order_id"
+rows = "one"
+param = [{ name = "order", description = "Which order." }, { name = "line", description = "Which line." }]
+"#;
+
+/// The database, a server of an agent, and the connection string of an operator.
+async fn shop() -> (Database, Server, String) {
+    let db = database().await;
+    db.run(SHOP).await;
+    db.run("grant usage on schema shop to public; grant all on all tables in schema shop to public").await;
+    let operator = format!("planner_{}", db.name());
+    db.run(&format!("create role {operator} login; grant countersign_operator to {operator}")).await;
+    let server = TestManifest::new(&format!("{SET_STATUS}{DROP_ORDER}{ADD_ORDER}")).serve(&db).await;
+    let url = db.url().replace("user=postgres", &format!("user={operator}"));
+    (db, server, url)
+}
+
+async fn undo(url: &str, arguments: &[&str]) -> CommandOutput {
+    run_countersign(url, &[&["undo"], arguments].concat()).await
+}
+
+fn object(ran: &CommandOutput) -> Value {
+    serde_json::from_str(ran.out.lines().next().unwrap()).unwrap()
+}
+
+async fn run(url: &str, plan: &Value) -> CommandOutput {
+    let [id, digest] = ["plan_id", "digest"].map(|name| plan[name].as_str().unwrap());
+    undo(url, &["run", id, "--digest", digest]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn times_are_read_in_every_form_and_a_mistake_is_never_nothing_to_undo() {
+    // N-5
+    let (_db, server, url) = shop().await;
+    server.succeed("set_status", json!({"id": 1, "status": "paid"})).await;
+    for from in ["90s", "30m", "12h", "2w", "1h30m", "1 hour ago", "yesterday", "2026-11-22 09:00", "2026-11-22T09:00Z"]
+    {
+        let shown = undo(&url, &["plan", "--from", from]).await;
+        assert!(
+            shown.code == 0 && shown.out.contains("1 writes, 1 row: 1 clean"),
+            "{from}: {}{}",
+            shown.out,
+            shown.err
+        );
+    }
+    for (arguments, named) in [
+        (&["--from", "soon"][..], "give one such as 30m, '2026-11-22 09:00' (UTC) or"),
+        (&["--from", "30 fortnights"], "give one such as 30m, '2026-11-22 09:00' (UTC) or"),
+        (&["--from", "1h", "--to", "2h"], "the range of time is empty"),
+        (&["--from", "2999-01-01"], "begins in the future"),
+        (&["--from", "1h", "--tool", "set_stauts"], "the tool set_stauts is on no record; did you mean set_status?"),
+        (
+            &["--from", "1h", "--table", "shop.order"],
+            "the table shop.order is not tracked and never was; did you mean shop.orders?",
+        ),
+        (&["--from", "1h", "--account", "defualt"], "did you mean default?"),
+        (&["--from", "1h", "--actor", "nobody"], "the actor nobody is on no record"),
+        (&["--from", "1h", "--session", "nothing"], "the session nothing is on no record"),
+        (&["--from", "1h", "--client", "nothing"], "the client nothing is on no record"),
+    ] {
+        let refused = undo(&url, &[&["plan"], arguments].concat()).await;
+        assert!([1, 2].contains(&refused.code) && refused.out.is_empty(), "{arguments:?}: {}", refused.out);
+        assert!(refused.err.contains(named) && !refused.err.contains("2200"), "{arguments:?}: {}", refused.err);
+    }
+    // What is known and has no write in the time is an empty plan (A-15).
+    let empty = undo(&url, &["plan", "--from", "2d", "--to", "1d", "--tool", "set_status"]).await;
+    assert!(empty.code == 1 && empty.out.contains("There is nothing to undo."), "{}", empty.out);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_shows_each_row_and_folds_many() {
+    let (db, server, url) = shop().await;
+    server.succeed("set_status", json!({"id": 1, "status": "paid"})).await;
+    server.succeed("drop_order", json!({"id": 2})).await;
+    let shown = undo(&url, &["plan", "--from", "1h"]).await;
+    for line in [
+        "The undo changes these rows (now -> after):\n",
+        "  shop.orders id=1: status paid -> open\n",
+        "  shop.orders id=2: added, with id 2, status open\n",
+        "  shop.item line=1, order_id=2: added, with order_id 2, line 1\n",
+    ] {
+        assert!(shown.out.contains(line), "{line}: {}", shown.out);
+    }
+    assert!(!shown.out.contains("All of them"), "{}", shown.out);
+
+    db.run("insert into shop.orders select g, 'open' from generate_series(10, 40) g").await;
+    for id in 10..=40 {
+        server.succeed("set_status", json!({"id": id, "status": "paid"})).await;
+    }
+    let folded = undo(&url, &["plan", "--from", "1h"]).await;
+    for line in [
+        "  and 14 more\n",
+        "All of them (--full lists each):\n",
+        "  shop.item: 1 row added\n",
+        "  shop.orders: 32 rows changed (status 32)\n",
+        "  shop.orders: 1 row added\n",
+    ] {
+        assert!(folded.out.contains(line), "{line}: {}", folded.out);
+    }
+    assert!(!folded.out.contains("id=40:"), "{}", folded.out);
+    let full = undo(&url, &["plan", "--from", "1h", "--full"]).await;
+    assert!(full.out.contains("  shop.orders id=40: status paid -> open\n"), "{}", full.out);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_write_that_cannot_be_undone_blocks_no_plan_that_skips() {
+    // A-3, A-5
+    let (db, server, url) = shop().await;
+    db.run(
+        "create function shop.guard() returns trigger language plpgsql as $$ begin \
+           if old.status = 'sent' and new.status = 'open' then raise exception 'a parcel does not come back'; end if; \
+           return new; end $$; \
+         create trigger guard before update on shop.orders for each row execute function shop.guard()",
+    )
+    .await;
+    let before = db.contents("shop").await;
+    for (id, status) in [(1, "paid"), (2, "sent"), (3, "paid"), (4, "sent"), (5, "paid")] {
+        server.succeed("set_status", json!({"id": id, "status": status})).await;
+    }
+    let strict = undo(&url, &["plan", "--from", "1h"]).await;
+    assert_eq!(strict.code, 2, "{}{}", strict.out, strict.err);
+    assert!(strict.out.contains("a parcel does not come back"), "{}", strict.out);
+
+    let shown = undo(&url, &["plan", "--from", "1h", "--mode", "skip"]).await;
+    assert_eq!(shown.code, 0, "{}{}", shown.out, shown.err);
+    assert!(shown.out.contains("3 writes, 2 left out because of conflicts"), "{}", shown.out);
+    assert_eq!(shown.out.matches(": a parcel does not come back\n").count(), 2, "{}", shown.out);
+    let plan = object(&undo(&url, &["plan", "--from", "1h", "--mode", "skip", "--json"]).await);
+    let done = run(&url, &plan).await;
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    let statuses = "select string_agg(status, ' ' order by id) from shop.orders where id < 6";
+    assert_eq!(db.value(statuses).await, "open sent open sent open");
+    // Nothing is left that could be undone.
+    let rest = undo(&url, &["plan", "--from", "1h", "--mode", "skip"]).await;
+    assert!(rest.code == 1 && rest.out.contains("There is nothing to undo."), "{}{}", rest.out, rest.err);
+    db.run("alter table shop.orders disable trigger guard; update shop.orders set status = 'open'").await;
+    assert_eq!(db.contents("shop").await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parts_that_refer_to_each_other_are_one_part() {
+    // A-4: the order went first, and its item was in the way for good.
+    let (db, server, url) = shop().await;
+    let before = db.contents("shop").await;
+    server.succeed("add_order", json!({"id": 10})).await;
+    server.succeed("add_item", json!({"order": 10, "line": 1})).await;
+    server.succeed("set_status", json!({"id": 10, "status": "paid"})).await;
+    server.succeed("set_status", json!({"id": 1, "status": "paid"})).await;
+    let plan = object(&undo(&url, &["plan", "--from", "1h", "--max-rows", "1", "--json"]).await);
+    let parts: Vec<usize> =
+        plan["parts"].as_array().unwrap().iter().map(|part| part["writes"].as_array().unwrap().len()).collect();
+    assert_eq!(parts, [1, 3], "{plan}");
+    let done = run(&url, &plan).await;
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    assert_eq!(db.contents("shop").await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parts_that_cannot_be_undone_one_after_another_are_one_transaction() {
+    // A-4
+    let (db, server, url) = shop().await;
+    db.run("update shop.orders set status = 'at ' || id; alter table shop.orders add unique (status)").await;
+    let before = db.contents("shop").await;
+    // The first order leaves a status, the second takes it, and the newest write is of the first one.
+    for (id, status) in [(1, "away"), (2, "at 1"), (1, "gone")] {
+        server.succeed("set_status", json!({"id": id, "status": status})).await;
+    }
+    let plan = object(&undo(&url, &["plan", "--from", "1h", "--max-rows", "1", "--json"]).await);
+    assert_eq!(plan["parts"].as_array().unwrap().len(), 1, "{plan}");
+    let done = run(&url, &plan).await;
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    assert_eq!(db.contents("shop").await, before);
+}
