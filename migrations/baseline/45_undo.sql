@@ -871,10 +871,13 @@ declare
     undone   json;
 begin
     if (select count(*) from countersign.record r
-        where r.correlation_id = any (a.undo_of) and r.status = 'success' and (a.by_operator or r.account_id = a.account_id))
+        where r.correlation_id = any (a.undo_of) and r.status = 'success'
+          and (a.by_operator or r.account_id = a.account_id
+               -- A decision without a proposal: an operator's undo, which only people reverse.
+               and not (r.undo_of is not null and r.approval is not null and r.approval -> 'proposal_id' is null)))
        <> cardinality(a.undo_of)
     then
-        raise exception 'only successes of the same account can be undone' using errcode = 'CS002', detail = '[{"code": "not_permitted"}]';
+        raise exception 'only successes of the same account that no person made can be undone' using errcode = 'CS002', detail = '[{"code": "not_permitted"}]';
     end if;
     select json_agg(json_build_object('code', 'already_reversed', 'write', countersign.describe_write(v.correlation_id),
                                       'changed_by', countersign.describe_write(v.reversed_by)))
