@@ -147,7 +147,8 @@ async fn what_a_person_undid_is_not_an_agents_to_reverse() {
 
     // A whole plan of a person.
     attack.server.succeed("set_status", json!({"id": 2, "status": "paid"})).await;
-    let plan = run_countersign(&attack.db.url(), &["undo", "plan", "--from", "1h", "--json"]).await;
+    let plan =
+        run_countersign(&attack.db.url(), &["undo", "plan", "--account", "default", "--from", "1h", "--json"]).await;
     let plan: Value = serde_json::from_str(plan.out.lines().next().unwrap()).unwrap();
     let [id, digest] = ["plan_id", "digest"].map(|name| plan[name].as_str().unwrap());
     let ran = run_countersign(&attack.db.url(), &["undo", "run", id, "--digest", digest]).await;

@@ -19,7 +19,7 @@ use super::records::{RecordLine, record_line};
 use crate::conflicts::{self, Conflict};
 use crate::message::{self, render};
 use crate::session::LoggedIn;
-use crate::state::{Console, ConsoleOperator};
+use crate::state::{Console, ConsoleOperator, RecordMasks};
 use crate::text::{Fact, rows};
 
 /// A plan with more rows is carried out in parts.
@@ -136,7 +136,7 @@ pub(crate) async fn show(
     match found.await {
         Ok((writes, masks)) => {
             let writes = writes.into_iter().map(|write| record_line(&masks.apply(write))).collect();
-            render(&plan_page(&person, plan, writes))
+            render(&plan_page(&person, plan, writes, &masks))
         }
         Err(error) => message::unavailable(&error),
     }
@@ -235,7 +235,7 @@ pub(crate) async fn try_one(
     };
     let Some(id) = CorrelationId::parse(&id) else { return record::unknown() };
     match operator.undo.try_undo(&[id], &person.name).await {
-        Ok(outcome) => one_page(&person, id, outcome),
+        Ok(outcome) => one_page(&console, &person, id, outcome).await,
         Err(error) => failed(&error),
     }
 }
@@ -254,14 +254,14 @@ pub(crate) async fn undo_one(
     tracing::info!(person = person.name, write = %id, "a write is undone");
     let running = tokio::spawn(async move {
         match undo.undo(id, &person.name).await {
-            Ok(outcome) => one_page(&person, id, outcome),
+            Ok(outcome) => one_page(&console, &person, id, outcome).await,
             Err(error) => failed(&error),
         }
     });
     running.await.unwrap_or_else(|error| message::unavailable(&error))
 }
 
-fn one_page(person: &ConsolePerson, id: CorrelationId, outcome: UndoOutcome) -> Response {
+async fn one_page(console: &Console, person: &ConsolePerson, id: CorrelationId, outcome: UndoOutcome) -> Response {
     let (count, conflicts) = match outcome {
         UndoOutcome::Undone { correlation_id, .. } => {
             return Redirect::to(&format!("/records/{correlation_id}")).into_response();
@@ -269,6 +269,11 @@ fn one_page(person: &ConsolePerson, id: CorrelationId, outcome: UndoOutcome) -> 
         UndoOutcome::WouldUndo { rows } => (rows, Vec::new()),
         UndoOutcome::Conflicts { conflicts, rows, .. } => (rows, conflicts),
     };
+    let masks = match console.masks().await {
+        Ok(masks) => masks,
+        Err(error) => return message::unavailable(&error),
+    };
+    let conflicts = masks.conflicts(conflicts);
     let status = if conflicts.is_empty() { StatusCode::OK } else { StatusCode::CONFLICT };
     let page = OnePage {
         person: Some(&person.name),
@@ -281,17 +286,22 @@ fn one_page(person: &ConsolePerson, id: CorrelationId, outcome: UndoOutcome) -> 
     (status, render(&page)).into_response()
 }
 
-fn plan_page(person: &ConsolePerson, plan: StoredPlan, writes: Vec<RecordLine>) -> PlanPage<'_> {
+fn plan_page<'a>(
+    person: &'a ConsolePerson,
+    plan: StoredPlan,
+    writes: Vec<RecordLine>,
+    masks: &RecordMasks,
+) -> PlanPage<'a> {
     let list = |name: &str| plan.report.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let conflicts = list("conflicts");
+    let conflicts = masks.conflicts(list("conflicts").to_vec());
     PlanPage {
         person: Some(&person.name),
         facts: plan_facts(&plan),
         writes,
         write_count: list("writes").len(),
         parts: plan.parts.len(),
-        counted: conflicts::counted(conflicts),
-        conflicts: conflicts::list(conflicts),
+        counted: conflicts::counted(&conflicts),
+        conflicts: conflicts::list(&conflicts),
         more: conflicts.len().saturating_sub(conflicts::MOST),
         is_ready: plan.is_ready,
         id: plan.plan_id,
