@@ -242,7 +242,7 @@ declare
 begin
     select k.* into t from countersign.tracked k where k.shape = w.shape;
     -- The statements for sets of rows lock them FOR UPDATE, which needs a right to UPDATE and the policies for it.
-    if w.obstacle is not null or cardinality(t.columns) > 800 or w.before is not null and w.secret_before is distinct from w.secret_after or t.key_columns is null or not t.is_current
+    if w.obstacle is not null or cardinality(t.columns) > 832 or w.before is not null and w.secret_before is distinct from w.secret_after or t.key_columns is null or not t.is_current
        or to_regclass(t.name) is distinct from t.relation::regclass or not countersign.has_current_shape(t)
        or row_security_active(t.relation) or not has_any_column_privilege(t.relation, 'UPDATE')
     then
@@ -910,10 +910,13 @@ declare
     undone   json;
 begin
     if (select count(*) from countersign.record r
-        where r.correlation_id = any (a.undo_of) and r.status = 'success' and (a.by_operator or r.account_id = a.account_id))
+        where r.correlation_id = any (a.undo_of) and r.status = 'success'
+          and (a.by_operator or r.account_id = a.account_id
+               -- A decision without a proposal: an operator's undo, which only people reverse.
+               and not (r.undo_of is not null and r.approval is not null and r.approval -> 'proposal_id' is null)))
        <> cardinality(a.undo_of)
     then
-        raise exception 'only successes of the same account can be undone' using errcode = 'CS002', detail = '[{"code": "not_permitted"}]';
+        raise exception 'only successes of the same account that no person made can be undone' using errcode = 'CS002', detail = '[{"code": "not_permitted"}]';
     end if;
     select json_agg(json_build_object('code', 'already_reversed', 'write', countersign.describe_write(v.correlation_id),
                                       'changed_by', countersign.describe_write(v.reversed_by)))
@@ -993,7 +996,7 @@ begin
            coalesce(bool_or(not t.is_log and w.op <> 'N' and (
                row_security_active(w.relation)
                or not has_table_privilege(w.relation, case w.op when 'I' then 'DELETE' when 'D' then 'INSERT' else 'UPDATE' end)
-               or cardinality(t.fixed) > cardinality(t.computed) or cardinality(t.columns) > 800
+               or cardinality(t.fixed) > cardinality(t.computed) or cardinality(t.columns) > 832
                or exists (select from pg_constraint n where n.conrelid = w.relation and not n.convalidated)
                or exists (select from pg_class c where c.oid = w.relation and (c.relhassubclass or c.relhasrules))
                or exists (select from pg_trigger g left join pg_constraint f on f.oid = g.tgconstraint and g.tgisinternal

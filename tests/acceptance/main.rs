@@ -91,6 +91,7 @@ mod tracking;
 mod transparency;
 mod try_tool;
 mod undo;
+mod undo_agreement;
 mod undo_cli;
 mod undo_many;
 mod undo_matrix;

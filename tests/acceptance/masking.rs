@@ -6,6 +6,7 @@
 )]
 
 mod corpus;
+mod everywhere;
 mod random_query;
 mod served;
 

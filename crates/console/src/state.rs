@@ -133,6 +133,14 @@ impl Console {
 }
 
 impl RecordMasks {
+    /// Conflicts of an undo, with their rows masked.
+    pub(crate) fn conflicts(&self, conflicts: Vec<Value>) -> Vec<Value> {
+        match &self.0 {
+            None => conflicts,
+            Some(masks) => RowMasks::masked_conflicts(masks, conflicts),
+        }
+    }
+
     /// A record, or a change of a row, with its rows masked.
     pub(crate) fn apply(&self, record: Map<String, Value>) -> Map<String, Value> {
         let Some(masks) = &self.0 else { return record };

@@ -94,7 +94,7 @@ pub use options::LedgerOptions;
 pub use policy::{AppliedPolicy, AppliedRule, PolicyCall, PolicyRule, ToolPolicy};
 pub use read_log::{ReadEntry, ReadLog, ReadLogDetail, ReadLogStatus};
 pub use reader_role::{ReaderRoleError, check_reader, reader_login};
-pub use records::{RecordStatus, Records, Undoable};
+pub use records::{RecordStatus, Records, Undoable, UndoneTool};
 pub use roles::{
     APPROVER, CONSOLE, DEFAULT_WRITER, ExcessPrivileges, OPERATOR, OWNER, check_all_server_roles, check_login,
     check_server_role,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use pg::WriterPool;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use types::{AccountId, CorrelationId};
@@ -50,8 +51,21 @@ impl RecordStatus {
 pub struct Undoable {
     /// Only a success can be undone.
     pub status: RecordStatus,
-    /// The tools that wrote what the undo would take back: those of the writes themselves, or of the writes whose undo they are.
-    pub tools: Vec<String>,
+    /// The tools that wrote what the undo would take back or make again.
+    pub tools: Vec<UndoneTool>,
+    /// The undos among the writes that people made.
+    pub made_by_people: Vec<CorrelationId>,
+    /// Whether the record of a write is missing that one of the writes undid: then it is not known what would be made again.
+    pub has_gap: bool,
+}
+
+/// A tool whose write an undo would take back or make again.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct UndoneTool {
+    /// Its name.
+    pub tool: String,
+    /// Whether its write would be made again: an odd number of undos lies between the new undo and the write.
+    pub is_redo: bool,
 }
 
 /// Reads records.
@@ -85,14 +99,23 @@ const DETAIL_SQL: &str = concat!(
     " as completed_at from countersign.mutation a where a.account_id = $1 and a.correlation_id = $2::uuid"
 );
 
+/// From each write through all that it undid. `undos` counts them: the new undo makes a write with an odd number again. An operator's
+/// undo has a decision without a proposal.
 const UNDOABLE_SQL: &str = "\
 with recursive written as ( \
-    select m.correlation_id, m.tool_name, m.status, m.undo_of from countersign.mutation m \
-    where m.account_id = $1 and m.correlation_id = any ($2::uuid[]) \
+    select m.correlation_id, m.tool_name, m.status, m.undo_of, 0 as undos, \
+        m.undo_of is not null and m.approval is not null and m.approval -> 'proposal_id' is null as is_by_person \
+    from countersign.mutation m where m.account_id = $1 and m.correlation_id = any ($2::uuid[]) \
     union \
-    select r.correlation_id, r.tool_name, w.status, r.undo_of from written w \
-    join countersign.record r on r.correlation_id = any (w.undo_of) where w.tool_name in ('undo_mutation', 'undo_run')) \
-select w.status, json_agg(distinct w.tool_name) from written w where w.tool_name not in ('undo_mutation', 'undo_run') group by w.status";
+    select r.correlation_id, r.tool_name, w.status, r.undo_of, w.undos + 1, false \
+    from written w join countersign.record r on r.correlation_id = any (w.undo_of)) \
+select w.status, \
+    coalesce(json_agg(distinct jsonb_build_object('tool', w.tool_name, 'is_redo', w.undos % 2 = 1)) \
+        filter (where w.tool_name not in ('undo_mutation', 'undo_run')), '[]'), \
+    coalesce(json_agg(distinct w.correlation_id) filter (where w.is_by_person), '[]'), \
+    bool_or(exists (select from unnest(w.undo_of) u (write) \
+        where not exists (select from countersign.record r where r.correlation_id = u.write))) \
+from written w group by w.status";
 
 impl Records {
     pub(crate) fn new(writer: WriterPool, deadline: Duration) -> Self {
@@ -143,9 +166,14 @@ impl Records {
         let params = [Some(account.as_str().to_owned()), Some(array(writes))];
         let answer = self.writer.run_one(UNDOABLE_SQL, &params, Instant::now() + self.deadline).await?;
         let undoable = |row: Vec<Option<String>>| {
-            let [status, tools] = <[Option<String>; 2]>::try_from(row).ok()?;
-            let status = RecordStatus::ALL.into_iter().find(|known| Some(known.as_str()) == status.as_deref())?;
-            Some(Undoable { status, tools: serde_json::from_str(&tools?).ok()? })
+            let [status, tools, made_by_people, has_gap] = <[Option<String>; 4]>::try_from(row).ok()?;
+            let made_by_people: Vec<String> = serde_json::from_str(&made_by_people?).ok()?;
+            Some(Undoable {
+                status: RecordStatus::parse(&status?)?,
+                tools: serde_json::from_str(&tools?).ok()?,
+                made_by_people: made_by_people.iter().map(|id| CorrelationId::parse(id)).collect::<Option<_>>()?,
+                has_gap: has_gap.as_deref() == Some("t"),
+            })
         };
         Ok(answer.rows.into_iter().filter_map(undoable).collect())
     }

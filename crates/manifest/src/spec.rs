@@ -74,6 +74,21 @@ impl ToolCatalog {
     pub fn get(&self, name: &str) -> Option<&Arc<ToolSpec>> {
         self.tools.iter().find(|tool| tool.name == name)
     }
+
+    /// Returns the tool by which writes of this one are undone, if its manifest declares one.
+    #[must_use]
+    pub fn undo_tool(&self, spec: &ToolSpec) -> Option<&Arc<ToolSpec>> {
+        match &spec.undo {
+            UndoSpec::Calls { tool, .. } => self.get(tool),
+            UndoSpec::None | UndoSpec::Irreversible { .. } => None,
+        }
+    }
+
+    /// Returns the tier of `undo_mutation` for writes of this tool: never less than that of the undo tool that it declares.
+    #[must_use]
+    pub fn effective_undo_tier(&self, spec: &ToolSpec) -> Tier {
+        self.undo_tool(spec).map_or(spec.undo_tier, |tool| spec.undo_tier.max(tool.strictest_tier()))
+    }
 }
 
 /// A tool whose every part was checked against the database.

@@ -16,6 +16,7 @@ use types::{CorrelationId, ErrorCode, Failure, Redaction, Tier};
 use crate::proposal_data::ProposalData;
 use crate::proposal_text;
 use crate::services::{ConsoleLinks, Services};
+use crate::shown_proposal::ShownProposal;
 use crate::tool::{
     Call, Disposition, PageRequest, Question, ToolError, ToolOutput, ToolResult, UserAnswer, UserDecision,
 };
@@ -120,9 +121,11 @@ impl ApprovalFlow {
 
     fn requires_approval(&self, call: &Call, proposal: Proposal) -> ToolResult {
         let asks = proposal.tier == Tier::Confirm && call.asks_user;
-        let question = asks.then(|| question(&self.title, &proposal));
+        let shown = ShownProposal::new(&proposal, &self.title, call.masks.as_deref());
+        let question = asks.then(|| question(&self.title, &shown));
         let page = self.console.as_ref().filter(|_| proposal.tier == Tier::Approve);
-        let page = page.map(|console| page_request(&self.title, &proposal, console));
+        let page = page.map(|console| page_request(&self.title, &shown, console));
+        let description = shown.into_description();
         let message = match proposal.tier {
             Tier::Approve if proposal.rule.approvals > 1 => {
                 "Nothing was written yet. Several different people who are not the proposer have to approve it, outside of \
@@ -139,7 +142,7 @@ impl ApprovalFlow {
         };
         let data = RequiresApproval {
             requires_approval: true,
-            proposal: ProposalData::new(proposal, self.console.as_ref()),
+            proposal: ProposalData::new(proposal, description, self.console.as_ref()),
             message: message.to_owned(),
         };
         ToolOutput::read(&data).map(|answer| ToolOutput { question, page, success: Disposition::Proposed, ..answer })
@@ -186,7 +189,7 @@ pub(crate) async fn decide(
 }
 
 /// Question for the user of a client that supports elicitation.
-pub(crate) fn question(title: &str, proposal: &Proposal) -> Question {
+pub(crate) fn question(title: &str, proposal: &ShownProposal<'_>) -> Question {
     Question {
         proposal_id: proposal.proposal_id,
         digest: proposal.digest.clone(),
@@ -195,7 +198,7 @@ pub(crate) fn question(title: &str, proposal: &Proposal) -> Question {
 }
 
 /// The page of a proposal, for the user of a client that opens pages.
-fn page_request(title: &str, proposal: &Proposal, console: &ConsoleLinks) -> PageRequest {
+fn page_request(title: &str, proposal: &ShownProposal<'_>, console: &ConsoleLinks) -> PageRequest {
     let (proposal_id, text) = (proposal.proposal_id, proposal_text::question(title, proposal));
     PageRequest {
         proposal_id,

@@ -37,6 +37,7 @@ mod row_masking;
 mod schema;
 mod schema_drift;
 mod services;
+mod shown_proposal;
 mod tool;
 mod unavailable;
 

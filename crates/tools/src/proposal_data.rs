@@ -94,7 +94,8 @@ pub(crate) struct ProposalData {
 }
 
 impl ProposalData {
-    pub(crate) fn new(proposal: Proposal, console: Option<&ConsoleLinks>) -> Self {
+    /// `description` is the one that the caller may see: [`ShownProposal::into_description`](crate::shown_proposal::ShownProposal).
+    pub(crate) fn new(proposal: Proposal, description: String, console: Option<&ConsoleLinks>) -> Self {
         // The dependencies of a proposal are for the server and the reviewer.
         let preview = Preview { definitions: Vec::new(), ..proposal.preview };
         let preview = serde_json::to_value(preview).unwrap_or_default();
@@ -109,7 +110,7 @@ impl ProposalData {
             approvers: proposal.rule.approvers,
             approved_by: proposal.approved_by.into_iter().map(|approval| approval.person).collect(),
             status: proposal.status,
-            description: proposal.description,
+            description,
             params: proposal.params,
             preview,
             digest: proposal.digest,

@@ -2,11 +2,12 @@
 //! the agent or the database appears as JSON with every character visible (attack AP09). The length of omitted text is
 //! given.
 
-use ledger::proposals::{Preview, Proposal};
+use ledger::proposals::Preview;
 use serde_json::{Map, Value};
 use types::visible;
 
 use crate::row_diff::{RowChange, RowDiff, column_pairs, columns};
+use crate::shown_proposal::ShownProposal;
 
 /// Maximum length of a value that a description shows in full, in characters.
 const IN_SHORT: usize = 200;
@@ -33,7 +34,7 @@ pub(crate) fn description(title: &str, params: &Map<String, Value>, preview: &Pr
 }
 
 /// Question for a client's user.
-pub(crate) fn question(title: &str, proposal: &Proposal) -> String {
+pub(crate) fn question(title: &str, proposal: &ShownProposal<'_>) -> String {
     let preview = &proposal.preview;
     let mut lines = vec![format!("{} ({})?", visible(title), proposal.tool_name), String::new()];
     let longest = if preview.rows_affected.is_none() { UNTRIED } else { PARAM };

@@ -258,6 +258,7 @@ impl Registry {
                     principal,
                     profile: Arc::clone(&self.profile),
                     asks_user,
+                    masks: masks.cloned(),
                     said,
                     arguments,
                     deadline,

@@ -5,21 +5,35 @@
 
 use std::collections::HashMap;
 
+use ledger::proposals::{Preview, Proposal};
 use serde_json::value::to_raw_value;
 use serde_json::{Map, Value};
 use types::{ErrorCode, Failure, Mask, MaskKey, Masks, REDACTED, Redaction, Rollback};
 
-use crate::tool::{ToolError, ToolOutput, ToolResult};
+use crate::tool::{Disposition, ToolError, ToolOutput, ToolResult};
 
 /// The keys whose objects have the columns of rows, or the parameters of a call.
-const ROWS: [&str; 9] =
-    ["params", "result", "before", "after", "before_image", "after_image", "columns", "key", "undo_params"];
+const ROWS: [&str; 10] = [
+    "params",
+    "result",
+    "cached_result",
+    "before",
+    "after",
+    "before_image",
+    "after_image",
+    "columns",
+    "key",
+    "undo_params",
+];
 
 /// The keys of rows that are written as text.
 const SUMMARIES: [&str; 2] = ["params_summary", "result_summary"];
 
 /// The keys of the two values of a changed column.
 const VALUES_OF_A_CHANGE: [&str; 4] = ["before", "after", "expected", "found"];
+
+/// The keys of the values of a column in a conflict of an undo, which has the column's name under `name`.
+const VALUES_OF_A_CONFLICT: [&str; 3] = ["to_restore", "left", "now"];
 
 const MASKED_UNDO: &str = "The undo needs values that are masked for this caller: ask the operator to undo the write.";
 
@@ -53,6 +67,12 @@ impl<'a> RowMasks<'a> {
     }
 
     fn mask_fields(&mut self, fields: &mut Map<String, Value>, is_row: bool) {
+        if is_row && is_conflict_column(fields) {
+            let mask = fields.get("name").and_then(Value::as_str).and_then(|name| self.columns.get(name).copied());
+            let Some(mask) = mask else { return };
+            let values = fields.iter_mut().filter(|(key, _)| *key != "name");
+            return values.for_each(|(_, value)| self.mask_value(mask, value));
+        }
         for (name, value) in fields {
             match self.columns.get(name.as_str()) {
                 Some(mask) if is_row => self.mask_value(*mask, value),
@@ -91,6 +111,47 @@ impl<'a> RowMasks<'a> {
         }
     }
 
+    /// Conflicts of an undo, with their rows masked.
+    #[must_use]
+    pub fn masked_conflicts(masks: &'a Masks, conflicts: Vec<Value>) -> Vec<Value> {
+        match Self::masked(masks, conflicts.into()) {
+            Value::Array(conflicts) => conflicts,
+            _ => Vec::new(),
+        }
+    }
+
+    /// A proposal with its parameters, its rows and what else shows their values masked. The texts about it follow from this.
+    pub(crate) fn masked_proposal(masks: &'a Masks, proposal: Proposal) -> Proposal {
+        let mut rows = Self::new(masks);
+        let Proposal { mut params, preview, .. } = proposal;
+        let Preview { mut result, mut before, mut after, mut effects, rollback, .. } = preview;
+        rows.mask_fields(&mut params, true);
+        rows.mask(&mut result, true);
+        for part in [&mut before, &mut after].into_iter().flatten() {
+            rows.mask(part, true);
+        }
+        if let Some(effects) = &mut effects {
+            rows.mask(effects, false);
+        }
+        let rollback = masked_rollback(rollback, &mut rows);
+        let redaction = rows.redaction();
+        let text = |text: String| if redaction.text(&text) == text { text } else { REDACTED.to_owned() };
+        let kept = |part: Option<Value>| part.map(|part| redaction.value(&part));
+        Proposal {
+            params: redaction.params(&params),
+            preview: Preview {
+                result: redaction.value(&result),
+                before: kept(before),
+                after: kept(after),
+                effects: kept(effects),
+                rollback,
+                warnings: preview.warnings.into_iter().map(text).collect(),
+                ..preview
+            },
+            ..proposal
+        }
+    }
+
     /// A record, or a change of a row, with its rows masked.
     #[must_use]
     pub fn masked(masks: &'a Masks, mut record: Value) -> Value {
@@ -101,9 +162,7 @@ impl<'a> RowMasks<'a> {
 
     /// Replaces the texts that were masked wherever else they occur.
     fn redaction(self) -> Redaction {
-        const NAME: &str = "masked";
-        let values = Value::Array(self.masked);
-        Redaction::new([NAME], &[(NAME.to_owned(), values)].into_iter().collect())
+        Redaction::of_values(&self.masked)
     }
 }
 
@@ -114,29 +173,30 @@ pub(crate) fn masked(outcome: ToolResult, masks: &Masks, is_row: bool) -> ToolRe
     match outcome {
         Ok(output) => {
             let mut data: Value = serde_json::from_str(output.data.get()).unwrap_or_default();
-            rows.mask(&mut data, is_row);
+            // A proposal, or an earlier answer, has its rows under names of its own.
+            rows.mask(&mut data, is_row && output.success == Disposition::Done);
             let rollback = output.rollback.map(|rollback| masked_rollback(rollback, &mut rows));
             let redaction = rows.redaction();
-            let question = output.question.map(|mut question| {
-                question.text = redaction.text(&question.text);
-                question
-            });
             let data = to_raw_value(&redaction.value(&data)).map_err(|error| {
                 tracing::error!(%error, "a masked result cannot be serialized");
                 Failure::new(ErrorCode::InternalError, "the result cannot be written as JSON")
             })?;
-            Ok(ToolOutput { data, rollback, question, ..output })
+            Ok(ToolOutput { data, rollback, ..output })
         }
         Err(ToolError { correlation_id, mut failure }) => {
             if let Some(conflicts) = &mut failure.conflicts {
                 rows.mask(conflicts, false);
             }
             let redaction = rows.redaction();
-            failure.message = redaction.text(&failure.message);
-            failure.conflicts = failure.conflicts.map(|conflicts| Box::new(redaction.value(&conflicts)));
-            Err(ToolError { correlation_id, failure })
+            Err(ToolError { correlation_id, failure: Box::new(failure.redacted(&redaction)) })
         }
     }
+}
+
+/// Whether an object is a column of a conflict: `{"name": "status", "to_restore": .., "left": .., "now": ..}`.
+fn is_conflict_column(fields: &Map<String, Value>) -> bool {
+    let is_value = |key: &String| VALUES_OF_A_CONFLICT.contains(&key.as_str());
+    fields.contains_key("to_restore") && fields.keys().all(|key| key == "name" || is_value(key))
 }
 
 /// The failure of a tool that shows rows without their columns' names.

@@ -11,7 +11,7 @@ use manifest::{Access, Rule};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
-use types::{CorrelationId, Failure, Principal, ProposalId, Rollback, Tier, ToolLimit};
+use types::{CorrelationId, Failure, Masks, Principal, ProposalId, Rollback, Tier, ToolLimit};
 
 use crate::policy_text;
 
@@ -198,8 +198,17 @@ pub struct Call {
     pub deadline: Instant,
     /// The tools that the caller has.
     pub tools: Arc<dyn ToolLookup>,
+    /// The masks of the caller; `None` for a read, whose reader applies them itself, and for a caller without masks.
+    pub masks: Option<Arc<Masks>>,
     /// Collects the facts of a read for the log of reads; `None` if it is not logged.
     pub trace: Option<Arc<ReadTrace>>,
+}
+
+impl Call {
+    /// The title of a tool for people, or its name.
+    pub(crate) fn title_of<'a>(&'a self, tool: &'a str) -> &'a str {
+        self.tools.info(tool).and_then(|info| info.title.as_deref()).unwrap_or(tool)
+    }
 }
 
 /// Kind of success of a call.

@@ -45,6 +45,14 @@ impl Redaction {
         redaction
     }
 
+    /// Values that must not be shown, whatever parameter or column had them.
+    #[must_use]
+    pub fn of_values(values: &[Value]) -> Self {
+        let mut redaction = Self::default();
+        values.iter().for_each(|value| redaction.learn(value));
+        redaction
+    }
+
     /// Keeps these keys of objects, besides the names of the parameters.
     #[must_use]
     pub fn keeping_keys<'a>(mut self, keys: impl IntoIterator<Item = &'a str>) -> Self {
@@ -55,7 +63,7 @@ impl Redaction {
     /// Whether nothing is sensitive.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.names.is_empty()
+        self.names.is_empty() && self.texts.is_empty() && self.numbers.is_empty() && self.wholes.is_empty()
     }
 
     /// Adds the values that a table had in place of sensitive ones: where one image of a row has a sensitive value in

@@ -21,7 +21,7 @@ use crate::conflicts::{self, Conflict};
 use crate::message::{self, render};
 use crate::rows::{Effect, effects_of, key};
 use crate::session::LoggedIn;
-use crate::state::{Console, ConsoleOperator};
+use crate::state::{Console, ConsoleOperator, RecordMasks};
 use crate::text::{Fact, rows};
 
 /// A plan with more rows is carried out in parts.
@@ -169,7 +169,7 @@ pub(crate) async fn show(
                 Value::Object(effects) => Value::Object(masks.apply(effects)),
                 effects => effects,
             };
-            render(&plan_page(&person, plan, writes, PlanRows { effects, ..rows }))
+            render(&plan_page(&person, plan, writes, PlanRows { effects, ..rows }, &masks))
         }
         Err(error) => message::unavailable(&error),
     }
@@ -263,7 +263,7 @@ pub(crate) async fn try_one(
     };
     let Some(id) = CorrelationId::parse(&id) else { return record::unknown() };
     match operator.undo.try_undo(&[id], &person.name).await {
-        Ok(outcome) => one_page(&person, id, outcome),
+        Ok(outcome) => one_page(&console, &person, id, outcome).await,
         Err(error) => failed(&error),
     }
 }
@@ -282,14 +282,14 @@ pub(crate) async fn undo_one(
     tracing::info!(person = person.name, write = %id, "a write is undone");
     let running = tokio::spawn(async move {
         match undo.undo(id, &person.name).await {
-            Ok(outcome) => one_page(&person, id, outcome),
+            Ok(outcome) => one_page(&console, &person, id, outcome).await,
             Err(error) => failed(&error),
         }
     });
     running.await.unwrap_or_else(|error| message::unavailable(&error))
 }
 
-fn one_page(person: &ConsolePerson, id: CorrelationId, outcome: UndoOutcome) -> Response {
+async fn one_page(console: &Console, person: &ConsolePerson, id: CorrelationId, outcome: UndoOutcome) -> Response {
     let (count, conflicts) = match outcome {
         UndoOutcome::Undone { correlation_id, .. } => {
             return Redirect::to(&format!("/records/{correlation_id}")).into_response();
@@ -297,6 +297,11 @@ fn one_page(person: &ConsolePerson, id: CorrelationId, outcome: UndoOutcome) -> 
         UndoOutcome::WouldUndo { rows } => (rows, Vec::new()),
         UndoOutcome::Conflicts { conflicts, rows, .. } => (rows, conflicts),
     };
+    let masks = match console.masks().await {
+        Ok(masks) => masks,
+        Err(error) => return message::unavailable(&error),
+    };
+    let conflicts = masks.conflicts(conflicts);
     let status = if conflicts.is_empty() { StatusCode::OK } else { StatusCode::CONFLICT };
     let page = OnePage {
         person: Some(&person.name),
@@ -309,8 +314,14 @@ fn one_page(person: &ConsolePerson, id: CorrelationId, outcome: UndoOutcome) -> 
     (status, render(&page)).into_response()
 }
 
-fn plan_page(person: &ConsolePerson, plan: StoredPlan, writes: Vec<RecordLine>, rows: PlanRows) -> PlanPage<'_> {
-    let conflicts = plan.report.conflicts.as_slice();
+fn plan_page<'a>(
+    person: &'a ConsolePerson,
+    plan: StoredPlan,
+    writes: Vec<RecordLine>,
+    rows: PlanRows,
+    masks: &RecordMasks,
+) -> PlanPage<'a> {
+    let conflicts = masks.conflicts(plan.report.conflicts.clone());
     let left_out = plan.report.left_out.as_slice();
     let effects = effects_of(&rows.effects);
     PlanPage {
@@ -324,8 +335,8 @@ fn plan_page(person: &ConsolePerson, plan: StoredPlan, writes: Vec<RecordLine>, 
         effects,
         summary: rows.summary.iter().map(PlanSummary::to_string).collect(),
         parts: plan.parts.len(),
-        counted: conflicts::counted(conflicts),
-        conflicts: conflicts::list(conflicts),
+        counted: conflicts::counted(&conflicts),
+        conflicts: conflicts::list(&conflicts),
         more: conflicts.len().saturating_sub(conflicts::MOST),
         is_ready: plan.report.is_ready,
         id: plan.plan_id,

@@ -10,7 +10,8 @@ pub(super) fn lines(catalog: &ToolCatalog, width: Option<usize>) -> Vec<String> 
     let widest = |text: fn(&ToolSpec) -> &str| catalog.tools.iter().map(|tool| text(tool).len()).max().unwrap_or(0);
     let (names, tiers) = (widest(|tool| &tool.name), widest(tier));
     let indent = names + tiers + 4;
-    let line = |tool: &ToolSpec| format!("{:<names$}  {:<tiers$}  {}", tool.name, tier(tool), visible(&about(tool)));
+    let line =
+        |tool: &ToolSpec| format!("{:<names$}  {:<tiers$}  {}", tool.name, tier(tool), visible(&about(catalog, tool)));
     catalog.tools.iter().flat_map(|tool| wrapped(&line(tool), &[',', ';'], indent, width)).collect()
 }
 
@@ -19,7 +20,7 @@ fn tier(tool: &ToolSpec) -> &str {
     if tool.access.writes() { tool.tier.as_str() } else { "read" }
 }
 
-fn about(tool: &ToolSpec) -> String {
+fn about(catalog: &ToolCatalog, tool: &ToolSpec) -> String {
     let params: Vec<String> = tool.params.iter().map(param).collect();
     let params = if params.is_empty() { "no parameters".to_owned() } else { params.join(", ") };
     if !tool.access.writes() {
@@ -33,7 +34,13 @@ fn about(tool: &ToolSpec) -> String {
         UndoSpec::Calls { tool, .. } => tool.as_str(),
         UndoSpec::None | UndoSpec::Irreversible { .. } => "none",
     };
-    format!("{params}; {written}{}; undo {undo}", policy(tool))
+    format!("{params}; {written}{}; undo {undo}{}", policy(tool), undo_tier(catalog, tool))
+}
+
+/// The tier of `undo_mutation`, if it is another one than that of the write.
+fn undo_tier(catalog: &ToolCatalog, tool: &ToolSpec) -> String {
+    let tier = catalog.effective_undo_tier(tool);
+    if tier == tool.tier { String::new() } else { format!("; undo_mutation {}", tier.as_str()) }
 }
 
 /// Its rules and its limit.

@@ -13,6 +13,7 @@ use types::{ErrorCode, Failure, ProposalId, Tier};
 use super::proposal_id;
 use crate::approval_flow::{decide, question, refused};
 use crate::schema::{AnyJson, arguments, builtin_info};
+use crate::shown_proposal::ShownProposal;
 use crate::tool::{Annotations, Call, Disposition, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "confirm_proposal";
@@ -78,7 +79,7 @@ impl ConfirmProposal {
     }
 
     /// Asks the user of a client that supports elicitation: an agent's claim about its user's consent is not proof.
-    fn ask(proposal: &Proposal, title: &str) -> ToolResult {
+    fn ask(proposal: &Proposal, call: &Call) -> ToolResult {
         let data = ConfirmData {
             proposal_id: proposal.proposal_id,
             action: proposal.tool_name.clone(),
@@ -87,7 +88,8 @@ impl ConfirmProposal {
             message: "The user was asked and has not answered. Nothing was written, and the proposal still waits."
                 .to_owned(),
         };
-        let question = Some(question(title, proposal));
+        let title = call.title_of(&proposal.tool_name);
+        let question = Some(question(title, &ShownProposal::new(proposal, title, call.masks.as_deref())));
         ToolOutput::read(&data).map(|answer| ToolOutput { question, success: Disposition::Proposed, ..answer })
     }
 }
@@ -113,8 +115,7 @@ impl Tool for ConfirmProposal {
                 None => {
                     let waits = proposal.status == ProposalStatus::Pending && proposal.tier == Tier::Confirm;
                     if call.asks_user && waits && digest == proposal.digest {
-                        let title = call.tools.info(&proposal.tool_name).and_then(|info| info.title.as_deref());
-                        return Self::ask(&proposal, title.unwrap_or(&proposal.tool_name));
+                        return Self::ask(&proposal, &call);
                     }
                     let (account, executors) = (&call.principal.account_id, call.tools.executors());
                     let confirmed =

@@ -12,6 +12,7 @@ use crate::proposal_data::ProposalData;
 use crate::schema::arguments;
 use crate::schema::builtin_info;
 use crate::services::ConsoleLinks;
+use crate::shown_proposal::ShownProposal;
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "get_proposal";
@@ -46,12 +47,14 @@ impl Tool for GetProposal {
         &self.info
     }
 
-    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
+    fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
-            let arguments: Arguments = arguments(NAME, call.arguments)?;
+            let arguments: Arguments = arguments(NAME, std::mem::take(&mut call.arguments))?;
             let id = proposal_id(NAME, &arguments.proposal_id)?;
-            let found = self.proposals.get(Some(&call.principal.account_id), id).await?;
-            ToolOutput::read(&ProposalData::new(found.ok_or_else(not_found)?, self.console.as_ref()))
+            let found = self.proposals.get(Some(&call.principal.account_id), id).await?.ok_or_else(not_found)?;
+            let description = ShownProposal::new(&found, call.title_of(&found.tool_name), call.masks.as_deref());
+            let description = description.into_description();
+            ToolOutput::read(&ProposalData::new(found, description, self.console.as_ref()))
         })
     }
 }

@@ -6,7 +6,7 @@ use ledger::proposals::{self, ProposalFilter, ProposalStatus, Proposals};
 use manifest::Access;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
-use types::{CorrelationId, ProposalId, Tier};
+use types::{CorrelationId, ProposalId, Tier, visible};
 
 use crate::schema::{arguments, builtin_info, default_list_limit, one_of};
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
@@ -73,14 +73,19 @@ struct ProposalSummary {
     error_message: Option<String>,
 }
 
-impl From<proposals::ProposalSummary> for ProposalSummary {
-    fn from(proposal: proposals::ProposalSummary) -> Self {
+impl ProposalSummary {
+    /// The stored description has parameters in it, which cannot be masked any more: a caller with masks gets another one.
+    fn new(proposal: proposals::ProposalSummary, call: &Call) -> Self {
+        let description = match &call.masks {
+            None => proposal.description,
+            Some(_) => format!("{}. get_proposal shows its parameters.", visible(call.title_of(&proposal.tool_name))),
+        };
         Self {
             proposal_id: proposal.proposal_id,
             action: proposal.tool_name,
             tier: proposal.tier,
             status: proposal.status,
-            description: proposal.description,
+            description,
             created_at: proposal.created_at,
             expires_at: proposal.expires_at,
             correlation_id: proposal.correlation_id,
@@ -107,16 +112,16 @@ impl Tool for ListProposals {
         &self.info
     }
 
-    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
+    fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
-            let arguments: Arguments = arguments(NAME, call.arguments)?;
+            let arguments: Arguments = arguments(NAME, std::mem::take(&mut call.arguments))?;
             let filter = ProposalFilter {
                 account: Some(call.principal.account_id.clone()),
                 status: arguments.status.as_deref().and_then(ProposalStatus::parse),
                 limit: arguments.limit,
             };
-            let proposals: Vec<ProposalSummary> =
-                self.proposals.list(&filter).await?.into_iter().map(Into::into).collect();
+            let found = self.proposals.list(&filter).await?.into_iter();
+            let proposals: Vec<_> = found.map(|proposal| ProposalSummary::new(proposal, &call)).collect();
             ToolOutput::read(&ProposalsData { count: proposals.len(), proposals })
         })
     }

@@ -66,7 +66,8 @@ pub(crate) fn all(services: &Services, catalog: &ToolCatalog, executors: &Execut
         tools.push(Box::new(UndoTool::new(UndoKind::Run, services, tiers.clone(), Arc::clone(executor))));
     }
     tools.push(Box::new(preview_mutation::PreviewMutation::new(services, catalog, executors, &tiers)));
-    let asks = catalog.tools.iter().any(|spec| spec.strictest_tier().max(spec.undo_tier) > Tier::Auto);
+    let asks =
+        catalog.tools.iter().any(|spec| spec.strictest_tier().max(catalog.effective_undo_tier(spec)) > Tier::Auto);
     if asks || services.execute_sql.as_ref().is_some_and(|settings| settings.tier != Tier::Auto) {
         let proposals = &services.proposals;
         tools.push(Box::new(list_proposals::ListProposals::new(proposals.clone())));

@@ -1,9 +1,10 @@
-//! Approval that the undo of a write needs: that of the write itself, unless its manifest declares another.
+//! Approval that the undo of a write needs: that of the write itself, unless its manifest declares another. An undo that makes a
+//! write again needs the stricter of both. What a person undid, only a person reverses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ledger::{RecordStatus, Records, Undoable};
+use ledger::{RecordStatus, Records, Undoable, UndoneTool};
 use manifest::ToolCatalog;
 use serde_json::{Value, json};
 use types::{ApprovalRule, CorrelationId, ErrorCode, Failure, Tier};
@@ -13,22 +14,50 @@ use crate::services::Services;
 use crate::tool::Call;
 use catalog::ledger_failure;
 
-/// The tier of the undo of each tool's writes, and who has to approve it.
+/// An approval that is needed: its tier, and who has to approve if that is approve.
 #[derive(Debug, Clone)]
-pub(in crate::builtin) struct UndoTiers(Arc<BTreeMap<String, (Tier, ApprovalRule)>>);
+struct Agreement {
+    tier: Tier,
+    rule: ApprovalRule,
+}
+
+/// The approvals that undos of a tool's writes need.
+#[derive(Debug, Clone)]
+struct ToolTiers {
+    /// The strictest that a write needs.
+    write: Agreement,
+    /// That of an undo by effects.
+    undo: Agreement,
+    /// The strictest that a call of the declared undo tool needs. `undo_mutation` does the same to the rows.
+    undo_tool: Option<Agreement>,
+}
+
+/// The tiers of the undo of each tool's writes, and who has to approve it.
+#[derive(Debug, Clone)]
+pub(in crate::builtin) struct UndoTiers(Arc<BTreeMap<String, ToolTiers>>);
 
 impl UndoTiers {
     pub(in crate::builtin) fn new(services: &Services, catalog: &ToolCatalog) -> Self {
-        let declared = catalog.tools.iter().filter(|spec| spec.access.writes());
-        let declared = declared.map(|spec| (spec.name.clone(), (spec.undo_tier, spec.rule.clone())));
-        let any_statement = services.execute_sql.as_ref();
-        let any_statement =
-            any_statement.map(|settings| (execute_sql::NAME.to_owned(), (settings.tier, ApprovalRule::default())));
+        let agreement = |tier, rule: &ApprovalRule| Agreement { tier, rule: rule.clone() };
+        let declared = catalog.tools.iter().filter(|spec| spec.access.writes()).map(|spec| {
+            let undo_tool = catalog.undo_tool(spec);
+            let tiers = ToolTiers {
+                write: agreement(spec.strictest_tier(), &spec.rule),
+                undo: agreement(spec.undo_tier, &spec.rule),
+                undo_tool: undo_tool.map(|tool| agreement(tool.strictest_tier(), &tool.rule)),
+            };
+            (spec.name.clone(), tiers)
+        });
+        let any_statement = services.execute_sql.as_ref().map(|settings| {
+            let needed = agreement(settings.tier, &ApprovalRule::default());
+            let tiers = ToolTiers { write: needed.clone(), undo: needed, undo_tool: None };
+            (execute_sql::NAME.to_owned(), tiers)
+        });
         Self(Arc::new(declared.chain(any_statement).collect()))
     }
 
     /// The strictest tier and rule of these writes of the caller's account. Each must be a success of a tool that the caller
-    /// has.
+    /// has, and no undo that a person made.
     pub(in crate::builtin) async fn strictest(
         &self,
         call: &Call,
@@ -45,24 +74,41 @@ impl UndoTiers {
                 format!("this account has no write with correlation_id {}", named()),
             ));
         }
-        let (mut tier, mut rule) = (Tier::Auto, ApprovalRule::default());
-        for Undoable { status, tools } in found {
+        let mut strictest = Agreement { tier: Tier::Auto, rule: ApprovalRule::default() };
+        for Undoable { status, tools, made_by_people, has_gap } in found {
             refuse_without_effect(undo_tool, &named, status)?;
-            for tool in &tools {
+            if let Some(undo) = made_by_people.first() {
+                return Err(made_by_person(undo));
+            }
+            if has_gap {
+                return Err(unknown_write());
+            }
+            for UndoneTool { tool, is_redo } in &tools {
                 let known = self.0.get(tool).filter(|_| call.tools.info(tool).is_some());
-                let (other, needed) = known.ok_or_else(|| not_served(tool))?;
-                tier = tier.max(*other);
-                if *other == Tier::Approve {
-                    rule = both(rule, needed)?;
+                let tiers = known.ok_or_else(|| not_served(tool))?;
+                let again = Some(&tiers.write).filter(|_| *is_redo);
+                for needed in again.into_iter().chain([&tiers.undo]).chain(&tiers.undo_tool) {
+                    strictest = strictest.with(needed)?;
                 }
             }
         }
-        Ok((tier, rule))
+        Ok((strictest.tier, strictest.rule))
     }
 
     /// All tiers, for the definition of an executor: the approval of an undo includes its tier.
     pub(in crate::builtin) fn definition(&self) -> Value {
-        json!(self.0.iter().map(|(tool, (tier, _))| (tool, tier.as_str())).collect::<Vec<_>>())
+        let tier = |needed: &Agreement| needed.tier.as_str();
+        let tiers =
+            |tool: &ToolTiers| [Some(tier(&tool.write)), Some(tier(&tool.undo)), tool.undo_tool.as_ref().map(tier)];
+        json!(self.0.iter().map(|(tool, needed)| (tool, tiers(needed))).collect::<Vec<_>>())
+    }
+}
+
+impl Agreement {
+    /// What satisfies both.
+    fn with(self, other: &Self) -> Result<Self, Failure> {
+        let rule = if other.tier == Tier::Approve { both(self.rule, &other.rule)? } else { self.rule };
+        Ok(Self { tier: self.tier.max(other.tier), rule })
     }
 }
 
@@ -94,4 +140,14 @@ fn refuse_without_effect(undo_tool: &str, named: &dyn Fn() -> String, status: Re
 fn not_served(tool: &str) -> Failure {
     let message = format!("a write of {tool}, which is not a tool of this profile or server; nothing was changed");
     Failure::new(ErrorCode::NotPermitted, message).hint("A person can undo it: countersign undo.")
+}
+
+fn made_by_person(undo: &CorrelationId) -> Failure {
+    let message = format!("a person made the undo {undo}, and an agent cannot reverse it; nothing was changed");
+    Failure::new(ErrorCode::NotPermitted, message).hint(format!("A person can reverse it: countersign undo {undo}."))
+}
+
+fn unknown_write() -> Failure {
+    let message = "the record of what would be made again was pruned, so which approval it needs is not known; nothing was changed";
+    Failure::new(ErrorCode::NotPermitted, message).hint("A person can do it: countersign undo.")
 }

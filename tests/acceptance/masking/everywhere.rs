@@ -1,0 +1,270 @@
+//! Every way on which a row leaves the process: no value of a masked column is in any of them.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use testkit::{ConfigDir, Database, Server, UserAnswer, database, run};
+
+use crate::console::Console;
+
+/// Every value of a masked column has this in it, whatever its type.
+const SECRETS: [&str; 2] = ["SECRET", "77007"];
+
+const FIXTURE: &str = "
+create schema shop;
+create table shop.note (id int primary key, note text, code text, pin int, mail text, kept text unique);
+insert into shop.note select n, 'SECRETNOTE' || n, 'SECRETCODE' || n, 7700700 + n, 'SECRET' || n || '@x.org', 'kept ' || n
+from generate_series(1, 9) n;
+select countersign.track('shop.note');
+grant usage on schema shop to public;
+grant all on shop.note to countersign_writer;
+grant select on shop.note to countersign_reader;
+";
+
+const MASKS: &str = "
+[mask]
+\"shop.note.note\" = \"null\"
+\"shop.note.code\" = \"refuse\"
+\"shop.note.pin\" = \"hash\"
+\"shop.note.mail\" = \"partial\"
+";
+
+const TOOLS: &str = r#"
+name = "shop"
+version = "1"
+
+[[tool]]
+name = "drop_note"
+access = "write"
+description = "Drop a note."
+before = "select * from shop.note where id = $1 for update"
+sql = "delete from shop.note where id = $1 returning *"
+rows = "one"
+param = [{ name = "id", description = "Which." }]
+"#;
+
+/// A tool that sets all masked columns.
+fn set_note(name: &str, tier: &str) -> String {
+    format!(
+        r#"
+[[tool]]
+name = "{name}"
+access = "write"
+tier = "{tier}"
+description = "Set a note."
+before = "select * from shop.note where id = $1 for update"
+sql = "update shop.note set note = $2, code = $3, pin = $4, mail = $5 where id = $1 returning *"
+rows = "one"
+param = [
+    {{ name = "id", description = "Which." }}, {{ name = "note", description = "What." }}, {{ name = "code", description = "What." }},
+    {{ name = "pin", description = "What." }}, {{ name = "mail", description = "What." }},
+]
+"#
+    )
+}
+
+/// Arguments that no answer may show. They are longer than what a description shows whole.
+fn secrets(id: u32, call: u32) -> Value {
+    let long = "x".repeat(300);
+    json!({"id": id, "note": format!("SECRETNOTE{id}-{call} {long}"), "code": format!("SECRETCODE{id}-{call}"), "pin": 770_070_000 + call,
+        "mail": format!("SECRET{id}-{call}@x.org")})
+}
+
+struct Shop {
+    db: Database,
+    folder: ConfigDir,
+    server: Server,
+    questions: Arc<Mutex<Vec<String>>>,
+}
+
+impl Shop {
+    async fn open() -> Self {
+        let db = database().await;
+        db.run(FIXTURE).await;
+        let folder = ConfigDir::new();
+        let tools = [("set_note", "auto"), ("confirm_note", "confirm"), ("approve_note", "approve")];
+        let tools: String = tools.into_iter().map(|(name, tier)| set_note(name, tier)).collect();
+        folder.write("shop.toml", &format!("{TOOLS}{tools}"));
+        let config =
+            format!("database_url = {:?}\nlog = \"warn\"\nmanifests = [\"shop.toml\"]\n{MASKS}", db.writer_url());
+        let mut command = folder.command(&config);
+        command.args(["serve", "--profile", "admin"]);
+        let questions = Arc::new(Mutex::new(Vec::new()));
+        let asked = Arc::clone(&questions);
+        let server = Server::with_user(command, move |question| {
+            asked.lock().unwrap().push(question.to_owned());
+            Some(UserAnswer::Cancel)
+        })
+        .await;
+        Self { db, folder, server, questions }
+    }
+
+    /// Calls a tool. Whatever it answers has no secret in it.
+    async fn call(&self, tool: &str, arguments: Value) -> Value {
+        let answer = self.server.call(tool, arguments.clone()).await;
+        no_secret(&format!("{tool} {arguments}"), &answer.to_string());
+        answer
+    }
+
+    async fn set(&self, id: u32, call: u32) -> Value {
+        let answer = self.call("set_note", secrets(id, call)).await;
+        assert_eq!(answer["success"], true, "{answer}");
+        answer
+    }
+
+    /// The refusal of an undo, with conflicts that name this code.
+    async fn conflict(&self, write: &Value, code: &str) -> Value {
+        let of = json!({"correlation_id": write["meta"]["correlation_id"]});
+        let preview = self.call("preview_mutation", json!({"tool": "undo_mutation", "params": of})).await;
+        let refused = self.call("undo_mutation", of).await;
+        for answer in [&preview, &refused] {
+            assert_eq!(answer["error"]["conflicts"][0]["code"], code, "{answer}");
+        }
+        refused
+    }
+
+    async fn detail(&self, answer: &Value) -> Value {
+        self.call("get_mutation_detail", json!({"correlation_id": answer["meta"]["correlation_id"]})).await
+    }
+}
+
+#[track_caller]
+fn no_secret(what: &str, shown: &str) {
+    for secret in SECRETS {
+        assert!(!shown.contains(secret), "{secret} is in the answer of {what}: {shown}");
+    }
+}
+
+/// The columns of a conflict that differ, by name.
+fn column<'a>(refused: &'a Value, name: &str) -> &'a Value {
+    let columns = refused["error"]["conflicts"][0]["columns"].as_array().unwrap_or_else(|| panic!("{refused}"));
+    columns.iter().find(|column| column["name"] == name).unwrap_or_else(|| panic!("{name}: {refused}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_conflict_or_record_of_an_undo_shows_a_masked_value() {
+    // S-1
+    let shop = Shop::open().await;
+    let (first, second) = (shop.set(1, 1).await, shop.set(1, 2).await);
+    let refused = shop.conflict(&first, "changed_since").await;
+    assert_eq!(*column(&refused, "note"), json!({"name": "note", "to_restore": null, "left": null, "now": null}));
+    assert_eq!(column(&refused, "mail")["now"], "S***@x.org", "{refused}");
+    assert_eq!(column(&refused, "pin")["now"].as_str().map(str::len), Some(24), "{refused}");
+    let record = shop.detail(&refused).await;
+    assert_eq!(record["data"]["error_detail"][0]["code"], "changed_since", "{record}");
+    assert_eq!(shop.detail(&second).await["data"]["effects"]["count"], 1);
+
+    // Whole rows: gone, and in the way.
+    let third = shop.set(2, 3).await;
+    shop.db.run("delete from shop.note where id = 2").await;
+    let refused = shop.conflict(&third, "deleted_since").await;
+    assert!(column(&refused, "code")["left"].is_null(), "{refused}");
+    let dropped = shop.call("drop_note", json!({"id": 3})).await;
+    let detail = shop.detail(&dropped).await;
+    assert_eq!(detail["data"]["effects"]["rows"][0]["change"], "delete", "{detail}");
+    shop.db
+        .run("insert into shop.note values (3, 'SECRETNOTE3', 'SECRETCODE3', 7700703, 'SECRET3@x.org', 'again')")
+        .await;
+    shop.conflict(&dropped, "key_taken").await;
+    // A unique value, and what a trigger changes after the undo.
+    let dropped = shop.call("drop_note", json!({"id": 4})).await;
+    shop.db.run("update shop.note set kept = 'kept 4' where id = 5").await;
+    shop.conflict(&dropped, "constraint").await;
+    let sixth = shop.set(6, 6).await;
+    shop.db.run(
+        "create function shop.keep() returns trigger language plpgsql as $$ begin new.note := 'SECRETNOTE by trigger'; return new; end $$;
+         create trigger keep before update on shop.note for each row execute function shop.keep()",
+    ).await;
+    shop.conflict(&sixth, "side_effects").await;
+
+    shop.call("get_recent_mutations", json!({"limit": 100})).await;
+    let strict = shop.call("undo_plan", json!({"from": "1h"})).await;
+    assert!(strict["data"]["conflict_count"].as_u64().unwrap() > 1, "{strict}");
+    assert_eq!((&strict["data"]["added"], &strict["data"]["left_out"]), (&json!([]), &json!([])), "lists: {strict}");
+    shop.call("undo_plan", json!({"from": "1h", "mode": "skip"})).await;
+    let cascade = shop.call("undo_plan", json!({"from": "1h", "mode": "cascade"})).await;
+    assert!(cascade["data"]["added"].is_array(), "{cascade}");
+    // An identical call over a row that was changed since.
+    let again = shop.call("set_note", secrets(1, 1)).await;
+    assert_eq!(again["success"], false, "{again}");
+    shop.call("get_recent_mutations", json!({"status": "failure", "limit": 100})).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_proposal_or_question_shows_a_masked_value() {
+    // S-5
+    let shop = Shop::open().await;
+    let arguments = |call| secrets(1, call);
+    shop.call("preview_mutation", json!({"tool": "set_note", "params": arguments(1)})).await;
+    let proposed = shop.call("approve_note", arguments(2)).await;
+    let proposal = &proposed["data"]["proposal"];
+    assert!(proposal["description"].as_str().unwrap().contains("It would touch 1 row."), "{proposal}");
+    shop.call("get_proposal", json!({"proposal_id": proposal["proposal_id"]})).await;
+    shop.call("confirm_note", arguments(3)).await;
+    let listed = shop.call("list_proposals", json!({})).await;
+    assert_eq!(listed["data"]["count"], 2, "{listed}");
+    let description = listed["data"]["proposals"][0]["description"].as_str().unwrap();
+    assert!(description.starts_with("confirm_note. "), "{listed}");
+    // The undo of a write as a proposal is a preview with effects.
+    let questions = shop.questions.lock().unwrap().join("\n");
+    assert!(questions.contains("It would touch 1 row:") && questions.contains("S***@x.org"), "{questions}");
+    no_secret("the question", &questions);
+    for waiting in listed["data"]["proposals"].as_array().unwrap() {
+        let [id, digest] = [&waiting["proposal_id"], &json!("0".repeat(64))].map(Clone::clone);
+        shop.call("confirm_proposal", json!({"proposal_id": id, "digest": digest})).await;
+        shop.call("reject_proposal", json!({"proposal_id": id, "reason": "no"})).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_command_or_page_of_a_login_without_the_right_shows_a_masked_value() {
+    // S-1
+    let shop = Shop::open().await;
+    let (first, _) = (shop.set(1, 1).await, shop.set(1, 2).await);
+    let refused = shop.conflict(&first, "changed_since").await;
+    let [written, failed] = [&first, &refused].map(|answer| answer["meta"]["correlation_id"].as_str().unwrap());
+    let auditor = format!("auditor_{}", shop.db.name());
+    shop.db.run(&format!("create role {auditor} login; grant countersign_operator to {auditor}; grant select (id) on shop.note to {auditor}")).await;
+    let config = format!(
+        "database_url = {:?}\nlog = \"warn\"\n{MASKS}",
+        shop.db.url().replace("user=postgres", &format!("user={auditor}"))
+    );
+    for arguments in [
+        vec!["show", written],
+        vec!["show", failed],
+        vec!["show", failed, "--json"],
+        vec!["show", written, "--json", "--full"],
+        vec!["list"],
+        vec!["list", "--json"],
+        vec!["row", "shop.note", "1"],
+        vec!["row", "shop.note", "1", "--json"],
+    ] {
+        let said = run(shop.folder.command(&config).arg("audit").args(&arguments)).await;
+        assert_eq!(said.code, 0, "{arguments:?}: {}", said.err);
+        no_secret(&format!("audit {arguments:?}"), &said.out);
+    }
+
+    let path = shop.folder.write("masks.toml", MASKS);
+    let operator = shop.db.url();
+    let arguments = ["--config", path.to_str().unwrap(), "--operator-url", &operator];
+    let console = Console::with(&shop.db, &arguments).await;
+    let mut olga = console.browser(&shop.db, "olga", &["--role", "operator"]).await;
+    for page in ["/records".to_owned(), format!("/records/{written}"), format!("/records/{failed}")] {
+        let shown = olga.get(&page).await;
+        assert_eq!(shown.status, 200, "{page}: {}", shown.body);
+        no_secret(&page, &shown.body);
+    }
+    let tried = olga.post(&format!("/records/{written}/try-undo"), &[]).await;
+    assert!(tried.status == 409 && tried.body.contains("changed since"), "{}", tried.body);
+    no_secret("try-undo", &tried.body);
+    let plan = olga.post("/undo", &[("from", "1h"), ("account", "default"), ("tool", "set_note"), ("to", "0h")]).await;
+    let page = olga.get(plan.headers["location"].to_str().unwrap()).await;
+    no_secret("the plan", &page.body);
+    // The same pages of a person who may see the values have them, so the test would find them.
+    let whole = run(shop
+        .folder
+        .command(&config.replace(&format!("user={auditor}"), "user=postgres"))
+        .args(["audit", "show", failed, "--full"]))
+    .await;
+    assert!(whole.out.contains("SECRETNOTE1"), "{} {}", whole.out, whole.err);
+}

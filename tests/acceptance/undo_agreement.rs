@@ -1,0 +1,187 @@
+//! Attacks on the agreement that undos need: a redo is a write, and what a person undid stays undone.
+
+use serde_json::{Value, json};
+use testkit::{Database, Server, TestManifest, database, run_countersign};
+
+use crate::shop::{SET_STATUS, SHOP};
+
+/// Deletions need an approval, and undoing them does not. Orders are put back by a tool that needs none, and closed by one that does.
+const TOOLS: &str = r#"
+[[tool]]
+name = "drop_item"
+access = "write"
+tier = "approve"
+undo_tier = "auto"
+description = "Drop an item."
+before = "select * from shop.item where order_id = $1 for update"
+sql = "delete from shop.item where order_id = $1 returning order_id, line"
+rows = "one"
+param = [{ name = "id", description = "Which order's." }]
+undo = { tool = "add_item", params = { id = "param.id", line = "before.line" } }
+
+[[tool]]
+name = "add_item"
+access = "write"
+description = "Add an item."
+sql = "insert into shop.item values ($1, $2) returning order_id"
+rows = "one"
+param = [{ name = "id", description = "Which order's." }, { name = "line", description = "Which line." }]
+undo = { irreversible = "There is no tool for it." }
+
+[[tool]]
+name = "open_order"
+access = "write"
+undo_tier = "auto"
+description = "Open an order."
+sql = "update shop.orders set status = 'open' where id = $1 returning id"
+rows = "one"
+param = [{ name = "id", description = "Which." }]
+undo = { tool = "close_order", params = { id = "param.id" } }
+
+[[tool]]
+name = "close_order"
+access = "write"
+tier = "approve"
+description = "Close an order."
+before = "select * from shop.orders where id = $1 for update"
+sql = "update shop.orders set status = 'closed' where id = $1 returning id"
+rows = "one"
+param = [{ name = "id", description = "Which." }]
+"#;
+
+struct Attack {
+    db: Database,
+    manifest: TestManifest,
+    server: Server,
+}
+
+impl Attack {
+    async fn begin() -> Self {
+        let db = database().await;
+        db.run(SHOP).await;
+        let manifest = TestManifest::new(&format!("{SET_STATUS}{TOOLS}"));
+        let mut command = manifest.command(&db);
+        command.args(["--profile", "admin"]);
+        let server = Server::start(command).await;
+        Self { db, manifest, server }
+    }
+
+    /// The receipt of the deletion of the item of order 1, which a person has approved.
+    async fn dropped(&self) -> String {
+        let proposed = self.server.succeed("drop_item", json!({"id": 1})).await;
+        let proposal = &proposed["data"]["proposal"];
+        let [id, digest] = ["proposal_id", "digest"].map(|name| proposal[name].as_str().unwrap());
+        let ran = run_countersign(&self.db.url(), &["proposals", "approve", id, "--digest", digest]).await;
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        self.db
+            .until_value(&format!("select status from countersign.proposal where proposal_id = '{id}'"), "executed")
+            .await;
+        self.db.value(&format!("select correlation_id from countersign.proposal where proposal_id = '{id}'")).await
+    }
+
+    async fn items(&self) -> String {
+        self.db.value("select count(*) from shop.item").await
+    }
+
+    async fn undo(&self, write: &str) -> Value {
+        self.server.succeed("undo_mutation", json!({"correlation_id": write})).await
+    }
+
+    /// The receipt of the undo of this write by a person.
+    async fn undone_by_person(&self, write: &str) -> String {
+        let ran = run_countersign(&self.db.url(), &["undo", write]).await;
+        assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
+        self.db.value(&format!("select reversed_by from countersign.reversal where correlation_id = '{write}'")).await
+    }
+}
+
+fn receipt(answer: &Value) -> &str {
+    answer["meta"]["correlation_id"].as_str().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redo_needs_the_agreement_of_the_write_itself() {
+    // S-2
+    let attack = Attack::begin().await;
+    let dropped = attack.dropped().await;
+    assert_eq!(attack.items().await, "8");
+    let undone = attack.undo(&dropped).await;
+    assert_eq!((&undone["data"]["rows"], attack.items().await.as_str()), (&json!(1), "9"), "undo_tier is auto");
+
+    let redo = attack.undo(receipt(&undone)).await;
+    assert_eq!(redo["data"]["proposal"]["tier"], "approve", "{redo}");
+    assert_eq!(attack.items().await, "9");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_undo_of_a_declared_undo_is_a_redo_too() {
+    // S-2: the undo tool needs no agreement, and what it undid did.
+    let attack = Attack::begin().await;
+    let dropped = attack.dropped().await;
+    let record = attack.server.succeed("get_mutation_detail", json!({"correlation_id": dropped})).await;
+    let rollback = &record["data"]["rollback_action"];
+    assert_eq!(rollback["undo_tool"], "add_item", "{record}");
+    let restored = attack.server.succeed("add_item", rollback["undo_params"].clone()).await;
+    assert_eq!(attack.items().await, "9");
+    let redo = attack.undo(receipt(&restored)).await;
+    assert_eq!(redo["data"]["proposal"]["tier"], "approve", "{redo}");
+    assert_eq!(attack.items().await, "9");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_person_undid_is_not_an_agents_to_reverse() {
+    // S-2
+    let attack = Attack::begin().await;
+    let status = "select status from shop.orders where id = 1";
+    let paid = attack.server.succeed("set_status", json!({"id": 1, "status": "paid"})).await;
+    let undo = attack.undone_by_person(receipt(&paid)).await;
+    let refused = attack.server.fail("undo_mutation", json!({"correlation_id": undo}), "not_permitted").await;
+    assert!(refused["hint"].as_str().unwrap().contains(&format!("countersign undo {undo}")), "{refused}");
+    let asked = json!({"tool": "undo_mutation", "params": {"correlation_id": undo}});
+    attack.server.fail("preview_mutation", asked, "not_permitted").await;
+    // The key of the undo, at a tool that does the same to the row: the write may be made, and reverses nothing.
+    let disguised = json!({"id": 1, "status": "paid", "idempotency_key": format!("undo:{undo}")});
+    let refused = attack.server.fail("set_status", disguised, "undo_conflict").await;
+    assert_eq!(refused["conflicts"][0]["code"], "not_permitted", "{refused}");
+    assert_eq!(attack.db.value(status).await, "open");
+
+    // A whole plan of a person.
+    attack.server.succeed("set_status", json!({"id": 2, "status": "paid"})).await;
+    let plan =
+        run_countersign(&attack.db.url(), &["undo", "plan", "--account", "default", "--from", "1h", "--json"]).await;
+    let plan: Value = serde_json::from_str(plan.out.lines().next().unwrap()).unwrap();
+    let [id, digest] = ["plan_id", "digest"].map(|name| plan[name].as_str().unwrap());
+    let ran = run_countersign(&attack.db.url(), &["undo", "run", id, "--digest", digest]).await;
+    assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
+    let run = attack.db.value("select correlation_id from countersign.record where tool_name = 'undo_run'").await;
+    attack.server.fail("undo_mutation", json!({"correlation_id": run}), "not_permitted").await;
+    assert_eq!(attack.db.value("select string_agg(distinct status, ' ') from shop.orders").await, "open");
+
+    // The person can, and what a person made again is not the agent's to take back either.
+    let redo = attack.undone_by_person(&undo).await;
+    assert_eq!(attack.db.value(status).await, "paid");
+    attack.server.fail("undo_mutation", json!({"correlation_id": redo}), "not_permitted").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_undo_by_effects_needs_what_the_declared_undo_tool_needs() {
+    // S-8
+    let attack = Attack::begin().await;
+    attack.server.succeed("set_status", json!({"id": 1, "status": "closed"})).await;
+    let opened = attack.server.succeed("open_order", json!({"id": 1})).await;
+    let undo = attack.undo(receipt(&opened)).await;
+    assert_eq!(undo["data"]["proposal"]["tier"], "approve", "{undo}");
+    assert_eq!(attack.db.value("select status from shop.orders where id = 1").await, "open");
+
+    let manifest = attack.manifest.path();
+    let checked = run_countersign(&attack.db.url(), &["check", "--manifest", manifest.to_str().unwrap()]).await;
+    let line = |tool: &str| checked.out.lines().find(|line| line.starts_with(tool)).unwrap_or_default().to_owned();
+    assert!(
+        line("open_order").ends_with("; undo close_order; undo_mutation approve"),
+        "{}{}",
+        checked.out,
+        checked.err
+    );
+    assert!(line("drop_item").ends_with("; undo add_item; undo_mutation auto"), "{}", checked.out);
+    assert!(!line("set_status").contains("undo_mutation"), "{}", checked.out);
+}
