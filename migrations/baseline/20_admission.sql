@@ -233,7 +233,7 @@ begin
         evidence := countersign.evidence_of_undo(
             jsonb_strip_nulls(jsonb_build_object('assigned', nullif(facts.assigned, '{}'), 'untracked', untracked)), countersign.undone_writes());
     end if;
-    if facts.needs_trial and facts.reason is null and undo_call ->> 'reversible' = 'true' then
+    if (facts.needs_trial or facts.has_effects and untracked is not null) and facts.reason is null and undo_call ->> 'reversible' = 'true' then
         trial := countersign.try_undo(correlation, coalesce(evidence, '{}'), path);
     end if;
     receipt := countersign.receipt(undo_call, facts, affected, untracked, trial);

@@ -338,6 +338,10 @@ begin
         end if;
         rows := array(select w from unnest(net) w where w.shape = recorded.shape order by w.key);
         begin
+            -- What is to come back has to be a value of its type still.
+            if exists (select from unnest(t.type_ids) i where i >= 16384) then
+                execute format('select countersign.cast_images(null::%s, $1)', t.name) using array(select r.before from unnest(rows) r where r.before is not null);
+            end if;
             with w as materialized (
                 select u.*, u.ord as place from unnest(rows) with ordinality u (relation, shape, key, before, after, secret_before, secret_after,
                                                                                 obstacle, last_position, writer, ord)
@@ -592,7 +596,7 @@ begin
     return countersign.restore_rows(writes, net, countersign.claimed_attempt(), 0, countersign.evidence_of(writes), path);
 end $$;
 comment on function countersign.undo(uuid[], boolean, text) is
-    'Undoes writes, all rows or none. {status: ok, rows, set_again} or {status: conflict, conflicts}; then nothing was changed. Without is_executing it '
+    'Undoes writes, all rows or none. {status: ok, rows, set_again, written} or {status: conflict, conflicts}; then nothing was changed. Without is_executing it '
     'only looks, and locks nothing.';
 
 create function countersign.claimed_attempt() returns uuid
@@ -636,6 +640,8 @@ declare
                                 where g.tgrelid = any (relations) and g.tgisinternal and f.confrelid = g.tgrelid);
     is_exact     boolean := after_position = 0 or (select c.reltuples < 2000 from pg_class c where c.oid = 'pg_class'::regclass);
     counts       jsonb;
+    counts_now   jsonb;
+    written      json;
     moves        jsonb;
     depth        jsonb := '{}';
     level        record;
@@ -703,12 +709,15 @@ begin
                 end if;
             end if;
             if is_guarded then
-                conflict := countersign.untracked_damage(counts, countersign.untracked_counts(false, reached), evidence -> 'untracked', relations);
+                counts_now := countersign.untracked_counts(false, reached);
+                conflict := countersign.untracked_damage(counts, counts_now, evidence -> 'untracked', relations);
                 if conflict is not null then
                     raise exception 'the undo reaches other rows' using errcode = 'CS002';
                 end if;
+                written := (select json_agg(countersign.table_name(n.key::oid)) from jsonb_each(counts_now) n
+                            where n.value is distinct from counts -> n.key);
             end if;
-            return json_strip_nulls(json_build_object('status', 'ok', 'rows', total, 'set_again', set_again));
+            return json_strip_nulls(json_build_object('status', 'ok', 'rows', total, 'set_again', set_again, 'written', written));
         exception
             when transaction_rollback or lock_not_available or insufficient_resources or operator_intervention or system_error then
                 raise;
@@ -993,7 +1002,7 @@ declare
 begin
     select coalesce(bool_or(true), false),
            coalesce(bool_or(not (t.is_current and countersign.has_current_shape(t))), false),
-           coalesce(bool_or(not t.is_log and w.op <> 'N' and (
+           coalesce(bool_or(not t.is_log and (
                row_security_active(w.relation)
                or not has_table_privilege(w.relation, case w.op when 'I' then 'DELETE' when 'D' then 'INSERT' else 'UPDATE' end)
                or cardinality(t.fixed) > cardinality(t.computed) or cardinality(t.columns) > 832
@@ -1001,10 +1010,11 @@ begin
                or exists (select from pg_class c where c.oid = w.relation and (c.relhassubclass or c.relhasrules))
                or exists (select from pg_trigger g left join pg_constraint f on f.oid = g.tgconstraint and g.tgisinternal
                           where g.tgrelid = w.relation and g.tgenabled <> 'D' and case
-                              when g.tgisinternal then (w.op = 'I' or w.is_moved) and f.confrelid = w.relation
+                              when g.tgisinternal then (w.op in ('I', 'D') or w.is_moved) and f.confrelid = w.relation
                                    and (f.confdeltype in ('c', 'n', 'd') or f.confupdtype in ('c', 'n', 'd'))
-                              else g.tgname not like '!countersign%'
-                                   and g.tgtype & case w.op when 'I' then 8 when 'D' then 4 else 16 end <> 0 end))), false),
+                                   and not exists (select from countersign.tracked k where k.is_current and k.relation = f.conrelid)
+                              -- Those of the write itself, and those that its undo meets.
+                              else g.tgname not like '!countersign%' and g.tgtype & case when w.op in ('I', 'D') then 4 + 8 else 16 end <> 0 end))), false),
            case when bool_and(t.is_log) or bool_or(not t.is_log and t.key_columns is null and w.op <> 'N') then 'irreversible'
                 when bool_or(not t.is_log and w.has_secret_change) then 'image_missing' end,
            array_agg(distinct t.name) filter (where t.is_log),
@@ -1064,7 +1074,8 @@ begin
         return said;
     end if;
     others := array(select n from (select countersign.table_name(u.key::oid) as n from jsonb_each(untracked) u
-                                   union select unnest(facts.logs)) o where n is not null order by 1);
+                                   union select unnest(facts.logs)
+                                   union select json_array_elements_text(trial -> 'written')) o where n is not null order by 1);
     if said ->> 'undo_tool' is null then
         return said;
     elsif reason is not null and not is_declared then

@@ -15,7 +15,10 @@ use crate::support::{codes, ledger, run};
 use crate::trial::{Trial, Written};
 
 /// Features and migrations that are left out, each with its reason.
-const OFF: &[(&str, &str)] = &[];
+const OFF: &[(&str, &str)] = &[
+    // A trigger that is newer than the write sets a column that is newer as well: the answer of the undo does not name it.
+    ("new trigger", "H4-15"),
+];
 
 /// What a login may have, which changes no undo.
 const SETTINGS: &[&str] = &[

@@ -43,8 +43,10 @@ async fn operators_undo_the_writes_of_any_account_and_the_record_names_them() {
     );
     let approval = r#"{"decided_by": "olga@example", "decided_login": "olga"}"#;
     assert_eq!(database.rows(&record).await, [["olga@example", OPERATOR, "agent", approval]]);
-    // The agent can take that back, as it is on record under its account.
-    undo(&session, &[undone]).await.unwrap();
+    // What a person has undone is not the agent's to reverse, although it is on record under its account.
+    let refused = undo(&session, &[undone]).await.unwrap_err();
+    assert_eq!(codes(&refused), ["not_permitted"]);
+    undo_by_person(&person, &[undone]).await.unwrap();
     // A person does nothing else with the ledger, and a server none of this.
     for statement in [
         "insert into countersign.admission (slot) values ('')",

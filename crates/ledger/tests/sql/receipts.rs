@@ -229,7 +229,7 @@ async fn a_plan_that_skips_leaves_out_what_cannot_be_undone() {
     let planned = plan(&person, &all, "skip").await;
     assert_eq!(planned["is_ready"], true, "{planned:#}");
     assert_eq!(ids(&planned, "writes"), [good.id], "{planned:#}");
-    assert_eq!(ids(&planned, "left_out").len(), 3, "{planned:#}");
+    assert_eq!(planned["left_out"].as_array().unwrap().len(), 3, "{planned:#}");
 }
 
 ///
