@@ -162,6 +162,6 @@ impl JsonSchema for ApproveWithin {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "pattern": "^([0-9]+[mh]|session)$"})
+        json_schema!({"type": "string", "pattern": "^([0-9]+ ?[a-z]+( ?[0-9]+ ?[a-z]+)*|session)$"})
     }
 }

@@ -115,8 +115,9 @@ fn without_null(schema: &mut Value) {
         schema.extend(real.and_then(|real| real.as_object().cloned()).unwrap_or_default());
     }
     if let Some(Value::Array(types)) = schema.get("type") {
-        let real = types.iter().find(|one| **one != "null").cloned();
-        schema.insert("type".to_owned(), real.unwrap_or_default());
+        let real: Vec<Value> = types.iter().filter(|one| **one != "null").cloned().collect();
+        let real = if let [one] = real.as_slice() { one.clone() } else { real.into() };
+        schema.insert("type".to_owned(), real);
     }
     if let Some(Value::Array(labels)) = schema.get_mut("enum") {
         labels.retain(|label| !label.is_null());
