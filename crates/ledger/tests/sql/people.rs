@@ -6,7 +6,7 @@ use tokio_postgres::Client;
 use uuid::Uuid;
 
 use crate::server::{Outcome, perform};
-use crate::support::{Call, OPERATOR, Refused, array, connect, finish_undo, ledger, outcome, run, server, undo, write};
+use crate::support::{Call, OPERATOR, Refused, array, codes, connect, finish_undo, ledger, outcome, run, server, undo, write};
 
 const TABLE: &str = "create schema s; create table s.t (id int primary key, n int); insert into s.t select g, 0 from generate_series(1, 9) g;
                      select countersign.track('s.t')";
@@ -166,7 +166,7 @@ async fn a_plan_skips_or_adds_whole_writes_and_never_ignores_a_change() {
 
     let strict = plan(&person, &[a, b, c], "strict").await;
     assert_eq!(
-        (&strict["is_ready"], crate::support::codes(&strict)),
+        (&strict["is_ready"], codes(&strict)),
         (&Value::Bool(false), vec!["changed_since", "needed_by"])
     );
     // b stands under `later`, and a under b.
@@ -183,7 +183,7 @@ async fn a_plan_skips_or_adds_whole_writes_and_never_ignores_a_change() {
     let second = write(&session, "update s.t set n = 1 where id = 5").await;
     let broken = plan(&person, &[first, second], "strict").await;
     assert_eq!(
-        (crate::support::codes(&broken), broken["is_ready"].as_bool()),
+        (codes(&broken), broken["is_ready"].as_bool()),
         (vec!["changed_since"], Some(false)),
         "{broken:#}"
     );
@@ -223,7 +223,7 @@ async fn a_plan_that_skips_leaves_out_what_cannot_be_undone_and_names_it() {
 
     let strict = plan(&person, &writes, "strict").await;
     assert_eq!(strict["is_ready"], false);
-    assert_eq!(crate::support::codes(&strict), ["image_missing", "schema_changed", "image_missing"], "{strict:#}");
+    assert_eq!(codes(&strict), ["image_missing", "schema_changed", "image_missing"], "{strict:#}");
     let skip = plan(&person, &writes, "skip").await;
     assert_eq!((ids(&skip, "writes"), skip["is_ready"].as_bool()), (vec![good], Some(true)), "{skip:#}");
     let mut left_out: Vec<(String, Value, Value)> = skip["left_out"]
