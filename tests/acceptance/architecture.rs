@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// What each crate may depend on, of ours.
-const ALLOWED: [(&str, &[&str]); 23] = [
+const ALLOWED: [(&str, &[&str]); 24] = [
     ("countersign-types", &[]),
     ("countersign-pg-embedded", &[]),
     ("countersign-malloc-tuning", &[]),
@@ -20,7 +20,17 @@ const ALLOWED: [(&str, &[&str]); 23] = [
     ("countersign-witness", &["countersign-tlog", "countersign-http-server"]),
     ("countersign-catalog", &["countersign-types", "countersign-manifest", "countersign-ledger"]),
     ("countersign-scaffold", &["countersign-types", "countersign-ledger", "countersign-catalog"]),
-    ("countersign-tools", &["countersign-types", "countersign-manifest", "countersign-ledger", "countersign-catalog"]),
+    ("countersign-review", &["countersign-types", "countersign-ledger"]),
+    (
+        "countersign-tools",
+        &[
+            "countersign-types",
+            "countersign-manifest",
+            "countersign-ledger",
+            "countersign-catalog",
+            "countersign-review",
+        ],
+    ),
     ("countersign-auth", &["countersign-types", "countersign-http-client"]),
     ("countersign-mcp", &["countersign-types", "countersign-catalog", "countersign-tools"]),
     (
@@ -37,6 +47,7 @@ const ALLOWED: [(&str, &[&str]); 23] = [
             "countersign-manifest",
             "countersign-ledger",
             "countersign-catalog",
+            "countersign-review",
             "countersign-scaffold",
             "countersign-tlog",
             "countersign-tools",
@@ -54,7 +65,7 @@ const ALLOWED: [(&str, &[&str]); 23] = [
         &[
             "countersign-types",
             "countersign-ledger",
-            "countersign-tools",
+            "countersign-review",
             "countersign-auth",
             "countersign-http-server",
         ],

@@ -1,8 +1,8 @@
 //! The rows of a preview, as the page shows them.
 
 use ledger::proposals::Preview;
+use review::row_diff::{RowChange, RowDiff, column_pairs, columns};
 use serde_json::Value;
-use tools::row_diff::{RowChange, RowDiff, column_pairs, columns};
 use types::visible;
 
 use crate::text::LongText;

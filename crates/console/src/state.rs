@@ -5,14 +5,12 @@ use std::time::Duration;
 
 use auth::OidcError;
 use axum::http::Uri;
-use ledger::audit::Audit;
 use ledger::console::ConsoleSessions;
 use ledger::operator::Operator;
 use ledger::proposals::Proposals;
 use ledger::{Freezes, Ledger};
-use serde_json::{Map, Value};
-use tools::RowMasks;
-use types::{MaskKey, MaskedColumn, Masks};
+use review::RecordReader;
+use types::{MaskKey, MaskedColumn};
 
 use crate::health::HealthCheck;
 
@@ -41,11 +39,10 @@ pub const APPROVE_WITHIN: Duration = Duration::from_secs(60 * 60);
 pub struct Console {
     pub(crate) proposals: Proposals,
     pub(crate) sessions: ConsoleSessions,
-    pub(crate) audit: Audit,
+    pub(crate) records: RecordReader,
     pub(crate) freezes: Freezes,
     pub(crate) operator: Option<ConsoleOperator>,
     pub(crate) health: HealthCheck,
-    masks: Option<(Vec<MaskedColumn>, MaskKey)>,
     /// `http://127.0.0.1:7788`, as browsers send it.
     pub(crate) origin: String,
     /// `127.0.0.1:7788`, as browsers send it.
@@ -62,9 +59,6 @@ pub(crate) struct ConsoleOperator {
     pub(crate) undo: Operator,
     pub(crate) freezes: Freezes,
 }
-
-/// The masks of the console's login.
-pub(crate) struct RecordMasks(Option<Masks>);
 
 /// The reason why a text is no origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -83,11 +77,10 @@ impl Console {
         Ok(Self {
             proposals: ledger.proposals(),
             sessions: ledger.console_sessions(),
-            audit: ledger.audit(),
+            records: RecordReader::new(ledger.audit(), masks),
             freezes: ledger.freezes(),
             operator,
             health,
-            masks,
             origin,
             host,
             oidc: None,
@@ -122,32 +115,6 @@ impl Console {
     #[must_use]
     pub fn origin(&self) -> &str {
         &self.origin
-    }
-
-    /// The masks of the columns that the console's login may not read.
-    pub(crate) async fn masks(&self) -> Result<RecordMasks, ledger::read::Error> {
-        let Some((columns, key)) = &self.masks else { return Ok(RecordMasks(None)) };
-        let columns = self.audit.unreadable(columns).await?;
-        Ok(RecordMasks(Some(Masks { columns, trusted_functions: Vec::new(), key: key.clone() })))
-    }
-}
-
-impl RecordMasks {
-    /// Conflicts of an undo, with their rows masked.
-    pub(crate) fn conflicts(&self, conflicts: Vec<Value>) -> Vec<Value> {
-        match &self.0 {
-            None => conflicts,
-            Some(masks) => RowMasks::masked_conflicts(masks, conflicts),
-        }
-    }
-
-    /// A record, or a change of a row, with its rows masked.
-    pub(crate) fn apply(&self, record: Map<String, Value>) -> Map<String, Value> {
-        let Some(masks) = &self.0 else { return record };
-        match RowMasks::masked(masks, Value::Object(record)) {
-            Value::Object(record) => record,
-            _ => Map::new(),
-        }
     }
 }
 

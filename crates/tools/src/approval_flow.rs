@@ -121,11 +121,11 @@ impl ApprovalFlow {
 
     fn requires_approval(&self, call: &Call, proposal: Proposal) -> ToolResult {
         let asks = proposal.tier == Tier::Confirm && call.asks_user;
-        let shown = ShownProposal::new(&proposal, &self.title, call.masks.as_deref());
+        let shown = ShownProposal::new(&proposal, call.masks.as_deref());
         let question = asks.then(|| question(&self.title, &shown));
         let page = self.console.as_ref().filter(|_| proposal.tier == Tier::Approve);
         let page = page.map(|console| page_request(&self.title, &shown, console));
-        let description = shown.into_description();
+        let description = proposal_text::shown_description(&self.title, &shown);
         let message = match proposal.tier {
             Tier::Approve if proposal.rule.approvals > 1 => {
                 "Nothing was written yet. Several different people who are not the proposer have to approve it, outside of \

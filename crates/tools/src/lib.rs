@@ -6,7 +6,7 @@
 //! run. `metrics` records the results of calls for Prometheus. `unavailable` serves until the database is reached.
 //! The crate `catalog` describes the database for `describe_database` and for the hints of failed queries.
 //!
-//! A write tool above tier `auto` creates a proposal (`approval_flow`, texts in `proposal_text`, its rows compared by `row_diff`). `proposal_worker`
+//! A write tool above tier `auto` creates a proposal (`approval_flow`, texts in `proposal_text`, its rows compared by `review::row_diff`). `proposal_worker`
 //! executes approved proposals. Executors run the writes: `manifest_tools::executor`, `builtin::execute_sql`, or
 //! `native`.
 //!
@@ -31,7 +31,6 @@ mod proposal_data;
 mod proposal_text;
 mod proposal_worker;
 mod registry;
-pub mod row_diff;
 mod row_images;
 mod row_masking;
 mod schema;
@@ -48,7 +47,6 @@ pub use metrics::Metrics;
 pub use profile::Profile;
 pub use proposal_worker::run_proposal_worker;
 pub use registry::{CallResult, Registry, RegistryError};
-pub use row_masking::RowMasks;
 pub use services::{ConsoleLinks, ExecuteSqlSettings, Services};
 pub use tool::{
     Annotations, Call, Caller, Disposition, PageRequest, Question, TIER, Tool, ToolError, ToolInfo, ToolLookup,

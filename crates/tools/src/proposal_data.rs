@@ -94,7 +94,7 @@ pub(crate) struct ProposalData {
 }
 
 impl ProposalData {
-    /// `description` is the one that the caller may see: [`ShownProposal::into_description`](crate::shown_proposal::ShownProposal).
+    /// `description` is the one that the caller may see ([`shown_description`](crate::proposal_text::shown_description)).
     pub(crate) fn new(proposal: Proposal, description: String, console: Option<&ConsoleLinks>) -> Self {
         // The dependencies of a proposal are for the server and the reviewer.
         let preview = Preview { definitions: Vec::new(), ..proposal.preview };

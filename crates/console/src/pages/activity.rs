@@ -143,7 +143,7 @@ fn refused(error: &Error) -> Response {
 
 async fn load(console: &Console) -> Result<(Vec<Freeze>, Vec<Session>), Error> {
     let freezes = console.freezes.current().await?.iter().map(freeze_line).collect();
-    Ok((freezes, console.audit.activity().await?.iter().map(session_line).collect()))
+    Ok((freezes, console.records.activity().await?.iter().map(session_line).collect()))
 }
 
 fn freeze_line(freeze: &Map<String, Value>) -> Freeze {

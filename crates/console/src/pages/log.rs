@@ -47,7 +47,7 @@ pub(crate) async fn show(LoggedIn(person): LoggedIn, State(console): State<Arc<C
 
 /// The newest signed checkpoint, as witnesses and auditors take it.
 pub(crate) async fn checkpoint(LoggedIn(_): LoggedIn, State(console): State<Arc<Console>>) -> Response {
-    match console.audit.newest_checkpoint().await {
+    match console.records.newest_checkpoint().await {
         Ok(Some(note)) => {
             let headers = [
                 (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
@@ -61,16 +61,16 @@ pub(crate) async fn checkpoint(LoggedIn(_): LoggedIn, State(console): State<Arc<
 }
 
 async fn load<'a>(console: &Console, person: &'a str) -> Result<Page<'a>, ledger::read::Error> {
-    let audit = &console.audit;
-    let state = audit.signatures().await?;
-    let witnesses = audit.witness_states().await?;
+    let log = &console.records;
+    let state = log.signatures().await?;
+    let witnesses = log.witness_states().await?;
     Ok(Page {
         person: Some(person),
-        ledger_id: audit.ledger_id().await?,
+        ledger_id: log.ledger_id().await?,
         age: age(state.age_s),
-        keys: audit.keys().await?.into_iter().map(key).collect(),
+        keys: log.keys().await?.into_iter().map(key).collect(),
         witnesses: witnesses.iter().map(|witness| witness_line(witness, state.signed)).collect(),
-        note: audit.newest_checkpoint().await?.map(|note| visible_lines(&note.to_string())),
+        note: log.newest_checkpoint().await?.map(|note| visible_lines(&note)),
         state,
     })
 }

@@ -46,10 +46,9 @@ pub(crate) async fn show(
     Path(id): Path<String>,
 ) -> Response {
     let Some(id) = CorrelationId::parse(&id) else { return unknown() };
-    let found = async { Ok::<_, ledger::read::Error>((console.audit.show(id).await?, console.masks().await?)) };
-    match found.await {
-        Ok((Some(record), masks)) => render(&page(&console, &person, id, &masks.apply(record))),
-        Ok((None, _)) => unknown(),
+    match console.records.show(id).await {
+        Ok(Some(record)) => render(&page(&console, &person, id, &record)),
+        Ok(None) => unknown(),
         Err(error) => message::unavailable(&error),
     }
 }
@@ -61,13 +60,13 @@ pub(crate) async fn prove(
     Path(id): Path<String>,
 ) -> Response {
     let Some(id) = CorrelationId::parse(&id) else { return unknown() };
-    match console.audit.prove(id).await {
+    match console.records.prove(id).await {
         Ok(proof) => {
             let headers = [
                 (header::CONTENT_TYPE, "text/plain; charset=utf-8".to_owned()),
                 (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{id}.tlog-proof\"")),
             ];
-            (headers, proof.to_string()).into_response()
+            (headers, proof).into_response()
         }
         Err(ProveError::Database(error)) => message::unavailable(&error),
         Err(ProveError::Unknown(_)) => unknown(),

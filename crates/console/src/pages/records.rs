@@ -18,7 +18,7 @@ use types::TimeError;
 use crate::message::{self, render};
 use crate::rows;
 use crate::session::LoggedIn;
-use crate::state::{Console, RecordMasks};
+use crate::state::Console;
 use crate::text::{field, proposer, query_string, record_status};
 
 /// The records of a page.
@@ -102,7 +102,7 @@ impl RecordQuery {
             Some(status) => Some(RecordStatus::parse(&status).ok_or(FilterError::Status(status))?),
         };
         let row = match text(&self.table) {
-            Some(table) => Some(console.audit.tracked_row(&table, &[]).await?),
+            Some(table) => Some(console.records.tracked_row(&table, &[]).await?),
             None => None,
         };
         Ok(RecordFilter {
@@ -112,7 +112,7 @@ impl RecordQuery {
             account_id: text(&self.account),
             actor: text(&self.actor),
             session: text(&self.session),
-            time: console.audit.time_range(text(&self.since).map(|since| since.parse()).transpose()?, None).await?,
+            time: console.records.time_range(text(&self.since).map(|since| since.parse()).transpose()?, None).await?,
             row,
             before: number("before", text(&self.before))?,
         })
@@ -176,8 +176,7 @@ pub(crate) async fn list(
             return (StatusCode::BAD_REQUEST, render(&page)).into_response();
         }
     };
-    let found = async { Ok::<_, ledger::read::Error>((console.audit.list(&filter).await?, console.masks().await?)) };
-    let (mut records, masks) = match found.await {
+    let mut records = match console.records.list(&filter).await {
         Ok(found) => found,
         Err(error) => return message::unavailable(&error),
     };
@@ -186,7 +185,7 @@ pub(crate) async fn list(
     let last = records.last().and_then(|record| field(record, "id")).filter(|_| is_cut);
     page.older = last.map(|id| query.with_before(Some(id)));
     page.export = query.with_before(None);
-    page.lines = records.into_iter().map(|record| record_line(&masks.apply(record))).collect();
+    page.lines = records.iter().map(record_line).collect();
     render(&page)
 }
 
@@ -200,23 +199,18 @@ pub(crate) async fn export(
         Ok(filter) => filter,
         Err(error) => return error.into_response(),
     };
-    let masks = match console.masks().await {
-        Ok(masks) => Arc::new(masks),
-        Err(error) => return message::unavailable(&error),
-    };
-    let lines = stream::try_unfold((console, filter, 0), move |(console, filter, written)| {
-        let masks = Arc::clone(&masks);
+    let lines = stream::try_unfold((console, filter, 0), |(console, filter, written)| {
         async move {
             if written >= MOST_EXPORTED {
                 return Ok(None);
             }
-            let records = console.audit.list(&filter).await?;
+            let records = console.records.list(&filter).await?;
             // Writes in flight have no id, and come first.
             let Some(before) = records.last().map(|last| last.get("id").and_then(Value::as_i64)) else {
                 return Ok(None);
             };
             let written = if before.is_some() { written + records.len() } else { MOST_EXPORTED };
-            let text: String = records.into_iter().map(|record| json_line(&masks, record)).collect();
+            let text: String = records.into_iter().map(json_line).collect();
             Ok::<_, ledger::read::Error>(Some((text, (console, RecordFilter { before, ..filter }, written))))
         }
     });
@@ -227,8 +221,8 @@ pub(crate) async fn export(
     (headers, Body::from_stream(lines)).into_response()
 }
 
-fn json_line(masks: &RecordMasks, record: Map<String, Value>) -> String {
-    format!("{}\n", Value::Object(masks.apply(record)))
+fn json_line(record: Map<String, Value>) -> String {
+    format!("{}\n", Value::Object(record))
 }
 
 fn raw<'a>(record: &'a Map<String, Value>, name: &str) -> Option<&'a str> {

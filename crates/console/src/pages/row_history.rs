@@ -70,9 +70,8 @@ pub(crate) async fn show(
 }
 
 async fn changes(console: &Console, query: &RowQuery) -> Result<Vec<Change>, RowError> {
-    let row = console.audit.tracked_row(query.table.trim(), &key(&query.key)).await?;
-    let (changes, masks) = (console.audit.row(&row, MOST).await?, console.masks().await?);
-    Ok(changes.into_iter().map(|change| one(&masks.apply(change))).collect())
+    let row = console.records.tracked_row(query.table.trim(), &key(&query.key)).await?;
+    Ok(console.records.row(&row, MOST).await?.iter().map(one).collect())
 }
 
 /// The columns and values of a key; a value alone is that of the only column.

@@ -11,6 +11,7 @@ use ledger::ConflictKind;
 use ledger::console::ConsolePerson;
 use ledger::operator::{Operator, UndoError, UndoOutcome, UndoProgress};
 use ledger::plans::{PlanMode, PlanRequest, PlanRows, PlanScope, PlanSummary, Selection, StoredPlan};
+use review::LoginMasks;
 use serde::Deserialize;
 use serde_json::Value;
 use types::{CorrelationId, IdPrefix, Moment, TimeError, visible};
@@ -21,7 +22,7 @@ use crate::conflicts::{self, Conflict};
 use crate::message::{self, render};
 use crate::rows::{Effect, effects_of, key};
 use crate::session::LoggedIn;
-use crate::state::{Console, ConsoleOperator, RecordMasks};
+use crate::state::{Console, ConsoleOperator};
 use crate::text::{Fact, rows};
 
 /// A plan with more rows is carried out in parts.
@@ -161,12 +162,13 @@ pub(crate) async fn show(
         Err(error) => return failed(&error),
     };
     let ids: Vec<CorrelationId> = plan.report.writes.iter().copied().take(MOST_LISTED).collect();
-    let found = async { Ok::<_, ledger::read::Error>((console.audit.some(&ids).await?, console.masks().await?)) };
+    let found =
+        async { Ok::<_, ledger::read::Error>((console.records.some(&ids).await?, console.records.masks().await?)) };
     match found.await {
         Ok((writes, masks)) => {
-            let writes = writes.into_iter().map(|write| record_line(&masks.apply(write))).collect();
+            let writes = writes.iter().map(record_line).collect();
             let effects = match rows.effects {
-                Value::Object(effects) => Value::Object(masks.apply(effects)),
+                Value::Object(effects) => Value::Object(masks.record(effects)),
                 effects => effects,
             };
             render(&plan_page(&person, plan, writes, PlanRows { effects, ..rows }, &masks))
@@ -297,7 +299,7 @@ async fn one_page(console: &Console, person: &ConsolePerson, id: CorrelationId, 
         UndoOutcome::WouldUndo { rows } => (rows, Vec::new()),
         UndoOutcome::Conflicts { conflicts, rows, .. } => (rows, conflicts),
     };
-    let masks = match console.masks().await {
+    let masks = match console.records.masks().await {
         Ok(masks) => masks,
         Err(error) => return message::unavailable(&error),
     };
@@ -319,7 +321,7 @@ fn plan_page<'a>(
     plan: StoredPlan,
     writes: Vec<RecordLine>,
     rows: PlanRows,
-    masks: &RecordMasks,
+    masks: &LoginMasks,
 ) -> PlanPage<'a> {
     let conflicts = masks.conflicts(plan.report.conflicts.clone());
     let left_out = plan.report.left_out.as_slice();

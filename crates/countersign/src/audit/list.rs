@@ -6,7 +6,7 @@ use ledger::audit::RecordFilter;
 use serde_json::{Map, Value};
 
 use super::args::ListArgs;
-use super::masks::LoginMasks;
+use super::masks;
 use super::open;
 use crate::ago::ago;
 use crate::os_user::decided_by;
@@ -35,8 +35,7 @@ pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Res
         row,
         before: None,
     };
-    let masks = LoginMasks::load(&audit, settings).await?;
-    let records: Vec<_> = audit.list(&query).await?.into_iter().map(|record| masks.apply(record)).collect();
+    let records = masks::reader(audit, settings)?.list(&query).await?;
     if arguments.json {
         for record in records {
             print_line(&json_line(&Value::Object(record)));

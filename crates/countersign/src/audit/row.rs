@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::args::RowArgs;
-use super::masks::LoginMasks;
+use super::masks;
 use super::open;
 use crate::effects;
 use crate::settings::Settings;
@@ -12,11 +12,9 @@ use crate::table::{cell, json_line, to_the_second};
 use crate::terminal::print_line;
 
 pub(crate) async fn run(arguments: RowArgs, settings: &Settings) -> anyhow::Result<()> {
-    let audit = open(settings).await?;
-    let row = audit.tracked_row(&arguments.table, &arguments.key.0).await?;
-    let changes = audit.row(&row, arguments.limit).await?;
-    let masks = LoginMasks::load(&audit, settings).await?;
-    let changes: Vec<_> = changes.into_iter().map(|change| masks.apply(change)).collect();
+    let records = masks::reader(open(settings).await?, settings)?;
+    let row = records.tracked_row(&arguments.table, &arguments.key.0).await?;
+    let changes = records.row(&row, arguments.limit).await?;
     if arguments.json {
         changes.into_iter().for_each(|change| print_line(&json_line(&Value::Object(change))));
     } else if changes.is_empty() {

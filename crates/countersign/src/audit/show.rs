@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::args::ShowArgs;
-use super::masks::LoginMasks;
+use super::masks;
 use super::{find, open, unknown};
 use crate::settings::Settings;
 use crate::table;
@@ -45,8 +45,7 @@ pub(crate) async fn run(arguments: ShowArgs, settings: &Settings) -> anyhow::Res
     let audit = open(settings).await?;
     let prefix = &arguments.correlation_id;
     let id = find(&audit, prefix).await?;
-    let record = audit.show(id).await?.ok_or_else(|| unknown(prefix))?;
-    let record = LoginMasks::load(&audit, settings).await?.apply(record);
+    let record = masks::reader(audit, settings)?.show(id).await?.ok_or_else(|| unknown(prefix))?;
     if arguments.json {
         print_line(&json_line(&Value::Object(record)));
         return Ok(());

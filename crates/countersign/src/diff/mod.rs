@@ -3,8 +3,8 @@
 
 mod summary;
 
+use review::row_diff::{RowChange, RowDiff, column_pairs, columns};
 use serde_json::Value;
-use tools::row_diff::{RowChange, RowDiff, column_pairs, columns};
 
 use crate::table::json_line;
 use crate::terminal::Style;

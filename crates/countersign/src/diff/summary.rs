@@ -1,7 +1,7 @@
 //! A summary of many rows: the changed columns with the ranges of their values, and a table of the first rows.
 
+use review::row_diff::{RowChange, RowDiff, column_pairs, columns};
 use serde_json::Value;
-use tools::row_diff::{RowChange, RowDiff, column_pairs, columns};
 
 use crate::table::{cell, json_line, table};
 

@@ -89,7 +89,7 @@ impl ConfirmProposal {
                 .to_owned(),
         };
         let title = call.title_of(&proposal.tool_name);
-        let question = Some(question(title, &ShownProposal::new(proposal, title, call.masks.as_deref())));
+        let question = Some(question(title, &ShownProposal::new(proposal, call.masks.as_deref())));
         ToolOutput::read(&data).map(|answer| ToolOutput { question, success: Disposition::Proposed, ..answer })
     }
 }

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::proposal_id;
 use crate::proposal_data::ProposalData;
+use crate::proposal_text::shown_description;
 use crate::schema::arguments;
 use crate::schema::builtin_info;
 use crate::services::ConsoleLinks;
@@ -52,8 +53,8 @@ impl Tool for GetProposal {
             let arguments: Arguments = arguments(NAME, std::mem::take(&mut call.arguments))?;
             let id = proposal_id(NAME, &arguments.proposal_id)?;
             let found = self.proposals.get(Some(&call.principal.account_id), id).await?.ok_or_else(not_found)?;
-            let description = ShownProposal::new(&found, call.title_of(&found.tool_name), call.masks.as_deref());
-            let description = description.into_description();
+            let shown = ShownProposal::new(&found, call.masks.as_deref());
+            let description = shown_description(call.title_of(&found.tool_name), &shown);
             ToolOutput::read(&ProposalData::new(found, description, self.console.as_ref()))
         })
     }

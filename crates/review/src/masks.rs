@@ -1,0 +1,284 @@
+//! Masked columns in what is shown of writes: results, records, previews, conflicts and proposals.
+//!
+//! These show rows by the names of their columns, without their tables. So a value is masked if it stands under the name
+//! of any masked column, and every other text of the answer that contains it is replaced.
+
+use std::collections::HashMap;
+
+use ledger::proposals::{Preview, Proposal};
+use serde_json::{Map, Value};
+use types::{Mask, MaskKey, Masks, REDACTED, Redaction, Rollback};
+
+/// The keys whose objects have the columns of rows, or the parameters of a call.
+const ROWS: [&str; 10] = [
+    "params",
+    "result",
+    "cached_result",
+    "before",
+    "after",
+    "before_image",
+    "after_image",
+    "columns",
+    "key",
+    "undo_params",
+];
+
+/// The keys of rows that are written as text.
+const SUMMARIES: [&str; 2] = ["params_summary", "result_summary"];
+
+/// The keys of the two values of a changed column.
+const VALUES_OF_A_CHANGE: [&str; 4] = ["before", "after", "expected", "found"];
+
+/// The key of the columns of a row, and of the list of columns of a conflict: `[{"name": "status", "to_restore": .., "now": ..}]`.
+const COLUMNS: &str = "columns";
+
+const MASKED_UNDO: &str = "The undo needs values that are masked for this caller: ask the operator to undo the write.";
+
+/// The masks of a caller by the names of the columns.
+#[derive(Debug)]
+pub struct RowMasks<'a> {
+    columns: HashMap<&'a str, Mask>,
+    key: &'a MaskKey,
+    /// The texts that were masked.
+    masked: Vec<Value>,
+}
+
+impl<'a> RowMasks<'a> {
+    /// The masks of a caller.
+    #[must_use]
+    pub fn new(masks: &'a Masks) -> Self {
+        let mut columns: HashMap<&str, Mask> = HashMap::new();
+        for column in &masks.columns {
+            let mask = columns.entry(&column.column).or_insert(column.mask);
+            *mask = column.mask.max(*mask);
+        }
+        Self { columns, key: &masks.key, masked: Vec::new() }
+    }
+
+    /// Masks the rows in a value. `is_row`: the value itself is a row, or a list of rows.
+    pub fn mask(&mut self, value: &mut Value, is_row: bool) {
+        match value {
+            Value::Array(items) => items.iter_mut().for_each(|item| self.mask(item, is_row)),
+            Value::Object(fields) => self.mask_fields(fields, is_row),
+            _ => {}
+        }
+    }
+
+    fn mask_fields(&mut self, fields: &mut Map<String, Value>, is_row: bool) {
+        for (name, value) in fields {
+            match self.columns.get(name.as_str()) {
+                Some(mask) if is_row => self.mask_value(*mask, value),
+                _ if SUMMARIES.contains(&name.as_str()) => self.mask_summary(value),
+                _ => match value.as_array_mut().filter(|_| name == COLUMNS) {
+                    Some(columns) => columns.iter_mut().for_each(|column| self.mask_column(column)),
+                    None => self.mask(value, is_row || ROWS.contains(&name.as_str())),
+                },
+            }
+        }
+    }
+
+    /// Masks whatever is said of a column that is named by value.
+    fn mask_column(&mut self, column: &mut Value) {
+        let mask = column.get("name").and_then(Value::as_str).and_then(|name| self.columns.get(name).copied());
+        match (mask, column) {
+            (Some(mask), Value::Object(fields)) => {
+                let values = fields.iter_mut().filter(|(key, _)| *key != "name");
+                values.for_each(|(_, value)| self.mask_value(mask, value));
+            }
+            (_, column) => self.mask(column, true),
+        }
+    }
+
+    /// Masks a row that is the text of a JSON object, cut off perhaps.
+    fn mask_summary(&mut self, value: &mut Value) {
+        let Value::String(text) = value else { return };
+        match serde_json::from_str(text) {
+            Ok(mut row) => {
+                self.mask(&mut row, true);
+                *text = row.to_string();
+            }
+            Err(_) => REDACTED.clone_into(text),
+        }
+    }
+
+    fn mask_value(&mut self, mask: Mask, value: &mut Value) {
+        match value {
+            Value::Object(change)
+                if !change.is_empty() && change.keys().all(|key| VALUES_OF_A_CHANGE.contains(&key.as_str())) =>
+            {
+                change.values_mut().for_each(|value| self.mask_value(mask, value));
+            }
+            _ => {
+                let masked = self.key.masked_json(mask, value);
+                if matches!(value, Value::String(_)) {
+                    self.masked.push(value.take());
+                }
+                *value = masked;
+            }
+        }
+    }
+
+    /// Conflicts of an undo, with their rows masked.
+    #[must_use]
+    pub fn masked_conflicts(masks: &'a Masks, conflicts: Vec<Value>) -> Vec<Value> {
+        match Self::masked(masks, conflicts.into()) {
+            Value::Array(conflicts) => conflicts,
+            _ => Vec::new(),
+        }
+    }
+
+    /// A proposal with its parameters, its rows and what else shows their values masked. The texts about it follow from this.
+    #[must_use]
+    pub fn masked_proposal(masks: &'a Masks, proposal: Proposal) -> Proposal {
+        let mut rows = Self::new(masks);
+        let Proposal { mut params, preview, .. } = proposal;
+        let Preview { mut result, mut before, mut after, mut effects, rollback, .. } = preview;
+        rows.mask_fields(&mut params, true);
+        rows.mask(&mut result, true);
+        for part in [&mut before, &mut after].into_iter().flatten() {
+            rows.mask(part, true);
+        }
+        if let Some(effects) = &mut effects {
+            rows.mask(effects, false);
+        }
+        let rollback = rows.masked_rollback(rollback);
+        let redaction = rows.redaction();
+        let text = |text: String| if redaction.text(&text) == text { text } else { REDACTED.to_owned() };
+        let kept = |part: Option<Value>| part.map(|part| redaction.value(&part));
+        Proposal {
+            params: redaction.params(&params),
+            preview: Preview {
+                result: redaction.value(&result),
+                before: kept(before),
+                after: kept(after),
+                effects: kept(effects),
+                rollback,
+                warnings: preview.warnings.into_iter().map(text).collect(),
+                ..preview
+            },
+            ..proposal
+        }
+    }
+
+    /// A record, or a change of a row, with its rows masked.
+    #[must_use]
+    pub fn masked(masks: &'a Masks, mut record: Value) -> Value {
+        let mut rows = Self::new(masks);
+        rows.mask(&mut record, false);
+        rows.redaction().value(&record)
+    }
+
+    /// Replaces the texts that were masked wherever else they occur.
+    #[must_use]
+    pub fn redaction(self) -> Redaction {
+        Redaction::of_values(&self.masked)
+    }
+
+    /// The instructions for an undo, without a call whose arguments would be masked: it would write the masks.
+    #[must_use]
+    pub fn masked_rollback(&mut self, rollback: Rollback) -> Rollback {
+        let calls = rollback.undo_params.iter().chain(rollback.undo_calls.iter().map(|call| &call.params));
+        let mut is_masked = false;
+        for params in calls {
+            let mut masked = Value::Object(params.clone());
+            self.mask(&mut masked, true);
+            is_masked |= masked != Value::Object(params.clone());
+        }
+        if is_masked {
+            Rollback {
+                undo_tool: None,
+                undo_params: None,
+                undo_calls: Vec::new(),
+                note: MASKED_UNDO.to_owned(),
+                ..rollback
+            }
+        } else {
+            rollback
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use types::{MaskedColumn, Secret};
+
+    use super::*;
+
+    fn masks() -> Masks {
+        let of = |column: &str, mask| MaskedColumn {
+            schema: "shop".to_owned(),
+            table: "customers".to_owned(),
+            column: column.to_owned(),
+            mask,
+        };
+        Masks {
+            columns: vec![of("email", Mask::Partial), of("age", Mask::Null)],
+            trusted_functions: Vec::new(),
+            key: MaskKey::new(Secret::new("key")),
+        }
+    }
+
+    fn answer(data: &Value, is_row: bool) -> Value {
+        let masks = masks();
+        let (mut rows, mut data) = (RowMasks::new(&masks), data.clone());
+        rows.mask(&mut data, is_row);
+        rows.redaction().value(&data)
+    }
+
+    #[test]
+    fn a_column_that_is_named_by_value_is_masked_whatever_is_said_of_it() {
+        // S-1
+        let conflict = |email: [Value; 3], note: &str| {
+            let [to_restore, left, other] = email;
+            json!([{"code": "changed_since", "table": "shop.customers", "key": {"id": 1}, "columns": [
+                {"name": "email", "to_restore": to_restore, "left": left, "by_another_name": other},
+                {"name": "note", "to_restore": "a", "now": note},
+            ]}])
+        };
+        let shown = conflict([json!("a@x.org"), json!("b@x.org"), json!("c@x.org")], "b");
+        let masked = conflict([json!("a***@x.org"), json!("b***@x.org"), json!("c***@x.org")], "b");
+        assert_eq!(answer(&shown, false), masked);
+        // Nothing masked: an empty list is no masked value.
+        assert_eq!(answer(&json!({"added": [], "left_out": {}}), false), json!({"added": [], "left_out": {}}));
+    }
+
+    #[test]
+    fn columns_are_masked_in_rows_and_their_texts_elsewhere() {
+        let record = json!({
+            "age": "of the record, not of a row", "description": "changes alice@x.org to bob@x.org",
+            "params": {"email": "bob@x.org", "id": 1},
+            "before_image": [{"id": 1, "email": "alice@x.org", "age": 30}],
+            "effects": {"count": 1, "rows": [{"table": "shop.customers", "key": {"id": 1}, "change": "update",
+                "columns": {"email": {"before": "alice@x.org", "after": "bob@x.org"}}}]},
+        });
+        let expected = json!({
+            "age": "of the record, not of a row", "description": "[redacted]",
+            "params": {"email": "b***@x.org", "id": 1},
+            "before_image": [{"id": 1, "email": "a***@x.org", "age": null}],
+            "effects": {"count": 1, "rows": [{"table": "shop.customers", "key": {"id": 1}, "change": "update",
+                "columns": {"email": {"before": "a***@x.org", "after": "b***@x.org"}}}]},
+        });
+        assert_eq!(answer(&record, false), expected);
+    }
+
+    #[test]
+    fn the_result_of_a_tool_is_a_row_or_a_list_of_rows() {
+        assert_eq!(answer(&json!({"email": "a@x.org", "age": 3}), true), json!({"email": "a***@x.org", "age": null}));
+        let page = json!({"rows": [{"email": "a@x.org"}], "row_count": 1});
+        assert_eq!(answer(&page, true), json!({"rows": [{"email": "a***@x.org"}], "row_count": 1}));
+    }
+
+    #[test]
+    fn no_undo_is_offered_whose_arguments_would_be_masked() {
+        let offered = |params: Value| {
+            let params = params.as_object().unwrap().clone();
+            let call = types::UndoCall { tool: "set_email".to_owned(), params };
+            let mut rows = masks();
+            rows.columns.truncate(1);
+            RowMasks::new(&rows).masked_rollback(Rollback::reversible(vec![call], "Call set_email.")).undo_tool
+        };
+        assert_eq!(offered(json!({"id": 1, "email": "a@x.org"})), None);
+        assert_eq!(offered(json!({"id": 1})).as_deref(), Some("set_email"));
+    }
+}

@@ -1,0 +1,174 @@
+//! Reading the ledger for a person whose login may not see every column.
+
+use ledger::TimeRangeError;
+use ledger::audit::{Audit, LogKey, ProveError, RecordFilter, RowError, SignatureState, TrackedRow, WitnessState};
+use ledger::read::Error;
+use serde_json::{Map, Value};
+use types::{CorrelationId, MaskKey, MaskedColumn, Masks, Moment, TimeRange};
+
+use crate::masks::RowMasks;
+
+/// The records of a ledger. It gives out no row without the masks of its login, so no page and no command can forget them.
+#[derive(Debug, Clone)]
+pub struct RecordReader {
+    audit: Audit,
+    /// The columns that have a mask for anybody, and the key of hashes.
+    masked: Option<(Vec<MaskedColumn>, MaskKey)>,
+}
+
+/// The masks of the columns that a login may not select in their tables.
+#[derive(Debug)]
+pub struct LoginMasks(Option<Masks>);
+
+impl RecordReader {
+    /// The records of this ledger, with these columns masked as far as its login may not select them.
+    #[must_use]
+    pub const fn new(audit: Audit, masked: Option<(Vec<MaskedColumn>, MaskKey)>) -> Self {
+        Self { audit, masked }
+    }
+
+    /// The masks of the login, for rows that do not come from here.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn masks(&self) -> Result<LoginMasks, Error> {
+        let Some((columns, key)) = &self.masked else { return Ok(LoginMasks(None)) };
+        let columns = self.audit.unreadable(columns).await?;
+        let masks = Masks { columns, trusted_functions: Vec::new(), key: key.clone() };
+        Ok(LoginMasks((!masks.columns.is_empty()).then_some(masks)))
+    }
+
+    /// As [`Audit::show`].
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn show(&self, id: CorrelationId) -> Result<Option<Map<String, Value>>, Error> {
+        let (record, masks) = (self.audit.show(id).await?, self.masks().await?);
+        Ok(record.map(|record| masks.record(record)))
+    }
+
+    /// As [`Audit::list`].
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn list(&self, filter: &RecordFilter) -> Result<Vec<Map<String, Value>>, Error> {
+        let records = self.audit.list(filter).await?;
+        self.masked(records).await
+    }
+
+    /// As [`Audit::some`].
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn some(&self, ids: &[CorrelationId]) -> Result<Vec<Map<String, Value>>, Error> {
+        let records = self.audit.some(ids).await?;
+        self.masked(records).await
+    }
+
+    /// As [`Audit::row`].
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn row(&self, row: &TrackedRow, limit: u32) -> Result<Vec<Map<String, Value>>, Error> {
+        let changes = self.audit.row(row, limit).await?;
+        self.masked(changes).await
+    }
+
+    async fn masked(&self, records: Vec<Map<String, Value>>) -> Result<Vec<Map<String, Value>>, Error> {
+        let masks = self.masks().await?;
+        Ok(records.into_iter().map(|record| masks.record(record)).collect())
+    }
+
+    /// As [`Audit::tracked_row`].
+    ///
+    /// # Errors
+    /// [`RowError`].
+    pub async fn tracked_row(&self, table: &str, key: &[(Option<String>, String)]) -> Result<TrackedRow, RowError> {
+        self.audit.tracked_row(table, key).await
+    }
+
+    /// As [`Audit::time_range`].
+    ///
+    /// # Errors
+    /// [`TimeRangeError`].
+    pub async fn time_range(&self, from: Option<Moment>, to: Option<Moment>) -> Result<TimeRange, TimeRangeError> {
+        self.audit.time_range(from, to).await
+    }
+
+    /// As [`Audit::activity`], which has no rows.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn activity(&self) -> Result<Vec<Map<String, Value>>, Error> {
+        self.audit.activity().await
+    }
+
+    /// The proof of [`Audit::prove`], as text. It has hashes of the record's parts.
+    ///
+    /// # Errors
+    /// [`ProveError`].
+    pub async fn prove(&self, id: CorrelationId) -> Result<String, ProveError> {
+        self.audit.prove(id).await.map(|proof| proof.to_string())
+    }
+
+    /// The note of [`Audit::newest_checkpoint`], as text.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn newest_checkpoint(&self) -> Result<Option<String>, Error> {
+        Ok(self.audit.newest_checkpoint().await?.map(|note| note.to_string()))
+    }
+
+    /// As [`Audit::signatures`].
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn signatures(&self) -> Result<SignatureState, Error> {
+        self.audit.signatures().await
+    }
+
+    /// As [`Audit::witness_states`].
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn witness_states(&self) -> Result<Vec<WitnessState>, Error> {
+        self.audit.witness_states().await
+    }
+
+    /// As [`Audit::ledger_id`].
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn ledger_id(&self) -> Result<String, Error> {
+        self.audit.ledger_id().await
+    }
+
+    /// As [`Audit::keys`].
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn keys(&self) -> Result<Vec<LogKey>, Error> {
+        self.audit.keys().await
+    }
+}
+
+impl LoginMasks {
+    /// Conflicts of an undo, with their rows masked.
+    #[must_use]
+    pub fn conflicts(&self, conflicts: Vec<Value>) -> Vec<Value> {
+        match &self.0 {
+            None => conflicts,
+            Some(masks) => RowMasks::masked_conflicts(masks, conflicts),
+        }
+    }
+
+    /// A record, the effects of writes, or a change of a row, with its rows masked.
+    #[must_use]
+    pub fn record(&self, record: Map<String, Value>) -> Map<String, Value> {
+        let Some(masks) = &self.0 else { return record };
+        match RowMasks::masked(masks, Value::Object(record)) {
+            Value::Object(record) => record,
+            _ => Map::new(),
+        }
+    }
+}
