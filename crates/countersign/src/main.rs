@@ -35,6 +35,7 @@ mod terminal;
 #[cfg(test)]
 mod tests;
 mod token;
+mod tool_catalog;
 mod track;
 mod try_tool;
 mod undo;

@@ -39,6 +39,7 @@ mod schema_drift;
 mod services;
 mod tool;
 mod unavailable;
+mod unfit_tool;
 
 pub use ledger::read::ResponsePermit;
 pub use live_registry::{ListChange, LiveRegistry, ProfileRegistries, ProfileView};
@@ -54,3 +55,4 @@ pub use tool::{
     ToolOutput, ToolResult, UserAnswer, UserDecision,
 };
 pub use unavailable::Unavailable;
+pub use unfit_tool::UnfitTool;

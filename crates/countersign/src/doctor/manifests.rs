@@ -5,7 +5,7 @@ use manifest::Diagnostics;
 
 use super::Finding;
 use crate::settings::Settings;
-use crate::{bootstrap, check};
+use crate::{check, tool_catalog};
 
 const AREA: &str = "manifests";
 
@@ -13,13 +13,13 @@ pub(super) async fn examine(ledger: &Ledger, target: &ConnectOptions, settings: 
     if settings.manifests.is_empty() {
         return vec![Finding::unchecked(AREA, "the manifests: none was given")];
     }
-    let sources = match bootstrap::read_manifests(&settings.manifests) {
+    let sources = match tool_catalog::read_manifests(&settings.manifests) {
         Ok(sources) => sources,
         Err(error) => {
             return vec![Finding::problem(AREA, format!("{error:#}"), "give the path of a file that can be read")];
         }
     };
-    match bootstrap::compile(&sources, &settings.profiles, ledger, target).await {
+    match tool_catalog::compile(&sources, &settings.profiles, ledger, target).await {
         Ok(catalog) => vec![Finding::ok(AREA, check::summary(&catalog))],
         Err(error) => match error.downcast_ref::<Diagnostics>() {
             Some(Diagnostics(mistakes)) => {
