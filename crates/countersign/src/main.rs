@@ -39,6 +39,7 @@ mod tool_catalog;
 mod track;
 mod try_tool;
 mod undo;
+mod undo_way;
 mod witness;
 
 use std::process::ExitCode;

@@ -9,6 +9,7 @@ use crate::check::{CatalogQueries, grants};
 use crate::cli::ScaffoldArgs;
 use crate::settings::Settings;
 use crate::terminal::{print_error, print_line, write_bytes};
+use crate::undo_way::UndoWay;
 use crate::{connection, tool_catalog};
 
 /// The number of tools above which agents choose badly, and clients warn or cut the list.
@@ -57,6 +58,7 @@ fn advice(scaffold: &Scaffold, arguments: &ScaffoldArgs) -> Vec<String> {
             shell_word(&arguments.schema),
             of_tables.concat()
         ),
+        format!("Then `countersign check` says of each write: {}.", UndoWay::RecordedChanges),
     ];
     if scaffold.tools > MANY_TOOLS {
         lines.push(format!(

@@ -306,13 +306,16 @@ impl ToolLookup for Registry {
         Self::info(self, name)
     }
 
+    fn unfit(&self, name: &str) -> Option<Failure> {
+        Self::unfit(self, name).map(|tool| tool.failure.clone())
+    }
+
     fn check(&self, name: &str, arguments: &Map<String, Value>) -> Result<(), Failure> {
         match self.get(name) {
             Some(entry) => entry.checker.check(name, arguments),
-            None => Err(match self.unfit(name) {
-                Some(tool) => tool.failure.clone(),
-                None => Failure::new(ErrorCode::InvalidParams, format!("\"{name}\" is not a tool of this server")),
-            }),
+            None => Err(ToolLookup::unfit(self, name).unwrap_or_else(|| {
+                Failure::new(ErrorCode::InvalidParams, format!("\"{name}\" is not a tool of this server"))
+            })),
         }
     }
 

@@ -1,7 +1,9 @@
 //! The tables that each write tool changes, and whether these changes are recorded (`countersign track`).
 
 use ledger::{Coverage, Ledger};
-use manifest::{ToolCatalog, UndoSpec};
+use manifest::ToolCatalog;
+
+use crate::undo_way::UndoWay;
 
 /// A heading and a line for each write tool whose statements the manifest has; nothing if there is none.
 ///
@@ -14,8 +16,7 @@ pub(super) async fn lines(ledger: &Ledger, catalog: &ToolCatalog) -> anyhow::Res
     let mut lines = Vec::new();
     for tool in writes {
         let coverage = tracking.coverage(tool.written_tables()).await?;
-        let undo = if tool.undo == UndoSpec::None { "; undone by its recorded changes" } else { "" };
-        lines.push(format!("  {:<widest$}  {}{undo}", tool.name, described(&coverage)));
+        lines.push(format!("  {:<widest$}  {}; {}", tool.name, described(&coverage), UndoWay::of(tool, catalog)));
     }
     if !lines.is_empty() {
         lines.insert(0, "Tables whose rows the write tools change:".to_owned());

@@ -2,15 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use manifest::{Param, ParamSource, ToolCatalog, ToolSpec, UndoSpec};
+use manifest::{Param, ParamSource, ToolCatalog, ToolSpec};
 use types::{TableAccess, visible};
+
+use crate::undo_way::UndoWay;
 
 /// A line for each tool; on a terminal of this width a line that is too long is continued below itself.
 pub(super) fn lines(catalog: &ToolCatalog, width: Option<usize>) -> Vec<String> {
     let widest = |text: fn(&ToolSpec) -> &str| catalog.tools.iter().map(|tool| text(tool).len()).max().unwrap_or(0);
     let (names, tiers) = (widest(|tool| &tool.name), widest(tier));
     let indent = names + tiers + 4;
-    let line = |tool: &ToolSpec| format!("{:<names$}  {:<tiers$}  {}", tool.name, tier(tool), visible(&about(tool)));
+    let line =
+        |tool: &ToolSpec| format!("{:<names$}  {:<tiers$}  {}", tool.name, tier(tool), visible(&about(tool, catalog)));
     catalog.tools.iter().flat_map(|tool| wrapped(&line(tool), &[',', ';'], indent, width)).collect()
 }
 
@@ -19,7 +22,7 @@ fn tier(tool: &ToolSpec) -> &str {
     if tool.access.writes() { tool.tier.as_str() } else { "read" }
 }
 
-fn about(tool: &ToolSpec) -> String {
+fn about(tool: &ToolSpec, catalog: &ToolCatalog) -> String {
     let params: Vec<String> = tool.params.iter().map(param).collect();
     let params = if params.is_empty() { "no parameters".to_owned() } else { params.join(", ") };
     if !tool.access.writes() {
@@ -29,11 +32,7 @@ fn about(tool: &ToolSpec) -> String {
         Some(executor) => format!("executor {executor}"),
         None => format!("writes {}", listed(tool.written_tables())),
     };
-    let undo = match &tool.undo {
-        UndoSpec::Calls { tool, .. } => tool.as_str(),
-        UndoSpec::None | UndoSpec::Irreversible { .. } => "none",
-    };
-    format!("{params}; {written}{}; undo {undo}", policy(tool))
+    format!("{params}; {written}{}; {}", policy(tool), UndoWay::of(tool, catalog))
 }
 
 /// Its rules and its limit.

@@ -9,9 +9,8 @@ use std::time::Duration;
 
 pub(crate) use http::HttpFrontend;
 
-use anyhow::Context;
+use ledger::ConnectOptions;
 use ledger::read::ConnectError;
-use ledger::{CatalogVersion, ConnectOptions};
 use manifest::Source;
 use mcp::{Elicitation, StateCodec, StateKey};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -101,9 +100,8 @@ impl Startup {
         let builder = ServerBuilder::open(&self.target, settings, self.demo, self.metrics.clone()).await?;
         let manifests = builder.sources(settings)?;
         let tools = builder.tools(&manifests, settings).await?;
-        let version = builder.ledger.catalog_version(&tools.watched).await.context("the catalog cannot be read")?;
         let state_keys = bootstrap::state_keys(&builder.ledger).await?;
-        Ok(Prepared { builder, manifests, tools, version, state_keys })
+        Ok(Prepared { builder, manifests, tools, state_keys })
     }
 
     /// Starts as soon as the database allows it. `told` is called for each obstacle, and may give up.
@@ -148,7 +146,7 @@ impl Startup {
         settings: &Settings,
         http: Option<HttpFrontend>,
     ) -> anyhow::Result<RunningServer> {
-        let Prepared { builder, manifests, tools: built, version, state_keys: (sealing, keys) } = opened;
+        let Prepared { builder, manifests, tools: built, state_keys: (sealing, keys) } = opened;
         let Served { registry, codec, elicitation } = served;
         codec.replace(&sealing, keys)?;
         built.log_misfits();
@@ -169,7 +167,7 @@ impl Startup {
             builder,
             registry: registry.clone(),
             http,
-            compiled: CompiledState { settings: settings.clone(), manifests, misfits, watched, version: Some(version) },
+            compiled: CompiledState { settings: settings.clone(), manifests, misfits, watched, version: None },
         };
         tokio::spawn(reload::at_every(self.hangup, reloader));
         Ok(RunningServer { target: self.target, tools, registry, elicitation, proposal_worker, read_log, backends })
@@ -181,7 +179,6 @@ struct Prepared {
     builder: ServerBuilder,
     manifests: Vec<Source>,
     tools: BuiltTools,
-    version: CatalogVersion,
     /// The keys, with the name of the one that seals.
     state_keys: (String, Vec<StateKey>),
 }

@@ -1,6 +1,7 @@
 //! Changes of the tools while a server runs: at SIGHUP manifests and profiles are read again, and if the database has changed, the
 //! tools are compiled again. If a file has a mistake, the old tools stay.
 
+use anyhow::Context;
 use ledger::{CatalogVersion, WatchedTables};
 use manifest::{Diagnostic, Diagnostics, Source};
 use tokio::signal::unix::Signal;
@@ -45,7 +46,8 @@ pub(crate) struct CompiledState {
     pub(crate) manifests: Vec<Source>,
     pub(crate) misfits: Vec<Diagnostic>,
     pub(crate) watched: WatchedTables,
-    /// The version of what is watched, from before the tools were compiled; `None` if it is not known.
+    /// The version of what is watched, from before the tools were compiled; `None` if it is not known, as after the start: then
+    /// the first look compiles them again.
     pub(crate) version: Option<CatalogVersion>,
 }
 
@@ -67,8 +69,7 @@ impl Reloader {
         );
         let reread = self.http.as_ref().map(|http| http.reread(&settings)).transpose()?;
         let manifests = self.builder.sources(&settings)?;
-        let version = self.builder.ledger.catalog_version(&self.compiled.watched).await.ok();
-        let built = self.builder.tools(&manifests, &settings).await?;
+        let (built, version) = self.compile(&manifests, &settings).await?;
         if !settings.same_but_for_tools(&self.running) {
             tracing::warn!("other settings than manifests and profiles have changed: they count from the next start");
         }
@@ -78,7 +79,7 @@ impl Reloader {
         built.log_misfits();
         self.compiled.settings = settings;
         self.compiled.manifests = manifests;
-        Ok(self.serve(built, version).await)
+        Ok(self.serve(built, version))
     }
 
     /// Compiles the tools again if the tables that they use have changed.
@@ -91,16 +92,19 @@ impl Reloader {
         if self.compiled.version.as_ref() == Some(&version) {
             return;
         }
-        match self.builder.tools(&self.compiled.manifests, &self.compiled.settings).await {
-            Ok(built) => {
+        let was_known = self.compiled.version.is_some();
+        match self.compile(&self.compiled.manifests, &self.compiled.settings).await {
+            Ok((built, current)) => {
                 for mistake in built.misfits.iter().filter(|mistake| !self.compiled.misfits.contains(mistake)) {
                     tracing::error!("does not fit the database any more: {mistake}");
                 }
                 for mistake in self.compiled.misfits.iter().filter(|mistake| !built.misfits.contains(mistake)) {
                     tracing::info!("repaired: {mistake}");
                 }
-                let tools = self.serve(built, Some(version)).await;
-                tracing::info!(tools, "the database has changed, and the tools that fit it are served");
+                let tools = self.serve(built, current);
+                if was_known {
+                    tracing::info!(tools, "the database has changed, and the tools that fit it are served");
+                }
             }
             Err(error) => {
                 log("the database has changed, and the old tools stay", &error);
@@ -112,21 +116,43 @@ impl Reloader {
         }
     }
 
-    /// Serves these tools, and returns their number. `version` is from before they were compiled.
-    async fn serve(&mut self, built: BuiltTools, version: Option<CatalogVersion>) -> usize {
+    /// Compiles the tools. The version is of what they use, from before they were compiled, so that no later change is missed;
+    /// `None` if the database changes too fast to tell.
+    async fn compile(
+        &self,
+        manifests: &[Source],
+        settings: &Settings,
+    ) -> anyhow::Result<(BuiltTools, Option<CatalogVersion>)> {
+        let mut watched = self.compiled.watched.clone();
+        let mut rounds = 0;
+        loop {
+            let version = self.builder.ledger.catalog_version(&watched).await.context("the catalog cannot be read")?;
+            let built = self.builder.tools(manifests, settings).await?;
+            rounds += 1;
+            if built.watched == watched {
+                return Ok((built, Some(version)));
+            }
+            if rounds == MOST_ROUNDS {
+                return Ok((built, None));
+            }
+            watched = built.watched;
+        }
+    }
+
+    /// Serves these tools, and returns their number.
+    fn serve(&mut self, built: BuiltTools, version: Option<CatalogVersion>) -> usize {
         let BuiltTools { registries, misfits, watched } = built;
         let tools = registries.get(&self.running.profile).map_or(0, |registry| registry.infos().count());
         self.registry.replace(registries);
         // The idle sessions contain prepared statements of the old tools, so they are discarded.
         self.builder.ledger.forget_idle_sessions();
-        self.compiled.version = match watched == self.compiled.watched {
-            true => version,
-            false => self.builder.ledger.catalog_version(&watched).await.ok(),
-        };
-        (self.compiled.misfits, self.compiled.watched) = (misfits, watched);
+        (self.compiled.misfits, self.compiled.watched, self.compiled.version) = (misfits, watched, version);
         tools
     }
 }
+
+/// How often the tools are compiled in a row, if each time they use other tables.
+const MOST_ROUNDS: u32 = 3;
 
 /// Logs the message, and each mistake on a line of its own.
 fn log(what: &str, error: &anyhow::Error) {

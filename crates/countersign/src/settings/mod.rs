@@ -185,7 +185,7 @@ impl ConfigSources {
             execute_sql: execute_sql.unwrap_or_default(),
             execute_sql_tier: execute_sql_tier.unwrap_or_default().into(),
             strict: strict.unwrap_or_default(),
-            drift_check: drift_check_ms.map_or(DEFAULT_DRIFT_CHECK, |ms| millis(ms.get())),
+            drift_check: drift_check_ms.map_or(DEFAULT_DRIFT_CHECK, |ms| Duration::from_millis(ms.get().into())),
             content: content.unwrap_or_default(),
             strict_roles: write.strict_roles.unwrap_or_default(),
             require_audit: write.require_audit.unwrap_or_default(),
