@@ -1014,7 +1014,7 @@ begin
                                    and (f.confdeltype in ('c', 'n', 'd') or f.confupdtype in ('c', 'n', 'd'))
                                    and not exists (select from countersign.tracked k where k.is_current and k.relation = f.conrelid)
                               -- Those of the write itself, and those that its undo meets.
-                              else g.tgname not like '!countersign%' and g.tgtype & case when w.op in ('I', 'D') then 4 + 8 else 16 end <> 0 end))), false),
+                              else g.tgname not like '!countersign%' and (g.tgtype & 1 = 0 or g.tgtype & case when w.op in ('I', 'D') then 4 + 8 else 16 end <> 0) end))), false),
            case when bool_and(t.is_log) or bool_or(not t.is_log and t.key_columns is null and w.op <> 'N') then 'irreversible'
                 when bool_or(not t.is_log and w.has_secret_change) then 'image_missing' end,
            array_agg(distinct t.name) filter (where t.is_log),

@@ -125,9 +125,9 @@ async fn each_tool_is_one_line_and_likely_mistakes_and_omissions_are_reported() 
     let manifest = TestManifest::from_text(TOOLS);
     let said = run(&mut check(&db.url(), manifest.arguments())).await.out;
     for line in [
-        "raise_prices  confirm  percent integer; writes shop.product; undo none",
-        "drop_product  approve  id integer (optional); writes shop.product; undo none",
-        "add_product   auto     price numeric; writes shop.product; undo drop_product; undo_mutation approve",
+        "raise_prices  confirm  percent integer; writes shop.product; cannot be undone: x",
+        "drop_product  approve  id integer (optional); writes shop.product; cannot be undone: x",
+        "add_product   auto     price numeric; writes shop.product; undo by drop_product; undo_mutation approve",
         "show_orders   read     product_id integer; reads shop.orders",
         "5 tools fit the database, 4 of them write. Tools that need agreement: 2 (1 confirm, 1 approve); every executor is there.",
     ] {

@@ -236,7 +236,6 @@ async fn there_and_back(db: &Database, server: &Server, tool: &str, arguments: &
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "N-1"]
 async fn every_receipt_of_an_unfamiliar_schema_comes_true() {
     let Some((db, manifest)) = hospital().await else { return };
     let server = manifest.serve(&db).await;
@@ -246,7 +245,6 @@ async fn every_receipt_of_an_unfamiliar_schema_comes_true() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "N-2"]
 async fn a_new_column_is_in_no_receipts_way() {
     let Some((db, manifest)) = hospital().await else { return };
     let server = manifest.serve(&db).await;

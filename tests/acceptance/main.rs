@@ -57,6 +57,7 @@ mod manifest_rules;
 mod manifest_server;
 mod masking;
 mod metrics;
+mod migrations;
 mod module_cycles;
 mod notes;
 mod notify;

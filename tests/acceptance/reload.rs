@@ -1,4 +1,4 @@
-//! SIGHUP: the tools change while the server runs, all or none.
+//! SIGHUP: the tools change while the server runs; with `--strict` all or none.
 
 use nix::sys::signal::Signal;
 use std::path::PathBuf;
@@ -42,6 +42,13 @@ impl Setup {
 
     fn config(&self, rest: &str) -> String {
         format!("database_url = {:?}\nmanifests = [\"m.toml\"]\nlog = \"info\"\n{rest}", self.db.url())
+    }
+
+    /// A server that takes all tools of its manifests or none.
+    fn strict(&self, rest: &str) -> Command {
+        let mut command = self.command(rest);
+        command.arg("--strict");
+        command
     }
 
     fn command(&self, rest: &str) -> Command {
@@ -125,7 +132,7 @@ async fn a_client_is_notified_of_the_change_and_sees_the_new_tools() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_manifest_or_a_configuration_that_is_wrong_keeps_the_old_tools_and_every_mistake_is_logged() {
     let setup = Setup::new().await;
-    let mut logged = Logged::start(setup.command("[profiles.own]\naccess = [\"write\"]\n")).await;
+    let mut logged = Logged::start(setup.strict("[profiles.own]\naccess = [\"write\"]\n")).await;
     let before = logged.names().await;
     let pid = logged.server.pid();
     logged.until("ready").await;
@@ -223,4 +230,20 @@ async fn clients_of_the_newest_protocol_are_notified_through_a_subscription() {
     let tools = server.request(3, "tools/list", json!({"_meta": meta})).await;
     assert!(tools.to_string().contains("\"added\""), "{tools}");
     assert!(server.close().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_serves_the_tools_that_fit_and_says_what_is_wrong_with_the_others() {
+    // N-3: as a start.
+    let setup = Setup::new().await;
+    let mut logged = Logged::start(setup.command("")).await;
+    logged.until("ready").await;
+    setup.write(&[tool("change", NEW), tool("broken", "update social.nowhere set x = $1")]);
+    send_signal(logged.server.pid(), Signal::SIGHUP);
+    let said = logged.until("are served").await;
+    assert!(said.contains("does not fit the database: ") && said.contains("tool broken: "), "{said}");
+    assert!(!logged.names().await.contains(&"broken".to_owned()));
+    let call = json!({"name": "change", "arguments": {"id": 1}});
+    let answer = logged.server.request(3, "tools/call", call).await;
+    assert_eq!(answer["result"]["structuredContent"]["data"]["text"], "new", "{answer}");
 }

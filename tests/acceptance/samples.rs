@@ -127,6 +127,8 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("docs/topics/monitoring.md", "5 0 * * *", "jobs_of_cron"),
     ("docs/topics/reading.md", "{\"query\": \"select handle", "the_sample_of_the_page_is_what_the_server_answers"),
     ("docs/topics/security-model.md", "revoke execute", "statements_for_operators"),
+    ("docs/topics/migrations.md", "$ countersign check", "the_commands_after_a_migration_print_what_the_page_shows"),
+    ("docs/topics/migrations.md", "$ countersign track", "the_commands_after_a_migration_print_what_the_page_shows"),
     ("docs/topics/tracking.md", "countersign track", "usage_lines_name_commands_and_options_that_exist"),
     ("docs/topics/tracking.md", "create role shop_admin", "the_commands_of_tracking_print_what_the_page_shows"),
     ("docs/topics/tracking.md", "$ countersign track", "the_commands_of_tracking_print_what_the_page_shows"),

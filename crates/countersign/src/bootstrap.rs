@@ -1,165 +1,22 @@
 //! Construction of the served tools from a database and manifests. Everything is checked before the first request, and
 //! again before the tools change.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use ledger::read::{ReadLimits, Reader, SearchPath, UntrustedSchema};
-use ledger::{ConnectOptions, Coverage, CoveredTable, Ledger, LoginSetting};
-use manifest::{Diagnostics, ServerNames, Source, ToolCatalog, ToolSpec, UndoSpec};
+use ledger::read::{Reader, SearchPath, UntrustedSchema};
+use ledger::{ConnectOptions, Ledger, LoginSetting, WatchedTables};
+use manifest::{Diagnostic, ServerNames, Source, ToolCatalog};
 use mcp::{Elicitation, StateCodec, StateKey};
 use tools::{
     ConsoleLinks, ExecuteSqlSettings, LiveRegistry, MaskPolicy, Metrics, Profile, ProfileRegistries, Registry,
     Services, Unavailable,
 };
-use types::{ConditionShape, DescribeError, DescribeStatement, MaskKey, Principal, StatementShape};
+use types::{MaskKey, Principal};
 
 use crate::settings::{MaskConfig, ProfileConfig, Settings};
+use crate::tool_catalog::{self, read_manifests};
 use crate::{connection, demo};
-
-/// Reads manifests. The error names the file that cannot be read.
-pub(crate) fn read_manifests(paths: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
-    paths
-        .iter()
-        .map(|path| Source::read(path).with_context(|| format!("the manifest {} cannot be read", path.display())))
-        .collect()
-}
-
-/// Describes statements like the ledger, and adds the hints that a query gets.
-struct HintingDescriber<'a> {
-    ledger: &'a Ledger,
-    /// Reads the catalog with the privileges of the servers' login.
-    names: Reader,
-}
-
-impl DescribeStatement for HintingDescriber<'_> {
-    async fn describe(&self, sql: &str, param_types: &[u32]) -> Result<StatementShape, DescribeError> {
-        let answer = self.ledger.describe(sql, param_types).await;
-        let Err(error @ DescribeError::Refused { .. }) = &answer else { return answer };
-        let found = catalog::statement_hint(&self.names, sql, error).await;
-        answer.map_err(|error| match error {
-            DescribeError::Refused { message, sqlstate, hint, position } => {
-                DescribeError::Refused { message, sqlstate, hint: found.or(hint), position }
-            }
-            unavailable @ DescribeError::Unavailable(_) => unavailable,
-        })
-    }
-
-    async fn describe_condition(&self, sql: &str, param_types: &[u32]) -> Result<ConditionShape, DescribeError> {
-        self.ledger.describe_condition(sql, param_types).await
-    }
-}
-
-/// Compiles manifests against the live database, and checks that the tools that profiles name exist.
-///
-/// # Errors
-/// Contains [`Diagnostics`] with all mistakes if manifests or profiles are wrong.
-pub(crate) async fn compile(
-    sources: &[Source],
-    profiles: &[ProfileConfig],
-    ledger: &Ledger,
-    target: &ConnectOptions,
-) -> anyhow::Result<ToolCatalog> {
-    let compiled = describe(sources, ledger, target).await?;
-    let declared = manifest::declared_names(sources);
-    let known: Vec<&str> = tools::builtin::NAMES.into_iter().chain(declared.iter().map(String::as_str)).collect();
-    let of_profiles = profiles.iter().flat_map(|own| own.unknown_tools(&known)).collect();
-    match compiled {
-        Ok(mut catalog) => {
-            refuse_any(of_profiles)?;
-            let mistakes = find_recorded(ledger, &mut catalog).await?;
-            if mistakes.is_empty() { Ok(catalog) } else { Err(not_fitting(mistakes)) }
-        }
-        Err(Diagnostics(mut mistakes)) => {
-            mistakes.extend(of_profiles);
-            Err(not_fitting(mistakes))
-        }
-    }
-}
-
-/// Compiles manifests without regard to profiles and undo: what their statements are, and which tables they use.
-///
-/// # Errors
-/// Contains [`Diagnostics`] with all mistakes if manifests are wrong.
-pub(crate) async fn compile_statements(
-    sources: &[Source],
-    ledger: &Ledger,
-    target: &ConnectOptions,
-) -> anyhow::Result<ToolCatalog> {
-    describe(sources, ledger, target).await?.map_err(|Diagnostics(mistakes)| not_fitting(mistakes))
-}
-
-async fn describe(
-    sources: &[Source],
-    ledger: &Ledger,
-    target: &ConnectOptions,
-) -> anyhow::Result<Result<ToolCatalog, Diagnostics>> {
-    let native = tools::native::executors()?;
-    let executors: Vec<&str> = native.names().collect();
-    let server = ServerNames { builtin: &tools::builtin::NAMES, executors: &executors };
-    let names =
-        Reader::new(target.clone(), &SearchPath::default(), ReadLimits { sessions: 1, ..ReadLimits::default() });
-    Ok(manifest::compile(sources, &server, &HintingDescriber { ledger, names }).await)
-}
-
-fn not_fitting(mistakes: Vec<manifest::Diagnostic>) -> anyhow::Error {
-    anyhow::Error::new(Diagnostics(mistakes)).context("the manifests do not fit the database")
-}
-
-/// Finds the write tools whose effects are recorded. Returns a mistake for each other write tool that declares no undo.
-async fn find_recorded(ledger: &Ledger, catalog: &mut ToolCatalog) -> anyhow::Result<Vec<manifest::Diagnostic>> {
-    let tracking = ledger.tracking();
-    let (mut mistakes, mut warnings) = (Vec::new(), Vec::new());
-    for tool in catalog.tools.iter().filter(|tool| tool.access.writes()) {
-        let coverage =
-            tracking.coverage(tool.written_tables()).await.context("which tables are tracked cannot be asked")?;
-        warnings.extend(recorded_in_clear(tool, &coverage));
-        if coverage.is_undoable() {
-            catalog.recorded.insert(tool.name.clone());
-            continue;
-        }
-        if tool.undo != UndoSpec::None {
-            continue;
-        }
-        let gap = |table: &CoveredTable| Some(format!("{} ({})", table.name, table.gap.as_ref()?));
-        let gaps: Vec<String> = coverage.tables.iter().filter_map(gap).collect();
-        let why = if gaps.is_empty() { "its plan shows none".to_owned() } else { gaps.join(", ") };
-        mistakes.push(manifest::Diagnostic {
-            at: tool.declared_at.clone(),
-            tool: Some(tool.name.clone()),
-            message: format!(
-                "a write says how it is undone ([tool.undo] with tool and params), or that it cannot be (undo = {{ irreversible = \"why\" }}), \
-                 unless all tables that it changes are tracked (`countersign track`): {why}"
-            ),
-        });
-    }
-    catalog.warnings.extend(warnings);
-    Ok(mistakes)
-}
-
-/// The warning that the value of a sensitive parameter may be recorded with the rows of a tracked table, since no
-/// column of the table is sensitive.
-fn recorded_in_clear(tool: &ToolSpec, coverage: &Coverage) -> Option<manifest::Diagnostic> {
-    let param = tool.sensitive_params().next()?;
-    let table = coverage.tables.iter().find(|table| table.gap.is_none() && !table.hides)?;
-    let (name, table) = (&param.name, &table.name);
-    Some(manifest::Diagnostic {
-        at: tool.declared_at.clone(),
-        tool: Some(tool.name.clone()),
-        message: format!(
-            "\"{name}\" is sensitive, and {table} is tracked without a sensitive column: if the tool stores the value there, the ledger records \
-             it with the row. Track the table again with --sensitive and the column"
-        ),
-    })
-}
-
-fn refuse_any(mistakes: Vec<manifest::Diagnostic>) -> anyhow::Result<()> {
-    if mistakes.is_empty() {
-        return Ok(());
-    }
-    Err(anyhow::Error::new(Diagnostics(mistakes)).context("the profiles do not fit the tools"))
-}
 
 /// Reads the manifests that are served.
 fn manifest_sources(settings: &Settings, demo: bool) -> anyhow::Result<Vec<Source>> {
@@ -243,16 +100,56 @@ impl ServerBuilder {
         Ok(Self { ledger, backends, target: target.clone(), demo })
     }
 
-    /// Builds the tools of every profile, with all checks from the files to the schemas.
-    pub(crate) async fn registries(&self, settings: &Settings) -> anyhow::Result<ProfileRegistries> {
-        let sources = manifest_sources(settings, self.demo)?;
-        let catalog = compile(&sources, &settings.profiles, &self.ledger, &self.target).await?;
+    /// Whether the database can be connected to.
+    pub(crate) async fn is_reachable(&self) -> bool {
+        ledger::can_connect(&self.target).await.is_ok()
+    }
+
+    /// Reads the manifests that are served.
+    pub(crate) fn sources(&self, settings: &Settings) -> anyhow::Result<Vec<Source>> {
+        manifest_sources(settings, self.demo)
+    }
+
+    /// Builds the tools of every profile, with all checks from the files to the schemas. Without `strict` the tools that do not
+    /// fit the database are left out.
+    pub(crate) async fn tools(&self, sources: &[Source], settings: &Settings) -> anyhow::Result<BuiltTools> {
+        let (profiles_config, ledger, target) = (&settings.profiles, &self.ledger, &self.target);
+        let catalog = match settings.strict {
+            true => tool_catalog::compile(sources, profiles_config, ledger, target).await?,
+            false => tool_catalog::compile_fitting(sources, profiles_config, ledger, target).await?,
+        };
         let all = Registry::new(&self.backends, &catalog, &tools::native::executors()?)?;
-        let own = settings.profiles.iter();
         let registries = ProfileRegistries::new(&all, &profiles(settings));
-        let is_empty = |own: &&ProfileConfig| registries.get(&own.profile.name).is_none_or(|tools| tools.is_empty());
-        refuse_any(own.filter(is_empty).map(ProfileConfig::empty).collect())?;
-        Ok(registries)
+        let has_nothing =
+            |own: &&ProfileConfig| registries.get(&own.profile.name).is_none_or(|tools| tools.has_nothing());
+        let empty: Vec<_> = profiles_config.iter().filter(has_nothing).map(ProfileConfig::empty).collect();
+        if !empty.is_empty() {
+            return Err(tool_catalog::refused(empty));
+        }
+        let used = catalog.tools.iter().flat_map(|tool| tool.tables());
+        let watched = WatchedTables {
+            tables: used.map(|table| (table.schema.clone(), table.table.clone())).collect(),
+            all: !catalog.misfits.is_empty(),
+        };
+        Ok(BuiltTools { registries, misfits: catalog.misfits, watched })
+    }
+}
+
+/// The tools that fit the database.
+pub(crate) struct BuiltTools {
+    pub(crate) registries: ProfileRegistries,
+    /// Why the other tools and notes do not.
+    pub(crate) misfits: Vec<Diagnostic>,
+    /// The tables on which all of this depends.
+    pub(crate) watched: WatchedTables,
+}
+
+impl BuiltTools {
+    /// Logs what does not fit, each mistake on a line of its own.
+    pub(crate) fn log_misfits(&self) {
+        for mistake in &self.misfits {
+            tracing::error!("does not fit the database: {mistake}");
+        }
     }
 }
 

@@ -35,9 +35,11 @@ mod terminal;
 #[cfg(test)]
 mod tests;
 mod token;
+mod tool_catalog;
 mod track;
 mod try_tool;
 mod undo;
+mod undo_way;
 mod witness;
 
 use std::process::ExitCode;

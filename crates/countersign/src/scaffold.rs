@@ -9,7 +9,8 @@ use crate::check::{CatalogQueries, grants};
 use crate::cli::ScaffoldArgs;
 use crate::settings::Settings;
 use crate::terminal::{print_error, print_line, write_bytes};
-use crate::{bootstrap, connection};
+use crate::undo_way::UndoWay;
+use crate::{connection, tool_catalog};
 
 /// The number of tools above which agents choose badly, and clients warn or cut the list.
 const MANY_TOOLS: usize = 60;
@@ -38,7 +39,7 @@ async fn print_grants(
 ) -> anyhow::Result<()> {
     let source = Source { path: "scaffold".into(), text: scaffold.text.clone() };
     let ledger = Ledger::new(target.clone(), settings.ledger.clone());
-    let catalog = bootstrap::compile_statements(&[source], &ledger, target).await?;
+    let catalog = tool_catalog::compile_statements(&[source], &ledger, target).await?;
     let lines = grants::missing(&CatalogQueries::new(target), &catalog, role).await?;
     lines.iter().for_each(|line| print_line(line));
     Ok(())
@@ -57,6 +58,7 @@ fn advice(scaffold: &Scaffold, arguments: &ScaffoldArgs) -> Vec<String> {
             shell_word(&arguments.schema),
             of_tables.concat()
         ),
+        format!("Then `countersign check` says of each write: {}.", UndoWay::RecordedChanges),
     ];
     if scaffold.tools > MANY_TOOLS {
         lines.push(format!(

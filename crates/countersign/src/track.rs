@@ -15,6 +15,10 @@ use crate::terminal::print_line;
 pub(crate) struct TrackArgs {
     #[command(flatten)]
     tables: TableArgs,
+    /// Without TABLE: the tracked tables whose columns, name or key have changed, as after a migration; with
+    /// --schema, those of the schema.
+    #[arg(long, group = "TableArgs", conflicts_with = "tables")]
+    changed: bool,
     /// Columns that triggers set (updated_at): an undo need not restore them. Applies to the tables that have
     /// them.
     #[arg(long, value_name = "COLUMN,..", value_delimiter = ',')]
@@ -45,9 +49,10 @@ pub(crate) struct UntrackArgs {
 }
 
 #[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
 struct TableArgs {
     /// The tables, as SQL names them: shop.orders, or orders if only one schema has such a table.
-    #[arg(value_name = "TABLE", required_unless_present = "schema")]
+    #[arg(value_name = "TABLE")]
     tables: Vec<String>,
     /// The schema of tables that are named without one; without TABLE, all tables of it.
     #[arg(long, value_name = "SCHEMA")]
@@ -55,8 +60,8 @@ struct TableArgs {
 }
 
 impl TableArgs {
-    fn names(self) -> TableNames {
-        TableNames { tables: self.tables, schema: self.schema }
+    fn names(self, changed: bool) -> TableNames {
+        TableNames { tables: self.tables, schema: self.schema, changed }
     }
 }
 
@@ -73,7 +78,7 @@ pub(crate) async fn track(arguments: TrackArgs, settings: &Settings) -> anyhow::
         all_writers: arguments.all_writers,
         dry_run: arguments.print,
     };
-    let report = ledger::track(&target, &arguments.tables.names(), &options).await?;
+    let report = ledger::track(&target, &arguments.tables.names(arguments.changed), &options).await?;
     if arguments.print {
         print_line("begin;");
         for statement in &report.statements {
@@ -81,6 +86,11 @@ pub(crate) async fn track(arguments: TrackArgs, settings: &Settings) -> anyhow::
             print_line(&format!("{statement}{end}"));
         }
         print_line("commit;");
+    }
+    if report.tables.is_empty() {
+        print_line(
+            "unchanged  no tracked table has other columns, another name or another key than when it was tracked",
+        );
     }
     let (prefix, word) = if arguments.print { ("-- ", "would track") } else { ("", "tracked") };
     for table in &report.tables {
@@ -110,7 +120,7 @@ fn described(table: &TrackedTable) -> String {
 
 pub(crate) async fn untrack(arguments: UntrackArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
     let target = connection::configured(settings)?;
-    for (name, was_tracked) in ledger::untrack(&target, &arguments.tables.names()).await? {
+    for (name, was_tracked) in ledger::untrack(&target, &arguments.tables.names(false)).await? {
         let name = visible(&name);
         print_line(&if was_tracked {
             format!("untracked  {name}: what was recorded stays, and cannot be undone any more")

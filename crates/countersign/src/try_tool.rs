@@ -53,7 +53,7 @@ pub(crate) async fn run(arguments: &TryArgs, settings: &Settings) -> anyhow::Res
     let params = parse(&arguments.arguments)?;
     let target = connection::configured(settings)?;
     let builder = ServerBuilder::open(&target, settings, false, Metrics::new()).await?;
-    let registries = builder.registries(settings).await?;
+    let registries = builder.tools(&builder.sources(settings)?, settings).await?.registries;
     let registry = registries.get(&settings.profile).context("the configured profile does not exist")?;
     let read_log = builder.backends.read_log.start();
     let outcome = call(registry, arguments, params, settings).await;
@@ -83,6 +83,9 @@ async fn call(
     let tool = arguments.tool.as_str();
     let known = || registry.infos().map(|info| info.name.as_str()).collect::<Vec<_>>().join(", ");
     let Some(info) = registry.info(tool) else {
+        if let Some(result) = registry.call_outdated(tool) {
+            return Ok(Answer { envelope: result.envelope, is_preview: false, tier: None });
+        }
         let profile = &settings.profile;
         anyhow::bail!("the profile \"{profile}\" has no tool {}; its tools are: {}", quoted(tool), known());
     };

@@ -85,7 +85,7 @@ pub enum WriteOutcome {
         /// The number of rows that it changed.
         rows_affected: u64,
         /// How to undo it.
-        rollback: Rollback,
+        rollback: Box<Rollback>,
     },
     /// An identical call had written before.
     Duplicate {

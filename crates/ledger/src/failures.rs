@@ -50,7 +50,10 @@ pub fn outdated(why: &str) -> Failure {
         ErrorCode::ToolOutdated,
         format!("the database has changed since the server started, and this tool cannot be used until it is reloaded: {why}"),
     )
-    .hint("Nothing was changed. Tell the operator: the server must reload its manifests (SIGHUP) or be restarted.")
+    .hint(
+        "Nothing was changed. The server looks for changes of the database every minute and will reload its tools by itself. If this \
+         lasts, tell the operator: `countersign check` says what does not fit.",
+    )
 }
 
 /// The failure of a write whose statements return more than one call may hold.

@@ -336,7 +336,7 @@ impl WriteProtocol {
                     correlation_id: self.correlation_id,
                     data: done.data,
                     rows_affected: done.rows_affected,
-                    rollback: done.rollback,
+                    rollback: done.rollback.into(),
                 }))
             }
             Ok(Ok(Err(execute::CommitError::Unopened(unopened)))) => Executed::Unopened(unopened),

@@ -32,6 +32,7 @@ mod admit;
 mod attempt;
 pub mod audit;
 mod baseline;
+mod catalog_version;
 mod conflicts;
 pub mod console;
 mod dedup_cache;
@@ -77,6 +78,7 @@ mod write_tx;
 pub use adhoc_sql::{AdhocError, AdhocPlan, AdhocResult};
 pub use attempt::{WriteAttempt, WriteOutcome};
 pub use baseline::{BASELINE, BASELINE_GRANTS};
+pub use catalog_version::{CatalogVersion, WatchedTables};
 pub use conflicts::{CONFLICT_KINDS, ConflictKind};
 pub use definitions::Definition;
 pub use doctor::{Doctor, MOST_FOUND};
@@ -106,7 +108,7 @@ pub use setup::{
 };
 pub use state_keys::{StateKey, StateKeys};
 pub use time_range::TimeRangeError;
-pub use tracking::{Coverage, CoveredTable, Tracking};
+pub use tracking::{Coverage, CoveredTable, Gap, Tracking};
 pub use write_tx::{Rows, Statement, WriteTx};
 
 pub use login_settings::{LoginSetting, unexpected_settings};
@@ -252,6 +254,14 @@ impl Ledger {
     #[must_use]
     pub fn plans(&self) -> plans::Plans {
         plans::Plans::new(self.writer.clone(), self.records())
+    }
+
+    /// The version of the catalog's rows that the statements of these tables depend on.
+    ///
+    /// # Errors
+    /// An error of the database.
+    pub async fn catalog_version(&self, tables: &WatchedTables) -> Result<CatalogVersion, pg::Error> {
+        catalog_version::load(&self.records(), tables).await
     }
 
     /// The tables whose changes are recorded.

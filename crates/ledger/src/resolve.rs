@@ -157,7 +157,7 @@ async fn outcome(
             correlation_id,
             data: json(result),
             rows_affected: rows.and_then(|rows| rows.parse().ok()).unwrap_or_default(),
-            rollback: stored_rollback(json(undo)),
+            rollback: stored_rollback(json(undo)).into(),
         }),
         _ if code.as_deref() == Some("in_doubt_aborted") => Err(aborted()),
         _ => {

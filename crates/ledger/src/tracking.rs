@@ -26,11 +26,11 @@ with recursive changed (oid, inserts, updates, deletes, via) as ( \
     from changed t join pg_class c on c.oid = t.oid join pg_namespace n on n.oid = c.relnamespace group by 1, 2 \
 ) \
 select t.name, nullif(t.via, '') as via, \
-       case when k.relation is null then 'not tracked' \
+       case when k.relation is null then 'untracked' \
             when not exists (select from pg_trigger g where g.tgrelid = t.oid and g.tgname = '!countersign' and g.tgenabled = 'A') \
-                then 'its trigger is disabled' \
-            when not countersign.has_current_shape(k) then 'its columns have changed since it was tracked' \
-            when k.key_columns is null and not k.is_log then 'no key' end as gap, \
+                then 'disabled' \
+            when not countersign.has_current_shape(k) then 'changed' \
+            when k.key_columns is null and not k.is_log then 'keyless' end as gap, \
        coalesce(cardinality(k.sensitive) > 0, false) as hides, \
        (select json_agg(g.tgname::text order by g.tgname) from pg_trigger g \
         where g.tgrelid = t.oid and not g.tgisinternal and g.tgenabled <> 'D' \
@@ -62,16 +62,64 @@ pub struct CoveredTable {
     /// The foreign key by which it changes; `None` if the statement itself writes it.
     pub via: Option<String>,
     /// The reason why its recorded changes cannot undo the write; `None` if they can.
-    pub gap: Option<String>,
+    pub gap: Option<Gap>,
     /// Whether some of its columns are recorded as hashes only (`track --sensitive`).
     pub hides: bool,
+}
+
+/// Why the recorded changes of a table cannot undo a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gap {
+    /// Its changes are not recorded.
+    Untracked,
+    /// The trigger that records them is disabled.
+    Disabled,
+    /// Its columns are others than those that are recorded, until the next write renews its shape.
+    Changed,
+    /// It has no key by which its rows are found again.
+    Keyless,
+}
+
+impl Gap {
+    fn parse(word: &str) -> Option<Self> {
+        Some(match word {
+            "untracked" => Self::Untracked,
+            "disabled" => Self::Disabled,
+            "changed" => Self::Changed,
+            "keyless" => Self::Keyless,
+            _ => return None,
+        })
+    }
+
+    /// Whether a write can be undone all the same: the ledger renews the shape of a changed table at its next write.
+    #[must_use]
+    pub const fn closes_itself(self) -> bool {
+        matches!(self, Self::Changed)
+    }
+
+    /// The gap for people, after the name of the table.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Untracked => "not tracked",
+            Self::Disabled => "its trigger is disabled",
+            Self::Changed => "its columns have changed since it was tracked",
+            Self::Keyless => "no key",
+        }
+    }
 }
 
 impl Coverage {
     /// Whether the write can be undone by its recorded changes, as far as is known before it is made.
     #[must_use]
     pub fn is_undoable(&self) -> bool {
-        !self.tables.is_empty() && self.tables.iter().all(|table| table.gap.is_none())
+        !self.tables.is_empty() && self.gaps().next().is_none()
+    }
+
+    /// The tables whose recorded changes cannot undo the write.
+    pub fn gaps(&self) -> impl Iterator<Item = (&CoveredTable, Gap)> {
+        let lasting = |table: &CoveredTable| table.gap.filter(|gap| !gap.closes_itself());
+        self.tables.iter().filter_map(move |table| Some((table, lasting(table)?)))
     }
 }
 
@@ -93,8 +141,9 @@ impl Tracking {
             let triggers =
                 row.get("triggers").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
             coverage.triggers.extend(triggers.map(|trigger| format!("trigger {trigger} of {name}")));
+            let gap = text(&row, "gap").and_then(|word| Gap::parse(&word));
             let hides = row.get("hides") == Some(&Value::Bool(true));
-            coverage.tables.push(CoveredTable { via: text(&row, "via"), gap: text(&row, "gap"), hides, name });
+            coverage.tables.push(CoveredTable { via: text(&row, "via"), gap, hides, name });
         }
         Ok(coverage)
     }

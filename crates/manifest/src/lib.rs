@@ -29,15 +29,15 @@ mod tool_schema;
 mod undo;
 mod value;
 
-pub use compile::{ServerNames, check_files, compile, declared_names};
+pub use compile::{Compilation, ServerNames, check_files, compile, compile_fitting, declared_names};
 pub use diagnostic::{Diagnostic, Diagnostics, Location};
 pub use json_schema::manifest_schema;
 pub use notes::name_parts;
 pub use policy::Conditions;
 pub use source::Source;
 pub use spec::{
-    Access, BuiltinTool, Limits, Note, Param, ParamSource, QueryDefaults, RowExpectation, Rule, StatementSpec,
-    ToolCatalog, ToolSpec, UndoSpec, ValueSource,
+    Access, BuiltinTool, Limits, Note, OutdatedTool, Param, ParamSource, QueryDefaults, RowExpectation, Rule,
+    StatementSpec, ToolCatalog, ToolSpec, UndoSpec, ValueSource,
 };
 pub use tool_schema::{decimal, enforced, envelope_schema, idempotency_key, outline, with_numbers};
 pub use undo::rollback;

@@ -10,6 +10,8 @@ use crate::{Diagnostic, Diagnostics, StatementSpec};
 /// PostgreSQL: "permission denied for ..".
 pub(crate) const INSUFFICIENT_PRIVILEGE: &str = "42501";
 
+const GRANTS: &str = "`countersign check --grants` prints what is missing";
+
 /// By PostgreSQL's words, which name the object: the first mistake, and the names of all tools.
 #[derive(Debug, Default)]
 pub(crate) struct MissingPrivileges(BTreeMap<String, (Diagnostic, Vec<String>)>);
@@ -40,14 +42,22 @@ impl MissingPrivileges {
         }
     }
 
+    /// Returns each tool's own mistakes.
+    pub(crate) fn by_tool(&self) -> impl Iterator<Item = Diagnostic> {
+        self.0.values().flat_map(|(why, names)| {
+            names.iter().map(|name| Diagnostic {
+                at: why.at.clone(),
+                tool: Some(name.clone()),
+                message: format!("{} (SQLSTATE {INSUFFICIENT_PRIVILEGE}); {GRANTS}", why.message),
+            })
+        })
+    }
+
     /// Adds the recorded mistakes.
     pub(crate) fn report(self, diagnostics: &mut Diagnostics) {
         for (why, names) in self.0.into_values() {
-            let message = format!(
-                "{} (SQLSTATE {INSUFFICIENT_PRIVILEGE}), in {}; `countersign check --grants` prints what is missing",
-                why.message,
-                names.join(", ")
-            );
+            let message =
+                format!("{} (SQLSTATE {INSUFFICIENT_PRIVILEGE}), in {}; {GRANTS}", why.message, names.join(", "));
             diagnostics.0.push(Diagnostic { message, tool: None, ..why });
         }
     }

@@ -5,6 +5,7 @@
 
 use types::{DescribeError, DescribeStatement};
 
+use crate::infer::UnavailableError;
 use crate::missing_privileges::{INSUFFICIENT_PRIVILEGE, MissingPrivileges};
 use crate::parse::ParsedNote;
 use crate::{Diagnostics, Note};
@@ -15,16 +16,21 @@ const MAX_CHARS: usize = 1000;
 const FORMS: &str = "on names a schema, a table or a column as SQL does: social, social.tweet, social.tweet.text or \
                      social.\"My Table\"";
 
-/// Returns the valid notes, and records the mistakes of the others.
+/// Returns the notes that fit the database. Records the mistakes of the others: in `of_files` what is wrong by itself, in
+/// `misfits` what the database does not have.
+///
+/// # Errors
+/// The database cannot be asked; the mistake has been recorded.
 pub(crate) async fn check(
     parsed_tools: &[ParsedNote<'_>],
     database: &impl DescribeStatement,
-    diagnostics: &mut Diagnostics,
+    of_files: &mut Diagnostics,
+    misfits: &mut Diagnostics,
     denied: &mut MissingPrivileges,
-) -> Vec<Note> {
+) -> Result<Vec<Note>, UnavailableError> {
     let mut notes = Vec::new();
     for parsed in parsed_tools {
-        let Some(note) = declared(parsed, diagnostics) else { continue };
+        let Some(note) = declared(parsed, of_files) else { continue };
         match database.describe(&naming(&note), &[]).await {
             Ok(_) => notes.push(note),
             Err(DescribeError::Refused { message, sqlstate, .. }) if sqlstate == INSUFFICIENT_PRIVILEGE => {
@@ -33,16 +39,16 @@ pub(crate) async fn check(
             Err(DescribeError::Refused { message, sqlstate, hint, .. }) => {
                 let hint = hint.map(|hint| format!("; hint: {hint}")).unwrap_or_default();
                 let message = format!("on: {message} (SQLSTATE {sqlstate}){hint}");
-                diagnostics.0.push(parsed.diagnostic(parsed.note.on.span(), message));
+                misfits.0.push(parsed.diagnostic(parsed.note.on.span(), message));
             }
             Err(DescribeError::Unavailable(why)) => {
                 let message = format!("the database could not be asked whether this exists: {why}");
-                diagnostics.0.push(parsed.diagnostic(parsed.note.on.span(), message));
-                break;
+                misfits.0.push(parsed.diagnostic(parsed.note.on.span(), message));
+                return Err(UnavailableError);
             }
         }
     }
-    notes
+    Ok(notes)
 }
 
 /// Checks the file alone.

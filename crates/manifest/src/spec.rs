@@ -11,6 +11,7 @@ use types::{
     ApprovalRule, PgType, ReferencedObjects, RowFormat, RuleAction, StatementShape, TableAccess, Tier, ToolLimit,
 };
 
+use crate::parse::ParsedTool;
 use crate::{Diagnostic, Location};
 
 /// All tools and notes of all manifests, in the order of the files and of their contents.
@@ -26,9 +27,40 @@ pub struct ToolCatalog {
     pub instructions: Vec<String>,
     /// Valid declarations that are probably not intended.
     pub warnings: Vec<Diagnostic>,
+    /// The tools that do not fit the database.
+    pub outdated: Vec<OutdatedTool>,
+    /// Every mistake of what does not fit the database, sorted by file and position.
+    pub misfits: Vec<Diagnostic>,
     /// Names of the write tools whose tables are all tracked, so that their recorded effects undo them. Empty until the
     /// caller of [`crate::compile`] has asked the ledger.
     pub recorded: BTreeSet<String>,
+}
+
+/// A tool whose file is right, and that does not fit the database as it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutdatedTool {
+    /// Its name.
+    pub name: String,
+    /// Version of the manifest.
+    pub version: String,
+    /// Its access, which decides the profiles that would have it.
+    pub access: Access,
+    /// What does not fit; never empty.
+    pub mistakes: Vec<Diagnostic>,
+}
+
+impl OutdatedTool {
+    /// The parsed tool with its mistakes; `None` if it lacks a part that every tool has.
+    pub(crate) fn declared(parsed: &ParsedTool<'_>, mistakes: Vec<Diagnostic>) -> Option<Self> {
+        let access = *parsed.tool.as_ref()?.access.as_ref()?.get_ref();
+        Some(Self { name: parsed.label.clone()?, version: parsed.version.clone(), access, mistakes })
+    }
+
+    /// The tool whose undo, or lack of one, is a mistake.
+    #[must_use]
+    pub fn without_undo(tool: &ToolSpec, mistakes: Vec<Diagnostic>) -> Self {
+        Self { name: tool.name.clone(), version: tool.version.clone(), access: tool.access, mistakes }
+    }
 }
 
 /// The operator's settings of a built-in tool.

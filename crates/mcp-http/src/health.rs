@@ -27,23 +27,31 @@ pub(crate) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// `/readyz`: whether the server can answer calls, as status 200 or 503. The reason may name the database and its
-/// login, so only authenticated callers and programs on this machine see it.
+/// `/readyz`: whether the server can answer calls, as status 200 or 503. With tools that do not fit the database it is ready and
+/// `degraded`. The reasons may name the database, its login and its tables, so only authenticated callers and programs on this
+/// machine see them.
 pub(crate) async fn readyz(
     State(state): State<Arc<AppState>>,
     Extension(caller): Extension<ClientAddress>,
     headers: HeaderMap,
 ) -> Response {
-    let Err(reason) = state.readiness.check().await else { return Json(json!({"status": "ready"})).into_response() };
+    let checked = state.readiness.check().await;
+    let outdated = state.readiness.current().map(|active| active.backend.registry.outdated()).unwrap_or_default();
+    if checked.is_ok() && outdated.is_empty() {
+        return Json(json!({"status": "ready"})).into_response();
+    }
     let may_see_reason = caller.is_local(&state.proxies, &headers)
         || headers.contains_key(header::AUTHORIZATION)
             && state.requires_credentials()
             && state.authenticate(&caller, &headers).await.is_ok();
-    let body = match may_see_reason {
-        true => json!({"status": "unavailable", "reason": reason}),
-        false => json!({"status": "unavailable"}),
+    let tools = || outdated.iter().map(|(tool, reason)| json!({"tool": tool, "reason": reason})).collect::<Vec<_>>();
+    let (status, body) = match (checked, may_see_reason) {
+        (Ok(()), true) => (StatusCode::OK, json!({"status": "degraded", "not_served": tools()})),
+        (Ok(()), false) => (StatusCode::OK, json!({"status": "degraded"})),
+        (Err(reason), true) => (StatusCode::SERVICE_UNAVAILABLE, json!({"status": "unavailable", "reason": reason})),
+        (Err(_), false) => (StatusCode::SERVICE_UNAVAILABLE, json!({"status": "unavailable"})),
     };
-    (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response()
+    (status, Json(body)).into_response()
 }
 
 /// `/metrics`. Metrics name tools, so the caller must be authenticated if the server requires credentials.

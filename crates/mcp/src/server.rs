@@ -191,6 +191,9 @@ impl McpServer {
     ) -> Result<(CallResult, Option<ReadPermit>), ErrorData> {
         let name = &params.name;
         let Some(info) = registry.info(name) else {
+            if let Some(result) = registry.call_outdated(name) {
+                return Ok((result, None));
+            }
             let known: Vec<&str> = registry.infos().map(|info| info.name.as_str()).collect();
             let message = format!("Unknown tool: {name}. This server has: {}", known.join(", "));
             return Err(ErrorData::invalid_params(message, None));

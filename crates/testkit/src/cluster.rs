@@ -189,7 +189,7 @@ impl Database {
             ledger::load_once(&target, schema, &texts).await.expect("the demo's data");
         }
         // The tools of studio.toml declare no undo; those of social.toml do, and are tested without effects as well.
-        let studio = ledger::TableNames { tables: Vec::new(), schema: Some("studio".to_owned()) };
+        let studio = ledger::TableNames { tables: Vec::new(), schema: Some("studio".to_owned()), changed: false };
         ledger::track(&target, &studio, &ledger::TrackOptions::default()).await.expect("tracked tables");
         // Servers log in as the writer; a test's own tables are there for them.
         let writer = ledger::DEFAULT_WRITER;

@@ -55,10 +55,11 @@ impl TestManifest {
         Server::start(self.command(database)).await
     }
 
-    /// The error output of a server that does not start because of it. The server logs in as superuser, so PostgreSQL
+    /// The error output of a server with `--strict` that does not start because of it. The server logs in as superuser, so PostgreSQL
     /// refuses nothing that the compiler accepts.
     pub async fn compile_error(&self, database: &Database) -> String {
         let mut command = self.command(database);
+        command.arg("--strict");
         let output = command.env("DATABASE_URL", database.url()).stdin(Stdio::null()).output().await;
         let output = output.expect("the server can be started");
         assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");

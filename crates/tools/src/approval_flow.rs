@@ -235,7 +235,7 @@ fn write_output(tool: &str, outcome: Result<WriteOutcome, WriteError>) -> ToolRe
             ToolOutput::read(&data).map(|answer| ToolOutput {
                 correlation_id: Some(correlation_id),
                 rows_affected: Some(rows_affected),
-                rollback: Some(rollback),
+                rollback: Some(*rollback),
                 ..answer
             })
         }

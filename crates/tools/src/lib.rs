@@ -39,6 +39,7 @@ mod services;
 mod shown_proposal;
 mod tool;
 mod unavailable;
+mod unfit_tool;
 
 pub use ledger::read::ResponsePermit;
 pub use live_registry::{ListChange, LiveRegistry, ProfileRegistries, ProfileView};
@@ -53,3 +54,4 @@ pub use tool::{
     ToolOutput, ToolResult, UserAnswer, UserDecision,
 };
 pub use unavailable::Unavailable;
+pub use unfit_tool::UnfitTool;

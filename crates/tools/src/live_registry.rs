@@ -21,6 +21,8 @@ pub struct ProfileRegistries {
     by_profile: HashMap<String, Arc<Registry>>,
     /// Registry of all tools.
     executors: Option<Arc<ExecutorRegistry>>,
+    /// Names of the tools that do not fit the database, each with the reason.
+    outdated: Arc<[(String, String)]>,
 }
 
 impl ProfileRegistries {
@@ -29,7 +31,8 @@ impl ProfileRegistries {
     pub fn new(all: &Registry, profiles: &[Profile]) -> Self {
         let shelf = |profile: &Profile| (profile.name.clone(), Arc::new(all.narrowed(profile)));
         let executors = Some(Arc::clone(all.executors()));
-        Self { by_profile: profiles.iter().map(shelf).collect(), executors }
+        let outdated = all.outdated().map(|tool| (tool.name.clone(), tool.failure.message.clone())).collect();
+        Self { by_profile: profiles.iter().map(shelf).collect(), executors, outdated }
     }
 
     /// Registry of the profile with this name, if the profile exists.
@@ -61,6 +64,12 @@ impl LiveRegistry {
     #[must_use]
     pub fn executors(&self) -> Option<Arc<ExecutorRegistry>> {
         self.shelves.borrow().executors.clone()
+    }
+
+    /// Names of the tools that are not served, since they do not fit the database, each with the reason.
+    #[must_use]
+    pub fn outdated(&self) -> Arc<[(String, String)]> {
+        Arc::clone(&self.shelves.borrow().outdated)
     }
 
     /// View of a server of this profile, now and after each change.

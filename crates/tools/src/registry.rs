@@ -8,7 +8,7 @@ use catalog::{DatabaseDescriber, ResourceRegistry};
 use futures_util::FutureExt;
 use ledger::read::ResponsePermit;
 use ledger::{DuplicateExecutor, ExecutorRegistry, ReadEntry, ReadLog, WriteExecutor};
-use manifest::{Access, BuiltinTool, ToolCatalog, ToolSpec};
+use manifest::{Access, BuiltinTool, OutdatedTool, ToolCatalog, ToolSpec};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use types::{Envelope, ErrorCode, Failure, Meta, Principal};
@@ -25,6 +25,7 @@ use crate::profile::Profile;
 use crate::row_masking::{masked, refused_for_masks};
 use crate::services::Services;
 use crate::tool::{Call, Caller, PageRequest, Question, Tool, ToolError, ToolInfo, ToolLookup, ToolOutput, ToolResult};
+use crate::unfit_tool::UnfitTool;
 
 /// Error in the construction of a registry. The server must not start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,6 +69,8 @@ struct RegisteredTool {
 #[derive(Default)]
 pub struct Registry {
     entries: Vec<Arc<RegisteredTool>>,
+    /// Tools that are not served, since they do not fit the database.
+    outdated: Vec<Arc<UnfitTool>>,
     resources: ResourceRegistry,
     call_deadline: Duration,
     /// Executors of the write tools by tool name; of all tools, whatever the profile.
@@ -101,6 +104,8 @@ impl Registry {
         let (masks, read_log) = (backends.masks.clone(), backends.read_log.clone());
         let mut registry =
             Self { resources, call_deadline, executors, instructions, masks, read_log, ..Self::default() };
+        let unfit = |tool: &OutdatedTool| Arc::new(UnfitTool::new(tool, &backends.metrics));
+        registry.outdated = catalog.outdated.iter().map(unfit).collect();
         for tool in builtin::all(backends, catalog, &registry.executors) {
             registry.add_builtin(tool, catalog, &backends.metrics)?;
         }
@@ -168,10 +173,12 @@ impl Registry {
             profile.includes(&info.name, info.access)
         };
         let entries: Vec<Arc<RegisteredTool>> = self.entries.iter().filter(included).cloned().collect();
+        let outdated = self.outdated.iter().filter(|tool| profile.includes(&tool.name, tool.access)).cloned().collect();
         let (executors, instructions) = (Arc::clone(&self.executors), Arc::clone(&self.instructions));
         let call_deadline = self.call_deadline;
         let mut narrowed = Self {
             entries,
+            outdated,
             resources: ResourceRegistry::default(),
             call_deadline,
             executors,
@@ -214,10 +221,25 @@ impl Registry {
         outcome
     }
 
-    /// Whether the registry has no tools.
+    /// Whether the registry has no tools, not even some that do not fit the database.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+    pub fn has_nothing(&self) -> bool {
+        self.entries.is_empty() && self.outdated.is_empty()
+    }
+
+    /// The tools that are not served, since they do not fit the database.
+    pub fn outdated(&self) -> impl Iterator<Item = &UnfitTool> {
+        self.outdated.iter().map(Arc::as_ref)
+    }
+
+    /// Answers a call of a tool that does not fit the database; `None` if no such tool has this name.
+    #[must_use]
+    pub fn call_outdated(&self, name: &str) -> Option<CallResult> {
+        self.unfit(name).map(UnfitTool::call)
+    }
+
+    fn unfit(&self, name: &str) -> Option<&UnfitTool> {
+        self.outdated().find(|tool| tool.name == name)
     }
 
     /// Info of each tool, as clients get it.
@@ -235,7 +257,7 @@ impl Registry {
         self.entries.iter().find(|entry| entry.info.name == name)
     }
 
-    /// Calls a tool; `None` if no tool has this name. Never panics: a panic of a tool becomes an `internal_error`.
+    /// Calls a tool; `None` if no tool has this name, served or not. Never panics: a panic of a tool becomes an `internal_error`.
     pub async fn call(
         self: &Arc<Self>,
         name: &str,
@@ -244,7 +266,7 @@ impl Registry {
     ) -> Option<CallResult> {
         let Caller { principal, asks_user, said } = caller.into();
         let started = Instant::now();
-        let entry = self.get(name)?;
+        let Some(entry) = self.get(name) else { return self.call_outdated(name) };
         // The guard records the call when it is dropped, so a call that its caller cancels is recorded too.
         let running = entry.series.begin(started);
         let masks = self.masks.of(&self.profile, &principal.account_id).filter(|_| entry.info.access.writes());
@@ -285,10 +307,16 @@ impl ToolLookup for Registry {
         Self::info(self, name)
     }
 
+    fn unfit(&self, name: &str) -> Option<Failure> {
+        Self::unfit(self, name).map(|tool| tool.failure.clone())
+    }
+
     fn check(&self, name: &str, arguments: &Map<String, Value>) -> Result<(), Failure> {
         match self.get(name) {
             Some(entry) => entry.checker.check(name, arguments),
-            None => Err(Failure::new(ErrorCode::InvalidParams, format!("\"{name}\" is not a tool of this server"))),
+            None => Err(ToolLookup::unfit(self, name).unwrap_or_else(|| {
+                Failure::new(ErrorCode::InvalidParams, format!("\"{name}\" is not a tool of this server"))
+            })),
         }
     }
 
@@ -344,7 +372,7 @@ pub struct CallResult {
     pub page: Option<PageRequest>,
 }
 
-fn reply(outcome: ToolResult, meta: Meta) -> CallResult {
+pub(crate) fn reply(outcome: ToolResult, meta: Meta) -> CallResult {
     match outcome {
         Ok(ToolOutput { data, room, correlation_id, rows_affected, rollback, question, page, success: _ }) => {
             CallResult {

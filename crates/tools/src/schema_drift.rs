@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ledger::outdated;
 use ledger::read::{Error, ReadError};
-use types::{Column, Failure, StatementShape};
+use types::{Column, ErrorCode, Failure, StatementShape};
 
 /// Checks that a statement still has the result columns of start-up: the same names and types in the same order.
 ///
@@ -29,6 +29,15 @@ pub(crate) fn check(promised: &StatementShape, found: &[Column]) -> Result<(), F
             Err(outdated(&why))
         }
     }
+}
+
+/// Failure of a tool that is not served, since it does not fit the database; `why` says what does not.
+pub(crate) fn not_served(why: &str) -> Failure {
+    Failure::new(ErrorCode::ToolOutdated, format!("this tool does not fit the database as it is now, and is not served: {why}"))
+        .hint(
+            "Nothing was changed. Tell the operator, who repairs the manifest or the database: `countersign check` names every \
+             mistake, and docs/topics/migrations.md says what to do. Other tools work.",
+        )
 }
 
 /// Failure for the agent when a read tool of a manifest fails.

@@ -171,6 +171,9 @@ pub trait ToolLookup: Debug + Send + Sync {
     /// Info of the tool of this name; `None` if the caller does not have it.
     fn info(&self, name: &str) -> Option<&ToolInfo>;
 
+    /// The failure of every call of the tool of this name, if it is one of the caller's that does not fit the database.
+    fn unfit(&self, name: &str) -> Option<Failure>;
+
     /// Checks arguments against the schema of the tool of this name.
     ///
     /// # Errors

@@ -32,12 +32,13 @@ pub enum ErrorCode {
     ///
     /// Do: read the current state first.
     RowCountMismatch,
-    /// The database has changed since the server started. A table or column that the tool's statements use is
-    /// missing or has another type, or the result would have other columns than the tool's schema says. The
-    /// call changed nothing.
+    /// The tool does not fit the database as it is now; the message says what does not. A table or column that
+    /// its statements use is missing or has another type, a privilege is missing, its undo is not available, or
+    /// the result would have other columns than the tool's schema says. The call changed nothing. The tool is
+    /// not listed, unless the database has changed within the last minute.
     ///
-    /// Do: tell the operator, who reloads the manifests or restarts the server. Until then the tool cannot be
-    /// used; other tools may still work.
+    /// Do: tell the operator, who repairs the manifest or the database (docs/topics/migrations.md); the server
+    /// picks a repaired tool up by itself. Until then the tool cannot be used; other tools still work.
     ToolOutdated,
     /// This account has no record with that `correlation_id`, or there is no readable table, schema or resource
     /// of that name. For a resource it is MCP's own error: -32002, or -32602 in protocol 2026-07-28.

@@ -209,6 +209,20 @@ async fn the_commands_of_tracking_print_what_the_page_shows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_commands_after_a_migration_print_what_the_page_shows() {
+    let shop = Shop::ready().await;
+    shop.run(&sample("docs/topics/tracking.md", "create role shop_admin")).await;
+    shop.run("alter table shop.orders rename column status to state").await;
+    for (start, user) in [("$ countersign check", "countersign_writer"), ("$ countersign track", "shop_admin")] {
+        for step in sample("docs/topics/migrations.md", start).split("$ ").filter(|step| !step.is_empty()) {
+            let (command, output) = step.split_once('\n').unwrap();
+            let script = format!("DATABASE_URL='{}' {command} 2>&1 || true", shop.url(user));
+            assert_eq!(shop.shell(&script, "").await, output, "{command}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_commands_of_undo_print_what_the_page_shows() {
     let shop = Shop::ready().await;
     shop.run(&sample("docs/topics/undo.md", "create role olga")).await;

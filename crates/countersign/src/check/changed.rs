@@ -1,7 +1,9 @@
 //! The tables that each write tool changes, and whether these changes are recorded (`countersign track`).
 
 use ledger::{Coverage, Ledger};
-use manifest::{ToolCatalog, UndoSpec};
+use manifest::ToolCatalog;
+
+use crate::undo_way::UndoWay;
 
 /// A heading and a line for each write tool whose statements the manifest has; nothing if there is none.
 ///
@@ -14,8 +16,7 @@ pub(super) async fn lines(ledger: &Ledger, catalog: &ToolCatalog) -> anyhow::Res
     let mut lines = Vec::new();
     for tool in writes {
         let coverage = tracking.coverage(tool.written_tables()).await?;
-        let undo = if tool.undo == UndoSpec::None { "; undone by its recorded changes" } else { "" };
-        lines.push(format!("  {:<widest$}  {}{undo}", tool.name, described(&coverage)));
+        lines.push(format!("  {:<widest$}  {}; {}", tool.name, described(&coverage), UndoWay::of(tool, catalog)));
     }
     if !lines.is_empty() {
         lines.insert(0, "Tables whose rows the write tools change:".to_owned());
@@ -27,7 +28,7 @@ pub(super) async fn lines(ledger: &Ledger, catalog: &ToolCatalog) -> anyhow::Res
 fn described(coverage: &Coverage) -> String {
     let table = |table: &ledger::CoveredTable| {
         let via = table.via.as_ref().map(|via| format!("by foreign key {via}"));
-        let remarks: Vec<String> = via.into_iter().chain(table.gap.clone()).collect();
+        let remarks: Vec<String> = via.into_iter().chain(table.gap.map(|gap| gap.as_str().to_owned())).collect();
         if remarks.is_empty() { table.name.clone() } else { format!("{} ({})", table.name, remarks.join(", ")) }
     };
     let tables: Vec<String> = coverage.tables.iter().map(table).collect();

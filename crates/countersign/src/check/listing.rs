@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use manifest::{Param, ParamSource, ToolCatalog, ToolSpec, UndoSpec};
+use manifest::{Param, ParamSource, ToolCatalog, ToolSpec};
 use types::{TableAccess, visible};
+
+use crate::undo_way::UndoWay;
 
 /// A line for each tool; on a terminal of this width a line that is too long is continued below itself.
 pub(super) fn lines(catalog: &ToolCatalog, width: Option<usize>) -> Vec<String> {
@@ -30,11 +32,7 @@ fn about(catalog: &ToolCatalog, tool: &ToolSpec) -> String {
         Some(executor) => format!("executor {executor}"),
         None => format!("writes {}", listed(tool.written_tables())),
     };
-    let undo = match &tool.undo {
-        UndoSpec::Calls { tool, .. } => tool.as_str(),
-        UndoSpec::None | UndoSpec::Irreversible { .. } => "none",
-    };
-    format!("{params}; {written}{}; undo {undo}{}", policy(tool), undo_tier(catalog, tool))
+    format!("{params}; {written}{}; {}{}", policy(tool), UndoWay::of(tool, catalog), undo_tier(catalog, tool))
 }
 
 /// The tier of `undo_mutation`, if it is another one than that of the write.

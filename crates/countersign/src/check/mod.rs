@@ -17,7 +17,7 @@ use types::{Tier, visible};
 use crate::cli::CheckArgs;
 use crate::settings::Settings;
 use crate::terminal::{print_error, print_line, width};
-use crate::{bootstrap, connection};
+use crate::{bootstrap, connection, tool_catalog};
 
 pub(crate) async fn run(arguments: &CheckArgs, settings: &Settings) -> anyhow::Result<()> {
     anyhow::ensure!(
@@ -25,11 +25,11 @@ pub(crate) async fn run(arguments: &CheckArgs, settings: &Settings) -> anyhow::R
         "there is no manifest to check: give --manifest FILE, COUNTERSIGN_MANIFEST, or manifests in the configuration file"
     );
     settings.authenticator()?;
-    let sources = bootstrap::read_manifests(&settings.manifests)?;
+    let sources = tool_catalog::read_manifests(&settings.manifests)?;
     let target = connection::configured(settings)?;
     ledger::check(&target).await?;
     let ledger = Ledger::new(target.clone(), settings.ledger.clone());
-    let catalog = bootstrap::compile(&sources, &settings.profiles, &ledger, &target).await?;
+    let catalog = tool_catalog::compile(&sources, &settings.profiles, &ledger, &target).await?;
     let questions = CatalogQueries::new(&target);
     bootstrap::masks(settings, Some(&questions.0)).await?;
     if let Some(role) = &arguments.grants {

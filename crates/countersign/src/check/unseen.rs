@@ -1,5 +1,5 @@
-//! The changes of a write of a tier above `auto` beyond its statements, by foreign keys and triggers. A plan does
-//! not show them, so a proposal may not show them either.
+//! The changes of a write of a tier above `auto` that its proposal may not show: rows that neither `before` nor `after` reads, and
+//! what foreign keys and triggers do beyond its statements.
 
 use manifest::{ToolCatalog, ToolSpec};
 use serde::{Deserialize, Serialize};
@@ -8,31 +8,45 @@ use types::{Privilege, TableAccess, Tier, visible};
 
 use super::CatalogQueries;
 
-/// For the tables $1 (an array of [`Written`]). The bits of `pg_trigger.tgtype` are PostgreSQL's
-/// `TRIGGER_TYPE_INSERT`, `_UPDATE` and `_DELETE`.
+/// For the tables $1 (an array of [`Written`]), of which `before` and `after` read those of $2. A partition counts as its partitioned
+/// table: a plan that writes names both, one that reads names the partitions alone. The bits of `pg_trigger.tgtype` are
+/// PostgreSQL's `TRIGGER_TYPE_INSERT`, `_UPDATE` and `_DELETE`.
 const SQL: &str = "\
-with written as ( \
-    select w.schema_name || '.' || w.table_name as name, c.oid, w.inserts, w.updates, w.deletes \
+with relation as ( \
+    select c.oid, n.nspname as schema_name, c.relname as table_name, coalesce(pg_partition_root(c.oid)::oid, c.oid) as root \
+    from pg_namespace n join pg_class c on c.relnamespace = n.oid \
+), written as ( \
+    select r.root as oid, bool_or(w.inserts) as inserts, bool_or(w.updates) as updates, bool_or(w.deletes) as deletes \
     from json_to_recordset($1::json) \
         as w (schema_name text, table_name text, inserts boolean, updates boolean, deletes boolean) \
-    join pg_namespace n on n.nspname = w.schema_name join pg_class c on c.relnamespace = n.oid and c.relname = w.table_name) \
-select distinct w.name as table, n.nspname || '.' || c.relname as changes, 'foreign key ' || f.conname as what \
-from written w join pg_constraint f on f.confrelid = w.oid and f.contype = 'f' \
-join pg_class c on c.oid = f.conrelid join pg_namespace n on n.oid = c.relnamespace \
-where w.deletes and f.confdeltype in ('c', 'n', 'd') or w.updates and f.confupdtype in ('c', 'n', 'd') \
-union \
-select w.name, null, 'trigger ' || t.tgname \
-from written w join pg_trigger t on t.tgrelid = w.oid and not t.tgisinternal and t.tgenabled <> 'D' \
-     and t.tgname not in ('!countersign', '!countersign_truncate') \
-where w.inserts and t.tgtype & 4 > 0 or w.updates and t.tgtype & 16 > 0 or w.deletes and t.tgtype & 8 > 0 \
-order by 1, 2, 3";
+    join relation r using (schema_name, table_name) group by r.root \
+), shown as ( \
+    select r.root as oid from json_to_recordset($2::json) as s (schema_name text, table_name text) \
+    join relation r using (schema_name, table_name) \
+), found as ( \
+    select w.oid, w.oid as changed, null as what from written w \
+    union \
+    select w.oid, f.conrelid, 'foreign key ' || f.conname \
+    from written w join pg_constraint f on f.confrelid = w.oid and f.contype = 'f' and f.conparentid = 0 \
+    where w.deletes and f.confdeltype in ('c', 'n', 'd') or w.updates and f.confupdtype in ('c', 'n', 'd') \
+    union \
+    select w.oid, null, 'trigger ' || t.tgname \
+    from written w join pg_trigger t on t.tgrelid = w.oid or t.tgrelid in (select p.relid from pg_partition_tree(w.oid) p) \
+    where not t.tgisinternal and t.tgenabled <> 'D' and t.tgparentid = 0 and t.tgname not in ('!countersign', '!countersign_truncate') \
+      and (w.inserts and t.tgtype & 4 > 0 or w.updates and t.tgtype & 16 > 0 or w.deletes and t.tgtype & 8 > 0) \
+) \
+select w.schema_name || '.' || w.table_name as table, c.schema_name || '.' || c.table_name as changes, f.what \
+from found f join relation w on w.oid = f.oid \
+left join (relation r join relation c on c.oid = r.root) on r.oid = f.changed \
+where f.changed is null or r.root not in (select s.oid from shown s) order by 1, 2, 3";
 
 #[derive(Deserialize)]
 struct UnseenEffects {
     table: String,
     /// The table whose rows change as well; what a trigger does is not known.
     changes: Option<String>,
-    what: String,
+    /// `None` for the statement itself.
+    what: Option<String>,
 }
 
 /// A line for each tool of such a tier of which there is something to say.
@@ -42,28 +56,51 @@ struct UnseenEffects {
 pub(super) async fn notes(questions: &CatalogQueries, catalog: &ToolCatalog) -> anyhow::Result<Vec<String>> {
     let mut notes = Vec::new();
     for tool in catalog.tools.iter().filter(|tool| tool.strictest_tier() > Tier::Auto) {
-        let found: Vec<UnseenEffects> = questions.ask(SQL, &[json!(written(tool))]).await?;
         let captured = tool.before.iter().chain(&tool.after).flat_map(|statement| statement.tables());
-        let shown: Vec<String> = captured.map(|table| format!("{}.{}", table.schema, table.table)).collect();
-        let (mut changed, mut unknown) = (Vec::new(), Vec::new());
+        let shown: Vec<Shown<'_>> = captured.map(Shown::from).collect();
+        let found: Vec<UnseenEffects> = questions.ask(SQL, &[json!(written(tool)), json!(shown)]).await?;
+        let (mut direct, mut changed, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
         for UnseenEffects { table, changes, what } in found {
-            match changes {
-                Some(other) if shown.contains(&other) => {}
-                Some(other) => changed.push(format!("{other}, by {what} to {table}")),
-                None => unknown.push(format!("{what} of {table}")),
+            match (changes, what) {
+                (_, None) => direct.push(table),
+                (Some(other), Some(what)) => changed.push(format!("{other}, by {what} to {table}")),
+                (None, Some(what)) => unknown.push(format!("{what} of {table}")),
             }
         }
-        for (level, words, listed) in [
-            ("warning", "it changes rows of tables that neither before nor after reads", changed),
-            ("note", "no plan shows what these do", unknown),
-        ] {
-            if !listed.is_empty() {
-                let listed = visible(&listed.join("; "));
-                notes.push(format!("{level}: {}: tool {}: {words}: {listed}", tool.declared_at, tool.name));
-            }
+        let mut tell = |level: &str, words: &str| {
+            notes.push(format!("{level}: {}: tool {}: {}", tool.declared_at, tool.name, visible(words)));
+        };
+        if !direct.is_empty() {
+            tell(
+                "warning",
+                &format!(
+                    "it writes {}, which neither before nor after reads: whoever agrees to the write does not see those rows",
+                    direct.join(", ")
+                ),
+            );
+        }
+        if !changed.is_empty() {
+            let words = "it changes rows of tables that neither before nor after reads";
+            tell("warning", &format!("{words}: {}", changed.join("; ")));
+        }
+        if !unknown.is_empty() {
+            tell("note", &format!("no plan shows what these do: {}", unknown.join("; ")));
         }
     }
     Ok(notes)
+}
+
+/// A table that `before` or `after` reads.
+#[derive(Serialize)]
+struct Shown<'a> {
+    schema_name: &'a str,
+    table_name: &'a str,
+}
+
+impl<'a> From<&'a TableAccess> for Shown<'a> {
+    fn from(table: &'a TableAccess) -> Self {
+        Self { schema_name: &table.schema, table_name: &table.table }
+    }
 }
 
 /// A table that a tool writes, and what it does there.

@@ -11,14 +11,15 @@ pub(crate) use http::HttpFrontend;
 
 use ledger::ConnectOptions;
 use ledger::read::ConnectError;
+use manifest::Source;
 use mcp::{Elicitation, StateCodec, StateKey};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tools::metrics::Metrics;
 use tools::{LiveRegistry, ProfileRegistries, Services};
 
-use self::reload::Reloader;
-use crate::bootstrap::{self, ServerBuilder};
+use self::reload::{CompiledState, Reloader};
+use crate::bootstrap::{self, BuiltTools, ServerBuilder};
 use crate::cli::ServeArgs;
 use crate::notify::Notifier;
 use crate::settings::{ConfigSources, Settings};
@@ -97,9 +98,10 @@ impl Startup {
     /// Connects, checks the requirements of a server, and builds the tools.
     async fn open(&self, settings: &Settings) -> anyhow::Result<Prepared> {
         let builder = ServerBuilder::open(&self.target, settings, self.demo, self.metrics.clone()).await?;
-        let registries = builder.registries(settings).await?;
+        let manifests = builder.sources(settings)?;
+        let tools = builder.tools(&manifests, settings).await?;
         let state_keys = bootstrap::state_keys(&builder.ledger).await?;
-        Ok(Prepared { builder, registries, state_keys })
+        Ok(Prepared { builder, manifests, tools, state_keys })
     }
 
     /// Starts as soon as the database allows it. `told` is called for each obstacle, and may give up.
@@ -144,9 +146,11 @@ impl Startup {
         settings: &Settings,
         http: Option<HttpFrontend>,
     ) -> anyhow::Result<RunningServer> {
-        let Prepared { builder, registries, state_keys: (sealing, keys) } = opened;
+        let Prepared { builder, manifests, tools: built, state_keys: (sealing, keys) } = opened;
         let Served { registry, codec, elicitation } = served;
         codec.replace(&sealing, keys)?;
+        built.log_misfits();
+        let BuiltTools { registries, misfits, watched } = built;
         let tools = registries.get(&settings.profile).map_or(0, |registry| registry.infos().count());
         registry.replace(registries);
         tokio::spawn(builder.ledger.clone().run_sweeper());
@@ -157,8 +161,14 @@ impl Startup {
         }
         let backends = builder.backends.clone();
         let read_log = backends.read_log.start();
-        let reloader =
-            Reloader { sources: self.sources, running: settings.clone(), builder, registry: registry.clone(), http };
+        let reloader = Reloader {
+            sources: self.sources,
+            running: settings.clone(),
+            builder,
+            registry: registry.clone(),
+            http,
+            compiled: CompiledState { settings: settings.clone(), manifests, misfits, watched, version: None },
+        };
         tokio::spawn(reload::at_every(self.hangup, reloader));
         Ok(RunningServer { target: self.target, tools, registry, elicitation, proposal_worker, read_log, backends })
     }
@@ -167,7 +177,8 @@ impl Startup {
 /// The result of a start.
 struct Prepared {
     builder: ServerBuilder,
-    registries: ProfileRegistries,
+    manifests: Vec<Source>,
+    tools: BuiltTools,
     /// The keys, with the name of the one that seals.
     state_keys: (String, Vec<StateKey>),
 }

@@ -121,6 +121,15 @@ keys! {
         /// confirm (the caller's user), or auto (nobody).
         #[arg(long, env = "COUNTERSIGN_EXECUTE_SQL_TIER", value_name = "TIER")]
         execute_sql_tier: ExecuteSqlTier,
+        /// Refuse to start, and keep the old tools at a reload, if a tool of a manifest does not fit the database.
+        /// Default: such a tool is not served, and everything else is.
+        #[arg(long, env = "COUNTERSIGN_STRICT", num_args = 0..=1, require_equals = true,
+              default_missing_value = "true", value_parser = BoolishValueParser::new())]
+        strict: bool,
+        /// Interval at which a server looks whether the tables that its tools use have changed, in milliseconds.
+        /// Default: 60000.
+        #[arg(long, env = "COUNTERSIGN_DRIFT_CHECK_MS", value_name = "MS")]
+        drift_check_ms: Bounded<100, 3_600_000>,
         /// Place of the answer in a tool result: text, structured, or both (the default).
         #[arg(long, env = "COUNTERSIGN_CONTENT")]
         content: Content,

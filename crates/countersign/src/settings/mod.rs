@@ -84,6 +84,10 @@ pub(crate) struct Settings {
     pub(crate) execute_sql: bool,
     /// Who has to agree to what execute_sql does; `None` for nobody.
     pub(crate) execute_sql_tier: Tier,
+    /// Whether a tool that does not fit the database stops a start.
+    pub(crate) strict: bool,
+    /// How often a server looks for changes of the database.
+    pub(crate) drift_check: Duration,
     pub(crate) content: Content,
     pub(crate) strict_roles: bool,
     /// Whether no write of the command line goes without a record.
@@ -142,6 +146,8 @@ impl ConfigSources {
             allow_privileged_reader,
             execute_sql,
             execute_sql_tier,
+            strict,
+            drift_check_ms,
             content,
             read_url: _,
             read_url_file: _,
@@ -178,6 +184,8 @@ impl ConfigSources {
             allow_privileged_reader: allow_privileged_reader.unwrap_or_default(),
             execute_sql: execute_sql.unwrap_or_default(),
             execute_sql_tier: execute_sql_tier.unwrap_or_default().into(),
+            strict: strict.unwrap_or_default(),
+            drift_check: drift_check_ms.map_or(DEFAULT_DRIFT_CHECK, |ms| Duration::from_millis(ms.get().into())),
             content: content.unwrap_or_default(),
             strict_roles: write.strict_roles.unwrap_or_default(),
             require_audit: write.require_audit.unwrap_or_default(),
@@ -239,6 +247,8 @@ impl Settings {
 
 /// As long as a customer has in promise C7-04. Many clients give a call up after a minute by themselves.
 const DEFAULT_ASK_TIMEOUT: Duration = Duration::from_secs(120);
+
+const DEFAULT_DRIFT_CHECK: Duration = Duration::from_secs(60);
 
 /// The shortest key of the fingerprints, in bytes: shorter ones can be guessed.
 const MIN_KEY_BYTES: usize = 16;

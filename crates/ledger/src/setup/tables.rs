@@ -12,6 +12,8 @@ pub struct TableNames {
     pub tables: Vec<String>,
     /// Without `tables`: all of its tables.
     pub schema: Option<String>,
+    /// Without `tables`: the tracked tables, of the schema if there is one, that have changed since they were tracked.
+    pub changed: bool,
 }
 
 /// A table that exists, or that is tracked and was dropped.
@@ -36,6 +38,20 @@ const IN_SCHEMA_SQL: &str = "\
 select format('%I.%I', n.nspname, c.relname) from pg_class c join pg_namespace n on n.oid = c.relnamespace \
 where n.nspname = $1 and c.relkind in ('r', 'p') and not c.relispartition order by 1";
 
+/// Tracked tables whose columns, name or key have changed, or that have a partition without the triggers; of the schema $1, or of
+/// any if it is ''.
+const CHANGED_SQL: &str = "\
+select format('%I.%I', n.nspname, c.relname) from countersign.tracked t \
+join pg_class c on c.oid = t.relation join pg_namespace n on n.oid = c.relnamespace \
+where t.is_current and $1::text in ('', n.nspname::text) \
+  and (not countersign.has_current_shape(t) or t.name <> format('%I.%I', n.nspname, c.relname) \
+       or t.key_columns is distinct from countersign.key_columns(t.relation) \
+       or exists (select from (select p.relid from pg_partition_tree(c.oid) p union select c.oid) p (relid) \
+                  cross join (values ('!countersign'), ('!countersign_truncate')) w (trigger) \
+                  where not exists (select from pg_trigger g \
+                                    where g.tgrelid = p.relid and g.tgname = w.trigger and g.tgenabled = 'A'))) \
+order by 1";
+
 /// Tracked tables that were dropped.
 const GONE_SQL: &str = "\
 select t.relation::text, t.name from countersign.tracked t, (select parse_ident($1) as parts) i \
@@ -47,7 +63,9 @@ impl Setup {
     /// not deadlock.
     pub(super) async fn find_all(&mut self, names: &TableNames) -> Result<Vec<Table>, SchemaError> {
         let mut wanted = names.tables.clone();
-        if let (true, Some(schema)) = (wanted.is_empty(), &names.schema) {
+        if names.changed && wanted.is_empty() {
+            wanted = self.rows::<1>(CHANGED_SQL, &[Some(names.schema.clone().unwrap_or_default())]).await?.concat();
+        } else if let (true, Some(schema)) = (wanted.is_empty(), &names.schema) {
             wanted = self.rows::<1>(IN_SCHEMA_SQL, &[Some(schema.clone())]).await?.concat();
             if wanted.is_empty() {
                 return Err(SchemaError::Tracking(format!("the schema {schema} has no table")));

@@ -6,7 +6,9 @@ use tokio_postgres::Client;
 use uuid::Uuid;
 
 use crate::server::{Outcome, perform};
-use crate::support::{Call, OPERATOR, Refused, array, codes, connect, finish_undo, ledger, outcome, run, server, undo, write};
+use crate::support::{
+    Call, OPERATOR, Refused, array, codes, connect, finish_undo, ledger, outcome, run, server, undo, write,
+};
 
 const TABLE: &str = "create schema s; create table s.t (id int primary key, n int); insert into s.t select g, 0 from generate_series(1, 9) g;
                      select countersign.track('s.t')";
@@ -165,10 +167,7 @@ async fn a_plan_skips_or_adds_whole_writes_and_never_ignores_a_change() {
     let later = write(&session, "update s.t set n = 9 where id = 3").await;
 
     let strict = plan(&person, &[a, b, c], "strict").await;
-    assert_eq!(
-        (&strict["is_ready"], codes(&strict)),
-        (&Value::Bool(false), vec!["changed_since", "needed_by"])
-    );
+    assert_eq!((&strict["is_ready"], codes(&strict)), (&Value::Bool(false), vec!["changed_since", "needed_by"]));
     // b stands under `later`, and a under b.
     let skip = plan(&person, &[a, b, c], "skip").await;
     assert_eq!((ids(&skip, "writes"), skip["is_ready"].as_bool()), (vec![c], Some(true)), "{skip:#}");
@@ -182,11 +181,7 @@ async fn a_plan_skips_or_adds_whole_writes_and_never_ignores_a_change() {
     database.run("update s.t set n = 0 where id = 5").await;
     let second = write(&session, "update s.t set n = 1 where id = 5").await;
     let broken = plan(&person, &[first, second], "strict").await;
-    assert_eq!(
-        (codes(&broken), broken["is_ready"].as_bool()),
-        (vec!["changed_since"], Some(false)),
-        "{broken:#}"
-    );
+    assert_eq!((codes(&broken), broken["is_ready"].as_bool()), (vec!["changed_since"], Some(false)), "{broken:#}");
     assert!(undo_by_person(&person, &[first, second]).await.is_err());
     // And by recorded writes that are not selected.
     let first = write(&session, "update s.t set n = 1 where id = 6").await;

@@ -1,15 +1,14 @@
 //! Valid declarations that are probably not intended.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use types::{PgType, Scalar, TableAccess, Tier, TypeKind};
+use types::{PgType, Scalar, TypeKind};
 
 use crate::{Diagnostic, Param, ParamSource, ToolSpec};
 
 /// Every warning, in the order of the tools.
 pub(crate) fn warnings(tools: &[Arc<ToolSpec>]) -> Vec<Diagnostic> {
-    tools.iter().flat_map(|tool| unlikely_types(tool).chain(unseen_rows(tool)).collect::<Vec<_>>()).collect()
+    tools.iter().flat_map(|tool| unlikely_types(tool)).collect()
 }
 
 fn warning(tool: &ToolSpec, message: String) -> Diagnostic {
@@ -47,26 +46,4 @@ fn is_fractional(param: &Param) -> bool {
     name.split('_').any(|word| FRACTIONAL.contains(&word))
         || description.contains("percent")
         || description.contains('%')
-}
-
-/// Whoever agrees to a write sees what `before` and `after` capture: rows of other tables they do not see.
-fn unseen_rows(tool: &ToolSpec) -> impl Iterator<Item = Diagnostic> {
-    let captured = tool.before.iter().chain(&tool.after);
-    let shown: BTreeSet<(&str, &str)> = captured.flat_map(|it| it.tables()).map(name).collect();
-    let written: BTreeSet<(&str, &str)> = tool.written_tables().map(name).collect();
-    let unseen: Vec<String> = written.difference(&shown).map(|(schema, table)| format!("{schema}.{table}")).collect();
-    let warns = tool.strictest_tier() > Tier::Auto && !unseen.is_empty();
-    warns
-        .then(|| {
-            let message = format!(
-                "it writes {}, which neither before nor after reads: whoever agrees to the write does not see those rows",
-                unseen.join(", ")
-            );
-            warning(tool, message)
-        })
-        .into_iter()
-}
-
-fn name(table: &TableAccess) -> (&str, &str) {
-    (&table.schema, &table.table)
 }

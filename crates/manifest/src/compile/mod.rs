@@ -8,7 +8,7 @@ use types::DescribeStatement;
 
 use crate::missing_privileges::MissingPrivileges;
 use crate::parse::{ParsedManifest, parse};
-use crate::{Diagnostics, Source, ToolCatalog, ToolSpec, check, infer, notes, policy};
+use crate::{Diagnostic, Diagnostics, OutdatedTool, Source, ToolCatalog, check, infer, notes, policy};
 
 /// The names that a server has besides its manifests.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +29,7 @@ pub fn declared_names(sources: &[Source]) -> Vec<String> {
     manifest.tools.into_iter().filter_map(|parsed| parsed.label).collect()
 }
 
-/// Compiles the manifests against a database.
+/// Compiles the manifests against a database, whole or not at all.
 ///
 /// The database is asked to describe every statement; nothing is executed.
 ///
@@ -40,44 +40,99 @@ pub async fn compile(
     server: &ServerNames<'_>,
     database: &impl DescribeStatement,
 ) -> Result<ToolCatalog, Diagnostics> {
-    let mut diagnostics = Diagnostics::default();
-    let ParsedManifest { tools: parsed_tools, notes: declared, builtin, instructions } =
-        parse_all(sources, server, &mut diagnostics);
-    let builtin = check::builtin(&builtin, server.builtin, &mut diagnostics);
-    let instructions = check::instructions(&instructions, &mut diagnostics);
+    let Compilation { catalog, undo_mistakes } = compile_fitting(sources, server, database).await?;
+    let mut mistakes = Diagnostics(catalog.misfits);
+    mistakes.0.extend(undo_mistakes);
+    if mistakes.0.is_empty() {
+        return Ok(ToolCatalog { misfits: Vec::new(), ..catalog });
+    }
+    Err(mistakes.sorted())
+}
 
+/// What fits the database, and what does not.
+#[derive(Debug, Default)]
+pub struct Compilation {
+    /// The tools and notes that fit. Its `outdated` has the other tools, its `misfits` every mistake.
+    pub catalog: ToolCatalog,
+    /// Mistakes in the undo declarations of tools of the catalog, whose statements fit.
+    pub undo_mistakes: Vec<Diagnostic>,
+}
+
+/// Compiles the manifests against a database: each tool that fits it is in the catalog, whatever the others are.
+///
+/// The database is asked to describe every statement; nothing is executed.
+///
+/// # Errors
+/// All mistakes, sorted by file and position, if a file is wrong by itself or the database cannot be asked.
+pub async fn compile_fitting(
+    sources: &[Source],
+    server: &ServerNames<'_>,
+    database: &impl DescribeStatement,
+) -> Result<Compilation, Diagnostics> {
+    let mut of_files = Diagnostics::default();
+    let ParsedManifest { tools: parsed_tools, notes: declared, builtin, instructions } =
+        parse_all(sources, server, &mut of_files);
+    let builtin = check::builtin(&builtin, server.builtin, &mut of_files);
+    let instructions = check::instructions(&instructions, &mut of_files);
+
+    let mut misfits = Diagnostics::default();
     let mut inferred = Vec::with_capacity(parsed_tools.len());
     let mut denied = MissingPrivileges::default();
     let mut reachable = true;
     for parsed in &parsed_tools {
         let statements =
-            if reachable { infer::infer(parsed, database, &mut diagnostics, &mut denied).await } else { Ok(None) };
+            if reachable { infer::infer(parsed, database, &mut misfits, &mut denied).await } else { Ok(None) };
         reachable &= statements.is_ok();
         let statements = statements.unwrap_or(None);
         if let Some(statements) = &statements {
-            reachable &= policy::check_rules(parsed, statements, database, &mut diagnostics).await.is_ok();
+            reachable &= policy::check_rules(parsed, statements, database, &mut misfits).await.is_ok();
         }
         inferred.push(statements);
     }
-    let notes =
-        if reachable { notes::check(&declared, database, &mut diagnostics, &mut denied).await } else { Vec::new() };
+    let checked = match reachable {
+        true => notes::check(&declared, database, &mut of_files, &mut misfits, &mut denied).await,
+        false => Err(infer::UnavailableError),
+    };
     for (parsed, inferred) in parsed_tools.iter().zip(&inferred) {
         if let Some(inferred) = inferred {
-            check::against_database(parsed, inferred, &mut diagnostics);
+            check::against_database(parsed, inferred, &mut misfits);
             denied.note_plans(parsed, inferred.all());
         }
     }
-    denied.report(&mut diagnostics);
-    check::undo(&parsed_tools, &inferred, &mut diagnostics);
+    let mut undo_mistakes = Diagnostics::default();
+    check::undo(&parsed_tools, &inferred, &mut undo_mistakes);
+    let by_tool = denied.by_tool().chain(misfits.0.iter().cloned()).collect::<Vec<_>>();
+    denied.report(&mut misfits);
+    let notes = match checked {
+        Ok(notes) if reachable && of_files.0.is_empty() => notes,
+        _ => {
+            of_files.0.extend(misfits.0.into_iter().chain(undo_mistakes.0));
+            return Err(of_files.sorted());
+        }
+    };
 
-    if diagnostics.0.is_empty() {
-        let tools =
-            parsed_tools.into_iter().zip(inferred).filter_map(|(parsed, inferred)| build::spec(parsed, inferred?));
-        let tools: Vec<Arc<ToolSpec>> = tools.map(Arc::new).collect();
-        let warnings = check::warnings(&tools);
-        return Ok(ToolCatalog { tools, notes, builtin, instructions, warnings, ..ToolCatalog::default() });
+    let (mut tools, mut outdated) = (Vec::new(), Vec::new());
+    for (parsed, inferred) in parsed_tools.into_iter().zip(inferred) {
+        let of_tool = |mistakes: &[Diagnostic]| -> Vec<Diagnostic> {
+            mistakes.iter().filter(|mistake| mistake.tool == parsed.label).cloned().collect()
+        };
+        let mut mistakes = of_tool(&by_tool);
+        if mistakes.is_empty() {
+            mistakes = of_tool(&undo_mistakes.0);
+        }
+        let rest = OutdatedTool::declared(&parsed, mistakes);
+        let fits = by_tool.iter().all(|mistake| mistake.tool != parsed.label);
+        match inferred.filter(|_| fits).and_then(|inferred| build::spec(parsed, inferred)) {
+            Some(spec) => tools.push(Arc::new(spec)),
+            None => outdated.extend(rest),
+        }
     }
-    Err(diagnostics.sorted())
+    let warnings = check::warnings(&tools);
+    let Diagnostics(misfits) = misfits.sorted();
+    let Diagnostics(undo_mistakes) = undo_mistakes.sorted();
+    let catalog =
+        ToolCatalog { tools, notes, builtin, instructions, warnings, outdated, misfits, ..ToolCatalog::default() };
+    Ok(Compilation { catalog, undo_mistakes })
 }
 
 /// Checks the files alone, without a database. The catalog contains only the settings of the server itself: built-in

@@ -66,11 +66,12 @@ pub(crate) async fn plan(
     statement: &str,
     values: PlanParameters<'_>,
 ) -> Result<PlanResult, Error> {
-    let set_mode = format!("select {}", setting(&[("plan_cache_mode", values.mode())]));
+    let set_mode = format!("select {}", setting(values.settings()));
     // Later statements in the same transaction are planned as usual.
     let (before, behind) = around.unzip();
     let before: Vec<&str> = before.into_iter().chain([set_mode.as_str()]).collect();
-    let behind: Vec<&str> = std::iter::once("reset plan_cache_mode").chain(behind).collect();
+    let behind: Vec<&str> =
+        ["reset plan_cache_mode", "reset enable_partition_pruning"].into_iter().chain(behind).collect();
     explain(session, &before, &values.explain(statement, false), &behind).await
 }
 
@@ -101,6 +102,15 @@ impl Session {
 }
 
 impl PlanParameters<'_> {
+    /// PostgreSQL often decides which partitions it skips when a statement starts, and EXPLAIN starts it with NULL and omits them
+    /// all, so for unknown values no partition is skipped.
+    fn settings(&self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::AnyValues(_) => &[("plan_cache_mode", "force_generic_plan"), ("enable_partition_pruning", "off")],
+            Self::These(_) => &[("plan_cache_mode", "force_custom_plan")],
+        }
+    }
+
     fn mode(&self) -> &'static str {
         match self {
             Self::AnyValues(_) => "force_generic_plan",

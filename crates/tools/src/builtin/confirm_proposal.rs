@@ -136,7 +136,7 @@ impl Tool for ConfirmProposal {
             ToolOutput::read(&data).map(|answer| ToolOutput {
                 correlation_id: Some(correlation_id),
                 rows_affected: Some(rows_affected),
-                rollback: Some(rollback),
+                rollback: Some(*rollback),
                 ..answer
             })
         })

@@ -156,6 +156,9 @@ impl PreviewMutation {
         if name == execute_sql::NAME && is_callers(name) {
             return Err(Failure::new(ErrorCode::InvalidParams, UNTRIED).hint(UNTRIED_HINT));
         }
+        if let Some(failure) = callers.unfit(name) {
+            return Err(failure);
+        }
         self.targets.get(name).filter(|_| is_callers(name)).ok_or_else(|| {
             let known: Vec<&str> = self.targets.keys().map(String::as_str).filter(|name| is_callers(name)).collect();
             let message = format!("{NAME}: \"{name}\" is not a write tool of this server");

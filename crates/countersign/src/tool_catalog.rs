@@ -1,0 +1,231 @@
+//! The tools of manifests, compiled against the live database: those that fit it, and why the others do not.
+//!
+//! A tool that does not fit is not served, and everything else is. A write whose declared undo does not fit is served only if its
+//! recorded changes undo it.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context;
+use ledger::read::{ReadLimits, Reader, SearchPath};
+use ledger::{ConnectOptions, Coverage, CoveredTable, Gap, Ledger};
+use manifest::{
+    Compilation, Diagnostic, Diagnostics, OutdatedTool, ServerNames, Source, ToolCatalog, ToolSpec, UndoSpec,
+};
+use types::{ConditionShape, DescribeError, DescribeStatement, StatementShape};
+
+use crate::settings::ProfileConfig;
+
+/// Reads manifests. The error names the file that cannot be read.
+pub(crate) fn read_manifests(paths: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
+    paths
+        .iter()
+        .map(|path| Source::read(path).with_context(|| format!("the manifest {} cannot be read", path.display())))
+        .collect()
+}
+
+/// Describes statements like the ledger, and adds the hints that a query gets.
+struct HintingDescriber<'a> {
+    ledger: &'a Ledger,
+    /// Reads the catalog with the privileges of the servers' login.
+    names: Reader,
+}
+
+impl DescribeStatement for HintingDescriber<'_> {
+    async fn describe(&self, sql: &str, param_types: &[u32]) -> Result<StatementShape, DescribeError> {
+        let answer = self.ledger.describe(sql, param_types).await;
+        let Err(error @ DescribeError::Refused { .. }) = &answer else { return answer };
+        let found = catalog::statement_hint(&self.names, sql, error).await;
+        answer.map_err(|error| match error {
+            DescribeError::Refused { message, sqlstate, hint, position } => {
+                DescribeError::Refused { message, sqlstate, hint: found.or(hint), position }
+            }
+            unavailable @ DescribeError::Unavailable(_) => unavailable,
+        })
+    }
+
+    async fn describe_condition(&self, sql: &str, param_types: &[u32]) -> Result<ConditionShape, DescribeError> {
+        self.ledger.describe_condition(sql, param_types).await
+    }
+}
+
+/// Compiles manifests against the live database, whole or not at all, and checks that the tools that profiles name exist.
+///
+/// # Errors
+/// Contains [`Diagnostics`] with all mistakes if manifests or profiles are wrong.
+pub(crate) async fn compile(
+    sources: &[Source],
+    profiles: &[ProfileConfig],
+    ledger: &Ledger,
+    target: &ConnectOptions,
+) -> anyhow::Result<ToolCatalog> {
+    let catalog = compile_fitting(sources, profiles, ledger, target).await?;
+    if catalog.misfits.is_empty() { Ok(catalog) } else { Err(not_fitting(catalog.misfits)) }
+}
+
+/// Compiles manifests against the live database. The catalog has the tools that fit it, and why the others do not.
+///
+/// # Errors
+/// Contains [`Diagnostics`] with all mistakes if a file or a profile is wrong by itself.
+pub(crate) async fn compile_fitting(
+    sources: &[Source],
+    profiles: &[ProfileConfig],
+    ledger: &Ledger,
+    target: &ConnectOptions,
+) -> anyhow::Result<ToolCatalog> {
+    let compiled = describe(sources, ledger, target).await?;
+    let declared = manifest::declared_names(sources);
+    let known: Vec<&str> = tools::builtin::NAMES.into_iter().chain(declared.iter().map(String::as_str)).collect();
+    let of_profiles: Vec<Diagnostic> = profiles.iter().flat_map(|own| own.unknown_tools(&known)).collect();
+    let compiled = match compiled {
+        Err(Diagnostics(mut mistakes)) => {
+            mistakes.extend(of_profiles);
+            return Err(not_fitting(mistakes));
+        }
+        Ok(compiled) => compiled,
+    };
+    let catalog = settle(ledger, compiled).await?;
+    match (of_profiles.is_empty(), catalog.misfits.is_empty()) {
+        (true, _) => Ok(catalog),
+        (false, true) => Err(refused(of_profiles)),
+        (false, false) => Err(not_fitting(catalog.misfits.into_iter().chain(of_profiles).collect())),
+    }
+}
+
+/// Compiles manifests without regard to profiles and undo: what their statements are, and which tables they use.
+///
+/// # Errors
+/// Contains [`Diagnostics`] with all mistakes if manifests are wrong.
+pub(crate) async fn compile_statements(
+    sources: &[Source],
+    ledger: &Ledger,
+    target: &ConnectOptions,
+) -> anyhow::Result<ToolCatalog> {
+    let Compilation { catalog, undo_mistakes } =
+        describe(sources, ledger, target).await?.map_err(|Diagnostics(mistakes)| not_fitting(mistakes))?;
+    let mistakes: Vec<Diagnostic> = catalog.misfits.iter().cloned().chain(undo_mistakes).collect();
+    if mistakes.is_empty() { Ok(catalog) } else { Err(not_fitting(mistakes)) }
+}
+
+async fn describe(
+    sources: &[Source],
+    ledger: &Ledger,
+    target: &ConnectOptions,
+) -> anyhow::Result<Result<Compilation, Diagnostics>> {
+    let native = tools::native::executors()?;
+    let executors: Vec<&str> = native.names().collect();
+    let server = ServerNames { builtin: &tools::builtin::NAMES, executors: &executors };
+    let names =
+        Reader::new(target.clone(), &SearchPath::default(), ReadLimits { sessions: 1, ..ReadLimits::default() });
+    Ok(manifest::compile_fitting(sources, &server, &HintingDescriber { ledger, names }).await)
+}
+
+fn not_fitting(mut mistakes: Vec<Diagnostic>) -> anyhow::Error {
+    mistakes.sort();
+    mistakes.dedup();
+    anyhow::Error::new(Diagnostics(mistakes)).context("the manifests do not fit the database")
+}
+
+/// Finds out how the writes are undone: by recorded changes, by a tool, or not at all. A write without a declared undo whose
+/// changes are not all recorded is outdated, and so is one whose declared undo does not fit.
+async fn settle(ledger: &Ledger, compiled: Compilation) -> anyhow::Result<ToolCatalog> {
+    let Compilation { mut catalog, undo_mistakes } = compiled;
+    let tracking = ledger.tracking();
+    let mut unrecorded = Vec::new();
+    for tool in catalog.tools.iter().filter(|tool| tool.access.writes()) {
+        let coverage =
+            tracking.coverage(tool.written_tables()).await.context("which tables are tracked cannot be asked")?;
+        catalog.warnings.extend(recorded_in_clear(tool, &coverage));
+        if coverage.is_undoable() {
+            catalog.recorded.insert(tool.name.clone());
+        } else if tool.undo == UndoSpec::None {
+            unrecorded.push((tool.name.clone(), not_recorded(tool, &coverage)));
+        }
+    }
+    for (name, mistake) in unrecorded {
+        withdraw(&mut catalog, &name, vec![mistake]);
+    }
+    // A tool that goes may be the undo of another one.
+    while let Some((name, mistakes)) = without_undo(&catalog, &undo_mistakes) {
+        if catalog.recorded.contains(&name) {
+            drop_undo(&mut catalog, &name, mistakes);
+        } else {
+            withdraw(&mut catalog, &name, mistakes);
+        }
+    }
+    catalog.misfits.sort();
+    catalog.misfits.dedup();
+    Ok(catalog)
+}
+
+/// The mistake of a write that declares no undo, and whose changes are not all recorded.
+fn not_recorded(tool: &ToolSpec, coverage: &Coverage) -> Diagnostic {
+    let gap = |(table, gap): (&CoveredTable, Gap)| format!("{} ({})", table.name, gap.as_str());
+    let gaps: Vec<String> = coverage.gaps().map(gap).collect();
+    let why = if gaps.is_empty() { "its plan shows none".to_owned() } else { gaps.join(", ") };
+    Diagnostic {
+        at: tool.declared_at.clone(),
+        tool: Some(tool.name.clone()),
+        message: format!(
+            "a write says how it is undone ([tool.undo] with tool and params), or that it cannot be (undo = {{ irreversible = \"why\" }}), \
+             unless all tables that it changes are tracked (`countersign track`): {why}"
+        ),
+    }
+}
+
+/// The first tool whose declared undo does not fit or is not served, and why.
+fn without_undo(catalog: &ToolCatalog, undo_mistakes: &[Diagnostic]) -> Option<(String, Vec<Diagnostic>)> {
+    let served: BTreeSet<&str> = catalog.tools.iter().map(|tool| tool.name.as_str()).collect();
+    catalog.tools.iter().find_map(|tool| {
+        let UndoSpec::Calls { tool: called, .. } = &tool.undo else { return None };
+        let own = |mistake: &&Diagnostic| mistake.tool.as_ref() == Some(&tool.name);
+        let mut mistakes: Vec<Diagnostic> = undo_mistakes.iter().filter(own).cloned().collect();
+        if mistakes.is_empty() && !served.contains(called.as_str()) {
+            mistakes.push(Diagnostic {
+                at: tool.declared_at.clone(),
+                tool: Some(tool.name.clone()),
+                message: format!("undo: its tool {called} does not fit the database"),
+            });
+        }
+        (!mistakes.is_empty()).then(|| (tool.name.clone(), mistakes))
+    })
+}
+
+/// Moves a tool from those that are served to those that do not fit.
+fn withdraw(catalog: &mut ToolCatalog, name: &str, mistakes: Vec<Diagnostic>) {
+    if let Some(index) = catalog.tools.iter().position(|tool| tool.name == name) {
+        let tool = catalog.tools.remove(index);
+        catalog.misfits.extend(mistakes.iter().cloned());
+        catalog.outdated.push(OutdatedTool::without_undo(&tool, mistakes));
+    }
+}
+
+/// Leaves a tool to its recorded changes, which undo it without its declared undo.
+fn drop_undo(catalog: &mut ToolCatalog, name: &str, mistakes: Vec<Diagnostic>) {
+    if let Some(tool) = catalog.tools.iter_mut().find(|tool| tool.name == name) {
+        Arc::make_mut(tool).undo = UndoSpec::None;
+        catalog.misfits.extend(mistakes);
+    }
+}
+
+/// The warning that the value of a sensitive parameter may be recorded with the rows of a tracked table, since no
+/// column of the table is sensitive.
+fn recorded_in_clear(tool: &ToolSpec, coverage: &Coverage) -> Option<Diagnostic> {
+    let param = tool.sensitive_params().next()?;
+    let table = coverage.tables.iter().find(|table| table.gap.is_none_or(Gap::closes_itself) && !table.hides)?;
+    let (name, table) = (&param.name, &table.name);
+    Some(Diagnostic {
+        at: tool.declared_at.clone(),
+        tool: Some(tool.name.clone()),
+        message: format!(
+            "\"{name}\" is sensitive, and {table} is tracked without a sensitive column: if the tool stores the value there, the ledger records \
+             it with the row. Track the table again with --sensitive and the column"
+        ),
+    })
+}
+
+/// The error of mistakes in profiles.
+pub(crate) fn refused(mistakes: Vec<Diagnostic>) -> anyhow::Error {
+    anyhow::Error::new(Diagnostics(mistakes)).context("the profiles do not fit the tools")
+}

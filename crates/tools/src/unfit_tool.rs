@@ -1,0 +1,42 @@
+//! A tool of a manifest that does not fit the database. It is not listed; a call by its name says what does not fit.
+
+use manifest::{Access, OutdatedTool};
+use tokio::time::Instant;
+use types::{Failure, Meta};
+
+use crate::metrics::{Metrics, ToolMetrics};
+use crate::registry::{CallResult, reply};
+use crate::schema_drift;
+
+/// A tool that is not served.
+pub struct UnfitTool {
+    /// Its name.
+    pub name: String,
+    /// Its access.
+    pub(crate) access: Access,
+    /// The answer to every call.
+    pub failure: Failure,
+    version: String,
+    series: ToolMetrics,
+}
+
+impl UnfitTool {
+    pub(crate) fn new(tool: &OutdatedTool, metrics: &Metrics) -> Self {
+        let OutdatedTool { name, version, access, mistakes } = tool;
+        let why: Vec<&str> = mistakes.iter().map(|mistake| mistake.message.as_str()).collect();
+        Self {
+            name: name.clone(),
+            access: *access,
+            failure: schema_drift::not_served(&why.join("; ")),
+            version: version.clone(),
+            series: metrics.of_tool(name),
+        }
+    }
+
+    pub(crate) fn call(&self) -> CallResult {
+        let running = self.series.begin(Instant::now());
+        let outcome = Err(self.failure.clone().into());
+        running.ended(&outcome);
+        reply(outcome, Meta::new(self.version.clone(), 0))
+    }
+}

@@ -1,0 +1,322 @@
+//! A migration is an ordinary day (N-3): a server starts and goes on whatever a migration did. The tools that still fit are served,
+//! and the others say what does not fit.
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use testkit::{Database, HttpServer, Server, TestManifest, database, run_countersign, send_signal};
+use tokio::process::Command;
+
+/// A shop whose table `orders` is tracked, and whose table `log` is not.
+const SHOP: &str = "create schema shop;
+    create table shop.orders (id bigint primary key, name varchar(20) not null, price numeric);
+    create table shop.log (id bigint primary key, line text);
+    insert into shop.orders values (1, 'one', 1.5), (2, 'two', 2.5); insert into shop.log values (1, 'l');
+    grant usage on schema shop to public; grant all on all tables in schema shop to public";
+
+const TOOLS: &str = r#"
+[[tool]]
+name = "rename"
+access = "write"
+description = "Rename it."
+sql = "update shop.orders set name = $2 where id = $1 returning id, name"
+rows = "one"
+param = [{ name = "id", description = "Which." }, { name = "name", description = "Its name." }]
+
+[[tool]]
+name = "reprice"
+access = "write"
+description = "Set its price."
+sql = "update shop.orders set price = $2 where id = $1 returning id"
+rows = "one"
+param = [{ name = "id", description = "Which." }, { name = "price", description = "Its price." }]
+undo = { tool = "refund", params = { id = "param.id" } }
+
+[[tool]]
+name = "refund"
+access = "write"
+description = "Take its price away."
+sql = "update shop.orders set price = null where id = $1 and name <> '' returning id"
+rows = "one"
+param = [{ name = "id", description = "Which." }]
+
+[[tool]]
+name = "note"
+access = "write"
+description = "Add a line."
+sql = "insert into shop.log (id) values ($1) returning id"
+rows = "one"
+param = [{ name = "id", description = "Which." }]
+undo = { tool = "unnote", params = { id = "param.id" } }
+
+[[tool]]
+name = "unnote"
+access = "write"
+description = "Remove a line."
+sql = "delete from shop.log where id = $1 and line is not null returning id"
+rows = "one"
+param = [{ name = "id", description = "Which." }]
+undo = { irreversible = "It is gone." }
+
+[[tool]]
+name = "show"
+access = "read"
+description = "Show the prices."
+sql = "select id, price from shop.orders order by id"
+
+[[note]]
+on = "shop.orders.name"
+text = "As printed."
+"#;
+
+async fn shop() -> (Database, TestManifest) {
+    let db = database().await;
+    db.run(SHOP).await;
+    succeed(&db, &["track", "shop.orders"]).await;
+    (db, TestManifest::new(TOOLS))
+}
+
+async fn succeed(db: &Database, arguments: &[&str]) -> String {
+    let said = run_countersign(&db.url(), arguments).await;
+    assert_eq!(said.code, 0, "{arguments:?}: {said:?}");
+    said.out
+}
+
+fn names(tools: &[&str]) -> Vec<String> {
+    let own = ["rename", "reprice", "refund", "note", "unnote", "show"];
+    own.into_iter().filter(|name| tools.contains(name)).map(str::to_owned).collect()
+}
+
+async fn served(server: &Server) -> Vec<String> {
+    let own = ["rename", "reprice", "refund", "note", "unnote", "show"];
+    server.tool_names().await.into_iter().filter(|name| own.contains(&name.as_str())).collect()
+}
+
+fn arguments(manifest: &TestManifest) -> (String, Command) {
+    let mut command = Command::new(testkit::countersign());
+    command.args(["--log", "info", "serve", "--http", "127.0.0.1:0"]).args(manifest.arguments()).kill_on_drop(true);
+    (manifest.path().to_str().unwrap().to_owned(), command)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_starts_whatever_a_migration_did() {
+    // N-3
+    let (db, manifest) = shop().await;
+    db.run("alter table shop.orders rename column name to title; alter table shop.log drop column line").await;
+    let server = manifest.serve(&db).await;
+    // `note` is not tracked, and goes with its undo tool. The undo tool of `reprice` goes, and its recorded changes stay.
+    assert_eq!(served(&server).await, names(&["reprice", "show"]));
+    server.succeed("reprice", json!({"id": 1, "price": 3})).await;
+    assert_eq!(server.succeed("show", json!({})).await["data"]["rows"][0]["price"], json!(3));
+    for (tool, why) in [("rename", "\"name\""), ("refund", "\"name\""), ("unnote", "\"line\""), ("note", "unnote")] {
+        let wrong = json!({"unknown": true});
+        let error = server.fail(tool, wrong, "tool_outdated").await;
+        assert_eq!(error["retryable"], false, "{error}");
+        let (message, hint) = (error["message"].as_str().unwrap(), error["hint"].as_str().unwrap());
+        assert!(message.contains(why), "{tool}: {message}");
+        assert!(message.contains("does not fit the database") && hint.contains("operator"), "{error}");
+        assert!(!message.contains("test.toml"), "{message}");
+    }
+    let preview = json!({"tool": "rename", "params": {"id": 1, "name": "x"}});
+    server.fail("preview_mutation", preview, "tool_outdated").await;
+
+    // Each mistake is in the log, in doctor and in readyz, and check and --strict refuse them all.
+    let (path, mut command) = arguments(&manifest);
+    command.env("DATABASE_URL", db.writer_url());
+    let http = HttpServer::start(command).await;
+    let ready: Value = serde_json::from_str(
+        &http.http_client().send(http.http_client().request(reqwest::Method::GET, "/readyz")).await.body,
+    )
+    .unwrap();
+    assert_eq!(ready["status"], "degraded", "{ready}");
+    let tools: Vec<&str> =
+        ready["not_served"].as_array().unwrap().iter().map(|it| it["tool"].as_str().unwrap()).collect();
+    assert_eq!(tools, ["rename", "refund", "unnote", "note"], "{ready}");
+    assert!(ready["not_served"][0]["reason"].as_str().unwrap().contains("\"name\""), "{ready}");
+    let strict = manifest.compile_error(&db).await;
+    let check = run_countersign(&db.url(), &["check", "--manifest", &path]).await;
+    let doctor = run_countersign(&db.url(), &["doctor", "--manifest", &path]).await;
+    assert_eq!((check.code, doctor.code), (1, 1));
+    for tool in ["rename", "refund", "unnote", "note"] {
+        let line = format!("tool {tool}: ");
+        for said in [&http.log(), &strict, &check.err, &doctor.out] {
+            assert!(said.contains(&line), "{line} in {said}");
+        }
+    }
+    assert!(http.log().contains("column \"name\" does not exist"), "the note as well: {}", http.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_or_a_profile_that_is_wrong_by_itself_still_stops_a_start() {
+    // N-3
+    let (db, _) = shop().await;
+    for (text, said) in [
+        (format!("{TOOLS}\n[[tool]]\nname = 'no name'"), "no name"),
+        (format!("{TOOLS}\n[[tool"), "this is not TOML"),
+        (TOOLS.replace("access = \"read\"", "acces = \"read\""), "acces"),
+    ] {
+        let manifest = TestManifest::new(&text);
+        let path = manifest.path().to_str().unwrap().to_owned();
+        let refused = run_countersign(&db.url(), &["serve", "--manifest", &path]).await;
+        assert_eq!(refused.code, 1);
+        assert!(refused.err.contains(said), "{said}: {}", refused.err);
+    }
+}
+
+/// Migrations after which every tool still fits.
+const HARMLESS: [&str; 6] = [
+    "alter table shop.orders add column extra text",
+    "alter table shop.orders add column doubled numeric generated always as (price * 2) stored",
+    "alter table shop.orders alter column name type text",
+    "create index on shop.orders (name)",
+    "alter table shop.orders add column gone text; alter table shop.orders drop column gone",
+    "alter table shop.orders add constraint positive check (price > 0)",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_with_tracked_tables_starts_after_columns_were_added_or_widened() {
+    // N-3
+    for migration in HARMLESS {
+        let (db, manifest) = shop().await;
+        db.run(migration).await;
+        let server = manifest.serve(&db).await;
+        assert_eq!(served(&server).await.len(), 6, "{migration}");
+        server.succeed("rename", json!({"id": 1, "name": "eins"})).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_server_follows_the_database_and_tells_its_clients() {
+    // N-3
+    let (db, manifest) = shop().await;
+    let mut command = manifest.command(&db);
+    command.args(["--drift-check-ms", "100"]);
+    let server = Server::start(command).await;
+    let mut changes = server.client().tool_changes();
+    assert_eq!(served(&server).await.len(), 6);
+    for (migration, left) in [
+        ("alter table shop.orders rename column name to title", &["reprice", "note", "unnote", "show"][..]),
+        (
+            "alter table shop.orders rename column title to name",
+            &["rename", "reprice", "refund", "note", "unnote", "show"],
+        ),
+        ("drop table shop.log", &["rename", "reprice", "refund", "show"]),
+        (
+            "create table shop.log (id bigint primary key, line text); grant all on shop.log to public",
+            &["rename", "reprice", "refund", "note", "unnote", "show"],
+        ),
+        ("revoke all on shop.log from public, countersign_writer", &["rename", "reprice", "refund", "show"]),
+    ] {
+        db.run(migration).await;
+        let told = tokio::time::timeout(std::time::Duration::from_secs(20), changes.changed()).await;
+        assert!(told.is_ok_and(|told| told.is_ok()), "{migration}");
+        assert_eq!(served(&server).await, names(left), "{migration}");
+    }
+    server.fail("note", json!({"id": 5}), "tool_outdated").await;
+    server.succeed("rename", json!({"id": 2, "name": "zwei"})).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_picks_a_repaired_tool_up() {
+    // N-3
+    let (db, manifest) = shop().await;
+    db.run("alter table shop.orders rename column name to title").await;
+    let server = manifest.serve(&db).await;
+    let mut changes = server.client().tool_changes();
+    server.fail("rename", json!({"id": 1, "name": "x"}), "tool_outdated").await;
+    db.run("alter table shop.orders rename column title to name").await;
+    send_signal(server.client().pid().unwrap(), Signal::SIGHUP);
+    tokio::time::timeout(std::time::Duration::from_secs(20), changes.changed()).await.expect("a notification").unwrap();
+    server.succeed("rename", json!({"id": 1, "name": "eins"})).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn track_changed_renews_the_tables_that_have_changed() {
+    // N-2, N-3
+    let (db, _) = shop().await;
+    succeed(&db, &["track", "shop.log"]).await;
+    let out = succeed(&db, &["track", "--changed"]).await;
+    assert!(out.starts_with("unchanged"), "{out}");
+    db.run("alter table shop.orders add column extra text").await;
+    let out = succeed(&db, &["track", "--changed", "--schema", "social"]).await;
+    assert!(out.starts_with("unchanged"), "{out}");
+    let out = succeed(&db, &["track", "--changed"]).await;
+    assert!(out.starts_with("tracked  shop.orders: key (id), shape ") && !out.contains("shop.log"), "{out}");
+    db.run("alter table shop.log rename to lines").await;
+    let out = succeed(&db, &["track", "--changed"]).await;
+    assert!(out.starts_with("tracked  shop.lines: ") && out.lines().count() == 1, "{out}");
+    assert!(succeed(&db, &["track", "--changed"]).await.starts_with("unchanged"));
+    let usage = run_countersign(&db.url(), &["track", "--changed", "shop.orders"]).await;
+    assert_eq!(usage.code, 2, "{usage:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_doctor_and_scaffold_say_in_the_same_words_how_writes_are_undone() {
+    // N-8
+    let (db, manifest) = shop().await;
+    let path = manifest.path().to_str().unwrap().to_owned();
+    let check = succeed(&db, &["check", "--manifest", &path]).await;
+    let doctor = run_countersign(&db.url(), &["doctor", "--manifest", &path]).await.out;
+    for (tool, way) in [
+        ("rename", "undo by recorded changes"),
+        ("refund", "undo by recorded changes"),
+        ("reprice", "undo by refund or by recorded changes"),
+        ("note", "undo by unnote"),
+        ("unnote", "cannot be undone: It is gone."),
+    ] {
+        assert!(
+            check.lines().any(|line| line.starts_with(tool) && line.ends_with(&format!("; {way}"))),
+            "{tool}: {check}"
+        );
+        assert!(
+            doctor.lines().any(|line| line.contains(tool) && line.ends_with(&format!(": {way}"))),
+            "{tool}: {doctor}"
+        );
+    }
+    assert!(!check.contains("undo none"), "{check}");
+    let scaffold = run_countersign(&db.url(), &["scaffold", "--schema", "shop"]).await;
+    assert!(scaffold.err.contains("undo by recorded changes"), "{}", scaffold.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_gives_no_alarm_for_a_partitioned_table_that_before_reads() {
+    // N-19
+    let (db, _) = shop().await;
+    db.run(
+        "create table shop.days (day date primary key, n int) partition by range (day);
+         create table shop.days_1 partition of shop.days for values from ('2026-01-01') to ('2027-01-01');
+         create table shop.days_2 partition of shop.days for values from ('2027-01-01') to ('2028-01-01');
+         create table shop.hours (day date references shop.days on delete cascade, hour int, primary key (day, hour)) partition by range (day);
+         create table shop.hours_1 partition of shop.hours for values from ('2026-01-01') to ('2028-01-01')",
+    )
+    .await;
+    let tool = |before: &str| {
+        TestManifest::new(&format!(
+            "[[tool]]\nname = 'drop_day'\naccess = 'write'\ndescription = 'Drop it.'\ntier = 'approve'\n\
+             before = \"{before}\"\nsql = 'delete from shop.days where day = $1 returning day'\nrows = 'one'\n\
+             undo = {{ irreversible = 'x' }}\nparam = [{{ name = 'day', description = 'Which.' }}]\n"
+        ))
+    };
+    let whole = "select * from shop.days d left join shop.hours h using (day) where day = $1 for update of d";
+    for (before, alarms) in [
+        (whole, &[][..]),
+        (
+            "select * from shop.days where day = $1 for update",
+            &["shop.hours, by foreign key hours_day_fkey to shop.days"],
+        ),
+        (
+            "select * from shop.orders where $1::date is null for update",
+            &[
+                "it writes shop.days, which neither before nor after reads",
+                "shop.hours, by foreign key hours_day_fkey to shop.days",
+            ],
+        ),
+    ] {
+        let manifest = tool(before);
+        let said = succeed(&db, &["check", "--manifest", manifest.path().to_str().unwrap()]).await;
+        let found: Vec<&str> = said.lines().filter(|line| line.contains("tool drop_day: ")).collect();
+        assert_eq!(found.len(), alarms.len(), "{before}: {said}");
+        for (line, alarm) in found.iter().zip(alarms) {
+            assert!(line.contains(alarm), "{line}");
+        }
+    }
+}
