@@ -78,6 +78,32 @@ async fn it_writes_once_with_a_record_a_receipt_and_its_rows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_it_changes_in_tracked_tables_can_be_undone() {
+    // N-9
+    let db = database().await;
+    db.run("create table social.plain (n int); select countersign.track('social.tweet')").await;
+    let server = admin(&db).await;
+    let before = db.value("select text from social.tweet where id = 1").await;
+    let done =
+        server.succeed("execute_sql", json!({"sql": "update social.tweet set text = 'edited' where id = 1"})).await;
+    let rollback = &done["meta"]["rollback"];
+    assert_eq!((&rollback["reversible"], &rollback["checked"]), (&json!(true), &json!(true)), "{rollback}");
+    server.succeed(rollback["undo_tool"].as_str().unwrap(), rollback["undo_params"].clone()).await;
+    assert_eq!(db.value("select text from social.tweet where id = 1").await, before);
+    for (sql, reason) in [
+        ("insert into social.plain values (1)", json!("image_missing")),
+        ("create table social.made_here (n int)", Value::Null),
+    ] {
+        db.run("grant all on social.plain to public; grant create on schema social to public").await;
+        let done = server.succeed("execute_sql", json!({"sql": sql})).await;
+        let rollback = &done["meta"]["rollback"];
+        assert_eq!((&rollback["reversible"], &rollback["reason"]), (&json!(false), &reason), "{sql}: {rollback}");
+        let receipt = json!({"correlation_id": done["meta"]["correlation_id"]});
+        server.fail("undo_mutation", receipt, "undo_conflict").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_statement_runs_to_its_end_although_only_some_of_its_rows_are_shown() {
     let db = database().await;
     db.run(

@@ -24,7 +24,7 @@ use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolResult};
 pub(super) const NAME: &str = "execute_sql";
 
 const DESCRIPTION: &str = "Execute any one SQL statement, and keep what it does. Use the other write tools where there \
-    is one: they say how to undo what they did, this one cannot. Use query_database to read. It runs in a transaction of \
+    is one. meta.rollback says whether undo_mutation can take it back: changes of tracked tables can be. Use query_database to read. It runs in a transaction of \
     its own, so COMMIT, ROLLBACK, VACUUM and the like are refused. An identical call within 5 minutes is not executed \
     again but answered from the record: to run the same statement again, give a new idempotency_key. Use $1, $2, ... in \
     the statement and give the values in params.";
