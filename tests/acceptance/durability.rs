@@ -64,10 +64,10 @@ async fn without_waiting_for_the_disk_the_same_write_is_lost_although_it_was_ack
     // The control of the test above: it can see.
     let db = lone_database().await;
     db.run("alter role countersign_writer set synchronous_commit = off").await;
-    let finish = db.value("select pg_get_functiondef('countersign.finish'::regproc)").await;
+    let record = db.value("select pg_get_functiondef('countersign.record_success'::regproc)").await;
     let condition = "current_setting('synchronous_commit') = 'off'";
-    assert!(finish.contains(condition), "the control no longer fits the protocol: {finish}");
-    db.run(&finish.replace(condition, "false")).await;
+    assert!(record.contains(condition), "the control no longer fits the protocol: {record}");
+    db.run(&record.replace(condition, "false")).await;
     db.run("create or replace function countersign.commit_durably() returns void language plpgsql as 'begin end'")
         .await;
     let server = Server::on(&db).await;

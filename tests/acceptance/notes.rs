@@ -182,8 +182,8 @@ async fn a_note_on_what_does_not_exist_stops_the_start_with_its_place() {
     let setup = setup().await;
     setup.db.run("drop table social.hidden").await;
     let config = format!("database_url = {:?}\nmanifests = [\"m.toml\"]\n", setup.db.writer_url());
-    for verb in ["serve", "check"] {
-        let output = setup.folder.command(&config).arg(verb).output().await.unwrap();
+    for verb in [&["serve", "--strict"][..], &["check"]] {
+        let output = setup.folder.command(&config).args(verb).output().await.unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains("m.toml:18:6: on: relation \"social.hidden\" does not exist (SQLSTATE 42P01)"), "{said}");

@@ -177,7 +177,7 @@ async fn an_undo_by_effects_needs_what_the_declared_undo_tool_needs() {
     let checked = run_countersign(&attack.db.url(), &["check", "--manifest", manifest.to_str().unwrap()]).await;
     let line = |tool: &str| checked.out.lines().find(|line| line.starts_with(tool)).unwrap_or_default().to_owned();
     assert!(
-        line("open_order").ends_with("; undo close_order; undo_mutation approve"),
+        line("open_order").ends_with("; undo by close_order or by recorded changes; undo_mutation approve"),
         "{}{}",
         checked.out,
         checked.err

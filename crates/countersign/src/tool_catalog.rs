@@ -130,7 +130,7 @@ fn not_fitting(mut mistakes: Vec<Diagnostic>) -> anyhow::Error {
 /// Finds out how the writes are undone: by recorded changes, by a tool, or not at all. A write without a declared undo whose
 /// changes are not all recorded is outdated, and so is one whose declared undo does not fit.
 async fn settle(ledger: &Ledger, compiled: Compilation) -> anyhow::Result<ToolCatalog> {
-    let Compilation { mut catalog, undo_mistakes } = compiled;
+    let Compilation { mut catalog, mut undo_mistakes } = compiled;
     let tracking = ledger.tracking();
     let mut unrecorded = Vec::new();
     for tool in catalog.tools.iter().filter(|tool| tool.access.writes()) {
@@ -153,6 +153,7 @@ async fn settle(ledger: &Ledger, compiled: Compilation) -> anyhow::Result<ToolCa
         } else {
             withdraw(&mut catalog, &name, mistakes);
         }
+        undo_mistakes.retain(|mistake| mistake.tool.as_ref() != Some(&name));
     }
     catalog.misfits.sort();
     catalog.misfits.dedup();
@@ -178,10 +179,12 @@ fn not_recorded(tool: &ToolSpec, coverage: &Coverage) -> Diagnostic {
 fn without_undo(catalog: &ToolCatalog, undo_mistakes: &[Diagnostic]) -> Option<(String, Vec<Diagnostic>)> {
     let served: BTreeSet<&str> = catalog.tools.iter().map(|tool| tool.name.as_str()).collect();
     catalog.tools.iter().find_map(|tool| {
-        let UndoSpec::Calls { tool: called, .. } = &tool.undo else { return None };
         let own = |mistake: &&Diagnostic| mistake.tool.as_ref() == Some(&tool.name);
         let mut mistakes: Vec<Diagnostic> = undo_mistakes.iter().filter(own).cloned().collect();
-        if mistakes.is_empty() && !served.contains(called.as_str()) {
+        if let UndoSpec::Calls { tool: called, .. } = &tool.undo
+            && mistakes.is_empty()
+            && !served.contains(called.as_str())
+        {
             mistakes.push(Diagnostic {
                 at: tool.declared_at.clone(),
                 tool: Some(tool.name.clone()),

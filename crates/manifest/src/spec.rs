@@ -11,7 +11,6 @@ use types::{
     ApprovalRule, PgType, ReferencedObjects, RowFormat, RuleAction, StatementShape, TableAccess, Tier, ToolLimit,
 };
 
-use crate::parse::ParsedTool;
 use crate::{Diagnostic, Location};
 
 /// All tools and notes of all manifests, in the order of the files and of their contents.
@@ -50,12 +49,6 @@ pub struct OutdatedTool {
 }
 
 impl OutdatedTool {
-    /// The parsed tool with its mistakes; `None` if it lacks a part that every tool has.
-    pub(crate) fn declared(parsed: &ParsedTool<'_>, mistakes: Vec<Diagnostic>) -> Option<Self> {
-        let access = *parsed.tool.as_ref()?.access.as_ref()?.get_ref();
-        Some(Self { name: parsed.label.clone()?, version: parsed.version.clone(), access, mistakes })
-    }
-
     /// The tool whose undo, or lack of one, is a mistake.
     #[must_use]
     pub fn without_undo(tool: &ToolSpec, mistakes: Vec<Diagnostic>) -> Self {

@@ -235,7 +235,7 @@ impl Registry {
     /// Answers a call of a tool that does not fit the database; `None` if no such tool has this name.
     #[must_use]
     pub fn call_outdated(&self, name: &str) -> Option<CallResult> {
-        self.unfit(name).map(UnfitTool::call)
+        self.unfit(name).map(UnfitTool::call).map(|(outcome, meta)| reply(outcome, meta))
     }
 
     fn unfit(&self, name: &str) -> Option<&UnfitTool> {
@@ -372,7 +372,7 @@ pub struct CallResult {
     pub page: Option<PageRequest>,
 }
 
-pub(crate) fn reply(outcome: ToolResult, meta: Meta) -> CallResult {
+fn reply(outcome: ToolResult, meta: Meta) -> CallResult {
     match outcome {
         Ok(ToolOutput { data, room, correlation_id, rows_affected, rollback, question, page, success: _ }) => {
             CallResult {

@@ -5,8 +5,8 @@ use tokio::time::Instant;
 use types::{Failure, Meta};
 
 use crate::metrics::{Metrics, ToolMetrics};
-use crate::registry::{CallResult, reply};
 use crate::schema_drift;
+use crate::tool::ToolResult;
 
 /// A tool that is not served.
 pub struct UnfitTool {
@@ -33,10 +33,10 @@ impl UnfitTool {
         }
     }
 
-    pub(crate) fn call(&self) -> CallResult {
+    pub(crate) fn call(&self) -> (ToolResult, Meta) {
         let running = self.series.begin(Instant::now());
         let outcome = Err(self.failure.clone().into());
         running.ended(&outcome);
-        reply(outcome, Meta::new(self.version.clone(), 0))
+        (outcome, Meta::new(self.version.clone(), 0))
     }
 }

@@ -3,7 +3,7 @@
 
 use testkit::Database;
 
-/// What stands between `countersign.finish` and its record: here the record is committed by another connection, before the write.
+/// What stands between `countersign.record_success` and its record: here the record is committed by another connection, before the write.
 const FINISH: &str = "
 begin
     perform public.dblink_exec('{place}', format(
@@ -14,7 +14,7 @@ begin
              a.fingerprint, a.idempotency_key, a.params, a.params_summary, ''success'', a.undo_of, %L, %L, %L, %L, %L, %L, a.login, a.slot,
              clock_timestamp() + interval ''5 minutes'', pg_current_xact_id(), a.admitted_at, clock_timestamp()
          from countersign.attempt a where a.correlation_id = %L',
-        answer, answer_summary, affected, images_before, images_after, undo_call, correlation));
+        answer, answer_summary, affected, images_before, images_after, receipt, correlation));
     delete from countersign.attempt a where a.correlation_id = correlation;
 end ";
 
@@ -23,12 +23,12 @@ end ";
 pub(super) async fn write_outcomes_in_a_second_transaction(db: &Database) -> Result<(), tokio_postgres::Error> {
     let client = db.connect().await;
     client.batch_execute("create extension dblink schema public").await?;
-    let finish = db.value("select pg_get_functiondef('countersign.finish'::regproc)").await;
-    let (head, _) = finish.split_once("$function$").expect("the text of countersign.finish");
+    let record = db.value("select pg_get_functiondef('countersign.record_success'::regproc)").await;
+    let (head, _) = record.split_once("$function$").expect("the text of countersign.record_success");
     let body = FINISH.replace("{place}", &db.url().replace('\'', "''"));
     db.run(&format!("{head}$function${body}$function$")).await;
     // A superuser's function: dblink asks everybody else for a password.
-    db.run("alter function countersign.finish owner to current_user").await;
+    db.run("alter function countersign.record_success owner to current_user").await;
     Ok(())
 }
 

@@ -123,5 +123,5 @@ async fn a_long_text_is_shown_up_to_a_length_and_the_rest_is_counted() {
         ),
         "{text}"
     );
-    assert!(text.contains("\nIt cannot be undone."), "{text}");
+    assert!(text.contains("\nIts receipt will say whether it can be undone: changes of tracked tables can."), "{text}");
 }

@@ -42,10 +42,12 @@ async fn a_server_waits_for_its_database_and_reports_why_it_is_not_ready() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_manifest_that_does_not_match_the_database_ends_the_process() {
+async fn a_manifest_that_does_not_match_the_database_ends_a_strict_process() {
     let db = database().await;
     db.run("drop table social.tweet_like cascade").await;
-    let mut server = HttpServer::listening(HttpServer::command(&db)).await;
+    let mut command = HttpServer::command(&db);
+    command.arg("--strict");
+    let mut server = HttpServer::listening(command).await;
     assert!(!server.ended().await.success());
     server.logged("tweet_like").await;
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use types::DescribeStatement;
 
 use crate::missing_privileges::MissingPrivileges;
-use crate::parse::{ParsedManifest, parse};
+use crate::parse::{ParsedManifest, ParsedTool, parse};
 use crate::{Diagnostic, Diagnostics, OutdatedTool, Source, ToolCatalog, check, infer, notes, policy};
 
 /// The names that a server has besides its manifests.
@@ -120,7 +120,7 @@ pub async fn compile_fitting(
         if mistakes.is_empty() {
             mistakes = of_tool(&undo_mistakes.0);
         }
-        let rest = OutdatedTool::declared(&parsed, mistakes);
+        let rest = outdated_tool(&parsed, mistakes);
         let fits = by_tool.iter().all(|mistake| mistake.tool != parsed.label);
         match inferred.filter(|_| fits).and_then(|inferred| build::spec(parsed, inferred)) {
             Some(spec) => tools.push(Arc::new(spec)),
@@ -133,6 +133,12 @@ pub async fn compile_fitting(
     let catalog =
         ToolCatalog { tools, notes, builtin, instructions, warnings, outdated, misfits, ..ToolCatalog::default() };
     Ok(Compilation { catalog, undo_mistakes })
+}
+
+/// The parsed tool with its mistakes; `None` if it lacks a part that every tool has.
+fn outdated_tool(parsed: &ParsedTool<'_>, mistakes: Vec<Diagnostic>) -> Option<OutdatedTool> {
+    let access = *parsed.tool.as_ref()?.access.as_ref()?.get_ref();
+    Some(OutdatedTool { name: parsed.label.clone()?, version: parsed.version.clone(), access, mistakes })
 }
 
 /// Checks the files alone, without a database. The catalog contains only the settings of the server itself: built-in
