@@ -278,7 +278,7 @@ async fn a_new_column_is_in_no_receipts_way() {
     for (number, (tool, arguments)) in later.iter().enumerate() {
         // An identical call would be a duplicate of a write that was undone.
         let mut again = arguments.clone();
-        again["idempotency_key"] = json!(format!("after the restart {number}"));
+        again["idempotency_key"] = json!(format!("after-the-restart-{number}"));
         there_and_back(&db, &server, tool, &again).await;
     }
     for (context, undo) in earlier.into_iter().rev() {

@@ -124,7 +124,14 @@ pub async fn compile_fitting(
         let fits = by_tool.iter().all(|mistake| mistake.tool != parsed.label);
         match inferred.filter(|_| fits).and_then(|inferred| build::spec(parsed, inferred)) {
             Some(spec) => tools.push(Arc::new(spec)),
-            None => outdated.extend(rest),
+            None => {
+                // Its undo is such that there is no tool to speak of.
+                let lost = |mistake: &Diagnostic| rest.as_ref().is_some_and(|rest| rest.mistakes.contains(mistake));
+                let (of_it, others) = undo_mistakes.0.into_iter().partition(lost);
+                misfits.0.extend::<Vec<Diagnostic>>(of_it);
+                undo_mistakes = Diagnostics(others);
+                outdated.extend(rest);
+            }
         }
     }
     let warnings = check::warnings(&tools);
