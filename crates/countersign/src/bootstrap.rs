@@ -30,7 +30,7 @@ fn manifest_sources(settings: &Settings, demo: bool) -> anyhow::Result<Vec<Sourc
 /// Checks the manifests alone, for a server without a reachable database.
 ///
 /// # Errors
-/// With [`Diagnostics`] inside, if the manifests are wrong.
+/// With `Diagnostics` inside, if the manifests are wrong.
 pub(crate) fn check_files(settings: &Settings, demo: bool) -> anyhow::Result<ToolCatalog> {
     let native = tools::native::executors()?;
     let executors: Vec<&str> = native.names().collect();
