@@ -172,6 +172,7 @@ create table countersign.tracked (
     type_ids     oid[]        not null,
     type_mods    integer[]    not null,
     key_columns  text[],
+    key_operators text[],
     fixed        text[]       not null,
     computed     text[]       not null,
     unstored     text[]       not null,
@@ -191,6 +192,7 @@ comment on column countersign.tracked.columns is 'The columns in the order of a 
 comment on column countersign.tracked.type_mods is 'Their type modifiers, as pg_attribute has them.';
 comment on column countersign.tracked.numbers is 'Their numbers in pg_attribute, by which a column is found again after it was renamed.';
 comment on column countersign.tracked.key_columns is 'Primary key or a unique key over NOT NULL columns; null: recorded, and never undone.';
+comment on column countersign.tracked.key_operators is 'SQL: the operators by which the index of the key compares them, which need not be in pg_catalog.';
 comment on column countersign.tracked.fixed is 'Generated columns and those GENERATED ALWAYS AS IDENTITY: not set by an UPDATE.';
 comment on column countersign.tracked.computed is 'Generated columns: not inserted either.';
 comment on column countersign.tracked.unstored is 'Virtual generated columns: null in row images.';

@@ -231,7 +231,7 @@ begin
     end if;
     if untracked is not null or facts.assigned <> '{}' then
         evidence := countersign.evidence_of_undo(
-            jsonb_strip_nulls(jsonb_build_object('assigned', nullif(facts.assigned, '{}'), 'untracked', untracked)), countersign.undone_writes());
+            jsonb_strip_nulls(jsonb_build_object('assigned', nullif(facts.assigned, '{}'), 'untracked', untracked)), (countersign.claimed_attempt()).undo_of);
     end if;
     if (facts.needs_trial or facts.has_effects and untracked is not null) and facts.reason is null and undo_call ->> 'reversible' = 'true' then
         trial := countersign.try_undo(correlation, coalesce(evidence, '{}'), path);

@@ -22,17 +22,25 @@ begin
 end $$;
 
 -- The columns by which a row is found again: of the primary key, or else of the smallest unique index over NOT NULL columns.
-create function countersign.key_columns(relation oid) returns text[]
-language sql stable set search_path = pg_catalog, pg_temp as $$
-    select array_agg(a.attname::text order by k.n)
-    from (select x.indexrelid, x.indkey, x.indnkeyatts from pg_index x
+create function countersign.key_of(relation oid, out columns text[], out operators text[])
+language sql stable set search_path = pg_catalog, pg_temp set quote_all_identifiers = off as $$
+    select array_agg(a.attname::text order by k.n), array_agg(format('operator(%I.%s)', n.nspname, o.oprname) order by k.n)
+    from (select x.indkey, x.indclass, x.indnkeyatts from pg_index x
           where x.indrelid = relation and x.indisunique and x.indisvalid and x.indimmediate and x.indpred is null and x.indexprs is null
             and not exists (select from pg_attribute b where b.attrelid = relation and b.attnum = any (x.indkey) and not b.attnotnull)
           order by x.indisprimary desc, x.indnkeyatts, x.indexrelid limit 1) i
-    cross join unnest(i.indkey::int2[]) with ordinality k (number, n)
+    cross join unnest(i.indkey::int2[], i.indclass::oid[]) with ordinality k (number, class, n)
     join pg_attribute a on a.attrelid = relation and a.attnum = k.number
+    join pg_opclass c on c.oid = k.class
+    join pg_amop m on m.amopfamily = c.opcfamily and m.amopstrategy = 3 and m.amoplefttype = c.opcintype and m.amoprighttype = c.opcintype
+    join pg_operator o on o.oid = m.amopopr
+    join pg_namespace n on n.oid = o.oprnamespace
     where k.n <= i.indnkeyatts
 $$;
+comment on function countersign.key_of(oid) is 'The key of a table, and SQL for the operators that its index compares with. Null for a table without a key.';
+
+create function countersign.key_columns(relation oid) returns text[]
+language sql stable set search_path = pg_catalog, pg_temp as $$ select (countersign.key_of(relation)).columns $$;
 comment on function countersign.key_columns(oid) is 'Null for a table without a key: its changes are recorded, and never undone.';
 
 create function countersign.has_current_shape(t countersign.tracked) returns boolean
@@ -48,10 +56,8 @@ comment on function countersign.has_current_shape(countersign.tracked) is 'Wheth
 create function countersign.has_triggers(relation oid, kind integer) returns boolean
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 begin
-    return exists (select from pg_trigger g
-                   where g.tgrelid = has_triggers.relation and not g.tgisinternal and g.tgenabled <> 'D'
-                     and g.tgtype & kind = kind and g.tgname not like '!countersign%')
-        or exists (select from pg_partition_tree(has_triggers.relation) p join pg_trigger g on g.tgrelid = p.relid
+    return exists (select from (select has_triggers.relation as oid union all select p.relid from pg_partition_tree(has_triggers.relation) p) r
+                   join pg_trigger g on g.tgrelid = r.oid
                    where not g.tgisinternal and g.tgenabled <> 'D' and g.tgtype & kind = kind and g.tgname not like '!countersign%');
 end $$;
 comment on function countersign.has_triggers(oid, integer) is
@@ -93,7 +99,7 @@ begin
            bool_and(a.atttypid = any ('{int2,int4,int8,text,varchar,bpchar,bool,numeric,uuid,json,jsonb}'::regtype[]))
     into new.columns, new.numbers, new.types, new.type_ids, new.type_mods, new.fixed, new.computed, new.unstored, is_plain
     from pg_attribute a where a.attrelid = target and a.attnum > 0 and not a.attisdropped;
-    new.key_columns := countersign.key_columns(target);
+    select k.columns, k.operators into new.key_columns, new.key_operators from countersign.key_of(target) k;
     new.name := countersign.table_name(target);
     new.writers := array(select w.role_name from countersign.writer_login w order by 1);
 
@@ -108,9 +114,9 @@ begin
         new.shape := old.shape;
     else
         update countersign.tracked t set is_current = false where t.shape = old.shape;
-        insert into countersign.tracked (relation, name, columns, numbers, types, type_ids, type_mods, key_columns, fixed, computed, unstored, maintained, sensitive,
+        insert into countersign.tracked (relation, name, columns, numbers, types, type_ids, type_mods, key_columns, key_operators, fixed, computed, unstored, maintained, sensitive,
             is_log, all_writers, writers)
-        values (target, new.name, new.columns, new.numbers, new.types, new.type_ids, new.type_mods, new.key_columns, new.fixed, new.computed, new.unstored,
+        values (target, new.name, new.columns, new.numbers, new.types, new.type_ids, new.type_mods, new.key_columns, new.key_operators, new.fixed, new.computed, new.unstored,
             set_shape.maintained, set_shape.sensitive, set_shape.is_log, set_shape.all_writers, new.writers)
         returning shape into new.shape;
     end if;

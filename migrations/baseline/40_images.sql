@@ -18,10 +18,11 @@ comment on column countersign.net_change.obstacle is
 comment on column countersign.net_change.writer is 'The last of the writes.';
 
 create function countersign.fields(image text) returns text[]
-language sql immutable strict parallel safe set search_path = pg_catalog, pg_temp as $$
-    select array_agg(m[1] order by n)
-    from regexp_matches(substr(image, 1, length(image) - 1), '[(,]("(?:[^"\\]|""|\\\\)*"|[^,"]*)', 'g') with ordinality f (m, n)
-$$;
+language plpgsql immutable strict parallel safe set search_path = pg_catalog, pg_temp as $$
+begin
+    return (select array_agg(m[1] order by n)
+            from regexp_matches(substr(image, 1, length(image) - 1), '[(,]("(?:[^"\\]|""|\\\\)*"|[^,"]*)', 'g') with ordinality f (m, n));
+end $$;
 comment on function countersign.fields(text) is 'The fields of a row image, quoted as they stand there; an empty one is NULL.';
 
 create function countersign.field_value(field text) returns text
@@ -39,14 +40,16 @@ language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
 $$;
 comment on function countersign.full_before_image(text, text, int2[]) is 'The image of a row before its change, with the large columns that were left alone.';
 
+-- In PL/pgSQL, like `fields`, because it is called for each row, and an SQL function with a search_path is planned at each call.
 create function countersign.same_image(t countersign.tracked, a text, b text, leaving_out text[]) returns boolean
-language sql stable set search_path = pg_catalog, pg_temp as $$
-    select case when a is not distinct from b then true
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+    return case when a is not distinct from b then true
                 when a is null or b is null or leaving_out = '{}' then false
                 else not exists (
                     select from unnest(t.columns, countersign.fields(a), countersign.fields(b)) c (name, x, y)
-                    where c.x is distinct from c.y and c.name <> all (leaving_out)) end
-$$;
+                    where c.x is distinct from c.y and c.name <> all (leaving_out)) end;
+end $$;
 comment on function countersign.same_image(countersign.tracked, text, text, text[]) is 'Whether two row images are the same, but for some columns.';
 
 -- A table may have other columns than when a row was recorded. Columns are found again by their number, so that a renamed one is the same
@@ -63,7 +66,7 @@ begin
     end if;
     select k.* into now from countersign.tracked k where k.relation = t.relation and k.is_current;
     now.name := countersign.table_name(t.relation);
-    now.key_columns := countersign.key_columns(t.relation);
+    select k.columns, k.operators into now.key_columns, now.key_operators from countersign.key_of(t.relation) k;
     if now.shape is null or now.name is null or now.key_columns is distinct from t.key_columns
        or now.key_columns is distinct from (select array_agg(a.attname::text order by k.n) from unnest(t.key_columns) with ordinality k (name, n)
               join pg_attribute a on a.attrelid = t.relation and a.attnum = t.numbers[array_position(t.columns, k.name)] and not a.attisdropped)

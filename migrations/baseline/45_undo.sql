@@ -8,27 +8,12 @@
 -- right of a login marks a write as reversed that was not, and no code of a table's owner runs with the ledger's rights.
 
 -- The conditions under which a row of the table ("!t", which no column is called) has the key of an image (u, its columns are named by `letter`).
-create function countersign.key_operator(relation oid, key_column text) returns text
-language sql stable set search_path = pg_catalog, pg_temp as $$
-    select format('operator(%I.%s)', n.nspname, o.oprname)
-    from pg_attribute a
-    join pg_index x on x.indrelid = a.attrelid and a.attnum = any (x.indkey) and x.indisunique and x.indpred is null and x.indisvalid
-    cross join lateral unnest(x.indkey::int2[], x.indclass::oid[]) k (number, class)
-    join pg_opclass c on c.oid = k.class
-    join pg_amop m on m.amopfamily = c.opcfamily and m.amopstrategy = 3 and m.amoplefttype = c.opcintype and m.amoprighttype = c.opcintype
-    join pg_operator o on o.oid = m.amopopr
-    join pg_namespace n on n.oid = o.oprnamespace
-    where a.attrelid = relation and a.attname = key_column and k.number = a.attnum
-    order by x.indisprimary desc, x.indnkeyatts, x.indexrelid limit 1
-$$;
-comment on function countersign.key_operator(oid, text) is 'SQL: the operator by which the index of the key compares a column, which need not be in pg_catalog.';
-
 create function countersign.key_match(t countersign.tracked, letter text) returns text
-language plpgsql stable set search_path = pg_catalog, pg_temp
+language plpgsql immutable set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set jit = off as $$
 begin
-    return (select string_agg(format('"!t".%I %s u.%s%s', k, countersign.key_operator(t.relation, k), letter, array_position(t.columns, k)), ' and ')
-            from unnest(t.key_columns) k);
+    return (select string_agg(format('"!t".%I %s u.%s%s', k, o, letter, array_position(t.columns, k)), ' and ')
+            from unnest(t.key_columns, t.key_operators) u (k, o));
 end $$;
 comment on function countersign.key_match(countersign.tracked, text) is 'SQL: a row of the table has the key of an image.';
 
@@ -178,7 +163,7 @@ begin
     select k.* into strict t from countersign.tracked k where k.shape = of_shape;
     settable := array(select c from unnest(t.columns) with ordinality u (c, o) where c <> all (t.fixed || t.sensitive || t.key_columns) order by o);
     select string_agg(format(is_same, k, o), ' and '), string_agg(format(is_taken, k, o), ' and ') into is_same, is_taken
-    from unnest(t.key_columns) k cross join lateral countersign.key_operator(t.relation, k) o;
+    from unnest(t.key_columns, t.key_operators) u (k, o);
     is_same := is_same || ' and countersign.row_image(' || countersign.row_image_expression(t) || ') operator(pg_catalog.=) after';
     return format($definition$
 create or replace function countersign.%I(of_shape integer, before text, after text, path text) returns boolean
@@ -226,7 +211,7 @@ end $body$,
                 || format(E'\n    elsif "!columns" operator(pg_catalog.<>) '''' then\n        execute pg_catalog.concat(%L, "!columns", '') = row ('', '
                           'pg_catalog.concat_ws('', '', %s), %L)\n        using "!before", "!after", after;',
                           format('update %s "!t" set (', countersign.only(t)), string_agg(format(differs, c, '($1).' || quote_ident(c)), ', ' order by o),
-                          ') where ' || (select string_agg(format('"!t".%1$I %2$s ($2).%1$I', k, countersign.key_operator(t.relation, k)), ' and ') from unnest(t.key_columns) k)
+                          ') where ' || (select string_agg(format('"!t".%1$I %2$s ($2).%1$I', k, o), ' and ') from unnest(t.key_columns, t.key_operators) u (k, o))
                           || ' and countersign.row_image(' || countersign.row_image_expression(t) || ') operator(pg_catalog.=) $3')
          from unnest(settable) with ordinality u (c, o)), countersign.only(t)));
 end $fn$;
@@ -593,25 +578,26 @@ begin
     if not is_executing or cardinality(net) = 0 then
         return json_build_object('status', 'ok', 'rows', cardinality(net));
     end if;
-    return countersign.restore_rows(writes, net, countersign.claimed_attempt(), 0, countersign.evidence_of(writes), path);
+    return countersign.restore_rows(writes, net, (countersign.claimed_attempt()).correlation_id, 0, countersign.evidence_of(writes), path);
 end $$;
 comment on function countersign.undo(uuid[], boolean, text) is
     'Undoes writes, all rows or none. {status: ok, rows, set_again, written} or {status: conflict, conflicts}; then nothing was changed. Without is_executing it '
     'only looks, and locks nothing.';
 
-create function countersign.claimed_attempt() returns uuid
+create function countersign.claimed_attempt() returns countersign.attempt
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-    select a.correlation_id from countersign.attempt a
+    select a from countersign.attempt a
     where a.ctid = nullif(current_setting('countersign.at', true), '')::tid and a.xmax = pg_current_xact_id()::xid
 $$;
-comment on function countersign.claimed_attempt() is 'The write that this transaction carries out.';
+comment on function countersign.claimed_attempt() is 'The attempt that this transaction carries out; null for none.';
 
 create function countersign.is_remade(t countersign.tracked, before text, after text) returns boolean
-language sql stable set search_path = pg_catalog, pg_temp as $$
-    select cardinality(t.fixed) > cardinality(t.computed) and before is not null and after is not null and exists (
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+    return cardinality(t.fixed) > cardinality(t.computed) and before is not null and after is not null and exists (
         select from unnest(t.columns, countersign.fields(before), countersign.fields(after)) c (name, b, a)
-        where c.b is distinct from c.a and c.name = any (t.fixed) and c.name <> all (t.computed || t.key_columns))
-$$;
+        where c.b is distinct from c.a and c.name = any (t.fixed) and c.name <> all (t.computed || t.key_columns));
+end $$;
 comment on function countersign.is_remade(countersign.tracked, text, text) is
     'Whether a column GENERATED ALWAYS AS IDENTITY changed: no UPDATE sets it back, so the row is deleted and inserted.';
 
@@ -676,12 +662,9 @@ begin
     -- key of a row back, and without it the row is deleted and inserted. The last order is that of the writes, backwards: they went
     -- through these states, so no constraint that held is in the way.
     kinds := 'MIUD';
-    for place in 1 .. cardinality(tables) loop
-        if cardinality((tables[place]).fixed) > cardinality((tables[place]).computed) and exists (
-            select from unnest(net) w where w.shape = sources[place] and countersign.is_remade(tables[place], w.before, w.after)) then
-            kinds := 'DIU';
-        end if;
-    end loop;
+    if exists (select from unnest(net) w where countersign.is_remade(tables[array_position(sources, w.shape)], w.before, w.after)) then
+        kinds := 'DIU';
+    end if;
     while kinds is not null loop
         begin
             set constraints all deferred;
@@ -710,7 +693,8 @@ begin
             end if;
             if is_guarded then
                 counts_now := countersign.untracked_counts(false, reached);
-                conflict := countersign.untracked_damage(counts, counts_now, evidence -> 'untracked', relations);
+                conflict := case when counts_now <> counts
+                            then countersign.untracked_damage(counts, counts_now, evidence -> 'untracked', relations) end;
                 if conflict is not null then
                     raise exception 'the undo reaches other rows' using errcode = 'CS002';
                 end if;
@@ -1098,13 +1082,6 @@ begin
 end $$;
 comment on function countersign.receipt(json, countersign.write_facts, bigint, jsonb, json) is
     'How a write can be undone: what its tool says, as far as it is so.';
-
-create function countersign.undone_writes() returns uuid[]
-language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-    select a.undo_of from countersign.attempt a
-    where a.ctid = nullif(current_setting('countersign.at', true), '')::tid and a.xmax = pg_current_xact_id()::xid
-$$;
-comment on function countersign.undone_writes() is 'The writes that this transaction undoes; null if it is no undo.';
 
 create function countersign.evidence_of_undo(evidence jsonb, undone uuid[]) returns jsonb
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$

@@ -221,7 +221,7 @@ create function countersign.try_part(writes uuid[], path text default pg_catalog
 language plpgsql set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
-    trial      uuid := countersign.claimed_attempt();
+    trial      uuid := (countersign.claimed_attempt()).correlation_id;
     net        countersign.net_change[] := array(select w from countersign.net_changes(writes) w);
     conflicts  json[] := countersign.undo_conflicts(writes, net, true, path);
 begin
@@ -237,20 +237,9 @@ end $$;
 comment on function countersign.try_part(uuid[], text) is 'The undo of one part of a plan, after that of other parts in the same trial.';
 
 create function countersign.trial_conflicts(writes uuid[]) returns json
-language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
-declare
-    trial      uuid;
-    conflicts  text;
-begin
-    select a.correlation_id into trial from countersign.attempt a
-    where a.ctid = nullif(current_setting('countersign.at', true), '')::tid and a.xmax = pg_current_xact_id()::xid;
-    perform countersign.prove_inverse(writes, array[trial]);
-    return '[]'::json;
-exception
-    when sqlstate 'CS002' then
-        get stacked diagnostics conflicts = pg_exception_detail;
-        return conflicts::json;
-end $$;
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+    select coalesce((countersign.deviations(writes, array[(countersign.claimed_attempt()).correlation_id], 0, countersign.evidence_of(writes))).wrong, '[]')
+$$;
 comment on function countersign.trial_conflicts(uuid[]) is
     'After an undo that will be rolled back, and what it deferred: what `finish` would refuse of it.';
 
