@@ -237,9 +237,17 @@ end $$;
 comment on function countersign.try_part(uuid[], text) is 'The undo of one part of a plan, after that of other parts in the same trial.';
 
 create function countersign.trial_conflicts(writes uuid[]) returns json
-language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-    select coalesce((countersign.deviations(writes, array[(countersign.claimed_attempt()).correlation_id], 0, countersign.evidence_of(writes))).wrong, '[]')
-$$;
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+    conflicts  text;
+begin
+    perform countersign.prove_inverse(writes, array[(countersign.claimed_attempt()).correlation_id]);
+    return '[]'::json;
+exception
+    when sqlstate 'CS002' then
+        get stacked diagnostics conflicts = pg_exception_detail;
+        return conflicts::json;
+end $$;
 comment on function countersign.trial_conflicts(uuid[]) is
     'After an undo that will be rolled back, and what it deferred: what `finish` would refuse of it.';
 

@@ -1,12 +1,15 @@
 //! The schema of the ledger, as SQL: records that are final when they are inserted, effects, and undo that is proved.
 
 /// The files of the schema, by topic, in the order in which they are applied to a database with an empty schema `countersign`.
-pub const BASELINE: [(&str, &str); 18] = [
+pub const BASELINE: [(&str, &str); 21] = [
     ("10_tables", include_str!("../../../migrations/baseline/10_tables.sql")),
     ("20_admission", include_str!("../../../migrations/baseline/20_admission.sql")),
     ("30_effects", include_str!("../../../migrations/baseline/30_effects.sql")),
     ("40_images", include_str!("../../../migrations/baseline/40_images.sql")),
     ("45_undo", include_str!("../../../migrations/baseline/45_undo.sql")),
+    ("46_restore", include_str!("../../../migrations/baseline/46_restore.sql")),
+    ("47_proof", include_str!("../../../migrations/baseline/47_proof.sql")),
+    ("48_receipts", include_str!("../../../migrations/baseline/48_receipts.sql")),
     ("50_plans", include_str!("../../../migrations/baseline/50_plans.sql")),
     ("60_definitions", include_str!("../../../migrations/baseline/60_definitions.sql")),
     ("65_proposals", include_str!("../../../migrations/baseline/65_proposals.sql")),

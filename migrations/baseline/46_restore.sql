@@ -1,0 +1,469 @@
+-- How the rows of writes are put back: what that reaches beyond them, in which order, and what has to come out of it.
+
+create function countersign.is_guarded(relation oid) returns boolean
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+    return countersign.has_triggers(relation, 0)
+        or exists (select from pg_class c where c.oid = relation and (c.relhassubclass and c.relkind = 'r' or c.relhasrules))
+        or exists (select from pg_trigger g join pg_constraint f on f.oid = g.tgconstraint
+                   where g.tgrelid = is_guarded.relation and g.tgisinternal and f.confrelid = g.tgrelid
+                     and (f.confdeltype in ('c', 'n', 'd') or f.confupdtype in ('c', 'n', 'd')));
+end $$;
+comment on function countersign.is_guarded(oid) is
+    'Whether a change of its rows can change others: it has triggers, rules, children, or foreign keys with an action.';
+
+create function countersign.untracked_counts(is_exact boolean, also oid[] default '{}') returns jsonb
+language plpgsql volatile set search_path = pg_catalog, pg_temp set jit = off as $$
+begin
+    return (
+        select coalesce(jsonb_object_agg(c.oid::text, json_build_array(n.inserted, n.updated, n.deleted)), '{}')
+        from pg_class c
+        cross join lateral (select pg_stat_get_xact_tuples_inserted(c.oid) as inserted, pg_stat_get_xact_tuples_updated(c.oid) as updated,
+                                   pg_stat_get_xact_tuples_deleted(c.oid) as deleted) n
+        where c.relkind = 'r' and c.oid >= 16384 and c.relpersistence <> 't' and c.relnamespace <> 'countersign'::regnamespace
+          and (is_exact or c.oid = any (also) or c.oid in (select l.relation from pg_locks l
+                                     where l.pid = pg_backend_pid() and l.locktype = 'relation' and l.mode = 'RowExclusiveLock'))
+          and n.inserted + n.updated + n.deleted > 0
+          and not exists (select from countersign.tracked t where t.is_current
+                          and t.relation = case when c.relispartition then pg_partition_root(c.oid)::oid else c.oid end));
+end $$;
+comment on function countersign.untracked_counts(boolean, oid[]) is
+    'The rows that this transaction has inserted, updated and deleted in tables that are not tracked, under their oid; with is_exact every table, '
+    'otherwise those that this transaction has locked, and others that are named. Earlier transactions of the session may still be in the counts, but not in their difference.';
+
+create function countersign.untracked_damage(before jsonb, after jsonb, allowed jsonb, touched oid[]) returns json
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select json_agg(json_build_object(
+               'code', case when f.is_reached then 'referenced' else 'side_effects' end, 'table', countersign.table_name(d.relation),
+               'message', format('the undo would change %s and delete %s rows of %s, which is not tracked', d.updated, d.deleted,
+                                 countersign.table_name(d.relation))) order by d.relation)
+    from (select a.key::oid as relation,
+                 (a.value ->> 1)::bigint - coalesce((before -> a.key ->> 1)::bigint, 0) as updated,
+                 (a.value ->> 2)::bigint - coalesce((before -> a.key ->> 2)::bigint, 0) as deleted,
+                 coalesce((allowed -> a.key ->> 0)::bigint, 0) as inserted_then,
+                 coalesce((allowed -> a.key ->> 1)::bigint, 0) as updated_then,
+                 coalesce((allowed -> a.key ->> 2)::bigint, 0) as deleted_then
+          from jsonb_each(after) a) d
+    cross join lateral (select exists (
+        select from pg_constraint f where f.conrelid = d.relation and f.contype = 'f' and f.confrelid = any (touched)
+        and (f.confdeltype in ('c', 'n', 'd') or f.confupdtype in ('c', 'n', 'd'))) as is_reached) f
+    where case when f.is_reached then d.updated > 0 or d.deleted > 0
+               -- A trigger that keeps a total, or a row beside each row: as many as the write itself has touched.
+               else d.updated > d.updated_then + d.inserted_then or d.deleted > d.inserted_then end
+$$;
+comment on function countersign.untracked_damage(jsonb, jsonb, jsonb, oid[]) is
+    'What an undo did to rows of tables that are not tracked, as conflicts, beyond what the triggers of the write did to them; null for nothing.';
+
+create function countersign.evidence_of(writes uuid[]) returns jsonb
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+    evidence  jsonb;
+begin
+    -- One write as a rule, whose evidence it is.
+    if cardinality(writes) = 1 then
+        select r.evidence::jsonb into evidence from countersign.record r where r.correlation_id = writes[1];
+        return coalesce(evidence, '{}');
+    end if;
+    return jsonb_build_object(
+        'assigned', (
+            select coalesce(jsonb_object_agg(u.relation::text, u.columns), '{}')
+            from (select e.relation, jsonb_agg(distinct c.number) filter (where c.number is not null) as columns,
+                         bool_and(r.evidence::jsonb -> 'assigned' ? e.relation::text) as is_known
+                  from (select distinct f.correlation_id, f.relation from countersign.effect f
+                        where f.correlation_id = any (writes) and f.op = 'U') e
+                  join countersign.record r on r.correlation_id = e.correlation_id
+                  left join lateral jsonb_array_elements(r.evidence::jsonb -> 'assigned' -> e.relation::text) c (number) on true
+                  group by e.relation) u
+            where u.is_known),
+        'untracked', (
+            select coalesce(jsonb_object_agg(u.relation, jsonb_build_array(u.inserted, u.updated, u.deleted)), '{}')
+            from (select c.key as relation, sum((c.value ->> 0)::bigint) as inserted, sum((c.value ->> 1)::bigint) as updated,
+                         sum((c.value ->> 2)::bigint) as deleted
+                  from countersign.record r cross join lateral jsonb_each(r.evidence::jsonb -> 'untracked') c
+                  where r.correlation_id = any (writes) group by c.key) u));
+end $$;
+comment on function countersign.evidence_of(uuid[]) is 'What writes have noted beside their effects, taken together.';
+
+create function countersign.deviations(
+    writes uuid[], undos uuid[], after_position bigint, evidence jsonb, out wrong json, out set_again json, out grown oid[]
+) language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
+set plan_cache_mode = force_generic_plan set jit = off as $$
+declare
+    last_position  bigint := case when after_position > 0 then after_position else 9223372036854775807 end;
+begin
+    -- A history: the write, and its undo, have only added rows, and only by triggers.
+    grown := array(
+        select distinct u.relation from countersign.effect u
+        where u.correlation_id = any (undos) and u.position > after_position and u.op = 'I' and u.by_trigger
+          and exists (select from countersign.effect e where e.correlation_id = any (writes) and e.relation = u.relation and e.position <= last_position)
+          and not exists (select from countersign.effect e
+                          where e.correlation_id = any (writes) and e.relation = u.relation and e.position <= last_position
+                            and not (e.op in ('I', 'N') and e.by_trigger)));
+    with compared as materialized (
+        select coalesce(d.relation, u.relation) as relation, coalesce(d.shape, u.shape) as shape, coalesce(d.key, u.key) as key,
+               d.before as d_before, d.after as d_after, u.before as u_before, u.after as u_after,
+               d.relation is null as is_extra, u.relation is null as is_left,
+               d.secret_before is not distinct from u.secret_after and d.secret_after is not distinct from u.secret_before as has_secrets
+        from countersign.net_changes(writes, 0, last_position) d
+        full join countersign.net_changes(undos, after_position) u on u.relation = d.relation and coalesce(u.key, '') = coalesce(d.key, '')
+        -- The images themselves first: most rows need no look at their columns.
+        where (u.before is distinct from d.after or u.after is distinct from d.before
+               or u.secret_before is distinct from d.secret_after or u.secret_after is distinct from d.secret_before)
+          -- The undo has only added rows to it as well.
+          and not (coalesce(d.relation, u.relation) = any (grown) and not exists (
+              select from countersign.effect e where e.correlation_id = any (undos) and e.relation = any (grown) and e.position > after_position
+              and e.relation = coalesce(d.relation, u.relation) and not (e.op in ('I', 'N') and e.by_trigger)))
+    ), shape as materialized (
+        select k.shape, n as t,
+               -- The columns that triggers may set again: those that no statement of the write has set, and of a row that
+               -- comes back those that triggers of the table insist on.
+               case when evidence -> 'assigned' ? n.relation::text then array(
+                   select c from unnest(n.columns, n.numbers) u (c, number)
+                   where c <> all (n.key_columns) and not (evidence -> 'assigned' -> n.relation::text @> to_jsonb(number))) else '{}' end as unassigned,
+               case when countersign.has_triggers(n.relation, 1 + 2 + 4) then array(select c from unnest(n.columns) c where c <> all (n.key_columns))
+                    else '{}' end as insisted
+        from countersign.tracked k cross join lateral countersign.tracked_now(k) n
+        where k.shape in (select c.shape from compared c)
+    ), looked_at as materialized (
+        select c.*, s.t, f.free,
+               case when (s.t).shape is null then false
+                    when c.is_extra then countersign.same_image(s.t, c.u_before, c.u_after, (s.t).maintained || (s.t).unstored)
+                    when c.is_left then countersign.same_image(s.t, c.d_after, c.d_before, (s.t).maintained || (s.t).unstored || f.free)
+                    else c.has_secrets and countersign.same_image(s.t, c.u_before, c.d_after, (s.t).unstored)
+                         and countersign.same_image(s.t, c.u_after, c.d_before, (s.t).maintained || (s.t).unstored || f.free) end as is_right
+        from compared c join shape s on s.shape = c.shape
+        cross join lateral (select case when c.d_before is null or c.is_extra then '{}'::text[] when c.d_after is null then s.insisted else s.unassigned end as free) f
+    ), judged as materialized (
+        select l.*, l.is_right and l.free <> '{}'
+                    and not countersign.same_image(l.t, coalesce(l.u_after, l.d_after), l.d_before, (l.t).maintained || (l.t).unstored) as is_again
+        from looked_at l
+    )
+    select json_agg(json_build_object('code', 'side_effects', 'table', coalesce((j.t).name, countersign.table_name(j.relation)), 'key', j.key::json,
+               'columns', (select json_agg(json_build_object('name', c.name, 'to_restore', countersign.field_value(c.b), 'now', countersign.field_value(c.n)))
+                           from unnest((j.t).columns, countersign.fields(j.d_before), countersign.fields(j.u_after)) c (name, b, n)
+                           where c.b is distinct from c.n and c.name <> all ((j.t).sensitive || (j.t).unstored)),
+               'message', case when j.is_extra then 'the undo changed a row that the write did not change'
+                               when j.is_left then 'the undo left the row as it was'
+                               else 'something changed the row after it was restored' end)) filter (where not j.is_right),
+           case when count(*) filter (where j.is_again) > 0 then json_build_object(
+               'rows', count(*) filter (where j.is_again),
+               'columns', (select json_object_agg(t.name, t.columns)
+                           from (select (a.t).name, json_agg(distinct c.name) as columns
+                                 from judged a cross join lateral unnest((a.t).columns, countersign.fields(a.d_before), countersign.fields(a.u_after)) c (name, b, n)
+                                 where a.is_again and c.b is distinct from c.n and c.name = any (a.free) group by 1) t),
+               'first', (select json_agg(json_build_object('table', (a.t).name, 'key', a.key::json, 'columns', (
+                             select json_object_agg(c.name, countersign.field_value(c.n))
+                             from unnest((a.t).columns, countersign.fields(a.d_before), countersign.fields(a.u_after)) c (name, b, n)
+                             where c.b is distinct from c.n and c.name = any (a.free) and c.name <> all ((a.t).sensitive))))
+                         from (select * from judged a where a.is_again order by (a.t).name, a.key limit 20) a)) end
+    into wrong, set_again
+    from judged j;
+end $$;
+comment on function countersign.deviations(uuid[], uuid[], bigint, jsonb) is
+    'Where the recorded effects of undos are not the exact inverse of what they undo: wrong has the conflicts, set_again the columns that triggers set '
+    'and that no statement of the writes had set, grown the histories. With a position: the undo is what came after it in the same write.';
+
+-- How an undo is carried out. The last argument is evaluated where `undo` is called: the search_path of the session, for the triggers and
+-- policies of the tables.
+create function countersign.undo(
+    writes uuid[], is_executing boolean default true, path text default pg_catalog.current_setting('search_path')
+) returns json
+language plpgsql set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set jit = off as $$
+declare
+    single     countersign.net_change := case when is_executing then countersign.single_change(writes) end;
+    net        countersign.net_change[];
+    conflicts  json[];
+begin
+    if single.relation is not null and not countersign.is_guarded(single.relation) and countersign.restore_row(single, path) then
+        return json_build_object('status', 'ok', 'rows', 1);
+    end if;
+    net := array(select w from countersign.net_changes(writes) w);
+    conflicts := countersign.refused_writes(writes);
+    if conflicts is null then
+        conflicts := countersign.undo_conflicts(writes, net, is_executing, path);
+    end if;
+    if cardinality(conflicts) > 0 then
+        return json_build_object('status', 'conflict', 'conflicts', array_to_json(conflicts), 'rows', cardinality(net));
+    end if;
+    if is_executing and exists (select from countersign.tracked k where k.is_current and k.relation in (select w.relation from unnest(net) w)
+                                and not countersign.has_current_shape(k)) then
+        raise exception 'the columns of a tracked table have changed' using errcode = 'CS005';
+    end if;
+    if not is_executing or cardinality(net) = 0 then
+        return json_build_object('status', 'ok', 'rows', cardinality(net));
+    end if;
+    return countersign.restore_rows(writes, net, (countersign.claimed_attempt()).correlation_id, 0, countersign.evidence_of(writes), path);
+end $$;
+comment on function countersign.undo(uuid[], boolean, text) is
+    'Undoes writes, all rows or none. {status: ok, rows, set_again, written} or {status: conflict, conflicts}; then nothing was changed. Without is_executing it '
+    'only looks, and locks nothing.';
+
+create function countersign.claimed_attempt() returns countersign.attempt
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+    select a from countersign.attempt a
+    where a.ctid = nullif(current_setting('countersign.at', true), '')::tid and a.xmax = pg_current_xact_id()::xid
+$$;
+comment on function countersign.claimed_attempt() is 'The attempt that this transaction carries out; null for none.';
+
+create function countersign.is_remade(t countersign.tracked, before text, after text) returns boolean
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+    return cardinality(t.fixed) > cardinality(t.computed) and before is not null and after is not null and exists (
+        select from unnest(t.columns, countersign.fields(before), countersign.fields(after)) c (name, b, a)
+        where c.b is distinct from c.a and c.name = any (t.fixed) and c.name <> all (t.computed || t.key_columns));
+end $$;
+comment on function countersign.is_remade(countersign.tracked, text, text) is
+    'Whether a column GENERATED ALWAYS AS IDENTITY changed: no UPDATE sets it back, so the row is deleted and inserted.';
+
+create function countersign.settle(path text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    -- Until the end of the function, for the triggers that were deferred.
+    perform set_config('search_path', path, true);
+    set constraints all immediate;
+end $$;
+comment on function countersign.settle(text) is 'Runs what was deferred, with the search_path of the session.';
+
+create function countersign.restore_rows(
+    writes uuid[], net countersign.net_change[], undo uuid, after_position bigint, evidence jsonb, path text
+) returns json
+language plpgsql set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set jit = off as $$
+declare
+    sources      integer[] := array(select distinct w.shape from unnest(net) w order by 1);
+    tables       countersign.tracked[] := array(select countersign.tracked_now(k) from unnest(sources) with ordinality s (shape, n)
+                                                join countersign.tracked k on k.shape = s.shape order by s.n);
+    relations    oid[] := array(select distinct (t).relation from unnest(tables) t);
+    is_guarded   boolean := exists (select from unnest(relations) r where countersign.is_guarded(r));
+    -- Those that foreign keys reach are known beforehand; for others, a look at every table where these are few, or where it is no trial.
+    reached      oid[] := array(select f.conrelid from pg_trigger g join pg_constraint f on f.oid = g.tgconstraint
+                                where g.tgrelid = any (relations) and g.tgisinternal and f.confrelid = g.tgrelid);
+    is_exact     boolean := after_position = 0 or (select c.reltuples < 2000 from pg_class c where c.oid = 'pg_class'::regclass);
+    counts       jsonb;
+    counts_now   jsonb;
+    written      json;
+    moves        jsonb;
+    depth        jsonb := '{}';
+    level        record;
+    kinds        text;
+    total        bigint;
+    wrong        json;
+    set_again    json;
+    histories    oid[];
+    grown        oid[] := '{}';
+    conflict     json;
+    refusal      json;
+    broken_name  text;
+    kind         text;
+begin
+    -- Tables in the order of their foreign keys: parents are put back first and removed last.
+    for pass in 1 .. least(cardinality(relations), 20) loop
+        for level in
+            select f.conrelid as child, max(coalesce((depth ->> f.confrelid::text)::int, 0)) + 1 as depth
+            from pg_constraint f
+            where f.contype = 'f' and f.conrelid <> f.confrelid and f.conrelid = any (relations) and f.confrelid = any (relations)
+            group by f.conrelid
+        loop
+            depth := depth || jsonb_build_object(level.child::text, level.depth);
+        end loop;
+    end loop;
+    if exists (select from unnest(net) w where w.before is null) and exists (select from unnest(net) w where w.after is null) then
+        select jsonb_object_agg(m.relation || ' ' || m.key_now, m.relation || ' ' || m.key_before) into moves
+        from countersign.moved_rows(writes, net) m;
+    end if;
+
+    -- Foreign keys want a row back before what refers to it, and unique values want to be free first: one order or another. M puts the
+    -- key of a row back, and without it the row is deleted and inserted. The last order is that of the writes, backwards: they went
+    -- through these states, so no constraint that held is in the way.
+    kinds := 'MIUD';
+    if exists (select from unnest(net) w where countersign.is_remade(tables[array_position(sources, w.shape)], w.before, w.after)) then
+        kinds := 'DIU';
+    end if;
+    while kinds is not null loop
+        begin
+            set constraints all deferred;
+            total := 0;
+            if is_guarded then
+                counts := countersign.untracked_counts(is_exact, reached);
+            end if;
+            if kinds = 'R' then
+                total := countersign.restore_backwards(writes, after_position, grown, path);
+            else
+                foreach kind in array string_to_array(kinds, null) loop
+                    total := total + countersign.restore_kind(kind, net, sources, tables, depth, case when kinds <> 'DIU' then moves end, grown, path, is_guarded);
+                end loop;
+            end if;
+            if is_guarded or kinds = 'R' then
+                perform countersign.restore_disturbed(net, sources, tables, evidence, grown, path);
+            end if;
+            perform countersign.settle(path);
+            if is_guarded or kinds = 'R' then
+                select d.wrong, d.set_again, d.grown into wrong, set_again, histories
+                from countersign.deviations(writes, array[undo], after_position, evidence) d;
+                if wrong is not null then
+                    conflict := wrong;
+                    raise exception 'the rows are not what they were before the write' using errcode = 'CS002';
+                end if;
+            end if;
+            if is_guarded then
+                counts_now := countersign.untracked_counts(false, reached);
+                conflict := case when counts_now <> counts
+                            then countersign.untracked_damage(counts, counts_now, evidence -> 'untracked', relations) end;
+                if conflict is not null then
+                    raise exception 'the undo reaches other rows' using errcode = 'CS002';
+                end if;
+                written := (select json_agg(countersign.table_name(n.key::oid)) from jsonb_each(counts_now) n
+                            where n.value is distinct from counts -> n.key);
+            end if;
+            return json_strip_nulls(json_build_object('status', 'ok', 'rows', total, 'set_again', set_again, 'written', written));
+        exception
+            when transaction_rollback or lock_not_available or insufficient_resources or operator_intervention or system_error then
+                raise;
+            when sqlstate 'CS002' then
+                refusal := case when kinds = 'R' then coalesce(refusal, conflict) else conflict end;
+                if histories <> '{}' and not (grown @> histories) then
+                    grown := grown || histories;
+                    continue;
+                end if;
+                kinds := case when kinds <> 'R' then 'R' end;
+            when insufficient_privilege then
+                refusal := json_build_array(json_build_object('code', 'not_permitted', 'table', (tables[1]).name, 'message', sqlerrm));
+                kinds := null;
+            when integrity_constraint_violation then
+                get stacked diagnostics broken_name = constraint_name;
+                conflict := json_build_array(json_build_object(
+                    'code', case when sqlstate <> '23503' then 'constraint' when kind in ('D', 'M') then 'referenced' else 'parent_missing' end,
+                    'constraint', broken_name, 'message', sqlerrm));
+                refusal := case when kinds = 'R' then coalesce(refusal, conflict) else conflict end;
+                kinds := case kinds when 'MIUD' then 'MDUI' when 'MDUI' then 'DMUI' when 'DMUI' then 'UMDI' when 'UMDI' then 'DIU' when 'DIU' then 'R' end;
+            -- A trigger that refuses.
+            when others then
+                refusal := coalesce(refusal, json_build_array(json_build_object('code', 'side_effects', 'message', sqlerrm)));
+                kinds := case when kinds <> 'R' then 'R' end;
+        end;
+    end loop;
+    return json_build_object('status', 'conflict', 'rows', cardinality(net), 'conflicts', refusal);
+end $$;
+comment on function countersign.restore_rows(uuid[], countersign.net_change[], uuid, bigint, jsonb, text) is
+    'Puts rows back that are as the writes left them, in one order or another, and compares what happened. `undo` is the write that does it.';
+
+create function countersign.restore_kind(
+    kind text, net countersign.net_change[], sources integer[], tables countersign.tracked[], depth jsonb, moves jsonb, grown oid[], path text,
+    may_exist boolean
+) returns bigint
+language plpgsql set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set jit = off as $$
+declare
+    place    integer;
+    t        countersign.tracked;
+    images   text[];
+    matched  text[];
+    total    bigint := 0;
+begin
+    if kind = 'M' and moves is null then
+        return 0;
+    end if;
+    for place in
+        select n from generate_subscripts(tables, 1) n
+        where (tables[n]).relation <> all (grown)
+        order by coalesce((depth ->> (tables[n]).relation::text)::int, 0) * case when kind = 'D' then -1 else 1 end, (tables[n]).relation, n
+    loop
+        t := tables[place];
+        if kind = 'M' then
+            select array_agg(b.before order by b.key), array_agg(w.after order by b.key) into images, matched
+            from unnest(net) w
+            join unnest(net) b on b.relation = w.relation and moves ->> (w.relation || ' ' || w.key) = b.relation || ' ' || b.key
+            where w.shape = sources[place];
+        else
+            select array_agg(coalesce(w.before, w.after) order by w.key), array_agg(coalesce(w.after, w.before) order by w.key)
+            into images, matched
+            from unnest(net) w
+            where w.shape = sources[place] and case when w.before is null then kind = 'D' when w.after is null then kind = 'I'
+                                                      when countersign.is_remade(t, w.before, w.after) then kind in ('D', 'I') else kind = 'U' end
+              and (moves is null or not (moves ? (w.relation || ' ' || w.key) or exists (
+                   select from jsonb_each_text(moves) m where m.value = w.relation || ' ' || w.key)));
+        end if;
+        if images is not null then
+            total := total + countersign.apply_images(t, kind, images, matched, path, may_exist);
+        end if;
+    end loop;
+    return total;
+end $$;
+comment on function countersign.restore_kind(text, countersign.net_change[], integer[], countersign.tracked[], jsonb, jsonb, oid[], text, boolean) is
+    'One step of an order: the rows that come back (I), go (D), change (U), or get their key back (M).';
+
+create function countersign.recorded_steps(writes uuid[], until_position bigint)
+returns table (shape integer, op "char", before text, after text)
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+begin
+    return query
+    select e.shape, e.op, case when e.unchanged is null then e.before else countersign.full_before_image(e.before, e.after, e.unchanged) end, e.after
+    from countersign.effect e join countersign.tracked t on t.shape = e.shape and not t.is_log
+    where e.correlation_id = any (writes) and e.op <> 'N' and (until_position = 0 or e.position <= until_position)
+    order by e.position desc;
+end $$;
+comment on function countersign.recorded_steps(uuid[], bigint) is 'The changes of writes, the last one first.';
+
+create function countersign.restore_backwards(writes uuid[], until_position bigint, grown oid[], path text) returns bigint
+language plpgsql set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set jit = off as $$
+declare
+    step   record;
+    t      countersign.tracked;
+    total  bigint := 0;
+begin
+    for step in select s.* from countersign.recorded_steps(writes, until_position) s loop
+        if t.shape is distinct from step.shape then
+            select n.* into t from countersign.tracked k cross join lateral countersign.tracked_now(k) n where k.shape = step.shape;
+        end if;
+        continue when t.relation = any (grown);
+        if countersign.is_remade(t, step.before, step.after) then
+            perform countersign.apply_images(t, 'D', array[step.before], array[step.after], path);
+        end if;
+        total := total + countersign.apply_images(t, case when step.op = 'I' then 'D'
+            when step.op = 'D' or countersign.is_remade(t, step.before, step.after) then 'I' else 'U' end,
+            array[coalesce(step.before, step.after)], array[coalesce(step.after, step.before)], path, true);
+    end loop;
+    return total;
+end $$;
+comment on function countersign.restore_backwards(uuid[], bigint, oid[], text) is 'Puts the recorded changes back one by one, the last one first.';
+
+create function countersign.restore_disturbed(
+    net countersign.net_change[], sources integer[], tables countersign.tracked[], evidence jsonb, grown oid[], path text
+) returns void
+language plpgsql set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set jit = off as $$
+declare
+    t          countersign.tracked;
+    images     text[];
+    matched    text[];
+    free       text[];
+    disturbed  bigint;
+begin
+    for pass in 1 .. 2 loop
+        disturbed := 0;
+        for place in 1 .. cardinality(tables) loop
+            t := tables[place];
+            continue when t.relation = any (grown);
+            free := case when evidence -> 'assigned' ? t.relation::text then array(
+                select c from unnest(t.columns, t.numbers) u (c, number)
+                where not (evidence -> 'assigned' -> t.relation::text @> to_jsonb(number))) else '{}' end;
+            with w as materialized (
+                select x.before, x.after is null as is_back, row_number() over () as n from unnest(net) x
+                where x.shape = sources[place] and x.before is not null and (pass = 1 or x.after is not null)
+            )
+            select array_agg(w.before), array_agg(r.image) into images, matched
+            from countersign.current_rows(t, array(select w.before from w order by w.n), false, path) r
+            join w on w.n = r.n
+            where r.image is distinct from w.before
+              and not countersign.same_image(t, r.image, w.before, t.sensitive || t.maintained || t.unstored || case when w.is_back then '{}' else free end);
+            if images is not null then
+                disturbed := disturbed + countersign.apply_images(t, 'U', images, matched, path);
+            end if;
+        end loop;
+        exit when disturbed = 0;
+    end loop;
+end $$;
+comment on function countersign.restore_disturbed(countersign.net_change[], integer[], countersign.tracked[], jsonb, oid[], text) is
+    'Triggers may have changed a row after it was put back, such as a total that one keeps: these rows once more. Not for a column that only triggers set.';
