@@ -238,6 +238,8 @@ async fn there_and_back(db: &Database, server: &Server, tool: &str, arguments: &
 #[tokio::test(flavor = "multi_thread")]
 async fn every_receipt_of_an_unfamiliar_schema_comes_true() {
     let Some((db, manifest)) = hospital().await else { return };
+    let checked = run_countersign(&db.url(), &["check", "--manifest", manifest.path().to_str().unwrap()]).await;
+    assert!(checked.code == 0 && !checked.out.contains("!countersign"), "its own triggers: {}", checked.out);
     let server = manifest.serve(&db).await;
     for (tool, arguments) in calls(&db).await {
         there_and_back(&db, &server, tool, &arguments).await;

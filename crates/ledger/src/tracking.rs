@@ -34,7 +34,7 @@ select t.name, nullif(t.via, '') as via, \
        coalesce(cardinality(k.sensitive) > 0, false) as hides, \
        (select json_agg(g.tgname::text order by g.tgname) from pg_trigger g \
         where g.tgrelid = t.oid and not g.tgisinternal and g.tgenabled <> 'D' \
-          and g.tgname not in ('!countersign', '!countersign_truncate') \
+          and g.tgname not like '!countersign%' \
           and (t.inserts and g.tgtype & 4 > 0 or t.deletes and g.tgtype & 8 > 0 or t.updates and g.tgtype & 16 > 0)) as triggers \
 from named t left join countersign.tracked k on k.relation = t.oid and k.is_current order by t.via <> '', t.name";
 

@@ -32,7 +32,7 @@ with relation as ( \
     union \
     select w.oid, null, 'trigger ' || t.tgname \
     from written w join pg_trigger t on t.tgrelid = w.oid or t.tgrelid in (select p.relid from pg_partition_tree(w.oid) p) \
-    where not t.tgisinternal and t.tgenabled <> 'D' and t.tgparentid = 0 and t.tgname not in ('!countersign', '!countersign_truncate') \
+    where not t.tgisinternal and t.tgenabled <> 'D' and t.tgparentid = 0 and t.tgname not like '!countersign%' \
       and (w.inserts and t.tgtype & 4 > 0 or w.updates and t.tgtype & 16 > 0 or w.deletes and t.tgtype & 8 > 0) \
 ) \
 select w.schema_name || '.' || w.table_name as table, c.schema_name || '.' || c.table_name as changes, f.what \
