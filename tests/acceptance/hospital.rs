@@ -228,6 +228,10 @@ async fn there_and_back(db: &Database, server: &Server, tool: &str, arguments: &
     assert_eq!(named.contains("hospital.event_log"), is_logged, "{context}: {done:#}");
     let after = contents(db, &but.0, &but.1).await;
     let undone = server.succeed("undo_mutation", promised(&done, &context)).await;
+    assert_eq!(
+        undone["data"]["set_again"]["columns"], done["meta"]["rollback"]["set_by_triggers"],
+        "{context}: what was foreseen: {undone:#}"
+    );
     assert_same(&contents(db, &but.0, &but.1).await, &before, &format!("undo of {context}"));
     let redone = server.succeed("undo_mutation", promised(&undone, &context)).await;
     assert_same(&contents(db, &but.0, &but.1).await, &after, &format!("redo of {context}"));

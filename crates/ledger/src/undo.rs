@@ -1,7 +1,9 @@
 //! The undo of writes within a transaction of the gate, for the executors of undo tools.
 
-use serde::Deserialize;
+use std::collections::BTreeMap;
+
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use types::{CorrelationId, ErrorCode, Failure};
 
@@ -18,21 +20,58 @@ const TRIAL_SQL: &str = "select countersign.trial_conflicts($1::pg_catalog.uuid[
 const DEFERRED_SQL: &str = "set constraints all immediate";
 
 /// The answer of `countersign.undo`.
-#[derive(Debug, Deserialize)]
-struct UndoReport {
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct UndoReport {
     #[serde(default)]
-    rows: u64,
+    pub(crate) rows: u64,
     #[serde(default)]
-    conflicts: Vec<Value>,
+    pub(crate) conflicts: Vec<Value>,
+    #[serde(default)]
+    pub(crate) set_again: Option<SetAgain>,
 }
 
-/// Puts back every row that the writes have changed, or none; how many rows these are.
+/// The rows that an undo has put back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RestoredRows {
+    /// Their number.
+    pub rows: u64,
+    /// What triggers set again in them; `None` if they are exactly what they were.
+    pub set_again: Option<SetAgain>,
+}
+
+/// The columns that triggers set when rows were put back, and that no statement of the write had set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetAgain {
+    /// The number of rows that have such columns.
+    pub rows: u64,
+    /// The columns by table.
+    pub columns: BTreeMap<String, Vec<String>>,
+    /// The first of the rows, with the values as PostgreSQL writes them.
+    pub first: Vec<RowSetAgain>,
+}
+
+/// A row of [`SetAgain`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowSetAgain {
+    /// Its table.
+    pub table: String,
+    /// Its key.
+    pub key: Value,
+    /// The values that the triggers set.
+    #[serde(default)]
+    pub columns: BTreeMap<String, Option<String>>,
+}
+
+/// Puts back every row that the writes have changed, or none.
 ///
 /// # Errors
 /// [`ErrorCode::UndoConflict`] or [`ErrorCode::AlreadyReversed`], or whatever the database says.
-pub async fn undo(tx: &mut WriteTx<'_>, writes: &[CorrelationId]) -> Result<u64, ExecutorError> {
+pub async fn undo(tx: &mut WriteTx<'_>, writes: &[CorrelationId]) -> Result<RestoredRows, ExecutorError> {
     let undo: UndoReport = ask(tx, UNDO_SQL, &[Some(array(writes))]).await?;
-    if undo.conflicts.is_empty() { Ok(undo.rows) } else { Err(undo_failure(undo.conflicts).into()) }
+    match undo.conflicts.is_empty() {
+        true => Ok(RestoredRows { rows: undo.rows, set_again: undo.set_again }),
+        false => Err(undo_failure(undo.conflicts).into()),
+    }
 }
 
 /// Undoes the writes of a plan of the request's account, if it would change what was shown under this digest.
@@ -44,7 +83,7 @@ pub async fn undo_plan(
     request: &WriteRequest,
     writes: &[CorrelationId],
     digest: &str,
-) -> Result<u64, ExecutorError> {
+) -> Result<RestoredRows, ExecutorError> {
     let account = request.principal.account_id.as_str().to_owned();
     let report: PlanReport = ask(tx, PLAN_SQL, &[Some(array(writes)), Some(account)]).await?;
     if !report.is_ready {

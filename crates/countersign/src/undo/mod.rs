@@ -8,8 +8,10 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use ledger::operator::{UndoError, UndoOutcome};
+use ledger::undo::SetAgain;
 use ledger::{Ledger, SchemaError};
-use serde_json::json;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use self::args::{OneArgs, UndoArgs, UndoCommand};
 use crate::settings::Settings;
@@ -58,9 +60,10 @@ fn exit_code(outcome: &UndoOutcome) -> ExitCode {
 
 fn tell(subject: &str, outcome: &UndoOutcome) {
     match outcome {
-        UndoOutcome::Undone { correlation_id, rows, effects } => {
+        UndoOutcome::Undone { correlation_id, rows, effects, set_again } => {
             print_line(&format!("Undone: {subject}. {} as before it:", report::are(*rows)));
             effects::lines(effects, false).iter().for_each(|line| print_line(&format!("  {line}")));
+            set_again.iter().for_each(|set_again| print_line(&report::set_again(set_again)));
             print_line(&format!("To have it back: countersign undo {correlation_id}"));
         }
         UndoOutcome::WouldUndo { rows } => {
@@ -72,12 +75,24 @@ fn tell(subject: &str, outcome: &UndoOutcome) {
     }
 }
 
+/// The line of an undo.
+#[derive(Debug, Serialize)]
+struct Undone<'a> {
+    status: &'static str,
+    correlation_id: String,
+    rows: u64,
+    effects: &'a Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    set_again: Option<&'a SetAgain>,
+}
+
 /// Prints one object for the outcome, or for each conflict.
 fn tell_json(outcome: &UndoOutcome) {
     match outcome {
-        UndoOutcome::Undone { correlation_id, rows, effects } => {
-            let object = json!({"status": "undone", "correlation_id": correlation_id.to_string(), "rows": rows, "effects": effects});
-            print_line(&json_line(&object));
+        UndoOutcome::Undone { correlation_id, rows, effects, set_again } => {
+            let (status, correlation_id) = ("undone", correlation_id.to_string());
+            let object = Undone { status, correlation_id, rows: *rows, effects, set_again: set_again.as_ref() };
+            print_line(&json_line(&json!(object)));
         }
         UndoOutcome::WouldUndo { rows } => print_line(&json_line(&json!({"status": "would_undo", "rows": rows}))),
         UndoOutcome::Conflicts { conflicts, .. } => {

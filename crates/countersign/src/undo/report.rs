@@ -1,5 +1,6 @@
 //! The conflict report: a summary, and a block for each conflict.
 
+use ledger::undo::SetAgain;
 use ledger::{CONFLICT_KINDS, ConflictKind};
 use serde_json::{Map, Value};
 use types::visible;
@@ -15,6 +16,15 @@ pub(super) fn rows(count: u64) -> String {
 /// `1 row is`, `3 rows are`.
 pub(super) fn are(count: u64) -> String {
     format!("{} {}", rows(count), if count == 1 { "is" } else { "are" })
+}
+
+/// `But for what triggers set again: shop.orders updated_at, version`.
+pub(super) fn set_again(set_again: &SetAgain) -> String {
+    let of_table = |(table, columns): (&String, &Vec<String>)| visible(&format!("{table} {}", columns.join(", ")));
+    format!(
+        "But for what triggers set again: {}",
+        set_again.columns.iter().map(of_table).collect::<Vec<_>>().join("; ")
+    )
 }
 
 /// The report on an undo that is refused.

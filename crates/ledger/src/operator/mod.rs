@@ -11,7 +11,7 @@ mod parts;
 use std::time::Duration;
 
 use pg::{PipelineError, PipelineStatement, PooledSession, ServerError, Session, WriterPool};
-use serde::Deserialize;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use types::{CorrelationId, ErrorCode, Rollback, UNDO_TOOL};
@@ -23,6 +23,7 @@ use crate::effects;
 use crate::fingerprint::sha256_hex;
 use crate::plans::{PlanError, Plans, SelectionError, is_of_the_rows};
 use crate::records::Records;
+use crate::undo::{SetAgain, UndoReport};
 use crate::values::array;
 use crate::values::summary;
 
@@ -65,6 +66,8 @@ pub enum UndoOutcome {
         rows: u64,
         /// Its effects ([`crate::Records::detail`] has the form).
         effects: Value,
+        /// What triggers set again in the rows; `None` also where the answer was lost.
+        set_again: Option<SetAgain>,
     },
     /// A dry run, which was rolled back, has restored this many rows.
     WouldUndo {
@@ -113,19 +116,19 @@ impl From<PlanError> for UndoError {
     }
 }
 
+/// The result on record.
+#[derive(Debug, Serialize)]
+struct UndoneData<'a> {
+    undone: Vec<String>,
+    rows: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    set_again: Option<&'a SetAgain>,
+}
+
 /// An undo that is admitted.
 struct AdmittedUndo {
     correlation_id: CorrelationId,
     slot: Option<String>,
-}
-
-/// The answer of `countersign.undo`.
-#[derive(Debug, Default, Deserialize)]
-struct AdmitAnswer {
-    #[serde(default)]
-    rows: u64,
-    #[serde(default)]
-    conflicts: Vec<Value>,
 }
 
 impl Operator {
@@ -154,10 +157,10 @@ impl Operator {
         let mut lease = self.acquire().await?;
         let tried = try_parts(lease.session(), parts, who).await;
         lease.session().run(&[PipelineStatement::without_params("rollback")]).await.map_err(error)?;
-        let AdmitAnswer { rows, conflicts } = match tried {
+        let UndoReport { rows, conflicts, .. } = match tried {
             Ok(answer) => answer,
             Err(pg::Error::Server(error)) if is_of_the_rows(&error.sqlstate) => {
-                AdmitAnswer { rows: 0, conflicts: vec![constraint_conflict(&error)] }
+                UndoReport { conflicts: vec![constraint_conflict(&error)], ..UndoReport::default() }
             }
             Err(error) => return Err(error.into()),
         };
@@ -191,8 +194,9 @@ impl Operator {
         if !answer.conflicts.is_empty() {
             return refuse(&mut lease, &admitted, answer.conflicts, answer.rows).await;
         }
-        let data = json!({"undone": writes.iter().map(ToString::to_string).collect::<Vec<_>>(), "rows": answer.rows})
-            .to_string();
+        let undone = writes.iter().map(ToString::to_string).collect();
+        let data = UndoneData { undone, rows: answer.rows, set_again: answer.set_again.as_ref() };
+        let data = serde_json::to_string(&data).map_err(|error| UndoError::Failed(error.to_string()))?;
         let rollback = Rollback::by_effects().of_write(&admitted.correlation_id.to_string());
         let rollback = serde_json::to_string(&rollback).map_err(|error| UndoError::Failed(error.to_string()))?;
         let finish = [id, Some(data.clone()), Some(summary(&data)), Some(answer.rows.to_string()), Some(rollback)];
@@ -215,13 +219,19 @@ impl Operator {
             },
             Err(failed) => return self.failed(lease, &admitted, failed.error, answer.rows).await,
         }
-        self.undone(admitted.correlation_id, answer.rows).await
+        self.undone(admitted.correlation_id, answer.rows, answer.set_again).await
     }
 
-    async fn undone(&self, correlation_id: CorrelationId, rows: u64) -> Result<UndoOutcome, UndoError> {
+    async fn undone(
+        &self,
+        correlation_id: CorrelationId,
+        rows: u64,
+        set_again: Option<SetAgain>,
+    ) -> Result<UndoOutcome, UndoError> {
         // The undo is made: that its effects cannot be read takes nothing away from it.
         let effects = effects::of_write(&self.writer, correlation_id, Instant::now() + RESOLVE_TIMEOUT).await;
-        Ok(UndoOutcome::Undone { correlation_id, rows, effects: effects.ok().flatten().unwrap_or_default() })
+        let effects = effects.ok().flatten().unwrap_or_default();
+        Ok(UndoOutcome::Undone { correlation_id, rows, effects, set_again })
     }
 
     /// PostgreSQL refused a statement, which is recorded; or the connection was lost, and the record says what happened.
@@ -249,7 +259,7 @@ impl Operator {
         let asked = self.writer.run_one(RESOLVE_SQL, &params, Instant::now() + RESOLVE_TIMEOUT).await;
         let row = asked.map_err(|_| UndoError::Unknown(id))?.rows.into_iter().next();
         match row.and_then(|row| <[Option<String>; 3]>::try_from(row).ok()) {
-            Some([Some(status), ..]) if status == "success" => self.undone(id, rows).await,
+            Some([Some(status), ..]) if status == "success" => self.undone(id, rows, None).await,
             Some([_, _, message]) => Err(UndoError::Failed(message.unwrap_or_default())),
             None => Err(UndoError::Unknown(id)),
         }
@@ -261,19 +271,19 @@ impl Operator {
 }
 
 /// Undoes the parts in a transaction that stays open. Each is checked by what it deferred, as if it were committed.
-async fn try_parts(session: &mut Session, parts: &[&[CorrelationId]], who: &str) -> Result<AdmitAnswer, pg::Error> {
+async fn try_parts(session: &mut Session, parts: &[&[CorrelationId]], who: &str) -> Result<UndoReport, pg::Error> {
     let all = Some(array(&parts.concat()));
     let preview = [all.clone(), Some(who.to_owned()), Some(UNDO_TOOL.to_owned()), Some(timeout_ms())];
     session.begin(None, &[step(PREVIEW_SQL, &preview)]).await.map_err(error)?;
-    let mut sum = AdmitAnswer::default();
+    let mut sum = UndoReport::default();
     for part in parts {
         let undo = [Some(array(part))];
         let sql = if parts.len() == 1 { UNDO_SQL } else { TRY_PART_SQL };
         let outcomes = session.run(&[step(sql, &undo)]).await.map_err(error)?;
-        let AdmitAnswer { rows, conflicts } = answer(outcomes.into_iter().next().unwrap_or_default().rows);
+        let UndoReport { rows, conflicts, .. } = answer(outcomes.into_iter().next().unwrap_or_default().rows);
         sum.rows += rows;
         if !conflicts.is_empty() {
-            return Ok(AdmitAnswer { conflicts, ..sum });
+            return Ok(UndoReport { conflicts, ..sum });
         }
         let checks = ["set constraints all immediate", "set constraints all deferred"];
         session.run(&checks.map(PipelineStatement::without_params)).await.map_err(error)?;
@@ -360,7 +370,7 @@ async fn fail(
     Ok(())
 }
 
-fn answer(rows: Vec<Vec<Option<String>>>) -> AdmitAnswer {
+fn answer(rows: Vec<Vec<Option<String>>>) -> UndoReport {
     let text = rows.into_iter().flatten().flatten().next();
     text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
 }

@@ -1,5 +1,6 @@
 //! The executor of both undo tools.
 
+use ledger::undo::RestoredRows;
 use ledger::{WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
 use serde_json::{Value, json};
 use types::{CorrelationId, ErrorCode, Failure, Rollback, TOOL_VERSION, Tier};
@@ -56,14 +57,15 @@ impl WriteExecutor for UndoExecutor {
             let writes = self.kind.writes(request)?;
             let (data, rows) = match self.kind {
                 UndoKind::Mutation => {
-                    let rows = ledger::undo::undo(tx, &writes).await?;
+                    let RestoredRows { rows, set_again } = ledger::undo::undo(tx, &writes).await?;
                     let undone = writes.iter().map(ToString::to_string).collect();
-                    (json!(MutationData { undone, rows }), rows)
+                    (json!(MutationData { undone, rows, set_again }), rows)
                 }
                 UndoKind::Run => {
                     let digest = request.params.get("digest").and_then(Value::as_str).unwrap_or_default();
-                    let rows = ledger::undo::undo_plan(tx, request, &writes, digest).await?;
-                    (json!(RunData { writes: writes.len(), rows }), rows)
+                    let RestoredRows { rows, set_again } =
+                        ledger::undo::undo_plan(tx, request, &writes, digest).await?;
+                    (json!(RunData { writes: writes.len(), rows, set_again }), rows)
                 }
             };
             Ok(WriteOutput { data, rows_affected: rows, before: None, after: None, rollback: Rollback::by_effects() })

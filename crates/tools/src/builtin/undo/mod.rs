@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use ledger::plans::Plans;
 use ledger::proposals::NewProposal;
+use ledger::undo::SetAgain;
 use ledger::{Records, WriteExecutor, WriteRequest};
 use manifest::Access;
 use schemars::JsonSchema;
@@ -21,7 +22,7 @@ pub(super) use executor::UndoExecutor;
 pub(super) use tiers::UndoTiers;
 
 use crate::approval_flow::ApprovalFlow;
-use crate::schema::{arguments, builtin_info};
+use crate::schema::{AnyJson, arguments, builtin_info};
 use crate::services::Services;
 use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolResult};
 use catalog::ledger_failure;
@@ -61,7 +62,7 @@ impl UndoKind {
     }
 }
 
-const MUTATION: &str = "Take back one write of this account, named by the correlation_id that its answer carried: every row \
+const MUTATION: &str = "Take back one write of this account, named by the correlation_id of its answer: every row \
     that it changed becomes what it was, or none: if something has changed one since, the answer is undo_conflict. It needs the agreement \
     that the write needed, and can itself be undone. Where meta.rollback names another undo_tool, call that.";
 
@@ -84,6 +85,10 @@ struct MutationData {
     undone: String,
     /// How many rows are what they were before it.
     rows: u64,
+    /// But for these columns, which triggers set again: by table, and the values in the first rows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "AnyJson")]
+    set_again: Option<SetAgain>,
 }
 
 /// Arguments of `undo_run`.
@@ -103,6 +108,10 @@ struct RunData {
     writes: usize,
     /// How many rows are what they were before them.
     rows: u64,
+    /// But for these columns, which triggers set again: by table, and the values in the first rows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "AnyJson")]
+    set_again: Option<SetAgain>,
 }
 
 /// An undo that a call asks for.
