@@ -218,8 +218,9 @@ async fn succeed(
         PipelineError { error, .. } => SucceedError::Other(error),
     })?;
     let receipt = outcomes.into_iter().nth(1).and_then(|finished| finished.rows.into_iter().flatten().next()?);
-    // It is committed, whatever the receipt looks like.
-    Ok(receipt.and_then(|receipt| serde_json::from_str(&receipt).ok()).unwrap_or_else(|| work.rollback.clone()))
+    let receipt = receipt.and_then(|receipt| serde_json::from_str(&receipt).ok());
+    // It is committed, whatever the receipt looks like; without one nothing was checked.
+    Ok(receipt.unwrap_or_else(|| Rollback { checked: Some(false), ..work.rollback.clone() }))
 }
 
 /// The failure if the ledger refuses a success: an undo that is no inverse, an account that was frozen meanwhile, or more
