@@ -44,7 +44,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$ select (counters
 comment on function countersign.key_columns(oid) is 'Null for a table without a key: its changes are recorded, and never undone.';
 
 create function countersign.has_current_shape(t countersign.tracked) returns boolean
-language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+language plpgsql stable as $$
 begin
     return (select t.columns is not distinct from array_agg(a.name) and t.numbers is not distinct from array_agg(a.attnum)
                and t.type_ids is not distinct from array_agg(a.atttypid) and t.type_mods is not distinct from array_agg(a.atttypmod)
@@ -249,7 +249,7 @@ comment on function countersign.assigning_function(integer) is
     'numbers, `;3,7,;3,`, in a setting of the transaction.';
 
 create function countersign.assigned_columns(relation oid) returns json
-language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+language plpgsql stable as $$
 declare
     noted  text := current_setting('countersign.assigned_' || relation, true);
 begin

@@ -200,10 +200,11 @@ comment on function countersign.undo(uuid[], boolean, text) is
     'only looks, and locks nothing.';
 
 create function countersign.claimed_attempt() returns countersign.attempt
-language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-    select a from countersign.attempt a
-    where a.ctid = nullif(current_setting('countersign.at', true), '')::tid and a.xmax = pg_current_xact_id()::xid
-$$;
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    return (select a from countersign.attempt a
+            where a.ctid = nullif(current_setting('countersign.at', true), '')::tid and a.xmax = pg_current_xact_id()::xid);
+end $$;
 comment on function countersign.claimed_attempt() is 'The attempt that this transaction carries out; null for none.';
 
 create function countersign.is_remade(t countersign.tracked, before text, after text) returns boolean

@@ -1,36 +1,143 @@
 -- What a write can promise of its undo when it ends.
+--
+-- A SET of a function costs more than some of these do: those without one are called with the search_path of the functions here.
+
+create function countersign.clock_columns(body text) returns text[]
+language plpgsql immutable as $$
+declare
+    source  text := regexp_replace(body, '--[^\n]*', '', 'g');
+begin
+    -- One pattern for the whole body: whatever else a function does, it is not one of these.
+    if source !~* ('^\s*begin\s+(new\.("[^"]+"|[a-z_]\w*)\s*:?=\s*('
+                   '((pg_catalog\.)?(now|clock_timestamp|statement_timestamp|transaction_timestamp)\(\s*\)|current_timestamp|localtimestamp)'
+                   '(\s+at\s+time\s+zone\s+''[\w/+-]+'')?|'
+                   '(old|new)\.("[^"]+"|[a-z_]\w*)\s*\+\s*1|'
+                   'coalesce\(\s*(old|new)\.("[^"]+"|[a-z_]\w*)\s*,\s*0\s*\)\s*\+\s*1'
+                   ')\s*;\s*)+return\s+new\s*;\s*end\s*;?\s*$')
+    then
+        return null;
+    end if;
+    return array(select coalesce(trim('"' from substring(m[1] from '^".*"$')), lower(m[1]))
+                 from regexp_matches(source, 'new\.("[^"]+"|[a-z_]\w*)\s*:?=', 'gi') m);
+end $$;
+comment on function countersign.clock_columns(text) is
+    'The columns that the body of a trigger function in PL/pgSQL sets to the time or counts up, if it does nothing else. Null for any other body.';
+
+create function countersign.is_free_to_change(relation oid, numbers smallint[]) returns boolean
+language plpgsql stable as $$
+begin
+    return not exists (
+        select from pg_depend d
+        left join pg_index i on d.classid = 'pg_class'::regclass and i.indexrelid = d.objid
+        left join pg_attrdef f on d.classid = 'pg_attrdef'::regclass and f.oid = d.objid
+        where d.refclassid = 'pg_class'::regclass and d.refobjid = relation and d.refobjsubid = any (0 || numbers::int4[])
+          and (i.indisunique or i.indisexclusion or f.adnum <> d.refobjsubid
+               or d.classid in ('pg_constraint'::regclass, 'pg_policy'::regclass)
+               or d.classid = 'pg_trigger'::regclass and d.refobjsubid <> 0));
+end $$;
+comment on function countersign.is_free_to_change(oid, smallint[]) is
+    'Whether no constraint, unique index, policy, trigger or generated column depends on these columns.';
+
+create function countersign.set_by_clocks(relation oid, op text) returns text[]
+language plpgsql stable as $$
+declare
+    made     record;
+    clocks   text[];
+    columns  text[] := '{}';
+begin
+    for made in
+        select g.tgtype, g.tgattr, g.tgenabled, p.prosrc, l.lanname = 'plpgsql' and p.proconfig is null as is_readable,
+               g.tgqual is null or pg_get_triggerdef(g.oid) ~* 'when \(\(old\.\* is distinct from new\.\*\)\)' as is_always
+        from pg_trigger g join pg_proc p on p.oid = g.tgfoid join pg_language l on l.oid = p.prolang
+        where g.tgrelid = set_by_clocks.relation and not g.tgisinternal and g.tgenabled <> 'D' and g.tgname not like '!countersign%'
+          -- Those of the write itself, and those that its undo meets.
+          and (g.tgtype & 1 = 0 or g.tgtype & case when op in ('I', 'D') then 4 + 8 else 16 end <> 0)
+    loop
+        -- 1 for rows, 2 before, 8 DELETE, 64 instead of. An undo of a deletion inserts: the row that comes back is tried.
+        clocks := case when made.tgtype & (1 + 2 + 8 + 64) = 1 + 2 and made.tgattr = '' and made.tgenabled <> 'R' and made.is_readable and made.is_always
+                            and op <> 'D' then countersign.clock_columns(made.prosrc) end;
+        if clocks is null then
+            return null;
+        end if;
+        columns := columns || clocks;
+    end loop;
+    return columns;
+end $$;
+comment on function countersign.set_by_clocks(oid, text) is
+    'The columns that triggers of a table set in the undo of such a change, if all of them only set the time or count up. Null: there are other triggers.';
+
+create function countersign.needs_trial(t countersign.tracked, op text, is_moved boolean) returns boolean
+language plpgsql stable as $$
+begin
+    return row_security_active(t.relation)
+        or not has_table_privilege(t.relation, case op when 'I' then 'DELETE' when 'D' then 'INSERT' else 'UPDATE' end)
+        or cardinality(t.fixed) > cardinality(t.computed) or cardinality(t.columns) > 832
+        or (select c.relhassubclass and (c.relkind = 'r' or exists (
+                       select from pg_partition_tree(c.oid) p where p.level > 0 and (
+                           exists (select from pg_trigger g where g.tgrelid = p.relid and not g.tgisinternal and g.tgparentid = 0 and g.tgname not like '!countersign%')
+                           or exists (select from pg_constraint n where n.conrelid = p.relid and not n.convalidated))))
+                   or c.relhasrules or exists (select from pg_constraint n where n.conrelid = c.oid and not n.convalidated)
+            from pg_class c where c.oid = t.relation)
+        or (op in ('I', 'D') or is_moved) and exists (
+            select from pg_trigger g join pg_constraint f on f.oid = g.tgconstraint
+            where g.tgrelid = t.relation and g.tgisinternal and g.tgenabled <> 'D' and f.confrelid = t.relation
+              and (f.confdeltype in ('c', 'n', 'd') or f.confupdtype in ('c', 'n', 'd'))
+              and not exists (select from countersign.tracked k where k.is_current and k.relation = f.conrelid));
+end $$;
+comment on function countersign.needs_trial(countersign.tracked, text, boolean) is
+    'Whether policies, rights, rules, constraints or other tables may be in the way of the undo of such a change.';
 
 create function countersign.facts_of_write(write uuid) returns countersign.write_facts
 language plpgsql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off
 set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
-    facts  countersign.write_facts;
+    facts      countersign.write_facts;
+    t          countersign.tracked;
+    w          record;
+    assigned   jsonb;
+    columns    text[];
+    stamped    int2[];
+    has_rows   boolean := false;
 begin
-    select coalesce(bool_or(true), false),
-           coalesce(bool_or(not (t.is_current and countersign.has_current_shape(t))), false),
-           coalesce(bool_or(not t.is_log and (
-               row_security_active(w.relation)
-               or not has_table_privilege(w.relation, case w.op when 'I' then 'DELETE' when 'D' then 'INSERT' else 'UPDATE' end)
-               or cardinality(t.fixed) > cardinality(t.computed) or cardinality(t.columns) > 832
-               or exists (select from pg_constraint n where n.conrelid = w.relation and not n.convalidated)
-               or exists (select from pg_class c where c.oid = w.relation and (c.relhassubclass or c.relhasrules))
-               or exists (select from pg_trigger g left join pg_constraint f on f.oid = g.tgconstraint and g.tgisinternal
-                          where g.tgrelid = w.relation and g.tgenabled <> 'D' and case
-                              when g.tgisinternal then (w.op in ('I', 'D') or w.is_moved) and f.confrelid = w.relation
-                                   and (f.confdeltype in ('c', 'n', 'd') or f.confupdtype in ('c', 'n', 'd'))
-                                   and not exists (select from countersign.tracked k where k.is_current and k.relation = f.conrelid)
-                              -- Those of the write itself, and those that its undo meets.
-                              else g.tgname not like '!countersign%' and (g.tgtype & 1 = 0 or g.tgtype & case when w.op in ('I', 'D') then 4 + 8 else 16 end <> 0) end))), false),
-           case when bool_and(t.is_log) or bool_or(not t.is_log and t.key_columns is null and w.op <> 'N') then 'irreversible'
-                when bool_or(not t.is_log and w.has_secret_change) then 'image_missing' end,
-           array_agg(distinct t.name) filter (where t.is_log),
-           coalesce(jsonb_object_agg(w.relation::text, a.columns) filter (where a.columns is not null), '{}')
-    into facts
-    from (select e.relation, e.shape, e.op, bool_or(e.key_before is not null) as is_moved,
-                 bool_or(e.op in ('U', 'D') and e.secret_before is distinct from e.secret_after) as has_secret_change
-          from countersign.effect e where e.correlation_id = write group by 1, 2, 3) w
-    join countersign.tracked t on t.shape = w.shape
-    cross join lateral (select case when w.op = 'U' then countersign.assigned_columns(w.relation)::jsonb end as columns) a;
+    facts := (false, false, false, null, null, '{}', null);
+    for w in
+        select e.relation, e.shape, e.op::text as op, bool_or(e.key_before is not null) as is_moved,
+               bool_or(e.op in ('U', 'D') and e.secret_before is distinct from e.secret_after) as has_secret_change
+        from countersign.effect e where e.correlation_id = write group by 1, 2, 3 order by 2
+    loop
+        facts.has_effects := true;
+        if t.shape is distinct from w.shape then
+            select k.* into t from countersign.tracked k where k.shape = w.shape;
+            facts.is_outdated := facts.is_outdated or not t.is_current or not countersign.has_current_shape(t);
+        end if;
+        assigned := case when w.op = 'U' then countersign.assigned_columns(w.relation)::jsonb end;
+        if assigned is not null then
+            facts.assigned := facts.assigned || jsonb_build_object(w.relation::text, assigned);
+        end if;
+        if t.is_log then
+            facts.logs := facts.logs || t.name;
+            continue;
+        end if;
+        has_rows := true;
+        if t.key_columns is null and w.op <> 'N' then
+            facts.reason := 'irreversible';
+        elsif w.has_secret_change then
+            facts.reason := coalesce(facts.reason, 'image_missing');
+        end if;
+        continue when facts.needs_trial;
+        columns := countersign.set_by_clocks(w.relation, w.op);
+        facts.needs_trial := columns is null or countersign.needs_trial(t, w.op, w.is_moved);
+        if not facts.needs_trial and columns <> '{}' and w.op = 'U' then
+            -- A domain has constraints of its own.
+            stamped := array(select number from unnest(t.columns, t.numbers, t.type_ids) u (c, number, of_type) where c = any (columns) and of_type < 16384);
+            facts.needs_trial := w.is_moved or assigned is null or cardinality(stamped) <> cardinality(columns) or exists (select from unnest(stamped) n where assigned @> to_jsonb(n))
+                                 or not countersign.is_free_to_change(w.relation, stamped);
+            facts.set_by_triggers := coalesce(facts.set_by_triggers, '{}') || jsonb_build_object(t.name, to_jsonb(columns));
+        end if;
+    end loop;
+    if facts.has_effects and not has_rows then
+        facts.reason := 'irreversible';
+    end if;
     return facts;
 end $$;
 comment on function countersign.facts_of_write(uuid) is 'Of a write in its own transaction, with the rights of the caller.';
@@ -68,7 +175,7 @@ comment on function countersign.try_undo(uuid, jsonb, text) is
     'Undoes a write within its own transaction, and takes that back: what `undo` would answer now. Null: it was not tried.';
 
 create function countersign.receipt(said json, facts countersign.write_facts, affected bigint, untracked jsonb, trial json) returns json
-language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+language plpgsql stable as $$
 declare
     is_declared  boolean := coalesce(said ->> 'undo_tool' <> 'undo_mutation', false);
     is_seen      boolean := facts.has_effects or affected = 0 and untracked is null;
@@ -100,7 +207,7 @@ begin
     return json_strip_nulls(json_build_object(
         'reversible', true, 'undo_tool', receipt -> 'undo_tool', 'undo_params', receipt -> 'undo_params', 'undo_calls', receipt -> 'undo_calls',
         'checked', receipt -> 'checked', 'reason', reason, 'not_restored', case when others <> '{}' then to_json(others) end,
-        'set_by_triggers', trial -> 'set_again' -> 'columns', 'note', receipt -> 'note'));
+        'set_by_triggers', coalesce(trial -> 'set_again' -> 'columns', case when trial is null then facts.set_by_triggers::json end), 'note', receipt -> 'note'));
 end $$;
 comment on function countersign.receipt(json, countersign.write_facts, bigint, jsonb, json) is
     'How a write can be undone: what its tool says, as far as it is so.';
@@ -108,9 +215,9 @@ comment on function countersign.receipt(json, countersign.write_facts, bigint, j
 create function countersign.evidence_of_undo(evidence jsonb, undone uuid[]) returns jsonb
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
-    before  jsonb := countersign.evidence_of(undone) -> 'assigned';
+    before  jsonb := case when undone is not null then countersign.evidence_of(undone) -> 'assigned' end;
 begin
-    if undone is null or evidence -> 'assigned' is null or before is null then
+    if evidence -> 'assigned' is null or before is null then
         return evidence;
     end if;
     -- The undo has set the columns of triggers as well; they are still theirs.

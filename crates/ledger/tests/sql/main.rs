@@ -22,6 +22,7 @@ mod protocol;
 mod random;
 mod read_log;
 mod receipts;
+mod receipts_clocks;
 mod receipts_migrations;
 mod receipts_triggers;
 mod retention;
