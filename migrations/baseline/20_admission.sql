@@ -218,33 +218,11 @@ create function countersign.finish(
     undo_call json default null, duplicates_for interval default '5 minutes', path text default pg_catalog.current_setting('search_path')
 ) returns json language plpgsql set search_path = pg_catalog, pg_temp set jit = off as $$
 declare
-    facts      countersign.write_facts := countersign.facts_of_write(correlation);
-    untracked  jsonb;
-    evidence   jsonb;
-    trial      json;
-    receipt    json;
+    promise  record := countersign.promise_of_write(correlation, affected, undo_call, path);
 begin
-    if facts.is_outdated then
-        raise exception 'the columns of a tracked table have changed' using errcode = 'CS005';
-    end if;
-    -- What the server knows of the tool's tables is enough where it knows that all of them are tracked, and no trigger adds others.
-    if facts.needs_trial or not facts.has_effects or coalesce(undo_call ->> 'checked', 'false') <> 'true' then
-        untracked := nullif(countersign.untracked_counts(false), '{}');
-    end if;
-    if untracked is not null or facts.assigned <> '{}' then
-        evidence := countersign.evidence_of_undo(
-            jsonb_strip_nulls(jsonb_build_object('assigned', nullif(facts.assigned, '{}'), 'untracked', untracked)), (countersign.claimed_attempt()).undo_of);
-    end if;
-    if (facts.needs_trial or facts.has_effects and untracked is not null) and facts.reason is null and undo_call ->> 'reversible' = 'true' then
-        trial := countersign.try_undo(correlation, coalesce(evidence, '{}'), path);
-    end if;
-    -- Most writes are as their tools say.
-    receipt := case when facts.has_effects and not facts.needs_trial and (facts.reason, untracked, facts.logs, facts.set_by_triggers) is null
-                         and undo_call ->> 'checked' = 'true' then undo_call
-                    else countersign.receipt(undo_call, facts, affected, untracked, trial) end;
-    perform countersign.record_success(correlation, answer, answer_summary, affected, images_before, images_after, receipt, duplicates_for,
-                                       evidence, not facts.has_effects and untracked is null);
-    return receipt;
+    perform countersign.record_success(correlation, answer, answer_summary, affected, images_before, images_after, promise.receipt, duplicates_for,
+                                       promise.evidence, promise.did_nothing);
+    return promise.receipt;
 end $$;
 comment on function countersign.finish(uuid, json, text, bigint, json, json, json, interval, text) is
     'T2 ends well; the caller commits. Returns how the write can be undone: what the caller says of it, held against what the write did. CS005: the '

@@ -183,8 +183,13 @@ declare
     others       text[];
     receipt      jsonb;
 begin
-    if said is null or said ->> 'reversible' <> 'true' then
+    if said is null then
         return said;
+    elsif said ->> 'reversible' <> 'true' then
+        -- The manifest says so, and agents keep to it.
+        return case when facts.has_effects and facts.reason is null
+                    then (said::jsonb || jsonb_build_object('note', concat_ws(' ', said ->> 'note', 'Its rows are on record: a person may restore them (countersign undo).')))::json
+                    else said end;
     end if;
     others := array(select n from (select countersign.table_name(u.key::oid) as n from jsonb_each(untracked) u
                                    union select unnest(facts.logs)
@@ -227,3 +232,46 @@ begin
         from jsonb_each(evidence -> 'assigned') n));
 end $$;
 comment on function countersign.evidence_of_undo(jsonb, uuid[]) is 'The evidence of a write; if it is an undo: a column that only triggers set in the write is none that the undo set.';
+
+create function countersign.promise_of_write(
+    write uuid, affected bigint, said json, path text, out receipt json, out evidence jsonb, out did_nothing boolean
+) language plpgsql as $$
+declare
+    facts      countersign.write_facts := countersign.facts_of_write(write);
+    untracked  jsonb;
+    trial      json;
+begin
+    if facts.is_outdated then
+        raise exception 'the columns of a tracked table have changed' using errcode = 'CS005';
+    end if;
+    -- What the server knows of the tool's tables is enough where it knows that all of them are tracked, and no trigger adds others.
+    if facts.needs_trial or not facts.has_effects or coalesce(said ->> 'checked', 'false') <> 'true' then
+        untracked := nullif(countersign.untracked_counts(false), '{}');
+    end if;
+    did_nothing := not facts.has_effects and untracked is null;
+    if untracked is not null or facts.assigned <> '{}' then
+        evidence := countersign.evidence_of_undo(
+            jsonb_strip_nulls(jsonb_build_object('assigned', nullif(facts.assigned, '{}'), 'untracked', untracked)), (countersign.claimed_attempt()).undo_of);
+    end if;
+    if (facts.needs_trial or facts.has_effects and untracked is not null) and facts.reason is null and said ->> 'reversible' = 'true' then
+        trial := countersign.try_undo(write, coalesce(evidence, '{}'), path);
+    end if;
+    -- Most writes are as their tools say.
+    receipt := case when facts.has_effects and not facts.needs_trial and (facts.reason, untracked, facts.logs, facts.set_by_triggers) is null
+                         and said ->> 'checked' = 'true' then said
+                    else countersign.receipt(said, facts, affected, untracked, trial) end;
+end $$;
+comment on function countersign.promise_of_write(uuid, bigint, json, text) is
+    'How a write can be undone: what its tool says of it, held against what the write did. CS005: the columns of a tracked table have changed.';
+
+create function countersign.promise_of_preview(
+    preview uuid, affected bigint, said json, path text default pg_catalog.current_setting('search_path')
+) returns json language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    return (countersign.promise_of_write(preview, affected, said, path)).receipt;
+exception
+    -- The write itself renews what records its rows.
+    when sqlstate 'CS005' then
+        return said::jsonb || '{"checked": false}';
+end $$;
+comment on function countersign.promise_of_preview(uuid, bigint, json, text) is 'What `finish` would say of a write that is rolled back.';

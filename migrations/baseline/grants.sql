@@ -143,6 +143,8 @@ grant execute on function
     countersign.facts_of_write(uuid),
     countersign.try_undo(uuid, jsonb, text),
     countersign.receipt(json, countersign.write_facts, bigint, jsonb, json),
+    countersign.promise_of_write(uuid, bigint, json, text),
+    countersign.promise_of_preview(uuid, bigint, json, text),
     countersign.key_of(oid),
     countersign.key_columns(oid),
     countersign.tracking_problems(),

@@ -41,7 +41,6 @@ description = "Drop an order with its items."
 sql = "delete from shop.orders where id = $1 returning id"
 rows = "one"
 param = [{ name = "id", description = "Which." }]
-undo = { irreversible = "There is no tool for it." }
 
 [[tool]]
 name = "add_order"
@@ -50,7 +49,6 @@ description = "Add an order."
 sql = "insert into shop.orders (customer_id, amount) values ($1, $2) returning id"
 rows = "one"
 param = [{ name = "customer", description = "Whose." }, { name = "amount", description = "How much." }]
-undo = { irreversible = "There is no tool for it." }
 
 [[tool]]
 name = "raise_all"
@@ -62,7 +60,6 @@ sql = "update shop.orders set amount = amount + $1 returning id"
 rows = "some"
 max_rows = 100
 param = [{ name = "by", description = "How much." }]
-undo = { irreversible = "There is no tool for it." }
 "#;
 
 async fn shop() -> (Database, TestManifest) {

@@ -26,7 +26,6 @@ description = "Add an item."
 sql = "insert into shop.item values ($1, $2) returning order_id"
 rows = "one"
 param = [{ name = "id", description = "Which order's." }, { name = "line", description = "Which line." }]
-undo = { irreversible = "There is no tool for it." }
 
 [[tool]]
 name = "open_order"
@@ -188,4 +187,40 @@ async fn an_undo_by_effects_needs_what_the_declared_undo_tool_needs() {
         checked.out
     );
     assert!(!line("set_status").contains("undo_mutation"), "{}", checked.out);
+}
+
+const PAY_OUT: &str = r#"
+[[tool]]
+name = "pay_out"
+access = "write"
+description = "Pay an order out."
+sql = "update shop.orders set status = 'paid out' where id = $1 returning id"
+rows = "one"
+param = [{ name = "id", description = "Which." }]
+undo = { irreversible = "The customer has the money." }
+"#;
+
+/// Q-2: the preview, the receipt, the undo and `check` agree.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_agent_undoes_what_the_manifest_calls_irreversible() {
+    let db = database().await;
+    db.run(SHOP).await;
+    let manifest = TestManifest::new(&format!("{SET_STATUS}{PAY_OUT}"));
+    let server = manifest.serve(&db).await;
+    let note = "The customer has the money. Its rows are on record: a person may restore them (countersign undo).";
+    let status = "select status from shop.orders where id = 1";
+    let before = db.value(status).await;
+
+    let preview = server.succeed("preview_mutation", json!({"tool": "pay_out", "params": {"id": 1}})).await;
+    assert_eq!(preview["data"]["rollback"]["note"], note, "{preview}");
+    let paid = server.succeed("pay_out", json!({"id": 1})).await;
+    let rollback = &paid["meta"]["rollback"];
+    assert_eq!((&rollback["reversible"], &rollback["note"]), (&json!(false), &json!(note)));
+    let refused = server.fail("undo_mutation", json!({"correlation_id": receipt(&paid)}), "not_permitted").await;
+    assert!(refused["message"].as_str().unwrap().ends_with("is undone: The customer has the money."), "{refused}");
+    assert_eq!(db.value(status).await, "paid out");
+
+    let ran = run_countersign(&db.url(), &["undo", receipt(&paid)]).await;
+    assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
+    assert_eq!(db.value(status).await, before);
 }

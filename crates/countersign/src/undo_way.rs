@@ -10,8 +10,8 @@ use types::visible;
 pub(crate) enum UndoWay<'a> {
     /// By the changes that the ledger records.
     RecordedChanges,
-    /// By the same, although the manifest says that nothing undoes them, for this reason.
-    DespiteManifest(&'a str),
+    /// By the same, but by people only, since the manifest says that nothing undoes them, for this reason.
+    PeopleOnly(&'a str),
     /// By this tool, or by the changes that the ledger records.
     ToolOrRecordedChanges(&'a str),
     /// By this tool.
@@ -26,7 +26,7 @@ impl<'a> UndoWay<'a> {
         let is_recorded = catalog.recorded.contains(&tool.name);
         match &tool.undo {
             UndoSpec::None => Self::RecordedChanges,
-            UndoSpec::Irreversible { why } if is_recorded => Self::DespiteManifest(why),
+            UndoSpec::Irreversible { why } if is_recorded => Self::PeopleOnly(why),
             UndoSpec::Irreversible { why } => Self::Impossible(why),
             UndoSpec::Calls { tool, .. } if is_recorded => Self::ToolOrRecordedChanges(tool),
             UndoSpec::Calls { tool, .. } => Self::Tool(tool),
@@ -38,8 +38,8 @@ impl fmt::Display for UndoWay<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::RecordedChanges => f.write_str("undo by recorded changes"),
-            Self::DespiteManifest(why) => {
-                write!(f, "undo by recorded changes (the manifest says irreversible: {})", visible(why))
+            Self::PeopleOnly(why) => {
+                write!(f, "undone by people only (the manifest says irreversible: {})", visible(why))
             }
             Self::ToolOrRecordedChanges(tool) => write!(f, "undo by {tool} or by recorded changes"),
             Self::Tool(tool) => write!(f, "undo by {tool}"),

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! round trip 1   BEGIN · limits, account · SAVEPOINT · the executor's statements
-//! round trip 2   SET CONSTRAINTS ALL IMMEDIATE · ROLLBACK
+//! round trip 2   SET CONSTRAINTS ALL IMMEDIATE · the effects, how they would be undone, definitions
+//! round trip 3   ROLLBACK
 //! ```
 //! A caller that goes away drops the session in the middle: PostgreSQL rolls back. Sequences are not rolled back, by
 //! PostgreSQL's own rule: a preview may leave gaps in numbers.
@@ -11,9 +12,9 @@
 use std::time::Duration;
 
 use pg::{PipelineStatement, PooledSession, WriterPool};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::Instant;
-use types::{CorrelationId, ErrorCode, Failure};
+use types::{CorrelationId, ErrorCode, Failure, Rollback};
 
 use crate::attempt::CANCEL_GRACE;
 use crate::definitions::{self, Definition};
@@ -41,6 +42,7 @@ pub(crate) struct Trials<'a> {
     pub(crate) deadline: Instant,
 }
 
+const PROMISE_SQL: &str = "select countersign.promise_of_preview($1, $2, $3)";
 const EXPORT_SQL: &str = "select pg_catalog.pg_export_snapshot()";
 const IDLE_LIMIT_SQL: &str = "select pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true)";
 
@@ -137,10 +139,7 @@ impl Trials<'_> {
             refused => refused,
         };
         let trial = match work {
-            Ok(work) => {
-                let settled = self.settle(lease, id, with_definitions).await;
-                settled.map(|(effects, definitions)| Trial { work, effects, definitions })
-            }
+            Ok(work) => self.settle(lease, id, work, with_definitions).await,
             Err(refusal) => Err(refusal),
         };
         if matches!(trial, Err(ExecutorError::ConnectionLost(_))) {
@@ -154,18 +153,24 @@ impl Trials<'_> {
         trial
     }
 
-    /// Runs deferred triggers, reads the effects, and searches for definitions while every relation of the write is
-    /// locked.
+    /// Runs deferred triggers, reads the effects and how they would be undone, and searches for definitions while every relation
+    /// of the write is locked.
     async fn settle(
         self,
         lease: &mut PooledSession,
         attempt: CorrelationId,
+        work: WriteOutput,
         with_definitions: bool,
-    ) -> Result<(Option<Value>, Vec<Definition>), ExecutorError> {
+    ) -> Result<Trial, ExecutorError> {
         let search = definitions::search(self.executor, self.request);
         let params = effects::params(attempt);
-        let mut steps =
-            vec![PipelineStatement::without_params("set constraints all immediate"), effects::step(&params)];
+        let said = json!(work.rollback.clone().of_write(&attempt.to_string()));
+        let promise = [Some(attempt.to_string()), Some(work.rows_affected.to_string()), Some(said.to_string())];
+        let mut steps = vec![
+            PipelineStatement::without_params("set constraints all immediate"),
+            effects::step(&params),
+            PipelineStatement { sql: PROMISE_SQL, params: &promise, param_types: &[] },
+        ];
         if with_definitions {
             steps.push(definitions::search_step(&search));
         }
@@ -173,7 +178,16 @@ impl Trials<'_> {
             Ok(outcomes) => {
                 let mut outcomes = outcomes.into_iter().skip(1);
                 let effects = outcomes.next().and_then(|outcome| effects::shown(outcome.rows)).map(effects::shortened);
-                Ok((effects, outcomes.next().map(definitions::found).unwrap_or_default()))
+                let promise = outcomes.next().and_then(|outcome| outcome.rows.into_iter().flatten().next()?);
+                let promise = promise.and_then(|promise| serde_json::from_str(&promise).ok());
+                let unchecked = || Rollback { checked: Some(false), ..work.rollback.clone() };
+                // What was only planned has no effects.
+                let rollback = match self.executor.preview_is_binding() {
+                    true => work.rollback.clone().found(promise.unwrap_or_else(unchecked)),
+                    false => work.rollback,
+                };
+                let definitions = outcomes.next().map(definitions::found).unwrap_or_default();
+                Ok(Trial { work: WriteOutput { rollback, ..work }, effects, definitions })
             }
             Err(failed) => Err(match failed.error {
                 pg::Error::Server(error) => sql_failure(&error).into(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ledger::{RecordStatus, Records, Undoable, UndoneTool};
-use manifest::ToolCatalog;
+use manifest::{ToolCatalog, UndoSpec};
 use serde_json::{Value, json};
 use types::{ApprovalRule, CorrelationId, ErrorCode, Failure, Tier};
 
@@ -30,6 +30,8 @@ struct ToolTiers {
     undo: Agreement,
     /// The strictest that a call of the declared undo tool needs. `undo_mutation` does the same to the rows.
     undo_tool: Option<Agreement>,
+    /// Why no agent undoes them, if the manifest says so.
+    irreversible: Option<Arc<str>>,
 }
 
 /// The tiers of the undo of each tool's writes, and who has to approve it.
@@ -45,12 +47,16 @@ impl UndoTiers {
                 write: agreement(spec.strictest_tier(), &spec.rule),
                 undo: agreement(spec.undo_tier, &spec.rule),
                 undo_tool: undo_tool.map(|tool| agreement(tool.strictest_tier(), &tool.rule)),
+                irreversible: match &spec.undo {
+                    UndoSpec::Irreversible { why } => Some(why.as_str().into()),
+                    UndoSpec::None | UndoSpec::Calls { .. } => None,
+                },
             };
             (spec.name.clone(), tiers)
         });
         let any_statement = services.execute_sql.as_ref().map(|settings| {
             let needed = agreement(settings.tier, &ApprovalRule::default());
-            let tiers = ToolTiers { write: needed.clone(), undo: needed, undo_tool: None };
+            let tiers = ToolTiers { write: needed.clone(), undo: needed, undo_tool: None, irreversible: None };
             (execute_sql::NAME.to_owned(), tiers)
         });
         Self(Arc::new(declared.chain(any_statement).collect()))
@@ -86,6 +92,9 @@ impl UndoTiers {
             for UndoneTool { tool, is_redo } in &tools {
                 let known = self.0.get(tool).filter(|_| call.tools.info(tool).is_some());
                 let tiers = known.ok_or_else(|| not_served(tool))?;
+                if let Some(why) = &tiers.irreversible {
+                    return Err(irreversible(tool, why));
+                }
                 let again = Some(&tiers.write).filter(|_| *is_redo);
                 for needed in again.into_iter().chain([&tiers.undo]).chain(&tiers.undo_tool) {
                     strictest = strictest.with(needed)?;
@@ -140,6 +149,11 @@ fn refuse_without_effect(undo_tool: &str, named: &dyn Fn() -> String, status: Re
 fn not_served(tool: &str) -> Failure {
     let message = format!("a write of {tool}, which is not a tool of this profile or server; nothing was changed");
     Failure::new(ErrorCode::NotPermitted, message).hint("A person can undo it: countersign undo.")
+}
+
+fn irreversible(tool: &str, why: &str) -> Failure {
+    let message = format!("nothing was changed, since the manifest says that no write of {tool} is undone: {why}");
+    Failure::new(ErrorCode::NotPermitted, message).hint("A person may restore its rows: countersign undo.")
 }
 
 fn made_by_person(undo: &CorrelationId) -> Failure {
