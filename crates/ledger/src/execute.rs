@@ -20,6 +20,7 @@ use crate::executor::WriteOutput;
 use crate::failures::{ExecutorError, FENCED, frozen, sql_failure};
 use crate::intent::{Intent, MAX_OUTCOME_BYTES};
 use crate::policy::PolicyStatement;
+use crate::remote_writes::{RemoteWriteError, RemoteWrites};
 use crate::row_limit;
 use crate::values::summary;
 use crate::write_tx::{ConstraintName, TransactionOpening, Unopened, WriteTx};
@@ -69,6 +70,7 @@ pub(crate) async fn execute(
     intent: &Intent,
     attempt: &WriteAttempt,
     (way, policy): (Way, Option<&PolicyStatement>),
+    remote_writes: &RemoteWrites,
 ) -> Result<WriteOutput, CommitError> {
     let left = attempt.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     let timeout_ms = left.as_millis().min(i32::MAX as u128).to_string();
@@ -100,7 +102,7 @@ pub(crate) async fn execute(
         Ok(work) if outcome_bytes(&work) > MAX_OUTCOME_BYTES => {
             fail(lease, intent, attempt, too_large_to_keep(&work), None).await
         }
-        Ok(work) => match succeed(lease, intent, attempt, &work).await {
+        Ok(work) => match succeed(lease, intent, attempt, &work, remote_writes).await {
             Ok(receipt) => Ok(WriteOutput { rollback: work.rollback.found(receipt), ..work }),
             // A deferred constraint: the work is refused after all.
             Err(SucceedError::WriteOutput(error)) => {
@@ -173,12 +175,24 @@ enum SucceedError {
     Other(pg::Error),
 }
 
+impl From<RemoteWriteError> for SucceedError {
+    fn from(error: RemoteWriteError) -> Self {
+        match error {
+            RemoteWriteError::Deferred(error) => Self::WriteOutput(error),
+            RemoteWriteError::Refused(failure) => Self::Finish(failure),
+            RemoteWriteError::Database(error) => Self::Other(error),
+        }
+    }
+}
+
 async fn succeed(
     lease: &mut PooledSession,
     intent: &Intent,
     attempt: &WriteAttempt,
     work: &WriteOutput,
+    remote_writes: &RemoteWrites,
 ) -> Result<Rollback, SucceedError> {
+    remote_writes.refuse(lease).await?;
     let images = [work.before.as_ref(), work.after.as_ref()];
     let redaction = attempt.redaction.clone().with_images(&images);
     let [before, after] = images.map(|image| image.map(|image| redaction.value(image).to_string()));

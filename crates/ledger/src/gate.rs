@@ -20,6 +20,7 @@ use crate::failures::{WriteError, aborted, internal_error, ledger_failure, sql_f
 use crate::intent::{Intent, MAX_PARAMS_BYTES};
 use crate::policy::{self, PolicyMode, PolicyStatement, not_evaluated};
 use crate::preview::Trials;
+use crate::remote_writes::RemoteWrites;
 use crate::write_stop::WriteStop;
 use crate::write_tx::Unopened;
 use crate::{LedgerOptions, execute, resolve};
@@ -33,12 +34,20 @@ pub struct Gate {
     /// The running writes. All clones of a gate share it.
     running: TaskTracker,
     pub(crate) stop: WriteStop,
+    remote_writes: RemoteWrites,
 }
 
 impl Gate {
     pub(crate) fn new(writer: WriterPool, settings: LedgerOptions) -> Self {
         let memory = DedupCache::new(settings.duplicate_memory);
-        Self { writer, settings, memory, running: TaskTracker::new(), stop: WriteStop::default() }
+        Self {
+            writer,
+            settings,
+            memory,
+            running: TaskTracker::new(),
+            stop: WriteStop::default(),
+            remote_writes: RemoteWrites::default(),
+        }
     }
 
     /// Executes the attempt exactly once. The work goes on in a task of its own when the future is dropped: a
@@ -54,6 +63,7 @@ impl Gate {
             writer: self.writer.clone(),
             settings: self.settings.clone(),
             memory: self.memory.clone(),
+            remote_writes: self.remote_writes.clone(),
             attempt,
             correlation_id,
         };
@@ -111,6 +121,7 @@ struct WriteProtocol {
     writer: WriterPool,
     settings: LedgerOptions,
     memory: DedupCache,
+    remote_writes: RemoteWrites,
     attempt: WriteAttempt,
     correlation_id: CorrelationId,
 }
@@ -325,7 +336,7 @@ impl WriteProtocol {
 
     /// One try on one session.
     async fn execute(&self, lease: &mut PooledSession, intent: &Intent, way: ExecuteWay<'_>) -> Executed {
-        let executed = execute::execute(&self.writer, lease, intent, &self.attempt, way);
+        let executed = execute::execute(&self.writer, lease, intent, &self.attempt, way, &self.remote_writes);
         // An executor may panic. The session is dropped then, so T2 cannot commit.
         let caught = AssertUnwindSafe(executed).catch_unwind();
         let outcome = tokio::time::timeout_at(self.attempt.deadline + CANCEL_GRACE, caught).await;

@@ -61,6 +61,7 @@ pub mod proposals;
 mod read_log;
 mod reader_role;
 mod records;
+mod remote_writes;
 mod resolve;
 mod roles;
 mod row_limit;

@@ -83,6 +83,7 @@ mod tests {
             overwrites: false,
             locks: false,
             tables: Vec::new(),
+            remote: Vec::new(),
         };
         let shape =
             StatementShape { params: Vec::new(), columns: Some(Vec::new()), key: Vec::new(), referenced_objects };

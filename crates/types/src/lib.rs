@@ -44,7 +44,7 @@ pub use row_format::RowFormat;
 pub use secret::Secret;
 pub use statement::{
     Column, CompositeField, ConditionShape, DescribeError, DescribeStatement, PgType, Privilege, ReferencedObjects,
-    Scalar, StatementShape, TableAccess, TypeKind,
+    RemotePart, Scalar, StatementShape, TableAccess, TypeKind,
 };
 pub use strict_json::{StrictJsonError, check_strict_json};
 pub use tier::{ApprovalRule, Tier};

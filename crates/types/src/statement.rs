@@ -166,11 +166,28 @@ pub enum ReferencedObjects {
         /// Its tables, as far as a plan shows them; sorted. Those of a view are here, and the view is not; partitions
         /// are, where the plan goes to them.
         tables: Vec<TableAccess>,
+        /// The parts of it that another server carries out, as far as they may write.
+        remote: Vec<RemotePart>,
     },
     /// There is no plan, for this reason.
     Unplanned(String),
     /// There is no plan because the login lacks a privilege on an object of the statement: PostgreSQL's words.
     Forbidden(String),
+}
+
+/// A part of a statement that another server carries out, in a transaction of its own. That one may commit although the
+/// local one does not.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RemotePart {
+    /// Citus carries it out on the nodes of its cluster. The plan need not show what it does there.
+    Distributed,
+    /// It writes a foreign table, or a table with a foreign table among its partitions.
+    ForeignTable {
+        /// The schema of the foreign table.
+        schema: String,
+        /// Its name.
+        table: String,
+    },
 }
 
 /// A table that a statement touches.

@@ -6,6 +6,7 @@
 //! roles        the owner, the approvers' and the operators' role, the servers' login
 //! privileges   ownership and grants, by an explicit list
 //! reader       the login of the read path, and SELECT on relations that are new
+//! citus        revoke the functions of Citus that act on other nodes from everybody
 //! verify       compare the schema with what this binary makes; a difference rolls everything back
 //! tracking     tell the triggers of tracked tables which logins servers have
 //! ```
@@ -14,6 +15,7 @@
 //! it has verified it, and writes to no table before it has checked, under a lock, that no trigger or rule is attached
 //! to it.
 
+mod citus;
 mod inspect;
 mod privileges;
 mod reader;
@@ -207,6 +209,7 @@ impl Setup {
         self.set_owner(&owner).await?;
         self.set_privileges(&options.writer).await?;
         self.set_up_reader(options.reader_tables).await?;
+        self.revoke_citus().await?;
         self.name_members(&options.writer).await?;
         self.inspect_schema().await?;
         let deviations = inspect::compare(&mut self.session).await?;

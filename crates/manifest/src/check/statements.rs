@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use types::{ReferencedObjects, StatementShape};
+use types::{ReferencedObjects, RemotePart, StatementShape};
 
 use crate::Diagnostics;
 use crate::file::ToolDeclaration;
@@ -21,6 +21,7 @@ pub(super) fn check(
 ) {
     result(parsed, tool, inferred, diagnostics);
     referenced_objects(parsed, tool, inferred, diagnostics);
+    remote_parts(parsed, tool, inferred, diagnostics);
     approval(parsed, tool, inferred, diagnostics);
 }
 
@@ -44,6 +45,37 @@ fn referenced_objects(
     ] {
         if let (Some(declared), Some(statement)) = (declared, statement) {
             one(parsed, tool, (key, Some(why)), &statement.shape, declared.span(), diagnostics);
+        }
+    }
+}
+
+/// Checks that no statement of a write is carried out by another server: that one may commit although this one does not, so the
+/// outcome of a call would not be known, and a repeated call would write twice.
+fn remote_parts(
+    parsed: &ParsedTool<'_>,
+    tool: &ToolDeclaration,
+    inferred: &InferredTypes,
+    diagnostics: &mut Diagnostics,
+) {
+    if !tool.is(true) {
+        return;
+    }
+    let whole = tool.sql.span();
+    let spans = tool.sql.get_ref().texts.iter().map(|(_, span)| span.clone().unwrap_or_else(|| whole.clone()));
+    for (statement, span) in inferred.statements.iter().zip(spans) {
+        let ReferencedObjects::Planned { remote, .. } = &statement.shape.referenced_objects else { continue };
+        for part in remote {
+            let what = match part {
+                RemotePart::ForeignTable { schema, table } => {
+                    format!("writes {schema}.{table}, a foreign table, whose rows are in another database")
+                }
+                RemotePart::Distributed => "is carried out by Citus on other nodes".to_owned(),
+            };
+            let message = format!(
+                "sql {what}: that server may commit although this one does not, so a call could not tell its outcome, and a \
+                 repeated call could write twice; write tables of this database only"
+            );
+            diagnostics.0.push(parsed.diagnostic(span.clone(), message));
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::Instant;
-use types::{Column, ConditionShape, DescribeError, DescribeStatement, ReferencedObjects, StatementShape};
+use types::{Column, ConditionShape, DescribeError, DescribeStatement, ReferencedObjects, RemotePart, StatementShape};
 
 use crate::client::error::{Error, ServerError};
 use crate::client::session::{PipelineStatement, Session, StatementResult};
@@ -27,6 +27,18 @@ const DESCRIBE_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The name of the statement that is being described.
 const DESCRIBED: &str = "countersign_described";
+
+/// The foreign tables among the tables of the arrays $1 (schemas) and $2 (names), and among their partitions and child tables.
+const FOREIGN_TABLES_SQL: &str = "\
+with recursive written (oid) as ( \
+    select c.oid from rows from (unnest($1::text[]), unnest($2::text[])) as w (schema_name, table_name) \
+    join pg_catalog.pg_namespace n on n.nspname = w.schema_name::name \
+    join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = w.table_name::name \
+    union \
+    select i.inhrelid from written w join pg_catalog.pg_inherits i on i.inhparent = w.oid \
+) \
+select n.nspname, c.relname from written w join pg_catalog.pg_class c on c.oid = w.oid \
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace where c.relkind = 'f' order by 1, 2";
 
 const SOURCE_SQL: &str = "\
 select a.attnotnull and c.relkind <> 'f', i.indnkeyatts \
@@ -164,7 +176,7 @@ async fn ask_here(
                 position: None,
             }),
             planned => {
-                let referenced_objects = planned.referenced_objects();
+                let referenced_objects = with_foreign_tables(session, planned.referenced_objects()).await?;
                 let shape = StatementShape { params, columns: None, key: Vec::new(), referenced_objects };
                 Ok(Described { shape, functions })
             }
@@ -178,9 +190,30 @@ async fn ask_here(
         }
     }
     let key = key(&columns, &raw_columns, &sources);
-    let referenced_objects = planned.referenced_objects();
+    let referenced_objects = with_foreign_tables(session, planned.referenced_objects()).await?;
     let shape = StatementShape { params, columns: Some(columns), key, referenced_objects };
     Ok(Ok(Described { shape, functions }))
+}
+
+/// Adds the foreign tables that the statement writes.
+async fn with_foreign_tables(
+    session: &mut Session,
+    mut objects: ReferencedObjects,
+) -> Result<ReferencedObjects, Error> {
+    if let ReferencedObjects::Planned { tables, remote, .. } = &mut objects {
+        let written = || tables.iter().filter(|table| table.written);
+        if written().next().is_some() {
+            let names: [Vec<String>; 2] =
+                [written().map(|it| it.schema.clone()).collect(), written().map(|it| it.table.clone()).collect()];
+            let names = names.map(|names| Some(value::text_array(&names)));
+            for row in session.rows(FOREIGN_TABLES_SQL, &names).await? {
+                if let Ok([Some(schema), Some(table)]) = <[Option<String>; 2]>::try_from(row) {
+                    remote.push(RemotePart::ForeignTable { schema, table });
+                }
+            }
+        }
+    }
+    Ok(objects)
 }
 
 fn refused(error: ServerError) -> DescribeError {

@@ -15,7 +15,7 @@ use std::str::Chars;
 use std::sync::Arc;
 
 use serde_json::Value;
-use types::{Privilege, ReferencedObjects, TableAccess};
+use types::{Privilege, ReferencedObjects, RemotePart, TableAccess};
 
 use crate::client::literal::identifier;
 
@@ -36,11 +36,28 @@ pub fn referenced_objects(plan: &Value) -> ReferencedObjects {
         overwrites: found.overwrites,
         locks: found.locks,
         tables: tables.collect(),
+        remote: found.is_distributed.then_some(RemotePart::Distributed).into_iter().collect(),
     }
+}
+
+/// Whether Citus carries out a part of this plan on other nodes. EXPLAIN shows one of the tasks there, or none if the
+/// parameters decide which node it is.
+pub(crate) fn is_distributed(plan: &Value) -> bool {
+    match plan {
+        Value::Array(items) => items.iter().any(is_distributed),
+        Value::Object(node) => is_distributed_node(node) || node.values().any(is_distributed),
+        _ => false,
+    }
+}
+
+fn is_distributed_node(node: &serde_json::Map<String, Value>) -> bool {
+    let provider = node.get("Custom Plan Provider").and_then(Value::as_str).unwrap_or_default();
+    provider.starts_with("Citus") || node.contains_key("Distributed Query")
 }
 
 #[derive(Default)]
 struct Found {
+    is_distributed: bool,
     schemas: BTreeSet<String>,
     changes: bool,
     overwrites: bool,
@@ -62,6 +79,7 @@ impl Found {
             Value::Array(items) => items.iter().for_each(|item| self.look(item, locked)),
             Value::Object(node) => {
                 let text = |key: &str| node.get(key).and_then(Value::as_str);
+                self.is_distributed |= is_distributed_node(node);
                 self.schemas.extend(text("Schema").map(str::to_owned));
                 let modifies = text("Node Type") == Some("ModifyTable");
                 self.changes |= modifies;
@@ -315,6 +333,19 @@ mod tests {
             let plan = json!([{"Plan": {"Node Type": "Sort", "Plans": [{"Node Type": node}]}}]);
             let ReferencedObjects::Planned { locks, .. } = referenced_objects(&plan) else { panic!("it has a plan") };
             assert_eq!(locks, expected, "{node}");
+        }
+    }
+
+    /// DI-2: neither `ModifyTable` nor a table is in a plan of Citus, if parameters decide about the node.
+    #[test]
+    fn a_plan_of_citus_is_carried_out_by_another_server() {
+        let plans: Value = serde_json::from_str(include_str!("testdata/citus_plans.json")).unwrap();
+        for (name, case) in plans.as_object().unwrap() {
+            let ReferencedObjects::Planned { remote, .. } = referenced_objects(&case["plan"]) else {
+                panic!("it has a plan")
+            };
+            let expected = if name == "escape" { vec![] } else { vec![RemotePart::Distributed] };
+            assert_eq!(remote, expected, "{name}");
         }
     }
 

@@ -9,6 +9,9 @@
 //! constants are evaluated in it. A query can find out that it is being planned (`plan_cache_mode`) and make its planning
 //! fail; it is refused then.
 //!
+//! A plan of Citus shows one of the tasks on other nodes or none, and calls that the coordinator evaluates are not in it. So
+//! for such a plan every name that occurs in the text counts as that of a function.
+//!
 //! This is one layer. A plan does not show the bodies of functions, the functions that operators, casts and domains call,
 //! the left side of IN, ANY and ALL over a subquery, the counts of LIMIT and OFFSET, the frame of a window, the rows of
 //! VALUES if there are several, or what EXPLAIN ANALYZE and CALL run. The login, which has no right to call such functions,
@@ -23,12 +26,13 @@ use serde_json::Value;
 use types::{ReferencedObjects, TableAccess};
 
 use super::inspection::{Inspection, PolicyVerdict};
+use super::mentioned_names::mentioned_names;
 use super::{ReadError, account_setting, refusal};
 use crate::client::error::{Error, ServerError};
 use crate::client::session::{SEEN_FOR, Session};
 use crate::client::wire::{Purpose, StatementId, owned_row};
 use crate::query::plan::{BACK_TO_SAVEPOINT, PlanParameters, PlanResult, SAVEPOINT, plan_in_full};
-use crate::query::referenced_objects::{called, referenced_objects, table_names};
+use crate::query::referenced_objects::{called, is_distributed, referenced_objects, table_names};
 use crate::query::type_catalog::{RESTORE_PATH_SQL, SET_PATH_SQL};
 use crate::query::value;
 
@@ -160,12 +164,12 @@ impl FunctionPolicy {
         if let (Some(plan), Some(refused)) = (&plan, self.refused_schema) {
             refuse_relations(plan, refused)?;
         }
+        let names = plan.as_ref().map(|plan| names_to_check(plan, sql)).unwrap_or_default();
         if !self.takes_any_setting
             && let Some((function, why)) = account_setting::refusal(sql, plan.as_ref())
         {
             return Err(ReadError::ForbiddenFunction { function: function.to_owned(), why: why.to_owned() });
         }
-        let names: BTreeSet<String> = plan.iter().flat_map(called).map(|call| call.name).collect();
         let verdict = if names.contains(LISTS_STATEMENTS) { PolicyVerdict::SeesStatements } else { verdict };
         let (unverified, are_built_in) = self.unverified(&names);
         let leaves_nothing = verdict == PolicyVerdict::Always
@@ -249,6 +253,15 @@ pub(super) async fn forbidden(session: &mut Session, names: &[String]) -> Result
     })
 }
 
+/// The names of the functions that a text with this plan may call.
+fn names_to_check(plan: &Value, sql: &str) -> BTreeSet<String> {
+    let mut names: BTreeSet<String> = called(plan).into_iter().map(|call| call.name).collect();
+    if is_distributed(plan) {
+        names.extend(mentioned_names(sql));
+    }
+    names
+}
+
 /// Refuses a plan that reads a relation of this schema. Views are resolved in a plan.
 fn refuse_relations(plan: &Value, refused: &str) -> Result<(), ReadError> {
     let ReferencedObjects::Planned { tables, .. } = referenced_objects(plan) else { return Ok(()) };
@@ -324,4 +337,22 @@ pub(super) fn plan_too_large(why: &str) -> ReadError {
                 Give large values as parameters ($1), or compute them from a column.";
     let error = ServerError { hint: Some(hint.to_owned()), ..ServerError::synthetic("54000", message) };
     ReadError::TooLarge(Error::Server(Box::new(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// DI-1: a plan of Citus shows no call that the coordinator evaluates, and no task if parameters decide about the node.
+    #[test]
+    fn every_name_in_the_text_counts_where_citus_hides_calls() {
+        let plans: Value = serde_json::from_str(include_str!("../testdata/citus_plans.json")).unwrap();
+        for (name, is_hidden) in [("update_generic", true), ("router_expression", true), ("escape", false)] {
+            let plan = plans.pointer(&format!("/{name}/plan")).unwrap();
+            let names = names_to_check(plan, "select \"pg_Hidden\"(customer_id), run_it() from shop.customers");
+            assert_eq!(names.contains("pg_Hidden") && names.contains("run_it"), is_hidden, "{name}: {names:?}");
+        }
+        let names = names_to_check(plans.pointer("/escape/plan").unwrap(), "");
+        assert!(names.contains("run_command_on_workers"), "{names:?}");
+    }
 }

@@ -34,6 +34,13 @@ select p.proname, n.nspname,
         when e.extname = 'tablefunc' and p.proname ~ '^(crosstab|connectby)' or e.extname = 'xml2' and p.proname = 'xpath_table'
             then 'it runs SQL that is given as text'
         when e.extname in ('dblink', 'http', 'pg_net') then 'it reaches other servers'
+        -- Citus: whatever is not known to stay within the transaction. Its functions run texts on other nodes, in transactions of
+        -- their own, move shards, change its metadata, and read by the names of relations.
+        when e.extname in ('citus', 'citus_columnar', 'citus_internal') and p.proname !~ ('^(citus_(version|(total_)?relation_size|'
+                || 'table_size|shard_sizes|is_coordinator|is_primary_node|coordinator_nodeid|nodename_for_nodeid|nodeport_for_nodeid|'
+                || 'table_is_visible|shard_name)|worker_partial_agg(_[sf]func)?|coord_combine_agg(_[sf]func)?|(array|json|jsonb)_cat_agg|'
+                || 'worker_hash|get_shard_id_for_distribution_column|column_to_column_name|shard_name|relation_is_a_known_shard)$')
+            then 'it may act on other nodes, beyond the transaction'
         when e.extname in ('adminpack', 'pageinspect', 'pg_surgery', 'pg_prewarm', 'pg_walinspect')
             then 'it works on files beneath the tables'
         -- Not what every role may call, and granted neither to this login nor to a role that it is in: only a

@@ -3,7 +3,8 @@
 //! - `description` describes and plans a new text, `execution` runs a statement, `read_transaction` has the server's own statements around it.
 //! - `function_policy` and `account_setting` inspect a new text, `inspection` is their result. `statement_metadata`
 //!   keeps what is known of a text, so that it takes one round trip the next time.
-//! - `mask` says which result columns are masked, and refuses other uses of masked columns.
+//! - `mask` says which result columns are masked, and refuses other uses of masked columns. `mentioned_names` finds the
+//!   names in a text, where a plan does not show every call.
 //! - `answer` receives rows; `row_buffer` keeps them until the last one, `stream` delivers them as they arrive.
 //! - `portioned`, `portions` and `server_json` are for rows that arrive in portions: they are streamed, or their text
 //!   does not determine their JSON.
@@ -22,6 +23,7 @@ mod fetch;
 mod function_policy;
 mod inspection;
 mod mask;
+mod mentioned_names;
 mod page;
 mod page_order;
 mod page_plan;

@@ -19,6 +19,7 @@ use types::{MaskedColumn, Masks};
 use self::relations::{ColumnMask, MaskedRelations, RELATIONS_SQL};
 use super::error::MaskError;
 use super::function_policy::forbidden;
+use super::mentioned_names::mentioned_names;
 use super::{ReadError, ReadRequest, Reader, RowFormat};
 use crate::client::error::Error;
 use crate::client::session::{MAX_PIPELINE_BYTES, Session};
@@ -77,6 +78,13 @@ impl MaskError {
 
     fn no_plan() -> Self {
         Self::new("only queries with a plan may be run while columns are masked: SELECT, WITH, VALUES and TABLE")
+    }
+
+    fn custom_scan() -> Self {
+        Self::new(
+            "an extension reads a part of this query (Custom Scan), and its plan does not show the use of columns: such a \
+             query may not run while columns are masked",
+        )
     }
 
     fn misfit(column: &str, why: &str) -> Self {
@@ -264,39 +272,5 @@ impl Masking {
             }
         }
         Ok(())
-    }
-}
-
-/// Every name that the text may mention, literals and comments included: each word as it is and in lower case, and
-/// everything between double quotes. Identifiers with Unicode escapes are refused elsewhere (`account_setting`).
-fn mentioned_names(sql: &str) -> BTreeSet<String> {
-    const QUOTE: &str = "\u{0}";
-    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
-    let words = sql.split(|c| !is_part(c)).filter(|word| !word.is_empty());
-    let words = words.flat_map(|word| [word.to_owned(), word.to_ascii_lowercase(), word.to_lowercase()]);
-    let escaped = sql.replace("\"\"", QUOTE);
-    let quoted = escaped.split('"').skip(1).map(|name| name.replace(QUOTE, "\""));
-    let cut = |mut name: String| {
-        name.truncate(name.floor_char_boundary(MAX_NAME_BYTES));
-        name
-    };
-    words.chain(quoted).map(cut).collect()
-}
-
-/// `NAMEDATALEN` - 1: PostgreSQL has no longer name, and cuts longer ones in a text off.
-const MAX_NAME_BYTES: usize = 63;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_word_and_everything_in_double_quotes_may_be_a_name() {
-        let names = mentioned_names("values (SHOP.Email_Of(1), shop.\"odd \"\"name\"(), 'lit_eral') -- comm\u{e9}nt");
-        for name in ["shop", "Email_Of", "email_of", "odd \"name", "lit_eral", "comm\u{e9}nt", "1"] {
-            assert!(names.contains(name), "{name} is not in {names:?}");
-        }
-        assert!(!names.contains("email"));
-        assert!(mentioned_names(&"x".repeat(70)).contains(&"x".repeat(63)));
     }
 }

@@ -6,7 +6,10 @@
 //! - The left side of IN, ANY and ALL over a subquery, before PostgreSQL 17.
 //! - The counts of LIMIT and OFFSET, the frame of a window, and the rows of VALUES, where they can depend on an outer row.
 //! - The comparisons of INTERSECT, EXCEPT and UNION in a recursive query.
-//! - Conditions that a foreign data wrapper or a custom scan evaluates.
+//! - Conditions that a foreign data wrapper evaluates.
+//!
+//! A custom scan hides more than conditions: the tables themselves need not be in the plan. So a plan with one is refused,
+//! whatever it reads and whoever wrote the query.
 //!
 //! The columns of a subquery or CTE have names of their own, which a plan does not relate to those of the tables. If a
 //! subquery returns a masked column, each of its columns counts as masked, until the result shows where it is from.
@@ -43,6 +46,7 @@ pub(super) fn result_masks(
     is_declared: bool,
 ) -> Result<Vec<Option<Mask>>, MaskError> {
     let columns = match plan.and_then(|plan| plan.pointer("/0/Plan")).and_then(Value::as_object) {
+        Some(root) if has_custom_scan(root) => return Err(MaskError::custom_scan()),
         Some(root) => exposures((sql, root), relations, sources, is_declared)?,
         // A command without a plan, such as SHOW, returns no column of a table.
         None if is_declared && sources.iter().all(Option::is_none) => Vec::new(),
@@ -80,6 +84,12 @@ pub(super) fn result_masks(
         Some(masked) if !is_declared => Err(MaskError::used(&masked, "for the order of the rows")),
         _ => Ok(masks),
     }
+}
+
+/// Whether an extension reads a part of the query. EXPLAIN need not show the tables there, nor how their columns are used: of a
+/// distributed table of Citus it shows a shard of another name, or nothing.
+fn has_custom_scan(node: &Node) -> bool {
+    text(node, "Node Type") == Some("Custom Scan") || children(node).any(has_custom_scan)
 }
 
 /// What each output column of a plan shows; empty if it reads no relation with masked columns.
@@ -376,5 +386,42 @@ impl<'a> Analysis<'a> {
             }
         }
         Ok(merged)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::Masks;
+
+    use super::*;
+
+    /// DI-3: a plan of Citus shows neither the masked table nor the uses of its columns.
+    #[test]
+    fn no_plan_of_citus_is_let_through_while_columns_are_masked() {
+        let masks = Masks {
+            columns: vec![types::MaskedColumn {
+                schema: "shop".to_owned(),
+                table: "customers".to_owned(),
+                column: "name".to_owned(),
+                mask: Mask::Null,
+            }],
+            trusted_functions: Vec::new(),
+            key: types::MaskKey::new(types::Secret::new("key".to_owned())),
+        };
+        let answer = r#"{"server_version": 150000, "columns": [{"place": 1, "oid": 16400, "schema": "shop",
+            "table": "customers", "kind": "r", "number": 2, "is_text": true}]}"#;
+        let relations = MaskedRelations::parse(answer, &masks).unwrap();
+        let plans: HashMap<String, Value> =
+            serde_json::from_str(include_str!("../../testdata/citus_plans.json")).unwrap();
+        assert_eq!(plans.len(), 7);
+        for (name, case) in &plans {
+            let sql = case.get("sql").and_then(Value::as_str).unwrap();
+            let plan = case.get("plan");
+            for is_declared in [false, true] {
+                let masked = result_masks(sql, plan, &relations, &[None], is_declared);
+                // It reads no table. The function policy refuses it.
+                assert_eq!(masked.is_ok(), name == "escape", "{name}: {masked:?}");
+            }
+        }
     }
 }

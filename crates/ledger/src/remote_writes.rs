@@ -1,0 +1,103 @@
+//! Writes that another server carries out: to foreign tables, and to tables that Citus keeps on other nodes.
+//!
+//! Such a server commits on its own, before the local transaction does. If the local one is then lost, the record says that
+//! nothing was written, and a repeated call writes twice. The compiler refuses what a plan shows (`types::RemotePart`). Triggers,
+//! functions and statements of callers are seen here, at the end of a write: it holds a lock for writing on each table
+//! that it wrote. The other server rolls back with the local transaction as long as that has not committed.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use pg::{PipelineStatement, PooledSession, ServerError, StatementResult};
+use tokio::time::Instant;
+use types::{ErrorCode, Failure};
+
+/// For how long a database that has neither foreign tables nor Citus is not asked again.
+const ABSENT_FOR: Duration = Duration::from_secs(10);
+
+/// The locks of statements that write a table; TRUNCATE takes the second.
+macro_rules! write_locks {
+    () => {
+        "pg_catalog.pg_locks l join pg_catalog.pg_class c on c.oid = l.relation \
+         join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
+         where l.pid = pg_catalog.pg_backend_pid() and l.locktype = 'relation' and l.granted \
+           and l.mode in ('RowExclusiveLock', 'AccessExclusiveLock')"
+    };
+}
+
+/// Whether there are foreign tables, whether there is Citus, and a foreign table that the transaction has written.
+const FOREIGN_SQL: &str = concat!(
+    "select exists (select from pg_catalog.pg_foreign_table)::text, \
+            (pg_catalog.to_regclass('pg_catalog.pg_dist_partition') is not null)::text, \
+            (select pg_catalog.min(pg_catalog.format('%I.%I', n.nspname, c.relname)) from ",
+    write_locks!(),
+    " and c.relkind = 'f')"
+);
+
+/// A table that the transaction has written and that Citus keeps on another node.
+const DISTRIBUTED_SQL: &str = concat!(
+    "select pg_catalog.min(pg_catalog.format('%I.%I', n.nspname, c.relname)) from ",
+    write_locks!(),
+    " and exists (select from pg_catalog.pg_dist_shard s join pg_catalog.pg_dist_placement p on p.shardid = s.shardid \
+                  where s.logicalrelid = c.oid and p.groupid <> (select g.groupid from pg_catalog.pg_dist_local_group g))"
+);
+
+/// A transaction may not commit.
+#[derive(Debug)]
+pub(crate) enum RemoteWriteError {
+    /// PostgreSQL refused what was deferred.
+    Deferred(Box<ServerError>),
+    /// It has written a table on another server.
+    Refused(Box<Failure>),
+    /// The database could not be asked.
+    Database(pg::Error),
+}
+
+/// Since when a database is known to have no tables on other servers. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RemoteWrites(Arc<Mutex<Option<Instant>>>);
+
+impl RemoteWrites {
+    /// Runs what a transaction has deferred, and refuses it if it has written a table on another server.
+    pub(crate) async fn refuse(&self, lease: &mut PooledSession) -> Result<(), RemoteWriteError> {
+        let absent = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if absent.is_some_and(|since| since.elapsed() < ABSENT_FOR) {
+            return Ok(());
+        }
+        let steps = ["set constraints all immediate", FOREIGN_SQL].map(PipelineStatement::without_params);
+        let outcomes = lease.session().run(&steps).await.map_err(|failed| match failed.error {
+            pg::Error::Server(error) if failed.step == 0 => RemoteWriteError::Deferred(error),
+            error => RemoteWriteError::Database(error),
+        })?;
+        let [has_foreign, has_citus, foreign] = only_row(outcomes).unwrap_or_default();
+        let (has_foreign, has_citus) = (has_foreign.as_deref() == Some("true"), has_citus.as_deref() == Some("true"));
+        if let Some(table) = foreign {
+            return Err(refusal(&table, "a foreign table, whose rows are in another database"));
+        }
+        if has_citus {
+            let step = [PipelineStatement::without_params(DISTRIBUTED_SQL)];
+            let outcomes =
+                lease.session().run(&step).await.map_err(|failed| RemoteWriteError::Database(failed.error))?;
+            if let Some([Some(table)]) = only_row(outcomes) {
+                return Err(refusal(&table, "a table of Citus with rows on other nodes"));
+            }
+        }
+        let absent = (!has_foreign && !has_citus).then(Instant::now);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = absent;
+        Ok(())
+    }
+}
+
+/// The row of the last statement.
+fn only_row<const N: usize>(outcomes: Vec<StatementResult>) -> Option<[Option<String>; N]> {
+    outcomes.into_iter().next_back()?.rows.into_iter().next()?.try_into().ok()
+}
+
+fn refusal(table: &str, what: &str) -> RemoteWriteError {
+    let message = format!(
+        "the write changes {table}, {what}: that server may commit although this one does not, so the outcome could not be \
+         told, and a repeated call could write twice; nothing was written"
+    );
+    let hint = "Write tables of this database only. Rows of other servers can be read.";
+    RemoteWriteError::Refused(Box::new(Failure::new(ErrorCode::NotPermitted, message).hint(hint)))
+}

@@ -1,0 +1,51 @@
+//! The functions of Citus that act on other nodes, outside of the transaction that calls them. Citus grants them to everybody, so
+//! a login that may only read could write with them.
+
+use super::Setup;
+use crate::schema::SchemaError;
+
+/// The functions that everybody may execute, by name and arguments, and whether this login may revoke that. Functions that Citus
+/// itself calls for writes of ordinary logins (`lock_shard_resources`) are not among them.
+const OPEN_SQL: &str = "\
+select p.oid::regprocedure::text, \
+    (r.rolsuper or pg_has_role(p.proowner, 'usage'))::text \
+from pg_proc p join pg_depend d on d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e' \
+join pg_extension e on d.refclassid = 'pg_extension'::regclass and e.oid = d.refobjid and e.extname = 'citus' \
+join pg_roles r on r.rolname = current_user \
+where p.prokind in ('f', 'p') and p.prorettype <> 'trigger'::regtype \
+  and p.proname ~ ('^(run_command_on_|master_run_on_worker|citus_check_c|citus_run_local_command' \
+    || '|citus_(move|copy|rebalance|job|split|drain|stat_tenants_.*reset)|rebalance_table_shards|replicate_table_shards' \
+    || '|(master|citus)_(move|copy)_shard|worker_(apply|create|drop|copy|split|change|alter|adjust)|isolate_|undistribute' \
+    || '|alter_(distributed|table)|create_(distributed|reference)|update_distributed|truncate_local)') \
+  and exists (select from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a \
+              where a.grantee = 0 and a.privilege_type = 'EXECUTE') \
+order by 1";
+
+impl Setup {
+    /// Revokes these functions from everybody; superusers and those who were granted them by name keep them.
+    pub(super) async fn revoke_citus(&mut self) -> Result<(), SchemaError> {
+        let open = self.rows::<2>(OPEN_SQL, &[]).await?;
+        if open.is_empty() {
+            return Ok(());
+        }
+        let count = open.len();
+        if open.iter().any(|[_, may_revoke]| may_revoke != "true") {
+            self.report.warnings.push(format!(
+                "everybody may execute {count} functions of Citus that act on other nodes, outside of a transaction: run \
+                 init as a superuser, which revokes them from PUBLIC"
+            ));
+            return Ok(());
+        }
+        for [function, _] in open {
+            self.execute(format!("revoke execute on routine {function} from public")).await?;
+        }
+        self.report.changes.push(format!(
+            "revoked {count} functions of Citus that act on other nodes, outside of a transaction, from PUBLIC: grant them to \
+             the roles that distribute tables"
+        ));
+        self.report.warnings.push(
+            "the workers of Citus have these functions as well: revoke them there (docs/setup/databases.md)".to_owned(),
+        );
+        Ok(())
+    }
+}
