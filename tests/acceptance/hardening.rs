@@ -15,7 +15,7 @@ use testkit::{Database, config_home, countersign};
 use tokio::process::Command;
 
 /// Runs a command of the binary on this connection string; what it printed on both streams, and whether it succeeded.
-async fn run(url: &str, arguments: &[&str]) -> (String, bool) {
+pub(crate) async fn run(url: &str, arguments: &[&str]) -> (String, bool) {
     let mut command = Command::new(countersign());
     let Output { stdout, stderr, status } = command
         .env("DATABASE_URL", url)
@@ -29,7 +29,7 @@ async fn run(url: &str, arguments: &[&str]) -> (String, bool) {
 }
 
 /// Runs a command that has to succeed.
-async fn succeed(url: &str, arguments: &[&str]) -> String {
+pub(crate) async fn succeed(url: &str, arguments: &[&str]) -> String {
     let (said, succeeded) = run(url, arguments).await;
     assert!(succeeded, "{arguments:?}: {said}");
     said
@@ -50,7 +50,7 @@ fn url_as(db: &Database, role: &str) -> String {
 }
 
 /// Runs statements as another role.
-async fn run_as(db: &Database, role: &str, sql: &str) {
+pub(crate) async fn run_as(db: &Database, role: &str, sql: &str) {
     let (client, connection) = tokio_postgres::connect(&url_as(db, role), tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
     client.batch_execute(sql).await.unwrap_or_else(|error| panic!("{role}: {sql}: {error:?}"));

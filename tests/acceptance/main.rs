@@ -75,6 +75,7 @@ mod query_database;
 mod read_log;
 mod recovery;
 mod reload;
+mod remote_databases;
 mod resources;
 mod roles;
 mod samples;

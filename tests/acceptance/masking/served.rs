@@ -298,3 +298,23 @@ async fn a_table_that_is_renamed_under_a_server_is_not_read_unmasked() {
     // A partition that is added later is masked with its table.
     assert_eq!(emails(&server).await, json!([null, 33]));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_masked_caller_gets_plans() {
+    // S-7: with and without parameters, of a masked table and of another one, and again on the same session.
+    let shop = Shop::new().await;
+    let server = shop.server("[mask]\n\"shop.customers.email\" = \"null\"\n", &[]).await;
+    for (query, params) in [
+        ("select id, email from shop.customers", json!([])),
+        ("select id, email from shop.customers where id = $1", json!([1])),
+        ("select id from shop.orders where id = $1", json!([1])),
+        ("select 1", json!([])),
+    ] {
+        for _ in 0..2 {
+            let plan = server.succeed("explain_query", json!({"query": query, "params": params})).await;
+            assert!(plan["data"]["plan"]["Node Type"].is_string(), "{query}: {plan}");
+        }
+    }
+    server.fail("explain_query", json!({"query": "select upper(email) from shop.customers"}), "not_permitted").await;
+    assert_eq!(emails(&server).await, json!([null, 33]));
+}

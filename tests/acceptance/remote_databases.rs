@@ -1,0 +1,204 @@
+//! What acts on another server does not end with the transaction that asked for it: functions and tables of Citus, and foreign
+//! tables (DI-1, DI-2). Citus is not installed here; an extension of its name stands in for it.
+
+use serde_json::json;
+use testkit::{Database, Server, TestManifest, database, lone_database};
+
+use crate::hardening::{run, run_as, succeed};
+
+const CITUS: &str = include_str!("remote_databases/citus.sql");
+
+/// Queries that insert into `public.victim`, with the functions that everybody may call.
+const ATTACKS: [&str; 15] = [
+    "select run_command_on_workers('insert into victim values (1) returning id::text')",
+    "select * from run_command_on_workers('insert into victim values (1) returning id::text', false)",
+    "select pg_catalog.\"run_command_on_workers\"(command := 'insert into victim values (1) returning id::text')",
+    "select 1 where exists (select from run_command_on_workers('insert into victim values (1) returning id::text'))",
+    "with r as materialized (select * from run_command_on_workers('insert into victim values (1) returning id::text')) select * from r",
+    "select run_command_on_all_nodes('insert into victim values (1) returning id::text')",
+    "select run_command_on_coordinator('insert into victim values (1) returning id::text')",
+    "select run_command_on_shards('victim', 'insert into %s values (1) returning id::text')",
+    "select run_command_on_placements('victim', 'insert into %s values (1) returning id::text')",
+    "select run_command_on_colocated_placements('victim', 'victim', 'insert into %s values (1) returning id::text')",
+    "select * from master_run_on_worker(array['w1'], array[5432], array['insert into victim values (1) returning id::text'], false)",
+    "select citus_check_connection_to_node('w1')",
+    "select citus_move_shard_placement(1, 1, 2)",
+    "select count(*) from victim group by (select result from run_command_on_workers('insert into victim values (1) returning id::text') limit 1)",
+    "select run_command_on_workers($$alter role countersign_reader superuser; select ''::text$$)",
+];
+
+/// A plan does not show the rows of VALUES, nor the count of LIMIT.
+const HIDDEN_ATTACKS: [&str; 2] = [
+    "values ((select result from run_command_on_workers('insert into victim values (1) returning id::text'))), ('x')",
+    "select 1 limit (select length(result) from run_command_on_workers('insert into victim values (1) returning id::text'))",
+];
+
+async fn assert_unharmed(db: &Database, attack: &str) {
+    assert_eq!(db.value("select count(*) from victim").await, "0", "{attack}");
+    let is_super = "select rolsuper from pg_roles where rolname = 'countersign_reader'";
+    assert_eq!(db.value(is_super).await, "f", "{attack}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_read_acts_on_other_nodes_of_citus() {
+    // DI-1: by the policy alone, since everybody may execute these functions.
+    let db = lone_database().await;
+    db.run(CITUS).await;
+    run_as(
+        &db,
+        "countersign_reader",
+        "select run_command_on_workers('insert into victim values (0) returning id::text')",
+    )
+    .await;
+    assert_eq!(db.value("select count(*) from victim").await, "1", "the attack works without the policy");
+    db.run("truncate victim").await;
+    let server = Server::on(&db).await;
+    for attack in ATTACKS {
+        let refused = server.fail("query_database", json!({"query": attack}), "not_permitted").await;
+        let message = refused["message"].as_str().unwrap();
+        assert!(message.contains("it may act on other nodes, beyond the transaction"), "{attack}: {message}");
+        server.call("explain_query", json!({"query": attack})).await;
+        assert_unharmed(&db, attack).await;
+    }
+    assert_eq!(server.query("select citus_version() as v").await, [json!({"v": "Citus 13.2-1"})]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn init_revokes_the_functions_of_citus_that_act_on_other_nodes() {
+    // DI-1: by the login alone, which does not depend on plans.
+    let db = lone_database().await;
+    db.run(CITUS).await;
+    let planned = succeed(&db.url(), &["init", "--dry-run"]).await;
+    assert!(
+        planned.contains("revoke execute on routine run_command_on_workers(text,boolean) from public;"),
+        "{planned}"
+    );
+    let said = succeed(&db.url(), &["init"]).await;
+    assert!(said.contains("revoked 9 functions of Citus that act on other nodes"), "{said}");
+    assert!(said.contains("the workers of Citus have these functions as well"), "{said}");
+    for attack in ATTACKS.iter().chain(&HIDDEN_ATTACKS) {
+        let (client, connection) = tokio_postgres::connect(
+            &db.url().replace("user=postgres", "user=countersign_reader"),
+            tokio_postgres::NoTls,
+        )
+        .await
+        .unwrap();
+        tokio::spawn(connection);
+        let error = client.batch_execute(attack).await.unwrap_err();
+        assert_eq!(error.code().map(|code| code.code()), Some("42501"), "{attack}: {error}");
+        assert_unharmed(&db, attack).await;
+    }
+    // Citus calls it for writes of ordinary logins.
+    let may = "select has_function_privilege('countersign_reader', 'lock_shard_resources(int, bigint[])', 'execute')";
+    assert_eq!(db.value(may).await, "t");
+    let said = succeed(&db.url(), &["init"]).await;
+    assert!(!said.contains("Citus"), "{said}");
+
+    // A role that may not revoke them says so.
+    db.run("grant execute on function run_command_on_workers(text, boolean) to public; create role admin login createrole; \
+            grant countersign_owner to admin").await;
+    let (said, _) = run(&db.url().replace("user=postgres", "user=admin"), &["init"]).await;
+    assert!(said.contains("run init as a superuser"), "{said}");
+}
+
+/// Tables `shop.here`, in this database, and `shop.there`, a foreign table over `shop.rows`, and a partitioned table over both.
+const FOREIGN: &str = "
+create extension postgres_fdw;
+create schema shop;
+create table shop.rows (id int, note text);
+create table shop.here (id int, note text);
+do $$ begin
+    execute format('create server loop foreign data wrapper postgres_fdw options (host %L, port %L, dbname %L)',
+        split_part(current_setting('unix_socket_directories'), ',', 1), current_setting('port'), current_database());
+end $$;
+create user mapping for public server loop options (user 'postgres', password_required 'false');
+create foreign table shop.there (id int, note text) server loop options (schema_name 'shop', table_name 'rows');
+create table shop.parts (id int, note text) partition by range (id);
+create table shop.parts_here partition of shop.parts for values from (0) to (100);
+create foreign table shop.parts_there partition of shop.parts for values from (100) to (200) server loop options (schema_name 'shop', table_name 'rows');
+create table shop.copied (id int, note text);
+create function shop.copy() returns trigger language plpgsql as $$ begin insert into shop.there values (new.id, new.note); return new; end $$;
+create trigger copy after insert on shop.copied for each row execute function shop.copy();
+create table shop.deferred (id int, note text);
+create constraint trigger copy after insert on shop.deferred deferrable initially deferred for each row execute function shop.copy();
+grant usage on schema shop to public; grant all on all tables in schema shop to public;
+";
+
+fn add(table: &str) -> String {
+    format!(
+        "[[tool]]\nname = \"add_{table}\"\naccess = \"write\"\ndescription = \"Add a row.\"\n\
+         sql = \"insert into shop.{table} (id, note) values ($1, 'x') returning id\"\nrows = \"one\"\n\
+         undo = {{ irreversible = \"for the test\" }}\n\n[[tool.param]]\nname = \"id\"\ndescription = \"The id.\"\n\n"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_to_a_foreign_table_is_refused_by_the_compiler() {
+    // DI-2
+    let db = database().await;
+    db.run(FOREIGN).await;
+    let tools = ["here", "there", "parts", "copied"].map(add).concat();
+    let error = TestManifest::new(&tools).compile_error(&db).await;
+    for (tool, table) in [("add_there", "shop.there"), ("add_parts", "shop.parts_there")] {
+        assert!(error.contains(tool) && error.contains(&format!("writes {table}, a foreign table")), "{error}");
+    }
+    assert!(!error.contains("add_here"), "{error}");
+    // It need not be visible in the plan.
+    assert!(!error.contains("add_copied"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_reaches_a_foreign_table_in_another_way_is_rolled_back_on_both_servers() {
+    // DI-2: by a trigger, by a deferred trigger, and by a statement of the caller.
+    let db = database().await;
+    db.run(FOREIGN).await;
+    let tools = ["here", "copied", "deferred"].map(add).concat();
+    let manifest = TestManifest::new(&tools);
+    let mut command = manifest.command(&db);
+    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]);
+    let server = Server::start(command).await;
+    server.succeed("add_here", json!({"id": 1})).await;
+    for (tool, arguments, table) in [
+        ("add_copied", json!({"id": 1}), "shop.there"),
+        ("add_deferred", json!({"id": 1}), "shop.there"),
+        ("execute_sql", json!({"sql": "insert into shop.there values (1, 'x')"}), "shop.there"),
+        ("execute_sql", json!({"sql": "insert into shop.parts values (150, 'x')"}), "shop.parts_there"),
+        ("execute_sql", json!({"sql": "truncate shop.there"}), "shop.there"),
+    ] {
+        let refused = server.fail(tool, arguments.clone(), "not_permitted").await;
+        let message = refused["message"].as_str().unwrap();
+        assert!(message.contains(&format!("the write changes {table}, a foreign table")), "{message}");
+        assert_eq!(db.value("select status from countersign.mutation order by id desc limit 1").await, "failure");
+        assert_eq!(db.value("select (select count(*) from shop.rows) + (select count(*) from shop.copied) + (select count(*) from shop.deferred)").await, "0");
+    }
+    // Reading it is no write.
+    server
+        .succeed(
+            "execute_sql",
+            json!({"sql": "insert into shop.here select 2, (select count(*)::text from shop.there)"}),
+        )
+        .await;
+    assert_eq!(db.value("select count(*) from shop.here").await, "2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_to_a_table_of_citus_on_another_node_is_refused() {
+    // DI-2: a table whose only placement is on this node is written here.
+    let db = lone_database().await;
+    db.run(CITUS).await;
+    db.run(
+        "create schema shop; create table shop.here (id int, note text); create table shop.there (id int, note text); \
+         grant usage on schema shop to public; grant all on all tables in schema shop to public; \
+         insert into pg_dist_partition values ('shop.here', 'n'), ('shop.there', 'h'); \
+         insert into pg_dist_shard values ('shop.here', 1), ('shop.there', 2); \
+         insert into pg_dist_placement values (1, 1, 0), (2, 2, 1)",
+    )
+    .await;
+    let tools = ["here", "there"].map(add).concat();
+    let server = TestManifest::new(&tools).serve(&db).await;
+    server.succeed("add_here", json!({"id": 1})).await;
+    let refused = server.fail("add_there", json!({"id": 1}), "not_permitted").await;
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.contains("the write changes shop.there, a table of Citus with rows on other nodes"), "{message}");
+    assert_eq!(db.value("select count(*) from shop.there").await, "0");
+}
