@@ -303,7 +303,8 @@ async fn a_table_that_is_renamed_under_a_server_is_not_read_unmasked() {
 async fn a_masked_caller_gets_plans() {
     // S-7: with and without parameters, of a masked table and of another one, and again on the same session.
     let shop = Shop::new().await;
-    let server = shop.server("[mask]\n\"shop.customers.email\" = \"null\"\n", &[]).await;
+    let masks = "[mask]\n\"shop.customers.email\" = \"null\"\n[reads]\nlog = \"metadata\"\n";
+    let server = shop.server(masks, &[]).await;
     for (query, params) in [
         ("select id, email from shop.customers", json!([])),
         ("select id, email from shop.customers where id = $1", json!([1])),

@@ -221,8 +221,8 @@ impl Session {
         self.connection.push_sync(Purpose::Call);
         self.connection.flush().await.map_err(|error| PipelineError { step: 0, error: Error::Lost(error) })?;
         let step_of = |statement: StatementId| statement.since(before).saturating_sub(1);
-        let mut collector =
-            Collector::new(RowRetention { rows: usize::MAX, bytes: MAX_PIPELINE_BYTES }, ROW_HEADER_BYTES);
+        let keep = RowRetention { rows: usize::MAX, bytes: MAX_PIPELINE_BYTES };
+        let mut collector = Collector::new(keep, ROW_HEADER_BYTES).after(before);
         let failure = self.collect(&mut collector).await;
         let mut results = collector.results;
         let failure = failure.map_err(|error| PipelineError { step: results.len(), error })?;

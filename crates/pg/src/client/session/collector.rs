@@ -30,6 +30,8 @@ pub(super) struct Collector {
     pub(super) parsed: Option<StatementId>,
     /// A text had no statement.
     pub(super) is_empty: bool,
+    /// The last statement whose result is left out.
+    after: Option<StatementId>,
 }
 
 impl Collector {
@@ -43,7 +45,13 @@ impl Collector {
             truncated_by: None,
             parsed: None,
             is_empty: false,
+            after: None,
         }
+    }
+
+    /// Leaves out the results of statements up to this one, which were queued before and are sent with the others.
+    pub(super) fn after(self, statement: StatementId) -> Self {
+        Self { after: Some(statement), ..self }
     }
 
     pub(super) fn take(&mut self, event: Event) -> Result<(), Error> {
@@ -60,16 +68,23 @@ impl Collector {
                     self.current.rows.push(owned_row(&body)?);
                 }
             }
-            Event::Completed(_, tag) => {
+            Event::Completed(statement, tag) => {
                 self.current.tag = tag;
-                self.results.push(std::mem::take(&mut self.current));
+                self.end(statement);
             }
-            Event::Empty(_) => {
+            Event::Empty(statement) => {
                 self.is_empty = true;
-                self.results.push(std::mem::take(&mut self.current));
+                self.end(statement);
             }
             _ => {}
         }
         Ok(())
+    }
+
+    fn end(&mut self, statement: StatementId) {
+        let result = std::mem::take(&mut self.current);
+        if self.after.is_none_or(|after| statement.since(after) > 0) {
+            self.results.push(result);
+        }
     }
 }
