@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use testkit::audit::{insert_failed_records, run_audit, tamper};
-use testkit::{Database, database, poll};
+use testkit::{Database, TestManifest, database, poll};
 use tokio::process::Command;
 
 use super::verifiers::contents;
@@ -81,4 +81,45 @@ async fn an_export_that_fails_half_way_is_incomplete_and_leaves_other_files_alon
     std::fs::remove_file(dir.join("notes.txt")).unwrap();
     tamper(&db, "update countersign.record set params_summary = '{}' where id = 600").await;
     assert_repeatable(&db, &auditor, &vkey, "bundle").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_ledger_takes_is_exported_whatever_its_size() {
+    // S-3: a record with four times 270,000 characters, one of 12 MB, and many that are together larger than one answer.
+    let db = database().await;
+    let auditor = Auditor::new();
+    let vkey = auditor.makes_a_key(&db).await;
+    db.run(
+        "create schema shop; create table shop.note (id int primary key, text text); grant usage on schema shop to countersign_writer; \
+         grant select, insert, update on shop.note to countersign_writer; \
+         insert into shop.note select n, '' from generate_series(1, 4000) n",
+    )
+    .await;
+    audit_track(&db).await;
+    let tool = "[[tool]]\nname = \"set_note\"\naccess = \"write\"\ndescription = \"Set a note.\"\nrows = \"one\"\n\
+        sql = \"update shop.note set text = $2 where id = $1 returning id, text\"\n\
+        param = [{ name = \"id\", description = \"Which.\" }, { name = \"text\", description = \"What.\" }]\n\
+        [[tool]]\nname = \"fill_notes\"\naccess = \"write\"\ndescription = \"Fill the notes.\"\nrows = \"some\"\n\
+        sql = \"update shop.note set text = repeat(md5(id::text), 90) where id > 2 returning id\"\n";
+    let server = TestManifest::new(tool).serve(&db).await;
+    server.succeed("set_note", json!({"id": 1, "text": "\u{e9}".repeat(270_000)})).await;
+    for n in 0..20 {
+        server.succeed("set_note", json!({"id": 2, "text": format!("{n}{}", "x".repeat(200_000))})).await;
+    }
+    server.succeed("fill_notes", json!({})).await;
+    let bytes = "select sum(octet_length(e.after)) / 1000000 > 10 from countersign.effect e";
+    assert_eq!(db.value(bytes).await, "t");
+    auditor.signs(&db, &["seal"]).await;
+    let dir = auditor.exports(&db, "bundle").await;
+    let found = verdict(&[text(&dir), "--vkey", &vkey]).await;
+    assert_eq!((&found["verdict"], &found["findings"]), (&json!("valid"), &json!([])), "{found}");
+    let largest =
+        std::fs::read_dir(dir.join("parts")).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).max();
+    assert!(largest > Some(10_000_000), "{largest:?}");
+}
+
+/// Tracks `shop.note`.
+async fn audit_track(db: &Database) {
+    let tracked = testkit::run_countersign(&db.url(), &["track", "shop.note"]).await;
+    assert_eq!(tracked.code, 0, "{}", tracked.err);
 }
