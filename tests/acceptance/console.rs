@@ -197,6 +197,24 @@ async fn a_link_works_once_within_five_minutes_and_only_by_the_button() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_link_ends_the_session_before() {
+    // S-13
+    let db = database().await;
+    let console = Console::on(&db).await;
+    let mut browser = console.browser(&db, "anna", &[]).await;
+    let mut before = browser.clone();
+    assert_eq!(before.get("/").await.status, StatusCode::OK);
+    let link = console.link(&db, "ben", &[]).await;
+    // A link that does not count ends nothing.
+    assert_eq!(browser.post("/login", &[("link", "cs_wrong")]).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(before.get("/").await.status, StatusCode::OK);
+    browser.post("/login", &[("link", link.rsplit('/').next().unwrap())]).await;
+    assert_eq!(browser.get("/").await.status, StatusCode::OK);
+    assert_eq!(before.get("/").await.status, StatusCode::SEE_OTHER, "anna's session has ended");
+    assert_eq!(db.value("select count(*) from countersign.console_session").await, "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_session_ends_when_it_is_idle_old_or_ended_by_an_administrator() {
     let db = database().await;
     let console = Console::on(&db).await;
@@ -242,6 +260,16 @@ async fn a_post_from_anywhere_else_changes_nothing() {
         let page = browser.send(Method::POST, &approve, &[("digest", &shown)], headers).await;
         assert_eq!(page.status, StatusCode::FORBIDDEN, "{headers:?}");
     }
+    // S-11: a proxy and the console could take different ones of two.
+    let (site, host) = (("sec-fetch-site", "same-origin"), own.strip_prefix("http://").unwrap());
+    for headers in [
+        &[site, ("origin", own.as_str()), ("origin", "https://evil.example.com")][..],
+        &[site, ("sec-fetch-site", "cross-site"), ("origin", own.as_str())],
+        &[site, ("origin", own.as_str()), ("host", host), ("host", "evil.example.com")],
+    ] {
+        let page = browser.send(Method::POST, &approve, &[("digest", &shown)], headers).await;
+        assert_eq!(page.status, StatusCode::BAD_REQUEST, "{headers:?}");
+    }
     let foreign = browser.send(Method::GET, "/", &[], &[("host", "evil.example.com")]).await;
     assert_eq!(foreign.status, StatusCode::MISDIRECTED_REQUEST);
     let get = browser.get(&approve).await;
@@ -271,6 +299,10 @@ async fn what_was_not_shown_is_not_approved_and_who_may_not_decide_does_not() {
     assert_eq!(status(&db, &proposal).await, "pending");
 
     let reject = format!("{}/reject", path(&proposal));
+    // S-10: as the tool and the command line.
+    let page = anna.post(&reject, &[("reason", &"\u{e9}".repeat(1_001))]).await;
+    assert!(page.status == StatusCode::BAD_REQUEST && page.body.contains("1000 characters"), "{}", page.body);
+    assert_eq!(status(&db, &proposal).await, "pending");
     assert_eq!(anna.post(&reject, &[("reason", "too early")]).await.status, StatusCode::SEE_OTHER);
     let page = anna.get(&path(&proposal)).await;
     assert!(page.body.contains("too early") && page.body.contains("rejected"), "{}", page.body);

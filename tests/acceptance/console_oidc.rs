@@ -240,6 +240,12 @@ async fn groups_and_names_say_who_reads_and_who_decides_and_nobody_else_gets_in(
         (json!({"email": null}), "does not say who you are"),
         (json!({"email": ""}), "does not say who you are"),
         (json!({"email": "a\nb"}), "does not say who you are"),
+        // S-12: nobody could tell these from other names.
+        (json!({"email": " "}), "does not say who you are"),
+        (json!({"email": "\u{2800}"}), "does not say who you are"),
+        (json!({"email": "anna@example.com "}), "does not say who you are"),
+        (json!({"email": "moc.elpmaxe@\u{202e}anna"}), "does not say who you are"),
+        (json!({"email": "an\u{200b}na@example.com"}), "does not say who you are"),
         (json!({"email": "<script>alert(1)</script>"}), "knows you as &#60;script&#62;"),
     ] {
         world.provider.set(|provider| {

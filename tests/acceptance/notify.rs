@@ -1,6 +1,7 @@
 //! Notices of proposals to a receiver that is slow, down, or answers 500 (docs/topics/notifications.md).
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -288,6 +289,26 @@ async fn settings_that_would_send_nothing_or_unsigned_notices_are_refused() {
         let output = command.output().await.unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && said.contains(named), "{arguments:?}: {said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_that_every_user_may_read_is_a_warning() {
+    // S-15
+    let db = database().await;
+    let folder = folder();
+    let secret = folder.path().join("secret");
+    for (mode, is_open) in [(0o644, true), (0o640, false), (0o600, false)] {
+        std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(mode)).unwrap();
+        let mut command = Command::new(countersign());
+        command.env("DATABASE_URL", db.url()).args(["serve", "--notify-url", "https://hooks.example.com/x"]);
+        command.arg("--notify-secret-file").arg(&secret).stdin(Stdio::null());
+        let said = String::from_utf8(command.output().await.unwrap().stderr).unwrap();
+        let path = secret.display();
+        let warning = format!(
+            "every user of this machine may read the secret in {path} (secret_file of [notify]): chmod 600 {path}"
+        );
+        assert_eq!(said.contains(&warning), is_open, "{mode:o}: {said}");
     }
 }
 

@@ -187,6 +187,11 @@ async fn all_tables_are_tracked_or_none_and_each_mistake_is_named() {
     }
     let refused = fail(&anna, &["track", "shop.orders", "shop.items", "--maintained", "updated"]).await;
     assert!(refused.contains("there is no column \"updated\" in shop.items, shop.orders"), "{refused}");
+    // S-9: the statements that undo writes have names that begin so.
+    db.run("create table shop.odd (id int primary key, \"!t\" text)").await;
+    db.run(&format!("alter table shop.odd owner to anna_{}", db.name())).await;
+    let refused = fail(&anna, &["track", "shop.odd"]).await;
+    assert!(refused.contains("shop.odd has the column \"!t\""), "{refused}");
     let refused = fail(&anna, &["track", "shop.orders", "--sensitive", "id"]).await;
     assert!(refused.contains("\"id\" is in the key of shop.orders"), "{refused}");
     let refused = fail(&anna, &["track", "--schema", "nowhere"]).await;

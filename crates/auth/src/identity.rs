@@ -4,12 +4,18 @@ use time::OffsetDateTime;
 use types::Principal;
 
 /// The longest label, in bytes.
-pub const MAX_LABEL_BYTES: usize = 255;
+const MAX_LABEL_BYTES: usize = 255;
 
-/// Whether a text can be the label of a token, which is the actor of records.
+/// What [`is_label`] asks for, for messages.
+pub const LABEL_RULE: &str =
+    "1 to 255 bytes, with a letter or digit, without spaces at its ends and without invisible characters";
+
+/// Whether a text can be the label of a token, which is the actor of records, or the name of a person. It is read by people, who
+/// must be able to tell two of them apart.
 #[must_use]
 pub fn is_label(text: &str) -> bool {
-    !text.is_empty() && text.len() <= MAX_LABEL_BYTES && !text.chars().any(char::is_control)
+    let is_printed = text.chars().any(char::is_alphanumeric) && text.trim() == text;
+    is_printed && text.len() <= MAX_LABEL_BYTES && types::visible(text) == text
 }
 
 /// The authenticated caller of a request.

@@ -41,16 +41,21 @@ pub(crate) async fn check(State(console): State<Arc<Console>>, request: Request,
 }
 
 fn refusal(console: &Console, method: &Method, headers: &HeaderMap) -> Option<(StatusCode, &'static str)> {
-    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-    if !text(header::HOST).is_some_and(|host| host.eq_ignore_ascii_case(&console.host)) {
+    let (Ok(host), Ok(site), Ok(origin)) =
+        (only(headers, &header::HOST), only(headers, &SEC_FETCH_SITE), only(headers, &header::ORIGIN))
+    else {
+        return Some((
+            StatusCode::BAD_REQUEST,
+            "The request has a header twice that says where it comes from or goes to.",
+        ));
+    };
+    if !host.is_some_and(|host| host.eq_ignore_ascii_case(&console.host)) {
         let why = "The console is reached at another address than this one: --url names it.";
         return Some((StatusCode::MISDIRECTED_REQUEST, why));
     }
     if [Method::GET, Method::HEAD].contains(method) {
         return None;
     }
-    let site = text(HeaderName::from_static("sec-fetch-site"));
-    let origin = text(header::ORIGIN);
     // A browser that is older than Sec-Fetch-Site sends Origin.
     let is_own = match (site, origin) {
         (Some(site), None) => site == "same-origin",
@@ -59,4 +64,18 @@ fn refusal(console: &Console, method: &Method, headers: &HeaderMap) -> Option<(S
     };
     let why = "The request does not come from a page of the console. Nothing was changed.";
     (!is_own).then_some((StatusCode::FORBIDDEN, why))
+}
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// The header was sent more than once: a proxy and the console could take different ones.
+struct RepeatedHeaderError;
+
+/// The value of a header that may be there once.
+fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, RepeatedHeaderError> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (_, Some(_)) => Err(RepeatedHeaderError),
+        (value, None) => Ok(value.map(|value| value.to_str().unwrap_or_default())),
+    }
 }

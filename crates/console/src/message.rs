@@ -50,6 +50,7 @@ pub(crate) fn refused(failure: &Failure) -> Response {
     let status = match failure.code {
         ErrorCode::NotFound => StatusCode::NOT_FOUND,
         ErrorCode::NotPermitted => StatusCode::FORBIDDEN,
+        ErrorCode::InvalidParams => StatusCode::BAD_REQUEST,
         ErrorCode::DbError => return unavailable(&failure.message),
         _ => StatusCode::CONFLICT,
     };

@@ -25,8 +25,9 @@ fn router(console: Arc<Console>) -> Router {
     Router::new()
         .route("/", get(pages::inbox::show))
         .route("/login", get(pages::login::explain).post(pages::login::log_in))
-        .route("/login/oidc", get(pages::sign_in::begin))
-        .route(CALLBACK_PATH, get(pages::sign_in::complete))
+        // These act: without a method of its own, HEAD would as well.
+        .route("/login/oidc", get(pages::sign_in::begin).head(message::not_a_page))
+        .route(CALLBACK_PATH, get(pages::sign_in::complete).head(message::not_a_page))
         .route("/login/{token}", get(pages::login::ask))
         .route("/logout", post(pages::login::log_out))
         .route("/proposals/{id}", get(pages::proposal::show))

@@ -66,6 +66,15 @@ pub(crate) fn token(headers: &HeaderMap) -> Option<Secret> {
     cookie(headers, COOKIE).map(|token| Secret::new(token.to_owned()))
 }
 
+/// Ends the session that a browser had before it got a new one.
+pub(crate) async fn end_session_before(console: &Console, headers: &HeaderMap) {
+    if let Some(before) = token(headers)
+        && let Err(error) = console.sessions.log_out(&before).await
+    {
+        tracing::warn!(%error, "the session before could not be ended");
+    }
+}
+
 /// The value of the cookie of this name.
 pub(crate) fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let cookies = headers.get_all(header::COOKIE).into_iter().filter_map(|value| value.to_str().ok());

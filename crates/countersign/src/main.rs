@@ -47,7 +47,7 @@ use std::process::ExitCode;
 use manifest::Diagnostics;
 
 use crate::cli::{Cli, Command};
-use crate::settings::{ConfigSources, Settings};
+use crate::settings::{ConfigSources, OpenSecretFile, Settings};
 
 fn main() -> ExitCode {
     malloc_tuning::keep_large_blocks_apart();
@@ -69,6 +69,10 @@ fn main() -> ExitCode {
     let is_quiet = matches!(command, Command::Demo(_)) && sources.given.log.log.is_none();
     if let Err(error) = logging::start(if is_quiet { "warn" } else { &settings.log }, settings.log_format) {
         return failed(&error);
+    }
+    for OpenSecretFile { path, key } in &settings.open_secret_files {
+        let path = path.display();
+        tracing::warn!("every user of this machine may read the secret in {path} ({key}): chmod 600 {path}");
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,

@@ -113,9 +113,14 @@ pub(crate) async fn check_rules(
     types.extend([TEXT; PRINCIPAL_COLUMNS.len()]);
     for (index, rule) in tool.rule.iter().enumerate() {
         let Some(when) = rule.when.as_ref().filter(|when| !when.get_ref().trim().is_empty()) else { continue };
+        let when_text = when.get_ref().trim();
         let start = format!("select {VALUE_START}");
-        let sql = format!("select {} from {}", value(when.get_ref().trim()), from(&names));
-        let (at, message) = match database.describe_condition(&sql, &types).await {
+        let sql = format!("select {} from {}", value(when_text), from(&names));
+        let described = match unbalanced(when_text, &names, &types, database).await {
+            Some(error) => Err(error),
+            None => database.describe_condition(&sql, &types).await,
+        };
+        let (at, message) = match described {
             Ok(shape) => (when.span(), mistake(&shape, types.len())),
             Err(DescribeError::Unavailable(why)) => {
                 let message = format!("the database could not be asked whether this fits: {why}");
@@ -140,6 +145,24 @@ pub(crate) async fn check_rules(
         }
     }
     Ok(())
+}
+
+/// The error of a text that ends the parentheses around it, such as `true) or (true`: without them it is no expression.
+async fn unbalanced(
+    when: &str,
+    params: &[&str],
+    types: &[u32],
+    database: &impl DescribeStatement,
+) -> Option<DescribeError> {
+    if !when.contains(')') {
+        return None;
+    }
+    let start = format!("select {VALUE_START}").chars().count();
+    let bare = format!("select{:width$}{when}\n from {}", " ", from(params), width = start - "select".len());
+    match database.describe(&bare, types).await {
+        Err(error @ DescribeError::Refused { .. }) => Some(error),
+        _ => None,
+    }
 }
 
 /// `pg_type.oid` of `text`.

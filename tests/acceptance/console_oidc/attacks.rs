@@ -42,6 +42,21 @@ async fn a_sign_in_of_another_browser_signs_nobody_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_head_request_neither_begins_nor_completes_a_sign_in() {
+    // S-15: programs that look behind links send it.
+    let world = World::start("").await;
+    let mut browser = world.browser();
+    let head = browser.send(Method::HEAD, "/login/oidc", &[]).await;
+    assert_eq!(head.status, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(sign_ins(&world.db).await, "0");
+    let callback = world.callback(&mut browser, "/login/oidc").await;
+    let head = browser.send(Method::HEAD, &callback, &[]).await;
+    assert_eq!(head.status, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(world.db.value("select count(*) from countersign.console_session").await, "0");
+    assert_eq!(browser.get(&callback).await.status, StatusCode::SEE_OTHER);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_response_counts_once_and_for_ten_minutes() {
     let world = World::start("").await;
     let mut browser = world.browser();

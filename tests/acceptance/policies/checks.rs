@@ -19,7 +19,10 @@ async fn a_rule_that_is_no_harmless_condition_stops_the_start() {
         ("amount > 1 and account_id = 'x'", "column reference \"account_id\" is ambiguous"),
         ("param.amount >", "syntax error"),
         ("true) and (", "syntax error"),
-        ("true), (true", "subquery must return only one column"),
+        // S-15
+        ("true) or (true", "syntax error at or near \")\""),
+        ("param.amount > 5) or (length(param.purpose) > 3", "syntax error"),
+        ("true), (true", "syntax error"),
         ("$6::int > 1", "$6 is no parameter of the tool"),
         ("exists (select from social.payment)", "it reads social.payment, and a condition reads no table"),
         ("param.amount > (select count(*) from pg_class)", "it reads pg_catalog.pg_class"),
@@ -38,6 +41,7 @@ async fn a_rule_that_is_no_harmless_condition_stops_the_start() {
     for when in [
         "social.twice(param.amount) > 5",
         "now() < '2001-01-01'",
+        "(param.amount > 5) or (param.amount < 3) -- )",
         "param.purpose ~ '^a' and length(param.purpose) > 3",
         "true",
     ] {

@@ -12,7 +12,7 @@ use types::Secret;
 
 use crate::message::{self, render};
 use crate::return_path::{NextQuery, ReturnPath};
-use crate::session::{new_cookie, no_cookie, token};
+use crate::session::{end_session_before, new_cookie, no_cookie, token};
 use crate::state::Console;
 
 #[derive(Template)]
@@ -41,11 +41,17 @@ pub(crate) async fn ask(Path(link): Path<String>) -> Response {
     render(&Login { person: None, link: Some(&link), provider: None })
 }
 
-pub(crate) async fn log_in(State(console): State<Arc<Console>>, Form(form): Form<LinkForm>) -> Response {
+/// Logs a person in with a link. The session before, of whomever it is, ends: the browser cannot go back to it.
+pub(crate) async fn log_in(
+    State(console): State<Arc<Console>>,
+    headers: HeaderMap,
+    Form(form): Form<LinkForm>,
+) -> Response {
     let Some((session, cookie)) = new_cookie() else { return message::unavailable(&"no random bytes") };
     match console.sessions.log_in(&Secret::new(form.link), &session).await {
         Ok(Some(person)) => {
             tracing::info!(person, "logged in");
+            end_session_before(&console, &headers).await;
             ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response()
         }
         Ok(None) => message::page(

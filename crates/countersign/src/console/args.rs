@@ -106,9 +106,5 @@ impl ConsoleArgs {
 }
 
 fn name(text: &str) -> Result<String, String> {
-    if auth::is_label(text) {
-        Ok(text.to_owned())
-    } else {
-        Err(format!("a name takes 1 to {} bytes without control characters", auth::MAX_LABEL_BYTES))
-    }
+    if auth::is_label(text) { Ok(text.to_owned()) } else { Err(format!("a name takes {}", auth::LABEL_RULE)) }
 }

@@ -2,7 +2,7 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
-use ledger::proposals::ProposalStatus;
+use ledger::proposals::{MAX_REASON_CHARS, ProposalStatus};
 use types::{AccountId, IdPrefix};
 
 use crate::settings::ConnectionKeys;
@@ -139,13 +139,12 @@ fn digest(text: &str) -> Result<String, String> {
     if is_digest { Ok(text.to_owned()) } else { Err("a digest takes 64 hexadecimal digits (0-9, a-f)".to_owned()) }
 }
 
-/// The longest reason, in characters.
-const REASON: usize = 1000;
-
 fn reason(text: &str) -> Result<String, String> {
     match text.trim() {
         "" => Err("a reason says something; leave --reason out if there is none".to_owned()),
-        text if text.chars().count() > REASON => Err(format!("a reason takes {REASON} characters at most")),
+        text if text.chars().count() > MAX_REASON_CHARS => {
+            Err(format!("a reason takes {MAX_REASON_CHARS} characters at most"))
+        }
         text => Ok(text.to_owned()),
     }
 }

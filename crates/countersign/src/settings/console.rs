@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ::console::{APPROVE_WITHIN, AccountClaims, PersonRules};
 use anyhow::bail;
-use auth::is_label;
+use auth::{LABEL_RULE, is_label};
 use http_client::HttpsUrl;
 use serde_spanned::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -132,7 +132,7 @@ impl<'s> Reader<'s> {
             }
         }
         if let Some(name) = keys.name.as_ref().filter(|name| !is_label(name.get_ref())) {
-            self.mistake(name.span(), "name: a name takes 1 to 255 bytes without control characters");
+            self.mistake(name.span(), &format!("name: a name takes {LABEL_RULE}"));
         }
         for scope in keys.scopes.iter().flatten().filter(|scope| !is_scope(scope.get_ref())) {
             self.mistake(

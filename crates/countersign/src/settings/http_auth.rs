@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use auth::{BearerToken, Issuer, JwksSource, MAX_LABEL_BYTES, is_label};
+use auth::{BearerToken, Issuer, JwksSource, LABEL_RULE, is_label};
 use http_client::HttpsUrl;
 use manifest::{Diagnostic, Diagnostics, Location, Source};
 use serde_spanned::Spanned;
@@ -127,10 +127,7 @@ impl<'s> Reader<'s> {
             parsed.map_err(|error| self.mistake(hash.span(), format!("hash: {error}"))).ok()
         });
         if let Some(label) = keys.label.as_ref().filter(|label| !is_label(label.get_ref())) {
-            self.mistake(
-                label.span(),
-                format!("label: a label takes 1 to {MAX_LABEL_BYTES} bytes without control characters"),
-            );
+            self.mistake(label.span(), format!("label: a label takes {LABEL_RULE}"));
         }
         let at = self.source.locate(keys.hash.as_ref().map_or(start, |hash| hash.span().start));
         let profile_at = self.source.locate(keys.profile.as_ref().map_or(start, |profile| profile.span().start));

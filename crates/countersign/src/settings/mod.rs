@@ -46,8 +46,8 @@ pub(crate) use masks::MaskConfig;
 pub(crate) use notify_keys::NotifyKeys;
 pub(crate) use profiles::{ProfileConfig, is_name as is_profile_name};
 pub(crate) use reads_keys::ReadsKeys;
-pub(crate) use secrets::SecretSource;
-use secrets::secret;
+pub(crate) use secrets::{OpenSecretFile, SecretSource};
+use secrets::{open_secret_files, secret};
 pub(crate) use signing_keys::{SigningKeys, config_directory};
 
 /// Where settings come from. The file can be read again; the rest is as it was at the start.
@@ -103,6 +103,8 @@ pub(crate) struct Settings {
     /// `None`: standard input and output.
     pub(crate) http: Option<HttpSettings>,
     pub(crate) console: ConsoleSettings,
+    /// The files with secrets that every user of this machine may read, each with the key that names it.
+    pub(crate) open_secret_files: Vec<OpenSecretFile>,
 }
 
 impl ConfigSources {
@@ -133,6 +135,13 @@ impl ConfigSources {
         let console = layers.map(|Keys { console, .. }| console.clone());
         let console = ConsoleSettings::new(console, file.oidc, config, secrets, file.oauth.as_ref())?;
         let keys = self.given.clone().or(file.keys);
+        let open_secret_files = open_secret_files([
+            ("database_url_file", &keys.database.database_url_file),
+            ("read_url_file", &keys.serve.read_url_file),
+            ("fingerprint_key_file", &keys.write.fingerprint_key_file),
+            ("secret_file of [notify]", &keys.notify.secret_file),
+            ("client_secret_file of [console.oidc]", &keys.oidc_secret.client_secret_file),
+        ]);
         let Keys { log, database, connect, manifests, serve, write, reads, signing, notify, http, limits, .. } = keys;
         let LogKeys { log, log_format } = log;
         let DatabaseKeys { database_url: _, database_url_file: _, pooler } = database;
@@ -200,6 +209,7 @@ impl ConfigSources {
             notify: notify.settings()?,
             http,
             console,
+            open_secret_files,
         };
         if !settings.has_profile(&settings.profile) {
             let known: Vec<&str> = settings.profile_names().collect();

@@ -1,5 +1,6 @@
 //! Secrets: themselves, or in a file of their own.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -18,6 +19,21 @@ pub(crate) enum SecretLocation {
     Given(SecretSource),
     /// A file, and the key that names it.
     File(PathBuf, String),
+}
+
+/// A file with a secret that every user of this machine may read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OpenSecretFile {
+    pub(crate) path: PathBuf,
+    /// The key that names it.
+    pub(crate) key: &'static str,
+}
+
+/// Those of these files, by their keys, that every user may read.
+pub(super) fn open_secret_files<const N: usize>(files: [(&'static str, &Option<PathBuf>); N]) -> Vec<OpenSecretFile> {
+    let is_open = |path: &Path| std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o007 != 0);
+    let of_keys = files.into_iter().filter_map(|(key, path)| Some((key, path.clone()?)));
+    of_keys.filter(|(_, path)| is_open(path)).map(|(key, path)| OpenSecretFile { path, key }).collect()
 }
 
 /// How a secret is called.

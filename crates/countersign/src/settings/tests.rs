@@ -283,7 +283,7 @@ fn every_mistake_in_tokens_and_the_issuer_is_named_with_its_place() {
         "toml:7:11: tokens: there is no profile \"suport\": it is one of readonly, write, admin",
         "toml:9:8: hash: a hash is written sha256: and 64 hexadecimal digits",
         "toml:10:11: account: an account takes 1 to 255 bytes",
-        "toml:11:9: label: a label takes 1 to 255 bytes without control characters",
+        "toml:11:9: label: a label takes 1 to 255 bytes, with a letter or digit, without spaces at its ends and without invisible characters",
         "toml:14:11: expires: it takes a date and a time with its offset, without quotes: 2027-01-01T00:00:00Z",
         "toml:17:11: expires: it takes a date and a time with its offset",
         "toml:19:1: there is no key tokens.name; the keys here are: hash, account, profile, label, expires",

@@ -1,6 +1,6 @@
 //! The arguments of `countersign token`.
 
-use auth::{MAX_LABEL_BYTES, is_label};
+use auth::{LABEL_RULE, is_label};
 use clap::{Args, Subcommand};
 use tools::Profile;
 use types::{AccountId, Age};
@@ -43,9 +43,5 @@ fn profile(text: &str) -> Result<String, String> {
 }
 
 fn label(text: &str) -> Result<String, String> {
-    if is_label(text) {
-        Ok(text.to_owned())
-    } else {
-        Err(format!("a label takes 1 to {MAX_LABEL_BYTES} bytes without control characters"))
-    }
+    if is_label(text) { Ok(text.to_owned()) } else { Err(format!("a label takes {LABEL_RULE}")) }
 }

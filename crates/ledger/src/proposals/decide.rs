@@ -24,6 +24,25 @@ pub enum Decision {
     },
 }
 
+/// The longest reason of a rejection, in characters.
+pub const MAX_REASON_CHARS: usize = 1_000;
+
+impl Decision {
+    /// Refuses a reason that is too long, whoever gives it.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        match self {
+            Self::Reject { reason: Some(reason) } if reason.chars().count() > MAX_REASON_CHARS => {
+                let message = format!(
+                    "a reason has {MAX_REASON_CHARS} characters at most, and this one has {}; nothing was decided",
+                    reason.chars().count()
+                );
+                Err(Failure::new(ErrorCode::InvalidParams, message))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// The way in which a decision was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecisionChannel {
@@ -61,6 +80,7 @@ impl Proposals {
         attempt: Option<CorrelationId>,
         deadline: Instant,
     ) -> Result<TransitionResult, Failure> {
+        choice.check()?;
         let (outcome, told, digest, reason) = match choice {
             Decision::Confirm { digest } => ("confirmed", "confirm_proposal", Some(digest.clone()), None),
             Decision::Reject { reason } => ("rejected", "reject_proposal", None, reason.clone()),

@@ -114,6 +114,7 @@ impl Proposals {
         choice: &Decision,
         nonce: DecisionNonce,
     ) -> Result<String, Failure> {
+        choice.check()?;
         let (outcome, digest, reason) = match choice {
             Decision::Confirm { digest } => ("confirmed", Some(digest.clone()), None),
             Decision::Reject { reason } => ("rejected", None, reason.clone()),

@@ -31,7 +31,7 @@ use tokio::time::Instant;
 use types::{AccountId, CorrelationId, ErrorCode, Failure, IdPrefix, ProposalId};
 
 pub use confirmed::ConfirmedProposal;
-pub use decide::{Decision, DecisionChannel};
+pub use decide::{Decision, DecisionChannel, MAX_REASON_CHARS};
 pub use execute::ExecutedProposal;
 pub use human_decision::{ConsoleDecider, ConsoleDecisionError, DecisionNonce};
 pub use preview::Preview;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use pg::value::identifier;
+
 use super::Setup;
 use crate::schema::SchemaError;
 
@@ -22,6 +24,11 @@ pub(super) struct Table {
     pub(super) name: String,
     pub(super) exists: bool,
 }
+
+/// $1: a table. A column whose name the statements that undo writes could take for one of their own ("!t", "!before").
+const RESERVED_SQL: &str = "\
+select a.attname from pg_attribute a where a.attrelid = $1::oid and a.attnum > 0 and not a.attisdropped and a.attname like '!%' \
+order by a.attnum limit 1";
 
 /// $1: the name as SQL writes it; $2: the schema of unqualified names, or ''. Partitions come with their root.
 const FIND_SQL: &str = "\
@@ -131,7 +138,13 @@ impl Setup {
                 "{found} belongs to the role {owner}, and {} is not a member of it: only its owner can have it tracked",
                 self.user
             )),
-            None => Ok(Table { oid: oid.clone(), name: found.clone(), exists: true }),
+            None => match self.rows::<1>(RESERVED_SQL, &[Some(oid.clone())]).await?.concat().first() {
+                Some(column) => mistake(format!(
+                    "{found} has the column {}: names that begin with \"!\" are for the statements that undo writes; rename it",
+                    identifier(column)
+                )),
+                None => Ok(Table { oid: oid.clone(), name: found.clone(), exists: true }),
+            },
         }
     }
 }

@@ -14,7 +14,7 @@ use super::refusal::{Refusal, not_a_person, refused};
 use crate::message;
 use crate::oidc::Oidc;
 use crate::return_path::ReturnPath;
-use crate::session::{new_cookie, token};
+use crate::session::{end_session_before, new_cookie};
 use crate::state::Console;
 
 /// Signs in the person whom the provider has verified, if this browser has asked for that.
@@ -74,11 +74,7 @@ async fn admit(
         return message::unavailable(&error);
     }
     tracing::info!(person = person.name, role = person.role.as_str(), "signed in with the provider");
-    if let Some(before) = token(headers)
-        && let Err(error) = console.sessions.log_out(&before).await
-    {
-        tracing::warn!(%error, "the session before could not be ended");
-    }
+    end_session_before(console, headers).await;
     let cookies = AppendHeaders([(header::SET_COOKIE, cookie), (header::SET_COOKIE, no_cookie())]);
     // With the origin before it, no path leads to another host.
     (cookies, Redirect::to(&format!("{}{}", console.origin, return_to.as_str()))).into_response()
