@@ -99,7 +99,7 @@ async fn what_the_ledger_takes_is_exported_whatever_its_size() {
     let tool = "[[tool]]\nname = \"set_note\"\naccess = \"write\"\ndescription = \"Set a note.\"\nrows = \"one\"\n\
         sql = \"update shop.note set text = $2 where id = $1 returning id, text\"\n\
         param = [{ name = \"id\", description = \"Which.\" }, { name = \"text\", description = \"What.\" }]\n\
-        [[tool]]\nname = \"fill_notes\"\naccess = \"write\"\ndescription = \"Fill the notes.\"\nrows = \"some\"\n\
+        [[tool]]\nname = \"fill_notes\"\naccess = \"write\"\ndescription = \"Fill the notes.\"\nrows = \"some\"\nmax_rows = 5000\n\
         sql = \"update shop.note set text = repeat(md5(id::text), 90) where id > 2 returning id\"\n";
     let server = TestManifest::new(tool).serve(&db).await;
     server.succeed("set_note", json!({"id": 1, "text": "\u{e9}".repeat(270_000)})).await;

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use pg::Session;
+use pg::{RowRetention, Session};
 use tlog::{BundleError, BundleWriter, Checkpoint, Entry, Hash};
 
 use super::checkpoints::load_newest;
 use super::tree::LogState;
-use super::{Audit, ask, begin_snapshot, unreadable};
+use super::{Audit, DEADLINE, begin_snapshot, unreadable};
 use crate::baseline::{EVENT_ENTRY, RECORD_ENTRY};
 
 /// Whether the parts of entries are exported: what was written, and by what call.
@@ -46,8 +46,18 @@ pub enum ExportError {
 }
 
 const NOTE_SQL: &str = "select countersign.note_export($1::bigint, $2, $3)";
-/// Entries of one query.
+
+/// The name of the statement that reads entries.
+const STATEMENT: &str = "countersign_export";
+
+/// The most entries of one query.
 const BATCH: u64 = 1024;
+
+/// The bytes of parts of one query, if they are of several entries.
+const BATCH_BYTES: usize = 4 << 20;
+
+/// Whatever PostgreSQL sends: a row has 1 GiB at most, and what the ledger has taken is exported.
+const ALL_ROWS: RowRetention = RowRetention { rows: usize::MAX, bytes: i32::MAX as usize };
 
 impl Audit {
     /// Writes the log up to its newest checkpoint into an empty folder, or into that of an export that was interrupted, and logs
@@ -111,17 +121,26 @@ async fn write_entries(
             .replace("{record_entry}", RECORD_ENTRY)
             .replace("{event_entry}", EVENT_ENTRY),
         Parts::Withheld => "select l.entry from countersign.leaf l \
-            where l.log_no = $1::integer and l.leaf_index >= $2::bigint and l.leaf_index < $3::bigint order by l.leaf_index"
+            where l.log_no = $1::integer and l.leaf_index >= $2::bigint and l.leaf_index < $3::bigint and $4::bigint > 0 \
+            order by l.leaf_index"
             .to_owned(),
     };
-    let mut count = 0;
+    session.describe(STATEMENT, &sql, &[]).await?;
+    let (mut count, mut batch) = (0, BATCH);
     while writer.size() < size {
         let first = writer.size();
-        let params = [log_no.to_string(), first.to_string(), (first + BATCH).min(size).to_string()].map(Some);
-        let rows = ask(session, &sql, &params).await?;
+        let behind = first.saturating_add(batch).min(size);
+        let params = [log_no.to_string(), first.to_string(), behind.to_string(), BATCH_BYTES.to_string()].map(Some);
+        let rows = tokio::time::timeout(DEADLINE, session.run_to_completion(STATEMENT, &params, ALL_ROWS))
+            .await
+            .map_err(|_| pg::Error::Deadline)??
+            .outcome
+            .rows;
         if rows.is_empty() {
             return Err(ExportError::Damaged(format!("entry {first} of the log is missing")));
         }
+        // The parts that were left out for their size are made again with the next query: it asks for no more than fit lately.
+        batch = if first + (rows.len() as u64) < behind { rows.len() as u64 } else { (2 * batch).min(BATCH) };
         for row in rows {
             let mut row = row.into_iter();
             let entry = row.next().flatten().ok_or_else(unreadable)?;

@@ -1,14 +1,23 @@
 -- The entries of the log $1 from index $2 to before $3, with the seed of the salts and the contents of the parts that are still there.
+-- As many of them as have at most $4 bytes of parts together, and the first one in any case: a record is as large as its write.
 -- The two placeholders are record_entry.sql and event_entry.sql of migrations/baseline.
-select l.entry, coalesce(r.part_salt, v.part_salt)::text, x.params, x.result, x.effects, x.context, y.details
-from countersign.leaf l
-left join countersign.record r on r.id = l.record_id
-left join lateral (
+select s.entry, s.part_salt, s.params, s.result, s.effects, s.context, s.details
+from (
+    select l.leaf_index, l.entry, coalesce(r.part_salt, v.part_salt)::text as part_salt,
+           x.params, x.result, x.effects, x.context, y.details,
+           sum(coalesce(octet_length(x.params::text), 0) + coalesce(octet_length(x.result::text), 0)
+               + coalesce(octet_length(x.effects::text), 0) + coalesce(octet_length(x.context::text), 0)
+               + coalesce(octet_length(y.details::text), 0)) over (order by l.leaf_index) as bytes
+    from countersign.leaf l
+    left join countersign.record r on r.id = l.record_id
+    left join lateral (
 {record_entry}
-) x on r.id is not null
-left join countersign.event v on v.id = l.event_id
-left join lateral (
+    ) x on r.id is not null
+    left join countersign.event v on v.id = l.event_id
+    left join lateral (
 {event_entry}
-) y on v.id is not null
-where l.log_no = $1::integer and l.leaf_index >= $2::bigint and l.leaf_index < $3::bigint
-order by l.leaf_index
+    ) y on v.id is not null
+    where l.log_no = $1::integer and l.leaf_index >= $2::bigint and l.leaf_index < $3::bigint
+) s
+where s.bytes <= $4::bigint or s.leaf_index = $2::bigint
+order by s.leaf_index
