@@ -47,6 +47,7 @@ mod hardening;
 mod hospital;
 mod hostile_arguments;
 mod http;
+mod http_limits;
 mod images;
 mod install;
 mod layers;

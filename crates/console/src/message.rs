@@ -1,8 +1,9 @@
 //! A page with a title and a sentence: errors, and what has ended.
 
 use askama::Template;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
+use http_server::AttemptLimitError;
 use types::{ErrorCode, Failure};
 
 #[derive(Template)]
@@ -36,6 +37,13 @@ pub(crate) async fn not_found() -> Response {
 pub(crate) async fn not_a_page() -> Response {
     let text = "This address takes a form and shows no page. Nothing was changed.";
     page(StatusCode::METHOD_NOT_ALLOWED, "Not a page", text)
+}
+
+/// A client has begun too many sign-ins.
+pub(crate) fn too_many_sign_ins() -> Response {
+    let text = "Too many sign-ins were begun from this address, and nobody was signed in. Try again in a few seconds.";
+    let wait = [(header::RETRY_AFTER, AttemptLimitError::retry_after_s().to_string())];
+    (wait, page(StatusCode::TOO_MANY_REQUESTS, "Too many sign-ins", text)).into_response()
 }
 
 /// The database cannot be asked. The reason is for the operator's log.

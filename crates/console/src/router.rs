@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
-use http_server::ReloadableTls;
+use http_server::{ConnectionLimits, HttpServer, ReloadableTls, limit_requests};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -16,9 +16,18 @@ use crate::{assets, guard, message, pages};
 /// The most connections at once.
 const CONNECTIONS: usize = 256;
 
+/// The most connections of one address, other than loopback and trusted proxies.
+const CONNECTIONS_PER_ADDRESS: usize = 64;
+
+/// The largest form, in bytes.
+const MAX_FORM_BYTES: usize = 64 << 10;
+
 /// Serves the console until `stop` is cancelled.
 pub async fn serve(listener: TcpListener, tls: Option<ReloadableTls>, console: Console, stop: CancellationToken) {
-    http_server::serve_router(listener, tls, router(Arc::new(console)), CONNECTIONS, stop).await;
+    let connections = ConnectionLimits::new(CONNECTIONS, CONNECTIONS_PER_ADDRESS, console.proxies.clone());
+    let server = HttpServer { listener, tls, router: router(Arc::new(console)), connections };
+    let on_refusal = |peer, error| tracing::warn!(%peer, %error, "a connection was refused");
+    http_server::serve(server, on_refusal, stop, std::future::ready(())).await;
 }
 
 fn router(console: Arc<Console>) -> Router {
@@ -52,6 +61,7 @@ fn router(console: Arc<Console>) -> Router {
         .route(assets::SCRIPT_PATH, get(assets::script))
         .fallback(message::not_found)
         .method_not_allowed_fallback(message::not_a_page)
+        .layer(from_fn_with_state(MAX_FORM_BYTES, limit_requests))
         .layer(from_fn_with_state(Arc::clone(&console), guard::check))
         .with_state(console)
 }

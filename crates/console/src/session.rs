@@ -7,6 +7,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
+use http_server::HttpConnection;
 use ledger::console::{ConsolePerson, ConsoleSession};
 use types::Secret;
 
@@ -33,6 +34,9 @@ impl FromRequestParts<Arc<Console>> for CurrentSession {
         if let Some(token) = token(&parts.headers) {
             let found = console.sessions.find(&token).await.map_err(|error| message::unavailable(&error))?;
             if let Some(session) = found {
+                if let Some(connection) = parts.extensions.get::<Arc<HttpConnection>>() {
+                    connection.mark_authenticated();
+                }
                 return Ok(Self { token, session });
             }
         }

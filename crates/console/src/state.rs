@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use auth::OidcError;
 use axum::http::Uri;
+use http_server::{AttemptLimits, TrustedProxies};
 use ledger::console::ConsoleSessions;
 use ledger::operator::Operator;
 use ledger::proposals::Proposals;
@@ -51,6 +52,10 @@ pub struct Console {
     pub(crate) oidc: Option<Arc<Oidc>>,
     /// The time since a sign-in within which the person approves; `None` for any.
     pub(crate) approve_within: Option<Duration>,
+    /// The proxies that name their clients.
+    pub(crate) proxies: TrustedProxies,
+    /// The sign-ins that were begun, by client.
+    pub(crate) begun_sign_ins: Arc<AttemptLimits>,
 }
 
 /// What changes data for operators.
@@ -85,6 +90,8 @@ impl Console {
             host,
             oidc: None,
             approve_within: Some(APPROVE_WITHIN),
+            proxies: TrustedProxies::default(),
+            begun_sign_ins: Arc::default(),
         })
     }
 
@@ -98,6 +105,12 @@ impl Console {
     #[must_use]
     pub fn with_approve_within(self, approve_within: Option<Duration>) -> Self {
         Self { approve_within, ..self }
+    }
+
+    /// Takes the address of a client from these proxies, given as addresses and networks.
+    #[must_use]
+    pub fn with_trusted_proxies(self, proxies: &[String]) -> Self {
+        Self { proxies: TrustedProxies::new(proxies), ..self }
     }
 
     /// Asks the provider, if there is one, what it is.

@@ -1,6 +1,5 @@
-//! Limits failed authentication attempts per client: after too many, its credentials are no longer checked.
-//! Credentials that are known already (see [`recognize`](auth::Authenticator::recognize)) are always accepted. So
-//! clients that share an address with an attacker, behind a proxy or a NAT, keep working.
+//! Limits attempts per client: failed authentications, sign-ins that are only begun. After too many, the next ones are refused
+//! unseen.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -12,16 +11,16 @@ use tokio::time::Instant;
 
 use crate::trusted_proxies::ClientNetwork;
 
-/// Average failures per second of one client: more than people and programs with an expired token cause.
-const FAILURES_PER_S: NonZeroU32 = NonZeroU32::new(10).unwrap();
+/// Average attempts per second of one client: more than people and programs with an expired token cause.
+const ATTEMPTS_PER_S: NonZeroU32 = NonZeroU32::new(10).unwrap();
 
-/// Failures in one burst of one client: an office behind one address whose tokens have just been revoked.
+/// Attempts in one burst of one client: an office behind one address whose tokens have just been revoked.
 const BURST: NonZeroU32 = NonZeroU32::new(100).unwrap();
 
 /// The most clients in the table, of some 120 bytes each. When it is full, all other clients share one counter.
 const MAX_CLIENTS: usize = 10_000;
 
-/// Failures per second, and per burst, of all clients that share the counter.
+/// Attempts per second, and per burst, of all clients that share the counter.
 const OTHERS_PER_S: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
 
 /// How long a client is blocked.
@@ -30,41 +29,43 @@ const BLOCK_TIME: Duration = Duration::from_secs(1);
 /// The shortest interval between two sweeps of the table.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// Too many failed attempts from one address.
+/// Too many attempts from one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("too many requests from this address had no valid token: wait {} s, then send it again", BLOCK_TIME.as_secs())]
-pub(crate) struct AttemptLimitError;
+#[error("too many attempts from this address: wait {} s, then send it again", BLOCK_TIME.as_secs())]
+pub struct AttemptLimitError;
 
 impl AttemptLimitError {
-    pub(crate) const fn retry_after_s() -> u64 {
+    /// The seconds to wait.
+    #[must_use]
+    pub const fn retry_after_s() -> u64 {
         BLOCK_TIME.as_secs()
     }
 }
 
-/// The failed attempts of all clients.
+/// The attempts of all clients.
 #[derive(Debug)]
-pub(crate) struct FailedAttempts(Mutex<Table>);
+pub struct AttemptLimits(Mutex<Table>);
 
 #[derive(Debug)]
 struct Table {
-    by_client: HashMap<ClientNetwork, Failures>,
-    others: Failures,
+    by_client: HashMap<ClientNetwork, Attempts>,
+    others: Attempts,
     swept: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Failures {
+struct Attempts {
     rate: DefaultDirectRateLimiter,
     blocked_until: Option<Instant>,
 }
 
-impl Failures {
+impl Attempts {
     fn new(quota: Quota) -> Self {
         Self { rate: RateLimiter::direct(quota), blocked_until: None }
     }
 
     fn of_one_client() -> Self {
-        Self::new(Quota::per_second(FAILURES_PER_S).allow_burst(BURST))
+        Self::new(Quota::per_second(ATTEMPTS_PER_S).allow_burst(BURST))
     }
 
     fn is_blocked(&self) -> bool {
@@ -83,42 +84,42 @@ impl Failures {
     }
 }
 
-impl Default for FailedAttempts {
+impl Default for AttemptLimits {
     fn default() -> Self {
-        let others = Failures::new(Quota::per_second(OTHERS_PER_S));
+        let others = Attempts::new(Quota::per_second(OTHERS_PER_S));
         Self(Mutex::new(Table { by_client: HashMap::new(), others, swept: None }))
     }
 }
 
-impl FailedAttempts {
+impl AttemptLimits {
     fn table(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether an attempt of this client may be checked now.
-    pub(crate) fn check(&self, client: ClientNetwork) -> Result<(), AttemptLimitError> {
+    pub fn check(&self, client: ClientNetwork) -> Result<(), AttemptLimitError> {
         let table = self.table();
         let is_blocked = match table.by_client.get(&client) {
-            Some(failures) => failures.is_blocked(),
+            Some(attempts) => attempts.is_blocked(),
             None => table.by_client.len() >= MAX_CLIENTS && table.others.is_blocked(),
         };
         if is_blocked { Err(AttemptLimitError) } else { Ok(()) }
     }
 
-    /// Counts a failed attempt of this client.
-    pub(crate) fn add_failure(&self, client: ClientNetwork) {
+    /// Counts an attempt of this client.
+    pub fn add(&self, client: ClientNetwork) {
         let mut table = self.table();
-        if let Some(failures) = table.by_client.get_mut(&client) {
-            return failures.add();
+        if let Some(attempts) = table.by_client.get_mut(&client) {
+            return attempts.add();
         }
         if table.by_client.len() >= MAX_CLIENTS && table.swept.is_none_or(|swept| swept.elapsed() >= SWEEP) {
             table.swept = Some(Instant::now());
-            table.by_client.retain(|_, failures| !failures.is_replenished());
+            table.by_client.retain(|_, attempts| !attempts.is_replenished());
         }
         if table.by_client.len() >= MAX_CLIENTS {
             return table.others.add();
         }
-        table.by_client.entry(client).or_insert_with(Failures::of_one_client).add();
+        table.by_client.entry(client).or_insert_with(Attempts::of_one_client).add();
     }
 }
 
@@ -132,55 +133,47 @@ mod tests {
         ClientNetwork::of(IpAddr::V4(Ipv4Addr::from_bits(number)))
     }
 
-    fn fail(failed_attempts: &FailedAttempts, client: ClientNetwork, times: u32) {
-        (0..times).for_each(|_| failed_attempts.add_failure(client));
+    fn fail(limits: &AttemptLimits, client: ClientNetwork, times: u32) {
+        (0..times).for_each(|_| limits.add(client));
     }
 
     /// F-109
     #[tokio::test(start_paused = true)]
     async fn a_client_that_keeps_failing_pauses_and_no_other_does() {
-        let failed_attempts = FailedAttempts::default();
-        fail(&failed_attempts, client(1), BURST.get());
-        assert_eq!(failed_attempts.check(client(1)), Ok(()));
+        let limits = AttemptLimits::default();
+        fail(&limits, client(1), BURST.get());
+        assert_eq!(limits.check(client(1)), Ok(()));
         // A few more than have been replenished meanwhile.
-        fail(&failed_attempts, client(1), BURST.get());
-        assert_eq!(failed_attempts.check(client(1)), Err(AttemptLimitError));
-        assert_eq!(failed_attempts.check(client(2)), Ok(()));
+        fail(&limits, client(1), BURST.get());
+        assert_eq!(limits.check(client(1)), Err(AttemptLimitError));
+        assert_eq!(limits.check(client(2)), Ok(()));
         tokio::time::advance(BLOCK_TIME).await;
-        assert_eq!(failed_attempts.check(client(1)), Ok(()));
+        assert_eq!(limits.check(client(1)), Ok(()));
     }
 
     /// F-109
     #[tokio::test(start_paused = true)]
-    async fn addresses_of_one_ipv6_network_share_their_failures() {
-        let failed_attempts = FailedAttempts::default();
+    async fn addresses_of_one_ipv6_network_share_their_attempts() {
+        let limits = AttemptLimits::default();
         let address = |host: u32| ClientNetwork::of(IpAddr::V6(Ipv6Addr::from_bits(0x2001 << 112 | u128::from(host))));
-        (0..2 * BURST.get()).for_each(|host| failed_attempts.add_failure(address(host)));
-        assert_eq!(failed_attempts.check(address(u32::MAX)), Err(AttemptLimitError));
+        (0..2 * BURST.get()).for_each(|host| limits.add(address(host)));
+        assert_eq!(limits.check(address(u32::MAX)), Err(AttemptLimitError));
     }
 
     /// F-109
     #[tokio::test(start_paused = true)]
     async fn any_number_of_addresses_takes_bounded_memory_and_is_bounded_in_all() {
-        let failed_attempts = FailedAttempts::default();
-        fail(&failed_attempts, client(0), 2 * BURST.get());
+        let limits = AttemptLimits::default();
+        fail(&limits, client(0), 2 * BURST.get());
         for number in 0..3 * MAX_CLIENTS as u32 {
             // More than one each, so that none is replenished.
-            fail(&failed_attempts, client(number), 20);
+            fail(&limits, client(number), 20);
         }
-        assert_eq!(failed_attempts.table().by_client.len(), MAX_CLIENTS);
-        assert_eq!(
-            failed_attempts.check(client(u32::MAX)),
-            Err(AttemptLimitError),
-            "those beyond are counted together"
-        );
-        assert_eq!(failed_attempts.check(client(1)), Ok(()), "and not with those in the table");
-        assert_eq!(
-            failed_attempts.check(client(0)),
-            Err(AttemptLimitError),
-            "forgotten, and with that given a new burst"
-        );
+        assert_eq!(limits.table().by_client.len(), MAX_CLIENTS);
+        assert_eq!(limits.check(client(u32::MAX)), Err(AttemptLimitError), "those beyond are counted together");
+        assert_eq!(limits.check(client(1)), Ok(()), "and not with those in the table");
+        assert_eq!(limits.check(client(0)), Err(AttemptLimitError), "forgotten, and with that given a new burst");
         tokio::time::advance(SWEEP).await;
-        assert_eq!(failed_attempts.check(client(u32::MAX)), Ok(()));
+        assert_eq!(limits.check(client(u32::MAX)), Ok(()));
     }
 }

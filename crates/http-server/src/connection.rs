@@ -32,7 +32,7 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Accepts the next connection. `None` if there is none: the caller asks again.
-pub async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
+pub(crate) async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
     match listener.accept().await {
         Ok((stream, peer)) => {
             // Responses are written in whole, so they must not be delayed.
@@ -53,7 +53,7 @@ pub async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
 ///
 /// # Errors
 /// The reason, for a log.
-pub async fn serve_connection<S>(
+pub(crate) async fn serve_connection<S>(
     stream: TcpStream,
     tls: Option<&ReloadableTls>,
     service: S,

@@ -3,7 +3,8 @@
 //! ```text
 //! lanes      general: any request        reserve: health checks, and any request from loopback
 //! counted    by the network of the peer, except loopback and trusted proxies
-//! evictable  between requests, while no request has been authenticated; the oldest first
+//! evictable  between requests and while one arrives, if none has been authenticated; the oldest first. Loopback and trusted
+//!            proxies give way to their like only
 //! ```
 
 use std::collections::{BTreeMap, HashMap};
@@ -18,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::trusted_proxies::{ClientNetwork, TrustedProxies};
 
 /// How long a client may take from connecting to the end of the head of its first request, TLS included.
-pub(crate) const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Connections beyond the operator's limit, for health checks and loopback.
 const RESERVED_CONNECTIONS: usize = 32;
@@ -28,7 +29,7 @@ const MAX_CONSECUTIVE_REFUSALS: u32 = 8;
 
 /// All connections and their limits.
 #[derive(Debug)]
-pub(crate) struct ConnectionLimits {
+pub struct ConnectionLimits {
     table: Mutex<Table>,
     per_network: usize,
     proxies: TrustedProxies,
@@ -47,7 +48,26 @@ struct Lane {
     open: usize,
     capacity: usize,
     /// The connections that may be evicted, by age.
-    evictable: BTreeMap<u64, (ClientNetwork, CancellationToken)>,
+    evictable: BTreeMap<u64, Evictable>,
+}
+
+#[derive(Debug)]
+struct Evictable {
+    network: ClientNetwork,
+    /// Whether the limit per network applies to it.
+    is_bounded: bool,
+    token: CancellationToken,
+}
+
+/// Which connections may be evicted.
+#[derive(Debug, Clone, Copy)]
+enum Candidates {
+    /// Those of this network.
+    Of(ClientNetwork),
+    /// Those to which the limit per network applies.
+    Bounded,
+    /// Those of loopback and of trusted proxies.
+    Unbounded,
 }
 
 impl Lane {
@@ -55,33 +75,42 @@ impl Lane {
         Self { open: 0, capacity, evictable: BTreeMap::new() }
     }
 
-    /// Closes the oldest evictable connection, of this network if one is given. Returns whether there was one.
-    fn evict(&mut self, network: Option<ClientNetwork>) -> bool {
-        let is_meant = |of: &ClientNetwork| network.is_none_or(|network| *of == network);
-        let found = self.evictable.iter().find(|(_, (of, _))| is_meant(of)).map(|(id, _)| *id);
+    /// Closes the oldest of these connections. Returns whether there was one.
+    fn evict(&mut self, candidates: Candidates) -> bool {
+        let is_meant = |one: &Evictable| match candidates {
+            Candidates::Of(network) => one.network == network,
+            Candidates::Bounded => one.is_bounded,
+            Candidates::Unbounded => !one.is_bounded,
+        };
+        let found = self.evictable.iter().find(|(_, one)| is_meant(one)).map(|(id, _)| *id);
         let evicted = found.and_then(|id| self.evictable.remove(&id));
-        evicted.map(|(_, evicted)| evicted.cancel()).is_some()
+        evicted.map(|evicted| evicted.token.cancel()).is_some()
     }
 
     /// Whether one more connection fits, possibly after an eviction. With `instead_of`, only a connection of this
     /// network may be evicted, and must be.
-    fn make_room(&mut self, instead_of: Option<ClientNetwork>) -> bool {
-        instead_of.is_none() && self.open < self.capacity || self.evict(instead_of)
+    fn make_room(&mut self, instead_of: Option<ClientNetwork>, is_bounded: bool) -> bool {
+        if let Some(network) = instead_of {
+            return self.evict(Candidates::Of(network));
+        }
+        self.open < self.capacity || self.evict(Candidates::Bounded) || !is_bounded && self.evict(Candidates::Unbounded)
     }
 }
 
 /// Why a connection is closed at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum ConnectionLimitError {
+pub enum ConnectionLimitError {
+    /// The address has too many.
     #[error("the address has reached its limit of connections (connections_per_address)")]
     PerAddress,
+    /// All addresses together have too many.
     #[error("the server has reached its limit of connections (connections), reserved ones included")]
     Total,
 }
 
 impl ConnectionLimits {
     /// At most `capacity` connections in total and `per_network` of each network.
-    pub(crate) fn new(capacity: usize, per_network: usize, proxies: TrustedProxies) -> Arc<Self> {
+    pub fn new(capacity: usize, per_network: usize, proxies: TrustedProxies) -> Arc<Self> {
         let (general, reserve) = (Lane::new(capacity), Lane::new(RESERVED_CONNECTIONS));
         let table = Mutex::new(Table { next_id: 0, general, reserve, by_network: HashMap::new() });
         Arc::new(Self { table, per_network, proxies })
@@ -103,8 +132,8 @@ impl ConnectionLimits {
         let Table { general, reserve, by_network, .. } = &mut *table;
         let has_its_most = is_bounded && by_network.get(&network).is_some_and(|open| *open >= self.per_network);
         let instead_of = has_its_most.then_some(network);
-        let is_reserve = !general.make_room(instead_of);
-        if is_reserve && !reserve.make_room(instead_of) {
+        let is_reserve = !general.make_room(instead_of, is_bounded);
+        if is_reserve && !reserve.make_room(instead_of, is_bounded) {
             return Err(if has_its_most { ConnectionLimitError::PerAddress } else { ConnectionLimitError::Total });
         }
         let lane = if is_reserve { reserve } else { general };
@@ -130,7 +159,7 @@ impl ConnectionLimits {
 
 /// A connection, as its requests see it.
 #[derive(Debug)]
-pub(crate) struct HttpConnection {
+pub struct HttpConnection {
     id: u64,
     address: IpAddr,
     network: ClientNetwork,
@@ -149,24 +178,29 @@ pub(crate) struct HttpConnection {
 
 impl HttpConnection {
     /// The address of the peer.
-    pub(crate) fn peer(&self) -> IpAddr {
+    pub fn peer(&self) -> IpAddr {
         self.address
     }
 
     /// Whether the connection is reserved for health checks, so that other requests are rejected.
-    pub(crate) fn is_for_health_checks(&self) -> bool {
+    pub fn is_for_health_checks(&self) -> bool {
         self.is_reserve && self.is_bounded
     }
 
-    /// Notes the arrival of a request. The connection cannot be evicted until the request has been answered.
-    pub(crate) fn begin_request(&self) {
+    /// Notes the arrival of the head of a request.
+    pub(crate) fn begin_head(&self) {
         self.has_request.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that a request is being answered. The connection cannot be evicted until it has been.
+    pub fn begin_request(&self) {
+        self.begin_head();
         let mut table = self.all.table();
         self.lane(&mut table).evictable.remove(&self.id);
     }
 
     /// Notes the answer of a request. Returns whether the connection must be closed after it.
-    pub(crate) fn end_request(&self, is_refused: bool) -> bool {
+    pub fn end_request(&self, is_refused: bool) -> bool {
         self.mark_evictable(&mut self.all.table());
         if !is_refused {
             self.refusals.store(0, Ordering::Relaxed);
@@ -175,13 +209,14 @@ impl HttpConnection {
     }
 
     /// Notes an authenticated request. The connection cannot be evicted any more.
-    pub(crate) fn mark_authenticated(&self) {
+    pub fn mark_authenticated(&self) {
         self.is_authenticated.store(true, Ordering::Relaxed);
     }
 
     fn mark_evictable(&self, table: &mut Table) {
-        if self.is_bounded && !self.is_authenticated.load(Ordering::Relaxed) && !self.evicted.is_cancelled() {
-            self.lane(table).evictable.insert(self.id, (self.network, self.evicted.clone()));
+        if !self.is_authenticated.load(Ordering::Relaxed) && !self.evicted.is_cancelled() {
+            let (network, is_bounded, token) = (self.network, self.is_bounded, self.evicted.clone());
+            self.lane(table).evictable.insert(self.id, Evictable { network, is_bounded, token });
         }
     }
 
@@ -335,6 +370,17 @@ mod tests {
             table.by_network.is_empty() && table.general.evictable.is_empty() && table.reserve.evictable.is_empty()
         );
         assert_eq!((table.general.open, table.reserve.open), (0, 0));
+    }
+
+    /// S-14: connections of this machine, and of a proxy, give way to their like.
+    #[test]
+    fn silent_connections_of_loopback_give_way_to_loopback_only() {
+        let all = limits(2, 2);
+        let silent: Vec<OpenConnection> = (0..40).map(|_| admit(&all, "127.0.0.1").unwrap()).collect();
+        let given_way = |open: &[OpenConnection]| open.iter().filter(|one| one.has_given_way()).count();
+        assert_eq!(given_way(&silent), 38, "the two that are open");
+        let other = admit(&all, "192.0.2.1").unwrap();
+        assert!(other.0.is_for_health_checks() && given_way(&silent) == 38);
     }
 
     /// F-109

@@ -1,13 +1,29 @@
-//! Serving HTTP/1.1 to clients that may be slow or hostile.
+//! Serving HTTP/1.1 to clients that may be slow or hostile. Every server of countersign has the same limits:
 //!
-//! [`serve_router`] serves an axum router; [`accept`] and [`serve_connection`] are its parts, for servers that count
-//! their connections themselves.
+//! ```text
+//! connection   TLS, time for the first request and for each head, size of a head, slow readers    `connection`, `min_throughput`
+//! address      connections in total and per address, behind trusted proxies as well               `connections`, `trusted_proxies`
+//! body         size and time                                                                      `body`
+//! attempts     what a client may try, such as signing in                                          `attempt_limits`
+//! ```
+//!
+//! [`serve`] is the entry point. Requests have their [`HttpConnection`] as an extension: a server tells it which requests it
+//! answers, and which are authenticated. [`limit_requests`] does so for a server whose bodies are small.
 
+mod attempt_limits;
+mod body;
 mod connection;
+mod connections;
+mod limit_requests;
 mod min_throughput;
-mod router;
+mod server;
 mod tls;
+mod trusted_proxies;
 
-pub use connection::{accept, serve_connection};
-pub use router::serve_router;
+pub use attempt_limits::{AttemptLimitError, AttemptLimits};
+pub use body::{BodyError, read_body};
+pub use connections::{ConnectionLimitError, ConnectionLimits, HttpConnection};
+pub use limit_requests::limit_requests;
+pub use server::{HttpServer, serve};
 pub use tls::{ReloadableTls, TlsError, read_tls};
+pub use trusted_proxies::{ClientNetwork, PROXY_HEADERS, TrustedProxies, parse_proxy};

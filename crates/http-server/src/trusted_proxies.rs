@@ -9,31 +9,33 @@ use ipnet::IpNet;
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// Headers that only proxies send.
-pub(crate) const PROXY_HEADERS: [&str; 6] =
+pub const PROXY_HEADERS: [&str; 6] =
     [FORWARDED_FOR, "forwarded", "via", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"];
 
 /// The networks of trusted proxies.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct TrustedProxies(Vec<IpNet>);
+pub struct TrustedProxies(Vec<IpNet>);
 
 impl TrustedProxies {
     /// Parses addresses and networks as [`parse_proxy`] returns them.
-    pub(crate) fn new(texts: &[String]) -> Self {
+    pub fn new(texts: &[String]) -> Self {
         Self(texts.iter().filter_map(|text| parse_network(text)).collect())
     }
 
     /// Whether the request seems to come from a proxy that is not listed.
-    pub(crate) fn is_unlisted_proxy(&self, peer: IpAddr, headers: &HeaderMap) -> bool {
+    pub fn is_unlisted_proxy(&self, peer: IpAddr, headers: &HeaderMap) -> bool {
         headers.contains_key(FORWARDED_FOR) && !self.contains(peer)
     }
 
-    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+    /// Whether this is the address of a trusted proxy.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(&address))
     }
 
     /// The address of the client: the last one of `X-Forwarded-For` that is not a trusted proxy. The addresses before
     /// it can be forged.
-    pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+    pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer;
         let values = headers.get_all(FORWARDED_FOR).iter().rev();
         let mut nearest_first = values.flat_map(|value| value.to_str().unwrap_or_default().rsplit(','));
@@ -67,10 +69,12 @@ fn parse_address(text: &str) -> Option<IpAddr> {
 
 /// The unit of limits: an IPv4 address, or an IPv6 network of 64 bits, in which a host can use any address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct ClientNetwork(IpAddr);
+pub struct ClientNetwork(IpAddr);
 
 impl ClientNetwork {
-    pub(crate) fn of(address: IpAddr) -> Self {
+    /// The network of an address: the address itself, or its /64 of IPv6.
+    #[must_use]
+    pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V6(address) => Self(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()),
             address => Self(address),

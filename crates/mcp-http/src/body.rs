@@ -1,20 +1,15 @@
 //! Reads the message of a request, with limits on its size, its time, and the memory of all requests of an account.
 
-use std::time::Duration;
-
 use axum::body::{Body, Bytes};
 use http::request::Parts;
 use http::{Request, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_server::{BodyError, read_body};
 use mcp::message::{self, MAX_MESSAGE_BYTES};
 use rmcp::model::{ClientRequest, JsonRpcMessage};
 use rmcp::service::{RoleServer, RxJsonRpcMessage};
 
 use crate::error_response::HttpError;
 use crate::quota::{AccountUsage, InFlightBytes};
-
-/// How long a message may take to arrive. No database session waits for it (attack HT10).
-const BODY_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The longest `initialize` message, in bytes.
 const MAX_INITIALIZE_BYTES: usize = 64 << 10;
@@ -39,15 +34,12 @@ pub(crate) async fn read(request: Request<Body>, account: &AccountUsage) -> Resu
         return Err(HttpError::TooLarge { most: MAX_MESSAGE_BYTES });
     }
     let arriving = account.reserve_bytes(message::request_bytes(expected, 0))?;
-    let read = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_MESSAGE_BYTES).collect()).await;
-    let bytes = match read {
-        Err(_) => return Err(HttpError::TooSlow),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            return Err(HttpError::TooLarge { most: MAX_MESSAGE_BYTES });
-        }
-        Ok(Err(_)) => return Err(HttpError::Broken),
-        Ok(Ok(collected)) => collected.to_bytes(),
-    };
+    // No database session waits for it.
+    let bytes = read_body(body, MAX_MESSAGE_BYTES).await.map_err(|error| match error {
+        BodyError::TooSlow => HttpError::TooSlow,
+        BodyError::TooLarge(most) => HttpError::TooLarge { most },
+        BodyError::Broken => HttpError::Broken,
+    })?;
     let (message, values) = message::parse(bytes.trim_ascii()).map_err(HttpError::Malformed)?;
     if is_initialize(&message) && bytes.len() > MAX_INITIALIZE_BYTES {
         return Err(HttpError::TooLarge { most: MAX_INITIALIZE_BYTES });

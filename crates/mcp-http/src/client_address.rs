@@ -4,10 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::HeaderMap;
+use http_server::{ClientNetwork, HttpConnection, PROXY_HEADERS, TrustedProxies};
 
-use crate::connections::HttpConnection;
 use crate::host_check::is_loopback_host;
-use crate::trusted_proxies::{ClientNetwork, PROXY_HEADERS, TrustedProxies};
 
 /// The sender of a request: its connection, and its address from behind a trusted proxy.
 #[derive(Debug, Clone)]

@@ -3,11 +3,11 @@
 use auth::AuthError;
 use axum::body::Body;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use http_server::AttemptLimitError;
 use mcp::message::{ParseError, SERVER_ERROR};
 use rmcp::model::{ErrorCode, ErrorData, JsonRpcError, RequestId};
 use tools::metrics::RefusalReason;
 
-use crate::failed_attempts::AttemptLimitError;
 use crate::host_check::HostError;
 use crate::quota::QuotaError;
 
@@ -70,7 +70,7 @@ impl HttpError {
             Self::Unavailable(reason) => reason.clone(),
             Self::Stopping => STOPPING.to_owned(),
             Self::Unauthenticated { error, .. } => error.message(),
-            Self::TooManyAttempts(why) => why.to_string(),
+            Self::TooManyAttempts(why) => format!("too many requests of this address had no valid token: {why}"),
             Self::NoConnection => {
                 "the server has reached its limit of connections: wait a second, then send the request again".to_owned()
             }

@@ -3,10 +3,9 @@
 //! Each request passes these checks before a tool runs:
 //!
 //! ```text
-//! connection     TLS, header and write timeouts                         `listener`, crate `http-server`
-//!                limits in total and per address                        `connections`, `trusted_proxies`
+//! connection     TLS, timeouts, limits in total and per address         crate `http-server`
 //! address        Host, Origin, Sec-Fetch-Site                           `router` (every route), `host_check`
-//! identity       bearer token or JWT                                    crate `auth`, `failed_attempts`
+//! identity       bearer token or JWT                                    crates `auth`, `http-server`
 //! quota          rate, memory, streams, sessions, reads of the account  `quota`
 //! message        content type, size, time, one strict parser            `body`
 //! transport      /mcp (`streamable`, over rmcp; `direct_call`), /sse and /message (`sse`)
@@ -19,10 +18,8 @@
 mod active_backend;
 mod body;
 mod client_address;
-mod connections;
 mod direct_call;
 mod error_response;
-mod failed_attempts;
 mod health;
 mod host_check;
 mod listener;
@@ -39,11 +36,9 @@ mod sse_sessions;
 mod state;
 mod streamable;
 mod streams;
-mod trusted_proxies;
 
 pub use host_check::{parse_host, parse_origin};
 pub use listener::serve_http;
 pub use quota::AccountQuotas;
 pub use request_context::{Backend, ReadinessCheck};
 pub use state::{AppState, HttpOptions, anonymous_identity, resource_uri};
-pub use trusted_proxies::parse_proxy;

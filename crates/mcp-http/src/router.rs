@@ -10,10 +10,10 @@ use axum::middleware::{self, Next};
 use axum::routing::{any, get, post};
 use axum::{Extension, Router};
 use http::{HeaderName, HeaderValue, Method, Request, Response, header};
+use http_server::HttpConnection;
 use tower_http::cors::{AllowHeaders, CorsLayer};
 
 use crate::client_address::ClientAddress;
-use crate::connections::HttpConnection;
 use crate::error_response::{HttpError, RejectionReport};
 use crate::rejection_log::Rejection;
 use crate::state::{AppState, METADATA_PATH};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use auth::{Authentication, Authenticator, Identity};
 use http::{HeaderMap, HeaderValue};
+use http_server::{AttemptLimits, ConnectionLimits, TrustedProxies};
 use time::OffsetDateTime;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -16,16 +17,13 @@ use types::AccountId;
 
 use crate::active_backend::ActiveBackend;
 use crate::client_address::ClientAddress;
-use crate::connections::ConnectionLimits;
 use crate::error_response::HttpError;
-use crate::failed_attempts::FailedAttempts;
 use crate::host_check::{AllowedHosts, parse_origin};
 use crate::quota::{AccountQuotas, AccountUsage, Accounts};
 use crate::readiness::Readiness;
 use crate::rejection_log::RejectionLog;
 use crate::request_context::Backend;
 use crate::sse_sessions::SseSessions;
-use crate::trusted_proxies::TrustedProxies;
 
 /// The longest time between two sweeps for idle sessions.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
@@ -62,7 +60,7 @@ pub struct AppState {
     pub(crate) proxies: TrustedProxies,
     /// Whether the log has the warning about an unlisted proxy already.
     pub(crate) has_warned_of_proxy: AtomicBool,
-    failed_attempts: FailedAttempts,
+    failed_attempts: AttemptLimits,
     pub(crate) rejections: Arc<RejectionLog>,
     public_url: Option<String>,
     /// The current authenticator. Event streams check their credential again when it changes.
@@ -108,7 +106,7 @@ impl AppState {
             connections: ConnectionLimits::new(options.connections, options.connections_per_address, proxies.clone()),
             proxies,
             has_warned_of_proxy: AtomicBool::new(false),
-            failed_attempts: FailedAttempts::default(),
+            failed_attempts: AttemptLimits::default(),
             rejections: RejectionLog::new(),
             public_url,
             authenticator: watch::Sender::new(Arc::new(authenticator)),
@@ -176,7 +174,7 @@ impl AppState {
             self.failed_attempts.check(caller.network())?;
             authenticator.identify(headers).await.map_err(|error| {
                 if error.is_failed_attempt() {
-                    self.failed_attempts.add_failure(caller.network());
+                    self.failed_attempts.add(caller.network());
                 }
                 HttpError::Unauthenticated { error, metadata_url: self.metadata_url() }
             })?

@@ -1,14 +1,15 @@
 //! The HTTP interface of a witness.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Router;
-use axum::body::to_bytes;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Extension, Path, State};
 use axum::http::{StatusCode, header};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use http_server::{ConnectionLimits, HttpConnection, HttpServer, TrustedProxies, limit_requests};
 use tlog::{Checkpoint, CheckpointRequest, Hash, SignedNote, Verdict, VerifierKey, WitnessState, judge};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -21,8 +22,8 @@ const MAX_BODY_BYTES: usize = 72 << 10;
 /// The most connections at once.
 const CONNECTIONS: usize = 64;
 
-/// How long the body of a request may take.
-const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The most connections of one address, other than loopback.
+const CONNECTIONS_PER_ADDRESS: usize = 16;
 
 /// A witness of some logs.
 #[derive(Debug)]
@@ -108,26 +109,31 @@ fn refusal(status: StatusCode, why: &'static str) -> Response {
 
 /// Serves a witness that cosigns the checkpoints of these keys until `stop` is cancelled.
 pub async fn serve(listener: TcpListener, state: StateFile, logs: Vec<VerifierKey>, stop: CancellationToken) {
-    let router = router(Arc::new(Witness::new(state, logs)));
-    http_server::serve_router(listener, None, router, CONNECTIONS, stop).await;
+    let connections = ConnectionLimits::new(CONNECTIONS, CONNECTIONS_PER_ADDRESS, TrustedProxies::default());
+    let server = HttpServer { listener, tls: None, router: router(Arc::new(Witness::new(state, logs))), connections };
+    let on_refusal = |peer, error| tracing::warn!(%peer, %error, "a connection was refused");
+    http_server::serve(server, on_refusal, stop, std::future::ready(())).await;
 }
 
 fn router(witness: Arc<Witness>) -> Router {
     Router::new()
         .route("/add-checkpoint", post(add_checkpoint))
         .route("/{origin_hash}/checkpoint", get(checkpoint))
+        .layer(from_fn_with_state(MAX_BODY_BYTES, limit_requests))
         .with_state(witness)
 }
 
-async fn add_checkpoint(State(witness): State<Arc<Witness>>, request: Request) -> Response {
-    let Ok(body) = tokio::time::timeout(BODY_TIMEOUT, to_bytes(request.into_body(), MAX_BODY_BYTES)).await else {
-        return refusal(StatusCode::REQUEST_TIMEOUT, "the body of the request was not there in time");
-    };
-    let Some(body) = body.ok().and_then(|body| String::from_utf8(body.into()).ok()) else {
-        return refusal(StatusCode::BAD_REQUEST, "the body of the request is too large, or is not UTF-8");
-    };
+async fn add_checkpoint(
+    State(witness): State<Arc<Witness>>,
+    Extension(connection): Extension<Arc<HttpConnection>>,
+    body: String,
+) -> Response {
     // It waits for the disk.
     let answered = tokio::task::spawn_blocking(move || witness.add_checkpoint(&body)).await;
+    // A log that this witness knows has signed it.
+    if answered.as_ref().is_ok_and(|answer| [StatusCode::OK, StatusCode::CONFLICT].contains(&answer.status())) {
+        connection.mark_authenticated();
+    }
     answered.unwrap_or_else(|_| refusal(StatusCode::INTERNAL_SERVER_ERROR, "the request failed"))
 }
 

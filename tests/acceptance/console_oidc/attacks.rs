@@ -192,6 +192,35 @@ async fn sign_ins_that_are_only_begun_are_bounded_and_leave_room_for_new_ones() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_address_cannot_begin_the_sign_ins_of_all() {
+    // S-6: behind a proxy that names its clients.
+    let provider = testkit::OidcProvider::start(super::CLIENT, Some(super::SECRET)).await;
+    let config = format!("{}[http]\ntrusted_proxies = [\"127.0.0.1\"]\n", super::usual(&provider));
+    let world = World::with(provider, &config).await;
+    let mut person = world.browser();
+    let callback = world.callback(&mut person, "/login/oidc").await;
+    let flood = async |from: &str| {
+        let request = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+        let request = request.get(format!("{}/login/oidc", world.url)).header("x-forwarded-for", from);
+        request.send().await.unwrap()
+    };
+    let mut refused = None;
+    for _ in 0..2_000 {
+        let response = flood("198.51.100.7").await;
+        if response.status() == StatusCode::TOO_MANY_REQUESTS {
+            refused = Some(response);
+            break;
+        }
+        assert_eq!(response.status(), StatusCode::SEE_OTHER);
+    }
+    let refused = refused.expect("a limit");
+    assert_eq!(refused.headers()["retry-after"], "1");
+    assert!(refused.text().await.unwrap().contains("Too many sign-ins"));
+    assert_eq!(flood("198.51.100.8").await.status(), StatusCode::SEE_OTHER, "another address");
+    assert_eq!(person.get(&callback).await.status, StatusCode::SEE_OTHER);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn signing_in_makes_another_session_and_ends_the_one_before() {
     let world = World::start("").await;
     let mut browser = world.signed_in().await;

@@ -176,7 +176,7 @@ async fn each_refusal_of_a_witness_has_the_status_of_the_specification() {
     let altered = grown.replacen(proof_line, &Hash::EMPTY_ROOT.to_string(), 1);
     for (body, status) in [
         ("hello".to_owned(), StatusCode::BAD_REQUEST),
-        ("x".repeat(100_000), StatusCode::BAD_REQUEST),
+        ("x".repeat(100_000), StatusCode::PAYLOAD_TOO_LARGE),
         (grown.replace("log_key", "x").replacen("old ", "old 9", 1), StatusCode::BAD_REQUEST),
         (altered, StatusCode::UNPROCESSABLE_ENTITY),
         (grown.replacen("\n\u{2014} ", "\n\u{2014} other/", 1), StatusCode::FORBIDDEN),

@@ -56,6 +56,7 @@ async fn serve(ledger: &Ledger, arguments: ServeArgs, health: HealthCheck, setti
     let console = console(ledger, operator.as_ref(), &url, health, settings)?;
     let oidc = oidc.as_ref().map(|oidc| oidc::provider(oidc, console.origin())).transpose()?;
     let console = console.with_oidc(oidc).with_approve_within(*approve_within);
+    let console = console.with_trusted_proxies(&settings.trusted_proxies);
     tracing::info!("the console is listening on {}", console.origin());
     let stop = stop_on_signals()?;
     tokio::spawn(oidc::ask_provider(console.clone()));

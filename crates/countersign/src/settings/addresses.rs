@@ -53,7 +53,7 @@ checked!(
 checked!(
     /// A proxy in front, or a network of proxies.
     Proxy,
-    mcp_http::parse_proxy,
+    http_server::parse_proxy,
     "the address of a proxy, or a network: 10.0.0.1, 10.0.0.0/8, fd00::/8. Names are not looked up"
 );
 checked!(

@@ -31,7 +31,7 @@ use ledger::{DEFAULT_CONNECT_TIMEOUT, Fingerprints, Pooler};
 use tools::Profile;
 use types::{AccountId, Secret, Tier};
 
-use addresses::PublicUrl;
+use addresses::{Proxy, PublicUrl};
 
 use crate::notify::NotifySettings;
 pub(crate) use console::{ConsoleSettings, OidcSettings};
@@ -103,6 +103,8 @@ pub(crate) struct Settings {
     /// `None`: standard input and output.
     pub(crate) http: Option<HttpSettings>,
     pub(crate) console: ConsoleSettings,
+    /// The proxies of `[http]`, before the console as well: addresses and networks.
+    pub(crate) trusted_proxies: Vec<String>,
     /// The files with secrets that every user of this machine may read, each with the key that names it.
     pub(crate) open_secret_files: Vec<OpenSecretFile>,
 }
@@ -175,6 +177,7 @@ impl ConfigSources {
             );
         }
         let read_limits = read_limits(&limits)?;
+        let trusted_proxies = http.trusted_proxies.iter().flatten().cloned().map(Proxy::into_text).collect();
         let http = HttpSettings::new(http, &read_limits)?;
         let settings = Settings {
             log: log.unwrap_or_else(|| "info".to_owned()),
@@ -209,6 +212,7 @@ impl ConfigSources {
             notify: notify.settings()?,
             http,
             console,
+            trusted_proxies,
             open_secret_files,
         };
         if !settings.has_profile(&settings.profile) {

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use auth::{SignInRequest, SignInSecrets};
-use axum::extract::{Query, State};
+use axum::extract::{Extension, Query, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Redirect, Response};
+use http_server::{ClientNetwork, HttpConnection};
 use ledger::console::PendingSignIn;
 use serde::Deserialize;
 
@@ -27,9 +28,17 @@ pub(crate) struct BeginQuery {
 pub(crate) async fn begin(
     State(console): State<Arc<Console>>,
     Query(query): Query<BeginQuery>,
+    Extension(connection): Extension<Arc<HttpConnection>>,
     headers: HeaderMap,
 ) -> Response {
     let Some(oidc) = &console.oidc else { return message::not_found().await };
+    // The ledger keeps a limited number of sign-ins that are begun, so one client must not begin them all.
+    let client = ClientNetwork::of(console.proxies.client(connection.peer(), &headers));
+    if let Err(error) = console.begun_sign_ins.check(client) {
+        tracing::warn!(%error, "a sign-in was not begun");
+        return message::too_many_sign_ins();
+    }
+    console.begun_sign_ins.add(client);
     let return_to = ReturnPath::new(&query.next);
     let (Ok(secrets), Some((browser, cookie))) = (SignInSecrets::generate(), browser_or_new(&headers)) else {
         return message::unavailable(&"no random bytes");
