@@ -132,7 +132,7 @@ impl<'s> Reader<'s> {
             }
         }
         if let Some(name) = keys.name.as_ref().filter(|name| !is_label(name.get_ref())) {
-            self.mistake(name.span(), &format!("name: a name takes {LABEL_RULE}"));
+            self.mistake(name.span(), format!("name: a name takes {LABEL_RULE}"));
         }
         for scope in keys.scopes.iter().flatten().filter(|scope| !is_scope(scope.get_ref())) {
             self.mistake(
