@@ -112,4 +112,39 @@ mod tests {
         let remedy = "Undo the later change first, or write what the row should be now.";
         assert_eq!(row.remedy.as_deref(), Some(remedy));
     }
+
+    #[test]
+    fn the_console_says_the_same_of_every_kind_of_conflict() {
+        let conflicts: Vec<Value> =
+            serde_json::from_str(include_str!("../../../tests/golden/review/conflicts.json")).unwrap();
+        let link = |name: &str, link: Option<RecordLink>| {
+            link.map(|link| format!("  {name} /records/{}: {}", link.id, link.text))
+        };
+        let mut said = vec![counted(&conflicts)];
+        for one in list(&conflicts) {
+            said.push(one.title);
+            said.extend(one.message.map(|message| format!("  {message}")));
+            said.extend(
+                one.columns.into_iter().map(|column| {
+                    format!("  {} | {} | {} | {}", column.name, column.to_restore, column.left, column.now)
+                }),
+            );
+            said.extend(link("write", one.write));
+            said.extend(link("changed by", one.changed_by));
+            said.extend(one.outside.map(|outside| format!("  outside {outside}")));
+            said.extend(one.remedy.map(|remedy| format!("  {remedy}")));
+        }
+        said.push("\nLeft out, by a plan:".to_owned());
+        let left_out = conflicts.iter().map(crate::pages::undo::left_out_write);
+        said.extend(left_out.map(|one| format!("{} {} {}", one.id, one.tool, one.why)));
+        let said = said.join("\n") + "\n";
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::write(
+                concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/review/conflicts.console.txt"),
+                &said,
+            )
+            .unwrap();
+        }
+        assert_eq!(said, include_str!("../../../tests/golden/review/conflicts.console.txt"));
+    }
 }

@@ -177,4 +177,19 @@ mod tests {
         let changed: Vec<bool> = rows[0].cells.iter().map(|cell| cell.is_changed).collect();
         assert_eq!((changed, rows[0].same.len()), (vec![false, true, false], 0));
     }
+
+    #[test]
+    fn the_console_says_the_same_of_every_kind_of_change() {
+        let effects = serde_json::from_str(include_str!("../../../tests/golden/review/effects.json")).unwrap();
+        let line = |one: Effect| format!("{} | {} | {} | {}\n", one.table, one.key, one.change, one.columns);
+        let said: String = effects_of(&effects).into_iter().map(line).collect();
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::write(
+                concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/review/effects.console.txt"),
+                &said,
+            )
+            .unwrap();
+        }
+        assert_eq!(said, include_str!("../../../tests/golden/review/effects.console.txt"));
+    }
 }

@@ -103,4 +103,18 @@ mod tests {
         ];
         assert_eq!(lines(&effects, false), expected);
     }
+
+    #[test]
+    fn the_terminal_says_the_same_of_every_kind_of_change() {
+        let effects = serde_json::from_str(include_str!("../../../tests/golden/review/effects.json")).unwrap();
+        let said = lines(&effects, true).join("\n") + "\n";
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::write(
+                concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/review/effects.terminal.txt"),
+                &said,
+            )
+            .unwrap();
+        }
+        assert_eq!(said, include_str!("../../../tests/golden/review/effects.terminal.txt"));
+    }
 }

@@ -137,4 +137,19 @@ mod tests {
         assert_eq!(failure.code, ErrorCode::AlreadyReversed);
         assert!(failure.message.contains("undone before by 77"), "{}", failure.message);
     }
+
+    #[test]
+    fn agents_get_the_same_of_every_kind_of_conflict() {
+        let conflicts: Vec<Value> =
+            serde_json::from_str(include_str!("../../../tests/golden/review/conflicts.json")).unwrap();
+        let said = serde_json::to_string_pretty(&undo_failure(conflicts)).unwrap() + "\n";
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::write(
+                concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/review/conflicts.agent.json"),
+                &said,
+            )
+            .unwrap();
+        }
+        assert_eq!(said, include_str!("../../../tests/golden/review/conflicts.agent.json"));
+    }
 }

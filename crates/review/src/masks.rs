@@ -281,4 +281,18 @@ mod tests {
         assert_eq!(offered(json!({"id": 1, "email": "a@x.org"})), None);
         assert_eq!(offered(json!({"id": 1})).as_deref(), Some("set_email"));
     }
+
+    #[test]
+    fn a_caller_with_masks_gets_the_same_of_every_kind_of_conflict_and_change() {
+        let conflicts: Value =
+            serde_json::from_str(include_str!("../../../tests/golden/review/conflicts.json")).unwrap();
+        let effects: Value = serde_json::from_str(include_str!("../../../tests/golden/review/effects.json")).unwrap();
+        let said = json!({"conflicts": answer(&conflicts, false), "effects": answer(&effects, false)});
+        let said = serde_json::to_string_pretty(&said).unwrap() + "\n";
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/review/masked.json"), &said)
+                .unwrap();
+        }
+        assert_eq!(said, include_str!("../../../tests/golden/review/masked.json"));
+    }
 }

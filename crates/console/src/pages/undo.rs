@@ -90,10 +90,10 @@ struct PlanPage<'a> {
 }
 
 /// A write that a plan leaves out.
-struct LeftOut {
-    id: String,
-    tool: String,
-    why: String,
+pub(crate) struct LeftOut {
+    pub(crate) id: String,
+    pub(crate) tool: String,
+    pub(crate) why: String,
 }
 
 /// How much of a plan its page shows.
@@ -346,7 +346,7 @@ fn plan_page<'a>(
     }
 }
 
-fn left_out_write(conflict: &Value) -> LeftOut {
+pub(crate) fn left_out_write(conflict: &Value) -> LeftOut {
     let text = |pointer: &str| conflict.pointer(pointer).and_then(Value::as_str).map(visible);
     let code = text("/code").unwrap_or_default();
     let words = ConflictKind::of(&code).map_or(code, |kind| kind.words.to_owned());

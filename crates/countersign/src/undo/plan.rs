@@ -160,7 +160,7 @@ fn left_out(conflicts: &[Value], most: usize) -> Vec<String> {
 }
 
 /// `304511b1  set_pin: without an image of what was there before, shop.secret id=1`.
-fn reason(conflict: &Value) -> String {
+pub(super) fn reason(conflict: &Value) -> String {
     let text = |pointer: &str| conflict.pointer(pointer).and_then(Value::as_str).map(visible);
     let code = text("/code").unwrap_or_default();
     let words = ConflictKind::of(&code).map_or(code, |kind| kind.words.to_owned());

@@ -77,3 +77,26 @@ fn changed_by(by: &Value) -> Option<String> {
     let at = text("at").map(|at| format!(", {at}")).unwrap_or_default();
     text("outside").map(|origin| format!("{origin}{at}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_terminal_says_the_same_of_every_kind_of_conflict() {
+        let conflicts: Vec<Value> =
+            serde_json::from_str(include_str!("../../../../tests/golden/review/conflicts.json")).unwrap();
+        let mut said = lines("the write 7", &conflicts, 20);
+        said.push("\nLeft out, by a plan:".to_owned());
+        said.extend(conflicts.iter().map(crate::undo::plan::reason));
+        let said = said.join("\n") + "\n";
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::write(
+                concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/review/conflicts.terminal.txt"),
+                &said,
+            )
+            .unwrap();
+        }
+        assert_eq!(said, include_str!("../../../../tests/golden/review/conflicts.terminal.txt"));
+    }
+}
