@@ -3,7 +3,7 @@
 use ledger::proposals::Preview;
 use review::row_diff::{RowChange, RowDiff, column_pairs, columns};
 use serde_json::Value;
-use types::visible;
+use types::{ColumnEffect, Columns, Effects, RowEffect, visible};
 
 use crate::text::LongText;
 
@@ -93,53 +93,35 @@ pub(crate) struct Effect {
     pub(crate) columns: String,
 }
 
-/// The rows of tracked tables that change, in their order, of `{"rows": [..]}` as the ledger has it.
-pub(crate) fn effects_of(effects: &Value) -> Vec<Effect> {
-    effects.get("rows").and_then(Value::as_array).into_iter().flatten().map(effect).collect()
+/// The rows of tracked tables that change, in their order.
+pub(crate) fn effects_of(effects: &Effects<Value>) -> Vec<Effect> {
+    effects.rows.iter().map(effect).collect()
 }
 
 /// One of them.
-pub(crate) fn effect(row: &Value) -> Effect {
-    let is = |flag: &str| row.get(flag) == Some(&Value::Bool(true));
-    let columns = pairs(row.get("columns"), ": ");
-    let columns = match (is("is_cut"), is("has_sensitive_changes")) {
+pub(crate) fn effect(row: &RowEffect<Value>) -> Effect {
+    let columns = row.columns.iter().map(|(name, effect)| format!("{}: {}", visible(name), effect_value(effect)));
+    let columns = columns.collect::<Vec<_>>().join(", ");
+    let columns = match (row.is_cut, row.has_sensitive_changes) {
         (true, _) => "too long to be shown".to_owned(),
         (_, true) if columns.is_empty() => "sensitive columns".to_owned(),
         (_, true) => format!("{columns}, and sensitive columns"),
         _ => columns,
     };
-    Effect {
-        table: row.get("table").and_then(Value::as_str).map(visible).unwrap_or_default(),
-        key: key(row.get("key")),
-        change: match row.get("change").and_then(Value::as_str) {
-            Some("insert") => "added",
-            Some("delete") => "removed",
-            _ => "changed",
-        },
-        columns,
-    }
+    Effect { table: visible(&row.table), key: key(row.key.as_ref()), change: row.change.past(), columns }
 }
 
 /// The key of a row: `id = 7`.
-pub(crate) fn key(key: Option<&Value>) -> String {
-    pairs(key, " = ")
-}
-
-/// The members of an object: `id = 7, line = 2`.
-pub(crate) fn pairs(values: Option<&Value>, separator: &str) -> String {
-    let pairs = values.and_then(Value::as_object).into_iter().flatten();
-    let pairs = pairs.map(|(name, value)| format!("{}{separator}{}", visible(name), effect_value(value)));
-    pairs.collect::<Vec<_>>().join(", ")
+pub(crate) fn key(key: Option<&Columns<Value>>) -> String {
+    let parts = key.into_iter().flatten().map(|(name, part)| format!("{} = {}", visible(name), shown(part)));
+    parts.collect::<Vec<_>>().join(", ")
 }
 
 /// A value, or what it was and would be.
-fn effect_value(value: &Value) -> String {
-    match (value.get("before"), value.get("after")) {
-        (None, None) => shown(value),
-        (before, after) => {
-            let side = |value: Option<&Value>| value.map_or_else(|| "null".to_owned(), shown);
-            format!("{} \u{2192} {}", side(before), side(after))
-        }
+fn effect_value(effect: &ColumnEffect<Value>) -> String {
+    match effect {
+        ColumnEffect::Whole(value) => shown(value),
+        ColumnEffect::Changed { before, after } => format!("{} \u{2192} {}", shown(before), shown(after)),
     }
 }
 

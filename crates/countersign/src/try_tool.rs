@@ -8,7 +8,7 @@ use manifest::Access;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tools::{Metrics, Registry};
-use types::{Envelope, Failure, Principal, Rollback, Tier, check_strict_json, quoted, visible};
+use types::{Effects, Envelope, Failure, Principal, Rollback, Tier, check_strict_json, quoted, visible};
 
 use crate::bootstrap::ServerBuilder;
 use crate::cli::TryArgs;
@@ -28,7 +28,7 @@ struct PreviewedWrite {
     result: Value,
     before: Option<Value>,
     after: Option<Value>,
-    effects: Option<Value>,
+    effects: Option<Effects<Value>>,
     rows_affected: u64,
     rollback: Rollback,
     policy: Option<PreviewedPolicy>,

@@ -1,9 +1,11 @@
 //! The effects of a write, for people and agents: by table and key, with the columns before and after.
 
 use pg::{PipelineStatement, WriterPool};
-use serde_json::{Map, Value, json};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::time::Instant;
-use types::CorrelationId;
+use types::{ChangeKind, ColumnEffect, Columns, CorrelationId, Effects, RowEffect};
 
 /// The most effects that one answer has; it says how many there are.
 pub(crate) const MOST_SHOWN: u32 = 100;
@@ -18,10 +20,8 @@ from (select f.*, pg_catalog.sum(coalesce(pg_catalog.octet_length(f.before), 0) 
       from countersign.effect f where f.correlation_id operator(pg_catalog.=) $1 order by f.position limit $2::pg_catalog.int8) e \
 join countersign.tracked t on t.shape operator(pg_catalog.=) e.shape order by e.position";
 
-/// The effects of a write as JSON: `{"count": 2, "rows": [{"table", "key", "change": "update", "columns": {"status": {"before", "after"}}}]}`,
-/// the first [`MOST_SHOWN`] in the order in which they were made. Of an update `columns` has those that changed; of an insert or a delete
-/// those that are not null, each with its value. Values are PostgreSQL's text. Beyond 1 MiB of row images `columns` is empty and
-/// `is_cut` true; `has_sensitive_changes` stands for the columns that are not shown. `None`: none is on record.
+/// The effects of a write: the first [`MOST_SHOWN`], in the order in which they were made, and beyond 1 MiB of row images
+/// without columns. `None`: none is on record.
 ///
 /// # Errors
 /// Whatever the database says.
@@ -29,7 +29,7 @@ pub(crate) async fn of_write(
     writer: &WriterPool,
     write: CorrelationId,
     deadline: Instant,
-) -> Result<Option<Value>, pg::Error> {
+) -> Result<Option<Effects>, pg::Error> {
     let outcome = writer.run_one(EFFECTS_SQL, &params(write), deadline).await?;
     Ok(shown(outcome.rows))
 }
@@ -45,7 +45,7 @@ pub(crate) fn params(write: CorrelationId) -> [Option<String>; 2] {
 }
 
 /// The answer to [`step`] as [`of_write`] has it.
-pub(crate) fn shown(answer: Vec<Vec<Option<String>>>) -> Option<Value> {
+pub(crate) fn shown(answer: Vec<Vec<Option<String>>>) -> Option<Effects> {
     let (mut count, mut rows) = (0, Vec::new());
     for row in answer {
         let Ok([table, op, key, before, after, is_cut, is_hidden, unchanged, columns, sensitive, all]) =
@@ -54,107 +54,96 @@ pub(crate) fn shown(answer: Vec<Vec<Option<String>>>) -> Option<Value> {
             continue;
         };
         count = all.and_then(|all| all.parse::<u64>().ok()).unwrap_or_default();
-        let json =
-            |text: Option<String>| text.and_then(|text| serde_json::from_str::<Value>(&text).ok()).unwrap_or_default();
-        let flag = |text: Option<String>| Value::Bool(text.as_deref() == Some("t"));
-        let row = [
-            ("name", table.into()),
-            ("op", op.into()),
-            ("key", key.into()),
-            ("before", before.into()),
-            ("after", after.into()),
-            ("is_cut", flag(is_cut)),
-            ("has_sensitive_changes", flag(is_hidden)),
-            ("unchanged", json(unchanged)),
-            ("columns", json(columns)),
-            ("sensitive", json(sensitive)),
-        ];
-        rows.push(of_row(row.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()));
+        let change = RecordedChange {
+            name: table.unwrap_or_default(),
+            op: op.unwrap_or_default(),
+            key,
+            before,
+            after,
+            has_sensitive_changes: is_hidden.as_deref() == Some("t"),
+            unchanged: list(unchanged),
+            columns: list(columns),
+            sensitive: list(sensitive),
+        };
+        rows.push(RowEffect { is_cut: is_cut.as_deref() == Some("t"), ..change.effect() });
     }
-    (count > 0).then(|| json!({"count": count, "rows": rows}))
+    (count > 0).then_some(Effects { count, rows })
+}
+
+fn list<T: DeserializeOwned>(json: Option<String>) -> Vec<T> {
+    json.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default()
 }
 
 /// The longest value that a preview shows, in characters.
 const MOST_PREVIEWED: usize = 500;
 
 /// Effects for a preview, which a person looks at: long values are cut, with a mark.
-pub(crate) fn shortened(effects: Value) -> Value {
-    match effects {
+pub(crate) fn shortened(effects: Effects) -> Effects {
+    effects.map(|_, cell| match cell.stored() {
         Value::String(text) if text.chars().count() > MOST_PREVIEWED => {
-            text.chars().take(MOST_PREVIEWED).chain(['…']).collect::<String>().into()
+            Value::from(text.chars().take(MOST_PREVIEWED).chain(['…']).collect::<String>()).into()
         }
-        Value::Array(items) => items.into_iter().map(shortened).collect(),
-        Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, shortened(value))).collect(),
-        value => value,
-    }
+        _ => cell,
+    })
 }
 
-/// A row of `countersign.effect` with its table, as an object: what its images say instead of them.
-pub(crate) fn of_row(mut row: Map<String, Value>) -> Map<String, Value> {
-    let mut take = |name: &str| row.remove(name).filter(|value| !value.is_null());
-    let list = |value: Option<Value>| value.and_then(|value| serde_json::from_value(value).ok()).unwrap_or_default();
-    let columns = Columns {
-        names: list(take("columns")),
-        sensitive: list(take("sensitive")),
-        unchanged: take("unchanged").and_then(|value| serde_json::from_value(value).ok()).unwrap_or_default(),
-    };
-    let image = |value: Option<Value>| value.and_then(|value| value.as_str().map(str::to_owned));
-    let (before, after, op) = (image(take("before")), image(take("after")), image(take("op")));
-    let key = image(take("key")).and_then(|key| serde_json::from_str::<Value>(&key).ok()).unwrap_or_default();
-    let table = take("name").unwrap_or_default();
-    let flags = ["is_cut", "has_sensitive_changes"].map(|flag| (flag.to_owned(), take(flag).unwrap_or_default()));
-    let (change, columns) = columns.change(op.as_deref(), before.as_deref(), after.as_deref());
-    row.extend([
-        ("table".to_owned(), table),
-        ("key".to_owned(), key),
-        ("change".to_owned(), change.into()),
-        ("columns".to_owned(), columns.into()),
-    ]);
-    row.extend(flags.into_iter().filter(|(_, is_set)| *is_set == Value::Bool(true)));
-    row
-}
-
-/// The columns of a row image.
-struct Columns {
-    names: Vec<String>,
-    /// Those that no image has.
-    sensitive: Vec<String>,
+/// A row of `countersign.effect` with its table.
+#[derive(Debug, Deserialize)]
+pub(crate) struct RecordedChange {
+    name: String,
+    op: String,
+    key: Option<String>,
+    before: Option<String>,
+    after: Option<String>,
+    has_sensitive_changes: bool,
     /// The numbers, from 1, of large columns that an update left alone: the image before it is without them.
     unchanged: Vec<usize>,
+    columns: Vec<String>,
+    /// The columns that no image has.
+    sensitive: Vec<String>,
 }
 
-impl Columns {
-    fn change(
-        &self,
-        op: Option<&str>,
-        before: Option<&str>,
-        after: Option<&str>,
-    ) -> (&'static str, Map<String, Value>) {
-        match op {
-            Some("I") => ("insert", self.present(after)),
-            Some("D") => ("delete", self.present(before)),
-            _ => ("update", self.changed(before, after)),
+impl RecordedChange {
+    /// What its images say.
+    pub(crate) fn effect(self) -> RowEffect {
+        let (change, columns) = match self.op.as_str() {
+            "I" => (ChangeKind::Insert, self.present(self.after.as_deref())),
+            "D" => (ChangeKind::Delete, self.present(self.before.as_deref())),
+            _ => (ChangeKind::Update, self.changed(self.before.as_deref(), self.after.as_deref())),
+        };
+        RowEffect {
+            key: self.key.and_then(|key| serde_json::from_str(&key).ok()),
+            table: self.name,
+            change,
+            columns,
+            is_cut: false,
+            has_sensitive_changes: self.has_sensitive_changes,
         }
     }
 
     fn values(&self, image: Option<&str>) -> Vec<(&String, Option<String>)> {
         let values = image.map(fields).unwrap_or_default();
-        self.names.iter().zip(values).filter(|(name, _)| !self.sensitive.contains(name)).collect()
+        self.columns.iter().zip(values).filter(|(name, _)| !self.sensitive.contains(name)).collect()
     }
 
-    fn present(&self, image: Option<&str>) -> Map<String, Value> {
+    fn present(&self, image: Option<&str>) -> Columns<ColumnEffect> {
         let values = self.values(image).into_iter();
-        values.filter_map(|(name, value)| Some((name.clone(), Value::from(value?)))).collect()
+        values
+            .filter_map(|(name, value)| Some((name.clone(), ColumnEffect::Whole(Value::from(value?).into()))))
+            .collect()
     }
 
-    fn changed(&self, before: Option<&str>, after: Option<&str>) -> Map<String, Value> {
+    fn changed(&self, before: Option<&str>, after: Option<&str>) -> Columns<ColumnEffect> {
         let is_unchanged = |name: &String| {
-            let number = self.names.iter().position(|one| one == name).map(|at| at + 1);
+            let number = self.columns.iter().position(|one| one == name).map(|at| at + 1);
             number.is_some_and(|number| self.unchanged.contains(&number))
         };
+        let cell = |value: Option<String>| Value::from(value).into();
         let both = self.values(before).into_iter().zip(self.values(after));
         both.filter(|((name, before), (_, after))| before != after && !is_unchanged(name))
-            .map(|((name, before), (_, after))| (name.clone(), json!({"before": before, "after": after})))
+            .map(|((name, before), (_, after))| {
+                (name.clone(), ColumnEffect::Changed { before: cell(before), after: cell(after) })
+            })
             .collect()
     }
 }
@@ -187,6 +176,8 @@ fn fields(image: &str) -> Vec<Option<String>> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -198,10 +189,20 @@ mod tests {
 
     #[test]
     fn an_update_shows_the_columns_that_changed() {
-        let names = ["id", "status", "note", "secret"].map(str::to_owned).to_vec();
-        let columns = Columns { names, sensitive: vec!["secret".to_owned()], unchanged: vec![3] };
-        let changed = columns.changed(Some("(1,open,,x)"), Some("(1,paid,long,y)"));
-        assert_eq!(Value::Object(changed), json!({"status": {"before": "open", "after": "paid"}}));
-        assert_eq!(Value::Object(columns.present(Some("(1,open,,)"))), json!({"id": "1", "status": "open"}));
+        let change = |op: &str, before: &str, after: Option<&str>| RecordedChange {
+            name: "shop.orders".to_owned(),
+            op: op.to_owned(),
+            key: Some(r#"{"id": 1}"#.to_owned()),
+            before: Some(before.to_owned()),
+            after: after.map(str::to_owned),
+            has_sensitive_changes: false,
+            unchanged: vec![3],
+            columns: ["id", "status", "note", "secret"].map(str::to_owned).to_vec(),
+            sensitive: vec!["secret".to_owned()],
+        };
+        let columns = |change: RecordedChange| json!(change.effect().map(|_, cell| cell.stored().clone()).columns);
+        let update = change("U", "(1,open,,x)", Some("(1,paid,long,y)"));
+        assert_eq!(columns(update), json!({"status": {"before": "open", "after": "paid"}}));
+        assert_eq!(columns(change("D", "(1,open,,)", None)), json!({"id": "1", "status": "open"}));
     }
 }

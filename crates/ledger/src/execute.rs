@@ -12,7 +12,7 @@ use std::time::Duration;
 use pg::{PipelineError, PipelineStatement, PooledSession, ServerError, StatementResult, WriterPool};
 use serde_json::Value;
 use tokio::time::Instant;
-use types::{ErrorCode, Failure, Rollback};
+use types::{Conflicts, ErrorCode, Failure, Rollback};
 
 use crate::attempt::WriteAttempt;
 use crate::conflicts;
@@ -277,7 +277,10 @@ async fn fail(
 
 /// The arguments of `countersign.fail`.
 pub(crate) fn fail_params(intent: &Intent, attempt: &WriteAttempt, failure: &Failure) -> [Option<String>; 7] {
-    let detail = failure.conflicts.as_ref().map(ToString::to_string);
+    let detail = failure.conflicts.as_deref().and_then(|conflicts| match conflicts {
+        Conflicts::Found(found) => Some(conflicts::stored(found).to_string()),
+        Conflicts::Shown(_) => None,
+    });
     [
         Some(intent.correlation_id.to_string()),
         intent.slot(),

@@ -118,7 +118,7 @@ pub(crate) fn superseded(original: CorrelationId, detail: &Value) -> Failure {
 
 /// The failure of an undo whose write another call has undone; `detail` says what happened after that.
 pub(crate) fn undone_before(by: Option<CorrelationId>, detail: &Value) -> Failure {
-    let failure = conflicts::already_reversed(by.map(|by| by.to_string()).as_deref());
+    let failure = conflicts::already_reversed(by);
     match detail.get("by").and_then(Value::as_str).filter(|_| is_reversed(detail)) {
         Some(redo) => failure.hint(format!("That undo was undone by {redo}: to undo the write again, undo {redo}.")),
         None => failure,

@@ -5,10 +5,9 @@ use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt;
 use pg::{PipelineStatement, PooledSession, ServerError, WriterPool};
-use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
-use types::{CorrelationId, ErrorCode, Failure, Tier};
+use types::{CorrelationId, Effects, ErrorCode, Failure, Tier};
 
 use crate::admit::{self, AdmitDecision};
 use crate::attempt::{CANCEL_GRACE, RESOLVE_TIMEOUT, UNDONE_TIMEOUT, WriteAttempt, WriteOutcome};
@@ -87,7 +86,7 @@ impl Gate {
         self.running.spawn(work);
     }
 
-    /// The work of the executor for this request, and its effects as in [`crate::Records::detail`]. It runs in a
+    /// The work of the executor for this request, and its effects. It runs in a
     /// transaction that is always rolled back, and leaves no record. Dropping the future ends it.
     ///
     /// # Errors
@@ -97,7 +96,7 @@ impl Gate {
         executor: &dyn WriteExecutor,
         request: &WriteRequest,
         deadline: Instant,
-    ) -> Result<(WriteOutput, Option<Value>), Failure> {
+    ) -> Result<(WriteOutput, Option<Effects>), Failure> {
         Trials { writer: &self.writer, executor, request, deadline }.work().await
     }
 

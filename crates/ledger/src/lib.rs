@@ -80,7 +80,6 @@ pub use adhoc_sql::{AdhocError, AdhocPlan, AdhocResult};
 pub use attempt::{WriteAttempt, WriteOutcome};
 pub use baseline::{BASELINE, BASELINE_GRANTS};
 pub use catalog_version::{CatalogVersion, WatchedTables};
-pub use conflicts::{CONFLICT_KINDS, ConflictKind};
 pub use definitions::Definition;
 pub use doctor::{Doctor, MOST_FOUND};
 pub use executor::{DEDUP_WINDOW, WriteExecutor, WriteFuture, WriteOutput, WritePrecondition, WriteRequest};

@@ -12,9 +12,9 @@
 use std::time::Duration;
 
 use pg::{PipelineStatement, PooledSession, WriterPool};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::Instant;
-use types::{CorrelationId, ErrorCode, Failure, Rollback};
+use types::{CorrelationId, Effects, ErrorCode, Failure, Rollback};
 
 use crate::attempt::CANCEL_GRACE;
 use crate::definitions::{self, Definition};
@@ -28,7 +28,7 @@ use crate::write_tx::{TransactionOpening, WriteTx};
 pub(crate) struct Trial {
     pub(crate) work: WriteOutput,
     /// As [`effects::of_write`] has them.
-    pub(crate) effects: Option<Value>,
+    pub(crate) effects: Option<Effects>,
     /// The definitions that the write depends on.
     pub(crate) definitions: Vec<Definition>,
 }
@@ -48,7 +48,7 @@ const IDLE_LIMIT_SQL: &str = "select pg_catalog.set_config('idle_in_transaction_
 
 impl Trials<'_> {
     /// The work of the write, and the rows of tracked tables that it would change.
-    pub(crate) async fn work(self) -> Result<(WriteOutput, Option<Value>), Failure> {
+    pub(crate) async fn work(self) -> Result<(WriteOutput, Option<Effects>), Failure> {
         self.attempt(None, false).await.map(|trial| (trial.work, trial.effects))
     }
 

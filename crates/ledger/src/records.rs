@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use pg::WriterPool;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::time::Instant;
-use types::{AccountId, CorrelationId};
+use types::{AccountId, CorrelationId, Effects};
 
 use crate::effects;
 use crate::values::{array, as_object, rfc3339};
@@ -187,7 +187,7 @@ impl Records {
         let Some(mut record) = record else { return Ok(None) };
         if record.get("status") == Some(&RecordStatus::Success.as_str().into()) {
             let effects = effects::of_write(&self.writer, correlation_id, Instant::now() + self.deadline).await?;
-            record.insert("effects".to_owned(), effects.unwrap_or_default());
+            record.insert("effects".to_owned(), json!(effects.map(Effects::stored)));
         }
         Ok(Some(record))
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use types::{CorrelationId, ErrorCode, Failure};
+use types::{Conflict, CorrelationId, ErrorCode, Failure};
 
 use crate::conflicts::undo_failure;
 use crate::executor::WriteRequest;
@@ -25,7 +25,7 @@ pub(crate) struct UndoReport {
     #[serde(default)]
     pub(crate) rows: u64,
     #[serde(default)]
-    pub(crate) conflicts: Vec<Value>,
+    pub(crate) conflicts: Vec<Conflict>,
     #[serde(default)]
     pub(crate) set_again: Option<SetAgain>,
 }
@@ -102,7 +102,7 @@ pub async fn undo_plan(
 /// As [`undo`].
 pub async fn refuse_trial(tx: &mut WriteTx<'_>, writes: &[CorrelationId]) -> Result<(), ExecutorError> {
     tx.run(&[Statement { sql: DEFERRED_SQL, params: &[], param_types: &[] }]).await?;
-    let conflicts: Vec<Value> = ask(tx, TRIAL_SQL, &[Some(array(writes))]).await?;
+    let conflicts: Vec<Conflict> = ask(tx, TRIAL_SQL, &[Some(array(writes))]).await?;
     if conflicts.is_empty() { Ok(()) } else { Err(undo_failure(conflicts).into()) }
 }
 

@@ -2,7 +2,7 @@
 
 use pg::{PipelineError, PipelineStatement, PooledSession, ServerError, StatementResult, WriterPool};
 use serde_json::{Map, Value};
-use types::{AccountId, Column, CorrelationId};
+use types::{AccountId, Column, CorrelationId, Effects};
 
 use crate::effects;
 use crate::failures::{ExecutorError, FENCED, statement_failure, too_large, transaction_ended};
@@ -170,7 +170,7 @@ impl<'a> WriteTx<'a> {
     }
 
     /// The effects of the work, as [`effects::of_write`] has them for a preview: with what was deferred, which happens now.
-    pub(crate) async fn effects(&mut self) -> Result<Option<Value>, ExecutorError> {
+    pub(crate) async fn effects(&mut self) -> Result<Option<Effects>, ExecutorError> {
         self.open().await?;
         let write = self.claimed.as_deref().and_then(CorrelationId::parse);
         let params = effects::params(write.ok_or_else(transaction_ended)?);

@@ -3,11 +3,9 @@
 //! These show rows by the names of their columns, without their tables. So a value is masked if it stands under the name
 //! of any masked column, and every other text of the answer that contains it is replaced.
 
-use std::collections::HashMap;
-
 use ledger::proposals::{Preview, Proposal};
 use serde_json::{Map, Value};
-use types::{Mask, MaskKey, Masks, REDACTED, Redaction, Rollback};
+use types::{CellMasks, Effects, Masks, REDACTED, Redaction, Rollback};
 
 /// The keys whose objects have the columns of rows, or the parameters of a call.
 const ROWS: [&str; 10] = [
@@ -36,23 +34,19 @@ const MASKED_UNDO: &str = "The undo needs values that are masked for this caller
 
 /// The masks of a caller by the names of the columns.
 #[derive(Debug)]
-pub struct RowMasks<'a> {
-    columns: HashMap<&'a str, Mask>,
-    key: &'a MaskKey,
-    /// The texts that were masked.
-    masked: Vec<Value>,
-}
+pub struct RowMasks<'a>(CellMasks<'a>);
 
 impl<'a> RowMasks<'a> {
-    /// The masks of a caller.
+    /// The masks of a caller; `None` for one who may see every column.
     #[must_use]
-    pub fn new(masks: &'a Masks) -> Self {
-        let mut columns: HashMap<&str, Mask> = HashMap::new();
-        for column in &masks.columns {
-            let mask = columns.entry(&column.column).or_insert(column.mask);
-            *mask = column.mask.max(*mask);
-        }
-        Self { columns, key: &masks.key, masked: Vec::new() }
+    pub fn new(masks: Option<&'a Masks>) -> Self {
+        Self(CellMasks::new(masks))
+    }
+
+    /// The effects of a write with their rows masked.
+    #[must_use]
+    pub fn effects(&mut self, effects: Effects) -> Effects<Value> {
+        effects.shown(&mut self.0)
     }
 
     /// Masks the rows in a value. `is_row`: the value itself is a row, or a list of rows.
@@ -66,8 +60,8 @@ impl<'a> RowMasks<'a> {
 
     fn mask_fields(&mut self, fields: &mut Map<String, Value>, is_row: bool) {
         for (name, value) in fields {
-            match self.columns.get(name.as_str()) {
-                Some(mask) if is_row => self.mask_value(*mask, value),
+            match is_row && self.0.has(name) {
+                true => self.mask_value(name, value),
                 _ if SUMMARIES.contains(&name.as_str()) => self.mask_summary(value),
                 _ => match value.as_array_mut().filter(|_| name == COLUMNS) {
                     Some(columns) => columns.iter_mut().for_each(|column| self.mask_column(column)),
@@ -79,11 +73,11 @@ impl<'a> RowMasks<'a> {
 
     /// Masks whatever is said of a column that is named by value.
     fn mask_column(&mut self, column: &mut Value) {
-        let mask = column.get("name").and_then(Value::as_str).and_then(|name| self.columns.get(name).copied());
-        match (mask, column) {
-            (Some(mask), Value::Object(fields)) => {
+        let name = column.get("name").and_then(Value::as_str).filter(|name| self.0.has(name)).map(str::to_owned);
+        match (name, column) {
+            (Some(name), Value::Object(fields)) => {
                 let values = fields.iter_mut().filter(|(key, _)| *key != "name");
-                values.for_each(|(_, value)| self.mask_value(mask, value));
+                values.for_each(|(_, value)| self.mask_value(&name, value));
             }
             (_, column) => self.mask(column, true),
         }
@@ -101,46 +95,29 @@ impl<'a> RowMasks<'a> {
         }
     }
 
-    fn mask_value(&mut self, mask: Mask, value: &mut Value) {
+    fn mask_value(&mut self, column: &str, value: &mut Value) {
         match value {
             Value::Object(change)
                 if !change.is_empty() && change.keys().all(|key| VALUES_OF_A_CHANGE.contains(&key.as_str())) =>
             {
-                change.values_mut().for_each(|value| self.mask_value(mask, value));
+                change.values_mut().for_each(|value| self.mask_value(column, value));
             }
-            _ => {
-                let masked = self.key.masked_json(mask, value);
-                if matches!(value, Value::String(_)) {
-                    self.masked.push(value.take());
-                }
-                *value = masked;
-            }
-        }
-    }
-
-    /// Conflicts of an undo, with their rows masked.
-    #[must_use]
-    pub fn masked_conflicts(masks: &'a Masks, conflicts: Vec<Value>) -> Vec<Value> {
-        match Self::masked(masks, conflicts.into()) {
-            Value::Array(conflicts) => conflicts,
-            _ => Vec::new(),
+            _ => *value = self.0.value(column, value.take()),
         }
     }
 
     /// A proposal with its parameters, its rows and what else shows their values masked. The texts about it follow from this.
     #[must_use]
     pub fn masked_proposal(masks: &'a Masks, proposal: Proposal) -> Proposal {
-        let mut rows = Self::new(masks);
+        let mut rows = Self::new(Some(masks));
         let Proposal { mut params, preview, .. } = proposal;
-        let Preview { mut result, mut before, mut after, mut effects, rollback, .. } = preview;
+        let Preview { mut result, mut before, mut after, effects, rollback, .. } = preview;
         rows.mask_fields(&mut params, true);
         rows.mask(&mut result, true);
         for part in [&mut before, &mut after].into_iter().flatten() {
             rows.mask(part, true);
         }
-        if let Some(effects) = &mut effects {
-            rows.mask(effects, false);
-        }
+        let effects = effects.map(|effects| effects.map(|column, value| rows.0.value(column, value)));
         let rollback = rows.masked_rollback(rollback);
         let redaction = rows.redaction();
         let text = |text: String| if redaction.text(&text) == text { text } else { REDACTED.to_owned() };
@@ -151,7 +128,7 @@ impl<'a> RowMasks<'a> {
                 result: redaction.value(&result),
                 before: kept(before),
                 after: kept(after),
-                effects: kept(effects),
+                effects: effects.map(|effects| effects.redacted(&redaction)),
                 rollback,
                 warnings: preview.warnings.into_iter().map(text).collect(),
                 ..preview
@@ -160,18 +137,18 @@ impl<'a> RowMasks<'a> {
         }
     }
 
-    /// A record, or a change of a row, with its rows masked.
+    /// A record with its rows masked.
     #[must_use]
     pub fn masked(masks: &'a Masks, mut record: Value) -> Value {
-        let mut rows = Self::new(masks);
+        let mut rows = Self::new(Some(masks));
         rows.mask(&mut record, false);
         rows.redaction().value(&record)
     }
 
     /// Replaces the texts that were masked wherever else they occur.
     #[must_use]
-    pub fn redaction(self) -> Redaction {
-        Redaction::of_values(&self.masked)
+    pub fn redaction(&self) -> Redaction {
+        self.0.redaction()
     }
 
     /// The instructions for an undo, without a call whose arguments would be masked: it would write the masks.
@@ -201,7 +178,7 @@ impl<'a> RowMasks<'a> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use types::{MaskedColumn, Secret};
+    use types::{Conflict, Mask, MaskKey, MaskedColumn, Secret, shown_conflicts};
 
     use super::*;
 
@@ -221,7 +198,7 @@ mod tests {
 
     fn answer(data: &Value, is_row: bool) -> Value {
         let masks = masks();
-        let (mut rows, mut data) = (RowMasks::new(&masks), data.clone());
+        let (mut rows, mut data) = (RowMasks::new(Some(&masks)), data.clone());
         rows.mask(&mut data, is_row);
         rows.redaction().value(&data)
     }
@@ -276,7 +253,7 @@ mod tests {
             let call = types::UndoCall { tool: "set_email".to_owned(), params };
             let mut rows = masks();
             rows.columns.truncate(1);
-            RowMasks::new(&rows).masked_rollback(Rollback::reversible(vec![call], "Call set_email.")).undo_tool
+            RowMasks::new(Some(&rows)).masked_rollback(Rollback::reversible(vec![call], "Call set_email.")).undo_tool
         };
         assert_eq!(offered(json!({"id": 1, "email": "a@x.org"})), None);
         assert_eq!(offered(json!({"id": 1})).as_deref(), Some("set_email"));
@@ -284,10 +261,13 @@ mod tests {
 
     #[test]
     fn a_caller_with_masks_gets_the_same_of_every_kind_of_conflict_and_change() {
-        let conflicts: Value =
+        let conflicts: Vec<Conflict> =
             serde_json::from_str(include_str!("../../../tests/golden/review/conflicts.json")).unwrap();
-        let effects: Value = serde_json::from_str(include_str!("../../../tests/golden/review/effects.json")).unwrap();
-        let said = json!({"conflicts": answer(&conflicts, false), "effects": answer(&effects, false)});
+        let effects: Effects = serde_json::from_str(include_str!("../../../tests/golden/review/effects.json")).unwrap();
+        let masks = masks();
+        let mut cells = CellMasks::new(Some(&masks));
+        let effects = effects.shown(&mut cells).redacted(&cells.redaction());
+        let said = json!({"conflicts": shown_conflicts(Some(&masks), conflicts), "effects": effects});
         let said = serde_json::to_string_pretty(&said).unwrap() + "\n";
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/review/masked.json"), &said)

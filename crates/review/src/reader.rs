@@ -4,7 +4,10 @@ use ledger::TimeRangeError;
 use ledger::audit::{Audit, LogKey, ProveError, RecordFilter, RowError, SignatureState, TrackedRow, WitnessState};
 use ledger::read::Error;
 use serde_json::{Map, Value};
-use types::{CorrelationId, MaskKey, MaskedColumn, Masks, Moment, TimeRange};
+use types::{
+    CellMasks, Conflict, CorrelationId, Effects, MaskKey, MaskedColumn, Masks, Moment, RowHistoryEntry, TimeRange,
+    shown_conflicts,
+};
 
 use crate::masks::RowMasks;
 
@@ -69,9 +72,9 @@ impl RecordReader {
     ///
     /// # Errors
     /// Whatever the database says.
-    pub async fn row(&self, row: &TrackedRow, limit: u32) -> Result<Vec<Map<String, Value>>, Error> {
-        let changes = self.audit.row(row, limit).await?;
-        self.masked(changes).await
+    pub async fn row(&self, row: &TrackedRow, limit: u32) -> Result<Vec<RowHistoryEntry<Value>>, Error> {
+        let (changes, masks) = (self.audit.row(row, limit).await?, self.masks().await?);
+        Ok(changes.into_iter().map(|change| change.shown(masks.cells())).collect())
     }
 
     async fn masked(&self, records: Vec<Map<String, Value>>) -> Result<Vec<Map<String, Value>>, Error> {
@@ -155,14 +158,23 @@ impl RecordReader {
 impl LoginMasks {
     /// Conflicts of an undo, with their rows masked.
     #[must_use]
-    pub fn conflicts(&self, conflicts: Vec<Value>) -> Vec<Value> {
-        match &self.0 {
-            None => conflicts,
-            Some(masks) => RowMasks::masked_conflicts(masks, conflicts),
-        }
+    pub fn conflicts(&self, conflicts: Vec<Conflict>) -> Vec<Conflict<Value>> {
+        shown_conflicts(self.0.as_ref(), conflicts)
     }
 
-    /// A record, the effects of writes, or a change of a row, with its rows masked.
+    /// The effects of writes, with their rows masked.
+    #[must_use]
+    pub fn effects(&self, effects: Effects) -> Effects<Value> {
+        let mut cells = self.cells();
+        let effects = effects.shown(&mut cells);
+        effects.redacted(&cells.redaction())
+    }
+
+    fn cells(&self) -> CellMasks<'_> {
+        CellMasks::new(self.0.as_ref())
+    }
+
+    /// A record with its rows masked.
     #[must_use]
     pub fn record(&self, record: Map<String, Value>) -> Map<String, Value> {
         let Some(masks) = &self.0 else { return record };

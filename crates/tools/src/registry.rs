@@ -291,10 +291,7 @@ impl Registry {
             }
             Err(failure) => Err(failure.into()),
         };
-        let outcome = match masks {
-            Some(masks) => masked(outcome, masks, !builtin::NAMES.contains(&name)),
-            None => outcome,
-        };
+        let outcome = masked(outcome, masks.map(Arc::as_ref), !builtin::NAMES.contains(&name));
         running.ended(&outcome);
         end_read(read, outcome.as_ref().err().map(|error| error.failure.as_ref()));
         let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -374,14 +371,22 @@ pub struct CallResult {
 
 fn reply(outcome: ToolResult, meta: Meta) -> CallResult {
     match outcome {
-        Ok(ToolOutput { data, room, correlation_id, rows_affected, rollback, question, page, success: _ }) => {
-            CallResult {
-                envelope: Envelope::Success { data, meta: Meta { correlation_id, rows_affected, rollback, ..meta } },
-                room,
-                question,
-                page,
-            }
-        }
+        Ok(ToolOutput {
+            data,
+            room,
+            correlation_id,
+            rows_affected,
+            rollback,
+            question,
+            page,
+            success: _,
+            is_masked: _,
+        }) => CallResult {
+            envelope: Envelope::Success { data, meta: Meta { correlation_id, rows_affected, rollback, ..meta } },
+            room,
+            question,
+            page,
+        },
         Err(ToolError { correlation_id, failure }) => CallResult {
             envelope: Envelope::Failure { error: *failure, meta: Meta { correlation_id, ..meta } },
             room: None,

@@ -1,37 +1,47 @@
 //! The masks of a caller in what the tools for writes answer.
 
 use review::RowMasks;
+use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::to_raw_value;
-use types::{ErrorCode, Failure, Masks};
+use types::{CellMasks, ErrorCode, Failure, Masks, Redaction};
 
 use crate::tool::{Disposition, ToolError, ToolOutput, ToolResult};
 
 /// Masks the outcome of a call for a caller with these masks. `is_row`: the data of the answer is the result of a
 /// manifest's tool.
-pub(crate) fn masked(outcome: ToolResult, masks: &Masks, is_row: bool) -> ToolResult {
-    let mut rows = RowMasks::new(masks);
+pub(crate) fn masked(outcome: ToolResult, masks: Option<&Masks>, is_row: bool) -> ToolResult {
     match outcome {
-        Ok(output) => {
-            let mut data: Value = serde_json::from_str(output.data.get()).unwrap_or_default();
-            // A proposal, or an earlier answer, has its rows under names of its own.
-            rows.mask(&mut data, is_row && output.success == Disposition::Done);
-            let rollback = output.rollback.map(|rollback| rows.masked_rollback(rollback));
-            let redaction = rows.redaction();
-            let data = to_raw_value(&redaction.value(&data)).map_err(|error| {
-                tracing::error!(%error, "a masked result cannot be serialized");
-                Failure::new(ErrorCode::InternalError, "the result cannot be written as JSON")
-            })?;
-            Ok(ToolOutput { data, rollback, ..output })
-        }
-        Err(ToolError { correlation_id, mut failure }) => {
-            if let Some(conflicts) = &mut failure.conflicts {
-                rows.mask(conflicts, false);
-            }
-            let redaction = rows.redaction();
-            Err(ToolError { correlation_id, failure: Box::new(failure.redacted(&redaction)) })
+        Ok(output) => match masks.filter(|_| !output.is_masked) {
+            Some(masks) => masked_output(output, masks, is_row),
+            None => Ok(output),
+        },
+        Err(ToolError { correlation_id, failure }) => {
+            Err(ToolError { correlation_id, failure: Box::new(failure.shown(CellMasks::new(masks))) })
         }
     }
+}
+
+/// The answer of a tool whose rows have passed the masks of the call; `redaction` has the texts that these masked.
+pub(crate) fn answer(data: &impl Serialize, redaction: &Redaction) -> ToolResult {
+    let data = serde_json::to_value(data).map_err(|error| not_json(&error))?;
+    ToolOutput::read(&redaction.value(&data)).map(|output| ToolOutput { is_masked: true, ..output })
+}
+
+fn masked_output(output: ToolOutput, masks: &Masks, is_row: bool) -> ToolResult {
+    let mut rows = RowMasks::new(Some(masks));
+    let mut data: Value = serde_json::from_str(output.data.get()).unwrap_or_default();
+    // A proposal, or an earlier answer, has its rows under names of its own.
+    rows.mask(&mut data, is_row && output.success == Disposition::Done);
+    let rollback = output.rollback.map(|rollback| rows.masked_rollback(rollback));
+    let redaction = rows.redaction();
+    let data = to_raw_value(&redaction.value(&data)).map_err(|error| not_json(&error))?;
+    Ok(ToolOutput { data, rollback, ..output })
+}
+
+fn not_json(error: &serde_json::Error) -> Failure {
+    tracing::error!(%error, "a masked result cannot be serialized");
+    Failure::new(ErrorCode::InternalError, "the result cannot be written as JSON")
 }
 
 /// The failure of a tool that shows rows without their columns' names.

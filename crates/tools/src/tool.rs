@@ -244,6 +244,8 @@ pub struct ToolOutput {
     pub question: Option<Question>,
     /// Page that the user of the client is asked to open. What they answer changes nothing.
     pub page: Option<PageRequest>,
+    /// Whether the rows in `data` have passed the masks of the call; otherwise the registry masks them by their names.
+    pub is_masked: bool,
 }
 
 impl ToolOutput {
@@ -273,6 +275,7 @@ impl ToolOutput {
                     success,
                     question: None,
                     page: None,
+                    is_masked: false,
                 })
             }
             Err(error) => {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::{CorrelationId, ErrorCode, Redaction};
+use crate::{CellMasks, Conflicts, CorrelationId, ErrorCode, Redaction};
 
 /// The version of the envelope and of the built-in tools, `meta.tool_version`.
 pub const TOOL_VERSION: &str = "1.0";
@@ -193,9 +193,9 @@ pub struct Failure {
     /// The position in the query, in characters from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u32>,
-    /// The rows that are in the way of an undo, as `countersign.undo` reports them: a JSON array.
+    /// The rows that are in the way of an undo.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub conflicts: Option<Box<Value>>,
+    pub conflicts: Option<Box<Conflicts>>,
 }
 
 impl Failure {
@@ -221,9 +221,16 @@ impl Failure {
             return self;
         }
         let text = |text: Option<String>| text.map(|text| redaction.text(&text));
-        let conflicts = self.conflicts.as_deref().map(|conflicts| Box::new(redaction.value(conflicts)));
+        let conflicts = self.conflicts.map(|conflicts| Box::new(conflicts.redacted(redaction)));
         let message = redaction.text(&self.message);
         Self { message, detail: text(self.detail), hint: text(self.hint), conflicts, ..self }
+    }
+
+    /// The failure with the masks of whoever looks.
+    #[must_use]
+    pub fn shown(self, mut masks: CellMasks<'_>) -> Self {
+        let conflicts = self.conflicts.map(|conflicts| Box::new(conflicts.shown(&mut masks)));
+        Self { conflicts, ..self }.redacted(&masks.redaction())
     }
 
     /// Adds a hint.

@@ -6,7 +6,10 @@
 //! so it must not depend on any of them. To add an error code: one variant with its doc comment and one line in
 //! [`ErrorCode::ALL`]; `docs/reference/errors.md` is generated from them.
 
+mod cell;
 mod client_info;
+mod conflict;
+mod effects;
 mod envelope;
 mod error_code;
 mod escape;
@@ -26,7 +29,10 @@ mod statement;
 mod strict_json;
 mod tier;
 
+pub use cell::{Cell, CellMasks, Columns, Member};
 pub use client_info::{ClientInfo, trace_id};
+pub use conflict::{Conflict, ConflictColumn, ConflictKind, ConflictWrite, Conflicts, RowChanger, shown_conflicts};
+pub use effects::{ChangeKind, ColumnEffect, Effects, RowEffect, RowHistoryEntry};
 pub use envelope::{Envelope, Failure, Meta, Rollback, TOOL_VERSION, UNDO_TOOL, UndoCall};
 pub use error_code::ErrorCode;
 pub use escape::{quoted, visible};

@@ -138,6 +138,12 @@ impl Redaction {
         }
     }
 
+    /// A text, or its replacement if there is a sensitive value in it.
+    #[must_use]
+    pub fn whole_text(&self, text: String) -> String {
+        if self.holds(&text) { REDACTED.to_owned() } else { text }
+    }
+
     /// The fields of an object, none of them lost where several keys are sensitive.
     fn fields(&self, fields: &Map<String, Value>) -> Map<String, Value> {
         let mut kept = Map::new();

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use ledger::audit::ProveError;
 use ledger::console::ConsolePerson;
 use serde_json::{Map, Value};
-use types::CorrelationId;
+use types::{CorrelationId, Effects};
 
 use crate::message::{self, render};
 use crate::rows::{self, Effect, Row, shown};
@@ -86,8 +86,9 @@ fn page<'a>(console: &Console, person: &'a ConsolePerson, id: CorrelationId, rec
         (None, None) => (Vec::new(), 0),
         (before, after) => rows::of(before.unwrap_or(&none), after.unwrap_or(&none), &[]),
     };
-    let effects = of("effects").map(rows::effects_of).unwrap_or_default();
-    let count = of("effects").and_then(|effects| effects.get("count")).and_then(Value::as_u64).unwrap_or_default();
+    let effects = of("effects").and_then(|effects| serde_json::from_value::<Effects<Value>>(effects.clone()).ok());
+    let count = effects.as_ref().map_or(0, |effects| effects.count);
+    let effects = effects.as_ref().map(rows::effects_of).unwrap_or_default();
     let status = field(record, "status").unwrap_or_default();
     let rollback = |name: &str| of("rollback_action").and_then(|rollback| rollback.get(name));
     let is_reversible = rollback("reversible") == Some(&Value::Bool(true));

@@ -247,7 +247,10 @@ pub(crate) fn record_line(record: &Map<String, Value>) -> RecordLine {
 /// `tweet_id: 26` of a JSON object. A long one was cut, and stays as it is.
 fn params_in_words(summary: &str) -> String {
     match serde_json::from_str::<Map<String, Value>>(summary) {
-        Ok(params) => rows::pairs(Some(&Value::Object(params)), ": "),
+        Ok(params) => {
+            let pairs = params.iter().map(|(name, value)| format!("{}: {}", types::visible(name), rows::shown(value)));
+            pairs.collect::<Vec<_>>().join(", ")
+        }
         Err(_) => summary.to_owned(),
     }
 }

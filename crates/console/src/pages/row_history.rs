@@ -8,14 +8,14 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use ledger::audit::RowError;
 use serde::Deserialize;
-use serde_json::{Map, Value};
-use types::CorrelationId;
+use serde_json::Value;
+use types::{RowHistoryEntry, visible};
 
 use crate::message::{self, render};
 use crate::rows::{self, Effect};
 use crate::session::LoggedIn;
 use crate::state::Console;
-use crate::text::{field, proposer};
+use crate::text::proposer;
 
 /// The most changes of a page.
 const MOST: u32 = 200;
@@ -63,7 +63,7 @@ pub(crate) async fn show(
         }
         Err(RowError::Database(error)) if error.server_error().is_none() => message::unavailable(&error),
         Err(error) => {
-            page.problem = Some(format!("{}.", types::visible(&error.to_string())));
+            page.problem = Some(format!("{}.", visible(&error.to_string())));
             (StatusCode::BAD_REQUEST, render(&page)).into_response()
         }
     }
@@ -85,17 +85,16 @@ fn key(text: &str) -> Vec<(Option<String>, String)> {
     if parts.iter().any(|(name, _)| name.is_none()) { vec![(None, text.trim().to_owned())] } else { parts }
 }
 
-fn one(change: &Map<String, Value>) -> Change {
-    let raw = |name: &str| change.get(name).and_then(Value::as_str);
-    let record = raw("correlation_id").and_then(CorrelationId::parse).map(|id| id.to_string());
+fn one(change: &RowHistoryEntry<Value>) -> Change {
+    let text = |text: &Option<String>| text.as_deref().map(visible).unwrap_or_default();
     Change {
-        at: field(change, "changed_at").unwrap_or_default(),
-        by: match record {
-            Some(_) => proposer(raw("actor"), raw("account_id").unwrap_or_default()),
-            None => format!("outside countersign, {}", field(change, "origin").unwrap_or_default()),
+        at: text(&change.changed_at),
+        by: match change.correlation_id {
+            Some(_) => proposer(change.actor.as_deref(), change.account_id.as_deref().unwrap_or_default()),
+            None => format!("outside countersign, {}", text(&change.origin)),
         },
-        record: record.map(|id| (id, field(change, "tool_name").unwrap_or_default())),
-        effect: rows::effect(&Value::Object(change.clone())),
+        record: change.correlation_id.map(|id| (id.to_string(), text(&change.tool_name))),
+        effect: rows::effect(&change.effect),
     }
 }
 

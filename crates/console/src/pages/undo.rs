@@ -7,18 +7,17 @@ use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
-use ledger::ConflictKind;
 use ledger::console::ConsolePerson;
 use ledger::operator::{Operator, UndoError, UndoOutcome, UndoProgress};
 use ledger::plans::{PlanMode, PlanRequest, PlanRows, PlanScope, PlanSummary, Selection, StoredPlan};
 use review::LoginMasks;
 use serde::Deserialize;
 use serde_json::Value;
-use types::{CorrelationId, IdPrefix, Moment, TimeError, visible};
+use types::{Conflict, CorrelationId, IdPrefix, Moment, TimeError, visible};
 
 use super::record;
 use super::records::{RecordLine, record_line};
-use crate::conflicts::{self, Conflict};
+use crate::conflicts::{self, ShownConflict};
 use crate::message::{self, render};
 use crate::rows::{Effect, effects_of, key};
 use crate::session::LoggedIn;
@@ -64,7 +63,7 @@ struct OnePage<'a> {
     id: String,
     rows: String,
     counted: String,
-    conflicts: Vec<Conflict>,
+    conflicts: Vec<ShownConflict>,
     more: usize,
 }
 
@@ -84,7 +83,7 @@ struct PlanPage<'a> {
     is_whole: bool,
     parts: usize,
     counted: String,
-    conflicts: Vec<Conflict>,
+    conflicts: Vec<ShownConflict>,
     more: usize,
     is_ready: bool,
 }
@@ -167,11 +166,7 @@ pub(crate) async fn show(
     match found.await {
         Ok((writes, masks)) => {
             let writes = writes.iter().map(record_line).collect();
-            let effects = match rows.effects {
-                Value::Object(effects) => Value::Object(masks.record(effects)),
-                effects => effects,
-            };
-            render(&plan_page(&person, plan, writes, PlanRows { effects, ..rows }, &masks))
+            render(&plan_page(&person, plan, writes, rows, &masks))
         }
         Err(error) => message::unavailable(&error),
     }
@@ -324,8 +319,8 @@ fn plan_page<'a>(
     masks: &LoginMasks,
 ) -> PlanPage<'a> {
     let conflicts = masks.conflicts(plan.report.conflicts.clone());
-    let left_out = plan.report.left_out.as_slice();
-    let effects = effects_of(&rows.effects);
+    let left_out = masks.conflicts(plan.report.left_out.clone());
+    let effects = rows.effects.map(|effects| effects_of(&masks.effects(effects))).unwrap_or_default();
     PlanPage {
         person: Some(&person.name),
         facts: plan_facts(&plan),
@@ -346,16 +341,14 @@ fn plan_page<'a>(
     }
 }
 
-pub(crate) fn left_out_write(conflict: &Value) -> LeftOut {
-    let text = |pointer: &str| conflict.pointer(pointer).and_then(Value::as_str).map(visible);
-    let code = text("/code").unwrap_or_default();
-    let words = ConflictKind::of(&code).map_or(code, |kind| kind.words.to_owned());
-    let place = text("/table").map(|table| format!(", {table} {}", key(conflict.get("key")))).unwrap_or_default();
-    let message = text("/message").map(|message| format!(": {message}")).unwrap_or_default();
+pub(crate) fn left_out_write(conflict: &Conflict<Value>) -> LeftOut {
+    let place = conflict.table.get().map(|table| format!(", {} {}", visible(table), key(conflict.key.get())));
+    let message = conflict.message.get().map(|message| format!(": {}", visible(message))).unwrap_or_default();
+    let tool = conflict.write.get().and_then(|write| write.tool_name.get());
     LeftOut {
-        id: text("/write/correlation_id").unwrap_or_default(),
-        tool: text("/write/tool_name").unwrap_or_default(),
-        why: format!("{words}{}{message}", place.trim_end()),
+        id: conflict.of_write().map(|id| id.to_string()).unwrap_or_default(),
+        tool: tool.map(|tool| visible(tool)).unwrap_or_default(),
+        why: format!("{}{}{message}", conflict.kind.words(), place.unwrap_or_default().trim_end()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `countersign audit row`: what became of one row of a tracked table, and by whom.
 
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
+use types::{RowHistoryEntry, visible};
 
 use super::args::RowArgs;
 use super::masks;
@@ -8,7 +9,7 @@ use super::open;
 use crate::effects;
 use crate::settings::Settings;
 use crate::short_id::short;
-use crate::table::{cell, json_line, to_the_second};
+use crate::table::{json_line, to_the_second};
 use crate::terminal::print_line;
 
 pub(crate) async fn run(arguments: RowArgs, settings: &Settings) -> anyhow::Result<()> {
@@ -16,7 +17,7 @@ pub(crate) async fn run(arguments: RowArgs, settings: &Settings) -> anyhow::Resu
     let row = records.tracked_row(&arguments.table, &arguments.key.0).await?;
     let changes = records.row(&row, arguments.limit).await?;
     if arguments.json {
-        changes.into_iter().for_each(|change| print_line(&json_line(&Value::Object(change))));
+        changes.into_iter().for_each(|change| print_line(&json_line(&json!(change))));
     } else if changes.is_empty() {
         print_line("No change of this row is recorded.");
     } else {
@@ -26,19 +27,19 @@ pub(crate) async fn run(arguments: RowArgs, settings: &Settings) -> anyhow::Resu
 }
 
 /// When, by what and by whom, and below it what changed.
-fn lines(change: &Map<String, Value>, full: bool) -> [String; 2] {
-    let text = |name: &str| change.get(name).filter(|value| !value.is_null()).map(|value| cell(Some(value)));
-    let at = text("changed_at").map(|time| to_the_second(&time)).unwrap_or_default();
-    let by = match text("correlation_id") {
+fn lines(change: &RowHistoryEntry<Value>, full: bool) -> [String; 2] {
+    let text = |text: &Option<String>| text.as_deref().map(visible);
+    let at = text(&change.changed_at).map(|time| to_the_second(&time)).unwrap_or_default();
+    let by = match change.correlation_id {
         Some(id) => {
-            let account =
-                text("account_id").filter(|account| account != "default").map(|account| format!("account {account}"));
-            let actor = text("actor").map(|actor| format!("actor {actor}"));
-            let client = text("client_name").map(|client| format!("client {client}"));
-            let tool = format!("{}  {}", short(&id), text("tool_name").unwrap_or_default());
+            let account = text(&change.account_id).filter(|account| account != "default");
+            let account = account.map(|account| format!("account {account}"));
+            let actor = text(&change.actor).map(|actor| format!("actor {actor}"));
+            let client = text(&change.client_name).map(|client| format!("client {client}"));
+            let tool = format!("{}  {}", short(&id.to_string()), text(&change.tool_name).unwrap_or_default());
             std::iter::once(tool).chain([account, actor, client].into_iter().flatten()).collect::<Vec<_>>().join(", ")
         }
-        None => format!("outside countersign, {}", text("origin").unwrap_or_default()),
+        None => format!("outside countersign, {}", text(&change.origin).unwrap_or_default()),
     };
-    [format!("{at}  {by}"), format!("    {}", effects::change(&Value::Object(change.clone()), full))]
+    [format!("{at}  {by}"), format!("    {}", effects::change(&change.effect, full))]
 }

@@ -55,8 +55,9 @@ pub(crate) async fn run(arguments: ShowArgs, settings: &Settings) -> anyhow::Res
         let lines = match column {
             "before_image" => rows(&record, shown),
             "effects" => {
-                let effects = record.get("effects").filter(|effects| !effects.is_null());
-                effects.map(|effects| beside(heading, effects::lines(effects, shown.full))).unwrap_or_default()
+                let effects = record.get("effects").filter(|effects| !effects.is_null()).cloned();
+                let effects = effects.map(serde_json::from_value).transpose()?;
+                effects.map(|effects| beside(heading, effects::lines(&effects, shown.full))).unwrap_or_default()
             }
             "client" => client(&record),
             _ => shown.field(heading, record.get(column)),

@@ -12,6 +12,7 @@ use ledger::undo::SetAgain;
 use ledger::{Ledger, SchemaError};
 use serde::Serialize;
 use serde_json::{Value, json};
+use types::{CellMasks, Effects, shown_conflicts};
 
 use self::args::{OneArgs, UndoArgs, UndoCommand};
 use crate::settings::Settings;
@@ -62,7 +63,8 @@ fn tell(subject: &str, outcome: &UndoOutcome) {
     match outcome {
         UndoOutcome::Undone { correlation_id, rows, effects, set_again } => {
             print_line(&format!("Undone: {subject}. {} as before it:", report::are(*rows)));
-            effects::lines(effects, false).iter().for_each(|line| print_line(&format!("  {line}")));
+            let lines = effects.clone().map(|effects| effects::lines(&all_columns(effects), false));
+            lines.iter().flatten().for_each(|line| print_line(&format!("  {line}")));
             set_again.iter().for_each(|set_again| print_line(&report::set_again(set_again)));
             print_line(&format!("To have it back: countersign undo {correlation_id}"));
         }
@@ -70,7 +72,9 @@ fn tell(subject: &str, outcome: &UndoOutcome) {
             print_line(&format!("Nothing was changed. Undoing {subject} would put {} back.", report::rows(*rows)));
         }
         UndoOutcome::Conflicts { conflicts, rows, .. } => {
-            report::lines(subject, conflicts, *rows).iter().for_each(|line| print_line(line));
+            report::lines(subject, &shown_conflicts(None, conflicts.clone()), *rows)
+                .iter()
+                .for_each(|line| print_line(line));
         }
     }
 }
@@ -81,7 +85,7 @@ struct Undone<'a> {
     status: &'static str,
     correlation_id: String,
     rows: u64,
-    effects: &'a Value,
+    effects: Option<Effects<Value>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     set_again: Option<&'a SetAgain>,
 }
@@ -91,14 +95,21 @@ fn tell_json(outcome: &UndoOutcome) {
     match outcome {
         UndoOutcome::Undone { correlation_id, rows, effects, set_again } => {
             let (status, correlation_id) = ("undone", correlation_id.to_string());
+            let effects = effects.clone().map(all_columns);
             let object = Undone { status, correlation_id, rows: *rows, effects, set_again: set_again.as_ref() };
             print_line(&json_line(&json!(object)));
         }
         UndoOutcome::WouldUndo { rows } => print_line(&json_line(&json!({"status": "would_undo", "rows": rows}))),
         UndoOutcome::Conflicts { conflicts, .. } => {
-            conflicts.iter().for_each(|conflict| print_line(&json_line(conflict)))
+            let conflicts = shown_conflicts(None, conflicts.clone());
+            conflicts.iter().for_each(|conflict| print_line(&json_line(&json!(conflict))))
         }
     }
+}
+
+/// Effects for an operator, who may see every column of what they undo.
+fn all_columns(effects: Effects) -> Effects<Value> {
+    effects.shown(&mut CellMasks::new(None))
 }
 
 /// Opens the ledger of the configured database, which must have been made for it: in a copy, an undo would change the

@@ -4,13 +4,13 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use ledger::operator::{UndoOutcome, UndoProgress};
-use ledger::plans::{Plan, PlanRequest, PlanRows, PlanScope, SelectedWrite, StoredPlan};
-use ledger::{ConflictKind, FreezeScope, Ledger};
+use ledger::plans::{Plan, PlanReport, PlanRequest, PlanScope, PlanSummary, SelectedWrite, Selection, StoredPlan};
+use ledger::{FreezeScope, Ledger};
 use serde_json::{Value, json};
-use types::visible;
+use types::{CellMasks, Conflict, Effects, Member, visible};
 
 use super::args::{PlanArgs, RunArgs};
-use super::{CONFLICTS, refused, report, tell};
+use super::{CONFLICTS, all_columns, refused, report, tell};
 use crate::short_id::{only, short};
 use crate::table::{json_line, to_the_second};
 use crate::terminal::print_line;
@@ -42,17 +42,28 @@ pub(super) async fn make(ledger: &Ledger, arguments: PlanArgs) -> anyhow::Result
         mode: arguments.mode.into(),
     };
     let operator = ledger.operator();
-    let (plan, stored) = operator.plan(&request, arguments.max_rows, &who).await.map_err(refused)?;
+    let (Plan { selection, writes, report }, stored) =
+        operator.plan(&request, arguments.max_rows, &who).await.map_err(refused)?;
     let most = if arguments.full { None } else { Some(MOST_ROWS) };
-    let rows = operator.plan_rows(&plan.report, most).await.map_err(refused)?;
+    let rows = operator.plan_rows(&report, most).await.map_err(refused)?;
+    let effects = rows.effects.map(all_columns);
+    let plan = ShownPlan {
+        selection: &selection,
+        writes: &writes,
+        // An operator may see every column of what they undo.
+        report: report.shown(&mut CellMasks::new(None)),
+        effects: effects.as_ref(),
+        summary: &rows.summary,
+        stored: &stored,
+    };
     if arguments.json {
         print_line(&json_line(&json!({
             "plan_id": stored.plan_id, "digest": stored.digest, "selection": plan.selection, "writes": plan.writes,
-            "report": plan.report, "effects": rows.effects, "summary": rows.summary, "parts": stored.parts,
+            "report": plan.report, "effects": plan.effects, "summary": plan.summary, "parts": stored.parts,
             "not_undone": NEVER_UNDONE,
         })));
     } else {
-        shown(&plan, &stored, &rows, arguments.full).iter().for_each(|line| print_line(line));
+        shown(&plan, arguments.full).iter().for_each(|line| print_line(line));
     }
     Ok(if !plan.report.conflicts.is_empty() {
         ExitCode::from(CONFLICTS)
@@ -76,7 +87,17 @@ async fn freeze(ledger: &Ledger, account: Option<&str>, actor: Option<&str>, who
     Ok(())
 }
 
-fn shown(plan: &Plan, stored: &StoredPlan, rows: &PlanRows, full: bool) -> Vec<String> {
+/// A plan as its operator sees it.
+struct ShownPlan<'a> {
+    selection: &'a Selection,
+    writes: &'a [SelectedWrite],
+    report: PlanReport<Value>,
+    effects: Option<&'a Effects<Value>>,
+    summary: &'a [PlanSummary],
+    stored: &'a StoredPlan,
+}
+
+fn shown(plan: &ShownPlan<'_>, full: bool) -> Vec<String> {
     let report = &plan.report;
     let (named, outside): (Vec<_>, Vec<_>) = plan.writes.iter().partition(|write| write.is_inside);
     let mut lines = vec![format!(
@@ -117,13 +138,13 @@ fn shown(plan: &Plan, stored: &StoredPlan, rows: &PlanRows, full: bool) -> Vec<S
     } else if !report.is_ready {
         lines.push("There is nothing to undo.".to_owned());
     } else {
-        lines.extend(changes(rows, full));
-        let parts = stored.parts.len();
+        lines.extend(changes(plan.effects, plan.summary, full));
+        let parts = plan.stored.parts.len();
         let several = if parts > 1 { format!(" in {parts} transactions") } else { String::new() };
         lines.push(format!(
             "To undo them{several}: countersign undo run {} --digest {}",
-            short(&stored.plan_id),
-            stored.digest
+            short(&plan.stored.plan_id),
+            plan.stored.digest
         ));
     }
     lines.push(NEVER_UNDONE.to_owned());
@@ -131,23 +152,20 @@ fn shown(plan: &Plan, stored: &StoredPlan, rows: &PlanRows, full: bool) -> Vec<S
 }
 
 /// The rows that the undo changes: the first ones, and how many there are by table and column.
-fn changes(rows: &PlanRows, full: bool) -> Vec<String> {
-    let listed = effects::lines(&rows.effects, full);
-    if listed.is_empty() {
-        return Vec::new();
-    }
+fn changes(effects: Option<&Effects<Value>>, summary: &[PlanSummary], full: bool) -> Vec<String> {
+    let Some(listed) = effects.map(|effects| effects::lines(effects, full)) else { return Vec::new() };
     let mut lines = vec!["The undo changes these rows (now -> after):".to_owned()];
     lines.extend(listed.into_iter().map(|line| format!("  {line}")));
-    let all: u64 = rows.summary.iter().map(|one| one.rows).sum();
+    let all: u64 = summary.iter().map(|one| one.rows).sum();
     if !full && all > u64::from(MOST_ROWS) {
         lines.push("All of them (--full lists each):".to_owned());
-        lines.extend(rows.summary.iter().map(|one| format!("  {one}")));
+        lines.extend(summary.iter().map(|one| format!("  {one}")));
     }
     lines
 }
 
 /// The writes that are left out, each with the reason.
-fn left_out(conflicts: &[Value], most: usize) -> Vec<String> {
+fn left_out(conflicts: &[Conflict<Value>], most: usize) -> Vec<String> {
     if conflicts.is_empty() {
         return Vec::new();
     }
@@ -160,15 +178,16 @@ fn left_out(conflicts: &[Value], most: usize) -> Vec<String> {
 }
 
 /// `304511b1  set_pin: without an image of what was there before, shop.secret id=1`.
-pub(super) fn reason(conflict: &Value) -> String {
-    let text = |pointer: &str| conflict.pointer(pointer).and_then(Value::as_str).map(visible);
-    let code = text("/code").unwrap_or_default();
-    let words = ConflictKind::of(&code).map_or(code, |kind| kind.words.to_owned());
-    let key = conflict.get("key").map(|key| format!(" {}", effects::key(Some(key)))).unwrap_or_default();
-    let place = text("/table").map(|table| format!(", {table}{key}")).unwrap_or_default();
-    let message = text("/message").map(|message| format!(": {message}")).unwrap_or_default();
-    let id = text("/write/correlation_id").unwrap_or_default();
-    format!("{}  {}: {words}{place}{message}", short(&id), text("/write/tool_name").unwrap_or_default())
+pub(super) fn reason(conflict: &Conflict<Value>) -> String {
+    let key = match &conflict.key {
+        Member::Absent => String::new(),
+        key => format!(" {}", effects::key(key.get())),
+    };
+    let place = conflict.table.get().map(|table| format!(", {}{key}", visible(table))).unwrap_or_default();
+    let message = conflict.message.get().map(|message| format!(": {}", visible(message))).unwrap_or_default();
+    let id = conflict.of_write().map(|id| short(&id.to_string())).unwrap_or_default();
+    let tool = conflict.write.get().and_then(|write| write.tool_name.get()).map(|tool| visible(tool));
+    format!("{id}  {}: {}{place}{message}", tool.unwrap_or_default(), conflict.kind.words())
 }
 
 fn described(scope: &PlanScope) -> String {

@@ -1,11 +1,10 @@
 //! The conflict report: a summary, and a block for each conflict.
 
 use ledger::undo::SetAgain;
-use ledger::{CONFLICT_KINDS, ConflictKind};
-use serde_json::{Map, Value};
-use types::visible;
+use serde_json::Value;
+use types::{Conflict, ConflictColumn, ConflictKind, ConflictWrite, Member, RowChanger, visible};
 
-use crate::effects::{conflict_columns, key};
+use crate::effects::{key, short};
 use crate::table::to_the_second;
 
 /// `1 row`, `3 rows`.
@@ -28,54 +27,63 @@ pub(super) fn set_again(set_again: &SetAgain) -> String {
 }
 
 /// The report on an undo that is refused.
-pub(super) fn lines(subject: &str, conflicts: &[Value], all: u64) -> Vec<String> {
+pub(super) fn lines(subject: &str, conflicts: &[Conflict<Value>], all: u64) -> Vec<String> {
     let mut lines = vec![format!("Nothing was changed: {subject} cannot be undone as it is."), summary(conflicts, all)];
-    lines.extend(conflicts.iter().filter_map(Value::as_object).flat_map(block));
+    lines.extend(conflicts.iter().flat_map(block));
     lines
 }
 
 /// `3 rows: 1 clean, 1 changed since, 1 deleted since`.
-pub(super) fn summary(conflicts: &[Value], all: u64) -> String {
-    let is = |conflict: &Value, code: &str| conflict.get("code").and_then(Value::as_str) == Some(code);
+pub(super) fn summary(conflicts: &[Conflict<Value>], all: u64) -> String {
     let clean = all.saturating_sub(conflicts.len() as u64);
-    let counted = CONFLICT_KINDS.iter().filter_map(|kind| {
-        let count = conflicts.iter().filter(|conflict| is(conflict, kind.code)).count();
-        (count > 0).then(|| format!("{count} {}", kind.words))
+    let counted = ConflictKind::ALL.iter().filter_map(|kind| {
+        let count = conflicts.iter().filter(|conflict| conflict.kind == *kind).count();
+        (count > 0).then(|| format!("{count} {}", kind.words()))
     });
     let parts: Vec<String> = std::iter::once(format!("{clean} clean")).chain(counted).collect();
     format!("{}: {}", rows(all), parts.join(", "))
 }
 
-fn block(conflict: &Map<String, Value>) -> Vec<String> {
-    let text = |name: &str| conflict.get(name).and_then(Value::as_str).map(visible);
-    let code = text("code").unwrap_or_default();
-    let place = text("table").map(|table| format!("  {table} {}", key(conflict.get("key")))).unwrap_or_default();
-    let mut lines = vec![String::new(), format!("{code}{place}")];
-    lines.extend(text("message").map(|message| format!("  {message}")));
-    lines.extend(conflict_columns(conflict).into_iter().map(|line| format!("  {line}")));
-    lines.extend(conflict.get("write").and_then(write).map(|write| format!("  write: {write}")));
-    lines.extend(conflict.get("changed_by").and_then(changed_by).map(|by| format!("  changed by: {by}")));
-    lines.extend(ConflictKind::of(&code).map(|kind| format!("  do: {}", kind.remedy)));
+fn block(conflict: &Conflict<Value>) -> Vec<String> {
+    let place = conflict.table.get().map(|table| format!("  {} {}", visible(table), key(conflict.key.get())));
+    let mut lines = vec![String::new(), format!("{}{}", conflict.kind.code(), place.unwrap_or_default())];
+    lines.extend(conflict.message.get().map(|message| format!("  {}", visible(message))));
+    lines.extend(conflict.columns.get().into_iter().flatten().map(column));
+    lines.extend(conflict.write.get().map(|of| format!("  write: {}", write(of))));
+    let changed_by = conflict.changed_by.get().and_then(changed_by);
+    lines.extend(changed_by.map(|by| format!("  changed by: {by}")));
+    lines.push(format!("  do: {}", conflict.kind.remedy()));
     lines
 }
 
-/// `304511b1-1878-4eba-9bb8-0630b1ac11da set_status, 2026-11-22T09:14:03Z, actor anna`.
-fn write(write: &Value) -> Option<String> {
-    let text = |name: &str| write.get(name).and_then(Value::as_str).map(visible);
-    let mut parts = vec![format!("{} {}", text("correlation_id")?, text("tool_name").unwrap_or_default())];
-    parts.extend(text("completed_at").map(|time| to_the_second(&time)));
-    parts.extend(text("account_id").filter(|account| account != "default").map(|account| format!("account {account}")));
-    parts.extend(text("actor").map(|actor| format!("actor {actor}")));
-    Some(parts.join(", "))
+/// A column that differs: `status: to restore open, left paid, now sent`.
+fn column(column: &ConflictColumn<Value>) -> String {
+    let text = |value: &Member<Value>| {
+        value.get().and_then(Value::as_str).map_or_else(|| "-".to_owned(), |text| short(text, false))
+    };
+    let left = if column.left.is_absent() { String::new() } else { format!(", left {}", text(&column.left)) };
+    format!("  {}: to restore {}{left}, now {}", visible(&column.name), text(&column.to_restore), text(&column.now))
 }
 
-fn changed_by(by: &Value) -> Option<String> {
-    if let Some(write) = write(by) {
-        return Some(write);
+/// `304511b1-1878-4eba-9bb8-0630b1ac11da set_status, 2026-11-22T09:14:03Z, actor anna`.
+fn write(write: &ConflictWrite) -> String {
+    let text = |member: &Member<String>| member.get().map(|text| visible(text));
+    let mut parts = vec![format!("{} {}", write.correlation_id, text(&write.tool_name).unwrap_or_default())];
+    parts.extend(text(&write.completed_at).map(|time| to_the_second(&time)));
+    let account = text(&write.account_id).filter(|account| account != "default");
+    parts.extend(account.map(|account| format!("account {account}")));
+    parts.extend(text(&write.actor).map(|actor| format!("actor {actor}")));
+    parts.join(", ")
+}
+
+fn changed_by(by: &RowChanger) -> Option<String> {
+    match by {
+        RowChanger::Write(by) => Some(write(by)),
+        RowChanger::Outside { outside, at } => {
+            let at = at.get().map(|at| format!(", {}", visible(at))).unwrap_or_default();
+            outside.as_ref().map(|origin| format!("{}{at}", visible(origin)))
+        }
     }
-    let text = |name: &str| by.get(name).and_then(Value::as_str).map(visible);
-    let at = text("at").map(|at| format!(", {at}")).unwrap_or_default();
-    text("outside").map(|origin| format!("{origin}{at}"))
 }
 
 #[cfg(test)]
@@ -84,7 +92,7 @@ mod tests {
 
     #[test]
     fn the_terminal_says_the_same_of_every_kind_of_conflict() {
-        let conflicts: Vec<Value> =
+        let conflicts: Vec<Conflict<Value>> =
             serde_json::from_str(include_str!("../../../../tests/golden/review/conflicts.json")).unwrap();
         let mut said = lines("the write 7", &conflicts, 20);
         said.push("\nLeft out, by a plan:".to_owned());

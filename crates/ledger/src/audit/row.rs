@@ -1,9 +1,11 @@
 //! The history of one row of a tracked table.
 
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde_json::Value;
+use types::{CorrelationId, RowHistoryEntry};
 
 use super::{Audit, unreadable};
-use crate::effects;
+use crate::effects::RecordedChange;
 use crate::values::rfc3339;
 
 /// A tracked table, or one row of it.
@@ -100,15 +102,37 @@ impl Audit {
         Ok(TrackedRow { relation, key: Some(key) })
     }
 
-    /// The newest changes of a row, newest first: `correlation_id`, `tool_name`, `account_id`, `actor`, `client_name`, `changed_at`,
-    /// `origin` (of a change from outside countersign), and `change` and `columns` as effects have them.
+    /// The newest changes of a row, newest first.
     ///
     /// # Errors
     /// Whatever the database says.
-    pub async fn row(&self, row: &TrackedRow, limit: u32) -> Result<Vec<Map<String, Value>>, pg::Error> {
+    pub async fn row(&self, row: &TrackedRow, limit: u32) -> Result<Vec<RowHistoryEntry>, pg::Error> {
         let params = [Some(row.relation.clone()), row.key.clone(), Some(limit.to_string())];
-        let changes = self.records.objects(HISTORY_SQL, &params).await?;
-        Ok(changes.into_iter().map(effects::of_row).collect())
+        let changes = self.records.objects(HISTORY_SQL, &params).await?.into_iter().map(Value::Object);
+        let parsed = changes.map(|change| serde_json::from_value(change).map(HistoryRow::entry));
+        parsed.collect::<Result<_, _>>().map_err(|error| pg::Error::Lost(std::io::Error::other(error)))
+    }
+}
+
+/// A row of [`HISTORY_SQL`].
+#[derive(Deserialize)]
+struct HistoryRow {
+    correlation_id: Option<CorrelationId>,
+    tool_name: Option<String>,
+    account_id: Option<String>,
+    actor: Option<String>,
+    client_name: Option<String>,
+    changed_at: Option<String>,
+    origin: Option<String>,
+    #[serde(flatten)]
+    change: RecordedChange,
+}
+
+impl HistoryRow {
+    fn entry(self) -> RowHistoryEntry {
+        let Self { correlation_id, tool_name, account_id, actor, client_name, changed_at, origin, change } = self;
+        let effect = change.effect();
+        RowHistoryEntry { correlation_id, tool_name, account_id, actor, client_name, changed_at, origin, effect }
     }
 }
 

@@ -14,11 +14,11 @@ use pg::{PipelineError, PipelineStatement, PooledSession, ServerError, Session, 
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use types::{CorrelationId, ErrorCode, Rollback, UNDO_TOOL};
+use types::{Conflict, ConflictKind, CorrelationId, Effects, ErrorCode, Rollback, UNDO_TOOL};
 
 pub use parts::UndoProgress;
 
-use crate::conflicts::{refused_inverse, undo_failure};
+use crate::conflicts::{refused_inverse, stored, undo_failure};
 use crate::effects;
 use crate::fingerprint::sha256_hex;
 use crate::plans::{PlanError, Plans, SelectionError, is_of_the_rows};
@@ -64,8 +64,8 @@ pub enum UndoOutcome {
         correlation_id: CorrelationId,
         /// The number of restored rows.
         rows: u64,
-        /// Its effects ([`crate::Records::detail`] has the form).
-        effects: Value,
+        /// Its effects, if they can be read.
+        effects: Option<Effects>,
         /// What triggers set again in the rows; `None` also where the answer was lost.
         set_again: Option<SetAgain>,
     },
@@ -78,8 +78,8 @@ pub enum UndoOutcome {
     Conflicts {
         /// The receipt of the attempt; a trial has none.
         correlation_id: Option<CorrelationId>,
-        /// One object for each, as `countersign.undo` reports them.
-        conflicts: Vec<Value>,
+        /// What is in the way.
+        conflicts: Vec<Conflict>,
         /// The number of rows of the undo.
         rows: u64,
     },
@@ -210,10 +210,9 @@ impl Operator {
             Ok(_) => return self.resolve(&admitted, answer.rows).await,
             Err(PipelineError { error: pg::Error::Server(error), .. }) => match refused_inverse(&error) {
                 Some(failure) => {
-                    let conflicts = failure.conflicts.map(|conflicts| *conflicts);
-                    let conflicts = conflicts.and_then(|conflicts| serde_json::from_value(conflicts).ok());
-                    let undone = || vec![json!({"code": "already_reversed", "message": failure.message})];
-                    return refuse(&mut lease, &admitted, conflicts.unwrap_or_else(undone), answer.rows).await;
+                    let undone = || vec![Conflict::new(ConflictKind::AlreadyReversed).with_message(failure.message)];
+                    let conflicts = failure.conflicts.and_then(|conflicts| conflicts.found()).unwrap_or_else(undone);
+                    return refuse(&mut lease, &admitted, conflicts, answer.rows).await;
                 }
                 None => return self.failed(lease, &admitted, pg::Error::Server(error), answer.rows).await,
             },
@@ -230,8 +229,7 @@ impl Operator {
     ) -> Result<UndoOutcome, UndoError> {
         // The undo is made: that its effects cannot be read takes nothing away from it.
         let effects = effects::of_write(&self.writer, correlation_id, Instant::now() + RESOLVE_TIMEOUT).await;
-        let effects = effects.ok().flatten().unwrap_or_default();
-        Ok(UndoOutcome::Undone { correlation_id, rows, effects, set_again })
+        Ok(UndoOutcome::Undone { correlation_id, rows, effects: effects.ok().flatten(), set_again })
     }
 
     /// PostgreSQL refused a statement, which is recorded; or the connection was lost, and the record says what happened.
@@ -294,8 +292,9 @@ async fn try_parts(session: &mut Session, parts: &[&[CorrelationId]], who: &str)
     Ok(sum)
 }
 
-fn constraint_conflict(error: &ServerError) -> Value {
-    json!({"code": "constraint", "constraint": error.constraint, "message": error.message})
+fn constraint_conflict(error: &ServerError) -> Conflict {
+    let conflict = Conflict::new(ConflictKind::Constraint).with_message(&error.message);
+    Conflict { constraint: error.constraint.clone().into(), ..conflict }
 }
 
 async fn admit(
@@ -338,11 +337,11 @@ async fn admit(
 async fn refuse(
     lease: &mut PooledSession,
     admitted: &AdmittedUndo,
-    conflicts: Vec<Value>,
+    conflicts: Vec<Conflict>,
     rows: u64,
 ) -> Result<UndoOutcome, UndoError> {
     let failure = undo_failure(conflicts.clone());
-    let detail = Some(Value::Array(conflicts.clone()).to_string());
+    let detail = Some(stored(&conflicts).to_string());
     fail(lease, admitted, failure.code, &failure.message, detail).await?;
     Ok(UndoOutcome::Conflicts { correlation_id: Some(admitted.correlation_id), conflicts, rows })
 }

@@ -2,15 +2,16 @@
 
 use std::pin::Pin;
 
-use serde_json::Value;
+use serde_json::json;
 use tokio::time::Instant;
-use types::{AccountId, CorrelationId};
+use types::{AccountId, Conflict, CorrelationId};
 
 use super::{Plan, PlanMode, Plans};
+use crate::conflicts::stored;
 use crate::values::array;
 
 /// The conflicts that a trial has found.
-pub type TrialFuture<'a, E> = Pin<Box<dyn Future<Output = Result<Vec<Value>, E>> + Send + 'a>>;
+pub type TrialFuture<'a, E> = Pin<Box<dyn Future<Output = Result<Vec<Conflict>, E>> + Send + 'a>>;
 
 /// Tries the undo of writes in a transaction that is rolled back.
 pub trait Trial: Sync {
@@ -69,7 +70,7 @@ impl Plans {
                 plan.refuse(conflicts);
                 return Ok(());
             }
-            let is_out = |write: &CorrelationId| found.iter().any(|conflict| write_of(conflict) == Some(*write));
+            let is_out = |write: &CorrelationId| found.iter().any(|conflict| conflict.of_write() == Some(*write));
             let rest: Vec<_> = plan.report.writes.iter().copied().filter(|write| !is_out(write)).collect();
             let account = account.map(AccountId::as_str);
             let report = self.report(&rest, PlanMode::Skip, account, deadline).await?;
@@ -86,9 +87,9 @@ impl Plans {
     async fn failing_write<T: Trial>(
         trial: &T,
         writes: &[CorrelationId],
-        conflicts: &[Value],
+        conflicts: &[Conflict],
         budget: &mut u32,
-    ) -> Result<Option<(CorrelationId, Value)>, T::Error> {
+    ) -> Result<Option<(CorrelationId, Conflict)>, T::Error> {
         let (mut passing, mut failing, mut why) = (0, writes.len(), conflicts.first().cloned());
         while failing - passing > 1 {
             let Some(left) = budget.checked_sub(1) else { return Ok(None) };
@@ -106,19 +107,20 @@ impl Plans {
     async fn left_out(
         &self,
         write: CorrelationId,
-        conflict: &Value,
+        conflict: &Conflict,
         deadline: Instant,
-    ) -> Result<Vec<Value>, pg::Error> {
-        self.conflicts(LEFT_OUT_SQL, &[Some(write.to_string()), Some(conflict.to_string())], deadline).await
+    ) -> Result<Vec<Conflict>, pg::Error> {
+        self.conflicts(LEFT_OUT_SQL, &[Some(write.to_string()), Some(json!(conflict.stored()).to_string())], deadline)
+            .await
     }
 
     async fn in_conflict(
         &self,
         writes: &[CorrelationId],
-        conflicts: &[Value],
+        conflicts: &[Conflict],
         deadline: Instant,
-    ) -> Result<Vec<Value>, pg::Error> {
-        let conflicts = Value::Array(conflicts.to_vec()).to_string();
+    ) -> Result<Vec<Conflict>, pg::Error> {
+        let conflicts = stored(conflicts).to_string();
         self.conflicts(IN_CONFLICT_SQL, &[Some(array(writes)), Some(conflicts)], deadline).await
     }
 
@@ -127,13 +129,9 @@ impl Plans {
         sql: &str,
         params: &[Option<String>],
         deadline: Instant,
-    ) -> Result<Vec<Value>, pg::Error> {
+    ) -> Result<Vec<Conflict>, pg::Error> {
         let rows = self.writer.run_one(sql, params, deadline).await?.rows;
         let texts = rows.into_iter().flatten().flatten();
         texts.map(|text| serde_json::from_str(&text).map_err(super::unreadable)).collect()
     }
-}
-
-fn write_of(conflict: &Value) -> Option<CorrelationId> {
-    CorrelationId::parse(conflict.pointer("/write/correlation_id")?.as_str()?)
 }

@@ -114,7 +114,7 @@ impl Plans {
             account.map(|account| account.as_str().to_owned()),
             Some(json!(plan.selection).to_string()),
             Some(json!(parts).to_string()),
-            Some(json!(plan.report).to_string()),
+            Some(json!(plan.report.stored()).to_string()),
             Some(digest.clone()),
             Some(who.to_owned()),
         ];

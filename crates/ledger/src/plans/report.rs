@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use types::{CorrelationId, visible};
+use types::{Cell, CellMasks, ChangeKind, Conflict, CorrelationId, Effects, visible};
 
 /// Which writes. What is `None` selects all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,7 +77,8 @@ pub struct SelectedWrite {
 
 /// The answer of `countersign.undo_plan`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct PlanReport {
+#[serde(bound(deserialize = "V: Deserialize<'de>"))]
+pub struct PlanReport<V = Cell> {
     /// The treatment of writes that conflict.
     pub mode: PlanMode,
     /// The writes that would be undone, in the order of their commits.
@@ -85,15 +86,35 @@ pub struct PlanReport {
     /// Those of them that were not selected, and came later on the same rows.
     pub added: Vec<CorrelationId>,
     /// The writes that are left out: a conflict for each, without values, that says why.
-    pub left_out: Vec<Value>,
+    pub left_out: Vec<Conflict<V>>,
     /// The number of rows.
     pub rows: u64,
     /// The reasons why the plan cannot run.
-    pub conflicts: Vec<Value>,
+    pub conflicts: Vec<Conflict<V>>,
     /// Whether there is a write to undo, and no conflict.
     pub is_ready: bool,
     /// The digest of the writes and rows.
     pub digest: String,
+}
+
+impl PlanReport {
+    /// The report with the masks of whoever looks.
+    #[must_use]
+    pub fn shown(self, masks: &mut CellMasks<'_>) -> PlanReport<Value> {
+        self.map(|conflict| conflict.shown(masks))
+    }
+
+    /// The report as the ledger stores it.
+    pub(crate) fn stored(&self) -> PlanReport<Value> {
+        self.clone().map(|conflict| conflict.stored())
+    }
+
+    fn map(self, mut conflict: impl FnMut(Conflict) -> Conflict<Value>) -> PlanReport<Value> {
+        let Self { mode, writes, added, left_out, rows, conflicts, is_ready, digest } = self;
+        let left_out = left_out.into_iter().map(&mut conflict).collect();
+        let conflicts = conflicts.into_iter().map(&mut conflict).collect();
+        PlanReport { mode, writes, added, left_out, rows, conflicts, is_ready, digest }
+    }
 }
 
 /// The writes that are undone in one transaction.
@@ -128,7 +149,7 @@ pub struct Plan {
 
 impl Plan {
     /// Adds what a trial has found.
-    pub fn refuse(&mut self, conflicts: Vec<Value>) {
+    pub fn refuse(&mut self, conflicts: Vec<Conflict>) {
         self.report.conflicts = conflicts;
         self.report.is_ready = false;
     }
@@ -150,11 +171,10 @@ pub struct StoredPlan {
 }
 
 /// The rows that a plan puts back.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct PlanRows {
-    /// The first of them, as the effects of the undo: `before` is what is there now, `after` what the undo puts back
-    /// ([`crate::Records::detail`] has the form).
-    pub effects: Value,
+    /// The first of them, as the effects of the undo: `before` is what is there now, `after` what the undo puts back.
+    pub effects: Option<Effects>,
     /// All of them, by table and kind of change.
     pub summary: Vec<PlanSummary>,
 }
@@ -164,8 +184,8 @@ pub struct PlanRows {
 pub struct PlanSummary {
     /// The table.
     pub table: String,
-    /// `insert`, `update` or `delete`, seen from the undo.
-    pub change: String,
+    /// What happens to them, seen from the undo.
+    pub change: ChangeKind,
     /// The number of rows.
     pub rows: u64,
     /// Of updates: the columns that change, each with the number of rows in which it does.
@@ -177,12 +197,7 @@ impl std::fmt::Display for PlanSummary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { table, change, rows, changed } = self;
         let plural = if *rows == 1 { "" } else { "s" };
-        let words = match change.as_str() {
-            "insert" => "added",
-            "delete" => "removed",
-            _ => "changed",
-        };
-        write!(f, "{}: {rows} row{plural} {words}", visible(table))?;
+        write!(f, "{}: {rows} row{plural} {}", visible(table), change.past())?;
         if changed.is_empty() {
             return Ok(());
         }

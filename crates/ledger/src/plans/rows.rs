@@ -53,8 +53,8 @@ impl Plans {
         let summary = lease.run_one(SUMMARY_SQL, &[Some(array(writes))], deadline).await?.rows;
         let lines = summary.into_iter().flatten().flatten();
         let summary: Vec<PlanSummary> = lines.filter_map(|line| serde_json::from_str(&line).ok()).collect();
-        let effects = effects::shown(rows).unwrap_or_default();
-        let effects = if most.is_some() { effects::shortened(effects) } else { effects };
+        let effects = effects::shown(rows);
+        let effects = if most.is_some() { effects.map(effects::shortened) } else { effects };
         Ok(PlanRows { effects, summary })
     }
 }

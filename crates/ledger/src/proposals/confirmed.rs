@@ -74,7 +74,7 @@ impl ConfirmedProposal {
                 return Err(stale(&difference).into());
             }
             let effects = tx.effects().await?;
-            if let Some(difference) = self.preview.difference_of_effects(effects.as_ref()) {
+            if let Some(difference) = self.preview.difference_of_effects(effects) {
                 return Err(stale(&difference).into());
             }
             // A definition that was replaced while the write ran.

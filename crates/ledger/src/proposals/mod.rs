@@ -139,7 +139,7 @@ impl Proposals {
             None => Ok(None),
             Some(ExistingWrite::Executed(original, cached_result)) => Ok(Some((original, cached_result))),
             Some(ExistingWrite::Superseded(original, detail)) => Err(superseded(original, &detail)),
-            Some(ExistingWrite::AlreadyReversed(by)) => Err(conflicts::already_reversed(Some(&by.to_string()))),
+            Some(ExistingWrite::AlreadyReversed(by)) => Err(conflicts::already_reversed(Some(by))),
             Some(ExistingWrite::KeyReused) => Err(key_reused()),
         }
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use types::{ErrorCode, Failure, Rollback};
+use types::{ChangeKind, ColumnEffect, Effects, ErrorCode, Failure, Rollback, RowEffect};
 
 use crate::canonical_json;
 use crate::definitions::Definition;
@@ -37,7 +37,7 @@ pub struct Preview {
     pub after: Option<Value>,
     /// Every row of tracked tables that it would change, by table and key, with `(generated)` in place of what the database makes anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub effects: Option<Value>,
+    pub effects: Option<Effects<Value>>,
     /// The columns that identify the rows of `before` and `after`; empty if they are unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub row_key: Vec<String>,
@@ -74,7 +74,7 @@ impl Preview {
             result: work.data,
             before: work.before,
             after: work.after,
-            effects,
+            effects: effects.map(Effects::stored),
             row_key: Vec::new(),
             generated: Vec::new(),
             rollback,
@@ -87,8 +87,8 @@ impl Preview {
     /// A preview of a write that was tried twice; `None` if the two differ in more than generated values.
     #[must_use]
     pub(crate) fn from_two_runs(trial: Trial, second: &Trial) -> Option<Self> {
-        let effects = trial.effects.as_ref().zip(second.effects.as_ref());
-        let effects = effects.map(|(first, second)| without_generated(first, second));
+        let both = trial.effects.clone().map(Effects::stored).zip(second.effects.clone().map(Effects::stored));
+        let effects = both.map(|(first, second)| without_generated(first, &second));
         let (first, second) = (&trial.work, &second.work);
         if first.rows_affected != second.rows_affected || !same(part(first, "before"), part(second, "before"), &[]) {
             return None;
@@ -134,29 +134,25 @@ impl Preview {
     /// the same columns, and inserted and deleted rows must be the same. The old value of a row that the tool does not
     /// show may have changed, such as a total that a trigger maintains.
     #[must_use]
-    pub(crate) fn difference_of_effects(&self, effects: Option<&Value>) -> Option<String> {
-        let count =
-            |effects: Option<&Value>| effects.and_then(|effects| effects.get("count")?.as_u64()).unwrap_or_default();
-        let rows = |effects: Option<&Value>| {
-            let rows = effects.and_then(|effects| effects.get("rows")?.as_array());
-            rows.into_iter().flatten().cloned().collect::<Vec<_>>()
-        };
-        let (shown, now) = (count(self.effects.as_ref()), count(effects));
-        if shown != now {
-            return Some(format!("it would change {now} row(s) of tracked tables now, and {shown} were shown"));
+    pub(crate) fn difference_of_effects(&self, effects: Option<Effects>) -> Option<String> {
+        let (shown, now) = (self.effects.as_ref(), effects.map(Effects::stored));
+        let count = |effects: Option<&Effects<Value>>| effects.map_or(0, |effects| effects.count);
+        let counts = (count(shown), count(now.as_ref()));
+        if counts.0 != counts.1 {
+            return Some(format!(
+                "it would change {} row(s) of tracked tables now, and {} were shown",
+                counts.1, counts.0
+            ));
         }
         // Beyond the most that are shown, others may be the first ones now.
-        if shown > u64::from(MOST_SHOWN) {
+        if counts.0 > u64::from(MOST_SHOWN) {
             return None;
         }
-        let mut left = rows(effects);
-        for row in rows(self.effects.as_ref()) {
-            match left.iter().position(|other| is_same_change(&row, other)) {
+        let mut left = now.map(|now| now.rows).unwrap_or_default();
+        for row in shown.into_iter().flat_map(|shown| &shown.rows) {
+            match left.iter().position(|other| is_same_change(row, other)) {
                 Some(place) => left.swap_remove(place),
-                None => {
-                    let table = row.get("table").and_then(Value::as_str).unwrap_or_default();
-                    return Some(format!("other rows or columns of {table} would be changed"));
-                }
+                None => return Some(format!("other rows or columns of {} would be changed", row.table)),
             };
         }
         None
@@ -169,44 +165,58 @@ impl Preview {
 }
 
 /// Whether two effects change the same row in the same way. What the database makes anew is the same as anything.
-fn is_same_change(shown: &Value, now: &Value) -> bool {
-    fn fits(shown: &Value, now: &Value) -> bool {
-        match (shown, now) {
-            (Value::String(mark), _) if mark == GENERATED => true,
-            (Value::Object(one), Value::Object(other)) => {
-                one.len() == other.len()
-                    && one.iter().all(|(name, value)| other.get(name).is_some_and(|now| fits(value, now)))
-            }
-            (one, other) => one == other,
+fn is_same_change(shown: &RowEffect<Value>, now: &RowEffect<Value>) -> bool {
+    let fits = |shown: &Value, now: &Value| is_generated(shown) || shown == now;
+    let is_same_key = match (&shown.key, &now.key) {
+        (Some(one), Some(other)) => {
+            one.len() == other.len()
+                && one.iter().all(|(name, part)| other.get(name).is_some_and(|now| fits(part, now)))
         }
-    }
-    let columns = |row: &Value| row.get("columns").and_then(Value::as_object).cloned().unwrap_or_default();
-    let (one, other) = (columns(shown), columns(now));
-    ["table", "change", "key"]
-        .iter()
-        .all(|name| fits(shown.get(name).unwrap_or(&Value::Null), now.get(name).unwrap_or(&Value::Null)))
-        && match shown.get("change").and_then(Value::as_str) {
-            Some("update") => one.len() == other.len() && one.keys().all(|name| other.contains_key(name)),
-            _ => fits(&Value::Object(one), &Value::Object(other)),
-        }
+        (one, other) => one == other,
+    };
+    let is_same_column = |(name, effect): (&String, &ColumnEffect<Value>)| match (effect, now.columns.get(name)) {
+        (_, None) => false,
+        // The old value of a row that the tool does not show may have changed.
+        _ if shown.change == ChangeKind::Update => true,
+        (ColumnEffect::Whole(shown), Some(ColumnEffect::Whole(now))) => fits(shown, now),
+        (shown, Some(now)) => shown == now,
+    };
+    shown.table == now.table
+        && shown.change == now.change
+        && is_same_key
+        && shown.columns.len() == now.columns.len()
+        && shown.columns.iter().all(is_same_column)
 }
 
-/// The first value with a mark wherever the second one has another.
-fn without_generated(first: &Value, second: &Value) -> Value {
-    match (first, second) {
-        (Value::Object(one), Value::Object(other)) => {
-            let value = |(key, value): (&String, &Value)| {
-                (key.clone(), without_generated(value, other.get(key).unwrap_or(&Value::Null)))
+fn is_generated(value: &Value) -> bool {
+    value == GENERATED
+}
+
+/// The first effects with a mark wherever the second ones have another value.
+fn without_generated(first: Effects<Value>, second: &Effects<Value>) -> Effects<Value> {
+    let mark = |value: Value, other: Option<&Value>| if other == Some(&value) { value } else { GENERATED.into() };
+    let others = second.rows.iter().map(Some).chain(std::iter::repeat(None));
+    let row = |(row, other): (RowEffect<Value>, Option<&RowEffect<Value>>)| {
+        let part = |(name, part): (String, Value)| {
+            let other = other.and_then(|other| other.key.as_ref()?.get(&name));
+            (name, mark(part, other))
+        };
+        let key = row.key.map(|key| key.into_iter().map(part).collect());
+        let column = |(name, effect): (String, ColumnEffect<Value>)| {
+            let effect = match (effect, other.and_then(|other| other.columns.get(&name))) {
+                (ColumnEffect::Changed { before, after }, Some(ColumnEffect::Changed { before: old, after: new })) => {
+                    ColumnEffect::Changed { before: mark(before, Some(old)), after: mark(after, Some(new)) }
+                }
+                (ColumnEffect::Whole(value), Some(ColumnEffect::Whole(other))) => {
+                    ColumnEffect::Whole(mark(value, Some(other)))
+                }
+                _ => ColumnEffect::Whole(GENERATED.into()),
             };
-            one.iter().map(value).collect()
-        }
-        (Value::Array(one), Value::Array(other)) => {
-            let others = other.iter().chain(std::iter::repeat(&Value::Null));
-            one.iter().zip(others).map(|(value, other)| without_generated(value, other)).collect()
-        }
-        (one, other) if one == other => one.clone(),
-        _ => GENERATED.into(),
-    }
+            (name, effect)
+        };
+        RowEffect { key, columns: row.columns.into_iter().map(column).collect(), ..row }
+    };
+    Effects { count: first.count, rows: first.rows.into_iter().zip(others).map(row).collect() }
 }
 
 /// The failure when the two tries never agree.

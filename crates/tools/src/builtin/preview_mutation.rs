@@ -7,20 +7,22 @@ use std::sync::Arc;
 use ledger::proposals::Proposals;
 use ledger::{ExecutorRegistry, Gate, WriteExecutor, WriteRequest};
 use manifest::{Access, ToolCatalog};
+use review::RowMasks;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use types::{ErrorCode, Failure, Redaction, Rollback};
+use types::{Effects, ErrorCode, Failure, Redaction};
 
 use super::execute_sql;
 use super::undo::{UndoKind, UndoTiers, UndoTool};
 use crate::arguments::redaction;
 use crate::manifest_tools::write::ManifestWrite;
 use crate::mixed_script;
+use crate::row_masking::answer;
 use crate::schema::arguments;
 use crate::schema::{AnyJson, builtin_info};
 use crate::services::Services;
-use crate::tool::{Call, Tool, ToolInfo, ToolLookup, ToolOutput, ToolResult};
+use crate::tool::{Call, Tool, ToolInfo, ToolLookup, ToolResult};
 
 pub(super) const NAME: &str = "preview_mutation";
 
@@ -66,7 +68,7 @@ struct PreviewData {
     after: Option<Value>,
     /// Every row of tracked tables that the write would change, by table and key; null if there is none.
     #[schemars(with = "AnyJson")]
-    effects: Option<Value>,
+    effects: Option<Effects<Value>>,
     /// How many rows the write would touch.
     rows_affected: u64,
     /// How the write could be undone.
@@ -191,23 +193,30 @@ impl Tool for PreviewMutation {
             let (work, effects) = work.map_err(|failure| failure.redacted(&redaction))?;
             let redaction = redaction.with_images(&[work.before.as_ref(), work.after.as_ref()]);
             let kept = |value: Option<Value>| value.map(|value| redaction.value(&value));
-            ToolOutput::read(&PreviewData {
+            let mut rows = RowMasks::new(call.masks.as_deref());
+            let effects = effects.map(|effects| rows.effects(effects.redacted(&redaction)));
+            let mut data = json(&PreviewData {
                 params: redaction.params(&request.params),
                 result: redaction.value(&work.data),
                 rows_affected: work.rows_affected,
-                rollback: redaction.value(&shown(&work.rollback)?),
+                rollback: redaction.value(&json(&work.rollback)?),
                 before: kept(work.before),
                 after: kept(work.after),
-                effects: kept(effects),
+                effects: None,
                 policy: policy.map(|applied| json!({"tier": applied.tier, "rule": applied.rule})),
                 warnings,
                 message: "Nothing was written.",
                 tool: arguments.tool,
-            })
+            })?;
+            rows.mask(&mut data, false);
+            if let (Some(data), Some(effects)) = (data.as_object_mut(), effects) {
+                data.insert("effects".to_owned(), json(&effects)?);
+            }
+            answer(&data, &rows.redaction())
         })
     }
 }
 
-fn shown(rollback: &Rollback) -> Result<Value, Failure> {
-    serde_json::to_value(rollback).map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))
+fn json(data: &impl Serialize) -> Result<Value, Failure> {
+    serde_json::to_value(data).map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))
 }

@@ -13,12 +13,13 @@ use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use types::{CorrelationId, ErrorCode, Failure, Moment};
+use types::{CellMasks, Conflict, ConflictKind, CorrelationId, Effects, ErrorCode, Failure, Moment};
 
 use super::UndoTiers;
+use crate::row_masking::answer;
 use crate::schema::{AnyJson, arguments, builtin_info};
 use crate::services::Services;
-use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
+use crate::tool::{Call, Tool, ToolInfo, ToolResult};
 use catalog::ledger_failure;
 
 pub(in crate::builtin) const NAME: &str = "undo_plan";
@@ -124,19 +125,21 @@ struct UndoPlanData {
     /// Later writes that would be taken back as well; at most 100.
     added: Vec<Value>,
     /// Writes that are left out, one object for each that says why; at most 100.
-    left_out: Vec<Value>,
+    #[schemars(with = "Vec<Value>")]
+    left_out: Vec<Conflict<Value>>,
     /// Writes that began in the time and were completed after it: they are not taken back; at most 100.
     outside: Vec<Value>,
     /// The first 20 rows of a plan that is ready: before is what is there now, after what undo_run would put back.
     #[schemars(with = "AnyJson")]
-    effects: Value,
+    effects: Option<Effects<Value>>,
     /// All rows of a plan that is ready, by table and kind of change, with the columns that change.
     #[schemars(with = "Vec<AnyJson>")]
     summary: Vec<PlanSummary>,
     /// How many conflicts there are.
     conflict_count: usize,
     /// Why the plan cannot run, one object for each row; at most 20.
-    conflicts: Vec<Value>,
+    #[schemars(with = "Vec<Value>")]
+    conflicts: Vec<Conflict<Value>>,
     /// What no plan takes back.
     not_undone: &'static str,
 }
@@ -168,7 +171,12 @@ impl UndoPlan {
         }
     }
 
-    async fn plan(&self, call: &Call, arguments: Arguments) -> Result<UndoPlanData, Failure> {
+    async fn plan(
+        &self,
+        call: &Call,
+        arguments: Arguments,
+        masks: &mut CellMasks<'_>,
+    ) -> Result<UndoPlanData, Failure> {
         let account = &call.principal.account_id;
         let scope = PlanScope {
             account: Some(account.as_str().to_owned()),
@@ -194,7 +202,7 @@ impl UndoPlan {
         let tried = self.plans.try_plan(&mut plan, Some(account), &trial, call.deadline).await;
         tried.map_err(CallError::into_failure)?;
         if !plan.report.is_ready {
-            return Ok(shown(&plan));
+            return Ok(shown(plan, masks));
         }
         let who = call.principal.actor.as_deref().unwrap_or(account.as_str());
         let parts = vec![PlanPart::of(&plan.report)];
@@ -205,9 +213,9 @@ impl UndoPlan {
         Ok(UndoPlanData {
             plan_id: Some(stored.plan_id),
             digest: Some(stored.digest),
-            effects: rows.effects,
+            effects: rows.effects.map(|effects| effects.shown(masks)),
             summary: rows.summary,
-            ..shown(&plan)
+            ..shown(plan, masks)
         })
     }
 }
@@ -256,10 +264,10 @@ impl Trial for CallTrial<'_> {
             match tool.gate.preview(tool.executor.as_ref(), &request, call.deadline).await {
                 Ok(_) => Ok(Vec::new()),
                 Err(Failure { code: ErrorCode::UndoConflict, conflicts: Some(conflicts), .. }) => {
-                    Ok(serde_json::from_value(*conflicts).unwrap_or_default())
+                    Ok(conflicts.found().unwrap_or_default())
                 }
                 Err(failure) if failure.sqlstate.as_deref().is_some_and(is_of_the_rows) => {
-                    Ok(vec![json!({"code": "constraint", "message": failure.message})])
+                    Ok(vec![Conflict::new(ConflictKind::Constraint).with_message(failure.message)])
                 }
                 Err(failure) => Err(CallError::Failure(failure)),
             }
@@ -275,15 +283,17 @@ impl Tool for UndoPlan {
     fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
             let arguments: Arguments = arguments(NAME, std::mem::take(&mut call.arguments))?;
-            ToolOutput::read(&self.plan(&call, arguments).await?)
+            let mut masks = CellMasks::new(call.masks.as_deref());
+            let data = self.plan(&call, arguments, &mut masks).await?;
+            answer(&data, &masks.redaction())
         })
     }
 }
 
-fn shown(plan: &Plan) -> UndoPlanData {
+fn shown(plan: Plan, masks: &mut CellMasks<'_>) -> UndoPlanData {
     let Plan { selection, writes, report } = plan;
-    let left_out = report.left_out.iter().filter_map(|conflict| conflict.pointer("/write/correlation_id")?.as_str());
-    let left_out: HashSet<&str> = left_out.collect();
+    let report = report.shown(masks);
+    let left_out: HashSet<CorrelationId> = report.left_out.iter().filter_map(Conflict::of_write).collect();
     let listed = |writes: Vec<&SelectedWrite>| {
         let row = |SelectedWrite { correlation_id, tool_name, actor, completed_at, .. }: &SelectedWrite| json!({"correlation_id": correlation_id, "tool_name": tool_name, "actor": actor, "completed_at": completed_at});
         writes.into_iter().take(MOST_LISTED).map(row).collect::<Vec<_>>()
@@ -293,21 +303,19 @@ fn shown(plan: &Plan) -> UndoPlanData {
         is_ready: report.is_ready,
         plan_id: None,
         digest: None,
-        from: selection.from.clone(),
-        to: selection.to.clone(),
+        from: selection.from,
+        to: selection.to,
         write_count: report.writes.len(),
         row_count: report.rows,
-        writes: listed(
-            inside.into_iter().filter(|write| !left_out.contains(write.correlation_id.to_string().as_str())).collect(),
-        ),
+        writes: listed(inside.into_iter().filter(|write| !left_out.contains(&write.correlation_id)).collect()),
         added: report.added.iter().take(MOST_LISTED).map(|write| json!(write)).collect(),
         outside: listed(outside),
-        effects: Value::Null,
+        effects: None,
         summary: Vec::new(),
         conflict_count: report.conflicts.len(),
-        conflicts: report.conflicts.iter().take(MOST_CONFLICTS).cloned().collect(),
+        conflicts: report.conflicts.into_iter().take(MOST_CONFLICTS).collect(),
         not_undone: NEVER_UNDONE,
-        left_out: report.left_out.iter().take(MOST_LISTED).cloned().collect(),
+        left_out: report.left_out.into_iter().take(MOST_LISTED).collect(),
     }
 }
 

@@ -1,0 +1,188 @@
+//! Values of rows, and the masks that they pass before anybody sees them.
+//!
+//! A [`Cell`] has no way to a face: its value is private, it is neither `Serialize` nor `Display`, and `Debug` does not
+//! print it. [`CellMasks`] makes a JSON value of it, so a text without masks does not compile:
+//!
+//! ```compile_fail,E0277
+//! let conflict: countersign_types::Conflict = serde_json::from_str(r#"{"code": "changed_since", "key": {"email": "a@x.org"}}"#)?;
+//! println!("{}", serde_json::to_string(&conflict)?);
+//! # Ok::<(), serde_json::Error>(())
+//! ```
+//! ```compile_fail,E0616
+//! let cell: countersign_types::Cell = serde_json::from_str(r#""a@x.org""#)?;
+//! println!("{}", cell.0);
+//! # Ok::<(), serde_json::Error>(())
+//! ```
+//! With the masks of whoever looks, it does:
+//! ```
+//! let conflict: countersign_types::Conflict = serde_json::from_str(r#"{"code": "changed_since", "key": {"email": "a@x.org"}}"#)?;
+//! let shown = conflict.shown(&mut countersign_types::CellMasks::new(None));
+//! assert_eq!(serde_json::to_string(&shown)?, r#"{"code":"changed_since","key":{"email":"a@x.org"}}"#);
+//! # Ok::<(), serde_json::Error>(())
+//! ```
+
+use std::collections::HashMap;
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+use crate::{Mask, MaskKey, Masks, Redaction};
+
+/// The columns of a row, in their order.
+pub type Columns<V = Cell> = IndexMap<String, V>;
+
+/// The value of a column of a row, as the ledger found it.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Cell(Value);
+
+impl Cell {
+    /// The value for the ledger itself, which stores what it found. No other crate calls this (a test of the architecture).
+    #[must_use]
+    pub const fn stored(&self) -> &Value {
+        &self.0
+    }
+
+    pub(crate) fn redacted(&self, redaction: &Redaction) -> Self {
+        Self(redaction.value(&self.0))
+    }
+}
+
+impl From<Value> for Cell {
+    fn from(value: Value) -> Self {
+        Self(value)
+    }
+}
+
+impl std::fmt::Debug for Cell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Cell(..)")
+    }
+}
+
+/// The masks of whoever looks, by the names of columns: rows are shown without the tables that they come from, so a value is
+/// masked if it stands under the name of any masked column.
+#[derive(Debug)]
+pub struct CellMasks<'a> {
+    columns: HashMap<&'a str, (Mask, &'a MaskKey)>,
+    /// The texts that were masked.
+    masked: Vec<Value>,
+}
+
+impl<'a> CellMasks<'a> {
+    /// The masks of somebody; `None` for one who may see every column.
+    #[must_use]
+    pub fn new(masks: Option<&'a Masks>) -> Self {
+        let mut columns: HashMap<&str, (Mask, &MaskKey)> = HashMap::new();
+        for (masks, column) in masks.into_iter().flat_map(|masks| masks.columns.iter().map(move |it| (masks, it))) {
+            let (mask, _) = columns.entry(&column.column).or_insert((column.mask, &masks.key));
+            *mask = column.mask.max(*mask);
+        }
+        Self { columns, masked: Vec::new() }
+    }
+
+    /// Whether a column of this name is masked.
+    #[must_use]
+    pub fn has(&self, column: &str) -> bool {
+        self.columns.contains_key(column)
+    }
+
+    /// A value of this column, or what replaces it.
+    pub fn cell(&mut self, column: &str, Cell(value): Cell) -> Value {
+        self.value(column, value)
+    }
+
+    /// The same for a value that comes from a tool.
+    pub fn value(&mut self, column: &str, value: Value) -> Value {
+        let Some((mask, key)) = self.columns.get(column) else { return value };
+        let shown = key.masked_json(*mask, &value);
+        if value.is_string() {
+            self.masked.push(value);
+        }
+        shown
+    }
+
+    /// Replaces the texts that were masked wherever else they occur.
+    #[must_use]
+    pub fn redaction(&self) -> Redaction {
+        Redaction::of_values(&self.masked)
+    }
+}
+
+/// A member of a JSON object, which can be absent, null or a value: what the ledger has written is sent on as it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Member<T> {
+    /// The object does not have it.
+    #[default]
+    Absent,
+    /// It is null.
+    Null,
+    /// Its value.
+    Value(T),
+}
+
+impl<T> Member<T> {
+    /// The value.
+    pub const fn get(&self) -> Option<&T> {
+        match self {
+            Self::Value(value) => Some(value),
+            Self::Absent | Self::Null => None,
+        }
+    }
+
+    /// Whether the object does not have it.
+    pub const fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent)
+    }
+
+    /// Another value in its place.
+    pub fn map<U>(self, value: impl FnOnce(T) -> U) -> Member<U> {
+        match self {
+            Self::Absent => Member::Absent,
+            Self::Null => Member::Null,
+            Self::Value(old) => Member::Value(value(old)),
+        }
+    }
+}
+
+impl<T> From<Option<T>> for Member<T> {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Self::Value)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Member<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Option::deserialize(deserializer).map(Self::from)
+    }
+}
+
+impl<T: Serialize> Serialize for Member<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.get().serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{MaskedColumn, Secret};
+
+    #[test]
+    fn a_cell_prints_nothing_and_is_shown_with_its_mask() {
+        // S-1
+        let column =
+            |mask| MaskedColumn { schema: "shop".to_owned(), table: "pins".to_owned(), column: "pin".to_owned(), mask };
+        let key = MaskKey::new(Secret::new("key"));
+        let masks =
+            Masks { columns: vec![column(Mask::Partial), column(Mask::Null)], trusted_functions: Vec::new(), key };
+        let cell = || Cell::from(json!("4711"));
+        assert_eq!(format!("{:?}", cell()), "Cell(..)");
+        let mut masks = CellMasks::new(Some(&masks));
+        assert_eq!((masks.cell("id", cell()), masks.cell("pin", cell())), (json!("4711"), Value::Null));
+        assert_eq!(masks.redaction().text("the pin 4711"), "the pin [redacted]");
+    }
+}

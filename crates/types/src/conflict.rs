@@ -1,0 +1,356 @@
+//! The reasons why an undo is refused, as the functions of the ledger report them.
+
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
+
+use crate::{Cell, CellMasks, Columns, CorrelationId, Masks, Member, REDACTED, Redaction};
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident $code:literal $words:literal $remedy:literal)*) => {
+        /// The kinds of conflicts (docs/internals/ledger.md), in the order in which messages count them.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum ConflictKind {
+            $($(#[$doc])* #[serde(rename = $code)] $name,)*
+        }
+
+        impl ConflictKind {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// The code on the wire.
+            #[must_use]
+            pub const fn code(self) -> &'static str {
+                match self { $(Self::$name => $code,)* }
+            }
+
+            /// The words by which a message counts its rows: "2 rows changed since".
+            #[must_use]
+            pub const fn words(self) -> &'static str {
+                match self { $(Self::$name => $words,)* }
+            }
+
+            /// What a person can do about it.
+            #[must_use]
+            pub const fn remedy(self) -> &'static str {
+                match self { $(Self::$name => $remedy,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// The row is not what the write left.
+    ChangedSince "changed_since" "changed since" "undo the later change first, or write what the row should be now"
+    /// The row is gone.
+    DeletedSince "deleted_since" "deleted since" "undo the deletion first"
+    /// Another row has the key of a row that would come back.
+    KeyTaken "key_taken" "whose key is taken" "remove or renumber the row that has the key now"
+    /// Later writes on the row would stay.
+    NeededBy "needed_by" "needed by later writes"
+        "undo those as well (mode cascade), or leave the write out (mode skip)"
+    /// Other rows refer to a row that would go.
+    Referenced "referenced" "that other rows refer to" "remove what refers to the row first"
+    /// The row that it refers to is gone.
+    ParentMissing "parent_missing" "whose parent is missing" "bring the parent back first"
+    /// A constraint refuses the row.
+    Constraint "constraint" "against a constraint" "see which rows violate it"
+    /// The table has other columns than those of the image.
+    SchemaChanged "schema_changed" "of a table whose columns have changed" "write what the row should be now"
+    /// The ledger does not have the row as it was.
+    ImageMissing "image_missing" "without an image of what was there before"
+        "call the undo tool that the write names (countersign audit show), if it names one"
+    /// The row would not be what it was.
+    SideEffects "side_effects" "that a trigger or an action of a foreign key changed otherwise"
+        "declare the column as maintained (countersign track), if a trigger sets it"
+    /// The login may not do it.
+    NotPermitted "not_permitted" "not permitted" "grant the login what the write needed"
+    /// Another undo has done it.
+    AlreadyReversed "already_reversed" "undone before" "to have the write back, undo that undo"
+    /// No undo does it.
+    Irreversible "irreversible" "that cannot be undone" "only a success on tables with a key can be undone"
+    /// The write may still end.
+    InDoubt "in_doubt" "in doubt" "wait until the write has ended"
+}
+
+/// A row, or a write, that is in the way of an undo. With a [`Cell`] for each value it is what the ledger found, and has no JSON
+/// form; with a [`Value`] it has passed the masks of whoever looks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(bound(deserialize = "V: Deserialize<'de>"))]
+pub struct Conflict<V = Cell> {
+    /// Its kind.
+    #[serde(rename = "code")]
+    pub kind: ConflictKind,
+    /// The table of the row.
+    #[serde(default, skip_serializing_if = "Member::is_absent")]
+    pub table: Member<String>,
+    /// The key of the row.
+    #[serde(default, skip_serializing_if = "Member::is_absent")]
+    pub key: Member<Columns<V>>,
+    /// The constraint that refuses.
+    #[serde(default, skip_serializing_if = "Member::is_absent")]
+    pub constraint: Member<String>,
+    /// The write whose undo it is in the way of.
+    #[serde(default, skip_serializing_if = "Member::is_absent")]
+    pub write: Member<ConflictWrite>,
+    /// The columns that differ.
+    #[serde(default, skip_serializing_if = "Member::is_absent")]
+    pub columns: Member<Vec<ConflictColumn<V>>>,
+    /// What PostgreSQL or the ledger said.
+    #[serde(default, skip_serializing_if = "Member::is_absent")]
+    pub message: Member<String>,
+    /// What changed the row.
+    #[serde(default, skip_serializing_if = "Member::is_absent")]
+    pub changed_by: Member<RowChanger>,
+}
+
+/// A column that differs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(bound(deserialize = "V: Deserialize<'de>"))]
+pub struct ConflictColumn<V = Cell> {
+    /// Its name.
+    pub name: String,
+    /// The value that the undo would put back.
+    #[serde(default, skip_serializing_if = "Member::is_absent")]
+    pub to_restore: Member<V>,
+    /// The value that the write left.
+    #[serde(default, skip_serializing_if = "Member::is_absent")]
+    pub left: Member<V>,
+    /// The value of now.
+    #[serde(default, skip_serializing_if = "Member::is_absent")]
+    pub now: Member<V>,
+}
+
+/// A write, as a conflict names it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConflictWrite {
+    /// Its receipt.
+    pub correlation_id: CorrelationId,
+    /// The end of it.
+    #[serde(default, skip_serializing_if = "Member::is_absent")]
+    pub completed_at: Member<String>,
+    /// Its tool.
+    #[serde(default, skip_serializing_if = "Member::is_absent")]
+    pub tool_name: Member<String>,
+    /// Its account.
+    #[serde(default, skip_serializing_if = "Member::is_absent")]
+    pub account_id: Member<String>,
+    /// The person on whose behalf it was made.
+    #[serde(default, skip_serializing_if = "Member::is_absent")]
+    pub actor: Member<String>,
+    /// Its session.
+    #[serde(default, skip_serializing_if = "Member::is_absent")]
+    pub session_id: Member<String>,
+}
+
+/// What changed a row.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum RowChanger {
+    /// A recorded write.
+    Write(ConflictWrite),
+    /// Something else.
+    Outside {
+        /// What is known of it.
+        outside: Option<String>,
+        /// When.
+        #[serde(default, skip_serializing_if = "Member::is_absent")]
+        at: Member<String>,
+    },
+}
+
+impl<V> Conflict<V> {
+    /// A conflict of which nothing is known but its kind.
+    #[must_use]
+    pub const fn new(kind: ConflictKind) -> Self {
+        Self {
+            kind,
+            table: Member::Absent,
+            key: Member::Absent,
+            constraint: Member::Absent,
+            write: Member::Absent,
+            columns: Member::Absent,
+            message: Member::Absent,
+            changed_by: Member::Absent,
+        }
+    }
+
+    /// What was said of it.
+    #[must_use]
+    pub fn with_message(self, message: impl Into<String>) -> Self {
+        Self { message: Member::Value(message.into()), ..self }
+    }
+
+    /// The write whose undo it is in the way of.
+    #[must_use]
+    pub fn of_write(&self) -> Option<CorrelationId> {
+        self.write.get().map(|write| write.correlation_id)
+    }
+
+    fn map<W>(self, mut value: impl FnMut(&str, V) -> W) -> Conflict<W> {
+        let Self { kind, table, key, constraint, write, columns, message, changed_by } = self;
+        let key = key.map(|key| {
+            let part = |(name, part): (String, V)| (value(&name, part), name);
+            key.into_iter().map(part).map(|(part, name)| (name, part)).collect()
+        });
+        let column = |ConflictColumn { name, to_restore, left, now }| ConflictColumn {
+            to_restore: to_restore.map(|it| value(&name, it)),
+            left: left.map(|it| value(&name, it)),
+            now: now.map(|it| value(&name, it)),
+            name,
+        };
+        let columns = columns.map(|columns: Vec<ConflictColumn<V>>| columns.into_iter().map(column).collect());
+        Conflict { kind, table, key, constraint, write, columns, message, changed_by }
+    }
+
+    /// The same with other texts; ids and codes stay.
+    fn with_texts(self, text: &dyn Fn(String) -> String) -> Self {
+        let Self { kind, table, key, constraint, write, columns, message, changed_by } = self;
+        let column = |column: ConflictColumn<V>| ConflictColumn { name: text(column.name), ..column };
+        Self {
+            kind,
+            table: table.map(text),
+            key,
+            constraint: constraint.map(text),
+            write: write.map(|write| write.with_texts(text)),
+            columns: columns.map(|columns| columns.into_iter().map(column).collect()),
+            message: message.map(text),
+            changed_by: changed_by.map(|by| match by {
+                RowChanger::Write(write) => RowChanger::Write(write.with_texts(text)),
+                RowChanger::Outside { outside, at } => {
+                    RowChanger::Outside { outside: outside.map(text), at: at.map(text) }
+                }
+            }),
+        }
+    }
+}
+
+impl ConflictWrite {
+    fn with_texts(self, text: &dyn Fn(String) -> String) -> Self {
+        Self {
+            correlation_id: self.correlation_id,
+            completed_at: self.completed_at.map(text),
+            tool_name: self.tool_name.map(text),
+            account_id: self.account_id.map(text),
+            actor: self.actor.map(text),
+            session_id: self.session_id.map(text),
+        }
+    }
+}
+
+impl Conflict {
+    /// The conflict with the masks of whoever looks. The texts that were masked may still occur elsewhere in it:
+    /// [`Conflict::redacted`] replaces them there.
+    #[must_use]
+    pub fn shown(self, masks: &mut CellMasks<'_>) -> Conflict<Value> {
+        self.map(|column, cell| masks.cell(column, cell))
+    }
+
+    /// The conflict for the ledger itself, which stores it. No other crate calls this (a test of the architecture).
+    #[must_use]
+    pub fn stored(&self) -> Conflict<Value> {
+        self.clone().map(|_, cell| cell.stored().clone())
+    }
+}
+
+impl Conflict<Value> {
+    /// The conflict without the values that must not be shown, wherever they are.
+    #[must_use]
+    pub fn redacted(self, redaction: &Redaction) -> Self {
+        if redaction.is_empty() {
+            return self;
+        }
+        self.map(|_, value| redaction.value(&value)).with_texts(&|text| redaction.whole_text(text))
+    }
+}
+
+/// The conflicts of a failure.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Conflicts {
+    /// As the ledger found them. Their JSON is without values, in case nobody has asked for the masks.
+    Found(Vec<Conflict>),
+    /// With the masks of whoever looks.
+    Shown(Vec<Conflict<Value>>),
+}
+
+impl Conflicts {
+    /// The conflicts as the ledger found them; `None` if they are shown.
+    #[must_use]
+    pub fn found(self) -> Option<Vec<Conflict>> {
+        match self {
+            Self::Found(found) => Some(found),
+            Self::Shown(_) => None,
+        }
+    }
+
+    /// The conflicts with these masks; those that are shown stay as they are.
+    #[must_use]
+    pub fn shown(self, masks: &mut CellMasks<'_>) -> Self {
+        match self {
+            Self::Found(found) => Self::Shown(found.into_iter().map(|conflict| conflict.shown(masks)).collect()),
+            Self::Shown(shown) => Self::Shown(shown),
+        }
+    }
+
+    /// The conflicts without the values that must not be shown or stored.
+    #[must_use]
+    pub fn redacted(self, redaction: &Redaction) -> Self {
+        let text = |text| redaction.whole_text(text);
+        match self {
+            Self::Found(found) => {
+                let redacted = |one: Conflict| one.map(|_, cell| cell.redacted(redaction)).with_texts(&text);
+                Self::Found(found.into_iter().map(redacted).collect())
+            }
+            Self::Shown(shown) => Self::Shown(shown.into_iter().map(|conflict| conflict.redacted(redaction)).collect()),
+        }
+    }
+}
+
+impl Serialize for Conflicts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Found(found) => {
+                let withheld = |conflict: &Conflict| conflict.clone().map(|_, _| Value::from(REDACTED));
+                found.iter().map(withheld).collect::<Vec<_>>().serialize(serializer)
+            }
+            Self::Shown(shown) => shown.serialize(serializer),
+        }
+    }
+}
+
+/// Conflicts with the masks of whoever looks (`None`: they may see every column), without the masked texts anywhere in them.
+#[must_use]
+pub fn shown_conflicts(masks: Option<&Masks>, conflicts: Vec<Conflict>) -> Vec<Conflict<Value>> {
+    let mut masks = CellMasks::new(masks);
+    let shown: Vec<_> = conflicts.into_iter().map(|conflict| conflict.shown(&mut masks)).collect();
+    let redaction = masks.redaction();
+    shown.into_iter().map(|conflict| conflict.redacted(&redaction)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_kind_of_conflict_is_kept_whole_on_the_wire() {
+        let text = include_str!("../../../tests/golden/review/conflicts.json");
+        let conflicts: Vec<Conflict> = serde_json::from_str(text).unwrap();
+        let stored: Vec<_> = conflicts.iter().map(Conflict::stored).collect();
+        assert_eq!(json!(stored).to_string(), serde_json::from_str::<Value>(text).unwrap().to_string());
+        for kind in ConflictKind::ALL {
+            assert_eq!(json!(kind), kind.code());
+        }
+    }
+
+    #[test]
+    fn conflicts_that_passed_no_mask_have_no_values_in_json() {
+        // S-1
+        let found = json!([{"code": "changed_since", "key": {"email": "a@x.org"}, "columns": [{"name": "email", "now": "b@x.org"}]}]);
+        let conflicts = Conflicts::Found(serde_json::from_value(found).unwrap());
+        let withheld = json!([{"code": "changed_since", "key": {"email": "[redacted]"}, "columns": [{"name": "email", "now": "[redacted]"}]}]);
+        assert_eq!(json!(conflicts), withheld);
+        let Conflicts::Shown(shown) = conflicts.shown(&mut CellMasks::new(None)) else { panic!("not shown") };
+        assert_eq!(json!(shown)[0]["columns"][0]["now"], "b@x.org");
+    }
+}
