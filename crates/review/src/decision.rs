@@ -1,0 +1,78 @@
+//! Who may approve a proposal.
+
+use ledger::proposals::{Proposal, ProposalStatus};
+use types::Tier;
+
+/// The reason why somebody cannot approve a proposal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Undecidable {
+    /// It is approved.
+    Confirmed,
+    /// It has ended.
+    Closed,
+    /// They only read.
+    NotAReviewer,
+    /// The proposing account confirms it.
+    ForTheAccount,
+    /// They have approved it; it waits for others.
+    ApprovedBefore,
+    /// They have proposed it.
+    OwnProposal,
+}
+
+/// The reason why this person cannot approve a proposal; `None` if they can. `is_reviewer`: their role decides. The ledger decides
+/// this again, by the same rules.
+#[must_use]
+pub fn undecidable(proposal: &Proposal, person: &str, is_reviewer: bool) -> Option<Undecidable> {
+    let is_theirs = |name: &str| is_same_person(name, person);
+    match proposal.status {
+        ProposalStatus::Confirmed => Some(Undecidable::Confirmed),
+        ProposalStatus::Pending if !is_reviewer => Some(Undecidable::NotAReviewer),
+        ProposalStatus::Pending if proposal.tier != Tier::Approve => Some(Undecidable::ForTheAccount),
+        ProposalStatus::Pending if proposal.approved_by.iter().any(|one| is_theirs(&one.person)) => {
+            Some(Undecidable::ApprovedBefore)
+        }
+        ProposalStatus::Pending
+            if is_theirs(proposal.account_id.as_str()) || proposal.actor.as_deref().is_some_and(is_theirs) =>
+        {
+            Some(Undecidable::OwnProposal)
+        }
+        ProposalStatus::Pending => None,
+        _ => Some(Undecidable::Closed),
+    }
+}
+
+/// Whether two names are those of one person: as the ledger compares them, upper and lower case are the same.
+#[must_use]
+pub fn is_same_person(one: &str, other: &str) -> bool {
+    one.to_lowercase() == other.to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn nobody_approves_their_own_proposal_however_their_name_is_spelled() {
+        let proposal = |status: &str, approved_by: &str| -> Proposal {
+            let approval = json!({"person": approved_by, "decided_by": "", "decided_login": "", "decided_via": "", "decided_at": ""});
+            serde_json::from_value(json!({
+                "proposal_id": "3f0c1a52-9c1e-4c7e-8a55-0d9f6b1f2a34", "account_id": "Night", "actor": "Zoë", "tool_name": "t",
+                "tool_version": "1", "definition": "", "tier": "approve", "approvals": 2, "approvers": null, "approved_by": [approval],
+                "description": "", "params": {}, "params_hash": "", "digest": "", "created_at": "", "expires_at": "", "status": status,
+                "preview": {"rows_affected": 1, "result": {}, "rollback": types::Rollback::irreversible("")},
+            }))
+            .unwrap()
+        };
+        let pending = proposal("pending", "Anna");
+        assert_eq!(undecidable(&pending, "ZOË", true), Some(Undecidable::OwnProposal));
+        assert_eq!(undecidable(&pending, "night", true), Some(Undecidable::OwnProposal));
+        assert_eq!(undecidable(&pending, "anna", true), Some(Undecidable::ApprovedBefore));
+        assert_eq!(undecidable(&pending, "bob", false), Some(Undecidable::NotAReviewer));
+        assert_eq!(undecidable(&pending, "bob", true), None);
+        assert_eq!(undecidable(&proposal("confirmed", "anna"), "bob", true), Some(Undecidable::Confirmed));
+        assert_eq!(undecidable(&proposal("expired", "anna"), "bob", true), Some(Undecidable::Closed));
+    }
+}
