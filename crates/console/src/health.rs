@@ -4,34 +4,10 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// How a finding is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HealthLevel {
-    /// As it should be.
-    Ok,
-    /// It was not looked at.
-    Unchecked,
-    /// It works, and an operator should look at it.
-    Warning,
-    /// Something does not work.
-    Problem,
-}
-
-/// One thing that was looked at.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HealthFinding {
-    /// How it is.
-    pub level: HealthLevel,
-    /// The subject, in one word.
-    pub area: String,
-    /// What was found.
-    pub message: String,
-    /// What to do about it.
-    pub advice: Option<String>,
-}
+use review::Finding;
 
 /// The findings of one look.
-pub type HealthFindings = Pin<Box<dyn Future<Output = Vec<HealthFinding>> + Send>>;
+pub type HealthFindings = Pin<Box<dyn Future<Output = Vec<Finding>> + Send>>;
 
 /// Looks at the ledger and what serves it.
 #[derive(Clone)]
@@ -43,7 +19,7 @@ impl HealthCheck {
         Self(Arc::new(check))
     }
 
-    pub(crate) async fn findings(&self) -> Vec<HealthFinding> {
+    pub(crate) async fn findings(&self) -> Vec<Finding> {
         (self.0)().await
     }
 }
@@ -51,16 +27,5 @@ impl HealthCheck {
 impl fmt::Debug for HealthCheck {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("HealthCheck")
-    }
-}
-
-impl HealthLevel {
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Unchecked => "unchecked",
-            Self::Warning => "warning",
-            Self::Problem => "problem",
-        }
     }
 }

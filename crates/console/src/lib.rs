@@ -23,7 +23,7 @@ mod session;
 mod state;
 mod text;
 
-pub use health::{HealthCheck, HealthFinding, HealthFindings, HealthLevel};
+pub use health::{HealthCheck, HealthFindings};
 pub use oidc::{AccountClaims, CALLBACK_PATH, Oidc, PersonRules};
 pub use router::serve;
 pub use state::{APPROVE_WITHIN, Console, ConsoleParts, OriginError, read_origin};

@@ -1,6 +1,5 @@
 //! Words of the pages.
 
-use serde_json::{Map, Value};
 use types::visible;
 
 /// Something that a page says about its subject.
@@ -73,26 +72,9 @@ pub(crate) fn sentence(phrase: &str) -> String {
     first.chain(characters).chain(['.']).collect()
 }
 
-/// `1 row`, `3 rows`.
-pub(crate) fn rows(count: u64) -> String {
-    format!("{count} row{}", if count == 1 { "" } else { "s" })
-}
-
-/// A text of a record, with control and formatting characters made visible; `None` for null.
-pub(crate) fn field(record: &Map<String, Value>, name: &str) -> Option<String> {
-    match record.get(name)? {
-        Value::Null => None,
-        Value::String(text) => Some(visible(text)),
-        other => Some(visible(&other.to_string())),
-    }
-}
-
-/// The state of a record: `reversed` if later writes have undone it.
-pub(crate) fn record_status(record: &Map<String, Value>) -> String {
-    match record.get("is_reversed") {
-        Some(Value::Bool(true)) => "reversed".to_owned(),
-        _ => field(record, "status").unwrap_or_default(),
-    }
+/// A text, with control and formatting characters made visible.
+pub(crate) fn optional(text: &Option<String>) -> Option<String> {
+    text.as_deref().map(visible)
 }
 
 /// A query string of the fields that have a value: `?tool=set_status&actor=anna`, or nothing.

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use clap::Args;
-use ledger::{FreezeScope, Freezes, Ledger, SchemaError};
-use serde_json::{Map, Value};
+use ledger::{Freeze, FreezeScope, Freezes, Ledger, SchemaError};
+use serde_json::json;
 use types::visible;
 
 use crate::settings::ConnectionKeys;
@@ -110,7 +110,7 @@ pub(crate) async fn unfreeze(arguments: UnfreezeArgs, settings: &Settings) -> an
 async fn list(freezes: &Freezes, json: bool) -> anyhow::Result<()> {
     let current = freezes.current().await?;
     if json {
-        current.into_iter().for_each(|freeze| print_line(&json_line(&Value::Object(freeze))));
+        current.into_iter().for_each(|freeze| print_line(&json_line(&json!(freeze))));
     } else if current.is_empty() {
         print_line("Nothing is frozen.");
     } else {
@@ -119,39 +119,35 @@ async fn list(freezes: &Freezes, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn current(freezes: &Freezes, scope: &FreezeScope) -> anyhow::Result<Option<Map<String, Value>>> {
+async fn current(freezes: &Freezes, scope: &FreezeScope) -> anyhow::Result<Option<Freeze>> {
     let (kind, name) = match scope {
         FreezeScope::Account(name) => ("account", name.as_str()),
         FreezeScope::Actor(name) => ("actor", name.as_str()),
         FreezeScope::All => ("all", ""),
     };
-    let is_this = |freeze: &Map<String, Value>| text(freeze, "kind") == kind && text(freeze, "name") == name;
+    let is_this = |freeze: &Freeze| freeze.kind == kind && freeze.name == name;
     Ok(freezes.current().await.map_err(refused)?.into_iter().find(is_this))
 }
 
 /// Returns the line of a freeze in force: frozen writes, start, operator and reason.
-fn line(freeze: &Map<String, Value>) -> String {
+fn line(freeze: &Freeze) -> String {
     format!("{}, {}", whose(freeze), since(freeze))
 }
 
 /// `writes of the account robot`.
-pub(crate) fn whose(freeze: &Map<String, Value>) -> String {
-    match (text(freeze, "kind"), text(freeze, "name")) {
-        ("all", _) => "all writes".to_owned(),
-        (kind, name) => format!("writes of the {kind} {}", visible(name)),
+pub(crate) fn whose(freeze: &Freeze) -> String {
+    match freeze.kind.as_str() {
+        "all" => "all writes".to_owned(),
+        kind => format!("writes of the {kind} {}", visible(&freeze.name)),
     }
 }
 
 /// `since 2026-11-23T03:00:00Z by olga (OS user olga): it posts nonsense`.
-pub(crate) fn since(freeze: &Map<String, Value>) -> String {
-    let [by, login, at, reason] =
-        ["frozen_by", "frozen_login", "frozen_at", "reason"].map(|key| visible(text(freeze, key)));
+pub(crate) fn since(freeze: &Freeze) -> String {
+    let [by, login, at] = [&freeze.frozen_by, &freeze.frozen_login, &freeze.frozen_at].map(|text| visible(text));
+    let reason = freeze.reason.as_deref().map(visible).unwrap_or_default();
     let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
     format!("since {at} by {login} (OS user {by}){reason}")
-}
-
-fn text<'a>(freeze: &'a Map<String, Value>, key: &str) -> &'a str {
-    freeze.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn name(scope: &FreezeScope) -> String {

@@ -3,8 +3,7 @@
 use anyhow::bail;
 use types::IdPrefix;
 
-/// The number of characters of an id in a list.
-const SHOWN: usize = 8;
+pub(crate) use review::sentences::short_id as short;
 
 /// The number of matches in an error.
 const NAMED: u32 = 5;
@@ -20,11 +19,6 @@ pub(crate) fn parse(text: &str) -> Result<IdPrefix, String> {
             IdPrefix::MIN_CHARS
         )
     })
-}
-
-/// An id as a list shows it.
-pub(crate) fn short(id: &str) -> String {
-    id.chars().take(SHOWN).collect()
 }
 
 /// The only match; `None` if there is none. Each match has its id and its description.

@@ -1,13 +1,102 @@
 //! Reports stuck work and wrong states: one query each, which the servers' login may run (promises C5-09, C5-10).
 //! The caller interprets the answers.
 
-use serde_json::{Map, Value};
-use types::ProposalId;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use types::{CorrelationId, ProposalId};
 
 use crate::options::LedgerOptions;
 use crate::records::Records;
 use crate::sweep::BEYOND_DEADLINE;
 use crate::values::rfc3339;
+
+/// Facts about the server.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct ServerFacts {
+    /// `16.4`.
+    pub version: String,
+    /// 160004 for 16.4.
+    pub number: i64,
+    /// The database.
+    pub database: String,
+    /// This login.
+    pub login: String,
+    /// Whether it only replays what a primary wrote.
+    pub is_standby: bool,
+}
+
+/// A record that is pending for longer than a call may take.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AbandonedRecord {
+    /// Its receipt.
+    pub correlation_id: CorrelationId,
+    /// Its account.
+    pub account_id: String,
+    /// Its tool.
+    pub tool_name: String,
+    /// When it was made.
+    pub created_at: String,
+    /// Its age in seconds.
+    pub age_s: u64,
+    /// How many there are.
+    #[serde(skip_serializing)]
+    pub total: u64,
+}
+
+/// A proposal that was agreed to, and neither carried out nor ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StuckProposal {
+    /// Its name.
+    pub proposal_id: ProposalId,
+    /// Its account.
+    pub account_id: String,
+    /// Its tool.
+    pub tool_name: String,
+    /// Its tier.
+    pub tier: String,
+    /// Its status.
+    pub status: String,
+    /// Who decided.
+    pub decided_by: Option<String>,
+    /// When it was proposed.
+    pub created_at: String,
+    /// When it was decided.
+    pub decided_at: String,
+    /// Until when a server may execute it.
+    pub executable_until: Option<String>,
+    /// Whether that time is over.
+    pub is_over: Option<bool>,
+    /// The time since the decision in seconds.
+    pub age_s: u64,
+    /// How many there are.
+    #[serde(skip_serializing)]
+    pub total: u64,
+}
+
+/// The proposals of one tier that wait for a decision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingProposals {
+    /// The tier.
+    pub tier: String,
+    /// How many there are.
+    pub proposals: u64,
+    /// When the oldest was made.
+    pub oldest: String,
+    /// When the next one expires.
+    pub next_to_expire: String,
+}
+
+/// Records that are final and not sealed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnsealedRecords {
+    /// How many there are.
+    pub records: u64,
+    /// When the oldest ended.
+    pub oldest: Option<String>,
+    /// How many records others may have to wait for.
+    pub pending: u64,
+}
 
 /// Asks one database, and the ledger in it.
 #[derive(Debug, Clone)]
@@ -97,16 +186,14 @@ impl Doctor {
     /// # Errors
     /// Whatever the database says.
     pub async fn is_console(&self) -> Result<bool, pg::Error> {
-        let rows = self.records.objects(IS_CONSOLE_SQL, &[]).await?;
-        Ok(rows.first().and_then(|row| row.get("is_console")) == Some(&Value::Bool(true)))
+        Ok(self.first(IS_CONSOLE_SQL, &[]).await? == Some(Value::Bool(true)))
     }
 
-    /// Facts about the server: `version`, `number` (160004 for 16.4), `database`, `login`, `is_standby`. Needs no
-    /// ledger.
+    /// Facts about the server. Needs no ledger.
     ///
     /// # Errors
     /// An error of the database.
-    pub async fn server(&self) -> Result<Map<String, Value>, pg::Error> {
+    pub async fn server(&self) -> Result<ServerFacts, pg::Error> {
         self.one(SERVER_SQL, &[]).await
     }
 
@@ -115,28 +202,24 @@ impl Doctor {
     /// # Errors
     /// Whatever the database says.
     pub async fn approvers(&self) -> Result<Vec<String>, pg::Error> {
-        let rows = self.records.objects(APPROVERS_SQL, &[]).await?;
-        Ok(rows.iter().filter_map(|row| row.get("login")?.as_str().map(str::to_owned)).collect())
+        self.texts(APPROVERS_SQL).await
     }
 
-    /// Records that are pending for longer than a call may take, newest first: `correlation_id`, `account_id`, `tool_name`,
-    /// `created_at`, `age_s`, `total`.
+    /// Records that are pending for longer than a call may take, newest first.
     ///
     /// # Errors
     /// Whatever the database says.
-    pub async fn abandoned_records(&self) -> Result<Vec<Map<String, Value>>, pg::Error> {
+    pub async fn abandoned_records(&self) -> Result<Vec<AbandonedRecord>, pg::Error> {
         let params = [Some(self.abandoned_after_s.to_string()), Some(MOST_FOUND.to_string())];
-        self.records.objects(PENDING_SQL, &params).await
+        self.records.rows(PENDING_SQL, &params).await
     }
 
-    /// Proposals that were agreed to over 5 minutes ago and neither carried out nor ended, newest first: `proposal_id`,
-    /// `account_id`, `tool_name`, `tier`, `status`, `decided_by`, `created_at`, `decided_at`, `executable_until`, `is_over`,
-    /// `age_s`, `total`.
+    /// Proposals that were agreed to over 5 minutes ago and neither carried out nor ended, newest first.
     ///
     /// # Errors
     /// Whatever the database says.
-    pub async fn stuck_proposals(&self) -> Result<Vec<Map<String, Value>>, pg::Error> {
-        self.records.objects(CONFIRMED_SQL, &[Some(MOST_FOUND.to_string())]).await
+    pub async fn stuck_proposals(&self) -> Result<Vec<StuckProposal>, pg::Error> {
+        self.records.rows(CONFIRMED_SQL, &[Some(MOST_FOUND.to_string())]).await
     }
 
     /// The number of proposals that were approved within the last hour and have not ended yet.
@@ -144,24 +227,22 @@ impl Doctor {
     /// # Errors
     /// An error of the database.
     pub async fn confirmed_lately(&self) -> Result<u64, pg::Error> {
-        let row = self.one(LATELY_SQL, &[]).await?;
-        Ok(row.get("confirmed").and_then(Value::as_u64).unwrap_or_default())
+        Ok(self.first(LATELY_SQL, &[]).await?.and_then(|count| count.as_u64()).unwrap_or_default())
     }
 
-    /// Proposals that wait for a decision, a row a tier: `tier`, `proposals`, `oldest`, `next_to_expire`.
+    /// Proposals that wait for a decision, by tier.
     ///
     /// # Errors
     /// Whatever the database says.
-    pub async fn waiting_proposals(&self) -> Result<Vec<Map<String, Value>>, pg::Error> {
-        self.records.objects(WAITING_SQL, &[]).await
+    pub async fn waiting_proposals(&self) -> Result<Vec<WaitingProposals>, pg::Error> {
+        self.records.rows(WAITING_SQL, &[]).await
     }
 
-    /// Records that were final over 10 minutes ago and are not sealed: `records`, `oldest`; and `pending`, how many records
-    /// others may have to wait for.
+    /// Records that were final over 10 minutes ago and are not sealed.
     ///
     /// # Errors
     /// Whatever the database says.
-    pub async fn unsealed_records(&self) -> Result<Map<String, Value>, pg::Error> {
+    pub async fn unsealed_records(&self) -> Result<UnsealedRecords, pg::Error> {
         self.one(UNSEALED_SQL, &[]).await
     }
 
@@ -170,8 +251,7 @@ impl Doctor {
     /// # Errors
     /// Whatever the database says.
     pub async fn fingerprint_keys(&self) -> Result<Vec<String>, pg::Error> {
-        let rows = self.records.objects(KEYS_SQL, &[]).await?;
-        Ok(rows.iter().filter_map(|row| row.get("key_id")?.as_str().map(str::to_owned)).collect())
+        self.texts(KEYS_SQL).await
     }
 
     /// Until when a server may execute this proposal; `None` if it does not exist, or is not approved.
@@ -179,12 +259,23 @@ impl Doctor {
     /// # Errors
     /// An error of the database.
     pub async fn executable_until(&self, id: ProposalId) -> Result<Option<String>, pg::Error> {
-        let row = self.one(UNTIL_SQL, &[Some(id.to_string())]).await?;
-        Ok(row.get("executable_until").and_then(Value::as_str).map(str::to_owned))
+        Ok(self.first(UNTIL_SQL, &[Some(id.to_string())]).await?.and_then(|time| time.as_str().map(str::to_owned)))
     }
 
-    /// The only row, or one without columns.
-    async fn one(&self, sql: &str, params: &[Option<String>]) -> Result<Map<String, Value>, pg::Error> {
-        Ok(self.records.objects(sql, params).await?.into_iter().next().unwrap_or_default())
+    /// The only row, or one of nothing.
+    async fn one<T: DeserializeOwned + Default>(&self, sql: &str, params: &[Option<String>]) -> Result<T, pg::Error> {
+        Ok(self.records.rows(sql, params).await?.into_iter().next().unwrap_or_default())
+    }
+
+    /// The first value of the first row.
+    async fn first(&self, sql: &str, params: &[Option<String>]) -> Result<Option<Value>, pg::Error> {
+        let row = self.records.objects(sql, params).await?.into_iter().next();
+        Ok(row.and_then(|row| row.into_iter().next()).map(|(_, value)| value))
+    }
+
+    /// The first column, which is text.
+    async fn texts(&self, sql: &str) -> Result<Vec<String>, pg::Error> {
+        let rows = self.records.objects(sql, &[]).await?.into_iter();
+        Ok(rows.filter_map(|row| row.into_iter().next()?.1.as_str().map(str::to_owned)).collect())
     }
 }

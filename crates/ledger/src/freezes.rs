@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pg::WriterPool;
-use serde_json::{Map, Value};
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::records::Records;
@@ -50,6 +50,23 @@ impl FreezeScope {
     }
 }
 
+/// A freeze in force.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Freeze {
+    /// `account`, `actor` or `all`.
+    pub kind: String,
+    /// The account or the actor; empty for all.
+    pub name: String,
+    /// The user of the operating system, or the person of the console.
+    pub frozen_by: String,
+    /// The database login.
+    pub frozen_login: String,
+    /// When.
+    pub frozen_at: String,
+    /// Why.
+    pub reason: Option<String>,
+}
+
 /// The freezes of one ledger.
 #[derive(Debug, Clone)]
 pub struct Freezes {
@@ -82,12 +99,12 @@ impl Freezes {
         Ok(self.value(UNFREEZE_SQL, &params).await? == "t")
     }
 
-    /// The freezes in force, the oldest first: `kind`, `name`, `frozen_by`, `frozen_login`, `frozen_at`, `reason`.
+    /// The freezes in force, the oldest first.
     ///
     /// # Errors
     /// Whatever the database says.
-    pub async fn current(&self) -> Result<Vec<Map<String, Value>>, pg::Error> {
-        self.records.objects(CURRENT_SQL, &[]).await
+    pub async fn current(&self) -> Result<Vec<Freeze>, pg::Error> {
+        self.records.rows(CURRENT_SQL, &[]).await
     }
 
     /// Whether the newest records have a write of this account or actor: a name that none has may be misspelt.
@@ -98,8 +115,7 @@ impl Freezes {
         if *scope == FreezeScope::All {
             return Ok(true);
         }
-        let rows = self.records.objects(KNOWN_SQL, &scope.params()).await?;
-        Ok(rows.first().and_then(|row| row.get("known")) == Some(&Value::Bool(true)))
+        Ok(self.value(KNOWN_SQL, &scope.params()).await? == "t")
     }
 
     async fn value(&self, sql: &str, params: &[Option<String>]) -> Result<String, pg::Error> {

@@ -81,12 +81,12 @@ pub use attempt::{WriteAttempt, WriteOutcome};
 pub use baseline::{BASELINE, BASELINE_GRANTS};
 pub use catalog_version::{CatalogVersion, WatchedTables};
 pub use definitions::Definition;
-pub use doctor::{Doctor, MOST_FOUND};
+pub use doctor::{AbandonedRecord, Doctor, MOST_FOUND, ServerFacts, StuckProposal, UnsealedRecords, WaitingProposals};
 pub use executor::{DEDUP_WINDOW, WriteExecutor, WriteFuture, WriteOutput, WritePrecondition, WriteRequest};
 pub use executor_registry::{DuplicateExecutor, ExecutorRegistry};
 pub use failures::{ExecutorError, WriteError, outdated};
 pub use fingerprint::{Fingerprint, Fingerprints, canonical_json};
-pub use freezes::{FreezeScope, Freezes};
+pub use freezes::{Freeze, FreezeScope, Freezes};
 pub use gate::Gate;
 pub use gauges::{LedgerCounts, LedgerGauges};
 pub use identity::{Fork, check_identity, fork, is_original};
@@ -108,7 +108,7 @@ pub use setup::{
 };
 pub use state_keys::{StateKey, StateKeys};
 pub use time_range::TimeRangeError;
-pub use tracking::{Coverage, CoveredTable, Gap, Tracking};
+pub use tracking::{Coverage, CoveredTable, Gap, Tracking, TrackingProblem};
 pub use write_tx::{Rows, Statement, WriteTx};
 
 pub use login_settings::{LoginSetting, unexpected_settings};

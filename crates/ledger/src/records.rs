@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use pg::WriterPool;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use types::{AccountId, CorrelationId, Effects};
@@ -190,6 +191,17 @@ impl Records {
             record.insert("effects".to_owned(), json!(effects.map(Effects::stored)));
         }
         Ok(Some(record))
+    }
+
+    /// The rows of a statement that only reads, by the names of its columns.
+    pub(crate) async fn rows<T: DeserializeOwned>(
+        &self,
+        sql: &str,
+        params: &[Option<String>],
+    ) -> Result<Vec<T>, pg::Error> {
+        let rows = self.objects(sql, params).await?.into_iter();
+        let parsed = rows.map(|row| serde_json::from_value(Value::Object(row)));
+        parsed.collect::<Result<_, _>>().map_err(|error| pg::Error::Lost(std::io::Error::other(error)))
     }
 
     /// The rows of a statement that only reads, as objects; asked again if the session turned out to be dead.

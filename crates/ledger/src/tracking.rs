@@ -1,6 +1,7 @@
 //! Which tables a statement changes beyond what its plan shows, and whether the changes of all of them are recorded, so that the
 //! write can be undone by them.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use types::{Privilege, TableAccess};
 
@@ -123,6 +124,17 @@ impl Coverage {
     }
 }
 
+/// What keeps changes of a tracked table from being recorded or undone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrackingProblem {
+    /// The table.
+    pub name: String,
+    /// What it is.
+    pub problem: String,
+    /// Whether it is an intended limit.
+    pub is_limit: bool,
+}
+
 impl Tracking {
     pub(crate) fn new(records: Records) -> Self {
         Self { records }
@@ -148,14 +160,13 @@ impl Tracking {
         Ok(coverage)
     }
 
-    /// The problems that keep changes of tracked tables from being recorded or undone: `name`, `problem`, and
-    /// `is_limit` for intended limits.
+    /// The problems that keep changes of tracked tables from being recorded or undone.
     ///
     /// # Errors
     /// An error of the database.
-    pub async fn problems(&self) -> Result<Vec<Map<String, Value>>, pg::Error> {
+    pub async fn problems(&self) -> Result<Vec<TrackingProblem>, pg::Error> {
         const SQL: &str = "select p.name, p.problem, p.is_limit from countersign.tracking_problems() p order by 1, 2";
-        self.records.objects(SQL, &[]).await
+        self.records.rows(SQL, &[]).await
     }
 
     /// The number of tracked tables.

@@ -3,6 +3,7 @@
 //! These show rows by the names of their columns, without their tables. So a value is masked if it stands under the name
 //! of any masked column, and every other text of the answer that contains it is replaced.
 
+use ledger::audit::{PlannedWrite, Record, RecordLine};
 use ledger::proposals::{Preview, Proposal};
 use serde_json::{Map, Value};
 use types::{CellMasks, Effects, Masks, REDACTED, Redaction, Rollback};
@@ -62,7 +63,11 @@ impl<'a> RowMasks<'a> {
         for (name, value) in fields {
             match is_row && self.0.has(name) {
                 true => self.mask_value(name, value),
-                _ if SUMMARIES.contains(&name.as_str()) => self.mask_summary(value),
+                _ if SUMMARIES.contains(&name.as_str()) => {
+                    if let Value::String(text) = value {
+                        *text = self.summary(std::mem::take(text));
+                    }
+                }
                 _ => match value.as_array_mut().filter(|_| name == COLUMNS) {
                     Some(columns) => columns.iter_mut().for_each(|column| self.mask_column(column)),
                     None => self.mask(value, is_row || ROWS.contains(&name.as_str())),
@@ -84,14 +89,13 @@ impl<'a> RowMasks<'a> {
     }
 
     /// Masks a row that is the text of a JSON object, cut off perhaps.
-    fn mask_summary(&mut self, value: &mut Value) {
-        let Value::String(text) = value else { return };
-        match serde_json::from_str(text) {
+    fn summary(&mut self, text: String) -> String {
+        match serde_json::from_str(&text) {
             Ok(mut row) => {
                 self.mask(&mut row, true);
-                *text = row.to_string();
+                row.to_string()
             }
-            Err(_) => REDACTED.clone_into(text),
+            Err(_) => REDACTED.to_owned(),
         }
     }
 
@@ -139,10 +143,73 @@ impl<'a> RowMasks<'a> {
 
     /// A record with its rows masked.
     #[must_use]
-    pub fn masked(masks: &'a Masks, mut record: Value) -> Value {
+    pub fn record(masks: &'a Masks, record: Record) -> Record {
         let mut rows = Self::new(Some(masks));
-        rows.mask(&mut record, false);
-        rows.redaction().value(&record)
+        let mut part = |part: Option<Value>, is_row: bool| {
+            part.map(|mut part| {
+                rows.mask(&mut part, is_row);
+                part
+            })
+        };
+        let (params, result) = (part(record.params, true), part(record.result, true));
+        let (before_image, after_image) = (part(record.before_image, true), part(record.after_image, true));
+        let (rollback_action, error_detail) = (part(record.rollback_action, false), part(record.error_detail, false));
+        let effects = record.effects.map(|effects| effects.map(|column, value| rows.0.value(column, value)));
+        let redaction = rows.redaction();
+        let kept = |part: Option<Value>| part.map(|part| redaction.value(&part));
+        let text = |text: Option<String>| text.map(|text| redaction.whole_text(text));
+        Record {
+            tool_name: redaction.whole_text(record.tool_name),
+            account_id: redaction.whole_text(record.account_id),
+            actor: text(record.actor),
+            idempotency_key: text(record.idempotency_key),
+            params: kept(params),
+            result: kept(result),
+            before_image: kept(before_image),
+            after_image: kept(after_image),
+            rollback_action: kept(rollback_action),
+            error_message: text(record.error_message),
+            error_detail: kept(error_detail),
+            approval: kept(record.approval),
+            effects: effects.map(|effects| effects.redacted(&redaction)),
+            ..record
+        }
+    }
+
+    /// A record of a list with its rows masked.
+    #[must_use]
+    pub fn record_line(masks: &'a Masks, line: RecordLine) -> RecordLine {
+        let mut rows = Self::new(Some(masks));
+        let [params_summary, result_summary] =
+            [line.params_summary, line.result_summary].map(|text| text.map(|text| rows.summary(text)));
+        let redaction = rows.redaction();
+        let text = |text: Option<String>| text.map(|text| redaction.whole_text(text));
+        RecordLine {
+            tool_name: redaction.whole_text(line.tool_name),
+            account_id: redaction.whole_text(line.account_id),
+            actor: text(line.actor),
+            params_summary: text(params_summary),
+            result_summary: text(result_summary),
+            error_message: text(line.error_message),
+            approval: line.approval.map(|approval| redaction.value(&approval)),
+            ..line
+        }
+    }
+
+    /// A write of a plan with its rows masked.
+    #[must_use]
+    pub fn planned_write(masks: &'a Masks, write: PlannedWrite) -> PlannedWrite {
+        let mut rows = Self::new(Some(masks));
+        let params_summary = write.params_summary.map(|text| rows.summary(text));
+        let redaction = rows.redaction();
+        let text = |text: Option<String>| text.map(|text| redaction.whole_text(text));
+        PlannedWrite {
+            tool_name: redaction.whole_text(write.tool_name),
+            account_id: redaction.whole_text(write.account_id),
+            actor: text(write.actor),
+            params_summary: text(params_summary),
+            ..write
+        }
     }
 
     /// Replaces the texts that were masked wherever else they occur.

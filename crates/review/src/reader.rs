@@ -1,9 +1,12 @@
 //! Reading the ledger for a person whose login may not see every column.
 
 use ledger::TimeRangeError;
-use ledger::audit::{Audit, LogKey, ProveError, RecordFilter, RowError, SignatureState, TrackedRow, WitnessState};
+use ledger::audit::{
+    Audit, LogKey, PlannedWrite, ProveError, Record, RecordFilter, RecordLine, RowError, SessionActivity,
+    SignatureState, TrackedRow, WitnessState,
+};
 use ledger::read::Error;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use types::{
     CellMasks, Conflict, CorrelationId, Effects, MaskKey, MaskedColumn, Masks, Moment, RowHistoryEntry, TimeRange,
     shown_conflicts,
@@ -45,27 +48,36 @@ impl RecordReader {
     ///
     /// # Errors
     /// Whatever the database says.
-    pub async fn show(&self, id: CorrelationId) -> Result<Option<Map<String, Value>>, Error> {
+    pub async fn show(&self, id: CorrelationId) -> Result<Option<Record>, Error> {
         let (record, masks) = (self.audit.show(id).await?, self.masks().await?);
-        Ok(record.map(|record| masks.record(record)))
+        Ok(match &masks.0 {
+            Some(masks) => record.map(|record| RowMasks::record(masks, record)),
+            None => record,
+        })
     }
 
     /// As [`Audit::list`].
     ///
     /// # Errors
     /// Whatever the database says.
-    pub async fn list(&self, filter: &RecordFilter) -> Result<Vec<Map<String, Value>>, Error> {
-        let records = self.audit.list(filter).await?;
-        self.masked(records).await
+    pub async fn list(&self, filter: &RecordFilter) -> Result<Vec<RecordLine>, Error> {
+        let (lines, masks) = (self.audit.list(filter).await?, self.masks().await?);
+        Ok(match &masks.0 {
+            Some(masks) => lines.into_iter().map(|line| RowMasks::record_line(masks, line)).collect(),
+            None => lines,
+        })
     }
 
     /// As [`Audit::some`].
     ///
     /// # Errors
     /// Whatever the database says.
-    pub async fn some(&self, ids: &[CorrelationId]) -> Result<Vec<Map<String, Value>>, Error> {
-        let records = self.audit.some(ids).await?;
-        self.masked(records).await
+    pub async fn some(&self, ids: &[CorrelationId]) -> Result<Vec<PlannedWrite>, Error> {
+        let (writes, masks) = (self.audit.some(ids).await?, self.masks().await?);
+        Ok(match &masks.0 {
+            Some(masks) => writes.into_iter().map(|write| RowMasks::planned_write(masks, write)).collect(),
+            None => writes,
+        })
     }
 
     /// As [`Audit::row`].
@@ -75,11 +87,6 @@ impl RecordReader {
     pub async fn row(&self, row: &TrackedRow, limit: u32) -> Result<Vec<RowHistoryEntry<Value>>, Error> {
         let (changes, masks) = (self.audit.row(row, limit).await?, self.masks().await?);
         Ok(changes.into_iter().map(|change| change.shown(masks.cells())).collect())
-    }
-
-    async fn masked(&self, records: Vec<Map<String, Value>>) -> Result<Vec<Map<String, Value>>, Error> {
-        let masks = self.masks().await?;
-        Ok(records.into_iter().map(|record| masks.record(record)).collect())
     }
 
     /// As [`Audit::tracked_row`].
@@ -102,7 +109,7 @@ impl RecordReader {
     ///
     /// # Errors
     /// Whatever the database says.
-    pub async fn activity(&self) -> Result<Vec<Map<String, Value>>, Error> {
+    pub async fn activity(&self) -> Result<Vec<SessionActivity>, Error> {
         self.audit.activity().await
     }
 
@@ -172,15 +179,5 @@ impl LoginMasks {
 
     fn cells(&self) -> CellMasks<'_> {
         CellMasks::new(self.0.as_ref())
-    }
-
-    /// A record with its rows masked.
-    #[must_use]
-    pub fn record(&self, record: Map<String, Value>) -> Map<String, Value> {
-        let Some(masks) = &self.0 else { return record };
-        match RowMasks::masked(masks, Value::Object(record)) {
-            Value::Object(record) => record,
-            _ => Map::new(),
-        }
     }
 }

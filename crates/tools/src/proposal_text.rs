@@ -8,6 +8,7 @@ use types::visible;
 
 use crate::shown_proposal::ShownProposal;
 use review::row_diff::{RowChange, RowDiff, column_pairs, columns};
+use review::sentences;
 
 /// Maximum length of a value that a description shows in full, in characters.
 const IN_SHORT: usize = 200;
@@ -79,8 +80,7 @@ pub(crate) fn no_key(preview: &Preview) -> Option<String> {
 /// Without its end.
 fn touches(preview: &Preview) -> String {
     match preview.rows_affected {
-        Some(1) => "It would touch 1 row".to_owned(),
-        Some(count) => format!("It would touch {count} rows"),
+        Some(count) => format!("It would touch {}", sentences::rows(count)),
         None => "It was not tried, so how many rows it would touch is not known".to_owned(),
     }
 }
@@ -101,9 +101,7 @@ fn undo(preview: &Preview) -> String {
 
 /// The rule that requires the approval.
 fn rule(preview: &Preview) -> Option<String> {
-    let rule = preview.rule.as_ref()?;
-    let why = rule.message.as_ref().map_or_else(String::new, |message| format!(": {}", visible(message)));
-    Some(format!("Rule {} of the tool requires approval (if {}){why}", rule.number, cut(&visible(&rule.when), IN_ROW)))
+    preview.rule.as_ref().map(|rule| sentences::rule(rule, |condition| cut(condition, IN_ROW)))
 }
 
 fn generated(preview: &Preview) -> String {

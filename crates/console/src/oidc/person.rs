@@ -2,6 +2,7 @@
 
 use auth::{IdToken, is_label};
 use ledger::console::{ConsolePerson, ConsoleRole};
+use review::is_same_person;
 
 /// The claim whose values are only taken if the provider has verified them.
 const EMAIL: &str = "email";
@@ -80,8 +81,7 @@ impl PersonRules {
     }
 
     fn role(&self, name: &str, groups: &[&str]) -> Option<ConsoleRole> {
-        let name = name.to_lowercase();
-        let is_named = |people: &[String]| people.iter().any(|person| person.to_lowercase() == name);
+        let is_named = |people: &[String]| people.iter().any(|person| is_same_person(person, name));
         let is_member = |of: &[String]| of.iter().any(|group| groups.contains(&group.as_str()));
         let roles = [
             (ConsoleRole::Operator, &self.operators, &self.operator_groups),

@@ -8,15 +8,17 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use ledger::FreezeScope;
+use ledger::audit::SessionActivity;
 use ledger::read::Error;
+use review::sentences::short_id;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use types::visible;
 
 use super::undo::{forbidden, operator};
 use crate::message::{self, render};
 use crate::session::LoggedIn;
 use crate::state::Console;
-use crate::text::{field, query_string};
+use crate::text::query_string;
 
 #[derive(Template)]
 #[template(path = "activity.html")]
@@ -142,39 +144,40 @@ fn refused(error: &Error) -> Response {
 }
 
 async fn load(console: &Console) -> Result<(Vec<Freeze>, Vec<Session>), Error> {
-    let freezes = console.freezes.current().await?.iter().map(freeze_line).collect();
-    Ok((freezes, console.records.activity().await?.iter().map(session_line).collect()))
+    let freezes = console.freezes.current().await?.into_iter().map(freeze_line).collect();
+    Ok((freezes, console.records.activity().await?.into_iter().map(session_line).collect()))
 }
 
-fn freeze_line(freeze: &Map<String, Value>) -> Freeze {
-    let text = |name: &str| field(freeze, name).unwrap_or_default();
+fn freeze_line(freeze: ledger::Freeze) -> Freeze {
     Freeze {
-        kind: text("kind"),
+        kind: visible(&freeze.kind),
+        by: visible(&freeze.frozen_by),
+        at: freeze.frozen_at,
+        reason: freeze.reason.as_deref().map(visible).unwrap_or_default(),
         // The form posts it back.
-        name: freeze.get("name").and_then(Value::as_str).unwrap_or_default().to_owned(),
-        by: text("frozen_by"),
-        at: text("frozen_at"),
-        reason: text("reason"),
+        name: freeze.name,
     }
 }
 
-fn session_line(session: &Map<String, Value>) -> Session {
-    let text = |name: &str| field(session, name).unwrap_or_default();
-    let raw = |name: &str| session.get(name).and_then(Value::as_str).map(str::to_owned);
-    let (kind, name) = match raw("actor") {
-        Some(actor) => ("actor", Some(actor)),
-        None => ("account", raw("account_id")),
+fn session_line(session: SessionActivity) -> Session {
+    let text = |text: &Option<String>| text.as_deref().map(visible).unwrap_or_default();
+    let (kind, name) = match &session.actor {
+        Some(actor) => ("actor", actor),
+        None => ("account", &session.account_id),
     };
-    let records = [("account", raw("account_id")), ("actor", raw("actor")), ("session", raw("session_id"))];
+    let freeze = query_string([("kind", Some(kind.to_owned())), ("name", Some(name.clone()))]);
+    let account = visible(&session.account_id);
+    let (actor, client, id) = (text(&session.actor), text(&session.client_name), text(&session.session_id));
+    let records = [("account", Some(session.account_id)), ("actor", session.actor), ("session", session.session_id)];
     Session {
-        account: text("account_id"),
-        actor: text("actor"),
-        client: text("client_name"),
-        session: text("session_id").chars().take(8).collect(),
+        account,
+        actor,
+        client,
+        session: short_id(&id),
         records: query_string(records),
-        writes: text("writes"),
-        failures: text("failures"),
-        last_at: text("last_at"),
-        freeze: query_string([("kind", Some(kind.to_owned())), ("name", name)]),
+        writes: session.writes.to_string(),
+        failures: session.failures.to_string(),
+        last_at: session.last_at,
+        freeze,
     }
 }

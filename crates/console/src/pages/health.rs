@@ -5,8 +5,8 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
+use review::{Finding, FindingLevel};
 
-use crate::health::{HealthFinding, HealthLevel};
 use crate::message::render;
 use crate::session::LoggedIn;
 use crate::state::Console;
@@ -17,16 +17,16 @@ struct Page<'a> {
     person: Option<&'a str>,
     problems: usize,
     warnings: usize,
-    findings: Vec<HealthFinding>,
+    findings: Vec<Finding>,
 }
 
 pub(crate) async fn show(LoggedIn(person): LoggedIn, State(console): State<Arc<Console>>) -> Response {
     let findings = console.health.findings().await;
-    let count = |level: HealthLevel| findings.iter().filter(|finding| finding.level == level).count();
+    let count = |level: FindingLevel| findings.iter().filter(|finding| finding.level == level).count();
     render(&Page {
         person: Some(&person.name),
-        problems: count(HealthLevel::Problem),
-        warnings: count(HealthLevel::Warning),
+        problems: count(FindingLevel::Problem),
+        warnings: count(FindingLevel::Warning),
         findings,
     })
 }

@@ -8,9 +8,9 @@ use axum::Form;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
-use ledger::AppliedRule;
 use ledger::console::ConsolePerson;
 use ledger::proposals::{ConsoleDecider, ConsoleDecisionError, Decision, Preview, Proposal, ProposalStatus, not_found};
+use review::{Undecidable, sentences, undecidable};
 use serde::Deserialize;
 use tokio::time::Instant;
 use types::{ProposalId, Tier, visible};
@@ -20,10 +20,12 @@ use crate::pages::sign_in::SignInAgain;
 use crate::rows::{self, Effect, Row, shown};
 use crate::session::{self, CurrentSession};
 use crate::state::Console;
-use crate::text::{Fact, LongText, proposer, rows as rows_in_words, title_and_params};
+use crate::text::{Fact, LongText, proposer, title_and_params};
 
 /// The tool that undoes writes of tracked tables, for agents.
 const UNDO_MUTATION: &str = "undo_mutation";
+
+const NOT_A_REVIEWER: &str = "An auditor reads, and does not decide.";
 
 /// How long a person waits for the outcome of an approval. Servers look for approved proposals every second.
 const OUTCOME_WITHIN: Duration = Duration::from_secs(3);
@@ -109,7 +111,7 @@ pub(crate) async fn reject(
 async fn decide(console: &Console, current: &CurrentSession, id: &str, decision: Decision) -> Response {
     let person = &current.session.person;
     if !person.role.may_decide() {
-        return message::page(StatusCode::FORBIDDEN, "Not done", "An auditor reads, and does not decide.");
+        return message::page(StatusCode::FORBIDDEN, "Not done", NOT_A_REVIEWER);
     }
     let Some(id) = ProposalId::parse(id) else { return message::refused(&not_found()) };
     let approve_within = console.approve_within;
@@ -163,7 +165,7 @@ fn page<'a>(person: &'a ConsolePerson, proposal: &'a Proposal, sign_in_again: Op
         proposed_at: &proposal.created_at,
         open_until: &proposal.expires_at,
         touches: touches(preview),
-        rule: preview.rule.as_ref().map(rule),
+        rule: preview.rule.as_ref().map(|rule| sentences::rule(rule, str::to_owned)),
         facts: facts(proposal),
         outcome: outcome(proposal),
         params: proposal.params.iter().map(|(name, value)| (visible(name), LongText::new(shown(value)))).collect(),
@@ -180,36 +182,22 @@ fn page<'a>(person: &'a ConsolePerson, proposal: &'a Proposal, sign_in_again: Op
     }
 }
 
-/// The ledger decides this again, by the same rules.
 fn why_not(person: &ConsolePerson, proposal: &Proposal) -> Option<&'static str> {
-    let is_same = |name: &str| name.eq_ignore_ascii_case(&person.name);
-    if proposal.status == ProposalStatus::Confirmed {
-        Some("It is approved, and a server executes it. Load the page again to see the outcome.")
-    } else if proposal.status != ProposalStatus::Pending {
-        Some("It does not wait for a decision any more.")
-    } else if !person.role.may_decide() {
-        Some("An auditor reads, and does not decide.")
-    } else if proposal.tier != Tier::Approve {
-        Some("This is for the proposing account to confirm, in its client.")
-    } else if proposal.approved_by.iter().any(|approval| is_same(&approval.person)) {
-        Some("You have approved this. It waits for other people.")
-    } else if is_same(proposal.account_id.as_str()) || proposal.actor.as_deref().is_some_and(is_same) {
-        Some("You have proposed this, and nobody approves their own proposals.")
-    } else {
-        None
-    }
+    undecidable(proposal, &person.name, person.role.may_decide()).map(|why| match why {
+        Undecidable::Confirmed => "It is approved, and a server executes it. Load the page again to see the outcome.",
+        Undecidable::Closed => "It does not wait for a decision any more.",
+        Undecidable::NotAReviewer => NOT_A_REVIEWER,
+        Undecidable::ForTheAccount => "This is for the proposing account to confirm, in its client.",
+        Undecidable::ApprovedBefore => "You have approved this. It waits for other people.",
+        Undecidable::OwnProposal => "You have proposed this, and nobody approves their own proposals.",
+    })
 }
 
 fn touches(preview: &Preview) -> String {
     match preview.rows_affected {
-        Some(count) => format!("The write was tried and rolled back. It would change {}.", rows_in_words(count)),
+        Some(count) => format!("The write was tried and rolled back. It would change {}.", sentences::rows(count)),
         None => "The write was not tried, so the number of rows that it would change is not known.".to_owned(),
     }
-}
-
-fn rule(rule: &AppliedRule) -> String {
-    let message = rule.message.as_ref().map(|message| format!(": {}", visible(message))).unwrap_or_default();
-    format!("Rule {} of the tool requires approval (if {}){message}", rule.number, visible(&rule.when))
 }
 
 fn facts(proposal: &Proposal) -> Vec<Fact> {

@@ -6,16 +6,17 @@ use askama::Template;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use ledger::audit::ProveError;
+use ledger::RecordStatus;
+use ledger::audit::{ProveError, Record, RecordApproval};
 use ledger::console::ConsolePerson;
-use serde_json::{Map, Value};
-use types::{CorrelationId, Effects};
+use serde_json::Value;
+use types::{CorrelationId, visible};
 
 use crate::message::{self, render};
 use crate::rows::{self, Effect, Row, shown};
 use crate::session::LoggedIn;
 use crate::state::Console;
-use crate::text::{Fact, LongText, field, proposer};
+use crate::text::{Fact, LongText, optional, proposer};
 
 #[derive(Template)]
 #[template(path = "record.html")]
@@ -79,83 +80,76 @@ pub(crate) fn unknown() -> Response {
     message::page(StatusCode::NOT_FOUND, "Not found", text)
 }
 
-fn page<'a>(console: &Console, person: &'a ConsolePerson, id: CorrelationId, record: &Map<String, Value>) -> Page<'a> {
-    let of = |name: &str| record.get(name).filter(|value| !value.is_null());
+fn page<'a>(console: &Console, person: &'a ConsolePerson, id: CorrelationId, record: &Record) -> Page<'a> {
     let none = Value::Array(Vec::new());
-    let (rows, more_rows) = match (of("before_image"), of("after_image")) {
+    let (rows, more_rows) = match (&record.before_image, &record.after_image) {
         (None, None) => (Vec::new(), 0),
-        (before, after) => rows::of(before.unwrap_or(&none), after.unwrap_or(&none), &[]),
+        (before, after) => rows::of(before.as_ref().unwrap_or(&none), after.as_ref().unwrap_or(&none), &[]),
     };
-    let effects = of("effects").and_then(|effects| serde_json::from_value::<Effects<Value>>(effects.clone()).ok());
-    let count = effects.as_ref().map_or(0, |effects| effects.count);
-    let effects = effects.as_ref().map(rows::effects_of).unwrap_or_default();
-    let status = field(record, "status").unwrap_or_default();
-    let rollback = |name: &str| of("rollback_action").and_then(|rollback| rollback.get(name));
-    let is_reversible = rollback("reversible") == Some(&Value::Bool(true));
+    let effects = record.effects.get().map(rows::effects_of).unwrap_or_default();
+    let count = record.effects.get().map_or(0, |effects| effects.count);
+    let rollback = record.rollback();
+    let is_success = record.status == RecordStatus::Success.as_str();
     let has_effects = !effects.is_empty();
     Page {
         person: Some(&person.name),
         id: id.to_string(),
-        tool: field(record, "tool_name").unwrap_or_default(),
-        by: proposer(raw(record, "actor"), raw(record, "account_id").unwrap_or_default()),
-        at: field(record, "completed_at").or_else(|| field(record, "created_at")),
+        tool: visible(&record.tool_name),
+        by: proposer(record.actor.as_deref(), &record.account_id),
+        at: record.completed_at.clone().or_else(|| Some(record.created_at.clone())),
         error: error(record),
         facts: facts(record),
-        params: of("params").and_then(Value::as_object).into_iter().flatten().map(pair).collect(),
+        params: record.params.as_ref().and_then(Value::as_object).into_iter().flatten().map(pair).collect(),
         rows,
         more_rows,
         more_effects: count.saturating_sub(effects.len() as u64),
         effects,
         chain: chain(record),
-        approval: of("approval").and_then(Value::as_object).map(approval).unwrap_or_default(),
-        undo: match (status.as_str(), is_reversible) {
-            ("success", true) => "It can be undone, as long as its rows are as it left them.".to_owned(),
-            ("success", false) => {
-                let note = rollback("note").and_then(Value::as_str).map(types::visible).unwrap_or_default();
+        approval: record.approval().map(approval).unwrap_or_default(),
+        undo: match rollback {
+            _ if !is_success => "It has written nothing.".to_owned(),
+            Some(rollback) if rollback.reversible => {
+                "It can be undone, as long as its rows are as it left them.".to_owned()
+            }
+            rollback => {
+                let note = rollback.map(|rollback| visible(&rollback.note)).unwrap_or_default();
                 format!("It cannot be undone. {note}")
             }
-            _ => "It has written nothing.".to_owned(),
         },
-        has_proof: of("log_entry").is_some(),
-        may_undo: status == "success" && has_effects && person.role.may_undo() && console.operator.is_some(),
-        status,
+        has_proof: record.log_entry.is_some(),
+        may_undo: is_success && has_effects && person.role.may_undo() && console.operator.is_some(),
+        status: visible(&record.status),
     }
 }
 
 fn pair((name, value): (&String, &Value)) -> (String, LongText) {
-    (types::visible(name), LongText::new(shown(value)))
-}
-
-/// The text of a column, as it is.
-fn raw<'r>(record: &'r Map<String, Value>, column: &str) -> Option<&'r str> {
-    record.get(column).and_then(Value::as_str)
+    (visible(name), LongText::new(shown(value)))
 }
 
 /// `db_error: the value is too long`.
-fn error(record: &Map<String, Value>) -> Option<String> {
-    let code = field(record, "error_code")?;
-    let message = field(record, "error_message").map(|message| format!(": {message}")).unwrap_or_default();
+fn error(record: &Record) -> Option<String> {
+    let code = optional(&record.error_code)?;
+    let message = optional(&record.error_message).map(|message| format!(": {message}")).unwrap_or_default();
     Some(format!("{code}{message}"))
 }
 
-fn facts(record: &Map<String, Value>) -> Vec<Fact> {
-    let text = |name: &'static str, column: &str| field(record, column).map(|text| Fact::text(name, text));
-    let time = |name: &'static str, column: &str| field(record, column).map(|time| Fact::time(name, time));
-    let id = |name: &'static str, column: &str| field(record, column).map(|id| Fact::id(name, id));
-    let client = |name: &str| record.get("client")?.get(name)?.as_str().map(types::visible);
-    let client_name = client("name")
-        .map(|name| client("version").map_or_else(|| name.clone(), |version| format!("{name} {version}")));
+fn facts(record: &Record) -> Vec<Fact> {
+    let client = record.client.clone().unwrap_or_default();
+    let version = optional(&client.version);
+    let client_name =
+        optional(&client.name).map(|name| version.map_or_else(|| name.clone(), |version| format!("{name} {version}")));
+    let number = |number: Option<i64>| number.map(|number| number.to_string());
     [
         client_name.map(|name| Fact::text("Client", name)),
-        client("session_id").map(|id| Fact::id("Session", id)),
-        time("Made at", "created_at"),
-        time("Completed at", "completed_at"),
-        text("Rows", "rows_affected"),
-        text("Cause", "error_detail"),
-        id("Idempotency key", "idempotency_key"),
-        text("Transaction", "exec_xid"),
-        text("Entry in the log", "log_entry"),
-        id("Correlation id", "correlation_id"),
+        optional(&client.session_id).map(|id| Fact::id("Session", id)),
+        Some(Fact::time("Made at", record.created_at.clone())),
+        record.completed_at.clone().map(|time| Fact::time("Completed at", time)),
+        number(record.rows_affected).map(|rows| Fact::text("Rows", rows)),
+        record.error_detail.as_ref().map(|detail| Fact::text("Cause", shown(detail))),
+        optional(&record.idempotency_key).map(|key| Fact::id("Idempotency key", key)),
+        optional(&record.exec_xid).map(|xid| Fact::text("Transaction", xid)),
+        number(record.log_entry).map(|entry| Fact::text("Entry in the log", entry)),
+        Some(Fact::id("Correlation id", record.correlation_id.to_string())),
     ]
     .into_iter()
     .flatten()
@@ -163,28 +157,24 @@ fn facts(record: &Map<String, Value>) -> Vec<Fact> {
 }
 
 /// The records that this one is tied to.
-fn chain(record: &Map<String, Value>) -> Vec<Fact> {
-    let items = |column: &str| record.get(column).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let to = |name: &'static str, id: &Value| {
-        let id = CorrelationId::parse(id.as_str()?)?.to_string();
-        Some(Fact::link(name, format!("/records/{id}"), id))
-    };
-    let reverses = items("reverses").iter().filter_map(|id| to("Undoes", id));
-    let reversed = items("undo_calls").iter().filter_map(|call| to("Undone by", call.get("reversed_by")?));
-    let duplicates = items("first_duplicates").iter().filter_map(|id| to("Repeated by", id));
-    let original = record.get("duplicate_of").and_then(|id| to("Repeats", id));
+fn chain(record: &Record) -> Vec<Fact> {
+    let to = |name: &'static str, id: &CorrelationId| Fact::link(name, format!("/records/{id}"), id.to_string());
+    let reverses = record.reverses.iter().flatten().map(|id| to("Undoes", id));
+    let reversed = record.undo_calls.iter().flatten().filter_map(|call| call.reversed_by.as_ref());
+    let reversed = reversed.map(|id| to("Undone by", id));
+    let original = record.duplicate_of.iter().map(|id| to("Repeats", id));
+    let duplicates = record.first_duplicates.iter().flatten().map(|id| to("Repeated by", id));
     reverses.chain(reversed).chain(original).chain(duplicates).collect()
 }
 
-fn approval(approval: &Map<String, Value>) -> Vec<Fact> {
-    let text = |name: &'static str, column: &str| field(approval, column).map(|text| Fact::text(name, text));
-    let proposal = approval.get("proposal_id").and_then(Value::as_str).and_then(types::ProposalId::parse);
+fn approval(approval: RecordApproval) -> Vec<Fact> {
+    let text = |name: &'static str, text: &Option<String>| optional(text).map(|text| Fact::text(name, text));
     [
-        text("Decided by", "decided_by"),
-        text("Login", "decided_login"),
-        text("Via", "decided_via"),
-        field(approval, "decided_at").map(|at| Fact::time("Decided at", at)),
-        proposal.map(|id| Fact::link("Proposal", format!("/proposals/{id}"), id.to_string())),
+        text("Decided by", &approval.decided_by),
+        text("Login", &approval.decided_login),
+        text("Via", &approval.decided_via),
+        approval.decided_at.as_ref().map(|at| Fact::time("Decided at", visible(at))),
+        approval.proposal_id.map(|id| Fact::link("Proposal", format!("/proposals/{id}"), id.to_string())),
     ]
     .into_iter()
     .flatten()

@@ -9,17 +9,18 @@ use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use ledger::audit::{RecordFilter, RowError};
+use ledger::audit::{PlannedWrite, RecordFilter, RowError};
 use ledger::{RecordStatus, TimeRangeError};
+use review::sentences::short_id;
 use serde::Deserialize;
-use serde_json::{Map, Value};
-use types::TimeError;
+use serde_json::{Map, Value, json};
+use types::{TimeError, visible};
 
 use crate::message::{self, render};
 use crate::rows;
 use crate::session::LoggedIn;
 use crate::state::Console;
-use crate::text::{field, proposer, query_string, record_status};
+use crate::text::{proposer, query_string};
 
 /// The records of a page.
 const PAGE: u32 = 50;
@@ -151,7 +152,7 @@ impl FilterError {
 }
 
 fn sentence(error: &FilterError) -> String {
-    format!("{}.", types::visible(&error.to_string()))
+    format!("{}.", visible(&error.to_string()))
 }
 
 pub(crate) async fn list(
@@ -182,10 +183,10 @@ pub(crate) async fn list(
     };
     let is_cut = records.len() > PAGE as usize;
     records.truncate(PAGE as usize);
-    let last = records.last().and_then(|record| field(record, "id")).filter(|_| is_cut);
-    page.older = last.map(|id| query.with_before(Some(id)));
+    let last = records.last().and_then(|record| record.id).filter(|_| is_cut);
+    page.older = last.map(|id| query.with_before(Some(id.to_string())));
     page.export = query.with_before(None);
-    page.lines = records.iter().map(record_line).collect();
+    page.lines = records.iter().map(line).collect();
     render(&page)
 }
 
@@ -206,11 +207,11 @@ pub(crate) async fn export(
             }
             let records = console.records.list(&filter).await?;
             // Writes in flight have no id, and come first.
-            let Some(before) = records.last().map(|last| last.get("id").and_then(Value::as_i64)) else {
+            let Some(before) = records.last().map(|last| last.id) else {
                 return Ok(None);
             };
             let written = if before.is_some() { written + records.len() } else { MOST_EXPORTED };
-            let text: String = records.into_iter().map(json_line).collect();
+            let text: String = records.iter().map(|record| format!("{}\n", json!(record))).collect();
             Ok::<_, ledger::read::Error>(Some((text, (console, RecordFilter { before, ..filter }, written))))
         }
     });
@@ -221,36 +222,42 @@ pub(crate) async fn export(
     (headers, Body::from_stream(lines)).into_response()
 }
 
-fn json_line(record: Map<String, Value>) -> String {
-    format!("{}\n", Value::Object(record))
-}
-
-fn raw<'a>(record: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
-    record.get(name).and_then(Value::as_str)
-}
-
-pub(crate) fn record_line(record: &Map<String, Value>) -> RecordLine {
-    let text = |name: &str| field(record, name).unwrap_or_default();
-    let id = text("correlation_id");
-    let error = field(record, "error_code").map(|code| format!("{code}: ")).unwrap_or_default();
+fn line(record: &ledger::audit::RecordLine) -> RecordLine {
+    let id = record.correlation_id.to_string();
+    let error = record.error_code.as_deref().map(|code| format!("{}: ", visible(code))).unwrap_or_default();
+    let params = record.params_summary.as_deref().unwrap_or_default();
     RecordLine {
-        short_id: id.chars().take(8).collect(),
+        short_id: short_id(&id),
         id,
-        tool: text("tool_name"),
-        status: record_status(record),
-        at: field(record, "created_at").or_else(|| field(record, "completed_at")).unwrap_or_default(),
-        by: proposer(raw(record, "actor"), raw(record, "account_id").unwrap_or_default()),
-        what: format!("{error}{}", params_in_words(&text("params_summary"))),
+        tool: visible(&record.tool_name),
+        status: if record.is_reversed { "reversed".to_owned() } else { visible(&record.status) },
+        at: record.created_at.clone(),
+        by: proposer(record.actor.as_deref(), &record.account_id),
+        what: format!("{error}{}", params_in_words(params)),
+    }
+}
+
+/// A write of a plan.
+pub(crate) fn planned_line(write: &PlannedWrite) -> RecordLine {
+    let id = write.correlation_id.to_string();
+    RecordLine {
+        short_id: short_id(&id),
+        id,
+        tool: visible(&write.tool_name),
+        status: String::new(),
+        at: write.completed_at.clone().unwrap_or_default(),
+        by: proposer(write.actor.as_deref(), &write.account_id),
+        what: params_in_words(write.params_summary.as_deref().unwrap_or_default()),
     }
 }
 
 /// `tweet_id: 26` of a JSON object. A long one was cut, and stays as it is.
 fn params_in_words(summary: &str) -> String {
-    match serde_json::from_str::<Map<String, Value>>(summary) {
+    match serde_json::from_str::<Map<String, Value>>(&visible(summary)) {
         Ok(params) => {
-            let pairs = params.iter().map(|(name, value)| format!("{}: {}", types::visible(name), rows::shown(value)));
+            let pairs = params.iter().map(|(name, value)| format!("{}: {}", visible(name), rows::shown(value)));
             pairs.collect::<Vec<_>>().join(", ")
         }
-        Err(_) => summary.to_owned(),
+        Err(_) => visible(summary),
     }
 }

@@ -7,6 +7,7 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use ledger::audit::RowError;
+use review::RowKey;
 use serde::Deserialize;
 use serde_json::Value;
 use types::{RowHistoryEntry, visible};
@@ -70,19 +71,10 @@ pub(crate) async fn show(
 }
 
 async fn changes(console: &Console, query: &RowQuery) -> Result<Vec<Change>, RowError> {
-    let row = console.records.tracked_row(query.table.trim(), &key(&query.key)).await?;
+    // The key is not empty.
+    let key = RowKey::parse_typed(&query.key).map(|key| key.0).unwrap_or_default();
+    let row = console.records.tracked_row(query.table.trim(), &key).await?;
     Ok(console.records.row(&row, MOST).await?.iter().map(one).collect())
-}
-
-/// The columns and values of a key; a value alone is that of the only column.
-fn key(text: &str) -> Vec<(Option<String>, String)> {
-    let pair = |part: &str| match part.split_once('=') {
-        Some((name, value)) => (Some(name.trim().to_owned()), value.trim().to_owned()),
-        None => (None, part.trim().to_owned()),
-    };
-    let parts: Vec<_> = text.split(',').map(pair).collect();
-    // A value may have a comma.
-    if parts.iter().any(|(name, _)| name.is_none()) { vec![(None, text.trim().to_owned())] } else { parts }
 }
 
 fn one(change: &RowHistoryEntry<Value>) -> Change {
@@ -95,18 +87,5 @@ fn one(change: &RowHistoryEntry<Value>) -> Change {
         },
         record: change.correlation_id.map(|id| (id.to_string(), text(&change.tool_name))),
         effect: rows::effect(&change.effect),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_is_a_value_or_named_values() {
-        let named = |name: &str, value: &str| (Some(name.to_owned()), value.to_owned());
-        assert_eq!(key(" 7 "), [(None, "7".to_owned())]);
-        assert_eq!(key("a,b"), [(None, "a,b".to_owned())]);
-        assert_eq!(key("order_id=7, line = 2"), [named("order_id", "7"), named("line", "2")]);
     }
 }

@@ -11,18 +11,19 @@ use ledger::console::ConsolePerson;
 use ledger::operator::{Operator, UndoError, UndoOutcome, UndoProgress};
 use ledger::plans::{PlanMode, PlanRequest, PlanRows, PlanScope, PlanSummary, Selection, StoredPlan};
 use review::LoginMasks;
+use review::sentences::rows;
 use serde::Deserialize;
 use serde_json::Value;
 use types::{Conflict, CorrelationId, IdPrefix, Moment, TimeError, visible};
 
 use super::record;
-use super::records::{RecordLine, record_line};
+use super::records::{RecordLine, planned_line};
 use crate::conflicts::{self, ShownConflict};
 use crate::message::{self, render};
 use crate::rows::{Effect, effects_of, key};
 use crate::session::LoggedIn;
 use crate::state::{Console, ConsoleOperator};
-use crate::text::{Fact, rows};
+use crate::text::Fact;
 
 /// A plan with more rows is carried out in parts.
 const MOST_ROWS: u64 = 10_000;
@@ -165,7 +166,7 @@ pub(crate) async fn show(
         async { Ok::<_, ledger::read::Error>((console.records.some(&ids).await?, console.records.masks().await?)) };
     match found.await {
         Ok((writes, masks)) => {
-            let writes = writes.iter().map(record_line).collect();
+            let writes = writes.iter().map(planned_line).collect();
             render(&plan_page(&person, plan, writes, rows, &masks))
         }
         Err(error) => message::unavailable(&error),

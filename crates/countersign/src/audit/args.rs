@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use http_client::HttpsUrl;
 use ledger::RecordStatus;
+use review::RowKey;
 use tlog::VerifierKey;
 use types::{Age, IdPrefix, Moment};
 
@@ -136,7 +137,7 @@ pub(crate) struct ListArgs {
     #[arg(long)]
     pub(crate) table: Option<String>,
     /// Only records that changed the row with this key: 7, or order_id=7,line=2.
-    #[arg(long, requires = "table", value_parser = row_key)]
+    #[arg(long, requires = "table", value_parser = RowKey::parse)]
     pub(crate) key: Option<RowKey>,
     /// Print whole ids, times in UTC, and more columns, and cut no line.
     #[arg(long, conflicts_with = "json")]
@@ -168,7 +169,7 @@ pub(crate) struct RowArgs {
     /// The table, such as shop.orders.
     pub(crate) table: String,
     /// The key of the row: 7, or order_id=7,line=2.
-    #[arg(value_parser = row_key)]
+    #[arg(value_parser = RowKey::parse)]
     pub(crate) key: RowKey,
     /// Number of changes, 1 to 10000.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -373,34 +374,5 @@ impl From<StatusArg> for RecordStatus {
             StatusArg::Failure => Self::Failure,
             StatusArg::Duplicate => Self::Duplicate,
         }
-    }
-}
-
-/// A key by its columns; a single value has no name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct RowKey(pub(crate) Vec<(Option<String>, String)>);
-
-fn row_key(text: &str) -> Result<RowKey, String> {
-    let named = |part: &str| part.split_once('=').map(|(name, value)| (Some(name.trim().to_owned()), value.to_owned()));
-    let parts: Option<Vec<_>> = text.split(',').map(named).collect();
-    match parts {
-        Some(parts) => Ok(RowKey(parts)),
-        None if text.is_empty() => {
-            Err("a key is a value such as 7, or column=value for each column: order_id=7,line=2".to_owned())
-        }
-        None => Ok(RowKey(vec![(None, text.to_owned())])),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_is_one_value_or_names_its_columns() {
-        let named = |name: &str, value: &str| (Some(name.to_owned()), value.to_owned());
-        assert_eq!(row_key("order_id=7,line=2"), Ok(RowKey(vec![named("order_id", "7"), named("line", "2")])));
-        assert_eq!(row_key("a,b"), Ok(RowKey(vec![(None, "a,b".to_owned())])));
-        assert!(row_key("").is_err());
     }
 }

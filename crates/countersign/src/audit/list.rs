@@ -2,8 +2,9 @@
 
 use std::time::SystemTime;
 
-use ledger::audit::RecordFilter;
-use serde_json::{Map, Value};
+use ledger::audit::{RecordFilter, RecordLine};
+use serde_json::{Value, json};
+use types::visible;
 
 use super::args::ListArgs;
 use super::masks;
@@ -12,7 +13,7 @@ use crate::ago::ago;
 use crate::os_user::decided_by;
 use crate::settings::Settings;
 use crate::short_id::short;
-use crate::table::{assignments, cell, json_line, table, to_the_second, without_empty_columns};
+use crate::table::{assignments, json_line, table, to_the_second, without_empty_columns};
 use crate::terminal::{print_line, width};
 
 pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Result<()> {
@@ -38,7 +39,7 @@ pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Res
     let records = masks::reader(audit, settings)?.list(&query).await?;
     if arguments.json {
         for record in records {
-            print_line(&json_line(&Value::Object(record)));
+            print_line(&json_line(&json!(record)));
         }
     } else if records.is_empty() {
         print_line("No records.");
@@ -50,20 +51,19 @@ pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Res
     Ok(())
 }
 
-fn narrow(records: &[Map<String, Value>], width: Option<usize>) -> Vec<String> {
+fn narrow(records: &[RecordLine], width: Option<usize>) -> Vec<String> {
     let heading = ["ID", "WHEN", "STATUS", "TOOL", "ACCOUNT", "ACTOR", "APPROVED BY", "WHAT"].map(str::to_owned);
     let now = SystemTime::now();
-    let row = |record: &Map<String, Value>| {
-        let text = |column: &str| cell(record.get(column));
+    let row = |record: &RecordLine| {
         // Most ledgers have only the default account.
-        let account = text("account_id");
+        let account = visible(&record.account_id);
         vec![
-            short(&text("correlation_id")),
-            ago(&text("created_at"), now),
+            short(&record.correlation_id.to_string()),
+            ago(&record.created_at, now),
             status(record),
-            text("tool_name"),
+            visible(&record.tool_name),
             if account == "default" { "-".to_owned() } else { account },
-            text("actor"),
+            or_dash(record.actor.as_deref()),
             approver(record),
             what(record),
         ]
@@ -72,7 +72,7 @@ fn narrow(records: &[Map<String, Value>], width: Option<usize>) -> Vec<String> {
     table(&without_empty_columns(rows), width)
 }
 
-fn wide(records: &[Map<String, Value>]) -> Vec<String> {
+fn wide(records: &[RecordLine]) -> Vec<String> {
     let heading = [
         "MADE AT",
         "STATUS",
@@ -86,21 +86,20 @@ fn wide(records: &[Map<String, Value>]) -> Vec<String> {
         "MS",
         "WHAT",
     ];
-    let row = |record: &Map<String, Value>| {
-        let text = |column: &str| cell(record.get(column));
-        let client = |field: &str| record.get("client").and_then(|client| client.get(field));
-        let version = client("version").map(|version| format!(" {}", cell(Some(version)))).unwrap_or_default();
+    let row = |record: &RecordLine| {
+        let client = record.client.clone().unwrap_or_default();
+        let version = client.version.map(|version| format!(" {}", visible(&version))).unwrap_or_default();
         vec![
-            to_the_second(&text("created_at")),
+            to_the_second(&record.created_at),
             status(record),
-            text("correlation_id"),
-            text("tool_name"),
-            text("account_id"),
-            text("actor"),
+            record.correlation_id.to_string(),
+            visible(&record.tool_name),
+            visible(&record.account_id),
+            or_dash(record.actor.as_deref()),
             approver(record),
-            format!("{}{version}", cell(client("name"))),
-            cell(client("session_id")),
-            text("elapsed_ms"),
+            format!("{}{version}", or_dash(client.name.as_deref())),
+            or_dash(client.session_id.as_deref()),
+            record.elapsed_ms.map_or_else(|| "-".to_owned(), |ms| ms.to_string()),
             what(record),
         ]
     };
@@ -108,29 +107,28 @@ fn wide(records: &[Map<String, Value>]) -> Vec<String> {
     table(&rows, None)
 }
 
-/// Status of the record; `reversed` if later writes have undone it.
-fn status(record: &Map<String, Value>) -> String {
-    match record.get("is_reversed") {
-        Some(Value::Bool(true)) => "reversed".to_owned(),
-        _ => cell(record.get("status")),
-    }
+fn or_dash(text: Option<&str>) -> String {
+    text.map_or_else(|| "-".to_owned(), visible)
 }
 
-fn approver(record: &Map<String, Value>) -> String {
-    let approval = |field: &str| record.get("approval")?.get(field)?.as_str();
-    approval("decided_by").map_or_else(
-        || "-".to_owned(),
-        |who| decided_by(who, approval("decided_login"), approval("decided_via")).short(),
-    )
+/// Status of the record; `reversed` if later writes have undone it.
+fn status(record: &RecordLine) -> String {
+    if record.is_reversed { "reversed".to_owned() } else { visible(&record.status) }
+}
+
+fn approver(record: &RecordLine) -> String {
+    let approval = record.approval().unwrap_or_default();
+    let (login, via) = (approval.decided_login.as_deref(), approval.decided_via.as_deref());
+    approval.decided_by.as_deref().map_or_else(|| "-".to_owned(), |who| decided_by(who, login, via).short())
 }
 
 /// The parameters, after the error code if the write failed.
-fn what(record: &Map<String, Value>) -> String {
-    let summary = record.get("params_summary").and_then(Value::as_str).unwrap_or_default();
+fn what(record: &RecordLine) -> String {
     // The server adds the account, which has its own column.
-    let params = assignments(summary, record.get("account_id"));
-    match record.get("error_code").and_then(Value::as_str) {
-        Some(code) => format!("{}: {params}", types::visible(code)),
+    let account = Value::from(record.account_id.as_str());
+    let params = assignments(record.params_summary.as_deref().unwrap_or_default(), Some(&account));
+    match &record.error_code {
+        Some(code) => format!("{}: {params}", visible(code)),
         None => params,
     }
 }

@@ -21,14 +21,13 @@ mod witnesses;
 use std::process::ExitCode;
 
 use ledger::Ledger;
-use ledger::audit::Audit;
-use types::{CorrelationId, IdPrefix};
+use ledger::audit::{Audit, RecordName};
+use types::{CorrelationId, IdPrefix, visible};
 
 use self::args::AuditCommand;
 use crate::connection;
 use crate::settings::Settings;
 use crate::short_id;
-use crate::table::cell;
 
 pub(crate) async fn run(command: AuditCommand, settings: &Settings) -> anyhow::Result<ExitCode> {
     match command {
@@ -60,11 +59,11 @@ pub(crate) async fn open(settings: &Settings) -> anyhow::Result<Audit> {
 /// The record whose correlation id begins like this.
 pub(crate) async fn find(audit: &Audit, prefix: &IdPrefix) -> anyhow::Result<CorrelationId> {
     let matches = audit.find(prefix, short_id::LOOKED_FOR).await?;
-    let one = short_id::only(prefix, matches, |one| {
-        ["correlation_id", "created_at", "status", "tool_name"].map(|column| cell(one.get(column))).join(" ")
-    })?;
-    let id = one.and_then(|one| CorrelationId::parse(one.get("correlation_id")?.as_str()?));
-    id.ok_or_else(|| unknown(prefix))
+    let describe = |one: &RecordName| {
+        format!("{} {} {} {}", one.correlation_id, one.created_at, one.status, visible(&one.tool_name))
+    };
+    let one = short_id::only(prefix, matches, describe)?;
+    one.map(|one| one.correlation_id).ok_or_else(|| unknown(prefix))
 }
 
 fn unknown(prefix: &IdPrefix) -> anyhow::Error {

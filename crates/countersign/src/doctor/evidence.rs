@@ -3,8 +3,8 @@
 use ledger::Doctor;
 use ledger::audit::{Audit, SignatureState, Verified, WitnessState};
 
-use super::Finding;
 use crate::settings::Settings;
+use review::Finding;
 
 /// The least number of records to compare, if there are so many: a second's work.
 const RECORDS: u32 = 1000;

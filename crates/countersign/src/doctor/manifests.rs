@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use ledger::{ConnectOptions, Ledger};
 use manifest::{Diagnostics, ToolCatalog};
 
-use super::Finding;
 use crate::settings::Settings;
 use crate::undo_way::UndoWay;
 use crate::{check, tool_catalog};
+use review::Finding;
 
 const AREA: &str = "manifests";
 

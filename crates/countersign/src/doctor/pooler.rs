@@ -2,7 +2,7 @@
 
 use ledger::{ConnectOptions, Pooler, PoolerReport, probe_pooler};
 
-use super::Finding;
+use review::Finding;
 
 const AREA: &str = "pooler";
 

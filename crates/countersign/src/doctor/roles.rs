@@ -3,9 +3,9 @@
 use ledger::read::{Reader, SearchPath, UntrustedSchema};
 use ledger::{ConnectOptions, ExcessPrivileges, Ledger, LoginSetting, ReaderRoleError};
 
-use super::Finding;
 use crate::settings::Settings;
 use crate::{bootstrap, connection};
+use review::Finding;
 
 const AREA: &str = "roles";
 

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use ledger::{Doctor, MOST_FOUND};
-use serde_json::{Map, Value};
+use ledger::{AbandonedRecord, Doctor, MOST_FOUND, StuckProposal, WaitingProposals};
+use serde::Serialize;
+use serde_json::json;
+use types::visible;
 
-use super::Finding;
 use crate::ago::{WORDS, rounded};
-use crate::table::{cell, to_the_second};
+use crate::table::to_the_second;
+use review::Finding;
 
 pub(super) async fn examine(doctor: &Doctor) -> Vec<Finding> {
     let mut findings = records(doctor).await;
@@ -28,17 +30,18 @@ async fn records(doctor: &Doctor) -> Vec<Finding> {
         return vec![Finding::ok(AREA, "no write is pending for longer than a call may take")];
     }
     let advice = "nothing of it was written; a server that runs ends it within a minute: start one";
-    let finding = |record: &Map<String, Value>| {
+    let finding = |record: &AbandonedRecord| {
         let message = format!(
             "{} of account {} is pending for {} (correlation id {})",
-            cell(record.get("tool_name")),
-            cell(record.get("account_id")),
-            age(record),
-            cell(record.get("correlation_id"))
+            visible(&record.tool_name),
+            visible(&record.account_id),
+            age(record.age_s),
+            record.correlation_id
         );
         Finding::problem(AREA, message, advice)
     };
-    each(AREA, found, finding, "writes are pending for too long")
+    let total = found.first().map_or(0, |record| record.total);
+    each(AREA, &found, total, finding, "writes are pending for too long")
 }
 
 async fn proposals(doctor: &Doctor) -> Vec<Finding> {
@@ -50,46 +53,39 @@ async fn proposals(doctor: &Doctor) -> Vec<Finding> {
     if found.is_empty() {
         return vec![Finding::ok(AREA, "none is confirmed for more than 5 minutes without an end")];
     }
-    let finding = |proposal: &Map<String, Value>| {
-        let time = |column: &str| to_the_second(&cell(proposal.get(column)));
-        let tool = cell(proposal.get("tool_name"));
+    let finding = |proposal: &StuckProposal| {
+        let optional = |text: &Option<String>| text.as_deref().map_or_else(|| "-".to_owned(), visible);
+        let tool = visible(&proposal.tool_name);
         let message = format!(
             "{tool} of account {} is confirmed for {} and not carried out: proposal {}, proposed {}, confirmed {} by {}",
-            cell(proposal.get("account_id")),
-            age(proposal),
-            cell(proposal.get("proposal_id")),
-            time("created_at"),
-            time("decided_at"),
-            cell(proposal.get("decided_by")),
+            visible(&proposal.account_id),
+            age(proposal.age_s),
+            proposal.proposal_id,
+            to_the_second(&proposal.created_at),
+            to_the_second(&proposal.decided_at),
+            optional(&proposal.decided_by),
         );
-        let advice = if proposal.get("is_over") == Some(&Value::Bool(true)) {
+        let advice = if proposal.is_over == Some(true) {
             "its time is over, and any server that runs ends it within a minute: start one".to_owned()
         } else {
-            format!(
-                "until {} a server that serves {tool} carries it out: start one, or read its log",
-                time("executable_until")
-            )
+            let until = to_the_second(&optional(&proposal.executable_until));
+            format!("until {until} a server that serves {tool} carries it out: start one, or read its log")
         };
         Finding::problem(AREA, message, advice)
     };
-    each(AREA, found, finding, "proposals are confirmed for more than 5 minutes")
+    let total = found.first().map_or(0, |proposal| proposal.total);
+    each(AREA, &found, total, finding, "proposals are confirmed for more than 5 minutes")
 }
 
 /// A finding for each row, and one for those that are not listed.
-fn each(
+fn each<T: Serialize>(
     area: &'static str,
-    rows: Vec<Map<String, Value>>,
-    finding: impl Fn(&Map<String, Value>) -> Finding,
+    rows: &[T],
+    total: u64,
+    finding: impl Fn(&T) -> Finding,
     what: &str,
 ) -> Vec<Finding> {
-    let total = rows.first().and_then(|row| row.get("total")).and_then(Value::as_u64).unwrap_or_default();
-    let mut findings: Vec<Finding> = rows
-        .into_iter()
-        .map(|mut row| {
-            row.shift_remove("total");
-            finding(&row).with(row)
-        })
-        .collect();
+    let mut findings: Vec<Finding> = rows.iter().map(|row| finding(row).with(row)).collect();
     if total > u64::from(MOST_FOUND) {
         let message = format!("{total} {what}; the newest {MOST_FOUND} are listed");
         findings.push(Finding::broken(area, message));
@@ -103,21 +99,20 @@ async fn unsealed(doctor: &Doctor) -> Finding {
         Ok(found) => found,
         Err(error) => return Finding::unasked(AREA, "what is sealed", &error),
     };
-    let number = |key: &str| found.get(key).and_then(Value::as_u64).unwrap_or_default();
-    if number("records") == 0 {
+    if found.records == 0 {
         return Finding::ok(AREA, "what was final 10 minutes ago is sealed");
     }
     let message = format!(
         "{} final records are not sealed, the oldest since {}",
-        number("records"),
-        to_the_second(&cell(found.get("oldest")))
+        found.records,
+        to_the_second(found.oldest.as_deref().unwrap_or("-"))
     );
-    let advice = if number("pending") > 0 {
+    let advice = if found.pending > 0 {
         "records wait for older ones that are pending: see there, then run `countersign audit seal`"
     } else {
         "run `countersign audit seal`; if they stay, a session has a transaction open in which it wrote to the ledger (pg_stat_activity)"
     };
-    Finding::warning(AREA, message, advice).with(found)
+    Finding::warning(AREA, message, advice).with(&found)
 }
 
 async fn lately(doctor: &Doctor) -> Finding {
@@ -129,7 +124,7 @@ async fn lately(doctor: &Doctor) -> Finding {
             format!("{count} confirmed within the last hour, without an end yet"),
             "a few that are being carried out right now are as it should be; if it stays, no server serves their tools",
         )
-        .with(Map::from_iter([("confirmed_last_hour".to_owned(), count.into())])),
+        .with(&json!({"confirmed_last_hour": count})),
         Err(error) => Finding::unasked(AREA, "confirmed proposals", &error),
     }
 }
@@ -140,23 +135,22 @@ async fn waiting(doctor: &Doctor) -> Vec<Finding> {
         Ok(found) => found,
         Err(error) => return vec![Finding::unasked(AREA, "pending proposals", &error)],
     };
-    let finding = |row: Map<String, Value>| {
+    let finding = |row: &WaitingProposals| {
         let message = format!(
             "{} of tier {} wait for somebody to decide; the next one expires at {}",
-            cell(row.get("proposals")),
-            cell(row.get("tier")),
-            to_the_second(&cell(row.get("next_to_expire")))
+            row.proposals,
+            row.tier,
+            to_the_second(&row.next_to_expire)
         );
         Finding::ok(AREA, message).with(row)
     };
     if found.is_empty() {
         return vec![Finding::ok(AREA, "none waits for a decision")];
     }
-    found.into_iter().map(finding).collect()
+    found.iter().map(finding).collect()
 }
 
-/// `age_s` as a sentence has it.
-fn age(row: &Map<String, Value>) -> String {
-    let seconds = row.get("age_s").and_then(Value::as_u64).unwrap_or_default();
+/// An age as a sentence has it.
+fn age(seconds: u64) -> String {
     rounded(Duration::from_secs(seconds), WORDS)
 }

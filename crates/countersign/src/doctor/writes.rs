@@ -1,11 +1,10 @@
 //! The frozen accounts, and whether all changes of writes to tracked tables are recorded.
 
 use ledger::Ledger;
-use serde_json::Value;
+use types::visible;
 
-use super::Finding;
 use crate::freeze;
-use crate::table::cell;
+use review::Finding;
 
 pub(super) async fn examine(ledger: &Ledger) -> Vec<Finding> {
     let mut findings = freezes(ledger).await;
@@ -22,7 +21,7 @@ async fn freezes(ledger: &Ledger) -> Vec<Finding> {
             .map(|row| {
                 let message = format!("{} are refused", freeze::whose(&row));
                 let advice = format!("frozen {}; `countersign unfreeze` lets them go on", freeze::since(&row));
-                Finding::warning(AREA, message, advice).with(row)
+                Finding::warning(AREA, message, advice).with(&row)
             })
             .collect(),
         Err(error) => vec![Finding::unasked(AREA, "what is frozen", &error)],
@@ -51,11 +50,11 @@ async fn tracking(ledger: &Ledger) -> Vec<Finding> {
     problems
         .into_iter()
         .map(|row| {
-            let message = format!("{}: {}", cell(row.get("name")), cell(row.get("problem")));
-            if row.get("is_limit") == Some(&Value::Bool(true)) {
+            let message = format!("{}: {}", visible(&row.name), visible(&row.problem));
+            if row.is_limit {
                 return Finding::ok(AREA, message);
             }
-            Finding::warning(AREA, message, "see docs/topics/tracking.md, \"Limits\"").with(row)
+            Finding::warning(AREA, message, "see docs/topics/tracking.md, \"Limits\"").with(&row)
         })
         .collect()
 }

@@ -7,8 +7,9 @@ use std::time::Duration;
 use anyhow::{anyhow, bail, ensure};
 use ledger::Ledger;
 use ledger::proposals::{Decision, Proposal, ProposalStatus};
+use review::{Undecidable, undecidable};
 use tokio::time::Instant;
-use types::{Tier, visible};
+use types::visible;
 
 use super::args::{ApproveArgs, RejectArgs};
 use super::show::{approver, decider, progress};
@@ -63,8 +64,7 @@ async fn agree(arguments: &ApproveArgs, shown: &Proposal, who: &str) -> anyhow::
         );
     }
     // The ledger refuses these, with its reasons, so there is no question.
-    let is_proposer = shown.account_id.as_str() == who || shown.actor.as_deref() == Some(who);
-    let can_be_approved = shown.status == ProposalStatus::Pending && shown.tier == Tier::Approve && !is_proposer;
+    let can_be_approved = matches!(undecidable(shown, who, true), None | Some(Undecidable::ApprovedBefore));
     if arguments.digest.is_some() || arguments.yes || !can_be_approved {
         return Ok(());
     }

@@ -1,16 +1,12 @@
 //! The conflict report: a summary, and a block for each conflict.
 
 use ledger::undo::SetAgain;
+pub(super) use review::sentences::rows;
 use serde_json::Value;
 use types::{Conflict, ConflictColumn, ConflictKind, ConflictWrite, Member, RowChanger, visible};
 
 use crate::effects::{key, short};
 use crate::table::to_the_second;
-
-/// `1 row`, `3 rows`.
-pub(super) fn rows(count: u64) -> String {
-    format!("{count} row{}", if count == 1 { "" } else { "s" })
-}
 
 /// `1 row is`, `3 rows are`.
 pub(super) fn are(count: u64) -> String {

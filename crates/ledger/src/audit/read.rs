@@ -1,9 +1,11 @@
 //! Reading the records of every account (promises A9-33, A10-06, A10-08). Agents read through [`crate::Records`] instead.
 
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use types::{CorrelationId, IdPrefix, TimeRange};
 
 use super::Audit;
+use super::record::{PlannedWrite, Record, RecordLine};
 use super::row::TrackedRow;
 use crate::records::RecordStatus;
 use crate::values::{array, rfc3339};
@@ -113,30 +115,61 @@ const ACTIVITY_SQL: &str = concat!(
      group by r.account_id, r.actor, r.client_name, r.session_id order by max(r.admitted_at) desc limit 100"
 );
 
+/// What identifies a record.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct RecordName {
+    /// Its receipt.
+    pub correlation_id: CorrelationId,
+    /// Its tool.
+    pub tool_name: String,
+    /// Its state.
+    pub status: String,
+    /// When it was made.
+    pub created_at: String,
+}
+
+/// What a session did lately.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct SessionActivity {
+    /// Its account.
+    pub account_id: String,
+    /// On whose behalf.
+    pub actor: Option<String>,
+    /// Its client.
+    pub client_name: Option<String>,
+    /// Its id.
+    pub session_id: Option<String>,
+    /// How many of the records are successes.
+    pub writes: u64,
+    /// How many of them are failures.
+    pub failures: u64,
+    /// When it made the last record.
+    pub last_at: String,
+}
+
 impl Audit {
-    /// What these writes are: `correlation_id`, `tool_name`, `account_id`, `actor`, `params_summary`, `completed_at`.
+    /// What these writes are.
     ///
     /// # Errors
     /// Whatever the database says.
-    pub async fn some(&self, ids: &[CorrelationId]) -> Result<Vec<Map<String, Value>>, pg::Error> {
-        self.records.objects(SOME_SQL, &[Some(array(ids))]).await
+    pub async fn some(&self, ids: &[CorrelationId]) -> Result<Vec<PlannedWrite>, pg::Error> {
+        self.records.rows(SOME_SQL, &[Some(array(ids))]).await
     }
 
-    /// The sessions of the newest 10,000 records, the last active one first: `account_id`, `actor`, `client_name`,
-    /// `session_id`, `writes` and `failures` (how many of these records), `last_at`.
+    /// The sessions of the newest 10,000 records, the last active one first.
     ///
     /// # Errors
     /// Whatever the database says.
-    pub async fn activity(&self) -> Result<Vec<Map<String, Value>>, pg::Error> {
-        self.records.objects(ACTIVITY_SQL, &[]).await
+    pub async fn activity(&self) -> Result<Vec<SessionActivity>, pg::Error> {
+        self.records.rows(ACTIVITY_SQL, &[]).await
     }
 
     /// The newest records, newest first.
     ///
     /// # Errors
     /// Whatever the database says.
-    pub async fn list(&self, query: &RecordFilter) -> Result<Vec<Map<String, Value>>, pg::Error> {
-        let mut records: Vec<Map<String, Value>> = Vec::new();
+    pub async fn list(&self, query: &RecordFilter) -> Result<Vec<RecordLine>, pg::Error> {
+        let mut records: Vec<RecordLine> = Vec::new();
         let (mut left, mut before) = (query.limit, query.before);
         while left > 0 {
             let page = left.min(PAGE);
@@ -153,7 +186,7 @@ impl Audit {
                 query.row.as_ref().map(|row| row.relation.clone()),
                 query.row.as_ref().and_then(|row| row.key.clone()),
             ];
-            let found = self.records.objects(LIST_SQL, &params).await?;
+            let found: Vec<RecordLine> = self.records.rows(LIST_SQL, &params).await?;
             let is_last = found.len() < usize::try_from(page).unwrap_or(usize::MAX);
             records.extend(found);
             before = Some(oldest_id(&records));
@@ -162,13 +195,13 @@ impl Audit {
         Ok(records)
     }
 
-    /// The records whose correlation id begins like this, newest first: `correlation_id`, `tool_name`, `status`, `created_at`.
+    /// The records whose correlation id begins like this, newest first.
     ///
     /// # Errors
     /// Whatever the database says.
-    pub async fn find(&self, prefix: &IdPrefix, limit: u32) -> Result<Vec<Map<String, Value>>, pg::Error> {
+    pub async fn find(&self, prefix: &IdPrefix, limit: u32) -> Result<Vec<RecordName>, pg::Error> {
         let [low, high] = prefix.range();
-        self.records.objects(FIND_SQL, &[Some(low), Some(high), Some(limit.to_string())]).await
+        self.records.rows(FIND_SQL, &[Some(low), Some(high), Some(limit.to_string())]).await
     }
 
     /// One record whole, with what it duplicates, what duplicates it, what reversed it and what it reversed, and the entry
@@ -176,9 +209,11 @@ impl Audit {
     ///
     /// # Errors
     /// Whatever the database says.
-    pub async fn show(&self, correlation_id: CorrelationId) -> Result<Option<Map<String, Value>>, pg::Error> {
+    pub async fn show(&self, correlation_id: CorrelationId) -> Result<Option<Record>, pg::Error> {
         let found = self.records.objects(SHOW_SQL, &[Some(correlation_id.to_string())]).await?.into_iter().next();
-        self.records.with_effects(found, correlation_id).await
+        let record = self.records.with_effects(found, correlation_id).await?;
+        let record = record.map(|record| serde_json::from_value(Value::Object(record))).transpose();
+        record.map_err(|error| pg::Error::Lost(std::io::Error::other(error)))
     }
 
     /// The number of records made since the beginning of a time in each state, by tool in alphabetical order, then overall (`tool_name` is null).
@@ -191,6 +226,6 @@ impl Audit {
 }
 
 /// The id after which the next page begins. Writes in flight have none: they come first, and on the first page only.
-fn oldest_id(records: &[Map<String, Value>]) -> i64 {
-    records.last().and_then(|last| last.get("id")?.as_i64()).unwrap_or(i64::MAX)
+fn oldest_id(records: &[RecordLine]) -> i64 {
+    records.last().and_then(|last| last.id).unwrap_or(i64::MAX)
 }
