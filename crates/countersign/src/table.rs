@@ -26,6 +26,11 @@ pub(crate) fn cell(value: Option<&Value>) -> String {
     }
 }
 
+/// A text in a table, nothing for none.
+pub(crate) fn or_dash(text: Option<&str>) -> String {
+    text.map_or_else(|| "-".to_owned(), visible)
+}
+
 /// Width of the headings of fields, in characters.
 const HEADING: usize = 16;
 

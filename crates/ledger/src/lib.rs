@@ -91,7 +91,7 @@ pub use gate::Gate;
 pub use gauges::{LedgerCounts, LedgerGauges};
 pub use identity::{Fork, check_identity, fork, is_original};
 pub use intent::undone_by;
-pub use notices::{Notice, Notices};
+pub use notices::{Notice, NoticeData, Notices};
 pub use options::LedgerOptions;
 pub use policy::{AppliedPolicy, AppliedRule, PolicyCall, PolicyRule, ToolPolicy};
 pub use read_log::{ReadEntry, ReadLog, ReadLogDetail, ReadLogStatus};

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use pg::WriterPool;
-use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
+use types::ProposalId;
 
 /// The time limit for one query.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -26,7 +26,52 @@ pub struct Notice {
     /// The number of this attempt, from 1.
     pub attempt: u32,
     /// The proposal, without rows, parameters and texts of agents.
-    pub data: Map<String, Value>,
+    pub data: NoticeData,
+}
+
+/// What a notice says of its proposal. What is not known is absent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoticeData {
+    /// Its name.
+    pub proposal_id: ProposalId,
+    /// Its tool.
+    pub tool: String,
+    /// Its tier.
+    pub tier: String,
+    /// Its status.
+    pub status: String,
+    /// Its account.
+    pub account: String,
+    /// On behalf of this person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor: Option<String>,
+    /// How many people have to approve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approvals: Option<u32>,
+    /// The group that they have to be in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approvers: Option<String>,
+    /// Until when it can be agreed to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
+    /// What was decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<String>,
+    /// Who decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided_by: Option<String>,
+    /// The database login of the decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided_login: Option<String>,
+    /// The way in which it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided_via: Option<String>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<String>,
+    /// The page of the proposal, which whoever sends the notice knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
 }
 
 /// The notices of one ledger.

@@ -1,11 +1,13 @@
 //! `countersign audit counts` (promise A9-33).
 
-use serde_json::{Map, Value};
+use ledger::audit::ToolCounts;
+use serde_json::json;
+use types::visible;
 
 use super::args::CountsArgs;
 use super::open;
 use crate::settings::Settings;
-use crate::table::{cell, json_line, table};
+use crate::table::{json_line, table};
 use crate::terminal::print_line;
 
 pub(crate) async fn run(arguments: CountsArgs, settings: &Settings) -> anyhow::Result<()> {
@@ -13,7 +15,7 @@ pub(crate) async fn run(arguments: CountsArgs, settings: &Settings) -> anyhow::R
     let counts = audit.counts(audit.time_range(arguments.since, None).await?).await?;
     if arguments.json {
         for count in counts {
-            print_line(&json_line(&Value::Object(count)));
+            print_line(&json_line(&json!(count)));
         }
         return Ok(());
     }
@@ -23,9 +25,9 @@ pub(crate) async fn run(arguments: CountsArgs, settings: &Settings) -> anyhow::R
     Ok(())
 }
 
-fn row(count: &Map<String, Value>) -> Vec<String> {
-    let tool = count.get("tool_name").filter(|name| !name.is_null());
-    let tool = tool.map_or_else(|| "all tools".to_owned(), |name| cell(Some(name)));
-    let numbers = ["pending", "success", "failure", "duplicate", "total"].map(|column| cell(count.get(column)));
+fn row(count: &ToolCounts) -> Vec<String> {
+    let ToolCounts { tool_name, pending, success, failure, duplicate, total } = count;
+    let tool = tool_name.as_deref().map_or_else(|| "all tools".to_owned(), visible);
+    let numbers = [pending, success, failure, duplicate, total].map(u64::to_string);
     std::iter::once(tool).chain(numbers).collect()
 }

@@ -13,7 +13,7 @@ use crate::ago::ago;
 use crate::os_user::decided_by;
 use crate::settings::Settings;
 use crate::short_id::short;
-use crate::table::{assignments, json_line, table, to_the_second, without_empty_columns};
+use crate::table::{assignments, json_line, or_dash, table, to_the_second, without_empty_columns};
 use crate::terminal::{print_line, width};
 
 pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Result<()> {
@@ -105,10 +105,6 @@ fn wide(records: &[RecordLine]) -> Vec<String> {
     };
     let rows: Vec<_> = std::iter::once(heading.map(str::to_owned).to_vec()).chain(records.iter().map(row)).collect();
     table(&rows, None)
-}
-
-fn or_dash(text: Option<&str>) -> String {
-    text.map_or_else(|| "-".to_owned(), visible)
 }
 
 /// Status of the record; `reversed` if later writes have undone it.

@@ -2,14 +2,14 @@
 
 use ledger::audit::Record;
 use serde_json::{Value, json};
-use types::{ClientInfo, visible};
+use types::ClientInfo;
 
 use super::args::ShowArgs;
 use super::masks;
 use super::{find, open, unknown};
 use crate::settings::Settings;
 use crate::table;
-use crate::table::{Shown, beside, json_line};
+use crate::table::{Shown, beside, json_line, or_dash};
 use crate::terminal::{Style, print_line};
 use crate::{diff, effects};
 
@@ -91,7 +91,7 @@ fn chain(record: &Record) {
         tell("reverses", reversed.to_string());
     }
     for call in record.undo_calls.iter().flatten() {
-        let tool = call.tool_name.as_deref().map_or_else(|| "-".to_owned(), visible);
+        let tool = or_dash(call.tool_name.as_deref());
         let by = call.reversed_by;
         tell(
             "reversed by",

@@ -8,7 +8,7 @@ use serde_json::json;
 use types::visible;
 
 use crate::ago::{WORDS, rounded};
-use crate::table::to_the_second;
+use crate::table::{or_dash, to_the_second};
 use review::Finding;
 
 pub(super) async fn examine(doctor: &Doctor) -> Vec<Finding> {
@@ -54,7 +54,6 @@ async fn proposals(doctor: &Doctor) -> Vec<Finding> {
         return vec![Finding::ok(AREA, "none is confirmed for more than 5 minutes without an end")];
     }
     let finding = |proposal: &StuckProposal| {
-        let optional = |text: &Option<String>| text.as_deref().map_or_else(|| "-".to_owned(), visible);
         let tool = visible(&proposal.tool_name);
         let message = format!(
             "{tool} of account {} is confirmed for {} and not carried out: proposal {}, proposed {}, confirmed {} by {}",
@@ -63,12 +62,12 @@ async fn proposals(doctor: &Doctor) -> Vec<Finding> {
             proposal.proposal_id,
             to_the_second(&proposal.created_at),
             to_the_second(&proposal.decided_at),
-            optional(&proposal.decided_by),
+            or_dash(proposal.decided_by.as_deref()),
         );
         let advice = if proposal.is_over == Some(true) {
             "its time is over, and any server that runs ends it within a minute: start one".to_owned()
         } else {
-            let until = to_the_second(&optional(&proposal.executable_until));
+            let until = to_the_second(&or_dash(proposal.executable_until.as_deref()));
             format!("until {until} a server that serves {tool} carries it out: start one, or read its log")
         };
         Finding::problem(AREA, message, advice)

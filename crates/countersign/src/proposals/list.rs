@@ -12,7 +12,7 @@ use crate::ago::ago;
 use crate::os_user::decided_by;
 use crate::settings::Settings;
 use crate::short_id::short;
-use crate::table::{json_line, table, to_the_second, without_empty_columns};
+use crate::table::{json_line, or_dash, table, to_the_second, without_empty_columns};
 use crate::terminal::{print_line, width};
 
 pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Result<()> {
@@ -57,10 +57,6 @@ pub(super) fn state(proposal: &ProposalSummary) -> String {
     }
 }
 
-fn optional(text: Option<&str>) -> String {
-    text.map_or_else(|| "-".to_owned(), visible)
-}
-
 fn narrow(proposal: &ProposalSummary, now: SystemTime) -> Vec<String> {
     // Pending: time until it expires. Otherwise: time of the decision, or of the end.
     let when = match proposal.status {
@@ -74,8 +70,8 @@ fn narrow(proposal: &ProposalSummary, now: SystemTime) -> Vec<String> {
         when,
         proposal.tier.as_str().to_owned(),
         visible(&proposal.tool_name),
-        optional(account),
-        optional(proposal.actor.as_deref()),
+        or_dash(account),
+        or_dash(proposal.actor.as_deref()),
         decider(proposal),
         visible(&proposal.description),
     ]
@@ -90,7 +86,7 @@ fn wide(proposal: &ProposalSummary) -> Vec<String> {
         proposal.proposal_id.to_string(),
         visible(&proposal.tool_name),
         visible(proposal.account_id.as_str()),
-        optional(proposal.actor.as_deref()),
+        or_dash(proposal.actor.as_deref()),
         decider(proposal),
         visible(&proposal.description),
     ]

@@ -1,7 +1,7 @@
 //! Reading the records of every account (promises A9-33, A10-06, A10-08). Agents read through [`crate::Records`] instead.
 
-use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use types::{CorrelationId, IdPrefix, TimeRange};
 
 use super::Audit;
@@ -128,6 +128,23 @@ pub struct RecordName {
     pub created_at: String,
 }
 
+/// The records of a tool, by their state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCounts {
+    /// The tool; `None` for all of them.
+    pub tool_name: Option<String>,
+    /// Recorded, not finished.
+    pub pending: u64,
+    /// They wrote.
+    pub success: u64,
+    /// They did not.
+    pub failure: u64,
+    /// Another one had written.
+    pub duplicate: u64,
+    /// All of them.
+    pub total: u64,
+}
+
 /// What a session did lately.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct SessionActivity {
@@ -216,12 +233,12 @@ impl Audit {
         record.map_err(|error| pg::Error::Lost(std::io::Error::other(error)))
     }
 
-    /// The number of records made since the beginning of a time in each state, by tool in alphabetical order, then overall (`tool_name` is null).
+    /// The number of records made since the beginning of a time in each state, by tool in alphabetical order, then overall.
     ///
     /// # Errors
     /// An error of the database.
-    pub async fn counts(&self, time: TimeRange) -> Result<Vec<Map<String, Value>>, pg::Error> {
-        self.records.objects(COUNTS_SQL, &[time.from.map(types::rfc3339)]).await
+    pub async fn counts(&self, time: TimeRange) -> Result<Vec<ToolCounts>, pg::Error> {
+        self.records.rows(COUNTS_SQL, &[time.from.map(types::rfc3339)]).await
     }
 }
 

@@ -1,7 +1,7 @@
 //! The log of reads, for people (`migrations/baseline/75_reads.sql`).
 
-use serde_json::{Map, Value};
-use types::{Age, TimeRange, rfc3339};
+use serde::{Deserialize, Serialize};
+use types::{Age, ClientInfo, TimeRange, rfc3339};
 
 use super::{Audit, number, one_row};
 
@@ -40,10 +40,68 @@ pub enum ReadGroup {
 /// Counts of the log.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ReadCounts {
-    /// `name` (null for none), `reads`, `failed`, `rows`, `bytes` and `last_at` of each group, the most reads first.
-    pub groups: Vec<Map<String, Value>>,
+    /// Each group, the most reads first.
+    pub groups: Vec<ReadGroupCount>,
     /// The reads of that time that are not in the log.
     pub lost: i64,
+}
+
+/// The reads of one group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadGroupCount {
+    /// The table, the account or the tool; `None` for reads without one.
+    pub name: Option<String>,
+    /// How many reads.
+    pub reads: u64,
+    /// How many of them failed.
+    pub failed: u64,
+    /// The rows that they returned.
+    pub rows: u64,
+    /// The bytes of these.
+    pub bytes: u64,
+    /// The last read.
+    pub last_at: String,
+}
+
+/// An entry of the log, or a line that says what is missing in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadLogLine {
+    /// Its number.
+    pub id: i64,
+    /// When it was read.
+    pub read_at: String,
+    /// How it ended: `ok`, an error code, `lost` or `pruned`.
+    pub outcome: String,
+    /// Its tool; of what is lost or pruned, none.
+    pub tool_name: Option<String>,
+    /// Its account.
+    pub account_id: Option<String>,
+    /// Its actor; for removed days the person who removed them.
+    pub actor: Option<String>,
+    /// Its client.
+    pub client: Option<ClientInfo>,
+    /// The tables that it read.
+    pub tables: Option<Vec<String>>,
+    /// The rows that it returned.
+    pub row_count: Option<i64>,
+    /// The bytes of these.
+    pub row_bytes: Option<i64>,
+    /// The time that it took.
+    pub duration_us: Option<u64>,
+    /// Whether there were more rows.
+    pub is_truncated: Option<bool>,
+    /// The fingerprint of its text.
+    pub fingerprint: Option<String>,
+    /// Its text.
+    pub query: Option<String>,
+    /// The database login of the server.
+    pub login: Option<String>,
+    /// How many entries are missing.
+    pub entries: Option<i64>,
+    /// The first of them.
+    pub first_at: Option<String>,
+    /// The last of them.
+    pub last_at: Option<String>,
 }
 
 /// The log of one day (UTC).
@@ -135,18 +193,18 @@ impl Audit {
     ///
     /// # Errors
     /// An error of the database.
-    pub async fn list_reads(&self, filter: &ReadFilter) -> Result<Vec<Map<String, Value>>, pg::Error> {
-        let mut entries: Vec<Map<String, Value>> = Vec::new();
+    pub async fn list_reads(&self, filter: &ReadFilter) -> Result<Vec<ReadLogLine>, pg::Error> {
+        let mut entries: Vec<ReadLogLine> = Vec::new();
         let mut left = filter.limit;
         while left > 0 {
             let page = left.min(PAGE);
-            let last = |column: &str| entries.last().and_then(|last| last.get(column)).map(text);
+            let last = entries.last();
             let params = [
                 filter.outcome.clone(),
                 filter.time.from.map(rfc3339),
                 filter.time.to.map(rfc3339),
-                last("read_at"),
-                last("id"),
+                last.map(|last| last.read_at.clone()),
+                last.map(|last| last.id.to_string()),
                 filter.tool_name.clone(),
                 filter.account_id.clone(),
                 filter.actor.clone(),
@@ -154,7 +212,7 @@ impl Audit {
                 filter.table.clone(),
                 Some(page.to_string()),
             ];
-            let found = self.records.objects(LIST_SQL, &params).await?;
+            let found: Vec<ReadLogLine> = self.records.rows(LIST_SQL, &params).await?;
             let is_last = found.len() < usize::try_from(page).unwrap_or(usize::MAX);
             entries.extend(found);
             left = if is_last { 0 } else { left - page };
@@ -168,7 +226,7 @@ impl Audit {
     /// An error of the database.
     pub async fn count_reads(&self, by: ReadGroup, time: TimeRange) -> Result<ReadCounts, pg::Error> {
         let since = [time.from.map(rfc3339)];
-        let groups = self.records.objects(by.sql(), &since).await?;
+        let groups = self.records.rows(by.sql(), &since).await?;
         let [lost] = one_row(self.ask(LOST_SQL, &since).await?)?;
         Ok(ReadCounts { groups, lost: number(lost.as_ref())? })
     }
@@ -196,9 +254,4 @@ impl Audit {
         let [removed] = one_row(self.ask(DROP_SQL, &params).await?)?;
         number(removed.as_ref())
     }
-}
-
-/// A value as a parameter.
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -1,13 +1,13 @@
 //! `countersign audit reads counts`.
 
-use ledger::audit::ReadGroup;
-use serde_json::{Map, Value, json};
+use ledger::audit::{ReadGroup, ReadGroupCount};
+use serde_json::json;
 
 use super::args::ReadsCountsArgs;
 use super::permitted;
 use crate::audit::open;
 use crate::settings::Settings;
-use crate::table::{cell, json_line, table, to_the_second};
+use crate::table::{json_line, or_dash, table, to_the_second};
 use crate::terminal::print_line;
 
 pub(super) async fn run(arguments: ReadsCountsArgs, settings: &Settings) -> anyhow::Result<()> {
@@ -16,7 +16,7 @@ pub(super) async fn run(arguments: ReadsCountsArgs, settings: &Settings) -> anyh
     let time = audit.time_range(arguments.since, None).await?;
     let counts = permitted(audit.count_reads(by, time).await)?;
     if arguments.json {
-        counts.groups.into_iter().for_each(|group| print_line(&json_line(&Value::Object(group))));
+        counts.groups.into_iter().for_each(|group| print_line(&json_line(&json!(group))));
         print_line(&json_line(&json!({"lost": counts.lost})));
         return Ok(());
     }
@@ -34,7 +34,9 @@ pub(super) async fn run(arguments: ReadsCountsArgs, settings: &Settings) -> anyh
     Ok(())
 }
 
-fn row(group: &Map<String, Value>) -> Vec<String> {
-    let texts = ["name", "reads", "failed", "rows", "bytes"].map(|column| cell(group.get(column)));
-    texts.into_iter().chain([to_the_second(&cell(group.get("last_at")))]).collect()
+fn row(group: &ReadGroupCount) -> Vec<String> {
+    let ReadGroupCount { name, reads, failed, rows, bytes, last_at } = group;
+    let name = or_dash(name.as_deref());
+    let numbers = [reads, failed, rows, bytes].map(u64::to_string);
+    std::iter::once(name).chain(numbers).chain([to_the_second(last_at)]).collect()
 }

@@ -2,15 +2,16 @@
 
 use std::time::SystemTime;
 
-use ledger::audit::ReadFilter;
-use serde_json::{Map, Value};
+use ledger::audit::{ReadFilter, ReadLogLine};
+use serde_json::json;
+use types::visible;
 
 use super::args::ReadsListArgs;
 use super::permitted;
 use crate::ago::ago;
 use crate::audit::open;
 use crate::settings::Settings;
-use crate::table::{cell, json_line, table, to_the_second, without_empty_columns};
+use crate::table::{json_line, or_dash, table, to_the_second, without_empty_columns};
 use crate::terminal::{print_line, width};
 
 pub(super) async fn run(arguments: ReadsListArgs, settings: &Settings) -> anyhow::Result<()> {
@@ -27,7 +28,7 @@ pub(super) async fn run(arguments: ReadsListArgs, settings: &Settings) -> anyhow
     };
     let reads = permitted(audit.list_reads(&filter).await)?;
     if arguments.json {
-        reads.into_iter().for_each(|read| print_line(&json_line(&Value::Object(read))));
+        reads.into_iter().for_each(|read| print_line(&json_line(&json!(read))));
     } else if reads.is_empty() {
         print_line("No reads are logged.");
     } else if arguments.wide {
@@ -38,20 +39,19 @@ pub(super) async fn run(arguments: ReadsListArgs, settings: &Settings) -> anyhow
     Ok(())
 }
 
-fn narrow(reads: &[Map<String, Value>], width: Option<usize>) -> Vec<String> {
+fn narrow(reads: &[ReadLogLine], width: Option<usize>) -> Vec<String> {
     let heading = ["WHEN", "OUTCOME", "TOOL", "ACCOUNT", "ACTOR", "ROWS", "MS", "WHAT"].map(str::to_owned);
     let now = SystemTime::now();
-    let row = |read: &Map<String, Value>| {
-        let text = |column: &str| cell(read.get(column));
+    let row = |read: &ReadLogLine| {
         // Most ledgers have only the default account.
-        let account = text("account_id");
+        let account = or_dash(read.account_id.as_deref());
         vec![
-            ago(&text("read_at"), now),
-            text("outcome"),
-            text("tool_name"),
+            ago(&read.read_at, now),
+            visible(&read.outcome),
+            or_dash(read.tool_name.as_deref()),
             if account == "default" { "-".to_owned() } else { account },
-            actor(read),
-            text("row_count"),
+            or_dash(read.actor.as_deref()),
+            number(read.row_count),
             milliseconds(read),
             what(read),
         ]
@@ -60,7 +60,7 @@ fn narrow(reads: &[Map<String, Value>], width: Option<usize>) -> Vec<String> {
     table(&without_empty_columns(rows), width)
 }
 
-fn wide(reads: &[Map<String, Value>]) -> Vec<String> {
+fn wide(reads: &[ReadLogLine]) -> Vec<String> {
     let heading = [
         "READ AT",
         "OUTCOME",
@@ -77,58 +77,50 @@ fn wide(reads: &[Map<String, Value>]) -> Vec<String> {
         "WHAT",
         "TEXT",
     ];
-    let row = |read: &Map<String, Value>| {
-        let text = |column: &str| cell(read.get(column));
-        let client = |field: &str| cell(read.get("client").and_then(|client| client.get(field)));
-        let version = client("version");
-        let name = if version == "-" { client("name") } else { format!("{} {version}", client("name")) };
+    let row = |read: &ReadLogLine| {
+        let client = read.client.clone().unwrap_or_default();
+        let version = client.version.map(|version| format!(" {}", visible(&version))).unwrap_or_default();
         vec![
-            to_the_second(&text("read_at")),
-            text("outcome"),
-            text("tool_name"),
-            text("account_id"),
-            actor(read),
-            name,
-            client("session_id"),
-            text("row_count"),
-            text("row_bytes"),
-            if read.get("is_truncated") == Some(&Value::Bool(true)) { "yes".to_owned() } else { "-".to_owned() },
+            to_the_second(&read.read_at),
+            visible(&read.outcome),
+            or_dash(read.tool_name.as_deref()),
+            or_dash(read.account_id.as_deref()),
+            or_dash(read.actor.as_deref()),
+            format!("{}{version}", or_dash(client.name.as_deref())),
+            or_dash(client.session_id.as_deref()),
+            number(read.row_count),
+            number(read.row_bytes),
+            if read.is_truncated == Some(true) { "yes".to_owned() } else { "-".to_owned() },
             milliseconds(read),
-            text("fingerprint"),
+            or_dash(read.fingerprint.as_deref()),
             what(read),
-            text("query"),
+            or_dash(read.query.as_deref()),
         ]
     };
     let rows = std::iter::once(heading.map(str::to_owned).to_vec()).chain(reads.iter().map(row)).collect();
     table(&without_empty_columns(rows), None)
 }
 
-/// The actor; for removed days the person.
-fn actor(read: &Map<String, Value>) -> String {
-    cell(read.get("actor"))
+fn number(number: Option<i64>) -> String {
+    number.map_or_else(|| "-".to_owned(), |number| number.to_string())
 }
 
-fn milliseconds(read: &Map<String, Value>) -> String {
-    let duration = read.get("duration_us").and_then(Value::as_u64);
-    duration.map_or_else(|| "-".to_owned(), |us| format!("{}.{}", us / 1000, us % 1000 / 100))
+fn milliseconds(read: &ReadLogLine) -> String {
+    read.duration_us.map_or_else(|| "-".to_owned(), |us| format!("{}.{}", us / 1000, us % 1000 / 100))
 }
 
 /// The tables that were read; or what is missing in the log.
-fn what(read: &Map<String, Value>) -> String {
+fn what(read: &ReadLogLine) -> String {
     let between = || {
-        let [first, last] = ["first_at", "last_at"].map(|column| to_the_second(&cell(read.get(column))));
+        let [first, last] = [&read.first_at, &read.last_at].map(|at| to_the_second(&or_dash(at.as_deref())));
         format!("{first} to {last}")
     };
-    let entries = cell(read.get("entries"));
-    match read.get("outcome").and_then(Value::as_str) {
-        Some("lost") if read.get("tool_name").is_none_or(Value::is_null) => {
-            format!("{entries} reads that began {} are not logged", between())
-        }
-        Some("pruned") => format!("{entries} rows of {} were removed", between()),
-        _ => match read.get("tables").and_then(Value::as_array) {
-            None => "-".to_owned(),
-            Some(tables) if tables.is_empty() => "no table".to_owned(),
-            Some(tables) => tables.iter().map(|table| cell(Some(table))).collect::<Vec<_>>().join(" "),
-        },
+    let entries = number(read.entries);
+    match (read.outcome.as_str(), &read.tables) {
+        ("lost", _) if read.tool_name.is_none() => format!("{entries} reads that began {} are not logged", between()),
+        ("pruned", _) => format!("{entries} rows of {} were removed", between()),
+        (_, None) => "-".to_owned(),
+        (_, Some(tables)) if tables.is_empty() => "no table".to_owned(),
+        (_, Some(tables)) => tables.iter().map(|table| visible(table)).collect::<Vec<_>>().join(" "),
     }
 }
