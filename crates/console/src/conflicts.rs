@@ -37,13 +37,12 @@ pub(crate) struct RecordLink {
 
 /// `3 rows changed since, 1 deleted since`.
 pub(crate) fn counted<V>(conflicts: &[Conflict<V>]) -> String {
-    let part = |kind: &ConflictKind| {
-        let of_kind: Vec<_> = conflicts.iter().filter(|conflict| conflict.kind == *kind).collect();
-        let noun = if of_kind.first()?.table.is_absent() { "write" } else { "row" };
-        let plural = if of_kind.len() == 1 { "" } else { "s" };
-        Some(format!("{} {noun}{plural} {}", of_kind.len(), kind.words()))
+    let part = |(kind, count): (ConflictKind, usize)| {
+        let first = conflicts.iter().find(|conflict| conflict.kind == kind);
+        let noun = if first.is_some_and(|first| first.table.is_absent()) { "write" } else { "row" };
+        format!("{count} {noun}{} {}", if count == 1 { "" } else { "s" }, kind.words())
     };
-    ConflictKind::ALL.iter().filter_map(part).collect::<Vec<_>>().join(", ")
+    ConflictKind::counted(conflicts).into_iter().map(part).collect::<Vec<_>>().join(", ")
 }
 
 /// The first conflicts.

@@ -20,11 +20,9 @@ pub(crate) fn undo_failure(mut conflicts: Vec<Conflict>) -> Failure {
         };
         return already_reversed(by);
     }
-    let counted: Vec<String> = ConflictKind::ALL
-        .iter()
-        .map(|kind| (conflicts.iter().filter(|conflict| conflict.kind == *kind).count(), kind.words()))
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, words)| format!("{count} row{} {words}", if count == 1 { "" } else { "s" }))
+    let counted: Vec<String> = ConflictKind::counted(&conflicts)
+        .into_iter()
+        .map(|(kind, count)| format!("{count} row{} {}", if count == 1 { "" } else { "s" }, kind.words()))
         .collect();
     let hint = match conflicts.iter().map(|conflict| conflict.kind).find(|kind| *kind != ConflictKind::ChangedSince) {
         None => "Look at what changed the rows: undo that first, or write what the rows should be now.",

@@ -72,6 +72,15 @@ kinds! {
     InDoubt "in_doubt" "in doubt" "wait until the write has ended"
 }
 
+impl ConflictKind {
+    /// The kinds that there are among these conflicts, each with their number.
+    #[must_use]
+    pub fn counted<V>(conflicts: &[Conflict<V>]) -> Vec<(Self, usize)> {
+        let count = |kind: &Self| (*kind, conflicts.iter().filter(|conflict| conflict.kind == *kind).count());
+        Self::ALL.iter().map(count).filter(|(_, count)| *count > 0).collect()
+    }
+}
+
 /// A row, or a write, that is in the way of an undo. With a [`Cell`] for each value it is what the ledger found, and has no JSON
 /// form; with a [`Value`] it has passed the masks of whoever looks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

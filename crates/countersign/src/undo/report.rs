@@ -32,10 +32,7 @@ pub(super) fn lines(subject: &str, conflicts: &[Conflict<Value>], all: u64) -> V
 /// `3 rows: 1 clean, 1 changed since, 1 deleted since`.
 pub(super) fn summary(conflicts: &[Conflict<Value>], all: u64) -> String {
     let clean = all.saturating_sub(conflicts.len() as u64);
-    let counted = ConflictKind::ALL.iter().filter_map(|kind| {
-        let count = conflicts.iter().filter(|conflict| conflict.kind == *kind).count();
-        (count > 0).then(|| format!("{count} {}", kind.words()))
-    });
+    let counted = ConflictKind::counted(conflicts).into_iter().map(|(kind, count)| format!("{count} {}", kind.words()));
     let parts: Vec<String> = std::iter::once(format!("{clean} clean")).chain(counted).collect();
     format!("{}: {}", rows(all), parts.join(", "))
 }
