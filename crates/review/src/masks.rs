@@ -5,8 +5,9 @@
 
 use ledger::audit::{PlannedWrite, Record, RecordLine};
 use ledger::proposals::{Preview, Proposal};
-use serde_json::{Map, Value};
-use types::{CellMasks, Effects, Masks, REDACTED, Redaction, Rollback};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use types::{CellMasks, Conflict, Effects, Masks, REDACTED, Redaction, Rollback};
 
 /// The keys whose objects have the columns of rows, or the parameters of a call.
 const ROWS: [&str; 10] = [
@@ -28,8 +29,8 @@ const SUMMARIES: [&str; 2] = ["params_summary", "result_summary"];
 /// The keys of the two values of a changed column.
 const VALUES_OF_A_CHANGE: [&str; 4] = ["before", "after", "expected", "found"];
 
-/// The key of the columns of a row, and of the list of columns of a conflict: `[{"name": "status", "to_restore": .., "now": ..}]`.
-const COLUMNS: &str = "columns";
+/// The key of the conflicts of a recorded undo.
+const CONFLICTS: &str = "error_detail";
 
 const MASKED_UNDO: &str = "The undo needs values that are masked for this caller: ask the operator to undo the write.";
 
@@ -68,24 +69,18 @@ impl<'a> RowMasks<'a> {
                         *text = self.summary(std::mem::take(text));
                     }
                 }
-                _ => match value.as_array_mut().filter(|_| name == COLUMNS) {
-                    Some(columns) => columns.iter_mut().for_each(|column| self.mask_column(column)),
-                    None => self.mask(value, is_row || ROWS.contains(&name.as_str())),
-                },
+                _ if name == CONFLICTS && value.is_array() => self.mask_conflicts(value),
+                _ => self.mask(value, is_row || ROWS.contains(&name.as_str())),
             }
         }
     }
 
-    /// Masks whatever is said of a column that is named by value.
-    fn mask_column(&mut self, column: &mut Value) {
-        let name = column.get("name").and_then(Value::as_str).filter(|name| self.0.has(name)).map(str::to_owned);
-        match (name, column) {
-            (Some(name), Value::Object(fields)) => {
-                let values = fields.iter_mut().filter(|(key, _)| *key != "name");
-                values.for_each(|(_, value)| self.mask_value(&name, value));
-            }
-            (_, column) => self.mask(column, true),
-        }
+    /// Masks the conflicts of a recorded undo. A list of something else is not shown at all.
+    fn mask_conflicts(&mut self, detail: &mut Value) {
+        *detail = match Vec::<Conflict>::deserialize(&*detail) {
+            Ok(found) => found.into_iter().map(|one| json!(one.shown(&mut self.0))).collect(),
+            Err(_) => REDACTED.into(),
+        };
     }
 
     /// Masks a row that is the text of a JSON object, cut off perhaps.
@@ -153,7 +148,14 @@ impl<'a> RowMasks<'a> {
         };
         let (params, result) = (part(record.params, true), part(record.result, true));
         let (before_image, after_image) = (part(record.before_image, true), part(record.after_image, true));
-        let (rollback_action, error_detail) = (part(record.rollback_action, false), part(record.error_detail, false));
+        let (rollback_action, error_detail) = (part(record.rollback_action, false), record.error_detail);
+        let error_detail = error_detail.map(|mut detail| {
+            match detail.is_array() {
+                true => rows.mask_conflicts(&mut detail),
+                false => rows.mask(&mut detail, false),
+            }
+            detail
+        });
         let effects = record.effects.map(|effects| effects.map(|column, value| rows.0.value(column, value)));
         let redaction = rows.redaction();
         let kept = |part: Option<Value>| part.map(|part| redaction.value(&part));
@@ -244,8 +246,7 @@ impl<'a> RowMasks<'a> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-    use types::{Conflict, Mask, MaskKey, MaskedColumn, Secret, shown_conflicts};
+    use types::{Mask, MaskKey, MaskedColumn, Secret, shown_conflicts};
 
     use super::*;
 
@@ -271,18 +272,19 @@ mod tests {
     }
 
     #[test]
-    fn a_column_that_is_named_by_value_is_masked_whatever_is_said_of_it() {
+    fn a_column_that_is_named_by_value_is_masked_in_a_recorded_conflict() {
         // S-1
-        let conflict = |email: [Value; 3], note: &str| {
-            let [to_restore, left, other] = email;
-            json!([{"code": "changed_since", "table": "shop.customers", "key": {"id": 1}, "columns": [
-                {"name": "email", "to_restore": to_restore, "left": left, "by_another_name": other},
-                {"name": "note", "to_restore": "a", "now": note},
-            ]}])
+        let record = |email: [&str; 3]| {
+            let [to_restore, left, now] = email;
+            json!({"error_detail": [{"code": "changed_since", "table": "shop.customers", "key": {"id": 1}, "columns": [
+                {"name": "email", "to_restore": to_restore, "left": left, "now": now},
+                {"name": "note", "to_restore": "a", "now": "b"},
+            ]}]})
         };
-        let shown = conflict([json!("a@x.org"), json!("b@x.org"), json!("c@x.org")], "b");
-        let masked = conflict([json!("a***@x.org"), json!("b***@x.org"), json!("c***@x.org")], "b");
-        assert_eq!(answer(&shown, false), masked);
+        let masked = record(["a***@x.org", "b***@x.org", "c***@x.org"]);
+        assert_eq!(answer(&record(["a@x.org", "b@x.org", "c@x.org"]), false), masked);
+        let unknown = json!({"error_detail": [{"code": "of tomorrow", "email": "a@x.org"}]});
+        assert_eq!(answer(&unknown, false), json!({"error_detail": "[redacted]"}));
         // Nothing masked: an empty list is no masked value.
         assert_eq!(answer(&json!({"added": [], "left_out": {}}), false), json!({"added": [], "left_out": {}}));
     }
