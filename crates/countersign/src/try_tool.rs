@@ -12,10 +12,11 @@ use types::{Effects, Envelope, Failure, Principal, Rollback, Tier, check_strict_
 
 use crate::bootstrap::ServerBuilder;
 use crate::cli::TryArgs;
+use crate::proposals::show::{images_lines, undo_lines};
 use crate::settings::Settings;
 use crate::table::{Shown, beside};
 use crate::terminal::{Style, print_error, print_line};
-use crate::{connection, diff, effects};
+use crate::{connection, effects};
 
 /// The tool that runs a write and rolls it back.
 const PREVIEW: &str = "preview_mutation";
@@ -149,23 +150,8 @@ fn preview(data: &PreviewedWrite, tier: Option<Tier>, shown: Shown) -> Vec<Strin
     if let Some(effects) = &data.effects {
         lines.extend(beside("changed rows", effects::lines(effects, shown.full)));
     }
-    match (&data.before, &data.after) {
-        (Some(before), Some(after)) => {
-            lines.extend(beside("rows", diff::lines(before, after, &[], shown.full, shown.width, &style)));
-        }
-        (before, after) => {
-            lines.extend(shown.field("rows before", before.as_ref()));
-            lines.extend(shown.field("rows after", after.as_ref()));
-        }
-    }
+    lines.extend(images_lines((data.before.as_ref(), data.after.as_ref()), &[], shown, &style));
     lines.extend(shown.field("result", Some(&data.result)));
-    let rollback = &data.rollback;
-    let how = match (&rollback.undo_tool, rollback.reversible) {
-        (Some(tool), true) => format!("with {}", visible(tool)),
-        (None, true) => "nothing to undo".to_owned(),
-        (_, false) => style.bold("cannot be undone"),
-    };
-    let note = if rollback.note.is_empty() { String::new() } else { format!(": {}", visible(&rollback.note)) };
-    lines.extend(beside("undo", [format!("{how}{note}")]));
+    lines.extend(undo_lines(&data.rollback, &style));
     lines
 }

@@ -4,7 +4,7 @@
 pub(crate) mod args;
 mod decide;
 mod list;
-mod show;
+pub(crate) mod show;
 mod watch;
 
 use std::process::ExitCode;

@@ -2,7 +2,7 @@
 
 use ledger::proposals::{Approval, Preview, Proposal, ProposalStatus};
 use serde_json::Value;
-use types::{Tier, visible};
+use types::{Rollback, Tier, visible};
 
 use super::args::ShowArgs;
 use super::{find, open};
@@ -94,34 +94,45 @@ fn preview(preview: &Preview, shown: Shown, style: &Style) -> Vec<String> {
     if let Some(effects) = &preview.effects {
         lines.extend(beside("changed rows", effects::lines(effects, shown.full)));
     }
-    match (&preview.before, &preview.after) {
-        (Some(before), Some(after)) => {
-            let rows = diff::lines(before, after, &preview.row_key, shown.full, shown.width, style);
-            lines.extend(beside("rows", rows));
-        }
-        (before, after) => {
-            lines.extend(shown.field("rows before", before.as_ref()));
-            lines.extend(shown.field("rows after", after.as_ref()));
-        }
-    }
+    let images = (preview.before.as_ref(), preview.after.as_ref());
+    lines.extend(images_lines(images, &preview.row_key, shown, style));
     lines.extend(shown.field("result", Some(&preview.result)));
     if !preview.generated.is_empty() {
         lines.extend(beside("generated", [visible(&preview.generated.join(", "))]));
     }
-    let rollback = &preview.rollback;
-    let how = match (&rollback.undo_tool, rollback.reversible) {
-        (Some(tool), true) => format!("with {}", visible(tool)),
-        (None, true) => "nothing to undo".to_owned(),
-        (_, false) => style.bold("cannot be undone"),
-    };
-    let note = if rollback.note.is_empty() { String::new() } else { format!(": {}", visible(&rollback.note)) };
-    lines.extend(beside("undo", [format!("{how}{note}")]));
+    lines.extend(undo_lines(&preview.rollback, style));
     let definitions = preview.definitions.iter().map(|definition| format!("{} {}", definition.kind, definition.name));
     let definitions: Vec<String> = definitions.map(|definition| visible(&definition)).collect();
     if !definitions.is_empty() {
         lines.extend(beside("depends on", definitions));
     }
     lines
+}
+
+/// The rows before and after a write that was tried.
+pub(crate) fn images_lines(
+    images: (Option<&Value>, Option<&Value>),
+    row_key: &[String],
+    shown: Shown,
+    style: &Style,
+) -> Vec<String> {
+    match images {
+        (Some(before), Some(after)) => {
+            beside("rows", diff::lines(before, after, row_key, shown.full, shown.width, style))
+        }
+        (before, after) => [shown.field("rows before", before), shown.field("rows after", after)].concat(),
+    }
+}
+
+/// How a write could be undone.
+pub(crate) fn undo_lines(rollback: &Rollback, style: &Style) -> Vec<String> {
+    let how = match (&rollback.undo_tool, rollback.reversible) {
+        (Some(tool), true) => format!("with {}", visible(tool)),
+        (None, true) => "nothing to undo".to_owned(),
+        (_, false) => style.bold("cannot be undone"),
+    };
+    let note = if rollback.note.is_empty() { String::new() } else { format!(": {}", visible(&rollback.note)) };
+    beside("undo", [format!("{how}{note}")])
 }
 
 /// The result of the proposal.
