@@ -303,12 +303,23 @@ async fn the_tool_of_the_page_has_the_policy_that_the_page_says() {
          grant usage on schema shop to countersign_writer; grant select, insert on shop.refund to countersign_writer",
     )
     .await;
-    let manifest = TestManifest::new(&sample("docs/topics/policies.md", "[[tool]]"));
+    let manifest = TestManifest::from_text(&sample("docs/topics/policies.md", "name = \"shop\""));
     let start = async |account: &str| {
         let mut command = manifest.command(&db);
         command.args(["--account", account]);
         Server::start(command).await
     };
+    // N-36: the block is a manifest as it stands. N-35: its rules are shown.
+    let mut check = tokio::process::Command::new(testkit::countersign());
+    check.env("DATABASE_URL", db.writer_url()).arg("check").args(manifest.arguments());
+    let shown = String::from_utf8(check.output().await.unwrap().stdout).unwrap();
+    for line in [
+        "rule 1: confirm if param.amount > 100",
+        "rule 2: approve if param.amount > 1000 or principal.account_id = 'trainee'",
+        "rule 3: deny if param.reason is null and param.amount > 20",
+    ] {
+        assert!(shown.lines().any(|shown| shown.trim() == line), "{line}: {shown}");
+    }
     let (clerk, trainee) = (start("clerk").await, start("trainee").await);
     let refund = |amount: i64, reason: Option<&str>| match reason {
         Some(reason) => json!({"order_id": 1, "amount": amount, "reason": reason}),

@@ -107,7 +107,7 @@ const RUN_BY: &[(&str, &str, &str)] = &[
         "a_manifest_titles_describes_and_switches_off_builtin_tools_and_instructs_agents",
     ),
     ("docs/topics/masking.md", "[mask]", "the_masks_of_the_page_differ_by_profile_and_account"),
-    ("docs/topics/policies.md", "[[tool]]", "the_tool_of_the_page_has_the_policy_that_the_page_says"),
+    ("docs/topics/policies.md", "name = \"shop\"", "the_tool_of_the_page_has_the_policy_that_the_page_says"),
     ("docs/topics/policies.md", "select decided_at", "the_tool_of_the_page_has_the_policy_that_the_page_says"),
     ("docs/topics/proposals.md", "countersign proposals list", "usage_lines_name_commands_and_options_that_exist"),
     ("docs/topics/proposals.md", "create role anna", "statements_for_operators"),

@@ -8,20 +8,43 @@ pub(crate) const STARS: &str = "***";
 /// Parts of the names of variables whose values are secrets, or may contain one.
 const SECRET_NAMES: [&str; 9] = ["SECRET", "PASSWORD", "PASSPHRASE", "TOKEN", "DSN", "CONNINFO", "URL", "URI", "KEY"];
 
-/// Returns the arguments with `***` for values of `--*-secret` and for every text that may contain a password.
+/// Flags whose value is `N=value`, a parameter of the statement. psql writes `-v N=value`, or `-vN=value`.
+const PARAMETER_FLAGS: [&str; 2] = ["--param", "-v"];
+
+/// What the argument behind another one is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Value {
+    Plain,
+    Secret,
+    Parameter,
+}
+
+/// Returns the arguments with `***` for values of `--*-secret` and of parameters, and for every text that may contain a password.
 #[must_use]
 pub(crate) fn argv(argv: &[String]) -> Vec<String> {
     let mut shown = Vec::with_capacity(argv.len());
-    let mut is_secret = false;
+    let mut value = Value::Plain;
     for argument in argv {
-        shown.push(match argument.split_once('=') {
-            _ if is_secret => STARS.to_owned(),
-            Some((flag, _)) if is_secret_flag(flag) => format!("{flag}={STARS}"),
+        shown.push(match (value, argument.split_once('=')) {
+            (Value::Secret, _) => STARS.to_owned(),
+            (Value::Parameter, _) => parameter(argument),
+            (_, Some((flag, _))) if is_secret_flag(flag) => format!("{flag}={STARS}"),
+            (_, Some(("--param", pair))) => format!("--param={}", parameter(pair)),
+            (_, Some((flag, _))) if flag.starts_with("-v") => format!("{flag}={STARS}"),
             _ => without_password(argument),
         });
-        is_secret = !is_secret && is_secret_flag(argument);
+        value = match value {
+            Value::Plain if is_secret_flag(argument) => Value::Secret,
+            Value::Plain if PARAMETER_FLAGS.contains(&argument.as_str()) => Value::Parameter,
+            _ => Value::Plain,
+        };
     }
     shown
+}
+
+/// `N=***`. A text without a number is a mistake, and no less a value.
+fn parameter(pair: &str) -> String {
+    pair.split_once('=').map_or_else(|| STARS.to_owned(), |(number, _)| format!("{number}={STARS}"))
 }
 
 fn is_secret_flag(argument: &str) -> bool {
@@ -106,6 +129,11 @@ mod tests {
             ("-d host=h|password=hunter2", "-d host=h|***"),
             ("--sql select+password", "--sql select+password"),
             ("--some-new-secret hunter2", "--some-new-secret ***"),
+            //
+            ("--param 1=hunter2 --param 2=hunter2=x --sql x", "--param 1=*** --param 2=*** --sql x"),
+            ("--param=1=hunter2 --sql x", "--param=1=*** --sql x"),
+            ("--param hunter2 --param-null 2", "--param *** --param-null 2"),
+            ("-v 1=hunter2 -v2=hunter2 -c x", "-v 1=*** -v2=*** -c x"),
             // F-74
             ("postgres//u:hunter2@h/db -c x", "*** -c x"),
             ("--sql-file postgresql:u:hunter2@h/db", "--sql-file ***"),

@@ -89,6 +89,19 @@ pub enum SchemaError {
         /// The role.
         user: String,
     },
+    /// The role may not make the ledger.
+    #[error(
+        "the role {user} may not set up the ledger in database \"{database}\" ({reason}): run init as the owner of the database \
+         with CREATEROLE, or as a superuser, and not as the login of servers. Nothing was changed"
+    )]
+    NotAllowed {
+        /// The role.
+        user: String,
+        /// The database.
+        database: String,
+        /// PostgreSQL's message.
+        reason: String,
+    },
     /// Another user may have prepared the schema or the roles of the ledger, and could use them against the one who runs `init`.
     #[error(
         "database \"{database}\" has a schema countersign, or roles of this name, that cannot be trusted:\n  {}\n\

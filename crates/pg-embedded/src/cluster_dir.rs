@@ -216,17 +216,17 @@ fn named_home(name: &str, account: &OsAccount) -> Result<PathBuf, Error> {
         return Err(Error::Invalid { what });
     }
     let absolute = |variable| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = if account.is_other() {
-        Some(PathBuf::from("/var/lib"))
-    } else {
-        absolute("XDG_DATA_HOME").or_else(|| {
-            let below = if cfg!(target_os = "macos") { "Library/Application Support" } else { ".local/share" };
-            absolute("HOME").map(|home| home.join(below))
-        })
-    };
+    let base = data_folder(account, absolute("XDG_DATA_HOME"), absolute("HOME"));
     base.map(|base| base.join("countersign").join(name)).ok_or_else(|| Error::Invalid {
         what: "there is no place for the data: set HOME or XDG_DATA_HOME to a folder".to_owned(),
     })
+}
+
+/// The folder for the data of programs. The home of root is taken only if the server's user can enter it.
+fn data_folder(account: &OsAccount, xdg: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
+    let below = if cfg!(target_os = "macos") { "Library/Application Support" } else { ".local/share" };
+    let in_home = home.filter(|home| account.check_reaches(home).is_ok()).map(|home| home.join(below));
+    xdg.or(in_home).or_else(|| account.is_other().then(|| PathBuf::from("/var/lib")))
 }
 
 /// If this process is root, the server's user must be able to enter the folder; otherwise only its owner may.
@@ -309,4 +309,30 @@ pub(crate) fn socket_path(folder: &Path) -> PathBuf {
 fn is_plain(path: &Path) -> bool {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+".contains(byte);
     OsStr::as_bytes(path.as_os_str()).iter().all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// N-37
+    #[test]
+    fn the_environment_says_where_the_data_of_a_demo_is_also_for_root() {
+        let account = OsAccount::choose().unwrap();
+        let home = tempfile::tempdir().unwrap();
+        fs::set_permissions(home.path(), Permissions::from_mode(0o755)).unwrap();
+        let in_home = |folder: Option<PathBuf>| folder.is_some_and(|folder| folder.starts_with(home.path()));
+        assert!(in_home(data_folder(&account, None, Some(home.path().to_owned()))));
+        let xdg = home.path().join("data");
+        assert_eq!(data_folder(&account, Some(xdg.clone()), Some(PathBuf::from("/"))), Some(xdg));
+        if account.is_other() {
+            // The server's user could not enter it.
+            fs::set_permissions(home.path(), Permissions::from_mode(0o700)).unwrap();
+            let fallback = data_folder(&account, None, Some(home.path().to_owned()));
+            assert_eq!(fallback.as_deref(), Some(Path::new("/var/lib")));
+        }
+    }
 }

@@ -169,3 +169,13 @@ async fn several_inits_at_once_make_one_ledger() {
         assert!(said.contains("is ready"), "{said}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn init_as_the_login_of_servers_says_who_runs_it() {
+    // N-29
+    database().await;
+    let db = Database::empty("not_allowed").await;
+    let said = super::run(&db.writer_url(), &["init"]).await.0;
+    assert!(said.contains("the role countersign_writer may not set up the ledger in database"), "{said}");
+    assert!(said.contains("run init as the owner of the database with CREATEROLE, or as a superuser"), "{said}");
+}

@@ -14,7 +14,18 @@ pub(super) fn lines(catalog: &ToolCatalog, width: Option<usize>) -> Vec<String> 
     let indent = names + tiers + 4;
     let line =
         |tool: &ToolSpec| format!("{:<names$}  {:<tiers$}  {}", tool.name, tier(tool), visible(&about(catalog, tool)));
-    catalog.tools.iter().flat_map(|tool| wrapped(&line(tool), &[',', ';'], indent, width)).collect()
+    let of_tool = |tool: &ToolSpec| {
+        let own = wrapped(&line(tool), &[',', ';'], indent, width);
+        let rules = rules(tool).into_iter().map(|rule| format!("{:indent$}{rule}", "")).collect::<Vec<_>>();
+        own.into_iter().chain(rules.into_iter().flat_map(|rule| wrapped(&rule, &[' '], indent + 2, width)))
+    };
+    catalog.tools.iter().flat_map(|tool| of_tool(tool)).collect()
+}
+
+/// Its rules, each on a line: `rule 1: confirm if param.amount > 100`.
+fn rules(tool: &ToolSpec) -> Vec<String> {
+    let numbered = tool.rules.iter().zip(1..);
+    numbered.map(|(rule, number)| format!("rule {number}: {} if {}", rule.then.as_str(), visible(&rule.when))).collect()
 }
 
 /// `read` for a tool that does not write.
@@ -41,17 +52,11 @@ fn undo_tier(catalog: &ToolCatalog, tool: &ToolSpec) -> String {
     if tier == tool.tier { String::new() } else { format!("; undo_mutation {}", tier.as_str()) }
 }
 
-/// Its rules and its limit.
+/// Its limit.
 fn policy(tool: &ToolSpec) -> String {
-    let rules = match tool.rules.len() {
-        0 => String::new(),
-        1 => "; 1 rule".to_owned(),
-        count => format!("; {count} rules"),
-    };
-    let limit = tool.limit.map_or_else(String::new, |limit| {
+    tool.limit.map_or_else(String::new, |limit| {
         format!("; limit {} in {} s by {}", limit.amount(), limit.per_s, limit.by.as_str())
-    });
-    rules + &limit
+    })
 }
 
 fn param(param: &Param) -> String {

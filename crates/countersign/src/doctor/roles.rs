@@ -169,7 +169,8 @@ fn people(approvers: &[String]) -> Finding {
     if approvers.is_empty() {
         return Finding::warning(
             AREA,
-            "nobody has the role countersign_approver, so only superusers can approve proposals of tier approve",
+            "no login has the role countersign_approver or countersign_console, so only superusers and members of countersign_owner \
+             can approve proposals of tier approve",
             "grant countersign_approver to the login of each person who may",
         );
     }

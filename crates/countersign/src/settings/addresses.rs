@@ -1,5 +1,6 @@
 //! Names and addresses of the HTTP server and of the console, checked as they are read.
 
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use schemars::JsonSchema;
@@ -74,3 +75,34 @@ checked!(
     |text| ::console::read_origin(text).ok().map(|(origin, _)| origin),
     "the address of the console: https://name or https://name:port, without a path (http:// is for this machine only)"
 );
+
+/// An address with a port, to listen on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String")]
+pub(crate) struct ListenAddress(pub(crate) SocketAddr);
+
+impl TryFrom<String> for ListenAddress {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl FromStr for ListenAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().map(Self).map_err(|_| {
+            let host = text.trim_start_matches('[').trim_end_matches(']');
+            match host.parse::<IpAddr>() {
+                Ok(IpAddr::V6(_)) => format!("the port is missing: [{host}]:7777"),
+                Ok(IpAddr::V4(_)) => format!("the port is missing: {host}:7777"),
+                Err(_) => {
+                    format!("{text:?} is not an address with a port, such as 127.0.0.1:7777; names are not looked up")
+                }
+            }
+        })
+    }
+}

@@ -272,7 +272,7 @@ mod tests {
             "toml:8:8: name: a name takes 1 to 255 bytes",
             "toml:9:11: scopes: \"a b\" is no scope",
             "toml:10:16: person_claim: it is empty",
-            "toml:11:13: reviewers: invalid type: string \"anna\", expected a sequence",
+            "toml:11:13: reviewers: invalid type: string \"anna\", expected a list",
             "toml:12:16: groups: \"a\" gives the name of a group, in quotes",
             "toml:12:23: groups: \"b\" gives the name of a group, in quotes",
             "toml:13:1: there is no key console.oidc.secret; the keys here are: issuer, client_id, name, ",

@@ -9,7 +9,7 @@ use anyhow::bail;
 use ledger::read::ReadLimits;
 use mcp_http::{AccountQuotas, HttpOptions};
 
-use super::addresses::{Host, Origin, Proxy, PublicUrl};
+use super::addresses::{Host, ListenAddress, Origin, Proxy, PublicUrl};
 use super::keys::HttpKeys;
 
 /// Everything that is configured of HTTP.
@@ -52,7 +52,7 @@ impl HttpSettings {
                 bail!("tls_key is given and tls_certificate is not: give the file with the certificate as well")
             }
         };
-        let Some(listen) = keys.listen else { return Ok(None) };
+        let Some(ListenAddress(listen)) = keys.listen else { return Ok(None) };
         let left_to_others = read.sessions.div_ceil(4);
         let reads = keys.reads.map_or(read.sessions.saturating_sub(left_to_others), |reads| reads.get() as usize);
         let quotas = AccountQuotas {

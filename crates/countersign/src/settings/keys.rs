@@ -4,7 +4,6 @@
 //! type says what it takes. Where it goes is [`Settings`](super::Settings): the compiler asks for it there.
 #![allow(rustdoc::broken_intra_doc_links, reason = "doc comments of keys are help texts, not Markdown")]
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
@@ -14,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use types::{AccountId, Secret, Tier};
 
-use super::addresses::{Host, Origin, Proxy, PublicUrl};
+use super::addresses::{Host, ListenAddress, Origin, Proxy, PublicUrl};
 use super::bounded::{Bounded, Millis, Seconds};
 use super::console_keys::{ConsoleKeys, OidcSecretKeys};
 use super::key_group::keys;
@@ -180,7 +179,7 @@ keys! {
         /// output.
         #[arg(long = "http", env = "COUNTERSIGN_HTTP", value_name = "ADDRESS")]
         #[schemars(with = "Option<String>")]
-        listen: SocketAddr,
+        listen: ListenAddress,
         /// Address of this server for clients, such as https://mcp.example.com. The Host header may have its
         /// name. Required for OAuth.
         #[arg(long = "http-public-url", env = "COUNTERSIGN_HTTP_PUBLIC_URL", value_name = "URL")]

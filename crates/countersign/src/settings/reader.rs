@@ -6,6 +6,7 @@ use manifest::{Diagnostic, Source};
 use serde::de::DeserializeOwned;
 use serde_spanned::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
+use types::nearest_names;
 
 /// A document that is being read, and the mistakes found so far.
 pub(super) struct Reader<'s> {
@@ -68,7 +69,7 @@ impl<'s> Reader<'s> {
             let at = error.span().unwrap_or_default();
             let culprit = table.iter().find(|(_, value)| contains(&value.span(), &at)).map(|(key, _)| key.clone());
             let name = culprit.as_ref().map_or("", |key| key.get_ref().as_ref());
-            self.mistake(at, format!("{name}: {}", error.message()));
+            self.mistake(at, format!("{name}: {}", in_words(error.message())));
             if table.remove(name).is_none() {
                 return T::default();
             }
@@ -78,10 +79,29 @@ impl<'s> Reader<'s> {
     /// What nobody took is unknown.
     pub(super) fn refuse_rest(&mut self, rest: &DeTable<'s>, prefix: &str, known: &[String]) {
         for key in rest.keys() {
-            let message = format!("there is no key {prefix}{}; the keys here are: {}", key.get_ref(), known.join(", "));
+            let name = key.get_ref();
+            let advice = super::schema::elsewhere(name, prefix)
+                .map(|table| format!("it belongs in {table}"))
+                .or_else(|| Some(format!("did you mean {}?", nearest_names(name, known).into_iter().next()?)));
+            let advice = advice.map(|advice| format!("; {advice}")).unwrap_or_default();
+            let message = format!("there is no key {prefix}{name}{advice}; the keys here are: {}", known.join(", "));
             self.mistake(key.span(), message);
         }
     }
+}
+
+/// A message of serde with types as people call them.
+fn in_words(message: &str) -> String {
+    let Some((before, wanted)) = message.rsplit_once("expected ") else { return message.to_owned() };
+    let words = match wanted.trim_start_matches("a nonzero ") {
+        "i8" | "i16" | "i32" | "i64" | "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a boolean" | "bool" => "true or false",
+        "a sequence" => "a list",
+        "a map" => "a table",
+        _ => return message.to_owned(),
+    };
+    format!("{before}expected {words}")
 }
 
 fn contains(outer: &Range<usize>, inner: &Range<usize>) -> bool {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
-use super::console_keys::{CONSOLE, ConsoleKeys, OIDC, OidcKeys, OidcSecretKeys};
+use super::console_keys::{CONSOLE, CONSOLE_OIDC, ConsoleKeys, OIDC, OidcKeys, OidcSecretKeys};
 use super::http_auth_keys::{OAUTH, OAuthKeys, TOKENS, TokenKeys};
 use super::keys::{
     ConnectKeys, DatabaseKeys, HTTP, HttpKeys, LIMITS, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
@@ -90,6 +90,17 @@ pub(super) fn names(table: Option<&str>) -> Vec<String> {
     let holder = holder.map(|holder| holder.get("items").unwrap_or(holder));
     let properties = holder.and_then(|holder| holder.get("properties")).and_then(Value::as_object);
     properties.into_iter().flat_map(|properties| properties.keys().cloned()).collect()
+}
+
+/// The table that has this key, as a person writes it, if that is another one than `prefix` (`limits.`).
+pub(super) fn elsewhere(key: &str, prefix: &str) -> Option<String> {
+    let tables = [None, Some(LIMITS), Some(HTTP), Some(READS), Some(NOTIFY), Some(CONSOLE), Some(CONSOLE_OIDC)];
+    let prefix_of = |table: Option<&str>| table.map(|table| format!("{table}.")).unwrap_or_default();
+    // A key of a token or a profile is meant for nothing else.
+    tables.iter().find(|table| prefix_of(**table) == prefix)?;
+    let mut others = tables.into_iter().filter(|table| prefix_of(*table) != prefix);
+    let found = others.find(|table| names(*table).iter().any(|name| name == key))?;
+    Some(found.map_or_else(|| "the top of the file, before the first table".to_owned(), |table| format!("[{table}]")))
 }
 
 fn table(description: &str, properties: Map<String, Value>) -> Value {

@@ -50,10 +50,10 @@ fn every_mistake_of_the_file_is_named_with_its_place_and_what_is_right() {
                 [limits]\nrow_limit = 0\nrows = 3\nquery_timeout_ms = \"soon\"\n[network]\n";
     let said = parse(text).unwrap_err();
     for expected in [
-        "countersign.toml:1:1: there is no key profil; the keys here are: database_url, ",
+        "countersign.toml:1:1: there is no key profil; did you mean profile?; the keys here are: database_url, ",
         "countersign.toml:2:11: account: an account takes 1 to 255 bytes",
         "countersign.toml:3:14: log_format: unknown variant `xml`, expected `text` or `json`",
-        "countersign.toml:4:13: manifests: invalid type: string \"a.toml\", expected a sequence",
+        "countersign.toml:4:13: manifests: invalid type: string \"a.toml\", expected a list",
         "countersign.toml:6:13: row_limit: 0 is out of bounds: it takes 1 to 100000",
         "countersign.toml:7:1: there is no key limits.rows; the keys here are: connect_timeout_ms, ",
         "countersign.toml:8:20: query_timeout_ms: \"soon\" is no span of time: give one such as 90s, 1h30m or 7d",
@@ -64,6 +64,31 @@ fn every_mistake_of_the_file_is_named_with_its_place_and_what_is_right() {
     assert_eq!(said.lines().count(), 8, "{said}");
     assert!(parse("profile = ").unwrap_err().contains("countersign.toml:1:11: this is not TOML"));
     assert!(parse("limits = 3").unwrap_err().contains("written as [limits]"));
+}
+
+/// N-30, N-31
+#[test]
+fn a_mistake_names_the_table_the_key_and_the_type_that_were_meant() {
+    for (text, expected) in [
+        ("row_limit = 5\n", "there is no key row_limit; it belongs in [limits]; the keys here are"),
+        (
+            "[limits]\nprofile = \"a\"\n",
+            "there is no key limits.profile; it belongs in the top of the file, before the first table",
+        ),
+        ("[http]\nissuer = \"https://a\"\n", "there is no key http.issuer; it belongs in [console.oidc]"),
+        ("database_urll = \"x\"\n", "there is no key database_urll; did you mean database_url?"),
+        ("[limits]\nrow_limit = \"many\"\n", "row_limit: invalid type: string \"many\", expected a whole number"),
+        ("strict = \"yes\"\n", "strict: invalid type: string \"yes\", expected true or false"),
+        ("[http]\nlisten = \"127.0.0.1\"\n", "listen: the port is missing: 127.0.0.1:7777"),
+        ("[http]\nlisten = \"::1\"\n", "listen: the port is missing: [::1]:7777"),
+        (
+            "[http]\nlisten = \"localhost:1\"\n",
+            "listen: \"localhost:1\" is not an address with a port, such as 127.0.0.1:7777",
+        ),
+    ] {
+        let said = parse(text).unwrap_err();
+        assert!(said.contains(expected), "{expected} is missing in:\n{said}");
+    }
 }
 
 #[test]
@@ -213,7 +238,7 @@ fn a_profile_of_ones_own_is_read_and_every_mistake_in_it_is_named() {
         "toml:1:11: every server has a profile admin: choose another name",
         "toml:3:11: \"Big\" is no name for a profile",
         "toml:5:11: the profile none has no tools",
-        "toml:8:1: there is no key profiles.typo.tool; the keys here are: access, tools, except",
+        "toml:8:1: there is no key profiles.typo.tool; did you mean tools?; the keys here are: access, tools, except",
         "toml:10:11: access: unknown variant `sudo`, expected one of `read`, `write`, `admin`",
     ] {
         assert!(said.contains(expected), "{expected} is missing in:\n{said}");

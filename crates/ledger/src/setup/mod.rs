@@ -135,7 +135,7 @@ fn is_conflict(error: &pg::Error) -> bool {
 
 async fn init_once(target: &ConnectOptions, options: &InitOptions) -> Result<InitReport, SchemaError> {
     let mut setup = Setup::begin(target).await?;
-    let report = setup.run(options).await;
+    let report = setup.run(options).await.map_err(|error| setup.explained(error));
     // A failed transaction is rolled back by either.
     let end = if report.is_ok() && !options.dry_run { "commit" } else { "rollback" };
     let ended = setup.session.batch_execute(end).await;
@@ -219,6 +219,18 @@ impl Setup {
         }
         self.renew_tracking().await?;
         Ok(std::mem::take(&mut self.report))
+    }
+
+    /// The error with what to do, if the role lacks a privilege.
+    fn explained(&self, error: SchemaError) -> SchemaError {
+        match error {
+            SchemaError::Database(pg::Error::Server(error)) if error.sqlstate == "42501" => SchemaError::NotAllowed {
+                user: self.user.clone(),
+                database: self.dbname.clone(),
+                reason: error.message,
+            },
+            error => error,
+        }
     }
 
     async fn load(&mut self, schema: &str, own_texts: &[&str]) -> Result<bool, SchemaError> {
