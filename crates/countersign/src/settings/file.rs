@@ -44,7 +44,7 @@ impl ConfigFile {
     }
 
     pub(super) fn parse(source: &Source, folder: &Path) -> Result<Self, Diagnostics> {
-        let mut reader = Reader::new(source);
+        let mut reader = Reader::new(source, super::schema::elsewhere);
         let mut file = reader.document(folder).unwrap_or_default();
         if !reader.mistakes.is_empty() {
             reader.mistakes.sort();

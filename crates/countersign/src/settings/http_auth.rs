@@ -77,7 +77,7 @@ pub(super) fn read_file<'p>(
     profiles: impl Iterator<Item = &'p str> + Clone,
 ) -> anyhow::Result<Vec<TokenConfig>> {
     let source = Source::read(path).map_err(|error| anyhow::anyhow!("the tokens (tokens_file) {error}"))?;
-    let mut reader = Reader::new(&source);
+    let mut reader = Reader::new(&source, super::schema::elsewhere);
     let mut tokens = others;
     if let Some(mut top) = reader.top() {
         tokens.extend(reader.tokens(&mut top));

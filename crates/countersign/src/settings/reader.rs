@@ -12,11 +12,13 @@ use types::nearest_names;
 pub(super) struct Reader<'s> {
     pub(super) source: &'s Source,
     pub(super) mistakes: Vec<Diagnostic>,
+    /// The table that has a key which the table of this prefix has not.
+    elsewhere: fn(&str, &str) -> Option<String>,
 }
 
 impl<'s> Reader<'s> {
-    pub(super) const fn new(source: &'s Source) -> Self {
-        Self { source, mistakes: Vec::new() }
+    pub(super) const fn new(source: &'s Source, elsewhere: fn(&str, &str) -> Option<String>) -> Self {
+        Self { source, mistakes: Vec::new(), elsewhere }
     }
 
     pub(super) fn mistake(&mut self, span: Range<usize>, message: impl Into<String>) {
@@ -80,7 +82,7 @@ impl<'s> Reader<'s> {
     pub(super) fn refuse_rest(&mut self, rest: &DeTable<'s>, prefix: &str, known: &[String]) {
         for key in rest.keys() {
             let name = key.get_ref();
-            let advice = super::schema::elsewhere(name, prefix)
+            let advice = (self.elsewhere)(name, prefix)
                 .map(|table| format!("it belongs in {table}"))
                 .or_else(|| Some(format!("did you mean {}?", nearest_names(name, known).into_iter().next()?)));
             let advice = advice.map(|advice| format!("; {advice}")).unwrap_or_default();
