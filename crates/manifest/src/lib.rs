@@ -39,5 +39,7 @@ pub use spec::{
     Access, BuiltinTool, Limits, Note, OutdatedTool, Param, ParamSource, QueryDefaults, RowExpectation, Rule,
     StatementSpec, ToolCatalog, ToolSpec, UndoSpec, ValueSource,
 };
-pub use tool_schema::{decimal, enforced, envelope_schema, idempotency_key, outline, with_numbers};
+pub use tool_schema::{
+    any_value, decimal, enforced, envelope_schema, idempotency_key, integer, outline, unsafe_numbers, with_numbers,
+};
 pub use undo::rollback;

@@ -10,9 +10,9 @@ use rmcp::model::{
     ToolAnnotations,
 };
 use rmcp::service::{RoleServer, TxJsonRpcMessage};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tools::{Annotations, ToolInfo};
-use types::{Envelope, JsonText};
+use types::{Envelope, JsonText, NumberFields};
 
 use crate::apps;
 
@@ -30,7 +30,7 @@ pub enum ResultContent {
 
 /// A tool as `tools/list` returns it. `views`: the client shows the views of MCP Apps.
 pub(crate) fn encode_tool(info: &ToolInfo, content: ResultContent, views: bool) -> Tool {
-    let mut tool = Tool::new(info.name.clone(), info.full_description(), Arc::clone(&info.input_schema));
+    let mut tool = Tool::new(info.name.clone(), info.full_description(), info.listed_schema());
     tool.title.clone_from(&info.title);
     // Clients reject a result without structured content if the tool has an output schema.
     tool.output_schema = (content != ResultContent::Text).then(|| Arc::clone(&info.output_schema));
@@ -51,17 +51,21 @@ pub(crate) fn encode_tool(info: &ToolInfo, content: ResultContent, views: bool) 
 ///
 /// # Errors
 /// [`ErrorData`] if the envelope cannot be written as JSON.
-pub(crate) fn encode_result(envelope: Envelope, content: ResultContent) -> Result<CallToolResult, ErrorData> {
+pub(crate) fn encode_result(
+    envelope: Envelope,
+    content: ResultContent,
+    fields: &NumberFields,
+) -> Result<CallToolResult, ErrorData> {
     let is_success = envelope.is_success();
     let text = envelope.into_json().map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
-    Ok(encode_text(text, is_success, content))
+    Ok(encode_text(text, is_success, content, fields))
 }
 
-fn encode_text(envelope: String, is_success: bool, content: ResultContent) -> CallToolResult {
+fn encode_text(envelope: String, is_success: bool, content: ResultContent, fields: &NumberFields) -> CallToolResult {
     let (text, structured) = match content {
         ResultContent::Text => (Some(envelope), None),
-        ResultContent::Structured => (None, Some(JsonText::from_unchecked(envelope).into_opaque_value())),
-        ResultContent::Both => (Some(envelope), Some(SAME_AS_TEXT)),
+        ResultContent::Structured => (None, Some(structured(&envelope, fields))),
+        ResultContent::Both => (Some(envelope), Some(json!([fields]))),
     };
     let blocks = text.map(ContentBlock::text).into_iter().collect();
     let mut result = if is_success { CallToolResult::success(blocks) } else { CallToolResult::error(blocks) };
@@ -69,14 +73,18 @@ fn encode_text(envelope: String, is_success: bool, content: ResultContent) -> Ca
     result
 }
 
-/// Marks structured content that equals the text. An envelope is never null.
-const SAME_AS_TEXT: Value = Value::Null;
+/// The envelope as structured content. Clients read its numbers as doubles before the model gets them, so it has the
+/// digits that a double does not hold as text (I-2).
+fn structured(envelope: &str, fields: &NumberFields) -> Value {
+    JsonText::from_unchecked(fields.double_safe(envelope)).into_opaque_value()
+}
 
-/// Completes a result that is about to be written.
+/// Completes a result that is about to be written: an array, which no envelope is, has what is known of its numbers.
 pub(crate) fn expand(result: &mut CallToolResult) {
-    if result.structured_content == Some(SAME_AS_TEXT) {
+    if let Some(Value::Array(marker)) = &mut result.structured_content {
+        let fields = marker.pop().and_then(|fields| serde_json::from_value(fields).ok()).unwrap_or_default();
         let text = result.content.first().and_then(|block| block.as_text());
-        result.structured_content = text.map(|block| JsonText::from_unchecked(block.text.clone()).into_opaque_value());
+        result.structured_content = text.map(|block| structured(&block.text, &fields));
     }
 }
 
@@ -94,7 +102,8 @@ mod tests {
     use super::*;
 
     fn sent(content: ResultContent) -> String {
-        let result = encode_text(r#"{"success":true,"n":1.10}"#.to_owned(), true, content);
+        let text = r#"{"success":true,"n":1.10}"#.to_owned();
+        let result = encode_text(text, true, content, &NumberFields::default());
         let mut message: TxJsonRpcMessage<RoleServer> =
             JsonRpcMessage::response(ServerResult::CallToolResult(result), RequestId::Number(7));
         expand_message(&mut message);
@@ -102,10 +111,11 @@ mod tests {
     }
 
     #[test]
-    fn an_envelope_is_written_verbatim_as_text_as_structured_content_or_as_both() {
+    fn an_envelope_is_written_verbatim_as_text_and_with_safe_numbers_as_structured_content() {
         let start = r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","content":["#;
         let text = r#"{"type":"text","text":"{\"success\":true,\"n\":1.10}"}"#;
-        let structured = r#","structuredContent":{"success":true,"n":1.10}"#;
+        // I-2: most clients parse structured content, and would show 1.1.
+        let structured = r#","structuredContent":{"success":true,"n":"1.10"}"#;
         assert_eq!(sent(ResultContent::Text), format!("{start}{text}],\"isError\":false}}}}"));
         assert_eq!(sent(ResultContent::Structured), format!("{start}]{structured},\"isError\":false}}}}"));
         assert_eq!(sent(ResultContent::Both), format!("{start}{text}]{structured},\"isError\":false}}}}"));

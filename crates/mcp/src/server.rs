@@ -169,7 +169,7 @@ impl McpServer {
         {
             self.session.run_until_cancelled(self.elicitation.open(&page, context)).await;
         }
-        let mut encoded = encode_result(result.envelope, self.content)?;
+        let mut encoded = encode_result(result.envelope, self.content, &result.number_fields)?;
         if transport.is_written_by_rmcp {
             result_encoding::expand(&mut encoded);
         }
@@ -209,7 +209,8 @@ impl McpServer {
             Err(error) => {
                 let elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
                 let envelope = Envelope::Failure { error, meta: Meta::new(info.version.clone(), elapsed_ms) };
-                Ok((CallResult { envelope, room: None, question: None, page: None }, None))
+                let number_fields = Arc::default();
+                Ok((CallResult { envelope, room: None, question: None, page: None, number_fields }, None))
             }
         }
     }

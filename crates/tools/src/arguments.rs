@@ -3,7 +3,7 @@
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{ValidationError, Validator};
 use ledger::canonical_json;
-use manifest::{ParamSource, ToolSpec};
+use manifest::{Param, ParamSource, ToolSpec};
 use serde_json::{Map, Number, Value};
 use types::{ErrorCode, Failure, PgType, Principal, REDACTED, Redaction, Scalar, TypeKind};
 
@@ -12,30 +12,63 @@ pub(crate) struct ArgumentValidator {
     schema: Value,
     validator: Validator,
     known: Vec<String>,
+    required: Vec<String>,
     sensitive: Vec<String>,
+    empty: EmptyValues,
+}
+
+/// What an empty value of an optional argument says. Clients that treat every argument as required send one for those that
+/// the agent leaves out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EmptyValues {
+    /// That the argument is absent.
+    Absent,
+    /// That it is empty, or absent where its schema takes no such value: an empty text may be what is to be stored.
+    AbsentIfRefused,
 }
 
 impl ArgumentValidator {
     /// Compiles a schema. Messages never quote the values of `sensitive` arguments.
-    pub(crate) fn new(schema: &Map<String, Value>, sensitive: &[String]) -> Result<Self, String> {
+    pub(crate) fn new(schema: &Map<String, Value>, sensitive: &[String], empty: EmptyValues) -> Result<Self, String> {
         let listed = Value::Object(schema.clone());
-        let validator = jsonschema::options()
-            .should_validate_formats(true)
-            .build(&manifest::enforced(&listed))
-            .map_err(|error| error.to_string())?;
+        let mut enforced = manifest::enforced(&listed);
+        if let Some(enforced) = enforced.as_object_mut() {
+            enforced.insert("additionalProperties".to_owned(), false.into());
+        }
+        let validator =
+            jsonschema::options().should_validate_formats(true).build(&enforced).map_err(|error| error.to_string())?;
         let properties = schema.get("properties").and_then(Value::as_object);
         let known = properties.map(|map| map.keys().cloned().collect()).unwrap_or_default();
-        Ok(Self { schema: listed, validator, known, sensitive: sensitive.to_vec() })
+        let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+        let required = required.filter_map(Value::as_str).map(str::to_owned).collect();
+        Ok(Self { schema: listed, validator, known, required, sensitive: sensitive.to_vec(), empty })
     }
 
+    /// The arguments without those that the client has only filled in.
+    ///
+    /// # Errors
     /// Every mistake in one message, each with the parameter's name and what was expected.
-    pub(crate) fn check(&self, tool: &str, arguments: &Map<String, Value>) -> Result<(), Failure> {
-        let instance = manifest::with_numbers(&Value::Object(arguments.clone()), &self.schema);
-        let mistakes: Vec<String> = self.validator.iter_errors(&instance).map(|error| self.describe(&error)).collect();
-        if mistakes.is_empty() {
-            return Ok(());
+    pub(crate) fn check(&self, tool: &str, mut arguments: Map<String, Value>) -> Result<Map<String, Value>, Failure> {
+        arguments.retain(|name, value| !self.is_filled_in(name, value));
+        let mut instance = self.instance(&arguments);
+        if arguments.iter().any(|(name, value)| self.is_optional(name) && is_empty(value)) {
+            let refused: Vec<String> =
+                self.validator.iter_errors(&instance).filter_map(|error| argument(&error)).collect();
+            arguments.retain(|name, value| !(self.is_optional(name) && is_empty(value) && refused.contains(name)));
+            instance = self.instance(&arguments);
         }
-        let hint = if self.known.is_empty() {
+        let changed = manifest::unsafe_numbers(&Value::Object(arguments.clone()), &self.schema);
+        let unsafe_numbers = changed.iter().map(|name| {
+            format!("argument \"{name}\": a number with more digits than every client keeps, who may have changed it")
+        });
+        let wrong = self.validator.iter_errors(&instance).map(|error| self.describe(&error));
+        let mistakes: Vec<String> = unsafe_numbers.chain(wrong).collect();
+        if mistakes.is_empty() {
+            return Ok(arguments);
+        }
+        let hint = if !changed.is_empty() {
+            DIGITS_AS_TEXT.to_owned()
+        } else if self.known.is_empty() {
             format!("{tool} takes no arguments.")
         } else {
             format!("{tool} takes: {}.", self.known.join(", "))
@@ -43,9 +76,21 @@ impl ArgumentValidator {
         Err(Failure::new(ErrorCode::InvalidParams, format!("{tool}: {}", mistakes.join("; "))).hint(hint))
     }
 
+    fn instance(&self, arguments: &Map<String, Value>) -> Value {
+        manifest::with_numbers(&Value::Object(arguments.clone()), &self.schema)
+    }
+
+    fn is_optional(&self, name: &str) -> bool {
+        self.known.iter().any(|known| known == name) && !self.required.iter().any(|required| required == name)
+    }
+
+    /// Whether the value stands for an argument that was left out. No optional argument may be null.
+    fn is_filled_in(&self, name: &str, value: &Value) -> bool {
+        self.is_optional(name) && (value.is_null() || (self.empty == EmptyValues::Absent && is_empty(value)))
+    }
+
     fn describe(&self, error: &ValidationError<'_>) -> String {
-        let path = error.instance_path().to_string();
-        let name = path.trim_start_matches('/').replace('/', ".");
+        let name = place(error);
         let argument = name.split('.').next().unwrap_or_default();
         if self.sensitive.iter().any(|sensitive| sensitive == argument) {
             return format!("argument \"{argument}\": {}", error.masked_with(REDACTED));
@@ -65,6 +110,28 @@ impl ArgumentValidator {
     }
 }
 
+const DIGITS_AS_TEXT: &str = "Nothing was executed. Send the digits of the number as text, as the answer shows them that it is \
+    from: integers beyond 2^53-1 (9007199254740991), and decimals of more than 15 digits.";
+
+/// Where the error is: `name`, `name.0`.
+fn place(error: &ValidationError<'_>) -> String {
+    error.instance_path().to_string().trim_start_matches('/').replace('/', ".")
+}
+
+/// The argument that the error is about.
+fn argument(error: &ValidationError<'_>) -> Option<String> {
+    place(error).split('.').next().map(str::to_owned)
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
+}
+
 /// Every parameter by name, in the manifest's order: the agent's value, else the default, else null. The server fills
 /// in the values of the principal. Equal values have one spelling, because the fingerprint is computed from this.
 pub(crate) fn effective_params(
@@ -78,12 +145,36 @@ pub(crate) fn effective_params(
             let value = match &param.source {
                 ParamSource::Principal(field) => principal.field(field).map(Value::from),
                 ParamSource::Argument => {
-                    arguments.get(&param.name).filter(|value| !value.is_null()).or(param.default.as_ref()).cloned()
+                    let given = arguments.get(&param.name).filter(|value| !value.is_null());
+                    given
+                        .filter(|value| param.required || !is_no_text(value, &param.ty))
+                        .or(param.default.as_ref())
+                        .cloned()
                 }
             };
             (param.name.clone(), value.map_or(Value::Null, |value| one_spelling(value, &param.ty)))
         })
         .collect()
+}
+
+/// Whether this is an empty text for a type that has none: what a client sends for an argument that is left out.
+fn is_no_text(value: &Value, ty: &PgType) -> bool {
+    let base = ty.base();
+    let is_time = || match base.kind {
+        TypeKind::Scalar(Scalar::Timestamp) => true,
+        TypeKind::Scalar(Scalar::Text) => ["interval", "time", "timetz"].contains(&base.name.as_str()),
+        _ => false,
+    };
+    value.as_str().is_some_and(str::is_empty) && is_time()
+}
+
+/// The value of a parameter in PostgreSQL's text form.
+pub(crate) fn encode_param(tool: &str, param: &Param, value: &Value) -> Result<Option<String>, Failure> {
+    ledger::read::encode(value, &param.ty).map_err(|error| {
+        let why =
+            if param.sensitive { format!("is no {} that can be stored", param.ty.name) } else { error.to_string() };
+        Failure::new(ErrorCode::InvalidParams, format!("{tool}: argument \"{}\" {why}", param.name))
+    })
 }
 
 /// The effective parameters that must not be stored.
@@ -122,6 +213,10 @@ fn one_spelling(value: Value, ty: &PgType) -> Value {
             };
             whole.parse::<Number>().map_or(Value::Number(number), Value::Number)
         }
+        (Value::String(text), TypeKind::Scalar(Scalar::Int8)) => {
+            let number = manifest::integer(&text).map(Value::Number);
+            number.map_or(Value::String(text), |number| one_spelling(number, ty))
+        }
         (Value::String(text), TypeKind::Scalar(Scalar::Numeric)) => {
             manifest::decimal(&text).map_or(Value::String(text), Value::Number)
         }
@@ -145,20 +240,24 @@ mod tests {
 
     use super::*;
 
-    fn checker() -> ArgumentValidator {
+    fn checker(empty: EmptyValues) -> ArgumentValidator {
+        let id = json!({"anyOf": [{"type": "integer"}, {"type": "string", "pattern": "^-?[0-9]+$"}]});
         let schema = json!({
             "type": "object",
-            "properties": {"tweet_id": {"type": "integer", "maximum": 9_223_372_036_854_775_807_u64}, "note": {"type": "string"},
+            "properties": {"tweet_id": id, "note": {"type": "string"}, "key": {"type": "string", "pattern": "^[!-~]+$"},
                 "pin": {"type": "array", "maxItems": 2, "items": {"type": "string", "pattern": "^[0-9]+$"}}},
             "required": ["tweet_id"],
-            "additionalProperties": false,
         });
-        ArgumentValidator::new(schema.as_object().unwrap(), &["pin".to_owned()]).unwrap()
+        ArgumentValidator::new(schema.as_object().unwrap(), &["pin".to_owned()], empty).unwrap()
+    }
+
+    fn checked(arguments: &str, empty: EmptyValues) -> Result<String, Failure> {
+        let Value::Object(arguments) = serde_json::from_str(arguments).unwrap() else { panic!("{arguments}") };
+        checker(empty).check("like_tweet", arguments).map(|arguments| Value::Object(arguments).to_string())
     }
 
     fn message(arguments: &str) -> String {
-        let arguments: Value = serde_json::from_str(arguments).unwrap();
-        checker().check("like_tweet", arguments.as_object().unwrap()).unwrap_err().message
+        checked(arguments, EmptyValues::AbsentIfRefused).unwrap_err().message
     }
 
     #[test]
@@ -177,12 +276,37 @@ mod tests {
         }
     }
 
+    /// I-2: 9007199254740993 arrives as ..992 from a JavaScript client, so neither is taken as a number.
     #[test]
-    fn a_fraction_and_a_number_beyond_the_type_are_refused_and_the_largest_one_is_not() {
+    fn a_number_that_a_client_may_have_changed_is_refused_and_its_digits_are_taken() {
         assert!(message(r#"{"tweet_id": 1.5}"#).contains("1.5 is not of type \"integer\""));
-        assert!(message(r#"{"tweet_id": 9223372036854775808}"#).contains("tweet_id"));
-        assert!(message(r#"{"tweet_id": 1e400}"#).contains("tweet_id"));
-        let largest: Value = serde_json::from_str(r#"{"tweet_id": 9223372036854775807}"#).unwrap();
-        assert_eq!(checker().check("like_tweet", largest.as_object().unwrap()), Ok(()));
+        for changed in ["9007199254740992", "9007199254740993", "-9007199254740993", "9223372036854775808", "1e400"] {
+            let refused = checked(&format!(r#"{{"tweet_id": {changed}}}"#), EmptyValues::Absent).unwrap_err();
+            assert!(refused.message.contains("tweet_id") && !refused.message.contains(changed), "{refused:?}");
+            assert_eq!(refused.hint.as_deref(), Some(DIGITS_AS_TEXT));
+        }
+        for kept in ["9007199254740991", r#""9007199254740993""#, r#""9223372036854775807""#] {
+            let arguments = format!(r#"{{"tweet_id":{kept}}}"#);
+            assert_eq!(checked(&arguments, EmptyValues::Absent).unwrap(), arguments);
+        }
+        assert!(message(r#"{"tweet_id": "1.5"}"#).contains("tweet_id"));
+    }
+
+    /// I-1
+    #[test]
+    fn null_says_that_an_optional_argument_is_absent() {
+        let filled = r#"{"tweet_id":1,"note":null,"key":null,"pin":null}"#;
+        assert_eq!(checked(filled, EmptyValues::AbsentIfRefused).unwrap(), r#"{"tweet_id":1}"#);
+        assert!(message(r#"{"tweet_id": null}"#).contains("tweet_id"));
+        assert!(message(r#"{"tweet_id": 1, "tweet": null}"#).contains("unknown argument"));
+    }
+
+    /// I-5: an empty text of a manifest's tool may be a value; where it cannot be one it says nothing.
+    #[test]
+    fn an_empty_value_says_that_an_optional_argument_is_absent() {
+        let filled = r#"{"tweet_id":1,"note":"","key":"","pin":[]}"#;
+        assert_eq!(checked(filled, EmptyValues::Absent).unwrap(), r#"{"tweet_id":1}"#);
+        assert_eq!(checked(filled, EmptyValues::AbsentIfRefused).unwrap(), r#"{"tweet_id":1,"note":"","pin":[]}"#);
+        assert!(message(r#"{"tweet_id": ""}"#).contains("tweet_id"));
     }
 }

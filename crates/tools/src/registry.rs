@@ -11,9 +11,9 @@ use ledger::{DuplicateExecutor, ExecutorRegistry, ReadEntry, ReadLog, WriteExecu
 use manifest::{Access, BuiltinTool, OutdatedTool, ToolCatalog, ToolSpec};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
-use types::{Envelope, ErrorCode, Failure, Meta, Principal};
+use types::{Envelope, ErrorCode, Failure, Meta, NumberFields, Principal, Rollback};
 
-use crate::arguments::ArgumentValidator;
+use crate::arguments::{ArgumentValidator, EmptyValues};
 use crate::builtin;
 use crate::instructions;
 use crate::manifest_tools::executor::ManifestExecutor;
@@ -157,7 +157,9 @@ impl Registry {
         if self.get(&info.name).is_some() {
             return Err(RegistryError::Duplicate(info.name.clone()));
         }
-        let checker = ArgumentValidator::new(&info.input_schema, &info.sensitive)
+        let is_builtin = builtin::NAMES.contains(&info.name.as_str());
+        let empty = if is_builtin { EmptyValues::Absent } else { EmptyValues::AbsentIfRefused };
+        let checker = ArgumentValidator::new(&info.input_schema, &info.sensitive, empty)
             .map_err(|reason| RegistryError::Schema { tool: info.name.clone(), reason })?;
         let series = metrics.of_tool(&info.name);
         self.entries.push(Arc::new(RegisteredTool { tool, info, checker, series }));
@@ -235,7 +237,7 @@ impl Registry {
     /// Answers a call of a tool that does not fit the database; `None` if no such tool has this name.
     #[must_use]
     pub fn call_outdated(&self, name: &str) -> Option<CallResult> {
-        self.unfit(name).map(UnfitTool::call).map(|(outcome, meta)| reply(outcome, meta))
+        self.unfit(name).map(UnfitTool::call).map(|(outcome, meta)| reply(outcome, meta, None))
     }
 
     fn unfit(&self, name: &str) -> Option<&UnfitTool> {
@@ -267,14 +269,15 @@ impl Registry {
         let Caller { principal, asks_user, said } = caller.into();
         let started = Instant::now();
         let Some(entry) = self.get(name) else { return self.call_outdated(name) };
+        let known = entry.tool.number_fields();
         // The guard records the call when it is dropped, so a call that its caller cancels is recorded too.
         let running = entry.series.begin(started);
         let masks = self.masks.of(&self.profile, &principal.account_id).filter(|_| entry.info.access.writes());
         let is_read = entry.info.access == Access::Read;
         let read = is_read.then(|| self.read_log.begin(&principal, name)).flatten();
-        let outcome = match entry.checker.check(name, &arguments) {
-            Ok(()) if masks.is_some() && name == builtin::EXECUTE_SQL => Err(refused_for_masks(name).into()),
-            Ok(()) => {
+        let outcome = match entry.checker.check(name, arguments) {
+            Ok(_) if masks.is_some() && name == builtin::EXECUTE_SQL => Err(refused_for_masks(name).into()),
+            Ok(arguments) => {
                 let deadline = started + self.call_deadline;
                 let call = Call {
                     principal,
@@ -295,7 +298,7 @@ impl Registry {
         running.ended(&outcome);
         end_read(read, outcome.as_ref().err().map(|error| error.failure.as_ref()));
         let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Some(reply(outcome, Meta::new(entry.info.version.clone(), elapsed_ms)))
+        Some(reply(outcome, Meta::new(entry.info.version.clone(), elapsed_ms), known))
     }
 }
 
@@ -308,7 +311,7 @@ impl ToolLookup for Registry {
         Self::unfit(self, name).map(|tool| tool.failure.clone())
     }
 
-    fn check(&self, name: &str, arguments: &Map<String, Value>) -> Result<(), Failure> {
+    fn check(&self, name: &str, arguments: Map<String, Value>) -> Result<Map<String, Value>, Failure> {
         match self.get(name) {
             Some(entry) => entry.checker.check(name, arguments),
             None => Err(ToolLookup::unfit(self, name).unwrap_or_else(|| {
@@ -367,9 +370,13 @@ pub struct CallResult {
     pub question: Option<Question>,
     /// Page that the user is asked to open.
     pub page: Option<PageRequest>,
+    /// The fields of the answer whose numbers are of type `numeric`, or inside of documents.
+    pub number_fields: Arc<NumberFields>,
 }
 
-fn reply(outcome: ToolResult, meta: Meta) -> CallResult {
+/// `known`: the fields of every answer of the tool.
+fn reply(outcome: ToolResult, meta: Meta, known: Option<&Arc<NumberFields>>) -> CallResult {
+    let known = || known.cloned().unwrap_or_default();
     match outcome {
         Ok(ToolOutput {
             data,
@@ -381,17 +388,23 @@ fn reply(outcome: ToolResult, meta: Meta) -> CallResult {
             page,
             success: _,
             is_masked: _,
-        }) => CallResult {
-            envelope: Envelope::Success { data, meta: Meta { correlation_id, rows_affected, rollback, ..meta } },
-            room,
-            question,
-            page,
-        },
+            number_fields,
+        }) => {
+            let rollback = rollback.map(Rollback::for_clients);
+            CallResult {
+                envelope: Envelope::Success { data, meta: Meta { correlation_id, rows_affected, rollback, ..meta } },
+                room,
+                question,
+                page,
+                number_fields: number_fields.unwrap_or_else(known),
+            }
+        }
         Err(ToolError { correlation_id, failure }) => CallResult {
             envelope: Envelope::Failure { error: *failure, meta: Meta { correlation_id, ..meta } },
             room: None,
             question: None,
             page: None,
+            number_fields: known(),
         },
     }
 }

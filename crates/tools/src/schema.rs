@@ -69,14 +69,14 @@ pub(crate) fn schema_of<T: schemars::JsonSchema>() -> Map<String, Value> {
     schema
 }
 
-/// Removes keywords that Rust types add and clients reject: formats such as `uint32`, and defaults that are null.
+/// Removes keywords that Rust types add and clients reject: formats such as `uint32`, defaults that are null, and
+/// `additionalProperties`. That no others are taken is enforced all the same.
 fn simplify(schema: &mut Map<String, Value>) {
     if schema.get("format").and_then(Value::as_str).is_some_and(|format| format.starts_with("uint")) {
         schema.remove("format");
     }
     schema.retain(|key, value| key != "default" || !value.is_null());
-    // It has no effect, and clients reject boolean schemas.
-    schema.retain(|key, value| key != "additionalProperties" || *value != Value::Bool(true));
+    schema.remove("additionalProperties");
     let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
     for property in properties.into_iter().flat_map(|properties| properties.iter_mut().map(|(_, property)| property)) {
         property.as_object_mut().into_iter().for_each(simplify);
@@ -94,7 +94,7 @@ pub(crate) const fn default_list_limit() -> u32 {
     20
 }
 
-/// Schema of an arbitrary JSON value. It is `{}` instead of `true`, because clients reject boolean schemas.
+/// Schema of an arbitrary JSON value.
 pub(crate) struct AnyJson;
 
 impl JsonSchema for AnyJson {
@@ -103,6 +103,6 @@ impl JsonSchema for AnyJson {
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({})
+        manifest::any_value().try_into().unwrap_or_default()
     }
 }

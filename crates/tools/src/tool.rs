@@ -11,7 +11,7 @@ use manifest::{Access, Rule};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
-use types::{CorrelationId, Failure, Masks, Principal, ProposalId, Rollback, Tier, ToolLimit};
+use types::{CorrelationId, Failure, Masks, NumberFields, Principal, ProposalId, Rollback, Tier, ToolLimit};
 
 use crate::policy_text;
 
@@ -67,6 +67,17 @@ impl ToolInfo {
         format!("{} {sentence}{policy}", self.description.trim_end())
     }
 
+    /// Schema of the arguments as clients get it: without `additionalProperties`, which the schema of an operator may have
+    /// and some converters fail on. It is enforced all the same.
+    #[must_use]
+    pub fn listed_schema(&self) -> Arc<Map<String, Value>> {
+        let mut schema = Arc::clone(&self.input_schema);
+        if has_additional(&schema) {
+            remove_additional(Arc::make_mut(&mut schema));
+        }
+        schema
+    }
+
     /// `_meta` as clients get it: the operator's entries, the tier, the rules and the limit.
     #[must_use]
     pub fn full_meta(&self) -> Map<String, Value> {
@@ -78,6 +89,23 @@ impl ToolInfo {
         meta.extend(self.limit.map(|limit| (LIMIT.to_owned(), json!(limit))));
         meta
     }
+}
+
+const ADDITIONAL: &str = "additionalProperties";
+
+/// Looks at the keyword only where it is one: a property may have the same name.
+fn has_additional(schema: &Map<String, Value>) -> bool {
+    let inner = |part: &Value| part.as_object().is_some_and(has_additional);
+    schema.contains_key(ADDITIONAL)
+        || schema.get("items").is_some_and(inner)
+        || schema.get("properties").and_then(Value::as_object).is_some_and(|all| all.values().any(inner))
+}
+
+fn remove_additional(schema: &mut Map<String, Value>) {
+    schema.remove(ADDITIONAL);
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    properties.into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut).for_each(remove_additional);
+    schema.get_mut("items").and_then(Value::as_object_mut).into_iter().for_each(remove_additional);
 }
 
 /// MCP's tool annotations, derived from the kind of tool.
@@ -174,11 +202,11 @@ pub trait ToolLookup: Debug + Send + Sync {
     /// The failure of every call of the tool of this name, if it is one of the caller's that does not fit the database.
     fn unfit(&self, name: &str) -> Option<Failure>;
 
-    /// Checks arguments against the schema of the tool of this name.
+    /// Checks arguments against the schema of the tool of this name. Returns them without those that are absent.
     ///
     /// # Errors
     /// A failure that names every mistake, or the tool if the caller does not have it.
-    fn check(&self, name: &str, arguments: &Map<String, Value>) -> Result<(), Failure>;
+    fn check(&self, name: &str, arguments: Map<String, Value>) -> Result<Map<String, Value>, Failure>;
 
     /// Executors of all write tools of the server, including those of other profiles.
     fn executors(&self) -> &Arc<ExecutorRegistry>;
@@ -246,6 +274,8 @@ pub struct ToolOutput {
     pub page: Option<PageRequest>,
     /// Whether the rows in `data` have passed the masks of the call; otherwise the registry masks them by their names.
     pub is_masked: bool,
+    /// The fields of this answer whose numbers are of type `numeric`, or inside of documents; `None` for those of the tool.
+    pub number_fields: Option<Arc<NumberFields>>,
 }
 
 impl ToolOutput {
@@ -276,6 +306,7 @@ impl ToolOutput {
                     question: None,
                     page: None,
                     is_masked: false,
+                    number_fields: None,
                 })
             }
             Err(error) => {
@@ -308,6 +339,11 @@ pub type ToolResult = Result<ToolOutput, ToolError>;
 pub trait Tool: Send + Sync + 'static {
     /// Info that clients get about the tool.
     fn info(&self) -> &ToolInfo;
+
+    /// The fields of its answers whose numbers are of type `numeric`, or inside of documents, if all answers have the same.
+    fn number_fields(&self) -> Option<&Arc<NumberFields>> {
+        None
+    }
 
     /// Executes the call. The arguments are already validated against `info().input_schema`. Dropping the
     /// future cancels a read; a write continues to its end.

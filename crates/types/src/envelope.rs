@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::{CellMasks, Conflicts, CorrelationId, ErrorCode, Redaction};
+use crate::{CellMasks, Conflicts, CorrelationId, ErrorCode, Redaction, with_digits_as_text};
 
 /// The version of the envelope and of the built-in tools, `meta.tool_version`.
 pub const TOOL_VERSION: &str = "1.0";
@@ -149,6 +149,17 @@ impl Rollback {
             set_by_triggers: BTreeMap::new(),
             note: note.into(),
         }
+    }
+
+    /// The calls as clients can send them, whatever they do to numbers.
+    #[must_use]
+    pub fn for_clients(self) -> Self {
+        let safe = |params: Map<String, Value>| -> Map<String, Value> {
+            params.into_iter().map(|(name, value)| (name, with_digits_as_text(value))).collect()
+        };
+        let undo_calls = self.undo_calls.into_iter();
+        let undo_calls = undo_calls.map(|call| UndoCall { params: safe(call.params), ..call }).collect();
+        Self { undo_params: self.undo_params.map(safe), undo_calls, ..self }
     }
 
     /// What the ledger found when it held these words against what the write did. The calls stay: the ledger's copy has

@@ -24,6 +24,7 @@ mod policy;
 mod principal;
 mod redaction;
 mod row_format;
+mod safe_numbers;
 mod secret;
 mod statement;
 mod strict_json;
@@ -47,6 +48,7 @@ pub use policy::{LimitScope, RuleAction, ToolLimit};
 pub use principal::{AccountId, AccountIdError, Principal};
 pub use redaction::{REDACTED, Redaction};
 pub use row_format::RowFormat;
+pub use safe_numbers::{NumberFields, is_plain_integer, is_safe_decimal, is_safe_integer, with_digits_as_text};
 pub use secret::Secret;
 pub use statement::{
     Column, CompositeField, ConditionShape, DescribeError, DescribeStatement, PgType, Privilege, ReferencedObjects,

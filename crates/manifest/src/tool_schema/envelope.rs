@@ -64,7 +64,7 @@ mod tests {
     use crate::tool_schema::examples::scalar;
 
     fn columns(names: &[&str]) -> Vec<Column> {
-        let ty = scalar(Scalar::Int8);
+        let ty = scalar(Scalar::Int4);
         names.iter().map(|&name| Column { name: name.into(), ty: ty.clone(), not_null: true }).collect()
     }
 

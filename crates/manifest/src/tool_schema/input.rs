@@ -6,13 +6,14 @@ use serde_json::{Map, Number, Value, json};
 use types::PgType;
 
 use super::object;
-use super::types::{KEY_PATTERN, argument, argument_words, is_obvious};
+use super::types::{KEY_PATTERN, argument, argument_words, is_obvious, with_limits};
 use crate::{Access, Limits, Param, ParamSource};
 
 /// The argument that every write has beside its own.
 pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency_key";
 
-/// An object of the parameters that the agent gives, and nothing else.
+/// An object of the parameters that the agent gives. That nothing else is taken is enforced, and not in the schema: some
+/// converters of clients fail on it.
 pub(crate) fn input_schema(access: Access, params: &[Param]) -> Map<String, Value> {
     let arguments = || params.iter().filter(|param| param.source == ParamSource::Argument);
     let mut properties: Map<String, Value> =
@@ -21,7 +22,7 @@ pub(crate) fn input_schema(access: Access, params: &[Param]) -> Map<String, Valu
         properties.insert(IDEMPOTENCY_KEY.to_owned(), idempotency_key());
     }
     let required: Vec<&str> = arguments().filter(|param| param.required).map(|param| param.name.as_str()).collect();
-    object(json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false}))
+    object(json!({"type": "object", "properties": properties, "required": required}))
 }
 
 /// The schema of the argument `idempotency_key`, which every tool that writes has.
@@ -30,6 +31,7 @@ pub fn idempotency_key() -> Value {
     json!({
         "type": "string",
         "pattern": KEY_PATTERN,
+        "maxLength": 255,
         "description": "See instructions.",
     })
 }
@@ -59,9 +61,11 @@ fn narrowed(mut schema: Map<String, Value>, limits: &Limits) -> Map<String, Valu
         *items = narrowed(std::mem::take(items), limits);
         return schema;
     }
-    if let Some(own) = &limits.schema {
-        schema.extend(own.clone());
-    }
+    // A schema of the operator is for JSON, and says more than that.
+    with_limits(limits.schema.clone().unwrap_or(schema), |schema| within(schema, limits))
+}
+
+fn within(mut schema: Map<String, Value>, limits: &Limits) -> Map<String, Value> {
     if !limits.one_of.is_empty() {
         schema.insert("enum".to_owned(), limits.one_of.clone().into());
     }
@@ -119,10 +123,11 @@ mod tests {
         let x = param("x", scalar(Scalar::Text), Limits::default());
         assert_eq!(
             Value::Object(input_schema(Access::Read, std::slice::from_ref(&x))).to_string(),
-            r#"{"type":"object","properties":{"x":{"type":"string","description":"It."}},"required":["x"],"additionalProperties":false}"#
+            r#"{"type":"object","properties":{"x":{"type":"string","description":"It."}},"required":["x"]}"#
         );
         let write = input_schema(Access::Write, &[x]);
-        assert_eq!(write["properties"]["idempotency_key"]["pattern"], "^[!-~]{1,255}$");
+        assert_eq!(write["properties"]["idempotency_key"]["pattern"], "^[!-~]+$");
+        assert_eq!(write["properties"]["idempotency_key"]["maxLength"], 255);
         assert_eq!(write["required"], json!(["x"]));
     }
 
@@ -141,6 +146,11 @@ mod tests {
         assert_eq!(
             only_property(param("x", scalar(Scalar::Int2), limits)),
             r#"{"type":"integer","minimum":1,"maximum":32767,"description":"It."}"#
+        );
+        let limits = Limits { minimum: Some(1.into()), ..Limits::default() };
+        assert_eq!(
+            only_property(param("x", scalar(Scalar::Int8), limits)),
+            r#"{"anyOf":[{"type":"integer","minimum":1},{"type":"string","pattern":"^-?[0-9]+$"}],"description":"It."}"#
         );
     }
 

@@ -35,32 +35,43 @@ pub(crate) fn argument_words(ty: &PgType) -> String {
     format!("{}{or_digits}", words(ty))
 }
 
-/// The form of a string for a number of type `numeric`, whose digits most clients lose in a JSON number. Only the
-/// schemas of `numeric` have this pattern and no type: a number and such a string are both valid, and clients accept
-/// one type a property.
+/// The form of the digits of an integer.
+const INTEGER: &str = "^-?[0-9]+$";
+
+/// The form of the digits of a `numeric`.
 const DECIMAL: &str = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$";
 
-/// The form of an idempotency key.
-pub(super) const KEY_PATTERN: &str = "^[!-~]{1,255}$";
+/// The form of an idempotency key. Its length is limited beside it: as a part of the pattern, each character would be a
+/// state of the regular expression, in every tool that writes.
+pub(super) const KEY_PATTERN: &str = "^[!-~]+$";
 
-/// The schema that is enforced: it accepts a number where it accepts the digits of one. The characters of an idempotency key
-/// are counted outside of its pattern, where each would be a state of the regular expression, in every tool that writes.
+/// A number, or text with the digits of one that clients change.
+fn number_or_digits(kind: &str, digits: &str) -> Value {
+    json!({"anyOf": [{"type": kind}, {"type": "string", "pattern": digits}]})
+}
+
+/// Any JSON value. Converters of clients require a type everywhere, and take no list of types; what is further inside is
+/// left out of the schema, and not refused.
+#[must_use]
+pub fn any_value() -> Value {
+    let scalars = ["string", "number", "boolean", "null"].map(|kind| json!({"type": kind}));
+    let array = json!({"type": "array", "items": {"anyOf": scalars}});
+    let all: Vec<Value> = scalars.into_iter().chain([json!({"type": "object"}), array]).collect();
+    json!({"anyOf": all})
+}
+
+/// The schema that is enforced: it accepts a number where it accepts the digits of one, and any JSON where it lists some.
 #[must_use]
 pub fn enforced(schema: &Value) -> Value {
     match schema {
-        Value::Object(schema) if is_decimal(schema) => {
-            let mut schema = schema.clone();
-            schema.remove("pattern");
-            schema.insert("type".to_owned(), "number".into());
-            Value::Object(schema)
+        Value::Object(schema) => {
+            if let Some((number, _)) = digits(schema) {
+                return Value::Object(number.clone());
+            }
+            let is_listed = |key: &str| key != "anyOf" || !is_any(schema);
+            let parts = schema.iter().filter(|(key, _)| is_listed(key));
+            parts.map(|(key, part)| (key.clone(), enforced(part))).collect()
         }
-        Value::Object(schema) if is_key(schema) => {
-            let mut schema = schema.clone();
-            schema.insert("pattern".to_owned(), "^[!-~]+$".into());
-            schema.insert("maxLength".to_owned(), 255.into());
-            Value::Object(schema)
-        }
-        Value::Object(schema) => schema.iter().map(|(key, part)| (key.clone(), enforced(part))).collect(),
         other => other.clone(),
     }
 }
@@ -69,34 +80,94 @@ pub fn enforced(schema: &Value) -> Value {
 #[must_use]
 pub fn with_numbers(value: &Value, schema: &Value) -> Value {
     match (value, schema) {
-        (Value::String(text), Value::Object(schema)) if is_decimal(schema) => {
-            decimal(text).map_or_else(|| value.clone(), Value::Number)
+        (Value::String(text), Value::Object(schema)) => {
+            let number = digits(schema).and_then(|(_, form)| number(text, form == INTEGER));
+            number.map_or_else(|| value.clone(), Value::Number)
         }
-        (Value::Array(items), _) => {
-            let element = schema.get("items").unwrap_or(&Value::Null);
-            items.iter().map(|item| with_numbers(item, element)).collect()
-        }
+        (Value::Array(items), _) => items.iter().map(|item| with_numbers(item, element(schema))).collect(),
         (Value::Object(fields), _) => {
-            let of = |name: &str| schema.get("properties").and_then(|all| all.get(name)).unwrap_or(&Value::Null);
-            fields.iter().map(|(name, field)| (name.clone(), with_numbers(field, of(name)))).collect()
+            fields.iter().map(|(name, field)| (name.clone(), with_numbers(field, property(schema, name)))).collect()
         }
         _ => value.clone(),
     }
 }
 
+/// The places of numbers that a client may have changed before it sent them: `name`, `name.0`.
+#[must_use]
+pub fn unsafe_numbers(value: &Value, schema: &Value) -> Vec<String> {
+    let inner = |name: &str, part: &Value, schema: &Value| -> Vec<String> {
+        let places = unsafe_numbers(part, schema).into_iter();
+        places.map(|place| if place.is_empty() { name.to_owned() } else { format!("{name}.{place}") }).collect()
+    };
+    match value {
+        Value::Number(number) if is_unsafe(&number.to_string(), schema) => vec![String::new()],
+        Value::Array(items) => {
+            let items = items.iter().enumerate();
+            items.flat_map(|(index, item)| inner(&index.to_string(), item, element(schema))).collect()
+        }
+        Value::Object(fields) => {
+            fields.iter().flat_map(|(name, field)| inner(name, field, property(schema, name))).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn is_unsafe(number: &str, schema: &Value) -> bool {
+    match schema.as_object().and_then(digits) {
+        Some((_, INTEGER)) => !types::is_safe_integer(number),
+        Some(_) => !types::is_safe_decimal(number),
+        // A client has a value of type `float8` as a double anyway.
+        None if schema.get("type").is_some_and(|kind| kind == "number") => false,
+        None => types::is_plain_integer(number) && !types::is_safe_integer(number),
+    }
+}
+
+fn element(schema: &Value) -> &Value {
+    schema.get("items").unwrap_or(&Value::Null)
+}
+
+fn property<'s>(schema: &'s Value, name: &str) -> &'s Value {
+    schema.get("properties").and_then(|all| all.get(name)).unwrap_or(&Value::Null)
+}
+
+/// The integer that these digits are.
+#[must_use]
+pub fn integer(digits: &str) -> Option<Number> {
+    number(digits, true)
+}
+
 /// The number that these digits are, to the letter.
 #[must_use]
 pub fn decimal(digits: &str) -> Option<Number> {
-    let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'.'));
+    number(digits, false)
+}
+
+fn number(digits: &str, is_whole: bool) -> Option<Number> {
+    let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-' || (byte == b'.' && !is_whole));
     digits.parse().ok().filter(|_| is_plain)
 }
 
-fn is_decimal(schema: &Map<String, Value>) -> bool {
-    !schema.contains_key("type") && schema.get("pattern").is_some_and(|pattern| pattern == DECIMAL)
+/// The alternatives of a schema that takes a number or its digits: the schema of the number, and the form of the digits.
+fn digits(schema: &Map<String, Value>) -> Option<(&Map<String, Value>, &str)> {
+    let [number, text] = schema.get("anyOf")?.as_array()?.as_slice() else { return None };
+    let form = text.get("pattern")?.as_str().filter(|form| [INTEGER, DECIMAL].contains(form))?;
+    Some((number.as_object()?, form))
 }
 
-fn is_key(schema: &Map<String, Value>) -> bool {
-    !schema.contains_key("maxLength") && schema.get("pattern").is_some_and(|pattern| pattern == KEY_PATTERN)
+/// Replaces the number of a schema that takes a number or its digits, and any other schema as a whole.
+pub(super) fn with_limits(
+    mut schema: Map<String, Value>,
+    limit: impl FnOnce(Map<String, Value>) -> Map<String, Value>,
+) -> Map<String, Value> {
+    let has_digits = digits(&schema).is_some();
+    let number = schema.get_mut("anyOf").filter(|_| has_digits).and_then(|either| either.get_mut(0));
+    let Some(Value::Object(number)) = number else { return limit(schema) };
+    *number = limit(std::mem::take(number));
+    schema
+}
+
+fn is_any(schema: &Map<String, Value>) -> bool {
+    schema.get("anyOf") == any_value().get("anyOf")
 }
 
 fn scalar_argument(scalar: Scalar) -> Map<String, Value> {
@@ -105,10 +176,10 @@ fn scalar_argument(scalar: Scalar) -> Map<String, Value> {
         Scalar::Int2 => json!({"type": "integer", "minimum": i16::MIN, "maximum": i16::MAX}),
         Scalar::Int4 => json!({"type": "integer", "minimum": i32::MIN, "maximum": i32::MAX}),
         // Many clients cannot even read the bounds of an int8. What is beyond them has no text form.
-        Scalar::Int8 => json!({"type": "integer"}),
+        Scalar::Int8 => number_or_digits("integer", INTEGER),
         Scalar::Float => json!({"type": "number"}),
-        Scalar::Numeric => json!({"pattern": DECIMAL}),
-        Scalar::Json => json!({}),
+        Scalar::Numeric => number_or_digits("number", DECIMAL),
+        Scalar::Json => any_value(),
         Scalar::Uuid => json!({"type": "string", "format": "uuid"}),
         Scalar::Date => json!({"type": "string", "format": "date"}),
         Scalar::Timestamptz => json!({"type": "string", "format": "date-time"}),
@@ -121,7 +192,7 @@ fn scalar_argument(scalar: Scalar) -> Map<String, Value> {
 /// The schema of a value of this result column: its JSON type where there is one, else its type in PostgreSQL.
 ///
 /// Clients check answers against this schema, so it must always be true: elements and fields may be null whatever the
-/// column says, `NaN` and `Infinity` are text, and `infinity` is a date that is not a `date`.
+/// column says, numbers that clients change are text, `NaN` and `Infinity` too, and `infinity` is a date that is not a `date`.
 pub(crate) fn column(column: &Column) -> Map<String, Value> {
     let name = column.ty.sql_name();
     if !column.not_null {
@@ -129,13 +200,15 @@ pub(crate) fn column(column: &Column) -> Map<String, Value> {
     }
     object(match &column.ty.base().kind {
         TypeKind::Scalar(Scalar::Bool) => json!({"type": "boolean"}),
-        TypeKind::Scalar(Scalar::Int2 | Scalar::Int4 | Scalar::Int8) => json!({"type": "integer"}),
+        TypeKind::Scalar(Scalar::Int2 | Scalar::Int4) => json!({"type": "integer"}),
+        TypeKind::Scalar(Scalar::Numeric) => json!({"type": "string", "description": name}),
         TypeKind::Scalar(Scalar::Date | Scalar::Timestamp | Scalar::Timestamptz | Scalar::Uuid | Scalar::Text) => {
             json!({"type": "string"})
         }
         TypeKind::Enum(labels) => json!({"type": "string", "enum": labels}),
         TypeKind::Array { .. } => json!({"type": "array"}),
         TypeKind::Composite(_) => json!({"type": "object"}),
+        // A bigint beyond 2^53-1 is text.
         TypeKind::Scalar(_) | TypeKind::Domain(_) => json!({"description": name}),
     })
 }
@@ -256,17 +329,49 @@ mod tests {
         Value::Object(schema).to_string()
     }
 
+    /// I-2: the listed alternatives are one number where they are enforced, with its limits.
     #[test]
-    fn an_idempotency_key_that_is_counted_outside_of_its_pattern_is_the_same_key() {
-        let schema = json!({"type": "string", "pattern": KEY_PATTERN});
-        let enforced = enforced(&schema);
-        assert_ne!(enforced, schema);
-        let [listed, enforced] = [schema, enforced].map(|schema| jsonschema::validator_for(&schema).unwrap());
-        for key in ["", "k", "a b", "é", "k\n", &"k".repeat(255), &"k".repeat(256)].map(Value::from) {
-            assert_eq!(listed.is_valid(&key), enforced.is_valid(&key), "{key}");
+    fn digits_are_a_number_before_they_are_checked() {
+        let id = Value::Object(argument(&scalar(Scalar::Int8)));
+        let price = Value::Object(argument(&scalar(Scalar::Numeric)));
+        let any = Value::Object(argument(&scalar(Scalar::Json)));
+        assert_eq!(enforced(&id), json!({"type": "integer"}));
+        assert_eq!(
+            enforced(&json!({"type": "array", "items": price})),
+            json!({"type": "array", "items": {"type": "number"}})
+        );
+        assert_eq!(enforced(&any), json!({}));
+        for (text, schema, number) in [
+            ("9007199254740993", &id, true),
+            ("1.5", &id, false),
+            ("x", &id, false),
+            ("1.50", &price, true),
+            ("1e3", &price, false),
+        ] {
+            assert_eq!(with_numbers(&text.into(), schema).is_number(), number, "{text}");
         }
-        let shorter = json!({"pattern": KEY_PATTERN, "maxLength": 9});
-        assert_eq!(super::enforced(&shorter), shorter, "a length of the operator stays");
+    }
+
+    /// I-2: a number that a client may have changed is found wherever it is.
+    #[test]
+    fn an_unsafe_number_is_found_with_its_place() {
+        let schema = json!({"properties": {
+            "id": argument(&scalar(Scalar::Int8)), "price": argument(&scalar(Scalar::Numeric)),
+            "f": argument(&scalar(Scalar::Float)), "ids": argument(&array(scalar(Scalar::Int8))),
+            "doc": argument(&scalar(Scalar::Json)),
+        }});
+        for (arguments, places) in [
+            (
+                r#"{"id": 9007199254740991, "price": 123456789012.345, "f": 0.30000000000000004, "doc": {"a": 0.30000000000000004}}"#,
+                &[][..],
+            ),
+            (r#"{"id": "9007199254740993", "f": 1e300, "price": "0.1234567890123456"}"#, &[]),
+            (r#"{"id": 9007199254740992, "price": 0.1234567890123456}"#, &["id", "price"]),
+            (r#"{"id": 9.007199254740993e15, "ids": [1, -9007199254740993]}"#, &["id", "ids.1"]),
+            (r#"{"doc": {"a": [{"b": 9007199254740993}]}}"#, &["doc.a.0.b"]),
+        ] {
+            assert_eq!(unsafe_numbers(&serde_json::from_str(arguments).unwrap(), &schema), places, "{arguments}");
+        }
     }
 
     #[test]
@@ -276,10 +381,13 @@ mod tests {
             (scalar(Scalar::Bool), r#"{"type":"boolean"}"#),
             (scalar(Scalar::Int2), r#"{"type":"integer","minimum":-32768,"maximum":32767}"#),
             (scalar(Scalar::Int4), r#"{"type":"integer","minimum":-2147483648,"maximum":2147483647}"#),
-            (scalar(Scalar::Int8), r#"{"type":"integer"}"#),
+            (scalar(Scalar::Int8), r#"{"anyOf":[{"type":"integer"},{"type":"string","pattern":"^-?[0-9]+$"}]}"#),
             (scalar(Scalar::Float), r#"{"type":"number"}"#),
-            (scalar(Scalar::Numeric), r#"{"pattern":"^-?(0|[1-9][0-9]*)(\\.[0-9]+)?$"}"#),
-            (scalar(Scalar::Json), r"{}"),
+            (
+                scalar(Scalar::Numeric),
+                r#"{"anyOf":[{"type":"number"},{"type":"string","pattern":"^-?(0|[1-9][0-9]*)(\\.[0-9]+)?$"}]}"#,
+            ),
+            (scalar(Scalar::Json), &any_value().to_string()),
             (scalar(Scalar::Uuid), r#"{"type":"string","format":"uuid"}"#),
             (scalar(Scalar::Date), r#"{"type":"string","format":"date"}"#),
             (scalar(Scalar::Timestamp), r#"{"type":"string"}"#),
@@ -310,7 +418,8 @@ mod tests {
             (scalar(Scalar::Bool), r#"{"type":"boolean"}"#),
             (scalar(Scalar::Text), r#"{"type":"string"}"#),
             (scalar(Scalar::Date), r#"{"type":"string"}"#),
-            (scalar(Scalar::Numeric), r#"{"description":"numeric"}"#),
+            (scalar(Scalar::Int8), r#"{"description":"bigint"}"#),
+            (scalar(Scalar::Numeric), r#"{"type":"string","description":"numeric"}"#),
             (scalar(Scalar::Json), r#"{"description":"jsonb"}"#),
             (array(scalar(Scalar::Int4)), r#"{"type":"array"}"#),
             (composite("pair", &[("a", scalar(Scalar::Text))]), r#"{"type":"object"}"#),

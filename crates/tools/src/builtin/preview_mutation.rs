@@ -102,18 +102,18 @@ impl PreviewedWrite {
     /// The write that these arguments request, with its redaction and warnings.
     async fn request(
         &self,
-        arguments: &Map<String, Value>,
+        arguments: Map<String, Value>,
         call: &Call,
     ) -> Result<(WriteRequest, Redaction, Vec<String>), Failure> {
         match self {
             Self::Manifest(tool) => {
-                let request = tool.request(arguments, &call.principal);
+                let request = tool.request(&arguments, &call.principal);
                 let redaction = redaction(tool.spec(), &request.params);
                 let warnings = mixed_script::warnings(tool.spec(), &request.params);
                 Ok((request, redaction, warnings))
             }
             Self::Undo(tool) => {
-                let undo = tool.requested(arguments.clone(), call).await?;
+                let undo = tool.requested(arguments, call).await?;
                 Ok((undo.request, Redaction::default(), Vec::new()))
             }
         }
@@ -183,8 +183,8 @@ impl Tool for PreviewMutation {
         Box::pin(async move {
             let arguments: Arguments = arguments(NAME, std::mem::take(&mut call.arguments))?;
             let target = self.target(&arguments.tool, call.tools.as_ref())?;
-            call.tools.check(&arguments.tool, &arguments.params)?;
-            let (request, redaction, warnings) = target.request(&arguments.params, &call).await?;
+            let params = call.tools.check(&arguments.tool, arguments.params)?;
+            let (request, redaction, warnings) = target.request(params, &call).await?;
             let executor = target.executor();
             executor.check(&request)?;
             let policy = self.proposals.preview_policy(executor.as_ref(), &request, call.deadline).await;
@@ -199,7 +199,7 @@ impl Tool for PreviewMutation {
                 params: redaction.params(&request.params),
                 result: redaction.value(&work.data),
                 rows_affected: work.rows_affected,
-                rollback: redaction.value(&json(&work.rollback)?),
+                rollback: redaction.value(&json(&work.rollback.for_clients())?),
                 before: kept(work.before),
                 after: kept(work.after),
                 effects: None,

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use types::{JsonText, Mask};
+use types::{JsonText, Mask, NumberFields};
 
 use crate::mask_policy::MaskPolicy;
 use crate::schema::arguments;
@@ -196,11 +196,13 @@ impl Tool for QueryDatabase {
             match reader.query_page(&request, arguments.after.as_deref()).await {
                 Ok(Page { mut result, next }) => {
                     let permit = result.permit.take();
+                    let number_fields = NumberFields::of_columns(&result.columns, request.format);
                     let mut data = QueryData::new(result, |by| next_rows(by, next.as_ref()));
                     if let Some(NextPage::After(after)) = next {
                         data.next = Some(NextRows { after });
                     }
-                    ToolOutput::of_rows(&data, permit)
+                    let number_fields = Some(Arc::new(number_fields));
+                    ToolOutput::of_rows(&data, permit).map(|output| ToolOutput { number_fields, ..output })
                 }
                 Err(error) => {
                     let failure = read_failure(error, deadline);

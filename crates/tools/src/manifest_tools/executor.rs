@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use ledger::{
     ExecutorError, PolicyCall, PolicyRule, Rows, ToolPolicy, WriteExecutor, WriteFuture, WriteOutput, WriteRequest,
-    WriteTx, read,
+    WriteTx,
 };
 use manifest::{Conditions, ParamSource, ToolSpec};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use types::{ErrorCode, Failure, Tier, ToolLimit};
 
+use crate::arguments::encode_param;
 use crate::row_images::RowImages;
 use crate::schema_drift;
 
@@ -55,21 +56,9 @@ impl ManifestExecutor {
 
     /// The parameters in PostgreSQL's text form.
     fn encode(&self, params: &Map<String, Value>) -> Result<Vec<Option<String>>, Failure> {
-        let spec = &self.spec;
-        spec.params
-            .iter()
-            .map(|param| {
-                let value = params.get(&param.name).unwrap_or(&Value::Null);
-                read::encode(value, &param.ty).map_err(|error| {
-                    let why = if param.sensitive {
-                        format!("is no {} that can be stored", param.ty.name)
-                    } else {
-                        error.to_string()
-                    };
-                    Failure::new(ErrorCode::InvalidParams, format!("{}: argument \"{}\" {why}", spec.name, param.name))
-                })
-            })
-            .collect()
+        let value = |name: &str| params.get(name).unwrap_or(&Value::Null);
+        let encoded = self.spec.params.iter().map(|param| encode_param(&self.spec.name, param, value(&param.name)));
+        encoded.collect()
     }
 
     /// Runs `before`, the work and `after`: in one round trip if it is statements.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use ledger::read::{ReadRequest, Reader, RowFormat, TruncatedBy};
 use manifest::ToolSpec;
 use serde_json::{Map, Value};
-use types::{ErrorCode, Failure, JsonText};
+use types::{ErrorCode, Failure, JsonText, NumberFields, Scalar, TypeKind};
 
-use crate::arguments::{effective_params, redaction};
-use crate::manifest_tools::write::info;
+use crate::arguments::{effective_params, encode_param, redaction};
+use crate::manifest_tools::write::{info, number_fields};
 use crate::mask_policy::MaskPolicy;
 use crate::schema_drift;
 use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolOutput, ToolResult};
@@ -21,12 +21,28 @@ pub(crate) struct ManifestRead {
     spec: Arc<ToolSpec>,
     reader: Reader,
     masks: MaskPolicy,
+    number_fields: Arc<NumberFields>,
 }
 
 impl ManifestRead {
     pub(crate) fn new(spec: Arc<ToolSpec>, reader: Reader, masks: MaskPolicy) -> Self {
         let hints = Annotations { read_only: true, destructive: false, idempotent: true };
-        Self { info: info(&spec, hints), spec, reader, masks }
+        let (info, number_fields) = (info(&spec, hints), number_fields(&spec));
+        Self { info, spec, reader, masks, number_fields }
+    }
+}
+
+impl ManifestRead {
+    /// The parameters in PostgreSQL's text form, except documents: their numbers have been checked as arguments.
+    fn texts(&self, params: &Map<String, Value>) -> Result<Vec<Value>, Failure> {
+        let texts = self.spec.params.iter().map(|param| {
+            let value = params.get(&param.name).unwrap_or(&Value::Null);
+            if param.ty.base().kind == TypeKind::Scalar(Scalar::Json) {
+                return Ok(value.clone());
+            }
+            Ok(encode_param(&self.spec.name, param, value)?.map_or(Value::Null, Value::String))
+        });
+        texts.collect()
     }
 }
 
@@ -35,11 +51,15 @@ impl Tool for ManifestRead {
         &self.info
     }
 
+    fn number_fields(&self) -> Option<&Arc<NumberFields>> {
+        Some(&self.number_fields)
+    }
+
     fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
             let params = effective_params(&self.spec, &call.arguments, &call.principal);
             let redaction = redaction(&self.spec, &params);
-            let params: Vec<Value> = params.into_iter().map(|(_, value)| value).collect();
+            let params = self.texts(&params)?;
             let Some(statement) = self.spec.statements.last() else { return ToolOutput::read(&Map::new()) };
             let request = ReadRequest {
                 sql: &statement.sql,

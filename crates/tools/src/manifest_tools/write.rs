@@ -7,7 +7,7 @@ use ledger::proposals::NewProposal;
 use ledger::{WriteExecutor, WriteRequest};
 use manifest::{ToolSpec, UndoSpec};
 use serde_json::{Map, Value};
-use types::{Principal, Tier};
+use types::{NumberFields, Principal, RowFormat, Tier};
 
 use crate::approval_flow::ApprovalFlow;
 use crate::arguments::{effective_params, redaction};
@@ -21,6 +21,7 @@ pub(crate) struct ManifestWrite {
     spec: Arc<ToolSpec>,
     executor: Arc<dyn WriteExecutor>,
     flow: ApprovalFlow,
+    number_fields: Arc<NumberFields>,
 }
 
 impl ManifestWrite {
@@ -32,7 +33,8 @@ impl ManifestWrite {
             idempotent: true,
         };
         let title = spec.title.clone().unwrap_or_else(|| spec.name.clone());
-        Self { info: info(&spec, hints), spec, executor, flow: ApprovalFlow::new(services, title) }
+        let (info, number_fields) = (info(&spec, hints), number_fields(&spec));
+        Self { info, spec, executor, flow: ApprovalFlow::new(services, title), number_fields }
     }
 
     /// Specification of the tool in the manifest.
@@ -70,9 +72,22 @@ pub(crate) fn info(spec: &ToolSpec, hints: Annotations) -> ToolInfo {
     }
 }
 
+/// The fields of the tool's answers, as far as the manifest knows their types: columns and parameters.
+pub(crate) fn number_fields(spec: &ToolSpec) -> Arc<NumberFields> {
+    let statements = spec.before.iter().chain(&spec.statements).chain(&spec.after);
+    let columns = statements.flat_map(|statement| statement.shape.columns.iter().flatten());
+    let mut fields = NumberFields::of_columns(columns, RowFormat::Object);
+    spec.params.iter().for_each(|param| fields.insert(&param.name, &param.ty));
+    Arc::new(fields)
+}
+
 impl Tool for ManifestWrite {
     fn info(&self) -> &ToolInfo {
         &self.info
+    }
+
+    fn number_fields(&self) -> Option<&Arc<NumberFields>> {
+        Some(&self.number_fields)
     }
 
     fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {

@@ -349,7 +349,7 @@ fn key_values(keys: &[PageKey], after: &[Value]) -> Result<Vec<Option<String>>, 
     }
     let values = keys.iter().zip(after).enumerate().map(|(index, (key, value))| {
         let invalid = |why: String| ReadError::Params(format!("value {} of `after` {why}", index + 1));
-        match value::encode(value, &key.ty).map_err(|error| invalid(error.to_string()))? {
+        match value::encode_safe(value, &key.ty).map_err(|error| invalid(error.to_string()))? {
             None if key.not_null => Err(invalid("is never null".to_owned())),
             text => Ok(text),
         }

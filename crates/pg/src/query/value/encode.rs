@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
-use types::{CompositeField, PgType, Scalar, TypeKind};
+use types::{CompositeField, PgType, Scalar, TypeKind, is_safe_decimal, is_safe_integer};
 
 use super::composite::push_row;
 use crate::client::literal::push_quoted;
@@ -66,9 +66,39 @@ pub fn encode(value: &Value, ty: &PgType) -> Result<Option<String>, EncodeError>
 /// The values of `$1`, `$2`, ... in text form: as many as there are types.
 ///
 /// # Errors
-/// [`EncodeError`] as a whole sentence.
+/// [`EncodeError`] as a whole sentence, also for a number that clients may have changed.
 pub fn encode_all(given: &[Value], types: &[Arc<PgType>]) -> Result<Vec<Option<String>>, EncodeError> {
-    encode_each(given, types, encode)
+    encode_each(given, types, encode_safe)
+}
+
+/// As [`encode`]. A number with more digits than every client keeps is an error: JavaScript sends 9007199254740992 for
+/// 9007199254740993.
+///
+/// # Errors
+/// [`EncodeError`].
+pub(crate) fn encode_safe(value: &Value, ty: &PgType) -> Result<Option<String>, EncodeError> {
+    if is_safe(value, ty) {
+        return encode(value, ty);
+    }
+    let digits =
+        "has a number with more digits than every client keeps, who may have changed it: send its digits as text";
+    Err(EncodeError(format!("is {} here and {digits}", ty.name)))
+}
+
+/// Whether every client sends the numbers in it as they are. Those in documents are not looked at.
+fn is_safe(value: &Value, ty: &PgType) -> bool {
+    match (value, &ty.base().kind) {
+        (Value::Number(number), TypeKind::Scalar(Scalar::Int8)) => is_safe_integer(&number.to_string()),
+        (Value::Number(number), TypeKind::Scalar(Scalar::Numeric)) => is_safe_decimal(&number.to_string()),
+        (Value::Array(items), TypeKind::Array { element, .. }) => items.iter().all(|item| match item {
+            Value::Array(_) if !takes_array(element) => is_safe(item, ty),
+            _ => is_safe(item, element),
+        }),
+        (Value::Object(object), TypeKind::Composite(fields)) => {
+            fields.iter().all(|field| object.get(&field.name).is_none_or(|value| is_safe(value, &field.ty)))
+        }
+        _ => true,
+    }
 }
 
 /// Encodes parameters whose strings are in PostgreSQL's text form already, also those of JSON types.
@@ -239,6 +269,29 @@ mod tests {
         assert_eq!(encode(&serde_json::from_str("7.0").unwrap(), &int8), Ok(Some("7".into())));
         let error = encode(&json!(1.5), &int8).unwrap_err().to_string();
         assert_eq!(error, "is int8 here and takes a whole number, not the number 1.5");
+    }
+
+    /// I-2
+    #[test]
+    fn a_number_that_a_client_may_have_changed_is_refused_and_its_digits_are_taken() {
+        let int8 = Arc::new(scalar(Scalar::Int8, "int8"));
+        let numeric = Arc::new(scalar(Scalar::Numeric, "numeric"));
+        let many = TypeKind::Array { element: Arc::clone(&int8), delimiter: ',' };
+        let many = Arc::new(PgType { oid: 0, name: "int8[]".into(), kind: many });
+        for (json, ty, is_taken) in [
+            ("9007199254740991", &int8, true),
+            ("9007199254740993", &int8, false),
+            ("9007199254740993.0", &int8, false),
+            (r#""9007199254740993""#, &int8, true),
+            ("123456789012.345", &numeric, true),
+            ("0.1234567890123456", &numeric, false),
+            (r#""0.1234567890123456""#, &numeric, true),
+            ("[1, [9007199254740993]]", &many, false),
+            (r#"["9007199254740993"]"#, &many, true),
+        ] {
+            let encoded = encode_all(&[serde_json::from_str(json).unwrap()], &[Arc::clone(ty)]);
+            assert_eq!(encoded.is_ok(), is_taken, "{json}: {encoded:?}");
+        }
     }
 
     #[test]

@@ -13,4 +13,5 @@ pub(crate) use partial_json::{BinaryDecodeError, PartialJson, Unresolved, draft_
 
 pub use crate::client::literal::{identifier, push_array_element, sql_literal, text_array};
 pub use decode::decode;
+pub(crate) use encode::encode_safe;
 pub use encode::{EncodeError, encode, encode_all, encode_texts, encode_with_json_texts};
