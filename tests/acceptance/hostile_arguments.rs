@@ -61,9 +61,15 @@ async fn arguments_are_written_exactly_or_refused() {
     assert_eq!(kept(&db).await, "0");
     // AR02: 2^53 + 1, and the largest of all.
     for id in ["9007199254740993", "9223372036854775807"] {
+        // I-2: a JavaScript client sends and shows another number, so it is refused, and its digits are text.
         server.send(&call(&format!(r#"{{"id": {id}}}"#))).await;
         let answer = server.receive().await;
-        assert_eq!(answer["result"]["structuredContent"]["data"]["id"].to_string(), id, "{answer}");
+        assert_eq!(answer["result"]["structuredContent"]["error"]["code"], "invalid_params", "{answer}");
+        server.send(&call(&format!(r#"{{"id": "{id}"}}"#))).await;
+        let answer = server.receive().await;
+        assert_eq!(answer["result"]["structuredContent"]["data"]["id"], id, "{answer}");
+        let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+        assert!(text.contains(&format!(r#""id":{id}"#)), "{answer}");
         assert_eq!(db.value(&format!("select count(*) from social.kept where id = {id}")).await, "1");
     }
     let text = "Robert'); drop table social.kept;-- \"\\ \u{202e}";

@@ -80,13 +80,14 @@ async fn every_protocol_version_since_the_first_gets_a_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_list_of_prompts_is_declared_and_empty() {
+async fn the_list_of_prompts_is_empty_and_not_declared() {
     let db = database().await;
     let mut server = RawStdioServer::without_session(Server::command(&db));
     let hello =
         json!({"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": {"name": "test", "version": "0"}});
     let answer = server.request(0, "initialize", hello).await;
-    assert_eq!(answer["result"]["capabilities"]["prompts"], json!({}), "{answer}");
+    // I-10
+    assert_eq!(answer["result"]["capabilities"].get("prompts"), None, "{answer}");
     server.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
     assert_eq!(server.request(1, "prompts/list", json!({})).await["result"]["prompts"], json!([]));
     for (params, words) in [(json!({"name": "x"}), "this server has no prompts"), (json!({}), "prompts/get takes")] {

@@ -67,11 +67,13 @@ async fn invalid_calls_are_refused_before_the_gate() {
         ("like_tweet", json!({}), "missing argument \"tweet_id\""),
         ("like_tweet", json!({"tweet_id": "1; drop table x"}), "argument \"tweet_id\""),
         ("like_tweet", json!({"tweet_id": 1.5}), "argument \"tweet_id\""),
+        // I-2, I-10: the message has the pattern of the schema.
+        ("like_tweet", json!({"tweet_id": 9_007_199_254_740_993_u64}), "argument \"tweet_id\""),
+        ("post_tweet", json!({"text": "a", "idempotency_key": "a b"}), "\"^[!-~]+$\""),
         ("like_tweet", json!({"tweet_id": 1, "account_id": "other"}), "unknown argument \"account_id\""),
         ("post_tweet", json!({"text": ""}), "argument \"text\""),
         ("post_tweet", json!({"text": "x".repeat(281)}), "argument \"text\""),
         ("post_tweet", json!({"text": "a\u{0}b"}), "U+0000"),
-        ("post_tweet", json!({"text": "a", "idempotency_key": ""}), "idempotency_key"),
         ("post_tweet", json!({"text": "a", "idempotency_key": "a b\n"}), "idempotency_key"),
         ("post_thread", json!({"tweets": "one"}), "argument \"tweets\""),
         ("post_thread", json!({"tweets": ["a", 5]}), "argument \"tweets.1\""),
@@ -83,6 +85,77 @@ async fn invalid_calls_are_refused_before_the_gate() {
     }
     assert_eq!(records(&db).await, Vec::<Vec<String>>::new());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_framework_fills_in_for_arguments_that_were_left_out_is_absent() {
+    // I-1: null; I-5: empty values.
+    let db = database().await;
+    let server = Server::on(&db).await;
+    for filled in [Value::Null, json!("")] {
+        let text = format!("with {filled}");
+        server.succeed("post_tweet", json!({"text": text, "idempotency_key": filled})).await;
+        server.succeed("describe_database", json!({"schema": filled, "table": filled, "search": filled})).await;
+    }
+    for filled in [Value::Null, json!([])] {
+        server.succeed("describe_database", json!({"tables": filled})).await;
+        let query = json!({"query": "select 1", "params": filled, "after": filled, "row_limit": null});
+        server.succeed("query_database", query).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_javascript_client_reads_and_writes_every_digit() {
+    // I-2: structured content is parsed with doubles, sent back, and names the same row.
+    let db = database().await;
+    db.run("create table social.exact (id bigint primary key, price numeric)").await;
+    db.run("insert into social.exact values (9007199254740992, 0), (9007199254740993, 1.10)").await;
+    let manifest = TestManifest::new(EXACT);
+    let mut server = RawStdioServer::start(manifest.command(&db), "2025-11-25").await;
+    let query = json!({"query": "select id, price from social.exact order by id", "row_limit": 1});
+    let first = server.call("query_database", query.clone()).await;
+    assert_eq!(first["data"]["rows"], json!([{"id": "9007199254740992", "price": "0"}]), "{first}");
+    let mut next = query;
+    next["after"] = first["data"]["next"]["after"].clone();
+    let second = server.call("query_database", next).await;
+    let row = second["data"]["rows"][0].clone();
+    assert_eq!(row, json!({"id": "9007199254740993", "price": "1.10"}), "{second}");
+    assert_eq!(server.call("find_exact", json!({"id": row["id"]})).await["data"], row);
+
+    let number = server.call("set_price", json!({"id": 9_007_199_254_740_993_u64, "price": 1})).await;
+    assert_eq!(number["error"]["code"], "invalid_params", "{number}");
+    assert!(number["error"]["hint"].as_str().unwrap().contains("as text"), "{number}");
+    let param = json!({"query": "select $1::numeric", "params": [0.123_456_789_012_345_68]});
+    assert_eq!(server.call("query_database", param).await["error"]["code"], "invalid_params");
+
+    let written = server.call("set_price", json!({"id": row["id"], "price": "2.50"})).await;
+    assert_eq!(written["data"], json!({"id": "9007199254740993", "price": "2.50"}), "{written}");
+    let undo = &written["meta"]["rollback"]["undo_params"];
+    assert_eq!((&undo["id"], &undo["price"]), (&json!("9007199254740993"), &json!("1.10")), "{written}");
+    assert_eq!(server.call("set_price", undo.clone()).await["success"], true);
+    let rows = db.rows("select id, price from social.exact order by id").await;
+    assert_eq!(rows, [["9007199254740992", "0"], ["9007199254740993", "1.10"]]);
+    assert!(server.close().await);
+}
+
+const EXACT: &str = r#"
+[[tool]]
+name = "find_exact"
+access = "read"
+description = "One."
+sql = "select id, price from social.exact where id = $1"
+rows = "one"
+param = [{ name = "id", description = "Which." }]
+
+[[tool]]
+name = "set_price"
+access = "write"
+description = "Set it."
+before = "select price from social.exact where id = $1 for update"
+sql = "update social.exact set price = $2 where id = $1 returning id, price"
+rows = "one"
+param = [{ name = "id", description = "Which." }, { name = "price", description = "How much." }]
+undo = { tool = "set_price", params = { id = "param.id", price = "before.price" } }
+"#;
 
 const STOCK: &str = r#"
 [[tool]]

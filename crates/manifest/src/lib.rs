@@ -40,6 +40,7 @@ pub use spec::{
     StatementSpec, ToolCatalog, ToolSpec, UndoSpec, ValueSource,
 };
 pub use tool_schema::{
-    any_value, decimal, enforced, envelope_schema, idempotency_key, integer, outline, unsafe_numbers, with_numbers,
+    any_scalar, any_value, decimal, enforced, envelope_schema, idempotency_key, integer, outline, unsafe_numbers,
+    with_numbers,
 };
 pub use undo::rollback;

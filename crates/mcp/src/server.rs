@@ -268,9 +268,8 @@ impl ServerHandler for McpServer {
             .enable_tool_list_changed()
             .enable_resources()
             .enable_resources_list_changed()
-            .enable_completions()
-            // The list is always empty. Clients ask for it anyway, and the protocol wants answered methods declared.
-            .enable_prompts();
+            // Prompts are not declared: there are none. Clients ask for the list anyway, and get an empty one.
+            .enable_completions();
         ServerConfig::new(capabilities.build())
             .with_server_info(Implementation::new("countersign", env!("CARGO_PKG_VERSION")).with_title("countersign"))
             .with_instructions(self.tools.registry().instructions())

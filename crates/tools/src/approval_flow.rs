@@ -120,7 +120,8 @@ impl ApprovalFlow {
     }
 
     fn requires_approval(&self, call: &Call, proposal: Proposal) -> ToolResult {
-        let asks = proposal.tier == Tier::Confirm && call.asks_user;
+        // An answer that decided nothing is not asked for again in the same call.
+        let asks = proposal.tier == Tier::Confirm && call.asks_user && call.said.is_none();
         let shown = ShownProposal::new(&proposal, call.masks.as_deref());
         let question = asks.then(|| question(&self.title, &shown));
         let page = self.console.as_ref().filter(|_| proposal.tier == Tier::Approve);
@@ -155,9 +156,18 @@ impl ApprovalFlow {
         if !self.proposals.is_of(&proposal, draft) {
             return Err(other_call().into());
         }
+        if decides_nothing(said, &proposal) {
+            return self.requires_approval(call, proposal);
+        }
         let carried = decide(&self.proposals, call, &proposal, said).await?;
         write_output(&draft.tool, Ok(carried.outcome))
     }
+}
+
+/// Whether the answer leaves the proposal pending. A client that has no user cancels the question by itself, so that says
+/// nothing about a user (I-4).
+pub(crate) fn decides_nothing(said: &UserDecision, proposal: &Proposal) -> bool {
+    said.answer == UserAnswer::Cancel && matches!(proposal.status, ProposalStatus::Pending)
 }
 
 /// Applies the user's decision. A decision is valid only once: the proposal must still be pending.
@@ -172,17 +182,14 @@ pub(crate) async fn decide(
     if !matches!(proposal.status, ProposalStatus::Pending) {
         return Err(ToolError { correlation_id: proposal.correlation_id, failure: Box::new(proposal.closed()) });
     }
-    let reason = match said.answer {
-        UserAnswer::Accept => {
-            let digest = said.digest.clone();
-            let executors = call.tools.executors();
-            let carried =
-                proposals.confirm(account, id, digest, DecisionChannel::Elicitation, executors, call.deadline).await;
-            return carried.map_err(refused);
-        }
-        UserAnswer::Decline => "declined by the user",
-        UserAnswer::Cancel => "the user closed the question without a choice",
-    };
+    if said.answer == UserAnswer::Accept {
+        let digest = said.digest.clone();
+        let executors = call.tools.executors();
+        let carried =
+            proposals.confirm(account, id, digest, DecisionChannel::Elicitation, executors, call.deadline).await;
+        return carried.map_err(refused);
+    }
+    let reason = "declined by the user";
     proposals.reject(account, id, Some(reason.to_owned()), DecisionChannel::Elicitation, call.deadline).await?;
     let failure = Failure::new(ErrorCode::ProposalRejected, format!("not written: {reason}"));
     Err(failure.hint("Do not propose it again unless the user asks for it.").into())

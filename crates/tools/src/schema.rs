@@ -94,6 +94,19 @@ pub(crate) const fn default_list_limit() -> u32 {
     20
 }
 
+/// Schema of a JSON value that is most often a scalar.
+pub(crate) struct AnyScalar;
+
+impl JsonSchema for AnyScalar {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "AnyScalar".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        manifest::any_scalar().try_into().unwrap_or_default()
+    }
+}
+
 /// Schema of an arbitrary JSON value.
 pub(crate) struct AnyJson;
 

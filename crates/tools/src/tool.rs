@@ -183,14 +183,14 @@ pub struct UserDecision {
     pub answer: UserAnswer,
 }
 
-/// The three outcomes of an MCP elicitation.
+/// The three outcomes of an MCP elicitation. Some clients give one without a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UserAnswer {
     /// The user agreed.
     Accept,
     /// The user declined.
     Decline,
-    /// The user closed the question without a choice.
+    /// The client closed the question without a choice.
     Cancel,
 }
 

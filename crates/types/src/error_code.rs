@@ -108,7 +108,7 @@ pub enum ErrorCode {
     ///
     /// Do: call the tool again for a new proposal.
     ProposalExpired,
-    /// The user or a reviewer rejected the proposal, or closed the question without an answer; the message has
+    /// The user or a reviewer rejected the proposal; the message has
     /// the reason, if one was given. Nothing was written.
     ///
     /// Do: propose the same again only if the user asks for it.

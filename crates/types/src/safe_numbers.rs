@@ -76,6 +76,13 @@ impl NumberFields {
         fields
     }
 
+    /// One field that is a JSON document.
+    #[must_use]
+    pub fn of_document(name: &str) -> Self {
+        let names = BTreeMap::from([(Value::from(name).to_string(), FieldKind::Document)]);
+        Self { names, positions: Vec::new() }
+    }
+
     /// Adds a field of this type, or those of a composite type.
     pub fn insert(&mut self, name: &str, ty: &PgType) {
         match &ty.base().kind {

@@ -101,7 +101,7 @@ async fn a_long_text_is_shown_up_to_a_length_and_the_rest_is_counted() {
     command.args(["--execute-sql", "--profile", "admin", "--execute-sql-tier", "confirm"]);
     let server = Server::with_user(command, move |question| {
         heard.lock().unwrap().push_str(question);
-        Some(UserAnswer::Cancel)
+        Some(UserAnswer::Decline)
     })
     .await;
     // A statement that was not tried is shown whole as far as any dialogue could hold it: its text is all there is.

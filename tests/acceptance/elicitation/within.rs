@@ -35,7 +35,7 @@ async fn a_user_who_accepts_has_the_write_done_within_the_call() {
         // The answer of the tool, as without a question.
         let envelope = envelope(&answer);
         assert_eq!((&envelope["data"]["package_id"], &envelope["data"]["added"]), (&json!(1), &json!(false)));
-        assert_eq!(envelope["data"]["price"].to_string(), "99.00");
+        assert_eq!(envelope["data"]["price"], "99.00");
         assert_eq!((&envelope["meta"]["rows_affected"], price(&db).await), (&json!(1), "99.00".to_owned()));
         let rollback = &envelope["meta"]["rollback"];
         assert_eq!(rollback["undo_tool"], "undo_mutation", "{envelope}");
@@ -56,12 +56,25 @@ async fn a_user_who_accepts_has_the_write_done_within_the_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn decline_and_cancel_are_two_refusals_and_nothing_is_written() {
+async fn a_closed_question_leaves_the_proposal_pending_and_claims_no_user() {
+    // I-4: headless clients cancel by themselves.
+    let db = database().await;
+    let before = db.contents("studio").await;
+    let (server, questions) = server_with_user(&db, Some(UserAnswer::Cancel)).await;
+    let proposal = server.propose("upsert_package", change()).await;
+    assert_pending(&db).await;
+    let confirm = json!({"proposal_id": proposal["proposal_id"], "digest": proposal["digest"]});
+    let envelope = server.succeed("confirm_proposal", confirm).await;
+    assert_eq!(envelope["data"]["status"], "pending", "{envelope}");
+    assert_pending(&db).await;
+    assert_eq!((db.contents("studio").await, questions.lock().unwrap().len()), (before, 2));
+    server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_declined_question_is_a_refusal_and_nothing_is_written() {
     // AP12
-    for (says, reason) in [
-        (UserAnswer::Decline, "declined by the user"),
-        (UserAnswer::Cancel, "the user closed the question without a choice"),
-    ] {
+    for (says, reason) in [(UserAnswer::Decline, "declined by the user")] {
         let db = database().await;
         let before = db.contents("studio").await;
         let (server, questions) = server_with_user(&db, Some(says)).await;
@@ -166,7 +179,7 @@ async fn the_action_decides_regardless_of_the_content() {
     for (result, expected) in [
         (json!({"action": "accept", "content": {"confirm": false}}), "executed"),
         (json!({"action": "decline", "content": {"confirm": true}}), "rejected"),
-        (json!({"action": "cancel", "content": {"confirm": true}}), "rejected"),
+        (json!({"action": "cancel", "content": {"confirm": true}}), "pending"),
         // None of the three is no answer.
         (json!({"action": "approve"}), "pending"),
         (json!({"action": true}), "pending"),

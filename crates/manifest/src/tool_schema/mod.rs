@@ -1,6 +1,6 @@
 //! JSON Schema of a tool's arguments and of its answers, from PostgreSQL's types.
 //!
-//! Clients accept less than JSON Schema allows. What their converters take (`tests/python/converters.py` runs them): an
+//! Clients accept less than JSON Schema allows. What their converters take: an
 //! object at the root, a type everywhere, alternatives as `anyOf` and not as a list of types, no boolean schemas, no
 //! `additionalProperties`, no `$ref`. Schemas of answers are not converted: a value that may be null, or has several
 //! JSON types, has a description and no type there.
@@ -13,7 +13,7 @@ pub(crate) use envelope::output_schema;
 pub use envelope::{envelope_schema, outline};
 pub use input::idempotency_key;
 pub(crate) use input::{IDEMPOTENCY_KEY, allowed, compare, input_schema};
-pub use types::{any_value, decimal, enforced, integer, unsafe_numbers, with_numbers};
+pub use types::{any_scalar, any_value, decimal, enforced, integer, unsafe_numbers, with_numbers};
 
 #[cfg(test)]
 pub(crate) use types::examples;

@@ -54,10 +54,19 @@ fn number_or_digits(kind: &str, digits: &str) -> Value {
 /// left out of the schema, and not refused.
 #[must_use]
 pub fn any_value() -> Value {
-    let scalars = ["string", "number", "boolean", "null"].map(|kind| json!({"type": kind}));
-    let array = json!({"type": "array", "items": {"anyOf": scalars}});
-    let all: Vec<Value> = scalars.into_iter().chain([json!({"type": "object"}), array]).collect();
+    let array = json!({"type": "array", "items": any_scalar()});
+    let all: Vec<Value> = scalars().into_iter().chain([json!({"type": "object"}), array]).collect();
     json!({"anyOf": all})
+}
+
+/// Any JSON value that is most often a scalar: the shorter list.
+#[must_use]
+pub fn any_scalar() -> Value {
+    json!({"anyOf": scalars()})
+}
+
+fn scalars() -> [Value; 4] {
+    ["string", "number", "boolean", "null"].map(|kind| json!({"type": kind}))
 }
 
 /// The schema that is enforced: it accepts a number where it accepts the digits of one, and any JSON where it lists some.
@@ -167,7 +176,8 @@ pub(super) fn with_limits(
 }
 
 fn is_any(schema: &Map<String, Value>) -> bool {
-    schema.get("anyOf") == any_value().get("anyOf")
+    let listed = schema.get("anyOf");
+    listed.is_some() && [any_value(), any_scalar()].iter().any(|any| any.get("anyOf") == listed)
 }
 
 fn scalar_argument(scalar: Scalar) -> Map<String, Value> {

@@ -11,7 +11,7 @@ use serde_json::Value;
 use types::{ErrorCode, Failure, ProposalId, Tier};
 
 use super::proposal_id;
-use crate::approval_flow::{decide, question, refused};
+use crate::approval_flow::{decide, decides_nothing, question, refused};
 use crate::schema::{AnyJson, arguments, builtin_info};
 use crate::shown_proposal::ShownProposal;
 use crate::tool::{Annotations, Call, Disposition, Tool, ToolInfo, ToolOutput, ToolResult};
@@ -80,17 +80,21 @@ impl ConfirmProposal {
 
     /// Asks the user of a client that supports elicitation: an agent's claim about its user's consent is not proof.
     fn ask(proposal: &Proposal, call: &Call) -> ToolResult {
+        let title = call.title_of(&proposal.tool_name);
+        let question = Some(question(title, &ShownProposal::new(proposal, call.masks.as_deref())));
+        Self::waits(proposal).map(|answer| ToolOutput { question, ..answer })
+    }
+
+    fn waits(proposal: &Proposal) -> ToolResult {
         let data = ConfirmData {
             proposal_id: proposal.proposal_id,
             action: proposal.tool_name.clone(),
             status: proposal.status,
             result: None,
-            message: "The user was asked and has not answered. Nothing was written, and the proposal still waits."
+            message: "The question to the user has no answer. Nothing was written, and the proposal still waits."
                 .to_owned(),
         };
-        let title = call.title_of(&proposal.tool_name);
-        let question = Some(question(title, &ShownProposal::new(proposal, call.masks.as_deref())));
-        ToolOutput::read(&data).map(|answer| ToolOutput { question, success: Disposition::Proposed, ..answer })
+        ToolOutput::read(&data).map(|answer| ToolOutput { success: Disposition::Proposed, ..answer })
     }
 }
 
@@ -106,6 +110,9 @@ impl Tool for ConfirmProposal {
             let proposal = self.find(&call, id).await?;
             let carried = match call.said.take() {
                 Some(said) if said.proposal_id == id && said.digest == digest => {
+                    if decides_nothing(&said, &proposal) {
+                        return Self::waits(&proposal);
+                    }
                     decide(&self.proposals, &call, &proposal, &said).await?
                 }
                 Some(_) => {

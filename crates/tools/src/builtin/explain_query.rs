@@ -8,6 +8,7 @@ use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use types::NumberFields;
 
 use crate::mask_policy::MaskPolicy;
 use crate::schema::arguments;
@@ -55,6 +56,7 @@ pub(super) struct ExplainQuery {
     info: ToolInfo,
     reader: Reader,
     masks: MaskPolicy,
+    number_fields: Arc<NumberFields>,
 }
 
 pub(super) fn info() -> ToolInfo {
@@ -63,13 +65,17 @@ pub(super) fn info() -> ToolInfo {
 
 impl ExplainQuery {
     pub(super) fn new(reader: Reader, masks: MaskPolicy) -> Self {
-        Self { info: info(), reader, masks }
+        Self { info: info(), reader, masks, number_fields: Arc::new(NumberFields::of_document("plan")) }
     }
 }
 
 impl Tool for ExplainQuery {
     fn info(&self) -> &ToolInfo {
         &self.info
+    }
+
+    fn number_fields(&self) -> Option<&Arc<NumberFields>> {
+        Some(&self.number_fields)
     }
 
     fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {

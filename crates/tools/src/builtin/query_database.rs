@@ -9,12 +9,11 @@ use manifest::{Access, QueryDefaults};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use serde_json::value::RawValue;
-use types::{JsonText, Mask, NumberFields};
+use types::{JsonText, Mask, NumberFields, with_digits_as_text};
 
 use crate::mask_policy::MaskPolicy;
 use crate::schema::arguments;
-use crate::schema::{AnyJson, builtin_info};
+use crate::schema::{AnyJson, AnyScalar, builtin_info};
 use crate::services::Services;
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 use catalog::corrected;
@@ -46,7 +45,7 @@ struct Arguments {
     row_format: Option<RowFormat>,
     /// `next.after` of a cut answer to the same call.
     #[serde(default)]
-    #[schemars(with = "Vec<AnyJson>")]
+    #[schemars(with = "Vec<AnyScalar>")]
     after: Option<Vec<Value>>,
 }
 
@@ -72,7 +71,7 @@ pub(super) struct QueryData {
 struct NextRows {
     /// The argument `after` of the next call.
     #[schemars(with = "Vec<AnyJson>")]
-    after: Vec<Box<RawValue>>,
+    after: Vec<Value>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -199,7 +198,9 @@ impl Tool for QueryDatabase {
                     let number_fields = NumberFields::of_columns(&result.columns, request.format);
                     let mut data = QueryData::new(result, |by| next_rows(by, next.as_ref()));
                     if let Some(NextPage::After(after)) = next {
-                        data.next = Some(NextRows { after });
+                        // It is sent back, by whatever client.
+                        let values = after.iter().map(|value| serde_json::from_str(value.get()).unwrap_or_default());
+                        data.next = Some(NextRows { after: values.map(with_digits_as_text).collect() });
                     }
                     let number_fields = Some(Arc::new(number_fields));
                     ToolOutput::of_rows(&data, permit).map(|output| ToolOutput { number_fields, ..output })
