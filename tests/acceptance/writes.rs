@@ -108,6 +108,7 @@ async fn a_javascript_client_reads_and_writes_every_digit() {
     // I-2: structured content is parsed with doubles, sent back, and names the same row.
     let db = database().await;
     db.run("create table social.exact (id bigint primary key, price numeric)").await;
+    db.run("grant select on social.exact to countersign_reader").await;
     db.run("insert into social.exact values (9007199254740992, 0), (9007199254740993, 1.10)").await;
     let manifest = TestManifest::new(EXACT);
     let mut server = RawStdioServer::start(manifest.command(&db), "2025-11-25").await;
