@@ -102,7 +102,7 @@ begin
     facts := (false, false, false, null, null, '{}', null);
     for w in
         select e.relation, e.shape, e.op::text as op, bool_or(e.key_before is not null) as is_moved,
-               bool_or(e.op in ('U', 'D') and e.secret_before is distinct from e.secret_after) as has_secret_change
+               bool_or(e.op in ('U', 'D') and (e.secret_before is distinct from e.secret_after or e.key_before is not null and e.secret_before is not null)) as has_secret_change
         from countersign.effect e where e.correlation_id = write group by 1, 2, 3 order by 2
     loop
         facts.has_effects := true;
@@ -115,7 +115,7 @@ begin
             facts.assigned := facts.assigned || jsonb_build_object(w.relation::text, assigned);
         end if;
         if t.is_log then
-            facts.logs := facts.logs || t.name;
+            facts.logs := facts.logs || countersign.table_name(w.relation);
             continue;
         end if;
         has_rows := true;
@@ -132,7 +132,7 @@ begin
             stamped := array(select number from unnest(t.columns, t.numbers, t.type_ids) u (c, number, of_type) where c = any (columns) and of_type < 16384);
             facts.needs_trial := w.is_moved or assigned is null or cardinality(stamped) <> cardinality(columns) or exists (select from unnest(stamped) n where assigned @> to_jsonb(n))
                                  or not countersign.is_free_to_change(w.relation, stamped);
-            facts.set_by_triggers := coalesce(facts.set_by_triggers, '{}') || jsonb_build_object(t.name, to_jsonb(columns));
+            facts.set_by_triggers := coalesce(facts.set_by_triggers, '{}') || jsonb_build_object(countersign.table_name(w.relation), to_jsonb(columns));
         end if;
     end loop;
     if facts.has_effects and not has_rows then

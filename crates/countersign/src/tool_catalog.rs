@@ -139,6 +139,9 @@ async fn settle(ledger: &Ledger, compiled: Compilation) -> anyhow::Result<ToolCa
         catalog.warnings.extend(recorded_in_clear(tool, &coverage));
         if coverage.is_undoable() {
             catalog.recorded.insert(tool.name.clone());
+            if !coverage.reaches_others {
+                catalog.self_contained.insert(tool.name.clone());
+            }
         } else if tool.undo == UndoSpec::None {
             unrecorded.push((tool.name.clone(), not_recorded(tool, &coverage)));
         }

@@ -33,6 +33,9 @@ select t.name, nullif(t.via, '') as via, \
             when not countersign.has_current_shape(k) then 'changed' \
             when k.key_columns is null and not k.is_log then 'keyless' end as gap, \
        coalesce(cardinality(k.sensitive) > 0, false) as hides, \
+       t.inserts and countersign.set_by_clocks(t.oid, 'I') is null or t.updates and countersign.set_by_clocks(t.oid, 'U') is null \
+           or t.deletes and countersign.set_by_clocks(t.oid, 'D') is null \
+           or exists (select from pg_class c where c.oid = t.oid and c.relkind = 'r' and c.relhassubclass) as reaches_others, \
        (select json_agg(g.tgname::text order by g.tgname) from pg_trigger g \
         where g.tgrelid = t.oid and not g.tgisinternal and g.tgenabled <> 'D' \
           and g.tgname not like '!countersign%' \
@@ -53,6 +56,8 @@ pub struct Coverage {
     /// Triggers that fire, each as `trigger audit of shop.orders`: what they change is not known here. What they change in a
     /// tracked table is recorded all the same.
     pub triggers: Vec<String>,
+    /// Whether triggers that do more than set the time, or tables that inherit, may change what is not among the tables.
+    pub reaches_others: bool,
 }
 
 /// A table that a write changes.
@@ -155,6 +160,7 @@ impl Tracking {
             coverage.triggers.extend(triggers.map(|trigger| format!("trigger {trigger} of {name}")));
             let gap = text(&row, "gap").and_then(|word| Gap::parse(&word));
             let hides = row.get("hides") == Some(&Value::Bool(true));
+            coverage.reaches_others |= row.get("reaches_others") == Some(&Value::Bool(true));
             coverage.tables.push(CoveredTable { via: text(&row, "via"), gap, hides, name });
         }
         Ok(coverage)

@@ -33,6 +33,8 @@ pub struct ToolCatalog {
     /// Names of the write tools whose tables are all tracked, so that their recorded effects undo them. Empty until the
     /// caller of [`crate::compile`] has asked the ledger.
     pub recorded: BTreeSet<String>,
+    /// Of these, the names of those that change nothing but their tables: no trigger and no table that inherits is reached.
+    pub self_contained: BTreeSet<String>,
 }
 
 /// A tool whose file is right, and that does not fit the database as it is now.

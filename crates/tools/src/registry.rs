@@ -336,7 +336,7 @@ fn executors(
     builtin::register(backends, catalog, &mut executors)?;
     for spec in catalog.tools.iter().filter(|spec| spec.access.writes()) {
         let native = native_executor(spec, native)?;
-        let executor = ManifestExecutor::new(Arc::clone(spec), native, catalog.recorded.contains(&spec.name));
+        let executor = ManifestExecutor::new(Arc::clone(spec), native, catalog.self_contained.contains(&spec.name));
         executors.register(spec.name.clone(), Arc::new(executor))?;
     }
     Ok(executors)

@@ -206,7 +206,8 @@ impl<'a> Comparison<'a> {
                         if wanted.is_none_or(|wanted| wanted == found) || self.undone.maintained.contains(column) {
                             continue;
                         }
-                        let is_said = receipt.set_by_triggers(name, column)
+                        // The receipt is older than a rename.
+                        let is_said = receipt.set_by_triggers(&self.after.name, self.after.column(*number))
                             && answer.answer["set_again"].to_string().contains(&format!("\"{column}\""));
                         if !is_said || facts.assigned.contains(&format!("{name}.{column}")) {
                             wrong.push(format!(

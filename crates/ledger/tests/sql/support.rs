@@ -97,6 +97,10 @@ pub(crate) async fn connect(database: &Database, login: &str) -> Client {
     }
 }
 
+const SELF_CONTAINED: &str = "(select pg_catalog.jsonb_build_object('checked', not exists ( \
+    select from countersign.tracked k join pg_catalog.pg_class c on c.oid = k.relation cross join pg_catalog.unnest('{I,U,D}'::text[]) op \
+    where k.is_current and (c.relkind = 'r' and c.relhassubclass or countersign.set_by_clocks(k.relation, op) is null))))";
+
 /// A session of a server.
 pub(crate) async fn server(database: &Database) -> Client {
     connect(database, DEFAULT_WRITER).await
@@ -243,13 +247,14 @@ impl Call {
 
     pub(crate) fn finish(&self) -> String {
         let id = self.correlation_id;
-        // What a server says of a tool without a declared undo; `finish` says what is true of it.
+        // What a server says of a tool without a declared undo; `finish` says what is true of it. Here it is that no tracked table
+        // has triggers or children that change others; a server looks at those of the tool.
         let said = serde_json::json!({
-            "reversible": true, "checked": true, "undo_tool": "undo_mutation", "undo_params": {"correlation_id": id},
+            "reversible": true, "undo_tool": "undo_mutation", "undo_params": {"correlation_id": id},
         });
         format!(
             "set constraints all immediate; \
-             select countersign.finish('{id}', '{{}}', '{{}}', {}, undo_call => '{said}'); commit",
+             select countersign.finish('{id}', '{{}}', '{{}}', {}, undo_call => ('{said}'::jsonb || {SELF_CONTAINED})::json); commit",
             self.rows
         )
     }

@@ -21,8 +21,8 @@ pub(crate) struct ManifestExecutor {
     spec: Arc<ToolSpec>,
     /// Instead of statements.
     native: Option<Arc<dyn WriteExecutor>>,
-    /// Whether the effects of its writes are recorded, so that an undo is checked against them.
-    is_recorded: bool,
+    /// Whether its writes change nothing but tracked tables, so that the ledger need not look for others.
+    is_self_contained: bool,
     /// Its rules and its limit, if it has any.
     policy: Option<ToolPolicy>,
 }
@@ -49,9 +49,9 @@ struct Done {
 }
 
 impl ManifestExecutor {
-    pub(crate) fn new(spec: Arc<ToolSpec>, native: Option<Arc<dyn WriteExecutor>>, is_recorded: bool) -> Self {
+    pub(crate) fn new(spec: Arc<ToolSpec>, native: Option<Arc<dyn WriteExecutor>>, is_self_contained: bool) -> Self {
         let policy = policy(&spec);
-        Self { spec, native, is_recorded, policy }
+        Self { spec, native, is_self_contained, policy }
     }
 
     /// The parameters in PostgreSQL's text form.
@@ -143,7 +143,7 @@ impl ManifestExecutor {
     fn work(&self, request: &WriteRequest, done: Done, images: RowImages) -> Result<WriteOutput, Failure> {
         let captured = images.before.as_deref().unwrap_or_default();
         let mut rollback = manifest::rollback(&self.spec, &request.params, &done.rows, captured);
-        rollback.checked = rollback.undo_tool.as_ref().map(|_| self.is_recorded);
+        rollback.checked = rollback.undo_tool.as_ref().map(|_| self.is_self_contained);
         let (before, after) = images.into_json(&self.spec.name)?;
         Ok(WriteOutput { data: done.data, rows_affected: done.rows_affected, before, after, rollback })
     }
