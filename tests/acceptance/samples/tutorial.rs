@@ -13,7 +13,8 @@ const PAGE: &str = "docs/tutorial.md";
 /// The ids that the page shows; each run has others.
 const PROPOSAL: &str = "dcd345d9";
 const DIGEST: &str = "284695fc1e928629d2432338cee23bfce47130683a8c1ca727f079596cfceeb5";
-const RECORD: &str = "cc8d9ad4";
+/// The records of the page, and the tools that wrote them.
+const RECORDS: [(&str, &str); 2] = [("cc8d9ad4", "delete_orders"), ("979aefec", "update_orders")];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified() {
@@ -51,6 +52,8 @@ async fn the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified() {
     }
     let left = shop.shell("psql -At shop -c 'select count(*), max(status) from shop.orders where id = 1'", "").await;
     assert_eq!(left.trim(), "1|shipped", "the deleted order is back");
+    let paid = shop.shell("psql -At shop -c 'select status from shop.orders where id = 3'", "").await;
+    assert_eq!(paid.trim(), "open", "and the payment undone");
 }
 
 /// The server that the client would start.
@@ -72,10 +75,13 @@ async fn with_ids_of_this_run(shop: &Shop, command: &str, proposal: &Value) -> S
             .replace(PROPOSAL, proposal["proposal_id"].as_str().unwrap())
             .replace(DIGEST, proposal["digest"].as_str().unwrap());
     }
-    if command.contains(RECORD) {
-        let deletion = "select correlation_id from countersign.record where tool_name = $$delete_orders$$";
-        let id = shop.shell(&format!("psql -At shop -c '{deletion}'"), "").await;
-        command = command.replace(RECORD, id.trim());
+    for (record, tool) in RECORDS {
+        if !command.contains(record) {
+            continue;
+        }
+        let written = format!("select correlation_id from countersign.record where tool_name = $${tool}$$");
+        let id = shop.shell(&format!("psql -At shop -c '{written}'"), "").await;
+        command = command.replace(record, id.trim());
     }
     command
 }
