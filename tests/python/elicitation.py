@@ -42,7 +42,7 @@ async def main(arguments: list[str]) -> None:
             assert refused["error"]["code"] == "proposal_rejected", refused
             action = "accept"
             done = await change(client, price - 2)
-            assert done["data"]["price"] == price - 2, done
+            assert done["data"]["price"] == f"{price - 2}.00", done
             receipt = done["meta"]["correlation_id"]
             assert done["meta"]["rollback"]["undo_params"]["correlation_id"] == receipt, done
             assert f"price: {price}.00 → {price - 2}.00" in questions[-1], questions

@@ -67,6 +67,8 @@ pub struct UndoneTool {
     pub tool: String,
     /// Whether its write would be made again: an odd number of undos lies between the new undo and the write.
     pub is_redo: bool,
+    /// Whether the write was an undo itself: that of a declared undo tool.
+    pub is_undo: bool,
 }
 
 /// Reads records.
@@ -111,7 +113,8 @@ with recursive written as ( \
     select r.correlation_id, r.tool_name, w.status, r.undo_of, w.undos + 1, false \
     from written w join countersign.record r on r.correlation_id = any (w.undo_of)) \
 select w.status, \
-    coalesce(json_agg(distinct jsonb_build_object('tool', w.tool_name, 'is_redo', w.undos % 2 = 1)) \
+    coalesce(json_agg(distinct jsonb_build_object( \
+            'tool', w.tool_name, 'is_redo', w.undos % 2 = 1, 'is_undo', w.undo_of is not null)) \
         filter (where w.tool_name not in ('undo_mutation', 'undo_run')), '[]'), \
     coalesce(json_agg(distinct w.correlation_id) filter (where w.is_by_person), '[]'), \
     bool_or(exists (select from unnest(w.undo_of) u (write) \

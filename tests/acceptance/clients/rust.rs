@@ -38,7 +38,7 @@ async fn the_rust_client_lists_reads_writes_and_asks_its_user_over_http_in_both_
         let tools = client.list_tools().await.unwrap();
         assert!(["query_database", "upsert_package"].iter().all(|name| tools.iter().any(|tool| tool["name"] == *name)));
         let read = envelope(&client, "query_database", json!({"query": "select 9007199254740993 as big"})).await;
-        assert_eq!(read["data"]["rows"].to_string(), r#"[{"big":9007199254740993}]"#, "{generation:?}: {read}");
+        assert_eq!(read["data"]["rows"].to_string(), r#"[{"big":"9007199254740993"}]"#, "{generation:?}: {read}");
         let posted = envelope(&client, "post_tweet", json!({"text": "Written by rmcp"})).await;
         let id = posted["data"]["id"].to_string();
         let of = db.value(&format!("select account_id from social.tweet where id = {id}")).await;

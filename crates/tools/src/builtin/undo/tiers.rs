@@ -89,10 +89,11 @@ impl UndoTiers {
             if has_gap {
                 return Err(unknown_write());
             }
-            for UndoneTool { tool, is_redo } in &tools {
+            for UndoneTool { tool, is_redo, is_undo } in &tools {
                 let known = self.0.get(tool).filter(|_| call.tools.info(tool).is_some());
                 let tiers = known.ok_or_else(|| not_served(tool))?;
-                if let Some(why) = &tiers.irreversible {
+                // What a declared undo has undone can be made again, whatever the manifest says of other calls of its tool.
+                if let Some(why) = tiers.irreversible.as_ref().filter(|_| !is_undo) {
                     return Err(irreversible(tool, why));
                 }
                 let again = Some(&tiers.write).filter(|_| *is_redo);
