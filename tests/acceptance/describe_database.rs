@@ -244,12 +244,7 @@ async fn a_name_that_does_not_exist_is_answered_with_the_nearest_that_do() {
         assert!(error["hint"].as_str().unwrap().contains(hint), "{error}");
         assert_eq!(error["retryable"], false);
     }
-    for refused in [
-        json!({"table": "x", "search": "y"}),
-        json!({"search": ""}),
-        json!({"tables": "x"}),
-        json!({"table": "x\u{0}"}),
-    ] {
+    for refused in [json!({"table": "x", "search": "y"}), json!({"tables": "x"}), json!({"table": "x\u{0}"})] {
         server.fail("describe_database", refused, "invalid_params").await;
     }
 }

@@ -53,6 +53,7 @@ const RUN_BY: &[(&str, &str, &str)] = &[
         "$ countersign audit list",
         "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified",
     ),
+    ("docs/tutorial.md", "$ countersign undo", "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified"),
     (
         "docs/tutorial.md",
         "$ countersign audit seal",

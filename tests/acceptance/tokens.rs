@@ -108,7 +108,7 @@ async fn malformed_tokens_are_refused() {
     for (arguments, why) in [
         (&["--account", "a", "--profile", "Big"][..], "a lower-case letter, then at most 31"),
         (&["--account", ""], "1 to 255 bytes"),
-        (&["--account", "a", "--label", "a\nb"], "without control characters"),
+        (&["--account", "a", "--label", "a\nb"], "without invisible characters"),
         (&["--account", "a", "--label", ""], "1 to 255 bytes"),
         (&["--account", "a", "--expires-in", "0d"], "a span of no time"),
         (&["--account", "a", "--expires-in", "tomorrow"], "90s, 1h30m or 7d"),

@@ -184,7 +184,10 @@ async fn a_declared_undo_undoes_its_own_write_and_is_checked_where_effects_exist
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_effects_only_the_declared_call_undoes_a_write() {
-    let (db, manifest) = shop().await;
+    let (db, _) = shop().await;
+    let description = "description = \"Drop an order with its items.\"\n";
+    let undo = format!("{description}undo = {{ irreversible = \"There is no tool for it.\" }}\n");
+    let manifest = TestManifest::new(&TOOLS.replace(description, &undo));
     db.run("select countersign.untrack(t) from unnest('{shop.customer, shop.orders, shop.item}'::regclass[]) t").await;
     let server = manifest.serve(&db).await;
     let paid = server.succeed("set_status", json!({"id": 1, "status": "paid"})).await;

@@ -15,31 +15,31 @@ use types::{ErrorCode, Failure};
 /// For how long a database that has neither foreign tables nor Citus is not asked again.
 const ABSENT_FOR: Duration = Duration::from_secs(10);
 
-/// The locks of statements that write a table; TRUNCATE takes the second.
+/// The locks of statements that write a table; TRUNCATE takes the second. It runs with the search_path of the login.
 macro_rules! write_locks {
     () => {
-        "pg_catalog.pg_locks l join pg_catalog.pg_class c on c.oid = l.relation \
-         join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
-         where l.pid = pg_catalog.pg_backend_pid() and l.locktype = 'relation' and l.granted \
-           and l.mode in ('RowExclusiveLock', 'AccessExclusiveLock')"
+        "pg_catalog.pg_locks l join pg_catalog.pg_class c on c.oid operator(pg_catalog.=) l.relation \
+         join pg_catalog.pg_namespace n on n.oid operator(pg_catalog.=) c.relnamespace \
+         where l.pid operator(pg_catalog.=) pg_catalog.pg_backend_pid() and l.locktype operator(pg_catalog.=) 'relation' and l.granted \
+           and l.mode operator(pg_catalog.=) any (array['RowExclusiveLock', 'AccessExclusiveLock'])"
     };
 }
 
 /// Whether there are foreign tables, whether there is Citus, and a foreign table that the transaction has written.
 const FOREIGN_SQL: &str = concat!(
-    "select exists (select from pg_catalog.pg_foreign_table)::text, \
-            (pg_catalog.to_regclass('pg_catalog.pg_dist_partition') is not null)::text, \
+    "select exists (select from pg_catalog.pg_foreign_table)::pg_catalog.text, \
+            (pg_catalog.to_regclass('pg_catalog.pg_dist_partition') is not null)::pg_catalog.text, \
             (select pg_catalog.min(pg_catalog.format('%I.%I', n.nspname, c.relname)) from ",
     write_locks!(),
-    " and c.relkind = 'f')"
+    " and c.relkind operator(pg_catalog.=) 'f')"
 );
 
 /// A table that the transaction has written and that Citus keeps on another node.
 const DISTRIBUTED_SQL: &str = concat!(
     "select pg_catalog.min(pg_catalog.format('%I.%I', n.nspname, c.relname)) from ",
     write_locks!(),
-    " and exists (select from pg_catalog.pg_dist_shard s join pg_catalog.pg_dist_placement p on p.shardid = s.shardid \
-                  where s.logicalrelid = c.oid and p.groupid <> (select g.groupid from pg_catalog.pg_dist_local_group g))"
+    " and exists (select from pg_catalog.pg_dist_shard s join pg_catalog.pg_dist_placement p on p.shardid operator(pg_catalog.=) s.shardid \
+                  where s.logicalrelid::pg_catalog.oid operator(pg_catalog.=) c.oid and p.groupid operator(pg_catalog.<>) (select g.groupid from pg_catalog.pg_dist_local_group g))"
 );
 
 /// A transaction may not commit.

@@ -26,7 +26,7 @@ async fn direct_calls_get_the_responses_of_rmcp() {
     let direct = server.http_client();
     let by_rmcp = server.http_client().with("accept", WEIGHTED);
     let calls = [
-        ("query_database", json!({"query": "select 1.50 as n, 'é\"' as t"})),
+        ("query_database", json!({"query": "select 1.5::float8 as n, 'é\"' as t"})),
         ("query_database", json!({"query": "select nothing"})),
         ("query_database", json!({"query": "delete from social.tweet"})),
         ("query_database", json!({"text": "select 1"})),
