@@ -136,14 +136,14 @@ async fn a_column_is_promised_never_to_be_null_only_if_nothing_makes_a_null_of_i
     // Where it may be NULL there is no type: clients check answers against this.
     let database = database("").await;
     for (sql, types) in [
-        ("select id, in_reply_to_id from social.tweet", json!(["integer", null])),
-        ("with posted as (select * from social.tweet) select id from posted", json!(["integer"])),
+        ("select id, in_reply_to_id from social.tweet", json!(["bigint", null])),
+        ("with posted as (select * from social.tweet) select id from posted", json!(["bigint"])),
         (
             "select t.id, a.handle from social.tweet t join social.account a using (account_id)",
-            json!(["integer", "string"]),
+            json!(["bigint", "string"]),
         ),
-        ("select id from social.tweet where account_id in (select account_id from social.follow)", json!(["integer"])),
-        ("select tweet_id, count(*) from social.tweet_like group by 1", json!(["integer", null])),
+        ("select id from social.tweet where account_id in (select account_id from social.follow)", json!(["bigint"])),
+        ("select tweet_id, count(*) from social.tweet_like group by 1", json!(["bigint", null])),
         ("select (select id from social.tweet limit 1)", json!([null])),
         (
             "select t.id, l.tweet_id from social.tweet t left join social.tweet_like l on l.tweet_id = t.id",
@@ -161,7 +161,14 @@ async fn a_column_is_promised_never_to_be_null_only_if_nothing_makes_a_null_of_i
         let catalog = compile(&[&manifest], &database).await.unwrap();
         let data = &catalog.tools[0].output_schema["properties"]["data"];
         let row = data["properties"]["rows"]["items"]["properties"].as_object().unwrap();
-        let promised: Vec<&Value> = row.values().map(|column| column.get("type").unwrap_or(&Value::Null)).collect();
+        // An int8 has no type either: it is text where JavaScript would change it. Then the description says what it is.
+        let promised: Vec<Value> = row
+            .values()
+            .map(|column| match (&column["type"], column["description"].as_str()) {
+                (Value::Null, Some(what)) if !what.ends_with(" or null") => what.into(),
+                (kind, _) => kind.clone(),
+            })
+            .collect();
         assert_eq!(json!(promised), types, "{sql}");
     }
 }
