@@ -191,7 +191,7 @@ async fn succeed(
     attempt: &WriteAttempt,
     work: &WriteOutput,
     remote_writes: &RemoteWrites,
-) -> Result<Rollback, SucceedError> {
+) -> Result<Option<Rollback>, SucceedError> {
     remote_writes.refuse(lease).await?;
     let images = [work.before.as_ref(), work.after.as_ref()];
     let redaction = attempt.redaction.clone().with_images(&images);
@@ -231,10 +231,14 @@ async fn succeed(
         },
         PipelineError { error, .. } => SucceedError::Other(error),
     })?;
-    let receipt = outcomes.into_iter().nth(1).and_then(|finished| finished.rows.into_iter().flatten().next()?);
-    let receipt = receipt.and_then(|receipt| serde_json::from_str(&receipt).ok());
-    // It is committed, whatever the receipt looks like; without one nothing was checked.
-    Ok(receipt.unwrap_or_else(|| Rollback { checked: Some(false), ..work.rollback.clone() }))
+    // It is committed, whatever the receipt looks like.
+    Ok(outcomes.into_iter().nth(1).and_then(receipt))
+}
+
+/// How a write can be undone, as the ledger says.
+pub(crate) fn receipt(finished: StatementResult) -> Option<Rollback> {
+    let receipt = finished.rows.into_iter().flatten().next()??;
+    serde_json::from_str(&receipt).ok()
 }
 
 /// The failure if the ledger refuses a success: an undo that is no inverse, an account that was frozen meanwhile, or more

@@ -14,11 +14,12 @@ use std::time::Duration;
 use pg::{PipelineStatement, PooledSession, WriterPool};
 use serde_json::json;
 use tokio::time::Instant;
-use types::{CorrelationId, Effects, ErrorCode, Failure, Rollback};
+use types::{CorrelationId, Effects, ErrorCode, Failure};
 
 use crate::attempt::CANCEL_GRACE;
 use crate::definitions::{self, Definition};
 use crate::effects;
+use crate::execute;
 use crate::executor::{WriteExecutor, WriteOutput, WriteRequest};
 use crate::failures::{ExecutorError, sql_failure, too_large};
 use crate::write_tx::{TransactionOpening, WriteTx};
@@ -166,11 +167,13 @@ impl Trials<'_> {
         let params = effects::params(attempt);
         let said = json!(work.rollback.clone().of_write(&attempt.to_string()));
         let promise = [Some(attempt.to_string()), Some(work.rows_affected.to_string()), Some(said.to_string())];
-        let mut steps = vec![
-            PipelineStatement::without_params("set constraints all immediate"),
-            effects::step(&params),
-            PipelineStatement { sql: PROMISE_SQL, params: &promise, param_types: &[] },
-        ];
+        let mut steps =
+            vec![PipelineStatement::without_params("set constraints all immediate"), effects::step(&params)];
+        // What was only planned has no effects.
+        let is_tried = self.executor.preview_is_binding();
+        if is_tried {
+            steps.push(PipelineStatement { sql: PROMISE_SQL, params: &promise, param_types: &[] });
+        }
         if with_definitions {
             steps.push(definitions::search_step(&search));
         }
@@ -178,13 +181,10 @@ impl Trials<'_> {
             Ok(outcomes) => {
                 let mut outcomes = outcomes.into_iter().skip(1);
                 let effects = outcomes.next().and_then(|outcome| effects::shown(outcome.rows)).map(effects::shortened);
-                let promise = outcomes.next().and_then(|outcome| outcome.rows.into_iter().flatten().next()?);
-                let promise = promise.and_then(|promise| serde_json::from_str(&promise).ok());
-                let unchecked = || Rollback { checked: Some(false), ..work.rollback.clone() };
-                // What was only planned has no effects.
-                let rollback = match self.executor.preview_is_binding() {
-                    true => work.rollback.clone().found(promise.unwrap_or_else(unchecked)),
-                    false => work.rollback,
+                let rollback = if is_tried {
+                    work.rollback.found(outcomes.next().and_then(execute::receipt))
+                } else {
+                    work.rollback
                 };
                 let definitions = outcomes.next().map(definitions::found).unwrap_or_default();
                 Ok(Trial { work: WriteOutput { rollback, ..work }, effects, definitions })

@@ -162,14 +162,16 @@ impl Rollback {
         Self { undo_params: self.undo_params.map(safe), undo_calls, ..self }
     }
 
-    /// What the ledger found when it held these words against what the write did. The calls stay: the ledger's copy has
-    /// no sensitive values.
+    /// What the ledger found when it held these words against what the write did; without that nothing was checked. The calls
+    /// stay: the ledger's copy has no sensitive values.
     #[must_use]
-    pub fn found(self, found: Self) -> Self {
-        if found.reversible {
-            Self { undo_tool: self.undo_tool, undo_params: self.undo_params, undo_calls: self.undo_calls, ..found }
-        } else {
-            found
+    pub fn found(self, found: Option<Self>) -> Self {
+        match found {
+            Some(found) if found.reversible => {
+                Self { undo_tool: self.undo_tool, undo_params: self.undo_params, undo_calls: self.undo_calls, ..found }
+            }
+            Some(found) => found,
+            None => Self { checked: Some(false), ..self },
         }
     }
 }
