@@ -41,13 +41,36 @@ struct World {
     /// What a receipt adds to each row.
     deltas: HashMap<Uuid, Vec<(i64, i64)>>,
     counts: BTreeMap<String, u64>,
+    /// Writes and undos that have ended, however they ended.
+    operations: u64,
     broken: Vec<String>,
 }
 
 type Shared = Arc<Mutex<World>>;
 
+/// How much a run tries.
+#[derive(Clone, Copy)]
+enum Extent {
+    Until(Instant),
+    Operations(u64),
+}
+
+impl Extent {
+    fn is_reached(self, world: &Shared) -> bool {
+        match self {
+            Self::Until(end) => Instant::now() >= end,
+            Self::Operations(wanted) => world.lock().unwrap().operations >= wanted,
+        }
+    }
+}
+
 fn count(world: &Shared, what: String) {
     *world.lock().unwrap().counts.entry(what).or_default() += 1;
+}
+
+fn count_outcome(world: &Shared, what: String) {
+    world.lock().unwrap().operations += 1;
+    count(world, what);
 }
 
 fn new_call(world: &Shared, random: &mut fastrand::Rng) -> Arc<Mutex<Made>> {
@@ -103,7 +126,7 @@ async fn write(database: &Database, session: &mut Client, world: &Shared, made: 
         Outcome::Duplicate(_) => "duplicate".to_owned(),
         other => format!("{other:?}"),
     };
-    count(world, name);
+    count_outcome(world, name);
 }
 
 /// An undo whose connection may be lost anywhere.
@@ -145,11 +168,14 @@ async fn undo(database: &Database, session: &mut Client, write: Uuid) -> (Uuid, 
     (call.correlation_id, Outcome::Failed(failed))
 }
 
-async fn worker(database: Database, world: Shared, seed: u64, until: Instant) {
+async fn worker(database: Database, world: Shared, seed: u64, extent: Extent) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut session = server(&database).await;
-    let person = database.connect().await;
-    while Instant::now() < until {
+    let person = connect(&database, "postgres").await;
+    while !extent.is_reached(&world) {
+        if random.f32() < 0.15 {
+            kill(&person, &world, &mut random).await;
+        }
         let dice = random.f32();
         let old = {
             let world = world.lock().unwrap();
@@ -171,7 +197,11 @@ async fn worker(database: Database, world: Shared, seed: u64, until: Instant) {
                         made.reversed.insert(target);
                         made.undos.push(id);
                     }
-                    count(&world, format!("undo {outcome:?}"));
+                    let name = match outcome {
+                        Outcome::Duplicate(_) => "undo duplicate".to_owned(),
+                        other => format!("undo {other:?}"),
+                    };
+                    count_outcome(&world, name);
                 }
             }
             Some(_) if dice >= 0.93 => {
@@ -189,19 +219,14 @@ async fn worker(database: Database, world: Shared, seed: u64, until: Instant) {
     }
 }
 
-/// Kills backends of servers, and sweeps.
-async fn killer(database: Database, world: Shared, until: Instant) {
-    let mut random = fastrand::Rng::with_seed(1);
-    let session = connect(&database, "postgres").await;
+/// Kills a backend of a server, and sweeps at times. The workers do this between their own operations, so that as many operations meet
+/// a kill on a slow machine as on a fast one.
+async fn kill(person: &Client, world: &Shared, random: &mut fastrand::Rng) {
     let victim = "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'countersign_writer' and datname = current_database() order by random() limit 1";
-    while Instant::now() < until {
-        // The load itself: so often somebody dies.
-        tokio::time::sleep(Duration::from_millis(random.u64(10..120))).await;
-        let killed = run(&session, victim).await.unwrap();
-        killed.iter().for_each(|_| count(&world, "kills".to_owned()));
-        if random.f32() < 0.1 {
-            run(&session, "select countersign.sweep('1 second', 100)").await.unwrap();
-        }
+    let killed = run(person, victim).await.unwrap();
+    killed.iter().for_each(|_| count(world, "kills".to_owned()));
+    if random.f32() < 0.1 {
+        run(person, "select countersign.sweep('1 second', 100)").await.unwrap();
     }
 }
 
@@ -277,13 +302,11 @@ async fn invariants(database: &Database, world: &Shared) -> Vec<String> {
 }
 
 #[allow(clippy::print_stdout, clippy::disallowed_macros, reason = "what was tried is part of the result")]
-async fn run_world(database: Database, seconds: u64) -> Vec<String> {
+async fn run_world(database: Database, extent: Extent) -> Vec<String> {
     database.run(SCHEMA).await;
     let world = Shared::default();
-    let until = Instant::now() + Duration::from_secs(seconds);
-    let mut tasks: Vec<_> =
-        (0..6).map(|seed| tokio::spawn(worker(database.clone(), Arc::clone(&world), seed, until))).collect();
-    tasks.push(tokio::spawn(killer(database.clone(), Arc::clone(&world), until)));
+    let tasks: Vec<_> =
+        (0..6).map(|seed| tokio::spawn(worker(database.clone(), Arc::clone(&world), seed, extent))).collect();
     for task in tasks {
         task.await.unwrap();
     }
@@ -295,7 +318,8 @@ async fn run_world(database: Database, seconds: u64) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn random_writes_and_undos_under_kills_keep_every_promise() {
     let seconds = long_form::variable_or("COUNTERSIGN_TEST_LEDGER_S", 4, 60);
-    let broken = run_world(ledger("random").await, seconds).await;
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let broken = run_world(ledger("random").await, Extent::Until(until)).await;
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
@@ -329,7 +353,8 @@ async fn a_mechanism_that_is_missing_is_noticed() {
         ),
     ];
     for (name, replaced) in mechanisms {
-        let broken = run_world(ledger_without(&format!("random_{name}"), replaced).await, 10).await;
+        let database = ledger_without(&format!("random_{name}"), replaced).await;
+        let broken = run_world(database, Extent::Operations(3000)).await;
         assert!(!broken.is_empty(), "{name} was not noticed");
     }
 }
