@@ -1,0 +1,564 @@
+//! The steps of the protocol (migrations/baseline/20_admission.sql), and what happens to those who take them.
+
+use stateright::{Model, Property};
+
+use crate::database::{Database, Outcome, Record, SLOTS};
+use crate::{one_transaction, promises};
+
+pub(crate) type Slot = usize;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    Write,
+    Undo { of_slot: Slot },
+}
+
+/// A call of a client: an account, a tool and a key or parameters (its slot), sent to a server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    pub(crate) kind: Kind,
+    pub(crate) slot: Slot,
+    pub(crate) server: usize,
+}
+
+/// A mechanism that is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// `claim` does not look for the success of an identical call.
+    ClaimIgnoresSuccess,
+    /// COMMIT of a write does not wait for the disk.
+    CommitIsNotDurable,
+    /// `finish` does not find that the correlation id has a record (no primary key).
+    RecordsAreNotUnique,
+    /// A server answers that nothing was written when it finds no record, and does not fence the call.
+    ResolveGuesses,
+    /// The record is committed before the write begins.
+    RecordBeforeWrite,
+    /// A statement writes what it has read, without a lock of the row.
+    RowsAreNotLocked,
+    /// `finish` does not look for a freeze.
+    FinishIgnoresFreeze,
+    /// An undo does not look whether its write was undone.
+    UndoIsNotProved,
+    /// `sweep` and `resolve` do not respect the claim, and `finish` does not ask for the attempt.
+    NothingIsClaimed,
+    /// Nobody ends the attempts of a server that died.
+    NothingIsSwept,
+    /// `begin_write` does not look whether its call has ended.
+    BeginIgnoresFences,
+    /// `resolve` and `sweep` do not take the lock of the slot.
+    ResolveTakesNoLock,
+}
+
+/// How a write is carried out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// The attempt is committed first, and the write is the second transaction.
+    #[default]
+    TwoTransactions,
+    /// The write is one transaction, under a lock of its slot. `is_admitted_first`: the attempt is committed, on disk, before it.
+    OneTransaction { is_admitted_first: bool },
+}
+
+impl Form {
+    /// What is left out, each with a promise that it breaks. Where two mechanisms hold a promise, both are left out.
+    pub(crate) fn controls(self) -> Vec<(Vec<Fault>, &'static str)> {
+        use Fault::*;
+        let mut controls = vec![
+            (vec![ClaimIgnoresSuccess], promises::EXACTLY_ONCE),
+            (vec![CommitIsNotDurable], promises::ANSWERS_ARE_TRUE),
+            (vec![ResolveGuesses], promises::ANSWERS_ARE_TRUE),
+            (vec![RowsAreNotLocked], promises::ROWS_ARE_RECORDED),
+            (vec![FinishIgnoresFreeze], promises::FREEZE),
+            (vec![UndoIsNotProved], promises::UNDONE_ONCE),
+            (vec![NothingIsSwept], promises::EVERYTHING_ENDS),
+        ];
+        controls.extend(match self {
+            Self::TwoTransactions => vec![
+                (vec![RecordsAreNotUnique], promises::ANSWERS_ARE_TRUE),
+                (vec![RecordBeforeWrite], promises::ROWS_ARE_RECORDED),
+                (vec![NothingIsClaimed], promises::ANSWERS_ARE_TRUE),
+            ],
+            Self::OneTransaction { .. } => vec![
+                (vec![NothingIsClaimed], promises::EXACTLY_ONCE),
+                (vec![BeginIgnoresFences, RecordsAreNotUnique], promises::ANSWERS_ARE_TRUE),
+                (vec![ResolveTakesNoLock, RecordsAreNotUnique], promises::ANSWERS_ARE_TRUE),
+            ],
+        });
+        controls
+    }
+}
+
+/// What a server has to do next for a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Server {
+    /// The client has not called yet.
+    Idle,
+    /// It has sent statements, and waits for its backend.
+    Waiting,
+    /// `admit`: the attempt was not admitted, or not claimed.
+    Admit,
+    /// `answer_duplicate`
+    Standing,
+    /// `fail`
+    Fail,
+    /// `resolve`, and whether `record_aborted` was called before.
+    Resolve { is_fenced: bool },
+    /// `record_aborted`
+    Fence,
+    Answered(Answer),
+    Dead,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Answer {
+    Success,
+    /// Nothing was written, and nothing will be.
+    Failure,
+    Duplicate,
+    /// An identical call is in flight: ask again.
+    InFlight,
+}
+
+/// The next step of a backend. Its server may be gone: what was sent is carried out all the same, or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Step {
+    Admission,
+    /// `begin_write`
+    Begin,
+    Claim { slot_may_be_held: bool },
+    Statement,
+    Finish,
+    Commit,
+    None,
+}
+
+/// A transaction that is not committed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Transaction {
+    pub(crate) has_claim: bool,
+    /// What the row will be, once it was written.
+    pub(crate) row: Option<i8>,
+    pub(crate) record: Option<Record>,
+    /// The write that it reverses.
+    pub(crate) reverses: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct CallState {
+    pub(crate) server: Server,
+    pub(crate) step: Step,
+    pub(crate) transaction: Transaction,
+    /// Its server died after it had been answered, or never.
+    pub(crate) answered: Option<Answer>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct State {
+    pub(crate) memory: Database,
+    pub(crate) disk: Database,
+    pub(crate) calls: Vec<CallState>,
+    crashes: u8,
+    losses: u8,
+    deaths: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Action {
+    Call(usize),
+    /// The backend of a call takes its next step.
+    Backend(usize),
+    /// The server of a call takes its next step. `takes_over`: an attempt that stands in the way is old.
+    Server { call: usize, takes_over: bool },
+    /// The connection of a call is lost. What the backend was told may still happen.
+    Lose(usize),
+    /// The answer of a server's statement is lost, which has happened.
+    LoseAnswer(usize),
+    /// A backend whose server is gone ends.
+    End(usize),
+    /// A server dies.
+    Die(usize),
+    /// PostgreSQL crashes, and starts again with what is on disk.
+    Crash,
+    /// What is committed is on disk.
+    Flush,
+    Sweep(Slot),
+    /// Others are shown that a write runs (the write in one transaction).
+    Report(usize),
+    /// The attempt of a call, where nobody works on it.
+    SweepPending(usize),
+    Freeze,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Protocol {
+    pub(crate) form: Form,
+    pub(crate) calls: Vec<Call>,
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) crashes: u8,
+    pub(crate) losses: u8,
+    pub(crate) deaths: u8,
+    pub(crate) may_freeze: bool,
+}
+
+impl Protocol {
+    pub(crate) fn lacks(&self, fault: Fault) -> bool {
+        self.faults.contains(&fault)
+    }
+
+    pub(crate) fn slot(&self, call: usize) -> Slot {
+        self.calls[call].slot
+    }
+
+    /// Whether a transaction has the claim of the attempt of this slot.
+    pub(crate) fn is_claimed(&self, state: &State, slot: Slot) -> bool {
+        !self.lacks(Fault::NothingIsClaimed)
+            && (0..self.calls.len()).any(|n| self.slot(n) == slot && state.calls[n].transaction.has_claim)
+    }
+
+    fn is_row_locked_for(&self, state: &State, call: usize) -> bool {
+        !self.lacks(Fault::RowsAreNotLocked)
+            && state.calls.iter().enumerate().any(|(n, other)| n != call && other.transaction.row.is_some())
+    }
+
+    /// The write that an undo reverses.
+    fn target(&self, state: &State, call: usize) -> Option<Record> {
+        match self.calls[call].kind {
+            Kind::Write => None,
+            Kind::Undo { of_slot } => state.memory.success(of_slot),
+        }
+    }
+
+    /// The next step of a backend; `None` if it waits for a lock.
+    fn step(&self, state: &State, call: usize) -> Option<State> {
+        let (mut next, slot) = (state.clone(), self.slot(call));
+        let mine = &mut next.calls[call];
+        let refuse = CallState::refuse;
+        match mine.step {
+            Step::None => return None,
+            Step::Begin => one_transaction::begin(self, &mut next, call),
+            Step::Admission if self.form != Form::TwoTransactions => one_transaction::admit(&mut next, call),
+            Step::Admission if state.memory.attempts[slot].is_some() => refuse(mine, Server::Admit),
+            Step::Admission => {
+                next.memory.attempts[slot] = Some(call);
+                next.calls[call].step = Step::Claim { slot_may_be_held: false };
+                if self.lacks(Fault::RecordBeforeWrite) {
+                    next.memory.insert(Record { call, slot, outcome: Outcome::Success, was_frozen: false });
+                    next.disk = next.memory.clone();
+                }
+            }
+            Step::Claim { slot_may_be_held } => {
+                let is_held = state.memory.success(slot).is_some_and(|held| held.call != call)
+                    && !slot_may_be_held
+                    && !self.lacks(Fault::ClaimIgnoresSuccess);
+                if state.memory.attempts[slot] != Some(call) || state.memory.is_frozen || is_held {
+                    refuse(mine, Server::Admit);
+                } else {
+                    mine.transaction.has_claim = true;
+                    mine.step = Step::Statement;
+                }
+            }
+            Step::Statement if self.is_row_locked_for(state, call) => return None,
+            Step::Statement => match (self.calls[call].kind, self.target(state, call)) {
+                (Kind::Write, _) => {
+                    mine.transaction.row = Some(state.memory.row + 1);
+                    mine.step = Step::Finish;
+                }
+                (Kind::Undo { .. }, Some(write))
+                    if !state.memory.is_reversed(write.call) || self.lacks(Fault::UndoIsNotProved) =>
+                {
+                    mine.transaction.row = Some(state.memory.row - 1);
+                    mine.transaction.reverses = Some(write.call);
+                    mine.step = Step::Finish;
+                }
+                (Kind::Undo { .. }, _) => refuse(mine, Server::Fail),
+            },
+            Step::Finish => {
+                let is_taken = state.memory.record_of(call).is_some()
+                    && !self.lacks(Fault::RecordsAreNotUnique)
+                    && !self.lacks(Fault::RecordBeforeWrite);
+                let is_fenced = self.form == Form::TwoTransactions
+                    && state.memory.attempts[slot] != Some(call)
+                    && !self.lacks(Fault::NothingIsClaimed);
+                let is_frozen = state.memory.is_frozen && !self.lacks(Fault::FinishIgnoresFreeze);
+                if is_taken || is_fenced || is_frozen {
+                    refuse(mine, Server::Fail);
+                } else {
+                    let was_frozen = state.memory.is_frozen;
+                    mine.transaction.record = Some(Record { call, slot, outcome: Outcome::Success, was_frozen });
+                    mine.step = Step::Commit;
+                }
+            }
+            Step::Commit => {
+                let Transaction { row, record, reverses, .. } = mine.transaction;
+                mine.transaction = Transaction::default();
+                mine.step = Step::None;
+                if mine.server == Server::Waiting {
+                    let answer = record.map_or(Answer::Success, |record| Answer::of(record.outcome));
+                    mine.server = Server::Answered(answer);
+                    mine.answered = Some(answer);
+                }
+                next.memory.pending &= !(1 << call);
+                next.memory.attempts[slot] = next.memory.attempts[slot].filter(|owner| *owner != call);
+                next.memory.row = row.unwrap_or(next.memory.row);
+                next.memory.records.extend(record.filter(|_| !self.lacks(Fault::RecordBeforeWrite)));
+                next.memory.reversals.extend(reverses.map(|write| (write, call)));
+                if !self.lacks(Fault::CommitIsNotDurable) {
+                    next.disk = next.memory.clone();
+                }
+            }
+        }
+        Some(next)
+    }
+
+    /// The next statement of a server, each a transaction of its own; `None` if it waits for one.
+    fn serve(&self, state: &State, call: usize, takes_over: bool) -> Option<State> {
+        if self.form != Form::TwoTransactions {
+            return one_transaction::serve(self, state, call).filter(|_| !takes_over);
+        }
+        let (mut next, slot) = (state.clone(), self.slot(call));
+        let is_mine = state.memory.attempts[slot] == Some(call);
+        let is_blocked = is_mine && self.is_claimed(state, slot);
+        match state.calls[call].server {
+            Server::Idle | Server::Waiting | Server::Answered(_) | Server::Dead => return None,
+            Server::Admit => match state.memory.attempts[slot] {
+                Some(other) if other != call && !takes_over => next.answer(call, Answer::InFlight),
+                Some(other) if other != call => {
+                    if self.is_claimed(state, slot) {
+                        return None;
+                    }
+                    next.memory.end(other, slot, Outcome::Failure);
+                    next.disk = next.memory.clone();
+                }
+                _ if takes_over || is_blocked => return None,
+                _ => self.admit(&mut next, call),
+            },
+            _ if takes_over => return None,
+            Server::Standing => {
+                if is_mine {
+                    next.memory.end(call, slot, Outcome::Duplicate);
+                    next.disk = next.memory.clone();
+                    next.answer(call, Answer::Duplicate);
+                } else {
+                    next.calls[call].server = Server::Resolve { is_fenced: false };
+                }
+            }
+            Server::Fail | Server::Resolve { .. } if is_blocked => return None,
+            Server::Fail => {
+                if is_mine {
+                    next.memory.end(call, slot, Outcome::Failure);
+                    next.disk = next.memory.clone();
+                }
+                next.calls[call].server = Server::Resolve { is_fenced: false };
+            }
+            Server::Resolve { is_fenced } => {
+                if is_mine {
+                    next.memory.end(call, slot, Outcome::Failure);
+                    next.disk = next.memory.clone();
+                }
+                match next.memory.record_of(call) {
+                    Some(record) => next.answer(call, Answer::of(record.outcome)),
+                    None if is_fenced || self.lacks(Fault::ResolveGuesses) => next.answer(call, Answer::Failure),
+                    None => next.calls[call].server = Server::Fence,
+                }
+            }
+            // The insert waits for that of a `finish` that is not committed.
+            Server::Fence if state.calls[call].transaction.record.is_some() && !self.lacks(Fault::RecordsAreNotUnique) => {
+                return None;
+            }
+            Server::Fence => {
+                next.memory.insert(Record { call, slot, outcome: Outcome::Failure, was_frozen: false });
+                next.disk = next.memory.clone();
+                next.calls[call].server = Server::Resolve { is_fenced: true };
+            }
+        }
+        Some(next)
+    }
+
+    /// `admit`, once the slot is not another call's.
+    fn admit(&self, next: &mut State, call: usize) {
+        let slot = self.slot(call);
+        next.memory.attempts[slot] = Some(call);
+        if let Some(record) = next.memory.record_of(call) {
+            next.memory.attempts[slot] = None;
+            return next.answer(call, Answer::of(record.outcome));
+        }
+        let prior = next.memory.success(slot);
+        let is_over = prior.is_some_and(|prior| next.memory.is_reversed(prior.call));
+        if next.memory.is_frozen || is_over {
+            next.memory.end(call, slot, Outcome::Failure);
+            next.disk = next.memory.clone();
+            next.answer(call, Answer::Failure);
+        } else if prior.is_some() {
+            next.calls[call].server = Server::Standing;
+        } else {
+            next.calls[call].server = Server::Waiting;
+            next.calls[call].step = Step::Claim { slot_may_be_held: true };
+        }
+    }
+}
+
+impl CallState {
+    /// A statement fails: the transaction is rolled back, and a server that still listens hears of it.
+    pub(crate) fn refuse(&mut self, then: Server) {
+        self.step = Step::None;
+        self.transaction = Transaction::default();
+        if self.server == Server::Waiting {
+            self.server = then;
+        }
+    }
+}
+
+impl Answer {
+    pub(crate) fn of(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Success => Self::Success,
+            Outcome::Failure => Self::Failure,
+            Outcome::Duplicate => Self::Duplicate,
+        }
+    }
+}
+
+impl State {
+    pub(crate) fn answer(&mut self, call: usize, answer: Answer) {
+        self.calls[call].server = Server::Answered(answer);
+        self.calls[call].answered = Some(answer);
+    }
+}
+
+impl Model for Protocol {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let call = CallState {
+            server: Server::Idle,
+            step: Step::None,
+            transaction: Transaction::default(),
+            answered: None,
+        };
+        vec![State {
+            memory: Database::default(),
+            disk: Database::default(),
+            calls: vec![call; self.calls.len()],
+            crashes: self.crashes,
+            losses: self.losses,
+            deaths: self.deaths,
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        for (call, it) in state.calls.iter().enumerate() {
+            // A client undoes what it was told of.
+            let may_begin = match self.calls[call].kind {
+                Kind::Write => true,
+                Kind::Undo { of_slot } => state.memory.success(of_slot).is_some(),
+            };
+            if it.server == Server::Idle && may_begin {
+                actions.push(Action::Call(call));
+            }
+            actions.push(Action::Backend(call));
+            actions.extend([false, true].map(|takes_over| Action::Server { call, takes_over }));
+            if state.losses > 0 {
+                actions.push(Action::Lose(call));
+                actions.push(Action::LoseAnswer(call));
+            }
+            actions.push(Action::End(call));
+            if self.form != Form::TwoTransactions {
+                actions.extend([Action::Report(call), Action::SweepPending(call)]);
+            }
+        }
+        if state.deaths > 0 {
+            actions.extend([0, 1].map(Action::Die));
+        }
+        if state.crashes > 0 {
+            actions.push(Action::Crash);
+        }
+        actions.push(Action::Flush);
+        actions.extend((0..SLOTS).map(Action::Sweep));
+        if self.may_freeze {
+            actions.push(Action::Freeze);
+        }
+    }
+
+    fn next_state(&self, state: &State, action: Action) -> Option<State> {
+        let mut next = state.clone();
+        match action {
+            Action::Call(call) => {
+                next.calls[call].server = Server::Waiting;
+                next.calls[call].step = match self.form {
+                Form::TwoTransactions | Form::OneTransaction { is_admitted_first: true } => Step::Admission,
+                Form::OneTransaction { is_admitted_first: false } => Step::Begin,
+            };
+            }
+            Action::Report(call) => one_transaction::report(&mut next, call),
+            Action::SweepPending(call) => return one_transaction::sweep(self, state, call),
+            Action::Backend(call) => return self.step(state, call),
+            Action::Server { call, takes_over } => return self.serve(state, call, takes_over),
+            Action::Lose(call) => {
+                next.losses -= 1;
+                match state.calls[call].server {
+                    Server::Waiting | Server::Admit | Server::Standing | Server::Fail => {
+                        next.calls[call].server = Server::Resolve { is_fenced: false };
+                    }
+                    _ => return None,
+                }
+            }
+            Action::LoseAnswer(call) => {
+                if !matches!(state.calls[call].server, Server::Admit | Server::Standing | Server::Fail) {
+                    return None;
+                }
+                next = self.serve(state, call, false)?;
+                next.losses -= 1;
+                next.calls[call].server = Server::Resolve { is_fenced: false };
+                next.calls[call].step = Step::None;
+                next.calls[call].answered = None;
+            }
+            Action::End(call) => {
+                let it = &mut next.calls[call];
+                if it.step == Step::None || it.server == Server::Waiting {
+                    return None;
+                }
+                it.step = Step::None;
+                it.transaction = Transaction::default();
+            }
+            Action::Die(server) => {
+                next.deaths -= 1;
+                for (call, it) in self.calls.iter().zip(&mut next.calls) {
+                    if call.server == server && !matches!(it.server, Server::Idle | Server::Answered(_)) {
+                        it.server = Server::Dead;
+                    }
+                }
+            }
+            Action::Crash => {
+                next.crashes -= 1;
+                next.memory = next.disk.clone();
+                for it in &mut next.calls {
+                    it.step = Step::None;
+                    it.transaction = Transaction::default();
+                    if it.server == Server::Waiting {
+                        it.server = Server::Resolve { is_fenced: false };
+                    }
+                }
+            }
+            Action::Flush => next.disk = next.memory.clone(),
+            Action::Sweep(slot) => {
+                let call = state.memory.attempts[slot]?;
+                if self.is_claimed(state, slot) || self.lacks(Fault::NothingIsSwept) {
+                    return None;
+                }
+                next.memory.end(call, slot, Outcome::Failure);
+                next.disk = next.memory.clone();
+            }
+            Action::Freeze => {
+                next.memory.is_frozen = true;
+                next.disk = next.memory.clone();
+            }
+        }
+        (next != *state).then_some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        promises::all()
+    }
+}
