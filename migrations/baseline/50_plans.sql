@@ -103,6 +103,34 @@ $$;
 comment on function countersign.later_changes(uuid[]) is
     'Changes by others that came after one of the writes on the same row. A write and its undo cancel each other.';
 
+create function countersign.undo_obstacles(write uuid) returns json
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp set jit = off as $$
+declare
+    obstacles  json[];
+begin
+    if not exists (select from countersign.record r where r.correlation_id = write and r.status = 'success' and r.rollback ->> 'undo_tool' = 'undo_mutation')
+       or exists (select from countersign.reversal v where v.correlation_id = write)
+    then
+        return null;
+    end if;
+    obstacles := coalesce(countersign.refused_writes(array[write]), '{}') || array(
+        select json_build_object('code', 'schema_changed', 'table', coalesce(countersign.table_name(t.relation), t.name))
+        from countersign.tracked t
+        where t.shape in (select e.shape from countersign.effect e where e.correlation_id = write) and not t.is_log
+          and not (t.is_current and countersign.has_current_shape(t))
+          and ((countersign.tracked_now(t)).shape is null
+               or exists (select from countersign.net_changes(array[write]) w where w.relation = t.relation and w.obstacle is not null))
+        order by t.shape);
+    return array_to_json(obstacles || array(
+        select json_build_object('code', 'needed_by', 'table', coalesce(countersign.table_name(c.relation), c.relation::text),
+                   'changed_by', coalesce(countersign.describe_write(c.by), json_build_object('outside', c.origin)))
+        from (select distinct l.relation, l.by, l.origin from countersign.later_changes(array[write]) l limit 20) c
+        order by c.relation, c.by));
+end $$;
+comment on function countersign.undo_obstacles(uuid) is
+    'What is in the way of the undo of a write by its recorded changes, as far as the ledger and the catalog know, as conflicts without rows; '
+    'null for a write that was undone, or is undone otherwise or never.';
+
 -- A conflict of which it is known what it says of a write, as a reason to leave that out.
 create function countersign.left_out_by(write uuid, reason json) returns json
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$

@@ -49,7 +49,7 @@ grant execute on function countersign.current_identity(), countersign.executable
     to {writer}, countersign_approver, countersign_operator;
 grant execute on function countersign.current_identity(), countersign.executable_until(countersign.proposal)
     to countersign_console;
-grant execute on function countersign.approvals_of(countersign.proposal)
+grant execute on function countersign.approvals_of(countersign.proposal), countersign.undo_obstacles(uuid)
     to {writer}, countersign_approver, countersign_operator, countersign_console;
 
 -- Approvers, and the console.

@@ -77,6 +77,49 @@ async fn a_record_shows_what_its_write_changed_by_table_and_key() {
     assert_eq!(server.record(&failed).await.get("effects"), None);
 }
 
+/// A receipt is of its time. What is in the way of the undo since then is said where the record is shown.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_says_how_it_can_be_undone_now() {
+    let (db, server) = shop().await;
+    let url = db.url();
+    let undo = async |of: &Value| {
+        let id = of["meta"]["correlation_id"].as_str().unwrap();
+        let shown = run_countersign(&url, &["audit", "show", id]).await.out;
+        let line = shown.lines().find(|line| line.starts_with("undo ")).unwrap_or_else(|| panic!("{shown}"));
+        (line.trim_start_matches("undo").trim_start().to_owned(), server.record(of).await["undo_obstacles"].clone())
+    };
+    let open = "It can be undone, as long as its rows are as it left them.".to_owned();
+    let paid = server.succeed("set_status", json!({"id": 4, "status": "paid"})).await;
+    assert_eq!(undo(&paid).await, (open.clone(), json!([])));
+
+    let sent = server.succeed("set_status", json!({"id": 4, "status": "sent"})).await;
+    let (said, obstacles) = undo(&paid).await;
+    let by = sent["meta"]["correlation_id"].as_str().unwrap();
+    let start = format!("It cannot be undone now: shop.orders has rows needed by later writes ({} set_status). To do: ", &by[..8]);
+    assert!(said.starts_with(&start), "{said}");
+    assert_eq!((&obstacles[0]["code"], &obstacles[0]["changed_by"]["correlation_id"]), (&json!("needed_by"), &json!(by)));
+    assert_eq!(undo(&sent).await, (open.clone(), json!([])));
+    server.succeed("undo_mutation", json!({"correlation_id": by})).await;
+    assert_eq!(undo(&sent).await, ("It was undone.".to_owned(), Value::Null));
+    assert_eq!(undo(&paid).await, (open.clone(), json!([])), "a write and its undo cancel each other");
+
+    // Changes from outside and migrations are in the way as well, unless they touch nothing that comes back.
+    db.run("alter table shop.orders add column extra int").await;
+    let other = server.succeed("set_status", json!({"id": 5, "status": "paid"})).await;
+    assert_eq!(undo(&paid).await, (open.clone(), json!([])));
+    db.run("update shop.orders set note = 'by hand' where id = 5").await;
+    let (said, _) = undo(&other).await;
+    assert!(said.starts_with("It cannot be undone now: shop.orders has rows needed by later writes (outside countersign"), "{said}");
+    let tried = run_countersign(&db.writer_url(), &["doctor", "--undo-drill"]).await.out;
+    let last = |words: &str| tried.lines().any(|line| line.contains(words));
+    assert!(last("the newest write of set_status") && last("cannot be undone now: 1 needed by later writes"), "{tried}");
+    db.run("alter table shop.orders rename column status to state; alter table shop.orders drop column state").await;
+    server.succeed("drop_order", json!({"id": 6})).await;
+    let (said, obstacles) = undo(&paid).await;
+    assert!(said.starts_with("It cannot be undone now: shop.orders has rows of a table whose columns have changed."), "{said}");
+    assert_eq!(obstacles, json!([{"code": "schema_changed", "table": "shop.orders"}]));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn auditors_see_the_effects_of_a_record_and_the_history_of_a_row() {
     let (db, server) = shop().await;

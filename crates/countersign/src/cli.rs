@@ -195,6 +195,9 @@ pub(crate) struct DoctorArgs {
     /// Print one JSON object per finding: level, area, message, advice, details.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Also try the undo of the newest write of each tool, in a transaction that is rolled back.
+    #[arg(long)]
+    pub(crate) undo_drill: bool,
     #[command(flatten)]
     server: ServerKeys,
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use types::{CorrelationId, ProposalId};
 
+use crate::audit::RecordName;
 use crate::options::LedgerOptions;
 use crate::records::Records;
 use crate::sweep::BEYOND_DEADLINE;
@@ -167,6 +168,16 @@ const UNSEALED_SQL: &str = concat!(
 );
 
 /// Servers say which key they have every minute.
+/// Of the newest records, so that the answer is fast whatever the ledger's size.
+const UNDOABLE_SQL: &str = concat!(
+    "select distinct on (r.tool_name) r.correlation_id, r.tool_name, r.status, ",
+    rfc3339!("r.admitted_at"),
+    " as created_at from (select * from countersign.record n order by n.id desc limit 10000) r \
+     where r.status = 'success' and r.rollback ->> 'undo_tool' = 'undo_mutation' and r.rollback ->> 'checked' = 'true' \
+       and not exists (select from countersign.reversal v where v.correlation_id = r.correlation_id) \
+     order by r.tool_name, r.id desc"
+);
+
 const KEYS_SQL: &str = "select k.key_id from countersign.fingerprint_key k \
     where k.used_at > clock_timestamp() - interval '150 seconds' order by k.key_id";
 
@@ -244,6 +255,14 @@ impl Doctor {
     /// Whatever the database says.
     pub async fn unsealed_records(&self) -> Result<UnsealedRecords, pg::Error> {
         self.one(UNSEALED_SQL, &[]).await
+    }
+
+    /// Of each tool, in alphabetical order, the newest write whose receipt says that its recorded changes can be undone.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn newest_undoable(&self) -> Result<Vec<RecordName>, pg::Error> {
+        self.records.rows(UNDOABLE_SQL, &[]).await
     }
 
     /// The ids of the fingerprint keys that servers had within the last 2.5 minutes.

@@ -95,7 +95,8 @@ const DETAIL_SQL: &str = concat!(
      a.result_summary, a.result, a.rows_affected, a.before_image, a.after_image, a.rollback as rollback_action, a.error_code, a.error_sqlstate, \
      a.error_message, a.elapsed_ms, a.account_id, a.actor, a.client, a.duplicate_of, a.approval, a.error_detail, \
      (select json_agg(v.reversed_by) from countersign.reversal v where v.correlation_id = a.correlation_id) as reversed_by, \
-     (select json_agg(v.correlation_id) from countersign.reversal v where v.reversed_by = a.correlation_id) as reverses, ",
+     (select json_agg(v.correlation_id) from countersign.reversal v where v.reversed_by = a.correlation_id) as reverses, \
+     countersign.undo_obstacles(a.correlation_id) as undo_obstacles, ",
     rfc3339!("a.admitted_at"),
     " as created_at, ",
     rfc3339!("a.completed_at"),

@@ -174,6 +174,9 @@ impl<'a> RowMasks<'a> {
             error_detail: kept(error_detail),
             approval: kept(record.approval),
             effects: effects.map(|effects| effects.redacted(&redaction)),
+            undo_obstacles: record
+                .undo_obstacles
+                .map(|obstacles| obstacles.into_iter().map(|obstacle| obstacle.redacted(&redaction)).collect()),
             ..record
         }
     }

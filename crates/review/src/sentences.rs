@@ -1,7 +1,9 @@
 //! What every face says in the same words.
 
-use ledger::AppliedRule;
-use types::visible;
+use ledger::audit::Record;
+use ledger::{AppliedRule, RecordStatus};
+use serde_json::Value;
+use types::{Conflict, RowChanger, UNDO_TOOL, visible};
 
 /// The number of characters of an id in a list.
 const SHOWN: usize = 8;
@@ -24,4 +26,41 @@ pub fn rule(rule: &AppliedRule, condition: impl Fn(&str) -> String) -> String {
     let message = rule.message.as_ref().map(|message| format!(": {}", visible(message))).unwrap_or_default();
     let condition = condition(&visible(&rule.when));
     format!("Rule {} of the tool requires approval (if {condition}){message}", rule.number)
+}
+
+/// How a write on record can be undone now, as far as the ledger knows.
+#[must_use]
+pub fn undo(record: &Record) -> String {
+    if record.status != RecordStatus::Success.as_str() {
+        return "It has written nothing.".to_owned();
+    }
+    if record.undo_calls.iter().flatten().any(|call| call.reversed_by.is_some()) {
+        return "It was undone.".to_owned();
+    }
+    let Some(rollback) = record.rollback() else { return "It cannot be undone.".to_owned() };
+    if !rollback.reversible {
+        return format!("It cannot be undone. {}", visible(&rollback.note));
+    }
+    match (record.undo_obstacles.as_deref(), rollback.undo_tool.as_deref()) {
+        (Some([first, others @ ..]), _) => {
+            let more = if others.is_empty() { String::new() } else { format!(", and {} more in its way", others.len()) };
+            format!("It cannot be undone now: {}{more}. To do: {}.", obstacle(first), first.kind.remedy())
+        }
+        (_, Some(tool)) if tool != UNDO_TOOL => format!("It can be undone with {}.", visible(tool)),
+        _ => "It can be undone, as long as its rows are as it left them.".to_owned(),
+    }
+}
+
+/// `shop.orders has rows needed by later writes (304511b1 set_status)`.
+fn obstacle(conflict: &Conflict<Value>) -> String {
+    let table = conflict.table.get().map(|table| visible(table));
+    let by = conflict.changed_by.get().and_then(|by| match by {
+        RowChanger::Write(by) => {
+            let tool = by.tool_name.get().map(|tool| format!(" {}", visible(tool))).unwrap_or_default();
+            Some(format!(" ({}{tool})", short_id(&by.correlation_id.to_string())))
+        }
+        RowChanger::Outside { outside, .. } => outside.as_ref().map(|origin| format!(" ({})", visible(origin))),
+    });
+    let subject = table.map_or_else(|| "it is a write".to_owned(), |table| format!("{table} has rows"));
+    format!("{subject} {}{}", conflict.kind.words(), by.unwrap_or_default())
 }

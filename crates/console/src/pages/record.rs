@@ -88,7 +88,6 @@ fn page<'a>(console: &Console, person: &'a ConsolePerson, id: CorrelationId, rec
     };
     let effects = record.effects.get().map(rows::effects_of).unwrap_or_default();
     let count = record.effects.get().map_or(0, |effects| effects.count);
-    let rollback = record.rollback();
     let is_success = record.status == RecordStatus::Success.as_str();
     let has_effects = !effects.is_empty();
     Page {
@@ -106,16 +105,7 @@ fn page<'a>(console: &Console, person: &'a ConsolePerson, id: CorrelationId, rec
         effects,
         chain: chain(record),
         approval: record.approval().map(approval).unwrap_or_default(),
-        undo: match rollback {
-            _ if !is_success => "It has written nothing.".to_owned(),
-            Some(rollback) if rollback.reversible => {
-                "It can be undone, as long as its rows are as it left them.".to_owned()
-            }
-            rollback => {
-                let note = rollback.map(|rollback| visible(&rollback.note)).unwrap_or_default();
-                format!("It cannot be undone. {note}")
-            }
-        },
+        undo: review::sentences::undo(record),
         has_proof: record.log_entry.is_some(),
         may_undo: is_success && has_effects && person.role.may_undo() && console.operator.is_some(),
         status: visible(&record.status),

@@ -60,7 +60,8 @@ fn lines(record: &Record, shown: Shown) -> Vec<String> {
         effects.unwrap_or_default(),
         rows(record, shown),
         json("result", &record.result),
-        json("undo", &record.rollback_action),
+        json("receipt", &record.rollback_action),
+        text("undo", &review::sentences::undo(record)),
         json("approval", &record.approval),
     ]
     .concat()

@@ -1,6 +1,7 @@
 //! `countersign doctor`: what is stuck or wrong, why, and what to do. The ledger answers (`ledger::Doctor`); what the answers
 //! mean is here: `pooler`, `roles`, `stuck`, `manifests`. To add a question: a finding in one of these.
 
+mod drill;
 mod evidence;
 mod manifests;
 mod pooler;
@@ -25,7 +26,12 @@ use crate::terminal::{Style, print_line};
 
 pub(crate) async fn run(arguments: &DoctorArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
     let target = connection::configured(settings)?;
-    let findings = examine(&target, settings).await;
+    let mut findings = examine(&target, settings).await;
+    if arguments.undo_drill {
+        let ledger = Ledger::new(target.clone(), settings.ledger.clone());
+        findings.extend(drill::examine(&ledger, &ledger.doctor()).await);
+        unchecked_last(&mut findings);
+    }
     if arguments.json {
         for finding in &findings {
             print_line(&json_line(&serde_json::to_value(finding)?));
@@ -87,9 +93,12 @@ async fn examine(target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
     findings.extend(manifests::examine(&ledger, target, settings).await);
     findings
         .push(Finding::unchecked("servers", "whether the servers answer: ask each for /readyz (docs/setup/http.md)"));
-    // Unchecked findings come last.
-    findings.sort_by_key(|finding| finding.level == FindingLevel::Unchecked);
+    unchecked_last(&mut findings);
     findings
+}
+
+fn unchecked_last(findings: &mut [Finding]) {
+    findings.sort_by_key(|finding| finding.level == FindingLevel::Unchecked);
 }
 
 /// Whether the ledger's schema is what this program makes.

@@ -82,7 +82,8 @@ const SHOW_SQL: &str = concat!(
          json_build_object('tool_name', coalesce(b.tool_name, a.rollback ->> 'undo_tool'), 'reversed_by', v.reversed_by)) \
      end as undo_calls, \
      (select json_agg(u.correlation_id) from countersign.reversal u where u.reversed_by = a.correlation_id) as reverses, \
-     (select l.leaf_index from countersign.leaf l where l.record_id = a.id) as log_entry \
+     (select l.leaf_index from countersign.leaf l where l.record_id = a.id) as log_entry, \
+     countersign.undo_obstacles(a.correlation_id) as undo_obstacles \
      from countersign.mutation a \
      left join countersign.reversal v on v.correlation_id = a.correlation_id \
      left join countersign.record b on b.correlation_id = v.reversed_by \
@@ -116,7 +117,7 @@ const ACTIVITY_SQL: &str = concat!(
 );
 
 /// What identifies a record.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordName {
     /// Its receipt.
     pub correlation_id: CorrelationId,

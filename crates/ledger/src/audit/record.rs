@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use types::{ClientInfo, CorrelationId, Effects, Member, ProposalId, Rollback};
+use types::{ClientInfo, Conflict, CorrelationId, Effects, Member, ProposalId, Rollback};
 
 /// A record in a list. Parameters and results are the texts of their JSON, cut off perhaps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -139,6 +139,10 @@ pub struct Record {
     pub reverses: Option<Vec<CorrelationId>>,
     /// Its entry in the log.
     pub log_entry: Option<i64>,
+    /// What is in the way of its undo by its recorded changes, as far as the ledger knows; null for a write that was undone, or is
+    /// undone otherwise or never.
+    #[serde(default)]
+    pub undo_obstacles: Option<Vec<Conflict<Value>>>,
     /// Its effects; only of a success.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub effects: Member<Effects<Value>>,

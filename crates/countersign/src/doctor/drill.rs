@@ -1,0 +1,58 @@
+//! The undo of the newest write of each tool, tried and rolled back (`doctor --undo-drill`).
+
+use ledger::audit::RecordName;
+use ledger::operator::UndoOutcome;
+use ledger::{Doctor, Ledger};
+use review::sentences::{rows, short_id};
+use review::{Finding, FindingLevel};
+use types::{Conflict, ConflictKind, visible};
+
+use crate::os_user;
+
+const AREA: &str = "undo";
+
+pub(super) async fn examine(ledger: &Ledger, doctor: &Doctor) -> Vec<Finding> {
+    let writes = match doctor.newest_undoable().await {
+        Ok(writes) => writes,
+        Err(error) => return vec![Finding::unasked(AREA, "the newest write of each tool", &error)],
+    };
+    if writes.is_empty() {
+        return vec![Finding::unchecked(AREA, "no write on record says that its changes can be undone")];
+    }
+    let mut findings = Vec::new();
+    for write in &writes {
+        findings.push(tried(ledger, write).await);
+    }
+    findings
+}
+
+async fn tried(ledger: &Ledger, write: &RecordName) -> Finding {
+    let subject = format!(
+        "the newest write of {} ({})",
+        visible(&write.tool_name),
+        short_id(&write.correlation_id.to_string())
+    );
+    let finding = match ledger.operator().try_undo(&[write.correlation_id], &os_user::name()).await {
+        Ok(UndoOutcome::Conflicts { conflicts, .. }) => found(&subject, &conflicts),
+        Ok(UndoOutcome::WouldUndo { rows: count } | UndoOutcome::Undone { rows: count, .. }) => {
+            Finding::ok(AREA, format!("{subject} can be undone: {} would come back", rows(count)))
+        }
+        Err(error) => Finding::broken(AREA, format!("the undo of {subject} cannot be tried: {error}")),
+    };
+    finding.with(write)
+}
+
+/// A later change of the same rows is in the way of every undo, and says nothing about this one.
+fn found(subject: &str, conflicts: &[Conflict]) -> Finding {
+    let is_later = |kind: ConflictKind| {
+        use ConflictKind::{ChangedSince, DeletedSince, KeyTaken, NeededBy, ParentMissing, Referenced};
+        matches!(kind, ChangedSince | DeletedSince | KeyTaken | NeededBy | ParentMissing | Referenced)
+    };
+    let counted = ConflictKind::counted(conflicts);
+    let words: Vec<String> = counted.iter().map(|(kind, count)| format!("{count} {}", kind.words())).collect();
+    let message = format!("{subject} cannot be undone now: {}", words.join(", "));
+    match counted.iter().find(|(kind, _)| !is_later(*kind)) {
+        Some((kind, _)) => Finding::problem(AREA, message, kind.remedy()),
+        None => Finding { level: FindingLevel::Unchecked, ..Finding::ok(AREA, message) },
+    }
+}
