@@ -107,6 +107,7 @@ const RUN_BY: &[(&str, &str, &str)] = &[
         "name = \"shop\"",
         "a_manifest_titles_describes_and_switches_off_builtin_tools_and_instructs_agents",
     ),
+    ("docs/topics/manifests.md", "# manifests/shop.toml", "the_tool_of_the_page_sets_the_columns_that_are_given"),
     ("docs/topics/masking.md", "[mask]", "the_masks_of_the_page_differ_by_profile_and_account"),
     ("docs/topics/policies.md", "name = \"shop\"", "the_tool_of_the_page_has_the_policy_that_the_page_says"),
     ("docs/topics/policies.md", "select decided_at", "the_tool_of_the_page_has_the_policy_that_the_page_says"),

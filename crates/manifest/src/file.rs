@@ -15,6 +15,7 @@ use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde_spanned::Spanned;
 use types::{Principal, RowFormat, Tier};
 
+use crate::set_clause::{Assignment, SetClause};
 use crate::spec::{Access, Limits, RowExpectation, ValueSource};
 use crate::value::{json, json_object};
 pub(crate) use policy::{LimitDeclaration, RuleDeclaration};
@@ -190,6 +191,24 @@ impl ToolDeclaration {
         self.access.as_ref().is_some_and(|access| access.get_ref().writes() == writes)
     }
 
+    /// Its statement with `{set}`, if there is one and parameters set columns.
+    pub(crate) fn set_clause(&self) -> Option<SetClause> {
+        let assignment = |param: &ParamDeclaration| {
+            Some(Assignment {
+                param: param.name.get_ref().clone(),
+                sql: param.sets.as_ref()?.get_ref().trim().to_owned(),
+                is_filled: param.from.is_some(),
+            })
+        };
+        let nulls = self.param.iter().find(|param| param.names_null());
+        let texts = self.sql.get_ref().texts.iter().map(|(text, _)| text.as_str());
+        SetClause::new(
+            texts,
+            self.param.iter().filter_map(assignment).collect(),
+            nulls.map(|param| param.name.get_ref().clone()),
+        )
+    }
+
     /// Whether it names an executor, or tried to.
     pub(crate) fn has_executor(&self) -> bool {
         !self.lacks("executor", self.executor.is_none())
@@ -244,12 +263,24 @@ pub(crate) struct ParamDeclaration {
     /// `type` a property, and no references or alternatives: clients refuse those.
     #[schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")]
     pub(crate) schema: Option<Spanned<toml::Table>>,
+    /// The assignment of a call that gives the parameter, such as `note = $3`: `{set}` in a statement stands for the
+    /// assignments of the call. A call without any is refused.
+    #[schemars(with = "Option<String>")]
+    pub(crate) sets: Option<Spanned<String>>,
+    /// Whether the parameter, an array of texts, names parameters with `sets` whose columns become NULL. It has an `enum`.
+    #[schemars(with = "Option<bool>")]
+    pub(crate) sets_null: Option<Spanned<bool>>,
     /// The keys whose values were refused.
     #[serde(skip)]
     pub(crate) refused: Vec<String>,
 }
 
 impl ParamDeclaration {
+    /// Whether it names parameters whose columns become NULL.
+    pub(crate) fn names_null(&self) -> bool {
+        self.sets_null.as_ref().is_some_and(|sets_null| *sets_null.get_ref())
+    }
+
     /// The limits that the file declares. Limits that are not numbers are left out: `check` reports them.
     pub(crate) fn limits(&self) -> Limits {
         let number = |limit: &Option<serde_spanned::Spanned<toml::Value>>| {

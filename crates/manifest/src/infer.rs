@@ -5,9 +5,11 @@
 //! learned from the others, until no new type is learned. At the end each is described once more with all types, so
 //! that every statement takes every parameter.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+use serde_spanned::Spanned;
 use types::{DescribeError, DescribeStatement, PgType, StatementShape};
 
 use crate::file::ToolDeclaration;
@@ -56,7 +58,7 @@ pub(crate) async fn infer(
         // This is a separate mistake; without it no parameter needs a type.
         return Ok(None);
     }
-    let texts = texts(tool);
+    let mut texts = texts(tool);
     if texts.is_empty() || texts.iter().any(|text| text.sql.trim().is_empty()) {
         return Ok(None);
     }
@@ -66,13 +68,14 @@ pub(crate) async fn infer(
     diagnostics.0.append(&mut inference.found);
     inference.denied.iter().for_each(|why| denied.note(parsed.diagnostic(parsed.span.clone(), why)));
     let Some(shapes) = shapes? else { return Ok(None) };
+    texts.retain(|text| text.key != SETS_NULL);
 
     let params: Vec<Arc<PgType>> = inference.known.into_iter().flatten().collect();
     let param_types: Vec<u32> = params.iter().map(|ty| ty.oid).collect();
     let mut statements: Vec<StatementSpec> = texts
-        .iter()
+        .into_iter()
         .zip(shapes)
-        .map(|(text, shape)| StatementSpec { sql: text.sql.to_owned(), param_types: param_types.clone(), shape })
+        .map(|(text, shape)| StatementSpec { sql: text.sql.into_owned(), param_types: param_types.clone(), shape })
         .collect();
     let before = tool.before.is_some().then(|| statements.remove(0));
     let after = if tool.after.is_some() { statements.pop() } else { None };
@@ -82,21 +85,37 @@ pub(crate) async fn infer(
 /// A statement of the file.
 struct StatementText<'a> {
     key: &'static str,
-    sql: &'a str,
+    sql: Cow<'a, str>,
     span: Range<usize>,
+    /// How many bytes of the file's text it has in the same places; `None` for all.
+    same: Option<usize>,
 }
 
-/// Returns the texts of `before`, of `sql` in order, and of `after`.
+/// The key of the statement that gives the parameter with `sets_null` its type. It is the last one, and never executed.
+const SETS_NULL: &str = "sets_null";
+
+/// Returns the texts of `before`, of `sql` in order, of `after`, and of what [`SETS_NULL`] is.
 fn texts(tool: &ToolDeclaration) -> Vec<StatementText<'_>> {
-    let before = tool.before.iter().map(|sql| StatementText { key: "before", sql: sql.get_ref(), span: sql.span() });
-    let whole = tool.sql.span();
-    let statements = tool.sql.get_ref().texts.iter().map(|(sql, span)| StatementText {
-        key: "sql",
-        sql,
-        span: span.clone().unwrap_or_else(|| whole.clone()),
+    let image = |key, sql: &'_ Spanned<String>| (key, sql.span());
+    let text = |(key, span), sql| StatementText { key, sql: Cow::Borrowed(sql), span, same: None };
+    let before = tool.before.iter().map(|sql| text(image("before", sql), sql.get_ref().as_str()));
+    let after = tool.after.iter().map(|sql| text(image("after", sql), sql.get_ref().as_str()));
+    let set = tool.set_clause();
+    let statements = tool.sql.get_ref().texts.iter().enumerate().map(|(index, (sql, span))| {
+        let span = span.clone().unwrap_or_else(|| tool.sql.span());
+        match set.as_ref().filter(|set| set.statement == index) {
+            Some(set) => StatementText { key: "sql", sql: set.whole().into(), span, same: Some(set.start()) },
+            None => text(("sql", span), sql.as_str()),
+        }
     });
-    let after = tool.after.iter().map(|sql| StatementText { key: "after", sql: sql.get_ref(), span: sql.span() });
-    before.chain(statements).chain(after).collect()
+    let nulls = tool.param.iter().zip(1..).filter(|(param, _)| param.names_null());
+    let nulls = nulls.map(|(param, number)| StatementText {
+        key: SETS_NULL,
+        sql: format!("select ${number}::pg_catalog.text[]").into(),
+        span: param.name.span(),
+        same: Some(0),
+    });
+    before.chain(statements).chain(after).chain(nulls).collect()
 }
 
 /// PostgreSQL: "could not determine data type of parameter $n".
@@ -236,7 +255,7 @@ impl<D: DescribeStatement> Inference<'_, '_, D> {
         text: &StatementText<'_>,
         types: &[u32],
     ) -> Result<Result<StatementShape, RefusedStatement>, UnavailableError> {
-        match self.database.describe(text.sql, types).await {
+        match self.database.describe(&text.sql, types).await {
             Ok(shape) => Ok(Ok(shape)),
             Err(DescribeError::Refused { message, sqlstate, hint, position }) => {
                 let untyped = (sqlstate == INDETERMINATE_DATATYPE).then(|| parameter_number(&message)).flatten();
@@ -265,7 +284,9 @@ impl<D: DescribeStatement> Inference<'_, '_, D> {
             return;
         }
         let token = self.parsed.source.text.get(text.span.clone()).unwrap_or_default();
-        let offset = refusal.position.map_or(0, |position| offset_in_string(token, position as usize));
+        let position = refusal.position.map(|position| position as usize);
+        let position = position.filter(|position| text.same.is_none_or(|same| *position <= same));
+        let offset = position.map_or(0, |position| offset_in_string(token, position));
         let at = text.span.start + offset;
         let hint = refusal.hint.map(|hint| format!("; hint: {hint}")).unwrap_or_default();
         let message = format!("{}: {} (SQLSTATE {}){hint}", text.key, refusal.message, refusal.sqlstate);

@@ -23,6 +23,7 @@ mod missing_privileges;
 mod notes;
 mod parse;
 mod policy;
+mod set_clause;
 mod source;
 mod spec;
 mod tool_schema;
@@ -35,6 +36,7 @@ pub use json_schema::manifest_schema;
 pub use notes::name_parts;
 pub use policy::Conditions;
 pub use source::Source;
+pub use set_clause::SetClause;
 pub use spec::{
     Access, BuiltinTool, Limits, Note, OutdatedTool, Param, ParamSource, QueryDefaults, RowExpectation, Rule,
     StatementSpec, ToolCatalog, ToolSpec, UndoSpec, ValueSource,

@@ -11,7 +11,7 @@ use types::{
     ApprovalRule, PgType, ReferencedObjects, RowFormat, RuleAction, StatementShape, TableAccess, Tier, ToolLimit,
 };
 
-use crate::{Diagnostic, Location};
+use crate::{Diagnostic, Location, SetClause};
 
 /// All tools and notes of all manifests, in the order of the files and of their contents.
 #[derive(Debug, Clone, Default)]
@@ -149,6 +149,9 @@ pub struct ToolSpec {
     /// Statements, run in this order in one transaction; the rows of the last one are the result. Empty if there is an
     /// `executor`, otherwise at least one.
     pub statements: Vec<StatementSpec>,
+    /// The assignments of which a call makes those that it gives values for. Its statement is one of `statements`, where it
+    /// has all of them.
+    pub set: Option<SetClause>,
     /// Name of the Rust function that executes the write instead of statements. The registry checks that it exists.
     pub executor: Option<String>,
     /// The place where the manifest names it.

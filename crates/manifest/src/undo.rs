@@ -101,6 +101,7 @@ mod tests {
             before: None,
             after: None,
             statements: vec![StatementSpec { sql: "..".into(), param_types: Vec::new(), shape }],
+            set: None,
             executor: None,
             executor_at: None,
             rows: RowExpectation::Any,

@@ -16,7 +16,17 @@ pub(crate) struct Param {
     pub(crate) description: String,
     pub(crate) optional: bool,
     pub(crate) default: Option<toml::Value>,
+    /// The assignment of a call that gives it.
+    pub(crate) sets: Option<String>,
+    /// Whether it names parameters whose columns become NULL.
+    pub(crate) sets_null: bool,
     pub(crate) rules: Rules,
+}
+
+impl Param {
+    fn required(name: String, description: String, rules: Rules) -> Self {
+        Self { name, description, optional: false, default: None, sets: None, sets_null: false, rules }
+    }
 }
 
 /// A parameter of an insert, with the value that it stands for in the statement.
@@ -36,19 +46,31 @@ pub(crate) fn inserted(table: &Table, column: &Column, names: &mut Names, number
         _ => format!("${number}"),
     };
     let optional = value.is_none() && (default.is_some() || !column.not_null);
-    (Param { name: names.param(&column.name), description, optional, default: value, rules }, sql)
+    let param = Param::required(names.param(&column.name), description, rules);
+    (Param { optional, default: value, ..param }, sql)
 }
 
 /// A parameter for a column of the key, to find a row.
 pub(crate) fn sought(table: &Table, column: &Column, names: &mut Names) -> Param {
     let description = description(table, column);
-    Param { name: names.param(&column.name), description, optional: false, default: None, rules: Rules::default() }
+    Param::required(names.param(&column.name), description, Rules::default())
 }
 
-/// A parameter for a new value of a column.
-pub(crate) fn updated(table: &Table, column: &Column, names: &mut Names) -> Param {
+/// A parameter for a new value of a column, and its assignment.
+pub(crate) fn updated(table: &Table, column: &Column, names: &mut Names, number: usize) -> Param {
     let (rules, description) = described(table, column);
-    Param { name: names.param(&column.name), description, optional: true, default: None, rules }
+    // PostgreSQL makes no plan for a parameter of a domain that does not allow NULL.
+    let ty = if column.is_domain { format!("::{}", column.ty) } else { String::new() };
+    let sets = Some(format!("{} = ${number}{ty}", column.sql_name));
+    Param { optional: true, sets, ..Param::required(names.param(&column.name), description, rules) }
+}
+
+/// The parameter that names columns to set to NULL.
+pub(crate) fn set_null(names: &mut Names, columns: Vec<toml::Value>) -> Param {
+    let description =
+        "Columns to set to NULL, by the names of their arguments; a value for one of them is ignored.".to_owned();
+    let rules = Rules { one_of: Some(columns), ..Rules::default() };
+    Param { optional: true, sets_null: true, ..Param::required(names.param("set_null"), description, rules) }
 }
 
 /// The rules for values of a column, and its description with the conditions that the rules do not have.

@@ -46,6 +46,12 @@ fn of_param(param: &Param) -> String {
     if param.optional {
         key("optional", Value::from(true));
     }
+    if let Some(assignment) = &param.sets {
+        key("sets", Value::from(assignment.as_str()));
+    }
+    if param.sets_null {
+        key("sets_null", Value::from(true));
+    }
     let rules = &param.rules;
     let bounds = [("default", &param.default), ("minimum", &rules.minimum), ("maximum", &rules.maximum)];
     for (name, value) in bounds {

@@ -2,8 +2,7 @@
 
 use types::visible;
 
-use crate::columns::{Param, inserted, sentence, sought, updated};
-use crate::constraint::Rules;
+use crate::columns::{Param, inserted, sentence, set_null, sought, updated};
 use crate::names::Names;
 use crate::table::{Action, Column, Follower, Table, ValueKind};
 
@@ -12,9 +11,6 @@ const WIDTH: usize = 100;
 
 /// Maximum length of `not_found`, as the format of manifests has it.
 const MAX_NOT_FOUND: usize = 200;
-
-/// The parameter that names columns to set to NULL.
-const SET_NULL: &str = "set_null";
 
 /// A tool of a manifest.
 #[derive(Debug)]
@@ -83,22 +79,22 @@ impl TableTools<'_> {
         if columns.is_empty() {
             return None;
         }
-        params.extend(columns.iter().map(|column| updated(self.table, column, &mut names)));
-        let values = params.iter().zip(1..).skip(self.table.key.len()).zip(&columns);
-        let nullable: Vec<toml::Value> = values
-            .clone()
+        let first = params.len() + 1;
+        let of_columns = columns.iter().zip(first..);
+        params.extend(of_columns.map(|(column, number)| updated(self.table, column, &mut names, number)));
+        let nullable: Vec<toml::Value> = params
+            .iter()
+            .skip(self.table.key.len())
+            .zip(&columns)
             .filter(|(_, column)| !column.not_null)
-            .map(|((param, _), _)| toml::Value::String(param.name.clone()))
+            .map(|(param, _)| toml::Value::String(param.name.clone()))
             .collect();
-        let nulls = params.len() + 1;
-        let assignments: Vec<String> =
-            values.map(|((param, number), column)| assignment(column, &param.name, number, nulls)).collect();
         if !nullable.is_empty() {
-            params.push(set_null(names.param(SET_NULL), nullable));
+            params.push(set_null(&mut names, nullable));
         }
         let table = &self.table.sql_name;
         let summary = format!(
-            "Change one row of {} by its key ({}). Columns that are left out keep their values.",
+            "Change one row of {} by its key ({}). Give the columns to change; the others keep their values.",
             visible(table),
             self.key_names()
         );
@@ -108,11 +104,7 @@ impl TableTools<'_> {
             needs_approval: false,
             is_destructive: true,
             before: Some(self.before(&row)),
-            sql: format!(
-                "update {table} set\n  {}\nwhere {row}\n{}\n",
-                assignments.join(",\n  "),
-                list("returning ", &self.returned())
-            ),
+            sql: format!("update {table} set {{set}} where {row}\n{}\n", list("returning ", &self.returned())),
             not_found: Some(self.not_found()),
             irreversible: self.irreversible(Action::Update),
             params,
@@ -212,28 +204,6 @@ impl TableTools<'_> {
             format!("Foreign keys change rows of {} with it, which has no key to restore them by.", keyless.join(", "))
         };
         (!keyless.is_empty()).then(why)
-    }
-}
-
-/// `note = case when 'note' = any ($4::text[]) then null else coalesce($3, note) end`.
-fn assignment(column: &Column, param: &str, number: usize, nulls: usize) -> String {
-    let name = &column.sql_name;
-    let value = format!("coalesce(${number}, {name})");
-    if column.not_null {
-        format!("{name} = {value}")
-    } else {
-        format!("{name} = case when '{param}' = any (${nulls}::text[]) then null else {value} end")
-    }
-}
-
-fn set_null(name: String, columns: Vec<toml::Value>) -> Param {
-    Param {
-        name,
-        description: "Columns to set to NULL, by the names of their arguments; a value for one of them is ignored."
-            .to_owned(),
-        optional: true,
-        default: None,
-        rules: Rules { one_of: Some(columns), ..Rules::default() },
     }
 }
 

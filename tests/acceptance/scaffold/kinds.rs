@@ -1,9 +1,10 @@
 //! A schema with every kind of table, and names that need quotes.
 
 use serde_json::{Value, json};
-use testkit::{Database, database};
+use testkit::{Database, TestManifest, database};
 
 use super::{Scaffolded, kept};
+use crate::samples::sample;
 
 /// The name of the schema: with a space, a quote, and in two cases.
 const SCHEMA: &str = "Odd \"Shop";
@@ -283,4 +284,64 @@ async fn arguments_have_the_rules_and_defaults_of_the_database() {
     );
     assert!(description.contains("The database checks (placed < until)"), "{description}");
     assert!(shop.manifest.text().contains("irreversible"), "of a table whose followers have no key");
+}
+
+/// N-10: a trigger `update of` fires for the columns that the call gives, and a call without one is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_update_sets_the_columns_that_are_given_and_no_others() {
+    let db = database().await;
+    db.run(
+        "create schema s;
+         create table s.bed (id int primary key, ward text not null, note text, price numeric(12,2));
+         insert into s.bed values (1, 'A', 'n', 1);
+         create table s.seen (columns text);
+         create function s.seen() returns trigger language plpgsql security definer as
+             $$ begin insert into s.seen values (tg_argv[0]); return new; end $$;
+         create trigger of_ward after update of ward on s.bed for each row execute function s.seen('ward');
+         create trigger of_note after update of note on s.bed for each row execute function s.seen('note')",
+    )
+    .await;
+    let beds = Scaffolded::edited(&db, "s", |text| {
+        // Its rows have no key.
+        assert!(text.contains("# - s.seen: has no primary key"), "{text}");
+        text
+    })
+    .await;
+    let update = async |arguments: Value| {
+        beds.server.succeed("update_bed", arguments).await;
+        beds.db.value("select coalesce(string_agg(columns, ' ' order by columns), '') from s.seen").await
+    };
+    assert_eq!(update(json!({"id": 1, "price": 2})).await, "");
+    assert_eq!(update(json!({"id": 1, "note": "changed"})).await, "note");
+    assert_eq!(update(json!({"id": 1, "set_null": ["note", "price"], "note": "ignored"})).await, "note note");
+    assert_eq!(update(json!({"id": 1, "ward": "B", "price": 3})).await, "note note ward");
+    assert_eq!(beds.db.value("select concat_ws('|', ward, note, price) from s.bed").await, "B|3.00");
+
+    let records = beds.db.value("select count(*) from countersign.mutation").await;
+    for nothing in [json!({"id": 1}), json!({"id": 1, "note": null, "set_null": []})] {
+        let refused = beds.server.fail("update_bed", nothing.clone(), "invalid_params").await;
+        assert!(refused["message"].as_str().unwrap().contains("no column to change is given"), "{refused}");
+        assert_eq!(refused["hint"], "Give at least one of ward, note, price, set_null.");
+        beds.server.fail("preview_mutation", json!({"tool": "update_bed", "params": nothing}), "invalid_params").await;
+    }
+    assert_eq!(beds.db.value("select count(*) from countersign.mutation").await, records);
+}
+
+/// N-10
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tool_of_the_page_sets_the_columns_that_are_given() {
+    let db = database().await;
+    db.run(
+        "create schema shop; create table shop.item (id int primary key, title text not null, note text);
+         insert into shop.item values (1, 'cup', 'blue');
+         grant usage on schema shop to countersign_writer; grant select, update on shop.item to countersign_writer;
+         select countersign.track('shop.item')",
+    )
+    .await;
+    let manifest = TestManifest::from_text(&sample("docs/topics/manifests.md", "# manifests/shop.toml"));
+    let server = manifest.serve(&db).await;
+    let change = async |arguments: Value| server.succeed("change_item", arguments).await["data"].clone();
+    assert_eq!(change(json!({"id": 1, "title": "mug"})).await, json!({"id": 1, "title": "mug", "note": "blue"}));
+    assert_eq!(change(json!({"id": 1, "set_null": ["note"]})).await, json!({"id": 1, "title": "mug", "note": null}));
+    server.fail("change_item", json!({"id": 1}), "invalid_params").await;
 }

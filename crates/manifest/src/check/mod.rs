@@ -5,6 +5,7 @@ mod declaration;
 mod param_schema;
 mod params;
 mod policy;
+mod set_clause;
 mod statements;
 mod undo;
 mod warnings;
@@ -23,6 +24,7 @@ pub(crate) fn declaration(parsed: &ParsedTool<'_>, executors: &[&str], diagnosti
     let Some(tool) = &parsed.tool else { return };
     declaration::check(parsed, tool, executors, diagnostics);
     params::check(parsed, tool, diagnostics);
+    set_clause::check(parsed, tool, diagnostics);
     policy::check(parsed, tool, diagnostics);
     undo::check_form(parsed, tool, diagnostics);
 }

@@ -21,6 +21,7 @@ pub(super) fn spec(parsed: ParsedTool<'_>, inferred: InferredTypes) -> Option<To
     let declared_at = parsed.locate(parsed.tool.as_ref()?.name.span());
     let executor_at = parsed.tool.as_ref()?.executor.as_ref().map(|executor| parsed.locate(executor.span()));
     let tool = parsed.tool?;
+    let set = tool.set_clause();
     let access = tool.access?.into_inner();
     let tier = tool.tier.map(serde_spanned::Spanned::into_inner).unwrap_or_default();
     let rules = tool.rule.iter().map(policy::rule).collect::<Option<Vec<Rule>>>()?;
@@ -50,6 +51,7 @@ pub(super) fn spec(parsed: ParsedTool<'_>, inferred: InferredTypes) -> Option<To
         after: inferred.after.or_else(|| inferred.before.clone()),
         before: inferred.before,
         statements: inferred.statements,
+        set,
         executor: tool.executor.map(serde_spanned::Spanned::into_inner),
         executor_at,
         rows,

@@ -4,4 +4,5 @@ mod agreement;
 mod compile;
 mod diagnostics;
 mod notes;
+mod set_clause;
 mod support;

@@ -7,7 +7,7 @@ use ledger::{
     ExecutorError, PolicyCall, PolicyRule, Rows, ToolPolicy, WriteExecutor, WriteFuture, WriteOutput, WriteRequest,
     WriteTx,
 };
-use manifest::{Conditions, ParamSource, ToolSpec};
+use manifest::{Conditions, ParamSource, SetClause, ToolSpec};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use types::{ErrorCode, Failure, Tier, ToolLimit};
@@ -56,7 +56,9 @@ impl ManifestExecutor {
 
     /// The parameters in PostgreSQL's text form.
     fn encode(&self, params: &Map<String, Value>) -> Result<Vec<Option<String>>, Failure> {
-        let value = |name: &str| params.get(name).unwrap_or(&Value::Null);
+        let set = self.spec.set.as_ref();
+        let is_set_to_null = |name: &str| set.is_some_and(|set| set.sets_null(params, name));
+        let value = |name: &str| params.get(name).filter(|_| !is_set_to_null(name)).unwrap_or(&Value::Null);
         let encoded = self.spec.params.iter().map(|param| encode_param(&self.spec.name, param, value(&param.name)));
         encoded.collect()
     }
@@ -71,7 +73,7 @@ impl ManifestExecutor {
         let encoded = self.encode(&request.params)?;
         match &self.native {
             None => {
-                let mut answers = self.run_statements(tx, &encoded).await?;
+                let mut answers = self.run_statements(tx, &request.params, &encoded).await?;
                 let before = self.spec.before.as_ref().map(|_| answers.remove(0).rows);
                 let after = self.spec.after.as_ref().and_then(|_| answers.pop()).map(|answer| answer.rows);
                 Ok((self.done(answers)?, RowImages { before, after }))
@@ -97,14 +99,22 @@ impl ManifestExecutor {
     async fn run_statements(
         &self,
         tx: &mut WriteTx<'_>,
+        params: &Map<String, Value>,
         encoded: &[Option<String>],
     ) -> Result<Vec<Rows>, ExecutorError> {
         let spec = &self.spec;
+        let assigning = spec.set.as_ref().map(|set| self.assigning(set, params).map(|sql| (set.statement, sql)));
+        let assigning = assigning.transpose()?;
         let statements: Vec<&manifest::StatementSpec> =
             spec.before.iter().chain(&spec.statements).chain(&spec.after).collect();
         let outcome = spec.after.as_ref().map(|_| statements.len() - 1);
         let mut steps: Vec<ledger::Statement<'_>> =
             statements.iter().map(|statement| step(statement, encoded)).collect();
+        if let Some((index, sql)) = &assigning
+            && let Some(step) = steps.get_mut(spec.before.iter().len() + index)
+        {
+            step.sql = sql;
+        }
         if let Some(at) = outcome {
             steps.insert(at, SETTLE);
         }
@@ -114,6 +124,15 @@ impl ManifestExecutor {
         }
         check_shapes(&statements, &answers)?;
         Ok(answers)
+    }
+
+    /// The statement with the assignments of a call.
+    fn assigning(&self, set: &SetClause, params: &Map<String, Value>) -> Result<String, Failure> {
+        set.sql(params).ok_or_else(|| {
+            let why = format!("{}: no column to change is given", self.spec.name);
+            let arguments: Vec<&str> = set.arguments().collect();
+            Failure::new(ErrorCode::InvalidParams, why).hint(format!("Give at least one of {}.", arguments.join(", ")))
+        })
     }
 
     /// The result of the statements, if they changed an allowed number of rows.
@@ -218,6 +237,9 @@ impl WriteExecutor for ManifestExecutor {
             }
         }
         self.encode(&request.params)?;
+        if let Some(set) = &spec.set {
+            self.assigning(set, &request.params)?;
+        }
         self.native.as_ref().map_or(Ok(()), |native| native.check(request))
     }
 
