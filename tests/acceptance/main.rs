@@ -103,4 +103,5 @@ mod unwritable_ledger;
 mod values;
 mod values_edges;
 mod values_property;
+mod write_corrections;
 mod writes;

@@ -256,6 +256,9 @@ pub(crate) struct ParamDeclaration {
     /// The most characters allowed.
     #[schemars(with = "Option<u64>")]
     pub(crate) max_length: Option<Spanned<u64>>,
+    /// The most digits after the decimal point of a `numeric`: PostgreSQL would round the others away without a word.
+    #[schemars(with = "Option<u32>")]
+    pub(crate) scale: Option<Spanned<u32>>,
     /// A regular expression (ECMA 262) that the text must match; anchor it to mean all of the text.
     #[schemars(with = "Option<String>")]
     pub(crate) pattern: Option<Spanned<String>>,
@@ -291,6 +294,7 @@ impl ParamDeclaration {
             minimum: number(&self.minimum),
             maximum: number(&self.maximum),
             max_length: self.max_length.as_ref().map(|length| *length.get_ref()),
+            scale: self.scale.as_ref().map(|scale| *scale.get_ref()),
             pattern: self.pattern.as_ref().map(|pattern| pattern.get_ref().clone()),
             schema: self.schema.as_ref().map(|schema| json_object(schema.get_ref())),
         }

@@ -265,6 +265,8 @@ pub struct Limits {
     pub maximum: Option<Number>,
     /// Maximum length, in characters.
     pub max_length: Option<u64>,
+    /// Maximum number of digits after the decimal point of a `numeric`.
+    pub scale: Option<u32>,
     /// A regular expression in the dialect of JSON Schema (ECMA 262), found anywhere in the text unless anchored.
     pub pattern: Option<String>,
     /// JSON Schema of a `json` or `jsonb` value.

@@ -66,6 +66,11 @@ pub(crate) fn is_number(ty: &PgType) -> bool {
     )
 }
 
+/// Returns whether values of this type are exact decimal numbers.
+pub(crate) fn is_numeric(ty: &PgType) -> bool {
+    matches!(limited(ty).kind, TypeKind::Scalar(Scalar::Numeric))
+}
+
 /// Returns whether JSON represents values of this type as free text.
 pub(crate) fn is_text(ty: &PgType) -> bool {
     matches!(

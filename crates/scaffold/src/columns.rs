@@ -78,7 +78,7 @@ fn described(table: &Table, column: &Column) -> (Rules, String) {
     let of_table = table.checks.iter().filter(|check| check.columns == [column.name.as_str()]);
     let of_table = of_table.map(|check| (check.expression.as_str(), column.sql_name.as_str()));
     let of_domains = column.checks.iter().map(|expression| (expression.as_str(), "VALUE"));
-    let mut rules = Rules { max_length: column.max_length, ..Rules::default() };
+    let mut rules = Rules { max_length: column.max_length, scale: column.scale, ..Rules::default() };
     let mut description = description(table, column);
     for (expression, operand) in of_domains.chain(of_table) {
         if !rules.add(expression, operand, column.kind) {

@@ -15,6 +15,7 @@ pub(crate) struct Rules {
     pub(crate) minimum: Option<toml::Value>,
     pub(crate) maximum: Option<toml::Value>,
     pub(crate) max_length: Option<u64>,
+    pub(crate) scale: Option<u32>,
     pub(crate) pattern: Option<String>,
 }
 

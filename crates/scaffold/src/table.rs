@@ -49,6 +49,8 @@ pub(crate) struct Column {
     pub(crate) kind: ValueKind,
     /// The length of `varchar(n)` and `char(n)`, also of the elements of an array.
     pub(crate) max_length: Option<u64>,
+    /// The digits after the decimal point of `numeric(p, s)`.
+    pub(crate) scale: Option<u32>,
     pub(crate) not_null: bool,
     /// The expression of its default, or of its domain's.
     pub(crate) default: Option<String>,

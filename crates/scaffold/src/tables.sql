@@ -20,6 +20,8 @@
                 when b.typname = 'bytea' then 'bytes'
                 else 'other' end as kind,
            case when b.typname in ('varchar', 'bpchar') and length.typmod > 4 then length.typmod - 4 end as max_length,
+           case when b.typname = 'numeric' and length.typmod >= 4
+                then greatest((((length.typmod - 4) & 2047) # 1024) - 1024, 0) end as scale,
            a.attnotnull or exists (select from chain join pg_type d on d.oid = chain.oid
                                    where chain.start = a.atttypid and d.typtype = 'd' and d.typnotnull) as not_null,
            case when a.attgenerated = '' then coalesce(

@@ -65,6 +65,9 @@ fn of_param(param: &Param) -> String {
     if let Some(length) = rules.max_length.and_then(|length| i64::try_from(length).ok()) {
         key("max_length", Value::from(length));
     }
+    if let Some(scale) = rules.scale {
+        key("scale", Value::from(scale));
+    }
     if let Some(pattern) = &rules.pattern {
         key("pattern", Value::from(pattern.as_str()));
     }

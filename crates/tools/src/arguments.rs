@@ -170,11 +170,34 @@ fn is_no_text(value: &Value, ty: &PgType) -> bool {
 
 /// The value of a parameter in PostgreSQL's text form.
 pub(crate) fn encode_param(tool: &str, param: &Param, value: &Value) -> Result<Option<String>, Failure> {
+    if let Some(scale) = param.limits.scale.filter(|scale| is_rounded(value, *scale)) {
+        let why = format!("has more than {scale} digits after the decimal point: the column would round it");
+        return Err(Failure::new(ErrorCode::InvalidParams, format!("{tool}: argument \"{}\" {why}", param.name)));
+    }
     ledger::read::encode(value, &param.ty).map_err(|error| {
         let why =
             if param.sensitive { format!("is no {} that can be stored", param.ty.name) } else { error.to_string() };
         Failure::new(ErrorCode::InvalidParams, format!("{tool}: argument \"{}\" {why}", param.name))
     })
+}
+
+/// Whether a number, or one of an array, has more digits after the decimal point, zeros at the end left out.
+fn is_rounded(value: &Value, scale: u32) -> bool {
+    match value {
+        Value::Number(number) => {
+            let text = number.to_string().to_ascii_lowercase();
+            let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+            let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+            let significant = format!("{whole}{fraction}");
+            let zeros = significant.len() - significant.trim_end_matches('0').len();
+            let is_zero = significant.trim_matches(['0', '-']).is_empty();
+            let shift: i64 = exponent.parse().unwrap_or_default();
+            let places = fraction.len() as i64 - zeros as i64 - shift;
+            !is_zero && places > i64::from(scale)
+        }
+        Value::Array(items) => items.iter().any(|item| is_rounded(item, scale)),
+        _ => false,
+    }
 }
 
 /// The effective parameters that must not be stored.
@@ -290,6 +313,27 @@ mod tests {
             assert_eq!(checked(&arguments, EmptyValues::Absent).unwrap(), arguments);
         }
         assert!(message(r#"{"tweet_id": "1.5"}"#).contains("tweet_id"));
+    }
+
+    /// N-28
+    #[test]
+    fn digits_that_a_column_would_round_away_are_counted() {
+        for (number, scale, rounded) in [
+            ("19.999", 2, true),
+            ("19.99", 2, false),
+            ("19.990", 2, false),
+            ("1999e-2", 2, false),
+            ("19999e-3", 2, true),
+            ("1.9999e3", 1, false),
+            ("1.99999e3", 1, true),
+            ("-0.001", 2, true),
+            ("0.000", 0, false),
+            ("100", 0, false),
+            ("0e-9", 0, false),
+            ("[1, 0.5]", 0, true),
+        ] {
+            assert_eq!(is_rounded(&serde_json::from_str(number).unwrap(), scale), rounded, "{number} {scale}");
+        }
     }
 
     /// I-1

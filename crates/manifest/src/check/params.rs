@@ -11,7 +11,9 @@ use crate::file::{ParamDeclaration, ToolDeclaration, principal_field};
 use crate::infer::InferredTypes;
 use crate::parse::ParsedTool;
 use crate::tool_schema::{IDEMPOTENCY_KEY, allowed, compare};
-use crate::value::{is_json, is_number, is_pattern, is_text, json, json_object, limited, validate, validate_with};
+use crate::value::{
+    is_json, is_number, is_numeric, is_pattern, is_text, json, json_object, limited, validate, validate_with,
+};
 use crate::{Diagnostics, Limits};
 
 /// Checks what the declarations alone say.
@@ -95,6 +97,7 @@ impl<'a> ParamCheck<'a, '_, '_> {
             ("minimum", param.minimum.as_ref().map(serde_spanned::Spanned::span)),
             ("maximum", param.maximum.as_ref().map(serde_spanned::Spanned::span)),
             ("max_length", param.max_length.as_ref().map(serde_spanned::Spanned::span)),
+            ("scale", param.scale.as_ref().map(serde_spanned::Spanned::span)),
             ("pattern", param.pattern.as_ref().map(serde_spanned::Spanned::span)),
             ("schema", param.schema.as_ref().map(serde_spanned::Spanned::span)),
         ] {
@@ -173,6 +176,9 @@ impl<'a> ParamCheck<'a, '_, '_> {
         }
         if let Some(schema) = param.schema.as_ref().filter(|_| !is_json(ty)) {
             self.note(schema.span(), &format!("schema is for json and jsonb, and this is {}", ty.name));
+        }
+        if let Some(scale) = param.scale.as_ref().filter(|_| !is_numeric(ty)) {
+            self.note(scale.span(), &format!("scale is for numeric, and this is {}", ty.name));
         }
         for (key, span) in [
             ("max_length", param.max_length.as_ref().map(serde_spanned::Spanned::span)),

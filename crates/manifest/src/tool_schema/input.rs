@@ -38,10 +38,13 @@ pub fn idempotency_key() -> Value {
 
 fn property(param: &Param) -> Map<String, Value> {
     let mut schema = allowed(&param.ty, &param.limits);
-    let description = if is_obvious(&param.ty) {
-        param.description.clone()
-    } else {
-        format!("{} ({})", param.description, argument_words(&param.ty))
+    let description = match form(param) {
+        Some(form) => format!("{} ({form})", param.description),
+        None => param.description.clone(),
+    };
+    let description = match param.limits.scale {
+        Some(scale) => format!("{description} At most {scale} digits after the decimal point."),
+        None => description,
     };
     schema.insert("description".to_owned(), description.into());
     if let Some(default) = &param.default {

@@ -1,0 +1,79 @@
+//! Errors of writes contain what an agent, or its operator, needs to correct them.
+
+use serde_json::{Value, json};
+use testkit::{Database, Server, TestManifest, database};
+
+const WARD: &str = "\
+create schema ward;
+create type ward.status as enum ('planned', 'admitted', 'moved', 'discharged', 'cancelled');
+create table ward.bed (id int primary key, note text);
+create table ward.stay (id int primary key generated always as identity, bed int references ward.bed,
+    status ward.status not null, at timestamptz not null, during daterange, price numeric(12,2));
+insert into ward.bed values (1, 'a'), (2, 'b');
+insert into ward.stay (bed, status, at) values (1, 'planned', now());
+create schema audit;
+create table audit.event_log (what text);
+create function ward.log() returns trigger language plpgsql as
+    $$ begin insert into audit.event_log values (new.note); return new; end $$;
+create trigger log_bed after update on ward.bed for each row execute function ward.log();
+grant usage on schema ward to countersign_writer;
+grant select, insert, update, delete on all tables in schema ward to countersign_writer;";
+
+const TOOLS: &str = r#"
+[[tool]]
+name = "admit"
+access = "write"
+description = "Admit somebody."
+sql = "insert into ward.stay (bed, status, at, during, price) values ($1, $2, $3, $4, $5) returning id, price"
+rows = "one"
+undo = { irreversible = "A test." }
+param = [{ name = "bed", description = "Where." }, { name = "status", description = "How." },
+    { name = "at", description = "When." }, { name = "during", description = "How long.", optional = true },
+    { name = "price", description = "How much.", optional = true, scale = 2 }]
+
+[[tool]]
+name = "remove_bed"
+access = "write"
+tier = "approve"
+description = "Remove a bed."
+before = "select id from ward.bed where id = $1 for update"
+sql = "delete from ward.bed where id = $1 returning id"
+rows = "one"
+undo = { irreversible = "A test." }
+param = [{ name = "id", description = "Which." }]
+
+[[tool]]
+name = "note_bed"
+access = "write"
+description = "Note something about a bed."
+sql = "update ward.bed set note = $2 where id = $1 returning id"
+rows = "one"
+undo = { irreversible = "A test." }
+param = [{ name = "id", description = "Which." }, { name = "note", description = "What." }]
+"#;
+
+async fn ward() -> (Database, Server) {
+    let db = database().await;
+    db.run(WARD).await;
+    let server = TestManifest::new(TOOLS).serve(&db).await;
+    (db, server)
+}
+
+fn hint(error: &Value) -> &str {
+    error["hint"].as_str().unwrap_or_default()
+}
+
+/// N-28
+#[tokio::test(flavor = "multi_thread")]
+async fn a_number_that_a_column_would_round_is_refused() {
+    let (db, server) = ward().await;
+    let call = |price: Value| json!({"bed": 2, "status": "planned", "at": "2026-01-31T13:45:00Z", "price": price});
+    for rounded in [json!(19.999), json!("19.999")] {
+        let error = server.fail("admit", call(rounded), "invalid_params").await;
+        let why = "argument \"price\" has more than 2 digits after the decimal point";
+        assert!(error["message"].as_str().unwrap().contains(why), "{error}");
+    }
+    assert_eq!(db.value("select count(*) from ward.stay where bed = 2").await, "0");
+    let done = server.succeed("admit", call(json!("19.990"))).await;
+    assert_eq!(done["data"]["price"].to_string(), "19.99");
+}
