@@ -63,6 +63,39 @@ fn hint(error: &Value) -> &str {
     error["hint"].as_str().unwrap_or_default()
 }
 
+/// N-12
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_label_and_a_wrong_time_are_told_with_all_labels_and_the_form() {
+    let (db, server) = ward().await;
+    let call = |status: &str, at: &str| json!({"bed": 1, "status": status, "at": at});
+    let error = server.fail("admit", call("gone", "2026-01-31T13:45:00Z"), "invalid_params").await;
+    let labels = "\"planned\", \"admitted\", \"moved\", \"discharged\", \"cancelled\"";
+    assert!(error["message"].as_str().unwrap().contains(labels), "{error}");
+    let error = server.fail("admit", call("planned", "31.1.2026"), "invalid_params").await;
+    let form = "is no date and time with time zone, such as 2026-01-31T13:45:00+00:00";
+    assert!(error["message"].as_str().unwrap().contains(form), "{error}");
+    // As PostgreSQL prints it.
+    let printed = db.value("select '2026-01-31 13:45:00.25+00'::timestamptz::text").await;
+    server.succeed("admit", call("planned", &printed)).await;
+    let stored = "select count(*) from ward.stay where at = '2026-01-31T13:45:00.25Z'";
+    assert_eq!(db.value(stored).await, "1");
+}
+
+/// N-27
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_time_in_another_zone_is_the_same_call() {
+    let (db, server) = ward().await;
+    let call = |at: &str| json!({"bed": 2, "status": "planned", "at": at});
+    let first = server.succeed("admit", call("2026-01-31T13:45:00+00:00")).await;
+    for same in ["2026-01-31T14:45:00+01:00", "2026-01-31 13:45:00+00", "2026-01-31T13:45:00.000Z"] {
+        let again = server.succeed("admit", call(same)).await;
+        assert_eq!(again["data"]["cached_result"], first["data"], "{same}: {again}");
+    }
+    let other = server.succeed("admit", call("2026-01-31T13:45:00+01:00")).await;
+    assert_ne!(other["data"], first["data"]);
+    assert_eq!(db.value("select count(*) from ward.stay where bed = 2").await, "2");
+}
+
 /// N-28
 #[tokio::test(flavor = "multi_thread")]
 async fn a_number_that_a_column_would_round_is_refused() {

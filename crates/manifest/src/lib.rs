@@ -26,6 +26,7 @@ mod policy;
 mod set_clause;
 mod source;
 mod spec;
+mod timestamp;
 mod tool_schema;
 mod undo;
 mod value;
@@ -41,8 +42,10 @@ pub use spec::{
     Access, BuiltinTool, Limits, Note, OutdatedTool, Param, ParamSource, QueryDefaults, RowExpectation, Rule,
     StatementSpec, ToolCatalog, ToolSpec, UndoSpec, ValueSource,
 };
+pub use timestamp::{is_timestamp, timestamp_in_utc};
 pub use tool_schema::{
     any_scalar, any_value, decimal, enforced, envelope_schema, idempotency_key, integer, outline, unsafe_numbers,
     with_numbers,
 };
 pub use undo::rollback;
+pub use value::validator;

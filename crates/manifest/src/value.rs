@@ -3,13 +3,15 @@
 //! The parameter's JSON Schema checks the arguments of agents and the manifest's own values alike. Only PostgreSQL
 //! decides whether `"Feb 30"` is an interval.
 
-use jsonschema::Validator;
+use jsonschema::{ValidationError, Validator};
 use serde_json::{Map, Number, Value, json};
 use types::{PgType, Scalar, TypeKind};
 
+use crate::timestamp::is_timestamp;
+
 /// Returns whether the text is a regular expression that JSON Schema validators support.
 pub(crate) fn is_pattern(text: &str) -> bool {
-    validator(&json!({"pattern": text})).is_some()
+    validator(&json!({"pattern": text})).is_ok()
 }
 
 /// The reason why the schema refuses the value; `None` if it accepts it. An invalid schema is reported elsewhere.
@@ -20,14 +22,17 @@ pub(crate) fn validate(value: &Value, schema: Map<String, Value>) -> Option<Stri
 /// Validates against a schema of the operator, which is used as it is.
 pub(crate) fn validate_with(value: &Value, schema: Map<String, Value>) -> Option<String> {
     let schema = crate::tool_schema::enforced(&Value::Object(schema));
-    let validator = validator(&schema)?;
+    let validator = validator(&schema).ok()?;
     let errors: Vec<String> = validator.iter_errors(value).map(|error| error.to_string()).collect();
     (!errors.is_empty()).then(|| errors.join("; "))
 }
 
-/// Creates a validator with the options that the agent's arguments use.
-fn validator(schema: &Value) -> Option<Validator> {
-    jsonschema::options().should_validate_formats(true).build(schema).ok()
+/// Creates the validator of arguments, and of values in the manifest. A date and time may be as PostgreSQL prints it.
+///
+/// # Errors
+/// The schema is none.
+pub fn validator(schema: &Value) -> Result<Validator, ValidationError<'static>> {
+    jsonschema::options().should_validate_formats(true).with_format("date-time", is_timestamp).build(schema)
 }
 
 /// The schema with objects that refuse additional properties. For arguments, PostgreSQL's row types enforce that;

@@ -35,8 +35,7 @@ impl ArgumentValidator {
         if let Some(enforced) = enforced.as_object_mut() {
             enforced.insert("additionalProperties".to_owned(), false.into());
         }
-        let validator =
-            jsonschema::options().should_validate_formats(true).build(&enforced).map_err(|error| error.to_string())?;
+        let validator = manifest::validator(&enforced).map_err(|error| error.to_string())?;
         let properties = schema.get("properties").and_then(Value::as_object);
         let known = properties.map(|map| map.keys().cloned().collect()).unwrap_or_default();
         let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
@@ -103,10 +102,39 @@ impl ArgumentValidator {
             ValidationErrorKind::Required { property } => {
                 format!("missing argument \"{}\"", property.as_str().unwrap_or_default())
             }
+            // The crate's own message cuts the list.
+            ValidationErrorKind::Enum { options } => {
+                format!("argument \"{name}\": {} is not one of {}", error.instance(), all(options))
+            }
+            ValidationErrorKind::Format { format } => {
+                format!("argument \"{name}\": {} is no {}", error.instance(), form(format))
+            }
             // The error concerns the arguments as a whole.
             _ if name.is_empty() => error.masked().to_string(),
             _ => format!("argument \"{name}\": {error}"),
         }
+    }
+}
+
+/// Maximum number of an enum's values in a message.
+const MAX_VALUES: usize = 100;
+
+/// The values of an enum.
+fn all(options: &Value) -> String {
+    let values = options.as_array().map(Vec::as_slice).unwrap_or_default();
+    let shown: Vec<String> = values.iter().take(MAX_VALUES).map(Value::to_string).collect();
+    let more = values.len().saturating_sub(MAX_VALUES);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", shown.join(", "))
+}
+
+/// What a text of this format is.
+fn form(format: &str) -> &str {
+    match format {
+        "date-time" => "date and time with time zone, such as 2026-01-31T13:45:00+00:00",
+        "date" => "date, such as 2026-01-31",
+        "uuid" => "UUID, such as 3f0c1a52-9c1e-4c7e-8a55-0d9f6b1f2a34",
+        other => other,
     }
 }
 
@@ -225,7 +253,7 @@ const KEYS_OF_OURS: [&str; 12] = [
 ];
 
 /// `7.0` and `0.7e1` are the integer 7 in JSON Schema, so they are valid for an integer parameter. `"1.50"` is the
-/// number 1.50 for a numeric parameter.
+/// number 1.50 for a numeric parameter. A time with time zone is in UTC.
 fn one_spelling(value: Value, ty: &PgType) -> Value {
     match (value, &ty.base().kind) {
         (Value::Number(number), TypeKind::Scalar(Scalar::Int2 | Scalar::Int4 | Scalar::Int8)) => {
@@ -242,6 +270,9 @@ fn one_spelling(value: Value, ty: &PgType) -> Value {
         }
         (Value::String(text), TypeKind::Scalar(Scalar::Numeric)) => {
             manifest::decimal(&text).map_or(Value::String(text), Value::Number)
+        }
+        (Value::String(text), TypeKind::Scalar(Scalar::Timestamptz)) => {
+            Value::String(manifest::timestamp_in_utc(&text).unwrap_or(text))
         }
         (Value::Array(items), TypeKind::Array { element, .. }) => {
             items.into_iter().map(|item| one_spelling(item, element)).collect()
@@ -313,6 +344,28 @@ mod tests {
             assert_eq!(checked(&arguments, EmptyValues::Absent).unwrap(), arguments);
         }
         assert!(message(r#"{"tweet_id": "1.5"}"#).contains("tweet_id"));
+    }
+
+    /// N-12: an agent chooses among all values, and learns the form of a date.
+    #[test]
+    fn a_wrong_value_is_told_with_all_values_or_the_form() {
+        let schema = json!({"type": "object", "properties": {
+            "status": {"type": "string", "enum": ["planned", "admitted", "moved", "discharged", "cancelled"]},
+            "at": {"type": "string", "format": "date-time"}, "day": {"type": "string", "format": "date"}}});
+        let checker = ArgumentValidator::new(schema.as_object().unwrap(), &[], EmptyValues::AbsentIfRefused).unwrap();
+        let said = |arguments: Value| checker.check("t", arguments.as_object().cloned().unwrap()).unwrap_err().message;
+        assert_eq!(
+            said(json!({"status": "gone"})),
+            "t: argument \"status\": \"gone\" is not one of \"planned\", \"admitted\", \"moved\", \"discharged\", \"cancelled\""
+        );
+        assert_eq!(
+            said(json!({"at": "tomorrow"})),
+            "t: argument \"at\": \"tomorrow\" is no date and time with time zone, such as 2026-01-31T13:45:00+00:00"
+        );
+        assert_eq!(said(json!({"day": "31.1."})), "t: argument \"day\": \"31.1.\" is no date, such as 2026-01-31");
+        for at in ["2026-01-31 13:45:00+00", "2026-01-31T13:45:00Z", "infinity"] {
+            assert!(checker.check("t", json!({"at": at}).as_object().cloned().unwrap()).is_ok(), "{at}");
+        }
     }
 
     /// N-28
