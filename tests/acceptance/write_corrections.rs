@@ -63,6 +63,54 @@ fn hint(error: &Value) -> &str {
     error["hint"].as_str().unwrap_or_default()
 }
 
+/// N-26
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_that_a_foreign_key_refuses_and_a_wrong_range_have_a_hint() {
+    let (_db, server) = ward().await;
+    let key = "Constraint stay_bed_fkey of ward.stay: FOREIGN KEY (bed) REFERENCES ward.bed(id)";
+    // It needs approval, so the preview finds it.
+    let error = server.fail("remove_bed", json!({"id": 1}), "sql_error").await;
+    assert_eq!((&error["sqlstate"], hint(&error)), (&json!("23503"), key), "{error}");
+    let params = json!({"tool": "remove_bed", "params": {"id": 1}});
+    let error = server.fail("preview_mutation", params, "sql_error").await;
+    assert_eq!(hint(&error), key, "{error}");
+
+    let call = json!({"bed": 1, "status": "planned", "at": "2026-01-31T13:45:00Z", "during": "January"});
+    let error = server.fail("admit", call, "invalid_params").await;
+    assert_eq!(error["sqlstate"], "22P02", "{error}");
+    assert!(hint(&error).contains("during: range such as [2026-01-31,2026-02-28)"), "{error}");
+}
+
+/// N-11
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trigger_without_a_privilege_is_named_with_the_grant() {
+    let (db, server) = ward().await;
+    db.run("revoke all on schema audit from countersign_writer; revoke all on audit.event_log from countersign_writer")
+        .await;
+    for (grant, missing) in [
+        ("grant usage on schema audit to countersign_writer", "GRANT USAGE ON SCHEMA audit TO countersign_writer;"),
+        (
+            "grant insert on audit.event_log to countersign_writer",
+            "GRANT INSERT ON audit.event_log TO countersign_writer;",
+        ),
+    ] {
+        let error = server.fail("note_bed", json!({"id": 1, "note": "x"}), "sql_error").await;
+        assert_eq!(
+            hint(&error),
+            format!(
+                "ward.log() runs as a trigger (log_bed of ward.bed) and needs a privilege that countersign_writer does \
+                 not have. The owner can grant it: {missing}"
+            ),
+            "{error}"
+        );
+        let preview = json!({"tool": "note_bed", "params": {"id": 1, "note": "x"}});
+        let error = server.fail("preview_mutation", preview, "sql_error").await;
+        assert!(hint(&error).ends_with(missing), "{error}");
+        db.run(grant).await;
+    }
+    server.succeed("note_bed", json!({"id": 1, "note": "x"})).await;
+}
+
 /// N-12
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_label_and_a_wrong_time_are_told_with_all_labels_and_the_form() {

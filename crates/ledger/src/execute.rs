@@ -16,6 +16,7 @@ use types::{Conflicts, ErrorCode, Failure, Rollback};
 
 use crate::attempt::WriteAttempt;
 use crate::conflicts;
+use crate::error_hints::HintQuery;
 use crate::executor::WriteOutput;
 use crate::failures::{ExecutorError, FENCED, frozen, sql_failure};
 use crate::intent::{Intent, MAX_OUTCOME_BYTES};
@@ -23,7 +24,7 @@ use crate::policy::PolicyStatement;
 use crate::remote_writes::{RemoteWriteError, RemoteWrites};
 use crate::row_limit;
 use crate::values::summary;
-use crate::write_tx::{ConstraintName, TransactionOpening, Unopened, WriteTx};
+use crate::write_tx::{TransactionOpening, Unopened, WriteTx};
 
 /// T2 did not succeed.
 pub(crate) enum CommitError {
@@ -46,15 +47,6 @@ const FINISH_SQL: &str = "\
 select countersign.finish($1, $2, $3, $4, $5, $6, $7, pg_catalog.make_interval(secs => $8::double precision))";
 const RENEW_SQL: &str = "select countersign.renew_shapes()";
 const FAIL_SQL: &str = "select countersign.fail($1, $2, $3, $4, $5, $6, $7)";
-/// The definition of a constraint or a unique index. It contains columns, and no values of rows.
-const CONSTRAINT_SQL: &str = "\
-select pg_catalog.format('Constraint %I of %I.%I: %s', $3::text, $1::text, $2::text, \
-    coalesce(pg_catalog.pg_get_constraintdef(con.oid), pg_catalog.pg_get_indexdef(i.oid))) \
-from pg_catalog.pg_namespace n join pg_catalog.pg_class c on c.relnamespace = n.oid \
-left join pg_catalog.pg_constraint con on con.conrelid = c.oid and con.conname = $3::text \
-left join pg_catalog.pg_class i on i.relnamespace = n.oid and i.relkind in ('i', 'I') and i.relname = $3::text \
-where n.nspname = $1::text and c.relname = $2::text and (con.oid is not null or i.oid is not null)";
-
 /// Which way an attempt goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -97,7 +89,7 @@ pub(crate) async fn execute(
     if let Some(unopened) = tx.unopened.take() {
         return Err(CommitError::Unopened(unopened));
     }
-    let violated = tx.violated.take();
+    let asked = tx.asked.take();
     match work {
         Ok(work) if outcome_bytes(&work) > MAX_OUTCOME_BYTES => {
             fail(lease, intent, attempt, too_large_to_keep(&work), None).await
@@ -106,8 +98,8 @@ pub(crate) async fn execute(
             Ok(receipt) => Ok(WriteOutput { rollback: work.rollback.found(receipt), ..work }),
             // A deferred constraint: the work is refused after all.
             Err(SucceedError::WriteOutput(error)) => {
-                let violated = ConstraintName::of(&error);
-                fail(lease, intent, attempt, sql_failure(&error), violated).await
+                let asked = HintQuery::of(&error);
+                fail(lease, intent, attempt, sql_failure(&error), asked).await
             }
             Err(SucceedError::Finish(failure)) => fail(lease, intent, attempt, *failure, None).await,
             Err(SucceedError::Commit(error)) => Err(CommitError::Refused(error)),
@@ -117,7 +109,7 @@ pub(crate) async fn execute(
         Err(ExecutorError::Rejected(failure)) if may_be_outdated(&failure) && is_renewed(lease).await? => {
             Err(CommitError::Renewed)
         }
-        Err(ExecutorError::Rejected(failure)) => fail(lease, intent, attempt, failure, violated).await,
+        Err(ExecutorError::Rejected(failure)) => fail(lease, intent, attempt, failure, asked).await,
         // Not this attempt's any more: the record says what became of it.
         Err(ExecutorError::ConnectionLost(pg::Error::Server(error))) if error.sqlstate == FENCED => {
             Err(CommitError::InDoubt(pg::Error::Server(error)))
@@ -255,23 +247,19 @@ async fn fail(
     intent: &Intent,
     attempt: &WriteAttempt,
     failure: Failure,
-    violated: Option<ConstraintName>,
+    asked: Option<HintQuery>,
 ) -> Result<WriteOutput, CommitError> {
     let mut failure = failure.redacted(&attempt.redaction);
     // The executor went on after the error, and failed for another reason.
-    let violated = violated.filter(|_| failure.hint.is_none() && failure.code == ErrorCode::SqlError);
+    let asked = asked.filter(|_| failure.hint.is_none() && failure.code == ErrorCode::SqlError);
     let params = fail_params(intent, attempt, &failure);
     let mut steps = vec![PipelineStatement::without_params("rollback")];
-    steps.extend(violated.as_ref().map(|name| PipelineStatement {
-        sql: CONSTRAINT_SQL,
-        params: &name.0,
-        param_types: &[],
-    }));
+    steps.extend(asked.as_ref().map(HintQuery::step));
     steps.push(PipelineStatement { sql: FAIL_SQL, params: &params, param_types: &[] });
     match lease.session().run(&steps).await {
         Ok(outcomes) => {
-            if violated.is_some() {
-                failure.hint = outcomes.into_iter().nth(1).and_then(|found| found.rows.into_iter().flatten().next()?);
+            if asked.is_some() {
+                failure.hint = HintQuery::hint(outcomes.into_iter().nth(1));
             }
             Err(CommitError::Recorded(failure))
         }

@@ -39,6 +39,7 @@ mod dedup_cache;
 mod definitions;
 mod doctor;
 mod effects;
+mod error_hints;
 mod execute;
 mod executor;
 mod executor_registry;

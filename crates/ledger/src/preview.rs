@@ -19,6 +19,7 @@ use types::{CorrelationId, Effects, ErrorCode, Failure};
 use crate::attempt::CANCEL_GRACE;
 use crate::definitions::{self, Definition};
 use crate::effects;
+use crate::error_hints::HintQuery;
 use crate::execute;
 use crate::executor::{WriteExecutor, WriteOutput, WriteRequest};
 use crate::failures::{ExecutorError, sql_failure, too_large};
@@ -139,19 +140,27 @@ impl Trials<'_> {
             Ok(work) => tx.open().await.map(|()| work),
             refused => refused,
         };
-        let trial = match work {
-            Ok(work) => self.settle(lease, id, work, with_definitions).await,
-            Err(refusal) => Err(refusal),
+        let asked = tx.asked.take();
+        let (trial, asked) = match work {
+            Ok(work) => match self.settle(lease, id, work, with_definitions).await {
+                Err(pg::Error::Server(error)) => (Err(sql_failure(&error).into()), HintQuery::of(&error)),
+                trial => (trial.map_err(ExecutorError::ConnectionLost), None),
+            },
+            Err(refusal) => (Err(refusal), asked),
         };
         if matches!(trial, Err(ExecutorError::ConnectionLost(_))) {
             return trial;
         }
-        lease
-            .session()
-            .run(&[PipelineStatement::without_params("rollback")])
-            .await
-            .map_err(|failed| ExecutorError::ConnectionLost(failed.error))?;
-        trial
+        let mut steps = vec![PipelineStatement::without_params("rollback")];
+        steps.extend(asked.as_ref().map(HintQuery::step));
+        let outcomes =
+            lease.session().run(&steps).await.map_err(|failed| ExecutorError::ConnectionLost(failed.error))?;
+        trial.map_err(|refusal| match refusal {
+            ExecutorError::Rejected(failure) if failure.hint.is_none() && failure.code == ErrorCode::SqlError => {
+                Failure { hint: HintQuery::hint(outcomes.into_iter().nth(1)), ..failure }.into()
+            }
+            refusal => refusal,
+        })
     }
 
     /// Runs deferred triggers, reads the effects and how they would be undone, and searches for definitions while every relation
@@ -162,7 +171,7 @@ impl Trials<'_> {
         attempt: CorrelationId,
         work: WriteOutput,
         with_definitions: bool,
-    ) -> Result<Trial, ExecutorError> {
+    ) -> Result<Trial, pg::Error> {
         let search = definitions::search(self.executor, self.request);
         let params = effects::params(attempt);
         let said = json!(work.rollback.clone().of_write(&attempt.to_string()));
@@ -189,10 +198,7 @@ impl Trials<'_> {
                 let definitions = outcomes.next().map(definitions::found).unwrap_or_default();
                 Ok(Trial { work: WriteOutput { rollback, ..work }, effects, definitions })
             }
-            Err(failed) => Err(match failed.error {
-                pg::Error::Server(error) => sql_failure(&error).into(),
-                error => ExecutorError::ConnectionLost(error),
-            }),
+            Err(failed) => Err(failed.error),
         }
     }
 }

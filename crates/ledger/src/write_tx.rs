@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use types::{AccountId, Column, CorrelationId, Effects};
 
 use crate::effects;
+use crate::error_hints::HintQuery;
 use crate::failures::{ExecutorError, FENCED, statement_failure, too_large, transaction_ended};
 use crate::intent::Intent;
 use crate::policy::{NOT_LET_RUN, PolicyStatement};
@@ -51,22 +52,10 @@ pub struct WriteTx<'a> {
     pub(crate) unopened: Option<Unopened>,
     /// Statements of the caller have run: the server's prepared statements are gone, and settings may have changed.
     pub(crate) runs_own: bool,
-    /// The constraint that the last error is about.
-    pub(crate) violated: Option<ConstraintName>,
+    /// What the last error asks of the catalog after the rollback.
+    pub(crate) asked: Option<HintQuery>,
     /// The transaction is gone: nothing may run on this session any more, since it would commit by itself.
     is_ended: bool,
-}
-
-/// A constraint of a table, or a unique index: its schema, table and name.
-#[derive(Debug, Clone)]
-pub(crate) struct ConstraintName(pub(crate) [Option<String>; 3]);
-
-impl ConstraintName {
-    /// The constraint that PostgreSQL names in its error.
-    pub(crate) fn of(error: &ServerError) -> Option<Self> {
-        let name = [error.schema.clone(), error.table.clone(), error.constraint.clone()];
-        name.iter().all(Option::is_some).then_some(Self(name))
-    }
 }
 
 /// The opening of a transaction.
@@ -140,7 +129,7 @@ impl<'a> WriteTx<'a> {
             opening: Some(opening),
             unopened: None,
             runs_own: false,
-            violated: None,
+            asked: None,
             is_ended: false,
         }
     }
@@ -181,7 +170,7 @@ impl<'a> WriteTx<'a> {
                 Ok(effects::shown(rows).map(effects::shortened))
             }
             Err(PipelineError { error: pg::Error::Server(error), .. }) => {
-                self.violated = ConstraintName::of(&error);
+                self.asked = HintQuery::of(&error);
                 Err(statement_failure(&error).into())
             }
             Err(failed) => {
@@ -217,7 +206,7 @@ impl<'a> WriteTx<'a> {
                         transaction_ended()
                     }
                     pg::Error::Server(error) if failed.step >= opened => {
-                        self.violated = ConstraintName::of(&error);
+                        self.asked = HintQuery::of(&error);
                         statement_failure(&error).into()
                     }
                     // All of it has arrived, so the transaction can be rolled back.

@@ -36,15 +36,15 @@ pub use diagnostic::{Diagnostic, Diagnostics, Location};
 pub use json_schema::manifest_schema;
 pub use notes::name_parts;
 pub use policy::Conditions;
-pub use source::Source;
 pub use set_clause::SetClause;
+pub use source::Source;
 pub use spec::{
     Access, BuiltinTool, Limits, Note, OutdatedTool, Param, ParamSource, QueryDefaults, RowExpectation, Rule,
     StatementSpec, ToolCatalog, ToolSpec, UndoSpec, ValueSource,
 };
 pub use timestamp::{is_timestamp, timestamp_in_utc};
 pub use tool_schema::{
-    any_scalar, any_value, decimal, enforced, envelope_schema, idempotency_key, integer, outline, unsafe_numbers,
+    any_scalar, any_value, decimal, enforced, envelope_schema, form, idempotency_key, integer, outline, unsafe_numbers,
     with_numbers,
 };
 pub use undo::rollback;

@@ -36,6 +36,12 @@ pub fn idempotency_key() -> Value {
     })
 }
 
+/// How a value of the parameter is written, in words, where its JSON Schema does not say it.
+#[must_use]
+pub fn form(param: &Param) -> Option<String> {
+    (!is_obvious(&param.ty)).then(|| argument_words(&param.ty))
+}
+
 fn property(param: &Param) -> Map<String, Value> {
     let mut schema = allowed(&param.ty, &param.limits);
     let description = match form(param) {

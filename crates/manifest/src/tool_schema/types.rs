@@ -267,6 +267,10 @@ fn scalar_words(scalar: Scalar, name: &str) -> String {
             "interval" => "interval such as 1 day 02:30:00",
             "time" => "time of day such as 13:45:00",
             "timetz" => "time of day with time zone, such as 13:45:00+00",
+            "int4range" | "int8range" | "numrange" => "range such as [1,10), without 10",
+            "daterange" => "range such as [2026-01-31,2026-02-28), without the last day",
+            "tsrange" => "range such as [2026-01-31 13:45,2026-01-31 14:45), without the end",
+            "tstzrange" => "range such as [2026-01-31 13:45+00,2026-01-31 14:45+00), without the end",
             other => return format!("text form of PostgreSQL type {other}"),
         },
     }

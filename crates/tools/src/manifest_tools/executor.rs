@@ -7,7 +7,7 @@ use ledger::{
     ExecutorError, PolicyCall, PolicyRule, Rows, ToolPolicy, WriteExecutor, WriteFuture, WriteOutput, WriteRequest,
     WriteTx,
 };
-use manifest::{Conditions, ParamSource, SetClause, ToolSpec};
+use manifest::{Conditions, Param, ParamSource, SetClause, ToolSpec};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use types::{ErrorCode, Failure, Tier, ToolLimit};
@@ -73,7 +73,8 @@ impl ManifestExecutor {
         let encoded = self.encode(&request.params)?;
         match &self.native {
             None => {
-                let mut answers = self.run_statements(tx, &request.params, &encoded).await?;
+                let ran = self.run_statements(tx, &request.params, &encoded).await;
+                let mut answers = ran.map_err(|error| self.with_forms(error))?;
                 let before = self.spec.before.as_ref().map(|_| answers.remove(0).rows);
                 let after = self.spec.after.as_ref().and_then(|_| answers.pop()).map(|answer| answer.rows);
                 Ok((self.done(answers)?, RowImages { before, after }))
@@ -124,6 +125,21 @@ impl ManifestExecutor {
         }
         check_shapes(&statements, &answers)?;
         Ok(answers)
+    }
+
+    /// The error; if PostgreSQL refuses a value, with the forms of the arguments whose schema does not have it.
+    fn with_forms(&self, error: ExecutorError) -> ExecutorError {
+        let is_value = |failure: &Failure| failure.code == ErrorCode::InvalidParams && failure.sqlstate.is_some();
+        let form = |param: &Param| manifest::form(param).map(|form| format!("{}: {form}", param.name));
+        match error {
+            ExecutorError::Rejected(failure) if is_value(&failure) && failure.hint.is_none() => {
+                let given = self.spec.params.iter().filter(|param| param.source == ParamSource::Argument);
+                let forms: Vec<String> = given.filter_map(form).collect();
+                let hint = (!forms.is_empty()).then(|| format!("The forms of arguments: {}.", forms.join("; ")));
+                Failure { hint, ..failure }.into()
+            }
+            error => error,
+        }
     }
 
     /// The statement with the assignments of a call.

@@ -1,0 +1,93 @@
+//! Hints for PostgreSQL's errors in writes, from the catalog. The failed transaction can look up nothing, so they are read after
+//! its rollback.
+
+use pg::{PipelineStatement, ServerError, StatementResult};
+
+/// The definition of a constraint or a unique index. It contains columns, and no values of rows.
+const CONSTRAINT_SQL: &str = "\
+select pg_catalog.format('Constraint %I of %I.%I: %s', $3::text, $1::text, $2::text, \
+    coalesce(pg_catalog.pg_get_constraintdef(con.oid), pg_catalog.pg_get_indexdef(i.oid))) \
+from pg_catalog.pg_namespace n join pg_catalog.pg_class c on c.relnamespace = n.oid \
+left join pg_catalog.pg_constraint con on con.conrelid = c.oid and con.conname = $3::text \
+left join pg_catalog.pg_class i on i.relnamespace = n.oid and i.relkind in ('i', 'I') and i.relname = $3::text \
+where n.nspname = $1::text and c.relname = $2::text and (con.oid is not null or i.oid is not null)";
+
+/// A trigger's function that lacks a privilege, and the GRANT. Functions and relations are those whose names occur in
+/// PostgreSQL's CONTEXT ($2) and message ($1), as PostgreSQL writes them there; $3 is the privilege.
+const TRIGGER_SQL: &str = "\
+select pg_catalog.format('%s runs as a trigger (%s) and needs a privilege that %I does not have.', \
+        f.name, f.triggers, f.login) \
+    || coalesce(pg_catalog.format(' The owner can grant it: GRANT %s TO %I;', \
+        coalesce((select pg_catalog.format('USAGE ON SCHEMA %I', n.nspname) from pg_catalog.pg_namespace n \
+            where pg_catalog.strpos($1::text, n.nspname) > 0 \
+                and not pg_catalog.has_schema_privilege(f.login, n.oid, 'usage') \
+            order by pg_catalog.length(n.nspname) desc limit 1), \
+            (select pg_catalog.format('%s ON %I.%I', pg_catalog.upper($3::text), n.nspname, c.relname) \
+            from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
+            where c.relkind in ('r', 'p', 'v', 'f') and pg_catalog.strpos($1::text, c.relname) > 0 \
+                and not pg_catalog.has_table_privilege(f.login, c.oid, $3::text) \
+            order by pg_catalog.length(c.relname) desc, n.nspname limit 1)), f.login), '') \
+from (select p.oid::pg_catalog.regprocedure::text as name, \
+        case when p.prosecdef then pg_catalog.pg_get_userbyid(p.proowner) else current_user end as login, \
+        (select pg_catalog.string_agg(pg_catalog.format('%I of %I.%I', t.tgname, n.nspname, c.relname), ', ' \
+            order by n.nspname, c.relname, t.tgname) \
+        from pg_catalog.pg_trigger t join pg_catalog.pg_class c on c.oid = t.tgrelid \
+        join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
+        where t.tgfoid = p.oid and not t.tgisinternal) as triggers, \
+        pg_catalog.strpos($2::text, p.oid::pg_catalog.regprocedure::text) as place \
+    from pg_catalog.pg_proc p where p.prorettype = 'pg_catalog.trigger'::pg_catalog.regtype) f \
+where f.place > 0 and f.triggers is not null order by f.place limit 1";
+
+/// A question to the catalog about an error; its answer is the hint.
+#[derive(Debug, Clone)]
+pub(crate) struct HintQuery {
+    sql: &'static str,
+    params: [Option<String>; 3],
+}
+
+impl HintQuery {
+    /// The question that an error raises, if it is about a constraint, or about a privilege within a function.
+    pub(crate) fn of(error: &ServerError) -> Option<Self> {
+        if let Some(context) = error.context.as_ref().filter(|_| error.sqlstate == INSUFFICIENT_PRIVILEGE) {
+            let params = [error.message.as_str(), context, privilege(context)].map(|text| Some(text.to_owned()));
+            return Some(Self { sql: TRIGGER_SQL, params });
+        }
+        let name = [error.schema.clone(), error.table.clone(), error.constraint.clone()];
+        name.iter().all(Option::is_some).then_some(Self { sql: CONSTRAINT_SQL, params: name })
+    }
+
+    pub(crate) fn step(&self) -> PipelineStatement<'_> {
+        PipelineStatement { sql: self.sql, params: &self.params, param_types: &[] }
+    }
+
+    /// The hint in the answer of [`HintQuery::step`].
+    pub(crate) fn hint(answer: Option<StatementResult>) -> Option<String> {
+        answer?.rows.into_iter().flatten().next()?
+    }
+}
+
+/// PostgreSQL: "permission denied for ..".
+const INSUFFICIENT_PRIVILEGE: &str = "42501";
+
+/// The privilege for the statement that CONTEXT quotes first.
+fn privilege(context: &str) -> &'static str {
+    let quoted = context.split_once('"').map_or("", |(_, statement)| statement.trim_start());
+    let starts_with = |word: &&str| quoted.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
+    ["insert", "update", "delete", "select"].into_iter().find(starts_with).unwrap_or("select, insert, update, delete")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_privilege_is_that_of_the_quoted_statement() {
+        for (context, expected) in [
+            ("SQL statement \"insert into s.log values (1)\"\nPL/pgSQL function s.f() line 1", "insert"),
+            ("SQL-Anweisung »x«, \"\n  DELETE FROM s.log\"", "delete"),
+            ("PL/pgSQL function s.f() line 1", "select, insert, update, delete"),
+        ] {
+            assert_eq!(privilege(context), expected);
+        }
+    }
+}
