@@ -158,3 +158,16 @@ async fn a_number_that_a_column_would_round_is_refused() {
     let done = server.succeed("admit", call(json!("19.990"))).await;
     assert_eq!(done["data"]["price"].to_string(), "19.99");
 }
+
+/// N-24
+#[tokio::test(flavor = "multi_thread")]
+async fn sql_in_a_fenced_block_has_a_hint() {
+    let db = database().await;
+    let mut command = Server::command(&db);
+    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]);
+    let server = Server::start(command).await;
+    for (tool, argument) in [("query_database", "query"), ("explain_query", "query"), ("execute_sql", "sql")] {
+        let error = server.fail(tool, json!({argument: "```sql\nselect 1\n```"}), "sql_error").await;
+        assert!(hint(&error).contains("fenced block of Markdown"), "{tool}: {error}");
+    }
+}

@@ -9,6 +9,9 @@ const SEVERAL: &str =
 const PSQL: &str = "Commands that begin with a backslash are psql's, and no SQL. describe_database lists the schemas and tables, \
     and with table it describes one.";
 
+const FENCED: &str =
+    "Nothing was executed. The query is in a fenced block of Markdown: send the SQL alone, without the ``` around it.";
+
 /// A hint, if the form of the query is the mistake.
 pub(crate) fn hint(query: &str, failure: &Failure) -> Option<&'static str> {
     let statement = without_comments(query);
@@ -21,9 +24,19 @@ pub(crate) fn hint(query: &str, failure: &Failure) -> Option<&'static str> {
     if statement.starts_with('\\') {
         return Some(PSQL);
     }
+    if let Some(hint) = fence_hint(query, failure) {
+        return Some(hint);
+    }
     // PostgreSQL reports no position for several statements, but it does for other syntax errors.
     let has_several = statement.trim_end_matches(|it: char| it == ';' || it.is_whitespace()).contains(';');
     (failure.position.is_none() && has_several).then_some(SEVERAL)
+}
+
+/// A hint, if the syntax error is one because the query is in a fenced block of Markdown.
+#[must_use]
+pub fn fence_hint(query: &str, failure: &Failure) -> Option<&'static str> {
+    let is_fenced = || query.lines().any(|line| line.trim_start().starts_with("```"));
+    (failure.sqlstate.as_deref() == Some("42601") && is_fenced()).then_some(FENCED)
 }
 
 /// The query without its leading white space, semicolons and comments.
@@ -58,6 +71,21 @@ fn behind_comment(block: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// N-24
+    #[test]
+    fn sql_in_a_fenced_block_is_told_as_such() {
+        let failure = |sqlstate: &str| Failure {
+            sqlstate: Some(sqlstate.to_owned()),
+            position: Some(1),
+            ..Failure::new(ErrorCode::SqlError, "syntax error at or near \"```\"")
+        };
+        for query in ["```sql\nselect 1\n```", "Here it is:\n\n  ```\nselect 1\n  ```"] {
+            assert_eq!(hint(query, &failure("42601")), Some(FENCED), "{query}");
+            assert_eq!(hint(query, &failure("42P01")), None);
+        }
+        assert_eq!(hint("selec '```'", &failure("42601")), None);
+    }
 
     #[test]
     fn comments_and_blanks_are_nothing() {

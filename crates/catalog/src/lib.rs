@@ -24,7 +24,8 @@ mod suggestion;
 mod truncate;
 
 pub use describer::DatabaseDescriber;
-pub use hints::{corrected, statement_hint};
+pub use form::fence_hint;
+pub use hints::{PATIENCE, corrected, statement_hint};
 pub use read_failure::{RowsPage, Truncation, ledger_failure, read_failure};
 pub use resources::{
     CompletionRequest, Completions, ResourceEntry, ResourcePage, ResourceRegistry, ResourceUri, UriTemplate,

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ledger::proposals::NewProposal;
-use ledger::{RowRetention, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
+use ledger::{ExecutorError, RowRetention, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -168,6 +168,17 @@ fn ordered(request: &WriteRequest) -> Result<RequestedSql, Failure> {
         .map_err(|error| Failure::new(ErrorCode::InvalidParams, format!("{NAME}: {error}")))
 }
 
+/// The error, with a hint if the statement is in a fenced block of Markdown.
+fn fenced(sql: &str, error: ExecutorError) -> ExecutorError {
+    match error {
+        ExecutorError::Rejected(failure) => match catalog::fence_hint(sql, &failure) {
+            Some(hint) => failure.hint(hint).into(),
+            None => failure.into(),
+        },
+        lost => lost,
+    }
+}
+
 fn work(data: &impl Serialize, rows_affected: u64, rollback: Rollback) -> Result<WriteOutput, Failure> {
     let data = serde_json::to_value(data).map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))?;
     Ok(WriteOutput { data, rows_affected, before: None, after: None, rollback })
@@ -186,7 +197,7 @@ impl WriteExecutor for AdhocSqlExecutor {
     fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
             let RequestedSql { sql, params } = ordered(request)?;
-            let answered = tx.run_adhoc(&sql, &params, self.keep).await?;
+            let answered = tx.run_adhoc(&sql, &params, self.keep).await.map_err(|error| fenced(&sql, error))?;
             let result = QueryData::new(answered.result, |_| REST);
             // Whether its tables are tracked is for the ledger to see.
             let rollback = match answered.command_tag {
@@ -203,7 +214,7 @@ impl WriteExecutor for AdhocSqlExecutor {
     fn preview<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
             let RequestedSql { sql, params } = ordered(request)?;
-            let foreseen = tx.plan_adhoc(&sql, &params).await?;
+            let foreseen = tx.plan_adhoc(&sql, &params).await.map_err(|error| fenced(&sql, error))?;
             let tables = foreseen.referenced_objects.and_then(|referenced_objects| match referenced_objects {
                 ReferencedObjects::Planned { tables, .. } => Some(tables),
                 ReferencedObjects::Unplanned(_) | ReferencedObjects::Forbidden(_) => None,
