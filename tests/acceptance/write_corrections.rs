@@ -1,7 +1,7 @@
 //! Errors of writes contain what an agent, or its operator, needs to correct them.
 
 use serde_json::{Value, json};
-use testkit::{Database, Server, TestManifest, database};
+use testkit::{Database, Server, TestManifest, database, run_countersign};
 
 const WARD: &str = "\
 create schema ward;
@@ -157,6 +157,36 @@ async fn a_number_that_a_column_would_round_is_refused() {
     assert_eq!(db.value("select count(*) from ward.stay where bed = 2").await, "0");
     let done = server.succeed("admit", call(json!("19.990"))).await;
     assert_eq!(done["data"]["price"].to_string(), "19.99");
+}
+
+/// N-25: the text is a parameter, and in the images before and after, the result and the effects.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_record_of_a_long_text_has_it_once() {
+    let db = database().await;
+    db.run(WARD).await;
+    db.run("drop trigger log_bed on ward.bed").await;
+    let track = run_countersign(&db.url(), &["track", "ward.bed"]).await;
+    assert_eq!(track.code, 0, "{}", track.err);
+    let tool = TOOLS.rsplit_once("[[tool]]").unwrap().1.replace(
+        "undo = { irreversible = \"A test.\" }",
+        "before = \"select id, note from ward.bed where id = $1 for update\"",
+    );
+    let tool = format!("[[tool]]{}", tool.replace("returning id", "returning id, note"));
+    let server = TestManifest::new(&tool).serve(&db).await;
+    let texts = ["x", "y"].map(|letter| letter.repeat(2_800));
+    server.succeed("note_bed", json!({"id": 1, "note": texts[0]})).await;
+    let done = server.succeed("note_bed", json!({"id": 1, "note": texts[1]})).await;
+    let receipt = json!({"correlation_id": done["meta"]["correlation_id"]});
+    let record = server.succeed("get_mutation_detail", receipt).await["data"].clone();
+    assert_eq!(record["params"]["note"], texts[1]);
+    assert_eq!(record["result"]["note"], json!({"same_as": "params.note"}), "{record}");
+    assert_eq!(record["after_image"][0]["note"], json!({"same_as": "params.note"}), "{record}");
+    let text = record.to_string();
+    for value in &texts {
+        assert_eq!(text.matches(value.as_str()).count(), 1, "{text}");
+    }
+    // Old and new value, and what every record has.
+    assert!(text.len() < 2 * 2_800 + 3_000, "{}", text.len());
 }
 
 /// N-24

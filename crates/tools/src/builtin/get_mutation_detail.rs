@@ -1,12 +1,13 @@
 //! `get_mutation_detail`: the ledger's full record of one write (promises A6).
 
+use std::collections::HashMap;
 use std::pin::Pin;
 
 use ledger::Records;
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use types::{CorrelationId, ErrorCode, Failure};
 
 use crate::schema::arguments;
@@ -17,7 +18,7 @@ use catalog::ledger_failure;
 pub(super) const NAME: &str = "get_mutation_detail";
 
 const DESCRIPTION: &str = "Look up one write of this account by the correlation_id that its answer carried: parameters, \
-    result, how to undo it, what reversed it, and why it failed if it did.";
+    result, how to undo it, what reversed it, why it failed. Repeated long texts are {\"same_as\": place}.";
 
 /// What the agent sends.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -40,6 +41,51 @@ impl GetMutationDetail {
     }
 }
 
+/// The shortest text that is not repeated, in bytes.
+const LONG_TEXT: usize = 256;
+
+/// The parts of a record in which a text stays before the others. Whoever undoes a write copies what is there.
+const FIRST_PARTS: [&str; 3] = ["rollback_action", "params", "effects"];
+
+/// The record, in which a long text that occurs again is the place of the first one. A write of a long text has it among the
+/// parameters, the result, the images and the effects.
+fn with_long_texts_once(mut record: Map<String, Value>) -> Map<String, Value> {
+    let mut texts = HashMap::new();
+    for name in FIRST_PARTS {
+        if let Some(part) = record.get_mut(name) {
+            note_long_texts(part, name, &mut texts, name != "rollback_action");
+        }
+    }
+    for (name, part) in record.iter_mut().filter(|(name, _)| !FIRST_PARTS.contains(&name.as_str())) {
+        note_long_texts(part, name, &mut texts, true);
+    }
+    record
+}
+
+/// Notes the places of long texts, and replaces those that have one already.
+fn note_long_texts(value: &mut Value, place: &str, texts: &mut HashMap<String, String>, is_replaced: bool) {
+    match value {
+        Value::String(text) if text.len() >= LONG_TEXT => match texts.get(text) {
+            Some(first) if is_replaced => *value = json!({"same_as": first}),
+            Some(_) => {}
+            None => {
+                texts.insert(text.clone(), place.to_owned());
+            }
+        },
+        Value::Array(items) => {
+            for (index, item) in items.iter_mut().enumerate() {
+                note_long_texts(item, &format!("{place}.{index}"), texts, is_replaced);
+            }
+        }
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                note_long_texts(field, &format!("{place}.{name}"), texts, is_replaced);
+            }
+        }
+        _ => {}
+    }
+}
+
 impl Tool for GetMutationDetail {
     fn info(&self) -> &ToolInfo {
         &self.info
@@ -55,7 +101,9 @@ impl Tool for GetMutationDetail {
             };
             let found = self.records.detail(&call.principal.account_id, correlation_id).await;
             match found.map_err(|error| ledger_failure(&error))? {
-                Some(record) => ToolOutput::read(&record),
+                // Masks learn the values that they hide from the columns of the record.
+                Some(record) if call.masks.is_some() => ToolOutput::read(&record),
+                Some(record) => ToolOutput::read(&with_long_texts_once(record)),
                 None => Err(Failure::new(
                     ErrorCode::NotFound,
                     format!("this account has no write with correlation_id {correlation_id}"),
