@@ -16,6 +16,8 @@ use crate::settings::{
 
 use self::install::given_options;
 pub(crate) use self::install::{ClientName, EntryArgs, GivenOption, InstallArgs, OptionKind, Scope, UninstallArgs};
+use ::scaffold::ToolKind;
+
 use crate::audit::args::AuditCommand;
 use crate::console::args::ConsoleArgs;
 use crate::freeze::{FreezeArgs, UnfreezeArgs};
@@ -250,12 +252,15 @@ pub(crate) struct CheckArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ScaffoldArgs {
-    /// The schema of the tables.
-    #[arg(long, value_name = "SCHEMA")]
-    pub(crate) schema: String,
+    /// The schema of the tables; can be given several times.
+    #[arg(long = "schema", value_name = "SCHEMA", required = true)]
+    pub(crate) schemas: Vec<String>,
     /// Only this table; can be given several times.
     #[arg(long = "table", value_name = "TABLE")]
     pub(crate) tables: Vec<String>,
+    /// Only tools of these kinds: insert, update, delete.
+    #[arg(long, value_name = "KINDS", value_delimiter = ',')]
+    pub(crate) only: Vec<ToolKind>,
     /// Print the SQL that grants the servers' login the privileges that it lacks for these tools, instead of
     /// the manifest. Run it as the owner of the tables.
     #[arg(long, value_name = "ROLE", num_args = 0..=1, default_missing_value = ledger::DEFAULT_WRITER)]

@@ -13,11 +13,12 @@ use crate::undo_way::UndoWay;
 use crate::{connection, tool_catalog};
 
 /// The number of tools above which agents choose badly, and clients warn or cut the list.
-const MANY_TOOLS: usize = 60;
+const MANY_TOOLS: usize = 30;
 
 pub(crate) async fn run(arguments: &ScaffoldArgs, settings: &Settings) -> anyhow::Result<()> {
     let target = connection::configured(settings)?;
-    let scaffold = ::scaffold::manifest(&discover(&target, &arguments.schema, &arguments.tables).await?);
+    let scaffold =
+        ::scaffold::manifest(&discover(&target, &arguments.schemas, &arguments.tables).await?, &arguments.only);
     anyhow::ensure!(scaffold.tools > 0, "no table can have tools:\n{}", scaffold.left_out.join("\n"));
     if let Some(role) = &arguments.grants {
         return print_grants(&scaffold, role, &target, settings).await;
@@ -48,21 +49,29 @@ async fn print_grants(
 /// What is left to do.
 fn advice(scaffold: &Scaffold, arguments: &ScaffoldArgs) -> Vec<String> {
     let tables: Vec<String> = scaffold.tables.iter().map(|table| shell_word(table)).collect();
-    let of_tables: Vec<String> =
-        arguments.tables.iter().map(|table| format!(" --table {}", shell_word(table))).collect();
+    let flags = |flag: &str, words: &[String]| -> String {
+        words.iter().map(|word| format!(" {flag} {}", shell_word(word))).collect()
+    };
+    let only: Vec<&str> = arguments.only.iter().map(|kind| kind.as_str()).collect();
+    let only = if only.is_empty() { String::new() } else { format!(" --only {}", only.join(",")) };
     let mut lines = vec![
-        format!("{} tools. Before `countersign check` accepts them, run as the owner of the tables:", scaffold.tools),
+        format!(
+            "{} tools, about {} tokens in the list that each session of an agent reads.",
+            scaffold.tools, scaffold.tokens
+        ),
+        format!("Before `countersign check` accepts them, run as the owner of the tables:"),
         format!("  countersign track {}", tables.join(" ")),
         format!(
-            "  countersign scaffold --schema {}{} --grants | psql",
-            shell_word(&arguments.schema),
-            of_tables.concat()
+            "  countersign scaffold{}{}{only} --grants | psql",
+            flags("--schema", &arguments.schemas),
+            flags("--table", &arguments.tables)
         ),
         format!("Then `countersign check` says of each write: {}.", UndoWay::RecordedChanges),
     ];
     if scaffold.tools > MANY_TOOLS {
         lines.push(format!(
-            "{} tools are more than most agents choose well from: keep those that they need, or name tables with --table.",
+            "{} tools are more than most agents choose well from. Keep those that they need (--table, --only insert,update), or \
+             serve execute_sql instead, whose statements people approve: --execute-sql --execute-sql-tier approve.",
             scaffold.tools
         ));
     }

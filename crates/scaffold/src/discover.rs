@@ -34,14 +34,14 @@ pub enum DiscoverError {
     /// The schema is not the operator's.
     #[error("the schema \"{0}\" belongs to the system or to the ledger: no tool may write there")]
     System(String),
-    /// The schema has no table of this name.
-    #[error("the schema \"{}\" has no table \"{}\"{}", visible(schema), visible(name), hint(nearest))]
+    /// No schema has a table of this name.
+    #[error("{} table \"{}\"{}", listed(schemas), visible(name), hint(nearest))]
     NoTable {
-        /// The schema.
-        schema: String,
+        /// The schemas.
+        schemas: Vec<String>,
         /// The name that was asked for.
         name: String,
-        /// Tables of the schema with similar names.
+        /// Tables of the schemas with similar names.
         nearest: Vec<String>,
     },
     /// The schema has no table at all.
@@ -61,50 +61,74 @@ fn hint(nearest: &[String]) -> String {
     if names.is_empty() { String::new() } else { format!("; the nearest names are: {}", names.join(", ")) }
 }
 
+/// The beginning of a message about tables of schemas.
+fn listed(schemas: &[String]) -> String {
+    match schemas {
+        [schema] => format!("the schema \"{}\" has no", visible(schema)),
+        schemas => {
+            let names: Vec<String> = schemas.iter().map(|schema| format!("\"{}\"", visible(schema))).collect();
+            format!("none of the schemas {} has a", names.join(", "))
+        }
+    }
+}
+
 /// The tables of a schema that a manifest is written for.
 #[derive(Debug)]
-pub struct Tables {
+pub struct SchemaTables {
     pub(crate) schema: String,
     /// In the order of their names.
     pub(crate) tables: Vec<Table>,
     pub(crate) followers: Vec<Follower>,
 }
 
-/// Reads the tables of `schema`: those of these names, or all of them.
+/// Reads the tables of these schemas: those of these names, or all of them.
 ///
 /// # Errors
 /// [`DiscoverError`]: a name does not exist, or the database cannot be asked.
-pub async fn discover(target: &ConnectOptions, schema: &str, names: &[String]) -> Result<Tables, DiscoverError> {
+pub async fn discover(
+    target: &ConnectOptions,
+    schemas: &[String],
+    names: &[String],
+) -> Result<Vec<SchemaTables>, DiscoverError> {
     let catalog = CatalogReader::new(target);
+    let mut found = Vec::new();
+    for schema in schemas {
+        found.push(of_schema(&catalog, schema).await?);
+    }
+    let has_table = |name: &str| found.iter().flat_map(|of| &of.tables).any(|table| has_name(table, name));
+    if let Some(unknown) = names.iter().find(|name| !has_table(name)) {
+        let known: Vec<String> = found.into_iter().flat_map(|of| of.tables).map(|table| table.name).collect();
+        let wanted = schemas.iter().find_map(|schema| unknown.strip_prefix(&format!("{schema}."))).unwrap_or(unknown);
+        let nearest = nearest_names(wanted, &known);
+        return Err(DiscoverError::NoTable { schemas: schemas.to_vec(), name: unknown.clone(), nearest });
+    }
+    if !names.is_empty() {
+        found.iter_mut().for_each(|of| of.tables.retain(|table| names.iter().any(|name| has_name(table, name))));
+    }
+    Ok(found)
+}
+
+/// All tables of a schema.
+async fn of_schema(catalog: &CatalogReader, schema: &str) -> Result<SchemaTables, DiscoverError> {
     if schema == ledger::SCHEMA || schema == "information_schema" || schema.starts_with("pg_") {
         return Err(DiscoverError::System(schema.to_owned()));
     }
-    let schemas: Vec<SchemaName> = catalog.rows(SCHEMAS, &[]).await?;
-    if !schemas.iter().any(|known| known.name == schema) {
-        let nearest = nearest_names(schema, &schemas.into_iter().map(|schema| schema.name).collect::<Vec<_>>());
-        return Err(DiscoverError::NoSchema { name: schema.to_owned(), nearest });
+    let tables: Vec<Table> = catalog.rows(TABLES, &[json!(schema)]).await?;
+    if tables.is_empty() {
+        let schemas: Vec<SchemaName> = catalog.rows(SCHEMAS, &[]).await?;
+        let schemas: Vec<String> = schemas.into_iter().map(|schema| schema.name).collect();
+        if schemas.iter().any(|known| known == schema) {
+            return Err(DiscoverError::Empty(schema.to_owned()));
+        }
+        return Err(DiscoverError::NoSchema { name: schema.to_owned(), nearest: nearest_names(schema, &schemas) });
     }
-    let all: Vec<Table> = catalog.rows(TABLES, &[json!(schema)]).await?;
-    if all.is_empty() {
-        return Err(DiscoverError::Empty(schema.to_owned()));
-    }
-    let tables = chosen(schema, all, names)?;
     let followers = catalog.rows(FOLLOWERS, &[json!(schema)]).await?;
-    Ok(Tables { schema: schema.to_owned(), tables, followers })
+    Ok(SchemaTables { schema: schema.to_owned(), tables, followers })
 }
 
-/// The tables by these names: as they are, as SQL writes them, or with the schema. Without names, all of them.
-fn chosen(schema: &str, all: Vec<Table>, names: &[String]) -> Result<Vec<Table>, DiscoverError> {
-    let has_name =
-        |table: &Table, name: &str| [&table.name, &table.sql_name, &table.quoted].iter().any(|known| *known == name);
-    if let Some(unknown) = names.iter().find(|name| !all.iter().any(|table| has_name(table, name))) {
-        let known: Vec<String> = all.into_iter().map(|table| table.name).collect();
-        let wanted = unknown.strip_prefix(&format!("{schema}.")).unwrap_or(unknown);
-        let nearest = nearest_names(wanted, &known);
-        return Err(DiscoverError::NoTable { schema: schema.to_owned(), name: unknown.clone(), nearest });
-    }
-    let is_chosen = |table: &Table| names.is_empty() || names.iter().any(|name| has_name(table, name));
-    Ok(all.into_iter().filter(is_chosen).collect())
+/// Whether a table has this name: as it is, as SQL writes it, or with the schema.
+fn has_name(table: &Table, name: &str) -> bool {
+    [&table.name, &table.sql_name, &table.quoted].iter().any(|known| *known == name)
 }
 
 #[derive(Deserialize)]

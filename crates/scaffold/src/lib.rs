@@ -1,6 +1,6 @@
 //! Writes a manifest from a live database: for each table insert, update and delete by key.
 //!
-//! [`discover`] reads the tables of a schema from the system catalog, [`manifest`] writes the TOML. The result is a
+//! [`discover`] reads the tables of schemas from the system catalog, [`manifest`] writes the TOML. The result is a
 //! beginning that an operator edits: it has no authority, and `countersign check` decides whether it fits.
 //!
 //! `table` has the rows of the catalog, `constraint` reads simple check constraints, `columns` decides how a tool takes a
@@ -23,5 +23,5 @@ mod text;
 mod tools;
 mod write;
 
-pub use discover::{DiscoverError, Tables, discover};
-pub use write::{Scaffold, manifest};
+pub use discover::{DiscoverError, SchemaTables, discover};
+pub use write::{Scaffold, ToolKind, UnknownKindError, manifest};

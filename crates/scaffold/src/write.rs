@@ -1,13 +1,14 @@
 //! The whole manifest: which tables have tools, and what to do before it fits.
 
 use std::collections::BTreeSet;
+use std::str::FromStr;
 
 use toml::Value;
 use types::visible;
 
-use crate::discover::Tables;
+use crate::discover::SchemaTables;
 use crate::names::Names;
-use crate::table::{Follower, RelationKind, Table};
+use crate::table::{Action, Follower, RelationKind, Table};
 use crate::text;
 use crate::tools::{TableTools, Tool};
 
@@ -30,37 +31,103 @@ pub struct Scaffold {
     pub tables: Vec<String>,
     /// Tables without tools, or with fewer of them, and the reason: `shop.totals: a view`.
     pub left_out: Vec<String>,
+    /// Roughly how many tokens of a model the list of the tools takes, in each session.
+    pub tokens: usize,
 }
 
-/// Writes the manifest for these tables.
+/// What a tool does with one row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolKind {
+    /// Insert it.
+    Insert,
+    /// Change some of its columns.
+    Update,
+    /// Delete it.
+    Delete,
+}
+
+/// A word that is no kind of tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a kind of tool is insert, update or delete")]
+pub struct UnknownKindError;
+
+impl FromStr for ToolKind {
+    type Err = UnknownKindError;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        match word {
+            "insert" => Ok(Self::Insert),
+            "update" => Ok(Self::Update),
+            "delete" => Ok(Self::Delete),
+            _ => Err(UnknownKindError),
+        }
+    }
+}
+
+impl ToolKind {
+    /// The word of the command line.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Insert => "insert",
+            Self::Update => "update",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+/// Writes the manifest for these tables, with tools of these kinds; of all kinds if there are none.
 #[must_use]
-pub fn manifest(found: &Tables) -> Scaffold {
+pub fn manifest(found: &[SchemaTables], only: &[ToolKind]) -> Scaffold {
+    let has = |kind: ToolKind| only.is_empty() || only.contains(&kind);
     let mut nouns = Names::default();
     let (mut tools, mut tables, mut left_out) = (Vec::new(), BTreeSet::new(), Vec::new());
-    for table in &found.tables {
+    for (of_schema, table) in found.iter().flat_map(|of| of.tables.iter().map(move |table| (of, table))) {
         if let Some(why) = obstacle(table) {
             left_out.push(format!("{}: {why}", visible(&table.sql_name)));
             continue;
         }
-        let followers: Vec<&Follower> = found.followers.iter().filter(|it| it.name == table.name).collect();
-        let of_table = TableTools { table, noun: nouns.noun(&table.name), followers };
+        let is_reached = |it: &&Follower| match it.action {
+            Action::Update => has(ToolKind::Update),
+            Action::Delete => has(ToolKind::Delete),
+        };
+        let followers = of_schema.followers.iter().filter(|it| it.name == table.name).filter(is_reached);
+        let of_table = TableTools { table, noun: nouns.noun(&table.name), followers: followers.collect() };
         tables.insert(table.sql_name.clone());
         tables.extend(of_table.followers.iter().filter(|it| it.has_key).map(|it| it.follower.clone()));
-        tools.push(of_table.insert());
-        match of_table.update() {
-            Some(update) => tools.push(update),
-            None => {
-                left_out.push(format!("update of {}: only its key has values of an agent", visible(&table.sql_name)))
+        if has(ToolKind::Insert) {
+            tools.push(of_table.insert());
+        }
+        if has(ToolKind::Update) {
+            match of_table.update() {
+                Some(update) => tools.push(update),
+                None => left_out
+                    .push(format!("update of {}: only its key has values of an agent", visible(&table.sql_name))),
             }
         }
-        tools.push(of_table.delete());
+        if has(ToolKind::Delete) {
+            tools.push(of_table.delete());
+        }
     }
+    let schemas: Vec<&str> = found.iter().map(|of| of.schema.as_str()).collect();
     Scaffold {
-        text: whole(&found.schema, &tools, &left_out),
+        text: whole(&schemas.join(", "), &tools, &left_out),
         tools: tools.len(),
         tables: tables.into_iter().collect(),
         left_out,
+        tokens: tools.iter().map(listed_bytes).sum::<usize>() / BYTES_OF_A_TOKEN,
     }
+}
+
+/// The bytes of an English text for each token of a model, roughly.
+const BYTES_OF_A_TOKEN: usize = 4;
+
+/// Roughly the bytes of a tool in the answer of `tools/list`: its texts, and the JSON around them.
+fn listed_bytes(tool: &Tool) -> usize {
+    const OF_TOOL: usize = 400;
+    const OF_PARAM: usize = 60;
+    let params = tool.params.iter().map(|param| OF_PARAM + param.name.len() + param.description.len());
+    OF_TOOL + tool.name.len() + tool.description.iter().map(String::len).sum::<usize>() + params.sum::<usize>()
 }
 
 /// The reason why a table has no tools.

@@ -57,6 +57,55 @@ async fn tables_that_cannot_have_tools_are_named_with_the_reason() {
     assert!(nothing.err.contains("no table can have tools:\ns.log: has no primary key"), "{}", nothing.err);
 }
 
+/// N-21
+#[tokio::test(flavor = "multi_thread")]
+async fn one_manifest_has_the_tools_that_are_chosen_of_several_schemas() {
+    let db = database().await;
+    db.run(
+        "create schema s; create table s.orders (id int primary key, note text);
+         create schema t; create table t.orders (id int primary key); create table t.item (id int primary key, name text)",
+    )
+    .await;
+    let names = |text: &str| -> Vec<String> {
+        let lines = text.lines().skip_while(|line| *line != "[[tool]]");
+        let mut starts = Vec::new();
+        let lines: Vec<&str> = lines.collect();
+        for (index, line) in lines.iter().enumerate() {
+            if *line == "[[tool]]" {
+                starts.push(lines[index + 1].trim_start_matches("name = ").trim_matches('"').to_owned());
+            }
+        }
+        starts
+    };
+    let ran = scaffold(&db, "s", &["--schema", "t", "--only", "insert,update"]).await;
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let tools = ["insert_orders", "update_orders", "insert_item", "update_item", "insert_orders_2"];
+    assert_eq!(names(&ran.out), tools, "{}", ran.out);
+    assert!(ran.out.contains("\nname = \"s, t\"\n"), "{}", ran.out);
+    assert!(ran.err.contains("5 tools, about "), "{}", ran.err);
+    assert!(
+        ran.err.contains("countersign scaffold --schema s --schema t --only insert,update --grants | psql"),
+        "{}",
+        ran.err
+    );
+    let ran =
+        scaffold(&db, "s", &["--schema", "t", "--table", "item", "--table", "s.orders", "--only", "delete"]).await;
+    assert_eq!(names(&ran.out), ["delete_orders", "delete_item"], "{}", ran.out);
+    let ran = scaffold(&db, "s", &["--schema", "t", "--table", "itm"]).await;
+    let message = "none of the schemas \"s\", \"t\" has a table \"itm\"; the nearest names are: item";
+    assert!(ran.code == 1 && ran.err.contains(message), "{}", ran.err);
+    let ran = scaffold(&db, "s", &["--only", "upsert"]).await;
+    assert!(ran.code == 2 && ran.err.contains("a kind of tool is insert, update or delete"), "{}", ran.err);
+
+    // Many tools: what they cost, and what to do instead.
+    assert!(!scaffold(&db, "t", &[]).await.err.contains("execute_sql"));
+    let tables = |number: usize| format!("create table s.many_{number} (id int primary key, note text)");
+    db.run(&(1..=10).map(tables).collect::<Vec<_>>().join(";")).await;
+    let ran = scaffold(&db, "s", &[]).await;
+    assert!(ran.err.contains("33 tools are more than most agents choose well from"), "{}", ran.err);
+    assert!(ran.err.contains("--only insert,update") && ran.err.contains("execute_sql"), "{}", ran.err);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_login_gets_no_tools_for_tables_that_it_may_not_read() {
     let db = Database::empty("scaffold_rights").await;
