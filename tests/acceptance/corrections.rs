@@ -76,7 +76,9 @@ async fn an_unknown_name_is_answered_with_the_nearest_that_exist() {
         (
             "select customerName from shop.\"Order\"",
             "42703",
-            "Perhaps you meant to reference the column \"Order.customerName\".",
+            // N-23: as SQL needs it.
+            "Perhaps you meant to reference the column \"Order.customerName\". The nearest columns that exist: \"customerName\" (in \
+             shop.\"Order\").",
         ),
         ("select * from shop.Order", "42P01", "shop.\"Order\"."),
         ("select $2::int", "42P18", "as in $1::text"),

@@ -242,3 +242,22 @@ async fn a_proposal_that_would_change_other_rows_than_shown_is_not_executed() {
     confirm(&drop_order().await, None).await;
     assert_eq!(db.value(orders).await, "0");
 }
+
+/// N-22: names without a schema, or without the quotes that they need.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_is_not_tracked_is_answered_with_the_nearest_that_are() {
+    let db = database().await;
+    db.run("create schema staff; create table staff.\"Employee\" (id int primary key); create table staff.shift (id int primary key)").await;
+    let track = run_countersign(&db.url(), &["track", "staff.\"Employee\"", "staff.shift"]).await;
+    assert_eq!(track.code, 0, "{}", track.err);
+    for (table, nearest) in [
+        ("shift", "staff.shift"),
+        ("employee", "staff.\"Employee\""),
+        ("staff.Employee", "staff.\"Employee\""),
+        ("staf.shift", "staff.shift"),
+    ] {
+        let refused = run_countersign(&db.url(), &["audit", "row", table, "1"]).await;
+        let hint = format!("; the nearest tracked tables are: {nearest}\n");
+        assert!(refused.code == 1 && refused.err.ends_with(&hint), "{table}: {}", refused.err);
+    }
+}

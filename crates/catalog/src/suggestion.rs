@@ -31,6 +31,10 @@ pub(crate) async fn suggestion(reader: &Reader, query: &str, failure: &Failure) 
     match (sqlstate, place.parts.last(), &failure.hint) {
         ("42P01", Some(_), None) => unknown_table(reader, &place.parts, failure).await,
         ("42703", Some(last), None) if said(last) => unknown_column(reader, query, last, &place).await,
+        // PostgreSQL's own hint writes a name without the quotes that it needs.
+        ("42703", Some(last), Some(_)) if said(last) => {
+            Ok(unknown_column(reader, query, last, &place).await?.filter(|hint| hint.contains('"')))
+        }
         // It has no place (JOIN .. USING), or points to a word beside the name: its message has the name.
         ("42703", _, None) => match quoted_in(&failure.message) {
             Some(name) => column_to_join(reader, query, name).await,

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use types::{CorrelationId, RowHistoryEntry};
+use types::{CorrelationId, RowHistoryEntry, nearest, visible};
 
 use super::{Audit, unreadable};
 use crate::effects::RecordedChange;
@@ -21,8 +21,17 @@ pub struct TrackedRow {
 #[derive(Debug, thiserror::Error)]
 pub enum RowError {
     /// There is no such tracked table.
-    #[error("the table {0} is not tracked, so no change of its rows is recorded: `countersign track` starts that")]
-    NotTracked(String),
+    #[error(
+        "the table {} is not tracked, so no change of its rows is recorded: `countersign track` starts that{}",
+        visible(table),
+        hint(nearest)
+    )]
+    NotTracked {
+        /// What was given.
+        table: String,
+        /// The tracked tables with similar names, as SQL writes them.
+        nearest: Vec<String>,
+    },
     /// The table has no key.
     #[error("the table {0} has no key, so its rows cannot be told apart")]
     NoKey(String),
@@ -40,6 +49,16 @@ pub enum RowError {
     #[error(transparent)]
     Database(#[from] pg::Error),
 }
+
+/// The end of a message about a table that is not tracked.
+fn hint(nearest: &[String]) -> String {
+    if nearest.is_empty() { String::new() } else { format!("; the nearest tracked tables are: {}", nearest.join(", ")) }
+}
+
+/// The tracked tables: as SQL writes them, and by their bare names.
+const TRACKED_SQL: &str = "\
+select t.name, coalesce(c.relname::text, t.name) as bare \
+from countersign.tracked t left join pg_catalog.pg_class c on c.oid = t.relation where t.is_current order by t.name";
 
 const TABLE_SQL: &str = "\
 select t.relation, t.name, coalesce(to_json(t.key_columns), 'null') as key_columns, \
@@ -67,7 +86,10 @@ impl Audit {
     /// [`RowError`].
     pub async fn tracked_row(&self, table: &str, key: &[(Option<String>, String)]) -> Result<TrackedRow, RowError> {
         let found = self.records.objects(TABLE_SQL, &[Some(table.to_owned())]).await?.into_iter().next();
-        let found = found.ok_or_else(|| RowError::NotTracked(table.to_owned()))?;
+        let Some(found) = found else {
+            let nearest = self.nearest_tracked(table).await?;
+            return Err(RowError::NotTracked { table: table.to_owned(), nearest });
+        };
         let relation = found.get("relation").map(ToString::to_string).unwrap_or_default().replace('"', "");
         if key.is_empty() {
             return Ok(TrackedRow { relation, key: None });
@@ -102,6 +124,16 @@ impl Audit {
         Ok(TrackedRow { relation, key: Some(key) })
     }
 
+    /// The tracked tables whose names are most like this one, which may lack the schema and the quotes.
+    async fn nearest_tracked(&self, table: &str) -> Result<Vec<String>, pg::Error> {
+        let tracked: Vec<TrackedName> = self.records.rows(TRACKED_SQL, &[]).await?;
+        let wanted = table.replace('"', "");
+        let is_qualified = wanted.contains('.');
+        let compared = |it: TrackedName| (if is_qualified { it.name.replace('"', "") } else { it.bare }, it.name);
+        let tracked: Vec<(String, String)> = tracked.into_iter().map(compared).collect();
+        Ok(nearest(&wanted, &tracked, |(compared, _)| compared).into_iter().map(|(_, name)| name.clone()).collect())
+    }
+
     /// The newest changes of a row, newest first.
     ///
     /// # Errors
@@ -112,6 +144,13 @@ impl Audit {
         let parsed = changes.map(|change| serde_json::from_value(change).map(HistoryRow::entry));
         parsed.collect::<Result<_, _>>().map_err(|error| pg::Error::Lost(std::io::Error::other(error)))
     }
+}
+
+/// A row of [`TRACKED_SQL`].
+#[derive(Deserialize)]
+struct TrackedName {
+    name: String,
+    bare: String,
 }
 
 /// A row of [`HISTORY_SQL`].
