@@ -308,8 +308,18 @@ async fn what_was_not_shown_is_not_approved_and_who_may_not_decide_does_not() {
     assert!(page.body.contains("too early") && page.body.contains("rejected"), "{}", page.body);
     let page = anna.post(&approve, &[("digest", digest)]).await;
     assert!(page.status == StatusCode::CONFLICT && page.body.contains("rejected"), "{}", page.body);
+    // N-33
+    assert!(!page.body.contains("Do not propose it again"), "{}", page.body);
     for unknown in ["00000000-0000-4000-8000-000000000000", "x"] {
-        assert_eq!(anna.get(&format!("/proposals/{unknown}")).await.status, StatusCode::NOT_FOUND, "{unknown}");
+        let page = anna.get(&format!("/proposals/{unknown}")).await;
+        assert_eq!(page.status, StatusCode::NOT_FOUND, "{unknown}");
+        // N-33: for a person, who has no tools and no account.
+        assert!(
+            page.body.contains("there is no such proposal: what was rejected or has expired is removed"),
+            "{}",
+            page.body
+        );
+        assert!(!page.body.contains("list_proposals") && !page.body.contains("account"), "{}", page.body);
     }
 }
 

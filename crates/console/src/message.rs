@@ -62,6 +62,6 @@ pub(crate) fn refused(failure: &Failure) -> Response {
         ErrorCode::DbError => return unavailable(&failure.message),
         _ => StatusCode::CONFLICT,
     };
-    let hint = failure.hint.as_ref().map(|hint| format!(" {hint}")).unwrap_or_default();
-    page(status, "Not done", &format!("{}.{hint}", failure.message.trim_end_matches('.')))
+    let text = review::sentences::refused_decision(failure);
+    page(status, "Not done", &format!("{}.", text.trim_end_matches('.')))
 }

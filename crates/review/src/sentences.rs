@@ -3,10 +3,24 @@
 use ledger::audit::Record;
 use ledger::{AppliedRule, RecordStatus};
 use serde_json::Value;
-use types::{Conflict, RowChanger, UNDO_TOOL, visible};
+use types::{Conflict, ErrorCode, Failure, RowChanger, UNDO_TOOL, visible};
 
 /// The number of characters of an id in a list.
 const SHOWN: usize = 8;
+
+/// What became of proposals that are no longer there.
+pub const PROPOSAL_REMOVED: &str = "what was rejected or has expired is removed after 7 days";
+
+/// Why a decision on a proposal was refused, for the person who decides. Most hints tell an agent what to call next; those about
+/// privileges are for people.
+#[must_use]
+pub fn refused_decision(failure: &Failure) -> String {
+    match (&failure.hint, failure.code) {
+        (_, ErrorCode::NotFound) => format!("there is no such proposal: {PROPOSAL_REMOVED}"),
+        (Some(hint), ErrorCode::NotPermitted) => format!("{}. {hint}", failure.message),
+        _ => failure.message.clone(),
+    }
+}
 
 /// An id as a list shows it.
 #[must_use]

@@ -12,7 +12,8 @@ use std::process::ExitCode;
 use anyhow::anyhow;
 use ledger::proposals::{Proposal, Proposals};
 use ledger::{Ledger, SchemaError};
-use types::{ErrorCode, Failure, IdPrefix};
+use review::sentences::{PROPOSAL_REMOVED, refused_decision};
+use types::{Failure, IdPrefix};
 
 use self::args::ProposalsCommand;
 use crate::connection;
@@ -65,16 +66,12 @@ async fn find(proposals: &Proposals, prefix: &IdPrefix) -> anyhow::Result<Propos
 
 fn not_found(prefix: &IdPrefix) -> anyhow::Error {
     anyhow!(
-        "no proposal has the id {}: `countersign proposals list` has those that there are; what was rejected or has expired is \
-         removed after 7 days",
+        "no proposal has the id {}: `countersign proposals list` has those that there are; {PROPOSAL_REMOVED}",
         prefix.as_str()
     )
 }
 
-/// A failure in words for people. Most hints tell an agent what to call next; those about privileges are for people.
+/// A failure in words for people.
 fn refused(failure: &Failure) -> anyhow::Error {
-    match (&failure.hint, failure.code) {
-        (Some(hint), ErrorCode::NotPermitted) => anyhow!("{}. {hint}", failure.message),
-        _ => anyhow!("{}", failure.message),
-    }
+    anyhow!(refused_decision(failure))
 }
