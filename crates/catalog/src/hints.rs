@@ -12,7 +12,7 @@ use crate::form;
 use crate::suggestion::suggestion;
 
 /// Time limit of the search for hints, in addition to the failed query.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Hint that helps an operator to correct a statement of a manifest, in addition to PostgreSQL's own hint.
 pub async fn statement_hint(reader: &Reader, sql: &str, error: &DescribeError) -> Option<String> {

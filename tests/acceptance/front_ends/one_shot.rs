@@ -93,6 +93,24 @@ async fn a_failing_statement_prints_postgresqls_message_and_exits_with_1() {
     assert!(event["trace"]["duration_ms"].is_u64() && event.get("detail").is_none(), "{event}");
 }
 
+/// N-34: the hints that an agent's query gets, for reads and for writes.
+#[tokio::test]
+async fn a_failing_statement_has_the_nearest_names_as_a_hint() {
+    let db = database().await;
+    for (arguments, hint) in [
+        (&["--sql", "select * from social.twet"][..], "The nearest tables that exist: social.tweet."),
+        (
+            &["--sql", "select reply from social.tweet"],
+            "The nearest columns that exist: in_reply_to_id (in social.tweet).",
+        ),
+        (&["--sql", "selec 1"], "\"selec\" is no keyword. The nearest are: SELECT."),
+        (&["--sql", "delete from social.twet", "--write"], "The nearest tables that exist: social.tweet."),
+    ] {
+        let event = FrontEndOutput::of(front_end("query", &db).args(arguments)).await.single_event();
+        assert_eq!((&event["code"], &event["hint"]), (&json!("sql_error"), &json!(hint)), "{event}");
+    }
+}
+
 #[tokio::test]
 async fn an_oversized_plan_has_its_own_error() {
     let db = database().await;

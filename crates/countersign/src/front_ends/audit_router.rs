@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use types::Principal;
 
+use super::error_hints::hinted;
 use super::ledger_executor::LedgerExecutor;
 
 /// Whether writes are recorded.
@@ -112,6 +113,29 @@ impl AuditRouter {
     }
 }
 
+impl AuditRouter {
+    async fn route(
+        &self,
+        place: &NamedSession,
+        query: Query,
+        out: mpsc::Sender<QueryEvent>,
+        cancel: CancellationToken,
+    ) -> Result<QuerySummary, ExecuteError> {
+        if query.read_only {
+            return self.direct.query(place, query, out, cancel).await;
+        }
+        let ledger = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(ExecuteError::Cancelled),
+            ledger = self.ledger(place) => ledger?,
+        };
+        match ledger {
+            Some(ledger) => ledger.query(query, out, cancel).await,
+            None => self.direct.query(place, query, out, cancel).await,
+        }
+    }
+}
+
 fn unusable(error: &SchemaError) -> ExecuteError {
     if let SchemaError::Database(Error::Connect(error)) = error {
         return ExecuteError::Connect(error.clone());
@@ -131,18 +155,11 @@ impl SqlExecutor for AuditRouter {
         out: mpsc::Sender<QueryEvent>,
         cancel: CancellationToken,
     ) -> BoxFuture<'a, QuerySummary> {
-        if query.read_only {
-            return self.direct.query(place, query, out, cancel);
-        }
         Box::pin(async move {
-            let ledger = tokio::select! {
-                biased;
-                () = cancel.cancelled() => return Err(ExecuteError::Cancelled),
-                ledger = self.ledger(place) => ledger?,
-            };
-            match ledger {
-                Some(ledger) => ledger.query(query, out, cancel).await,
-                None => self.direct.query(place, query, out, cancel).await,
+            let sql = query.sql.clone();
+            match self.route(place, query, out, cancel).await {
+                Err(error) => Err(hinted(place, &sql, error).await),
+                answer => answer,
             }
         })
     }

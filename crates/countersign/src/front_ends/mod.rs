@@ -6,6 +6,7 @@
 
 mod audit_router;
 mod cli_write;
+mod error_hints;
 mod ledger_executor;
 mod write_errors;
 
