@@ -125,6 +125,36 @@ async fn the_first_row_comes_before_the_second_is_computed() {
     pipe.finish().await;
 }
 
+/// Q-1: PostgreSQL sends the rows of RETURNING when all of them are written. docs/topics/agent-cli.md says so.
+#[tokio::test]
+async fn the_rows_of_a_write_come_when_all_of_them_are_written() {
+    let db = database().await;
+    let holder = with_gate(&db).await;
+    db.run("create table written (n int, gate int)").await;
+    let mut pipe = Pipe::on(&db);
+    let sql =
+        "insert into written select i, case when i = 5000 then gate() end from generate_series(1, 5000) i returning n";
+    streamed(&mut pipe, "a", sql, json!({"read_only": false})).await;
+    let waiting = "select count(*) from pg_stat_activity where query like '%gate()%' and wait_event = 'advisory' \
+                   and datname = current_database()";
+    db.until_value(waiting, "1").await;
+    // Whatever had been sent of the write before it waited would be here before this answer.
+    pipe.send(json!({"code": "ping"})).await;
+    let mut before = Vec::new();
+    loop {
+        let event = pipe.next().await.unwrap();
+        if event["code"] == "pong" {
+            break;
+        }
+        before.push(event);
+    }
+    assert!(!codes(&before).contains(&"result_rows"), "{before:?}");
+    holder.batch_execute("select pg_advisory_unlock(7)").await.unwrap();
+    let (_, rows) = all(&mut pipe, "a").await;
+    assert_eq!(rows.len(), 5000);
+    pipe.finish().await;
+}
+
 #[tokio::test]
 async fn the_timeout_is_that_of_the_whole_stream() {
     let db = database().await;
