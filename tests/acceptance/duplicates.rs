@@ -388,5 +388,9 @@ async fn each_record_returns_the_memory_that_it_takes() {
     let other = manifest.serve(&db).await;
     assert_eq!(other.succeed("fill", json!({})).await["data"]["cached_result"], original["data"], "from the ledger");
     let receipt = json!({"correlation_id": original["meta"]["correlation_id"]});
-    assert_eq!(server.succeed("get_mutation_detail", receipt).await["data"]["result"], original["data"]);
+    // N-25: the text of the other rows is that of the first one.
+    let mut expected = original["data"].clone();
+    let others = expected["rows"].as_array_mut().unwrap().iter_mut().skip(1);
+    others.for_each(|row| row["body"] = json!({"same_as": "result.rows.0.body"}));
+    assert_eq!(server.succeed("get_mutation_detail", receipt).await["data"]["result"], expected);
 }
