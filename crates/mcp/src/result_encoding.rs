@@ -1,7 +1,8 @@
 //! Tools and results as rmcp's types.
 //!
 //! rmcp's result has structured content as a tree of values. For a wide answer the tree takes fifty times the memory
-//! of its text. So an envelope passes through rmcp as text, which every transport writes verbatim.
+//! of its text. So an envelope passes through rmcp as text, which every transport writes verbatim. To clients of protocols
+//! before 2026-07-28 rmcp passes structured content only if it is an object.
 
 use std::sync::Arc;
 
@@ -15,6 +16,9 @@ use tools::{Annotations, ToolInfo};
 use types::{Envelope, JsonText, NumberFields};
 
 use crate::apps;
+
+/// The only key of the structured content of a result that [`expand`] completes. No envelope has it.
+const NUMBER_FIELDS: &str = "number_fields";
 
 /// Where a tool result has the envelope.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -65,7 +69,7 @@ fn encode_text(envelope: String, is_success: bool, content: ResultContent, field
     let (text, structured) = match content {
         ResultContent::Text => (Some(envelope), None),
         ResultContent::Structured => (None, Some(structured(&envelope, fields))),
-        ResultContent::Both => (Some(envelope), Some(json!([fields]))),
+        ResultContent::Both => (Some(envelope), Some(json!({NUMBER_FIELDS: fields}))),
     };
     let blocks = text.map(ContentBlock::text).into_iter().collect();
     let mut result = if is_success { CallToolResult::success(blocks) } else { CallToolResult::error(blocks) };
@@ -76,13 +80,13 @@ fn encode_text(envelope: String, is_success: bool, content: ResultContent, field
 /// The envelope as structured content. Clients read its numbers as doubles before the model gets them, so it has the
 /// digits that a double does not hold as text (I-2).
 fn structured(envelope: &str, fields: &NumberFields) -> Value {
-    JsonText::from_unchecked(fields.double_safe(envelope)).into_opaque_value()
+    JsonText::from_unchecked(fields.double_safe(envelope)).into_opaque_object()
 }
 
-/// Completes a result that is about to be written: an array, which no envelope is, has what is known of its numbers.
+/// Completes a result that is about to be written, if its structured content is only what is known of its numbers.
 pub(crate) fn expand(result: &mut CallToolResult) {
-    if let Some(Value::Array(marker)) = &mut result.structured_content {
-        let fields = marker.pop().and_then(|fields| serde_json::from_value(fields).ok()).unwrap_or_default();
+    if let Some(fields) = result.structured_content.as_mut().and_then(|content| content.get_mut(NUMBER_FIELDS)) {
+        let fields = serde_json::from_value(fields.take()).unwrap_or_default();
         let text = result.content.first().and_then(|block| block.as_text());
         result.structured_content = text.map(|block| structured(&block.text, &fields));
     }
@@ -101,11 +105,18 @@ mod tests {
 
     use super::*;
 
+    /// What rmcp's handler makes of a result, for a client with a handshake.
+    fn passed_by_rmcp(result: CallToolResult) -> ServerResult {
+        let mut result = ServerResult::CallToolResult(result);
+        result.strip_non_object_output_for_legacy_peer();
+        result
+    }
+
     fn sent(content: ResultContent) -> String {
         let text = r#"{"success":true,"n":1.10}"#.to_owned();
         let result = encode_text(text, true, content, &NumberFields::default());
         let mut message: TxJsonRpcMessage<RoleServer> =
-            JsonRpcMessage::response(ServerResult::CallToolResult(result), RequestId::Number(7));
+            JsonRpcMessage::response(passed_by_rmcp(result), RequestId::Number(7));
         expand_message(&mut message);
         serde_json::to_string(&message).unwrap()
     }

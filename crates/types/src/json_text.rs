@@ -20,12 +20,22 @@ impl JsonText {
         Self(json)
     }
 
-    /// A value that is written as this text. With `arbitrary_precision`, serde_json keeps a number as text and writes it
-    /// unchecked; no other [`Value`] can hold JSON text. So the value must not be read as a number, nor pass through
-    /// `serde_json::to_value`.
+    /// An object that is written as this text: the first key of the text, and all that follows as the value of this key.
+    /// With `arbitrary_precision`, serde_json keeps a number as text and writes it unchecked; no other [`Value`] can hold
+    /// JSON text. So the value of the key must not be read, nor pass through `serde_json::to_value`. A text that does not
+    /// begin with a plain key becomes the value that it says.
     #[must_use]
-    pub fn into_opaque_value(self) -> Value {
-        Value::Number(Number::from_string_unchecked(self.0))
+    pub fn into_opaque_object(mut self) -> Value {
+        let members = self.0.strip_prefix("{\"").filter(|text| text.ends_with('}'));
+        let key = members.and_then(|members| members.split_once("\":")).map(|(key, _)| key.to_owned());
+        match key.filter(|key| !key.contains(['"', '\\'])) {
+            Some(key) => {
+                self.0.pop();
+                self.0.drain(..key.len() + "{\"\":".len());
+                Value::from_iter([(key, Value::Number(Number::from_string_unchecked(self.0)))])
+            }
+            None => serde_json::from_str(&self.0).unwrap_or_default(),
+        }
     }
 }
 
@@ -47,6 +57,21 @@ mod tests {
         let json = JsonText::from_unchecked(text.to_owned());
         assert_eq!(serde_json::to_string(&json).unwrap(), text);
         assert_eq!(serde_json::to_value(&json).unwrap(), serde_json::from_str::<Value>(text).unwrap());
-        assert_eq!(serde_json::to_string(&json.into_opaque_value()).unwrap(), text);
+    }
+
+    #[test]
+    fn an_opaque_object_is_written_verbatim_whatever_its_first_key_is() {
+        for text in [
+            r#"{"a":1.10,"b":{"c": "}"}}"#,
+            r#"{"a":{}}"#,
+            r#"{"":[1.10]}"#,
+            r#"{"\"a":1.10}"#,
+            r#"{"a\":":1.10}"#,
+            r#"{}"#,
+        ] {
+            let object = JsonText::from_unchecked(text.to_owned()).into_opaque_object();
+            assert!(object.is_object(), "{text}");
+            assert_eq!(serde_json::to_string(&object).unwrap(), text);
+        }
     }
 }
