@@ -133,7 +133,15 @@ impl Transport<RoleServer> for SseTransport {
         let outgoing = self.outgoing.clone();
         async move {
             // Serialized after the wait for a slot: a text takes as much memory as the values that it is made of.
-            let slot = outgoing.reserve().await.map_err(io::Error::other)?;
+            let slot = match outgoing.reserve().await {
+                Ok(slot) => slot,
+                // The client has left, which rmcp would log as an error for each of its answers (I-8).
+                Err(_) if message::answered_id(&item).is_some() => {
+                    tracing::debug!("an answer is dropped: its client has left");
+                    return Ok(());
+                }
+                Err(left) => return Err(io::Error::other(left)),
+            };
             expand_message(&mut item);
             let event = Event::default().event("message").data(serde_json::to_string(&item)?);
             slot.send(OutgoingEvent { answered: message::answered_id(&item).cloned(), event });

@@ -155,3 +155,21 @@ async fn a_cancelled_request_keeps_nothing_and_does_not_delay_the_stop() {
     send_signal(server.pid(), nix::sys::signal::Signal::SIGTERM);
     assert!(server.ended().await.success(), "it does not wait for what was cancelled");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_leaves_before_its_answer_is_no_error_of_the_server() {
+    // I-8
+    let db = database().await;
+    let mut command = HttpServer::command(&db);
+    command.args(["--log", "debug"]);
+    let server = HttpServer::start(command).await;
+    let session = Session::open(server.http_client()).await;
+    let sleep = json!({"name": "query_database", "arguments": {"query": "select pg_sleep(60)"}});
+    session.post(&json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": sleep})).await;
+    let sleeping = "select 1 from pg_stat_activity where usename = 'countersign_reader' \
+                    and datname = current_database() and state = 'active' and query like '%pg_sleep%'";
+    db.first_value(sleeping).await;
+    drop(session);
+    server.logged("an answer is dropped: its client has left").await;
+    assert!(!server.log().contains("ERROR"), "{}", server.log());
+}
