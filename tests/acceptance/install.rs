@@ -14,7 +14,23 @@ use testkit::{Client, CommandOutput, Database, countersign, repository, run};
 use tokio::process::Command;
 
 /// The clients by the name of `--client`.
-const CLIENTS: [&str; 6] = ["claude-desktop", "claude-code", "cursor", "vscode", "codex", "gemini"];
+const CLIENTS: [&str; 15] = [
+    "claude-desktop",
+    "claude-code",
+    "cursor",
+    "vscode",
+    "copilot-cli",
+    "codex",
+    "gemini",
+    "windsurf",
+    "devin-desktop",
+    "cline",
+    "zed",
+    "opencode",
+    "junie",
+    "lm-studio",
+    "antigravity",
+];
 
 /// A home folder with a project in it.
 struct Home(tempfile::TempDir);
@@ -65,8 +81,17 @@ impl Home {
             "claude-code" => ".claude.json".to_owned(),
             "cursor" => ".cursor/mcp.json".to_owned(),
             "vscode" => format!("{applications}/Code/User/mcp.json"),
+            "copilot-cli" => ".copilot/mcp-config.json".to_owned(),
             "codex" => ".codex/config.toml".to_owned(),
             "gemini" => ".gemini/settings.json".to_owned(),
+            "windsurf" => ".codeium/windsurf/mcp_config.json".to_owned(),
+            "devin-desktop" => ".config/devin/mcp_config.json".to_owned(),
+            "cline" => ".cline/data/settings/cline_mcp_settings.json".to_owned(),
+            "zed" => ".config/zed/settings.json".to_owned(),
+            "opencode" => ".config/opencode/opencode.jsonc".to_owned(),
+            "junie" => ".junie/mcp/mcp.json".to_owned(),
+            "lm-studio" => ".lmstudio/mcp.json".to_owned(),
+            "antigravity" => ".gemini/config/mcp_config.json".to_owned(),
             other => panic!("{other}"),
         };
         self.path().join(path)
@@ -86,8 +111,9 @@ impl Home {
 
     /// The tools of the server that an entry starts.
     async fn tools(&self, entry: &Value) -> Vec<String> {
-        let mut command = self.bare(entry["command"].as_str().unwrap());
-        command.args(entry["args"].as_array().unwrap().iter().map(|argument| argument.as_str().unwrap()));
+        let words = command_line(entry);
+        let mut command = self.bare(&words[0]);
+        command.args(&words[1..]);
         let variables = entry["env"].as_object().into_iter().flatten();
         command.envs(variables.map(|(name, value)| (name, value.as_str().unwrap())));
         let client = Client::start(command).await.unwrap_or_else(|error| panic!("{entry}: {error}"));
@@ -102,14 +128,33 @@ impl Home {
     }
 }
 
+/// The object or table of a client's file that has the servers.
+fn servers_key(client: &str) -> &'static str {
+    match client {
+        "codex" => "mcp_servers",
+        "vscode" => "servers",
+        "zed" => "context_servers",
+        "opencode" => "mcp",
+        _ => "mcpServers",
+    }
+}
+
 /// The entry of this name in the text of a client's file.
 fn entry(client: &str, text: &str, name: &str) -> Value {
-    let (document, key): (Value, _) = match client {
-        "codex" => (toml::from_str(text).unwrap(), "mcp_servers"),
-        "vscode" => (serde_json::from_str(text).unwrap(), "servers"),
-        _ => (serde_json::from_str(text).unwrap(), "mcpServers"),
+    let document: Value = match client {
+        "codex" => toml::from_str(text).unwrap(),
+        _ => serde_json::from_str(text).unwrap(),
     };
-    document[key][name].clone()
+    document[servers_key(client)][name].clone()
+}
+
+/// The program of an entry and its arguments.
+fn command_line(entry: &Value) -> Vec<String> {
+    let words = |value: &Value| match value {
+        Value::Array(words) => words.iter().map(|word| word.as_str().unwrap().to_owned()).collect(),
+        word => Vec::from_iter(word.as_str().map(str::to_owned)),
+    };
+    [&entry["command"], &entry["args"]].into_iter().flat_map(words).collect()
 }
 
 async fn succeeds(command: &mut Command) -> CommandOutput {

@@ -80,6 +80,7 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ),
     ("docs/setup/clients.md", "{\n  \"mcpServers\"", "clients_on_the_same_machine"),
     ("docs/setup/clients.md", "{\n  \"servers\"", "clients_on_the_same_machine"),
+    ("docs/setup/clients.md", "{\n  \"mcp\"", "clients_on_the_same_machine"),
     ("docs/setup/clients.md", "{\n  \"mcpServers\"", "clients_over_the_network"),
     ("docs/setup/clients.md", "{\n  \"inputs\"", "clients_over_the_network"),
     ("docs/setup/clients.md", "{\n  \"mcpServers\"", "clients_over_the_network"),

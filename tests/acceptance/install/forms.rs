@@ -2,10 +2,10 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::{database, startup_error};
 
-use super::{CLIENTS, Home, entry, succeeds};
+use super::{CLIENTS, Home, command_line, entry, servers_key, succeeds};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_client_starts_what_was_installed_and_a_second_install_changes_nothing() {
@@ -22,8 +22,8 @@ async fn every_client_starts_what_was_installed_and_a_second_install_changes_not
         let project = home.project().canonicalize().unwrap();
         let manifest = project.join("social.toml");
         let secret = home.path().join(".config/countersign/clients/shop.database-url");
-        assert_eq!(entry["command"], json!(testkit::countersign().canonicalize().unwrap()));
-        let arguments = json!([
+        let words = json!([
+            testkit::countersign().canonicalize().unwrap(),
             "serve",
             "--log",
             "error",
@@ -37,7 +37,7 @@ async fn every_client_starts_what_was_installed_and_a_second_install_changes_not
             "--database-url-file",
             secret
         ]);
-        assert_eq!(entry["args"], arguments);
+        assert_eq!(json!(command_line(&entry)), words, "{client}");
         assert_eq!(secret.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         home.serves_the_social_manifest(&entry).await;
 
@@ -50,12 +50,9 @@ async fn every_client_starts_what_was_installed_and_a_second_install_changes_not
             removed.contains("Removed \"shop\" from") && removed.contains("shop.database-url has its"),
             "{removed}"
         );
-        let left = if client == "codex" {
-            ""
-        } else if client == "vscode" {
-            "{\n  \"servers\": {}\n}\n"
-        } else {
-            "{\n  \"mcpServers\": {}\n}\n"
+        let left = match client {
+            "codex" => String::new(),
+            _ => format!("{{\n  \"{}\": {{}}\n}}\n", servers_key(client)),
         };
         assert_eq!(home.read(client), left);
         let gone = succeeds(&mut home.command(&["uninstall", "--client", client, "--name", "shop"])).await.out;
@@ -70,16 +67,97 @@ async fn the_files_of_a_project_are_in_the_current_folder() {
         ("claude-code", ".mcp.json"),
         ("cursor", ".cursor/mcp.json"),
         ("vscode", ".vscode/mcp.json"),
+        ("copilot-cli", ".github/mcp.json"),
         ("codex", ".codex/config.toml"),
         ("gemini", ".gemini/settings.json"),
+        ("devin-desktop", ".devin/mcp_config.json"),
+        ("zed", ".zed/settings.json"),
+        ("opencode", "opencode.jsonc"),
+        ("junie", ".junie/mcp/mcp.json"),
     ] {
         let said = succeeds(&mut home.install(&db, client, &["--scope", "project"])).await.out;
         assert!(said.contains("paths of this machine"), "{said}");
         let text = std::fs::read_to_string(home.project().join(path)).unwrap();
         home.serves_the_social_manifest(&entry(client, &text, "countersign")).await;
     }
-    let said = startup_error(&mut home.install(&db, "claude-desktop", &["--scope", "project"])).await;
-    assert!(said.contains("Claude Desktop has no configuration for projects"), "{said}");
+    for client in ["claude-desktop", "windsurf", "cline", "lm-studio", "antigravity"] {
+        let said = startup_error(&mut home.install(&db, client, &["--scope", "project"])).await;
+        assert!(said.contains("has no configuration for projects: leave out --scope project"), "{said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_several_files_the_one_that_exists_gets_the_entry() {
+    let (db, home) = (database().await, Home::new());
+    for (client, path) in
+        [("opencode", ".config/opencode/opencode.json"), ("antigravity", ".gemini/antigravity/mcp_config.json")]
+    {
+        let file = home.path().join(path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, "{}").unwrap();
+        succeeds(&mut home.install(&db, client, &["--no-check"])).await;
+        assert!(std::fs::read_to_string(&file).unwrap().contains("\"countersign\""), "{client}");
+        assert!(!home.file(client).exists(), "{client}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_client_gets_the_members_that_it_reads() {
+    let (db, home) = (database().await, Home::new());
+    let program = home.path().join("countersign-here");
+    std::os::unix::fs::symlink(testkit::countersign(), &program).unwrap();
+    std::fs::write(home.project().join("url"), db.writer_url()).unwrap();
+    std::fs::write(home.project().join("token"), "sesame").unwrap();
+    let url = "https://mcp.example.com/mcp";
+    let headers = json!({"Authorization": "Bearer sesame"});
+    let of = |entry: Value, words: Value| {
+        let mut entry = entry;
+        entry["command"] = words[0].clone();
+        entry["args"] = words.as_array().unwrap()[1..].into();
+        entry
+    };
+    let path = home.project().canonicalize().unwrap().join("url");
+    let words = json!([program, "serve", "--log", "error", "--database-url-file", path]);
+    let plain = of(json!({}), words.clone());
+    let typed = of(json!({"type": "stdio"}), words.clone());
+    let by_url = json!({"url": url, "headers": headers});
+    let by_type = json!({"type": "http", "url": url, "headers": headers});
+    let by_server_url = json!({"serverUrl": url, "headers": headers});
+    for (client, local, remote) in [
+        ("claude-code", typed.clone(), by_type.clone()),
+        ("cursor", typed.clone(), by_url.clone()),
+        (
+            "copilot-cli",
+            of(json!({"type": "local", "tools": ["*"]}), words.clone()),
+            json!({"type": "http", "url": url, "headers": headers, "tools": ["*"]}),
+        ),
+        ("codex", plain.clone(), json!({"url": url, "http_headers": headers})),
+        ("gemini", plain.clone(), by_type),
+        ("windsurf", plain.clone(), by_server_url.clone()),
+        ("devin-desktop", plain.clone(), json!({"url": url, "transport": "http", "headers": headers})),
+        ("cline", typed, json!({"type": "streamableHttp", "url": url, "headers": headers})),
+        ("zed", plain.clone(), by_url.clone()),
+        (
+            "opencode",
+            json!({"type": "local", "command": words}),
+            json!({"type": "remote", "url": url, "headers": headers}),
+        ),
+        ("junie", plain.clone(), by_url.clone()),
+        ("lm-studio", plain.clone(), by_url),
+        ("antigravity", plain, by_server_url),
+    ] {
+        let mut install = home.command(&["install", "--client", client, "--no-check", "--command"]);
+        succeeds(install.arg(&program).args(["--database-url-file", "url"])).await;
+        assert_eq!(entry(client, &home.read(client), "countersign"), local, "{client}");
+        let install = ["install", "--client", client, "--name", "far", "--no-check", "--remote", url];
+        succeeds(home.command(&install).args(["--token-file", "token"])).await;
+        assert_eq!(entry(client, &home.read(client), "far"), remote, "{client}");
+        // Both are known as entries of this command.
+        for name in ["countersign", "far"] {
+            let said = succeeds(&mut home.command(&["uninstall", "--client", client, "--name", name])).await;
+            assert!(said.out.contains("Removed"), "{client}: {}", said.out);
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -126,7 +204,7 @@ async fn an_entry_is_printed_and_nothing_is_written() {
         let place = format!("This entry belongs in {}.", home.file(client).display());
         assert!(printed.err.contains(&place), "{}", printed.err);
         assert!(printed.err.contains("shop.database-url is written with the value of DATABASE_URL"), "{}", printed.err);
-        assert_eq!(entry(client, &printed.out, "shop")["args"][0], "serve");
+        assert_eq!(command_line(&entry(client, &printed.out, "shop"))[1], "serve");
     }
     let left: Vec<_> = std::fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["project"]);

@@ -1,4 +1,4 @@
-//! The links of Cursor and VS Code: decoded as these clients decode them, and what they say is started.
+//! The links of Cursor, LM Studio and VS Code: decoded as these clients decode them, and what they say is started.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use testkit::{database, startup_error};
 
-use super::{Home, succeeds};
+use super::{CLIENTS, Home, succeeds};
 
 fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8().unwrap().into_owned()
@@ -26,12 +26,16 @@ async fn the_server_of_a_link_starts() {
         output.out.trim_end().to_owned()
     };
 
-    let cursor = link("cursor").await;
-    let query = cursor.strip_prefix("cursor://anysphere.cursor-deeplink/mcp/install?").unwrap();
-    let (name, config) = query.split_once('&').unwrap();
-    assert_eq!(name, "name=shop");
-    let config = STANDARD.decode(decoded(config.strip_prefix("config=").unwrap())).unwrap();
-    home.serves_the_social_manifest(&serde_json::from_slice(&config).unwrap()).await;
+    for (client, address) in
+        [("cursor", "cursor://anysphere.cursor-deeplink/mcp/install?"), ("lm-studio", "lmstudio://add_mcp?")]
+    {
+        let link = link(client).await;
+        let query = link.strip_prefix(address).unwrap();
+        let (name, config) = query.split_once('&').unwrap();
+        assert_eq!(name, "name=shop");
+        let config = STANDARD.decode(decoded(config.strip_prefix("config=").unwrap())).unwrap();
+        home.serves_the_social_manifest(&serde_json::from_slice(&config).unwrap()).await;
+    }
 
     let vscode = link("vscode").await;
     let query = vscode.strip_prefix("vscode:mcp/install?").unwrap();
@@ -45,13 +49,14 @@ async fn the_server_of_a_link_starts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_contains_no_secret_and_other_clients_have_none() {
     let (db, home) = (database().await, Home::new());
-    for client in ["cursor", "vscode"] {
+    let with_links = ["cursor", "lm-studio", "vscode"];
+    for client in with_links {
         let said = startup_error(&mut home.install(&db, client, &["--link"])).await;
         assert!(said.contains("a link would contain the value of DATABASE_URL"), "{said}");
         assert!(said.contains("--database-url-file FILE"), "{said}");
     }
     std::fs::write(home.project().join("url"), db.writer_url()).unwrap();
-    for client in ["claude-desktop", "claude-code", "codex", "gemini"] {
+    for client in CLIENTS.into_iter().filter(|client| !with_links.contains(client)) {
         let said = startup_error(&mut home.install(&db, client, &["--link", "--database-url-file", "url"])).await;
         assert!(said.contains("has no links that add a server"), "{said}");
     }

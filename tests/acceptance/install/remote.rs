@@ -14,7 +14,7 @@ use crate::http::sse::Session;
 const BRIDGE: &str = "mcp-remote/dist/proxy.js";
 
 /// A server that requires a token, the token, and a file with it in the project.
-async fn protected(home: &Home) -> (HttpServer, String) {
+pub(super) async fn protected(home: &Home) -> (HttpServer, String) {
     let db = database().await;
     let (token, table) = HttpServer::token("default", &[]).await;
     let config = home.project().join("server.toml");
@@ -32,17 +32,16 @@ fn authorization(client: &str, entry: &Value, token: &str) -> String {
     header.replace("${input:shop-token}", token)
 }
 
-/// The address of an entry, and whether it speaks HTTP with SSE.
-fn address(client: &str, entry: &Value) -> (String, bool) {
+/// The clients that are not known to support HTTP with SSE.
+const WITHOUT_SSE: [&str; 5] = ["codex", "zed", "junie", "lm-studio", "antigravity"];
+
+/// The address of an entry, and whether it speaks HTTP with SSE: as a member says, or else as the address says.
+fn address(entry: &Value) -> (String, bool) {
     let text = |key: &str| entry[key].as_str().map(str::to_owned);
-    match client {
-        "gemini" => match text("httpUrl") {
-            Some(url) => (url, false),
-            None => (text("url").unwrap(), true),
-        },
-        "claude-code" | "vscode" => (text("url").unwrap(), text("type").unwrap() == "sse"),
-        _ => (text("url").unwrap(), text("url").unwrap().ends_with("/sse")),
-    }
+    let url = text("url").or_else(|| text("serverUrl")).unwrap_or_else(|| panic!("{entry}"));
+    let transport = text("transport").or_else(|| text("type").filter(|kind| kind != "remote"));
+    let is_sse = transport.map_or_else(|| url.ends_with("/sse"), |transport| transport == "sse");
+    (url, is_sse)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -55,9 +54,9 @@ async fn every_remote_entry_reaches_the_server_with_its_token() {
             let arguments =
                 ["install", "--client", client, "--name", "shop", "--remote", &url, "--token-file", "token"];
             let mut command = home.command(&arguments);
-            if (client, path) == ("codex", "/sse") {
+            if path == "/sse" && WITHOUT_SSE.contains(&client) {
                 let said = startup_error(&mut command).await;
-                assert!(said.contains("Codex does not support HTTP with SSE"), "{said}");
+                assert!(said.contains("is not known to support HTTP with SSE"), "{said}");
                 continue;
             }
             let said = succeeds(command.arg("--replace")).await;
@@ -66,7 +65,7 @@ async fn every_remote_entry_reaches_the_server_with_its_token() {
             assert_eq!(text.contains(&token), client != "vscode", "{client}: {text}");
             let entry = entry(client, &text, "shop");
             let bearer = authorization(client, &entry, &token);
-            assert_eq!(address(client, &entry), (url.clone(), path == "/sse"), "{client}: {entry}");
+            assert_eq!(address(&entry), (url.clone(), path == "/sse"), "{client}: {entry}");
             if path == "/sse" {
                 let mut session = Session::open(server.http_client().with("authorization", &bearer)).await;
                 let tools = session.try_request(1, "tools/list", json!({})).await.unwrap();
@@ -138,12 +137,18 @@ async fn a_token_is_not_written_where_others_read_it() {
         ("vscode", "headers", json!({"Authorization": "Bearer ${env:SHOP_TOKEN}"})),
         ("codex", "bearer_token_env_var", json!("SHOP_TOKEN")),
         ("gemini", "headers", json!({"Authorization": "Bearer ${SHOP_TOKEN}"})),
+        ("copilot-cli", "headers", json!({"Authorization": "Bearer ${SHOP_TOKEN}"})),
+        ("windsurf", "headers", json!({"Authorization": "Bearer ${env:SHOP_TOKEN}"})),
+        ("cline", "headers", json!({"Authorization": "Bearer ${env:SHOP_TOKEN}"})),
+        ("opencode", "headers", json!({"Authorization": "Bearer {env:SHOP_TOKEN}"})),
     ] {
         succeeds(install(client, &["--token-env", "SHOP_TOKEN"]).env("SHOP_TOKEN", &token)).await;
         assert_eq!(entry(client, &home.read(client), "countersign")[key], value, "{client}");
     }
-    let said = startup_error(&mut install("claude-desktop", &["--token-env", "SHOP_TOKEN"])).await;
-    assert!(said.contains("use --token-file"), "{said}");
+    for client in ["claude-desktop", "devin-desktop", "zed", "junie", "lm-studio", "antigravity"] {
+        let said = startup_error(&mut install(client, &["--token-env", "SHOP_TOKEN"])).await;
+        assert!(said.contains("use --token-file"), "{client}: {said}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,8 +17,14 @@ fn blocks(is_wanted: fn(&Value) -> bool) -> Vec<(Sample, Value)> {
         .into_iter()
         .map(|sample| {
             let block: Value = serde_json::from_str(&sample.text).unwrap();
-            let servers = block.get("mcpServers").or(block.get("servers")).unwrap();
-            (sample, servers["shop"].clone())
+            let mut server =
+                ["mcpServers", "servers", "mcp"].iter().find_map(|key| block.get(key)).unwrap()["shop"].clone();
+            if let Some(words) = server["command"].as_array().cloned() {
+                // opencode's, as the inspector takes it.
+                (server["command"], server["args"]) = (words[0].clone(), words[1..].into());
+                server["type"] = json!("stdio");
+            }
+            (sample, server)
         })
         .filter(|(_, server)| is_wanted(server))
         .collect();

@@ -18,7 +18,7 @@ pub(crate) struct InstallArgs {
     /// Print the entry and change nothing. Standard error says where it belongs.
     #[arg(long, conflicts_with = "link")]
     pub(crate) print: bool,
-    /// Print a link that adds the entry when it is opened, and change nothing: for cursor and vscode.
+    /// Print a link that adds the entry when it is opened, and change nothing: for cursor, lm-studio and vscode.
     #[arg(long)]
     pub(crate) link: bool,
     /// Replace an entry of this name that differs, and a file with another connection string.
@@ -82,10 +82,28 @@ pub(crate) enum ClientName {
     Cursor,
     /// Visual Studio Code.
     Vscode,
+    /// GitHub Copilot CLI.
+    CopilotCli,
     /// Codex.
     Codex,
     /// Gemini CLI.
     Gemini,
+    /// Windsurf, before it became Devin Desktop.
+    Windsurf,
+    /// Devin Desktop.
+    DevinDesktop,
+    /// Cline, in editors and on the command line.
+    Cline,
+    /// Zed.
+    Zed,
+    /// opencode.
+    Opencode,
+    /// JetBrains Junie, in editors and on the command line.
+    Junie,
+    /// LM Studio.
+    LmStudio,
+    /// Google Antigravity.
+    Antigravity,
 }
 
 /// Whose file an entry is written into.

@@ -1,201 +1,206 @@
-//! The clients: where each keeps its servers, and in which form.
+//! What is known of a client: where it keeps its servers, and in which form. The table is in [`super::clients`].
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 
-use crate::cli::{ClientName, Scope};
+use crate::cli::Scope;
 
 /// The operating system of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Platform {
     MacOs,
-    Windows,
     /// Linux and other systems that follow the XDG Base Directory Specification.
     Xdg,
 }
 
 impl Platform {
     pub(super) fn current() -> Self {
-        match std::env::consts::OS {
-            "macos" => Self::MacOs,
-            "windows" => Self::Windows,
-            _ => Self::Xdg,
-        }
+        if cfg!(target_os = "macos") { Self::MacOs } else { Self::Xdg }
     }
+}
+
+/// A client.
+#[derive(Debug)]
+pub(super) struct Client {
+    /// Its name for people.
+    pub(super) label: &'static str,
+    pub(super) user_files: UserFiles,
+    /// The files of a project, below its folder: the first that exists, or else the first. None if it has no such file.
+    pub(super) project_files: &'static [&'static str],
+    pub(super) format: Format,
+    /// The members of an entry that starts a program.
+    pub(super) program: &'static [Member],
+    pub(super) remote: Remote,
+    pub(super) variables: Variables,
+    pub(super) link: Option<Link>,
+    /// What its user does to use the new entry.
+    pub(super) next_step: &'static str,
+}
+
+/// The files of a user.
+#[derive(Debug)]
+pub(super) struct UserFiles {
+    /// Environment variables that name another place, and the path below it. The first that is set counts.
+    pub(super) variables: &'static [(&'static str, &'static str)],
+    pub(super) base: Base,
+    /// The files below it: the first that exists, or else the first.
+    pub(super) paths: &'static [&'static str],
+}
+
+/// A folder of the user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Base {
+    Home,
+    /// `XDG_CONFIG_HOME`, or else `~/.config`.
+    Xdg,
+    /// The same on Linux; `~/.config` on macOS.
+    XdgOnLinux,
+    /// The same on Linux; `~/Library/Application Support` on macOS.
+    Applications,
 }
 
 /// The form of a client's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     /// JSON, with the servers as an object at this key of the root.
-    Json(&'static str),
+    Json {
+        key: &'static str,
+        /// Whether comments and trailing commas are documented to be accepted.
+        comments: bool,
+    },
     /// The tables of Codex.
     Toml,
 }
 
-/// How a client writes the value of an environment variable into a text.
+/// A member of an entry: its key and its value.
+pub(super) type Member = (&'static str, Part);
+
+/// A value of an entry. A part that an entry has no value for is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Text(&'static str),
+    Texts(&'static [&'static str]),
+    /// The path of the program.
+    Command,
+    /// Its arguments.
+    Arguments,
+    /// Both in one list.
+    CommandLine,
+    Url,
+    /// The word for the transport.
+    Transport {
+        http: &'static str,
+        sse: &'static str,
+    },
+    /// The headers, with the token.
+    Headers,
+    /// The name of the variable with the token.
+    TokenVariable,
+}
+
+/// How a client connects to a running server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Remote {
+    Entry {
+        members: &'static [Member],
+        /// Whether it supports HTTP with SSE.
+        sse: bool,
+    },
+    /// It only starts programs, and a program connects.
+    Bridge,
+}
+
+/// How a client takes the value of an environment variable into a text of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Variables {
-    /// `${NAME}`.
+    /// As `${NAME}`.
     Braces,
-    /// `${env:NAME}`.
+    /// As `${env:NAME}`.
     EnvBraces,
+    /// The same, and `${input:ID}` for what its user has answered to a question.
+    EnvBracesAndInputs,
+    /// As `{env:NAME}`.
+    Env,
+    /// [`Part::TokenVariable`] names the one with the token. Texts are taken as they are.
+    Named,
     /// Texts are taken as they are.
     None,
 }
 
-impl ClientName {
-    /// Its name for people.
-    pub(super) fn label(self) -> &'static str {
+impl Variables {
+    /// The text that is replaced by the value of a variable.
+    pub(super) fn reference(self, name: &str) -> Option<String> {
         match self {
-            Self::ClaudeDesktop => "Claude Desktop",
-            Self::ClaudeCode => "Claude Code",
-            Self::Cursor => "Cursor",
-            Self::Vscode => "VS Code",
-            Self::Codex => "Codex",
-            Self::Gemini => "Gemini CLI",
+            Self::Braces => Some(format!("${{{name}}}")),
+            Self::EnvBraces | Self::EnvBracesAndInputs => Some(format!("${{env:{name}}}")),
+            Self::Env => Some(format!("{{env:{name}}}")),
+            Self::Named | Self::None => None,
         }
     }
 
-    pub(super) fn format(self) -> Format {
+    /// What begins a reference. A text with it would change.
+    pub(super) fn mark(self) -> Option<&'static str> {
         match self {
-            Self::ClaudeDesktop | Self::ClaudeCode | Self::Cursor | Self::Gemini => Format::Json("mcpServers"),
-            Self::Vscode => Format::Json("servers"),
-            Self::Codex => Format::Toml,
+            Self::Braces | Self::EnvBraces | Self::EnvBracesAndInputs => Some("$"),
+            // `{file:` too.
+            Self::Env => Some("{"),
+            Self::Named | Self::None => None,
         }
     }
+}
 
-    pub(super) fn variables(self) -> Variables {
-        match self {
-            Self::ClaudeCode | Self::Gemini => Variables::Braces,
-            Self::Cursor | Self::Vscode => Variables::EnvBraces,
-            Self::ClaudeDesktop | Self::Codex => Variables::None,
-        }
-    }
+/// How a client takes a server from a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Link {
+    /// This address, with the name and the entry in Base64.
+    Base64(&'static str),
+    /// VS Code's.
+    Json,
+}
 
-    /// Whether its file is documented as plain JSON, without comments and trailing commas.
-    pub(super) fn reads_plain_json(self) -> bool {
-        matches!(self, Self::ClaudeDesktop | Self::ClaudeCode)
-    }
-
-    /// What its user does to use the new entry.
-    pub(super) fn next_step(self) -> &'static str {
-        match self {
-            Self::ClaudeDesktop => "Quit Claude Desktop and start it again.",
-            Self::ClaudeCode => "Claude Code reads it when it starts; /mcp in it shows the server.",
-            Self::Cursor => "Cursor shows the server in its settings, where it can be switched on.",
-            Self::Vscode => "VS Code asks whether you trust the server; `MCP: List Servers` shows and starts it.",
-            Self::Codex => "Codex reads it when it starts; /mcp in it shows the server.",
-            Self::Gemini => "Gemini CLI reads it when it starts; /mcp in it shows the server.",
-        }
-    }
-
-    /// The file of a scope. `variable` is the environment, `folder` the current folder.
-    pub(super) fn file(
-        self,
+impl Client {
+    /// The files of a scope, of which the client reads the first that exists. `variable` is the environment, `folder` the
+    /// current folder.
+    ///
+    /// # Errors
+    /// There are none, or the home folder is not known.
+    pub(super) fn files(
+        &self,
         scope: Scope,
         platform: Platform,
         variable: &dyn Fn(&str) -> Option<PathBuf>,
         folder: &Path,
-    ) -> anyhow::Result<PathBuf> {
+    ) -> anyhow::Result<Vec<PathBuf>> {
         match scope {
-            Scope::User => self.user_file(platform, variable),
-            Scope::Project => Ok(folder.join(self.project_file()?)),
-        }
-    }
-
-    fn project_file(self) -> anyhow::Result<&'static str> {
-        Ok(match self {
-            Self::ClaudeDesktop => bail!("Claude Desktop has no configuration for projects: leave out --scope project"),
-            Self::ClaudeCode => ".mcp.json",
-            Self::Cursor => ".cursor/mcp.json",
-            Self::Vscode => ".vscode/mcp.json",
-            Self::Codex => ".codex/config.toml",
-            Self::Gemini => ".gemini/settings.json",
-        })
-    }
-
-    fn user_file(self, platform: Platform, variable: &dyn Fn(&str) -> Option<PathBuf>) -> anyhow::Result<PathBuf> {
-        // Programs ignore a relative path there, or take it as relative to wherever they were started.
-        let folder = |name: &str| variable(name).filter(|path| path.is_absolute());
-        let home = || {
-            let name = if platform == Platform::Windows { "USERPROFILE" } else { "HOME" };
-            folder(name).with_context(|| format!("{name} is not set to the path of your home folder"))
-        };
-        let applications = || match platform {
-            Platform::MacOs => Ok(home()?.join("Library/Application Support")),
-            Platform::Windows => match folder("APPDATA") {
-                Some(folder) => Ok(folder),
-                None => Ok(home()?.join("AppData").join("Roaming")),
-            },
-            Platform::Xdg => match folder("XDG_CONFIG_HOME") {
-                Some(folder) => Ok(folder),
-                None => anyhow::Ok(home()?.join(".config")),
-            },
-        };
-        Ok(match self {
-            Self::ClaudeDesktop => applications()?.join("Claude").join("claude_desktop_config.json"),
-            Self::ClaudeCode => match folder("CLAUDE_CONFIG_DIR") {
-                Some(folder) => folder.join(".claude.json"),
-                None => home()?.join(".claude.json"),
-            },
-            Self::Cursor => home()?.join(".cursor").join("mcp.json"),
-            Self::Vscode => match (folder("VSCODE_PORTABLE"), folder("VSCODE_APPDATA")) {
-                (Some(portable), _) => portable.join("user-data"),
-                (None, Some(folder)) => folder.join("Code"),
-                (None, None) => applications()?.join("Code"),
+            Scope::User => self.user_files.resolve(platform, variable),
+            Scope::Project => {
+                let label = self.label;
+                let files: Vec<PathBuf> = self.project_files.iter().map(|path| folder.join(path)).collect();
+                (!files.is_empty())
+                    .then_some(files)
+                    .with_context(|| format!("{label} has no configuration for projects: leave out --scope project"))
             }
-            .join("User")
-            .join("mcp.json"),
-            Self::Codex => match folder("CODEX_HOME") {
-                Some(folder) => folder.join("config.toml"),
-                None => home()?.join(".codex").join("config.toml"),
-            },
-            Self::Gemini => folder("GEMINI_CLI_HOME").map_or_else(home, Ok)?.join(".gemini").join("settings.json"),
-        })
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn file(client: ClientName, platform: Platform, variables: &[(&str, &str)]) -> String {
-        let variable = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, path)| path.into());
-        let file = client.file(Scope::User, platform, &variable, Path::new("/work"));
-        file.map_or_else(|error| error.to_string(), |file| file.display().to_string())
-    }
-
-    #[test]
-    fn the_file_of_a_client_is_where_the_client_looks_for_it() {
-        use ClientName::{ClaudeCode, ClaudeDesktop, Codex, Cursor, Gemini, Vscode};
-        use Platform::{MacOs, Windows, Xdg};
-        let home = ("HOME", "/h");
-        for (client, platform, variables, path) in [
-            (ClaudeDesktop, MacOs, &[home] as &[_], "/h/Library/Application Support/Claude/claude_desktop_config.json"),
-            (ClaudeDesktop, Xdg, &[home], "/h/.config/Claude/claude_desktop_config.json"),
-            (ClaudeDesktop, Xdg, &[home, ("XDG_CONFIG_HOME", "/x")], "/x/Claude/claude_desktop_config.json"),
-            (ClaudeDesktop, Windows, &[("APPDATA", "/a")], "/a/Claude/claude_desktop_config.json"),
-            (ClaudeDesktop, Windows, &[("USERPROFILE", "/u")], "/u/AppData/Roaming/Claude/claude_desktop_config.json"),
-            (ClaudeCode, MacOs, &[home], "/h/.claude.json"),
-            (ClaudeCode, Xdg, &[home, ("CLAUDE_CONFIG_DIR", "/c")], "/c/.claude.json"),
-            (ClaudeCode, Windows, &[("USERPROFILE", "/u")], "/u/.claude.json"),
-            (Cursor, Xdg, &[home, ("XDG_CONFIG_HOME", "/x")], "/h/.cursor/mcp.json"),
-            (Cursor, MacOs, &[home], "/h/.cursor/mcp.json"),
-            (Vscode, Xdg, &[home], "/h/.config/Code/User/mcp.json"),
-            (Vscode, MacOs, &[home], "/h/Library/Application Support/Code/User/mcp.json"),
-            (Vscode, Windows, &[("APPDATA", "/a")], "/a/Code/User/mcp.json"),
-            (Vscode, Xdg, &[home, ("VSCODE_APPDATA", "/v")], "/v/Code/User/mcp.json"),
-            (Vscode, Xdg, &[home, ("VSCODE_PORTABLE", "/p")], "/p/user-data/User/mcp.json"),
-            (Codex, Xdg, &[home], "/h/.codex/config.toml"),
-            (Codex, MacOs, &[home, ("CODEX_HOME", "/c")], "/c/config.toml"),
-            (Gemini, Xdg, &[home], "/h/.gemini/settings.json"),
-            (Gemini, Xdg, &[home, ("GEMINI_CLI_HOME", "/g")], "/g/.gemini/settings.json"),
-            (Cursor, Xdg, &[], "HOME is not set to the path of your home folder"),
-            (Cursor, Xdg, &[("HOME", "relative")], "HOME is not set to the path of your home folder"),
-        ] {
-            assert_eq!(file(client, platform, variables), path, "{client:?} on {platform:?}");
+impl UserFiles {
+    fn resolve(&self, platform: Platform, variable: &dyn Fn(&str) -> Option<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
+        // Programs ignore a relative path there, or take it as relative to wherever they were started.
+        let folder = |name: &str| variable(name).filter(|path| path.is_absolute());
+        let named = self.variables.iter().find_map(|(name, below)| folder(name).map(|place| (place, *below)));
+        if let Some((place, below)) = named {
+            return Ok(vec![if below.is_empty() { place } else { place.join(below) }]);
         }
+        let home = || folder("HOME").context("HOME is not set to the path of your home folder");
+        let xdg = || folder("XDG_CONFIG_HOME").map_or_else(|| anyhow::Ok(home()?.join(".config")), Ok);
+        let base = match (self.base, platform) {
+            (Base::Home, _) => home()?,
+            (Base::Xdg, _) | (Base::XdgOnLinux | Base::Applications, Platform::Xdg) => xdg()?,
+            (Base::XdgOnLinux, Platform::MacOs) => home()?.join(".config"),
+            (Base::Applications, Platform::MacOs) => home()?.join("Library/Application Support"),
+        };
+        Ok(self.paths.iter().map(|path| base.join(path)).collect())
     }
 }

@@ -9,7 +9,8 @@ use types::visible;
 const HIDDEN: &str = "***";
 
 /// The members whose values are secrets as a rule.
-const SECRET_MEMBERS: [&str; 5] = ["env", "headers", "http_headers", "env_http_headers", "oauth"];
+const SECRET_MEMBERS: [&str; 7] =
+    ["env", "envs", "environment", "headers", "http_headers", "env_http_headers", "oauth"];
 
 /// The words in the name of an option whose value is a secret.
 const SECRET_WORDS: [&str; 6] = ["key", "token", "secret", "password", "url", "auth"];

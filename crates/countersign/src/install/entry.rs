@@ -5,8 +5,7 @@ use http_client::HttpsUrl;
 use serde_json::{Value, json};
 use types::Secret;
 
-use super::client::{Format, Variables};
-use crate::cli::ClientName;
+use super::client::{Client, Member, Part, Remote, Variables};
 
 /// The version of the bridge for clients that can only start programs. `docs/setup/clients.md` names the same one.
 const BRIDGE: &str = "mcp-remote@0.15.1";
@@ -40,92 +39,107 @@ pub(super) struct Entry {
     pub(super) input: Option<Value>,
 }
 
+/// What the parts of an entry are filled with.
+#[derive(Debug, Default)]
+struct Values<'s> {
+    command: Option<&'s str>,
+    arguments: &'s [String],
+    url: Option<&'s str>,
+    bearer: Option<String>,
+    token_variable: Option<&'s str>,
+}
+
+impl Values<'_> {
+    fn entry(&self, members: &[Member]) -> Value {
+        members.iter().filter_map(|(key, part)| Some((*key, self.value(*part)?))).collect()
+    }
+
+    fn value(&self, part: Part) -> Option<Value> {
+        Some(match part {
+            Part::Text(text) => Value::from(text),
+            Part::Texts(texts) => Value::from(texts),
+            Part::Command => Value::from(self.command?),
+            Part::Arguments => Value::from(self.arguments),
+            Part::CommandLine => {
+                let words = self.command.into_iter().chain(self.arguments.iter().map(String::as_str));
+                words.collect()
+            }
+            Part::Url => Value::from(self.url?),
+            Part::Transport { http, sse } => Value::from(if is_sse(self.url?) { sse } else { http }),
+            Part::Headers => json!({"Authorization": self.bearer.as_ref()?}),
+            Part::TokenVariable => Value::from(self.token_variable?),
+        })
+    }
+}
+
 impl Server {
     /// The entry of this server.
     ///
     /// # Errors
     /// The client cannot use such a server.
-    pub(super) fn entry(&self, client: ClientName, name: &str) -> anyhow::Result<Entry> {
-        let label = client.label();
+    pub(super) fn entry(&self, client: &Client, name: &str) -> anyhow::Result<Entry> {
         let (url, token) = match self {
             Self::Program { command, arguments } => {
                 for text in arguments.iter().chain([command]) {
-                    if client.variables() != Variables::None && text.contains('$') {
-                        bail!("{label} replaces what follows a $ in \"{text}\" with a variable: use a path without $");
-                    }
+                    check_unchanged(client, text, "path")?;
                 }
-                return Ok(Entry { value: program(client, command, arguments), input: None });
+                let values = Values { command: Some(command), arguments, ..Values::default() };
+                return Ok(Entry { value: values.entry(client.program), input: None });
             }
             Self::Remote { url, token } => (url.as_str(), token),
         };
-        let is_sse = is_sse(url);
-        let transport = if is_sse { "sse" } else { "http" };
-        if client.variables() != Variables::None && url.contains('$') {
-            bail!("{label} replaces what follows a $ in {url} with a variable: use a URL without $");
-        }
-        let mut input = None;
-        let bearer = match (token, client.variables()) {
-            (Token::None, _) => None,
-            (Token::Text(_), _) if client == ClientName::Vscode => {
-                let id = input_id(name);
-                input = Some(question(name));
-                Some(format!("Bearer ${{input:{id}}}"))
-            }
-            (Token::Text(token), _) => Some(format!("Bearer {}", token.expose())),
-            (Token::Variable(name), Variables::Braces) => Some(format!("Bearer ${{{name}}}")),
-            (Token::Variable(name), Variables::EnvBraces) => Some(format!("Bearer ${{env:{name}}}")),
-            (Token::Variable(name), Variables::None) => Some(name.clone()),
-        };
-        let mut value = match client {
-            ClientName::ClaudeDesktop => match token {
-                Token::Variable(_) => bail!(
-                    "Claude Desktop starts programs without the variables of your shell: use --token-file instead of --token-env"
-                ),
-                _ => return Ok(Entry { value: bridge(url, is_sse, bearer), input: None }),
+        check_unchanged(client, url, "URL")?;
+        let asks = matches!(token, Token::Text(_)) && client.variables == Variables::EnvBracesAndInputs;
+        let input = asks.then(|| question(name));
+        let mut values = Values { url: Some(url), ..Values::default() };
+        match token {
+            Token::None => {}
+            Token::Text(_) if asks => values.bearer = Some(format!("${{input:{}}}", input_id(name))),
+            Token::Text(token) => values.bearer = Some(token.expose().to_owned()),
+            Token::Variable(variable) => match client.variables.reference(variable) {
+                Some(reference) => values.bearer = Some(reference),
+                None if client.variables == Variables::Named => values.token_variable = Some(variable),
+                None => {
+                    bail!("{} takes no token from a variable: use --token-file instead of --token-env", client.label)
+                }
             },
-            ClientName::ClaudeCode | ClientName::Vscode => json!({"type": transport, "url": url}),
-            ClientName::Cursor => json!({"url": url}),
-            ClientName::Gemini if is_sse => json!({"url": url}),
-            ClientName::Gemini => json!({"httpUrl": url}),
-            ClientName::Codex if is_sse => {
-                bail!("Codex does not support HTTP with SSE: use the URL that ends in /mcp")
-            }
-            ClientName::Codex => json!({"url": url}),
-        };
-        let members = value.as_object_mut().into_iter();
-        if let Some((members, bearer)) = members.zip(bearer).next() {
-            let (key, header) = match (client.format(), token) {
-                (Format::Toml, Token::Variable(_)) => ("bearer_token_env_var", Value::from(bearer)),
-                (Format::Toml, _) => ("http_headers", json!({"Authorization": bearer})),
-                (Format::Json(_), _) => ("headers", json!({"Authorization": bearer})),
-            };
-            members.insert(key.to_owned(), header);
         }
+        values.bearer = values.bearer.map(|token| format!("Bearer {token}"));
+        let value = match client.remote {
+            Remote::Bridge => bridge(url, values.bearer),
+            Remote::Entry { sse: false, .. } if is_sse(url) => {
+                bail!("{} is not known to support HTTP with SSE: use the URL that ends in /mcp", client.label)
+            }
+            Remote::Entry { members, .. } => values.entry(members),
+        };
         Ok(Entry { value, input })
     }
 }
 
-/// Whether a server at this URL speaks HTTP with SSE.
-pub(super) fn is_sse(url: &str) -> bool {
-    url.split('?').next().is_some_and(|path| path.trim_end_matches('/').ends_with("/sse"))
-}
-
-fn program(client: ClientName, command: &str, arguments: &[String]) -> Value {
-    match client {
-        ClientName::ClaudeCode | ClientName::Vscode | ClientName::Cursor => {
-            json!({"type": "stdio", "command": command, "args": arguments})
-        }
-        ClientName::ClaudeDesktop | ClientName::Codex | ClientName::Gemini => {
-            json!({"command": command, "args": arguments})
+/// # Errors
+/// The client would change the text.
+fn check_unchanged(client: &Client, text: &str, what: &str) -> anyhow::Result<()> {
+    match client.variables.mark().filter(|mark| text.contains(mark)) {
+        None => Ok(()),
+        Some(mark) => {
+            bail!(
+                "{} replaces what follows a {mark} in \"{text}\" with a variable: use a {what} without {mark}",
+                client.label
+            )
         }
     }
 }
 
+/// Whether a server at this URL speaks HTTP with SSE.
+fn is_sse(url: &str) -> bool {
+    url.split('?').next().is_some_and(|path| path.trim_end_matches('/').ends_with("/sse"))
+}
+
 /// The bridge from a program to a remote server. The header is in a variable: Claude Desktop splits arguments at spaces on
 /// some systems, and the arguments of a program are visible to every user of the machine.
-fn bridge(url: &str, is_sse: bool, bearer: Option<String>) -> Value {
+fn bridge(url: &str, bearer: Option<String>) -> Value {
     let mut arguments = vec!["-y", BRIDGE, url];
-    if is_sse {
+    if is_sse(url) {
         arguments.extend(["--transport", "sse-only"]);
     }
     let Some(bearer) = bearer else { return json!({"command": "npx", "args": arguments}) };
@@ -142,17 +156,21 @@ pub(super) fn question(name: &str) -> Value {
     json!({"id": input_id(name), "type": "promptString", "description": format!("Token for {name}"), "password": true})
 }
 
-/// Whether an entry is one of those that `countersign install` writes.
-pub(super) fn is_own(entry: &Value) -> bool {
-    let text = |key: &str| entry.get(key).and_then(Value::as_str);
-    let arguments = entry.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    let program = text("command").and_then(|command| command.rsplit(['/', '\\']).next());
-    match program {
-        Some(program) => {
-            let mut arguments = arguments;
-            program.starts_with("countersign")
-                || program == "npx" && arguments.any(|one| one.starts_with("mcp-remote@"))
+/// Whether an entry is one of those that `countersign install` writes for this client.
+pub(super) fn is_own(client: &Client, entry: &Value) -> bool {
+    let strings = |value: &Value| match value {
+        Value::Array(texts) => texts.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        other => Vec::from_iter(other.as_str().map(str::to_owned)),
+    };
+    let of = |members: &[Member], wanted: &[Part]| -> Vec<String> {
+        let keys = members.iter().filter(|(_, part)| wanted.contains(part));
+        keys.filter_map(|(key, _)| entry.get(*key)).flat_map(strings).collect()
+    };
+    let words = of(client.program, &[Part::Command, Part::CommandLine, Part::Arguments]);
+    let program = words.first().and_then(|command| command.rsplit('/').next()).unwrap_or_default();
+    program.starts_with("countersign")
+        || match client.remote {
+            Remote::Bridge => program == "npx" && words.iter().any(|word| word.starts_with("mcp-remote@")),
+            Remote::Entry { members, .. } => !of(members, &[Part::Url]).is_empty(),
         }
-        None => text("url").or_else(|| text("httpUrl")).is_some(),
-    }
 }

@@ -6,16 +6,16 @@ use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
+use super::client::{Client, Link};
 use super::entry::Entry;
-use crate::cli::ClientName;
 
 /// The link of an entry.
 ///
 /// # Errors
 /// The client has no links, or the link would contain a token.
-pub(super) fn link(client: ClientName, name: &str, entry: &Entry, has_token: bool) -> anyhow::Result<String> {
-    match client {
-        ClientName::Cursor => {
+pub(super) fn link(client: &Client, name: &str, entry: &Entry, has_token: bool) -> anyhow::Result<String> {
+    match client.link {
+        Some(Link::Base64(address)) => {
             if has_token {
                 bail!(
                     "a link with the token in it would stay in histories and logs: use --token-env NAME, or install without --link"
@@ -23,9 +23,9 @@ pub(super) fn link(client: ClientName, name: &str, entry: &Entry, has_token: boo
             }
             // The name needs no encoding; `+`, `/` and `=` of Base64 have a meaning in a query.
             let config = percent_encoded(&STANDARD.encode(entry.value.to_string()));
-            Ok(format!("cursor://anysphere.cursor-deeplink/mcp/install?name={name}&config={config}"))
+            Ok(format!("{address}?name={name}&config={config}"))
         }
-        ClientName::Vscode => {
+        Some(Link::Json) => {
             let mut server = json!({"name": name});
             let input = entry.input.iter().map(|input| ("inputs".to_owned(), json!([input])));
             if let (Some(server), Some(value)) = (server.as_object_mut(), entry.value.as_object()) {
@@ -36,7 +36,7 @@ pub(super) fn link(client: ClientName, name: &str, entry: &Entry, has_token: boo
             let server = server.to_string().replace('%', "\\u0025");
             Ok(format!("vscode:mcp/install?{}", percent_encoded(&server)))
         }
-        other => bail!("{} has no links that add a server: leave out --link", other.label()),
+        None => bail!("{} has no links that add a server: leave out --link", client.label),
     }
 }
 

@@ -1,9 +1,10 @@
 //! `countersign install` and `countersign uninstall`: this server in the configuration of an MCP client.
 //!
-//! To add a client: a variant of `cli::ClientName`, its file in `client`, its form in `entry`, a line in the tests of both and
-//! in `tests/acceptance/install`.
+//! To add a client: a variant of `cli::ClientName`, its line in the table of `clients`, in the test there and in
+//! `tests/acceptance/install`.
 
 mod client;
+mod clients;
 mod codex_toml;
 mod config_file;
 mod difference;
@@ -16,19 +17,19 @@ mod link;
 mod program;
 mod remote;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 use tools::metrics::Metrics;
 use types::{Secret, visible};
 
-use self::client::{Format, Platform};
+use self::client::{Client, Format, Platform, Variables};
 use self::config_file::{ConfigFile, Saved, write_private};
 use self::edit::{EditError, Put};
 use self::entry::{Entry, Server, Token, is_own, question};
 use self::program::Program;
-use crate::cli::{ClientName, EntryArgs, InstallArgs, Scope, UninstallArgs};
+use crate::cli::{EntryArgs, InstallArgs, Scope, UninstallArgs};
 use crate::settings::{ConfigSources, Settings};
 use crate::terminal::{print_error, print_line};
 use crate::{bootstrap, connection};
@@ -44,7 +45,7 @@ pub(crate) async fn install(
     sources: &ConfigSources,
     settings: &Settings,
 ) -> anyhow::Result<()> {
-    let EntryArgs { client, ref name, .. } = arguments.entry;
+    let (client, name) = (arguments.entry.client.client(), &arguments.entry.name);
     let path = path_of(&arguments.entry)?;
     let (server, program) = server(arguments, sources, settings)?;
     if arguments.print || arguments.link {
@@ -65,8 +66,9 @@ pub(crate) async fn install(
     if matches!(put, Put::Written(_)) {
         file.check_writable()?;
     }
-    if client.reads_plain_json() && !text.trim().is_empty() && serde_json::from_str::<Value>(&text).is_err() {
-        let (label, path) = (client.label(), file.path.display());
+    let is_plain = matches!(client.format, Format::Json { comments: false, .. });
+    if is_plain && !text.trim().is_empty() && serde_json::from_str::<Value>(&text).is_err() {
+        let (label, path) = (client.label, file.path.display());
         print_error(&format!("warning: {path} has comments or trailing commas, which {label} may not accept"));
     }
     if !arguments.no_check {
@@ -79,7 +81,7 @@ pub(crate) async fn install(
         }
     }
     if arguments.entry.scope == Scope::User && !file.has_folder() {
-        let label = client.label();
+        let label = client.label;
         print_error(&format!(
             "warning: the folder of {} does not exist yet: is {label} installed?",
             file.path.display()
@@ -95,11 +97,11 @@ pub(crate) async fn install(
 }
 
 pub(crate) fn uninstall(arguments: &UninstallArgs) -> anyhow::Result<()> {
-    let EntryArgs { client, ref name, .. } = arguments.entry;
+    let (client, name) = (arguments.entry.client.client(), &arguments.entry.name);
     let file = ConfigFile::at(path_of(&arguments.entry)?, true)?;
     let text = file.text()?;
-    let found = match client.format() {
-        Format::Json(key) => json::get(&text, key, name),
+    let found = match client.format {
+        Format::Json { key, .. } => json::get(&text, key, name),
         Format::Toml => codex_toml::get(&text, name),
     };
     let path = file.path.display();
@@ -108,7 +110,7 @@ pub(crate) fn uninstall(arguments: &UninstallArgs) -> anyhow::Result<()> {
         return Ok(());
     };
     ensure!(
-        arguments.force || is_own(&current),
+        arguments.force || is_own(client, &current),
         "the entry \"{name}\" of {path} is not one that `countersign install` writes: --force removes it all the same; nothing \
          was changed"
     );
@@ -125,14 +127,17 @@ pub(crate) fn uninstall(arguments: &UninstallArgs) -> anyhow::Result<()> {
 /// The files of secrets that an entry names and that `install` has made.
 fn secret_files(entry: &Value) -> Vec<&str> {
     let folder = crate::settings::config_directory().map(|folder| folder.join("clients"));
-    let arguments = entry.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    arguments.filter(|path| folder.as_ref().is_some_and(|folder| PathBuf::from(path).starts_with(folder))).collect()
+    let members = entry.as_object().into_iter().flat_map(|entry| entry.values());
+    let words = members.filter_map(Value::as_array).flatten().filter_map(Value::as_str);
+    words.filter(|path| folder.as_ref().is_some_and(|folder| Path::new(path).starts_with(folder))).collect()
 }
 
 fn path_of(entry: &EntryArgs) -> anyhow::Result<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = std::env::current_dir().context("the current folder is not known")?;
-    entry.client.file(entry.scope, Platform::current(), &variable, &folder)
+    let mut files = entry.client.client().files(entry.scope, Platform::current(), &variable, &folder)?;
+    let used = files.iter().position(|file| file.symlink_metadata().is_ok()).unwrap_or_default();
+    Ok(files.swap_remove(used))
 }
 
 /// The server that the client shall use.
@@ -153,9 +158,9 @@ fn server(
 }
 
 /// Writes the entry into a text.
-fn put(client: ClientName, name: &str, entry: &Entry, text: &str, replace: bool) -> Result<Put, EditError> {
-    let key = match client.format() {
-        Format::Json(key) => key,
+fn put(client: &Client, name: &str, entry: &Entry, text: &str, replace: bool) -> Result<Put, EditError> {
+    let key = match client.format {
+        Format::Json { key, .. } => key,
         Format::Toml => return codex_toml::put(text, name, &entry.value, replace),
     };
     let put = json::put(text, key, name, &entry.value, replace)?;
@@ -172,15 +177,15 @@ fn put(client: ClientName, name: &str, entry: &Entry, text: &str, replace: bool)
 }
 
 /// Removes the entry, and VS Code's question for its token if no other server uses the answer.
-fn take(client: ClientName, name: &str, text: &str) -> Result<Option<String>, EditError> {
-    let key = match client.format() {
-        Format::Json(key) => key,
+fn take(client: &Client, name: &str, text: &str) -> Result<Option<String>, EditError> {
+    let key = match client.format {
+        Format::Json { key, .. } => key,
         Format::Toml => return codex_toml::take(text, name),
     };
     let Some(taken) = json::take(text, key, name)? else { return Ok(None) };
     let input = question(name);
     let id = input.get("id").and_then(Value::as_str).unwrap_or_default();
-    if client != ClientName::Vscode || taken.contains(&format!("${{input:{id}}}")) {
+    if client.variables != Variables::EnvBracesAndInputs || taken.contains(&format!("${{input:{id}}}")) {
         return Ok(Some(taken));
     }
     Ok(Some(json::take_element(&taken, INPUTS, &input)?.unwrap_or(taken)))
@@ -234,13 +239,8 @@ async fn check(server: &Server, settings: &Settings) -> anyhow::Result<()> {
     }
 }
 
-fn print(
-    arguments: &InstallArgs,
-    server: &Server,
-    program: Option<&Program>,
-    path: &std::path::Path,
-) -> anyhow::Result<()> {
-    let EntryArgs { client, ref name, .. } = arguments.entry;
+fn print(arguments: &InstallArgs, server: &Server, program: Option<&Program>, path: &Path) -> anyhow::Result<()> {
+    let (client, name) = (arguments.entry.client.client(), &arguments.entry.name);
     let has_token = matches!(server, Server::Remote { token: Token::Text(_), .. });
     let shown = match server {
         Server::Remote { url, token: Token::Text(_) } => {
@@ -280,7 +280,7 @@ fn print(
 }
 
 fn report(arguments: &InstallArgs, file: &ConfigFile, saved: &Saved, program: Option<&Program>) {
-    let EntryArgs { client, ref name, .. } = arguments.entry;
+    let (client, name) = (arguments.entry.client.client(), &arguments.entry.name);
     let path = file.path.display();
     match saved {
         Saved::Unchanged => {
@@ -299,5 +299,5 @@ fn report(arguments: &InstallArgs, file: &ConfigFile, saved: &Saved, program: Op
     if arguments.entry.scope == Scope::Project {
         print_line("The entry has paths of this machine: think of that before you share the project.");
     }
-    print_line(client.next_step());
+    print_line(client.next_step);
 }
