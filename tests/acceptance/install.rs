@@ -4,6 +4,7 @@
 mod files;
 mod forms;
 mod links;
+mod loaded;
 mod remote;
 mod secrets;
 

