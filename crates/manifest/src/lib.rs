@@ -44,8 +44,8 @@ pub use spec::{
 };
 pub use timestamp::{is_timestamp, timestamp_in_utc};
 pub use tool_schema::{
-    any_scalar, any_value, decimal, enforced, envelope_schema, form, idempotency_key, integer, outline, unsafe_numbers,
-    with_numbers,
+    any_parameter, any_scalar, any_value, decimal, enforced, envelope_schema, form, idempotency_key, integer, outline,
+    unsafe_numbers, with_numbers,
 };
 pub use undo::rollback;
 pub use value::validator;

@@ -107,6 +107,19 @@ impl JsonSchema for AnyScalar {
     }
 }
 
+/// Schema of a parameter of a query: a JSON value that is seldom an object.
+pub(crate) struct AnyParameter;
+
+impl JsonSchema for AnyParameter {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "AnyParameter".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        manifest::any_parameter().try_into().unwrap_or_default()
+    }
+}
+
 /// Schema of an arbitrary JSON value.
 pub(crate) struct AnyJson;
 

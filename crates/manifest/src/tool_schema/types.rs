@@ -54,8 +54,15 @@ fn number_or_digits(kind: &str, digits: &str) -> Value {
 /// left out of the schema, and not refused.
 #[must_use]
 pub fn any_value() -> Value {
-    let array = json!({"type": "array", "items": any_scalar()});
-    let all: Vec<Value> = scalars().into_iter().chain([json!({"type": "object"}), array]).collect();
+    let all: Vec<Value> = scalars().into_iter().chain([json!({"type": "object"}), array_of_scalars()]).collect();
+    json!({"anyOf": all})
+}
+
+/// Any JSON value that is seldom an object, so that objects are not listed: LangChain.js refuses all else where they are,
+/// and OpenAI's strict schemas have no object without its fields.
+#[must_use]
+pub fn any_parameter() -> Value {
+    let all: Vec<Value> = scalars().into_iter().chain([array_of_scalars()]).collect();
     json!({"anyOf": all})
 }
 
@@ -63,6 +70,10 @@ pub fn any_value() -> Value {
 #[must_use]
 pub fn any_scalar() -> Value {
     json!({"anyOf": scalars()})
+}
+
+fn array_of_scalars() -> Value {
+    json!({"type": "array", "items": any_scalar()})
 }
 
 fn scalars() -> [Value; 4] {
@@ -177,7 +188,7 @@ pub(super) fn with_limits(
 
 fn is_any(schema: &Map<String, Value>) -> bool {
     let listed = schema.get("anyOf");
-    listed.is_some() && [any_value(), any_scalar()].iter().any(|any| any.get("anyOf") == listed)
+    listed.is_some() && [any_value(), any_parameter(), any_scalar()].iter().any(|any| any.get("anyOf") == listed)
 }
 
 fn scalar_argument(scalar: Scalar) -> Map<String, Value> {

@@ -16,7 +16,7 @@ use types::{
 
 use super::query_database::QueryData;
 use crate::approval_flow::ApprovalFlow;
-use crate::schema::AnyJson;
+use crate::schema::AnyParameter;
 use crate::schema::{answer_schema, arguments, schema_of};
 use crate::services::{ExecuteSqlSettings, Services};
 use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolResult};
@@ -48,7 +48,7 @@ struct Arguments {
     sql: String,
     /// The values of $1, $2, ... in order: JSON of their types, or text.
     #[serde(default)]
-    #[schemars(with = "Vec<AnyJson>", length(max = 65_535))]
+    #[schemars(with = "Vec<AnyParameter>", length(max = 65_535))]
     params: Vec<Value>,
     #[serde(default)]
     #[schemars(skip)]

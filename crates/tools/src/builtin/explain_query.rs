@@ -12,7 +12,7 @@ use types::NumberFields;
 
 use crate::mask_policy::MaskPolicy;
 use crate::schema::arguments;
-use crate::schema::{AnyJson, builtin_info};
+use crate::schema::{AnyJson, AnyParameter, builtin_info};
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 use catalog::corrected;
 use catalog::read_failure;
@@ -31,7 +31,7 @@ struct Arguments {
     query: String,
     /// The values of $1, $2, ..., in order: the plan is the one for these values.
     #[serde(default)]
-    #[schemars(with = "Vec<AnyJson>")]
+    #[schemars(with = "Vec<AnyParameter>")]
     params: Vec<Value>,
 }
 

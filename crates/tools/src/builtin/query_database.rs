@@ -13,7 +13,7 @@ use types::{JsonText, Mask, NumberFields, with_digits_as_text};
 
 use crate::mask_policy::MaskPolicy;
 use crate::schema::arguments;
-use crate::schema::{AnyJson, AnyScalar, builtin_info};
+use crate::schema::{AnyJson, AnyParameter, AnyScalar, builtin_info};
 use crate::services::Services;
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 use catalog::corrected;
@@ -33,7 +33,7 @@ struct Arguments {
     query: String,
     /// The values of $1, $2, ... in order: JSON of their types, or text.
     #[serde(default)]
-    #[schemars(with = "Vec<AnyJson>")]
+    #[schemars(with = "Vec<AnyParameter>")]
     params: Vec<Value>,
     /// The most rows to return.
     #[serde(default)]
