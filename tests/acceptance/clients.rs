@@ -1,8 +1,9 @@
 //! The official clients and suites against the built binary, over every transport, in both protocol eras: the Python SDK's
-//! client, rmcp's own, the inspector's command line, and the conformance suites. One way with each by default, all in the
-//! long form.
+//! client, rmcp's own, the inspector's command line, the conformance suites, and agent frameworks. One way with each by
+//! default, all in the long form.
 
 mod conformance;
+mod frameworks;
 mod inspector;
 mod python;
 mod rust;

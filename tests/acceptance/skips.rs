@@ -10,6 +10,7 @@ use tokio::process::Command;
 const FILTERS: [&str; 20] = [
     "chaos::the_same_holds_behind_a_pooler",
     "clients::conformance::",
+    "clients::frameworks::",
     "clients::inspector::",
     "clients::python::",
     "console_browser::",

@@ -31,6 +31,10 @@ pub enum External {
     Go,
     /// An interpreter that has the packages of `tests/python/requirements.txt`.
     Python,
+    /// An interpreter that has the agent frameworks of `tests/python/frameworks.txt`.
+    Frameworks,
+    /// An interpreter that has those of `tests/python/frameworks-mcp1.txt`, which need the Python SDK 1.
+    FrameworksMcp1,
     /// A folder `node_modules` with the packages of `tests/clients/package.json`, and a Node.js for them.
     NodeModules,
     /// A folder `node_modules` with the packages of `tests/clients/installed/package.json`: MCP clients.
@@ -43,13 +47,15 @@ pub enum External {
 
 impl External {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Curl,
         Self::HaProxy,
         Self::PgBouncer,
         Self::SystemdAnalyze,
         Self::Go,
         Self::Python,
+        Self::Frameworks,
+        Self::FrameworksMcp1,
         Self::NodeModules,
         Self::InstalledClients,
         Self::Chromium,
@@ -65,6 +71,8 @@ impl External {
             Self::SystemdAnalyze => "COUNTERSIGN_TEST_SYSTEMD_ANALYZE",
             Self::Go => "COUNTERSIGN_TEST_GO",
             Self::Python => "COUNTERSIGN_TEST_PYTHON",
+            Self::Frameworks => "COUNTERSIGN_TEST_FRAMEWORKS",
+            Self::FrameworksMcp1 => "COUNTERSIGN_TEST_FRAMEWORKS_MCP1",
             Self::NodeModules => "COUNTERSIGN_TEST_NODE_MODULES",
             Self::InstalledClients => "COUNTERSIGN_TEST_INSTALLED_CLIENTS",
             Self::Chromium => "COUNTERSIGN_TEST_CHROMIUM",
@@ -87,6 +95,13 @@ impl External {
                 "the Python packages are not installed: \
                  python3 -m venv .venv && .venv/bin/pip install -r tests/python/requirements.txt"
             }
+            Self::Frameworks => {
+                "the agent frameworks are not installed: .venv/bin/pip install -r tests/python/frameworks.txt"
+            }
+            Self::FrameworksMcp1 => {
+                "the agent frameworks over the Python SDK 1 are not installed: \
+                 python3 -m venv .venv/mcp1 && .venv/mcp1/bin/pip install -r tests/python/frameworks-mcp1.txt"
+            }
             Self::NodeModules => "the npm packages are not installed: npm ci --prefix tests/clients --ignore-scripts",
             Self::InstalledClients => {
                 "the MCP clients are not installed: npm ci --prefix tests/clients/installed --ignore-scripts"
@@ -108,7 +123,8 @@ impl External {
             (None, Self::PgBouncer) => program("pgbouncer"),
             (None, Self::SystemdAnalyze) => program("systemd-analyze"),
             (None, Self::Go) => program("go"),
-            (None, Self::Python) => in_repository(".venv/bin/python"),
+            (None, Self::Python | Self::Frameworks) => in_repository(".venv/bin/python"),
+            (None, Self::FrameworksMcp1) => in_repository(".venv/mcp1/bin/python"),
             (None, Self::NodeModules) => in_repository("tests/clients/node_modules"),
             (None, Self::InstalledClients) => in_repository("tests/clients/installed/node_modules"),
             (None, Self::Chromium) => chromium(),
@@ -116,7 +132,11 @@ impl External {
         }?;
         let is_complete = match self {
             Self::Go => Path::new(GO_PACKAGES).join("src/golang.org/x/mod/sumdb/tlog").exists(),
-            Self::Python => has_packages(&found),
+            Self::Python => has_packages(&found, &["mcp", "prometheus_client", "yaml"]),
+            Self::Frameworks => {
+                has_packages(&found, &["agents", "google.adk", "google.genai", "llama_index.tools.mcp", "pydantic_ai"])
+            }
+            Self::FrameworksMcp1 => has_packages(&found, &["langchain", "langchain_mcp_adapters", "smolagents"]),
             Self::NodeModules => node(&found).is_some(),
             _ => true,
         };
@@ -193,10 +213,11 @@ fn program(name: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(name)).find(|program| program.is_file())
 }
 
-/// Whether this interpreter has every package that a test imports.
-fn has_packages(python: &Path) -> bool {
+/// Whether this interpreter has all of these packages.
+fn has_packages(python: &Path, packages: &[&str]) -> bool {
     let script = "import importlib.util as u, sys\n\
-                  sys.exit(any(u.find_spec(name) is None for name in ['mcp', 'prometheus_client', 'yaml']))";
-    let output = Command::new(python).args(["-c", script]).stdin(Stdio::null()).output();
+                  for name in sys.argv[1:]:\n\
+                  \x20   if u.find_spec(name) is None: sys.exit(1)";
+    let output = Command::new(python).args(["-c", script]).args(packages).stdin(Stdio::null()).output();
     output.is_ok_and(|output| output.status.success())
 }
