@@ -95,9 +95,15 @@ async fn a_record_says_how_it_can_be_undone_now() {
     let sent = server.succeed("set_status", json!({"id": 4, "status": "sent"})).await;
     let (said, obstacles) = undo(&paid).await;
     let by = sent["meta"]["correlation_id"].as_str().unwrap();
-    let start = format!("It cannot be undone now: shop.orders has rows needed by later writes ({} set_status). To do: ", &by[..8]);
+    let start = format!(
+        "It cannot be undone now: shop.orders has rows needed by later writes ({} set_status). To do: ",
+        &by[..8]
+    );
     assert!(said.starts_with(&start), "{said}");
-    assert_eq!((&obstacles[0]["code"], &obstacles[0]["changed_by"]["correlation_id"]), (&json!("needed_by"), &json!(by)));
+    assert_eq!(
+        (&obstacles[0]["code"], &obstacles[0]["changed_by"]["correlation_id"]),
+        (&json!("needed_by"), &json!(by))
+    );
     assert_eq!(undo(&sent).await, (open.clone(), json!([])));
     server.succeed("undo_mutation", json!({"correlation_id": by})).await;
     assert_eq!(undo(&sent).await, ("It was undone.".to_owned(), Value::Null));
@@ -109,14 +115,23 @@ async fn a_record_says_how_it_can_be_undone_now() {
     assert_eq!(undo(&paid).await, (open.clone(), json!([])));
     db.run("update shop.orders set note = 'by hand' where id = 5").await;
     let (said, _) = undo(&other).await;
-    assert!(said.starts_with("It cannot be undone now: shop.orders has rows needed by later writes (outside countersign"), "{said}");
+    assert!(
+        said.starts_with("It cannot be undone now: shop.orders has rows needed by later writes (outside countersign"),
+        "{said}"
+    );
     let tried = run_countersign(&db.writer_url(), &["doctor", "--undo-drill"]).await.out;
     let last = |words: &str| tried.lines().any(|line| line.contains(words));
-    assert!(last("the newest write of set_status") && last("cannot be undone now: 1 needed by later writes"), "{tried}");
+    assert!(
+        last("the newest write of set_status") && last("cannot be undone now: 1 needed by later writes"),
+        "{tried}"
+    );
     db.run("alter table shop.orders rename column status to state; alter table shop.orders drop column state").await;
     server.succeed("drop_order", json!({"id": 6})).await;
     let (said, obstacles) = undo(&paid).await;
-    assert!(said.starts_with("It cannot be undone now: shop.orders has rows of a table whose columns have changed."), "{said}");
+    assert!(
+        said.starts_with("It cannot be undone now: shop.orders has rows of a table whose columns have changed."),
+        "{said}"
+    );
     assert_eq!(obstacles, json!([{"code": "schema_changed", "table": "shop.orders"}]));
 }
 

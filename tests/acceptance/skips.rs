@@ -7,7 +7,7 @@ use testkit::{External, long_form};
 use tokio::process::Command;
 
 /// Every test that needs one of [`External::ALL`], and none that does not.
-const FILTERS: [&str; 20] = [
+const FILTERS: [&str; 21] = [
     "chaos::the_same_holds_behind_a_pooler",
     "clients::conformance::",
     "clients::frameworks::",

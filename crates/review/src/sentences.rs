@@ -57,7 +57,8 @@ pub fn undo(record: &Record) -> String {
     }
     match (record.undo_obstacles.as_deref(), rollback.undo_tool.as_deref()) {
         (Some([first, others @ ..]), _) => {
-            let more = if others.is_empty() { String::new() } else { format!(", and {} more in its way", others.len()) };
+            let more =
+                if others.is_empty() { String::new() } else { format!(", and {} more in its way", others.len()) };
             format!("It cannot be undone now: {}{more}. To do: {}.", obstacle(first), first.kind.remedy())
         }
         (_, Some(tool)) if tool != UNDO_TOOL => format!("It can be undone with {}.", visible(tool)),

@@ -27,11 +27,8 @@ pub(super) async fn examine(ledger: &Ledger, doctor: &Doctor) -> Vec<Finding> {
 }
 
 async fn tried(ledger: &Ledger, write: &RecordName) -> Finding {
-    let subject = format!(
-        "the newest write of {} ({})",
-        visible(&write.tool_name),
-        short_id(&write.correlation_id.to_string())
-    );
+    let subject =
+        format!("the newest write of {} ({})", visible(&write.tool_name), short_id(&write.correlation_id.to_string()));
     let finding = match ledger.operator().try_undo(&[write.correlation_id], &os_user::name()).await {
         Ok(UndoOutcome::Conflicts { conflicts, .. }) => found(&subject, &conflicts),
         Ok(UndoOutcome::WouldUndo { rows: count } | UndoOutcome::Undone { rows: count, .. }) => {

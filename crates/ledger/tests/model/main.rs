@@ -55,10 +55,15 @@ fn every_promise_holds_in_every_interleaving() {
 /// Each control leaves mechanisms out, and names what breaks without them.
 #[test]
 fn a_mechanism_that_is_missing_is_found() {
-    for (form, (faults, promise)) in FORMS.into_iter().flat_map(|form| form.controls().into_iter().map(move |control| (form, control))) {
+    for (form, (faults, promise)) in
+        FORMS.into_iter().flat_map(|form| form.controls().into_iter().map(move |control| (form, control)))
+    {
         let is_broken = |protocol: Protocol| {
             let faults = faults.clone();
-            let checker = Protocol { faults, ..protocol }.checker().threads(2).finish_when(HasDiscoveries::AnyOf([promise].into()));
+            let checker = Protocol { faults, ..protocol }
+                .checker()
+                .threads(2)
+                .finish_when(HasDiscoveries::AnyOf([promise].into()));
             checker.spawn_bfs().join().discoveries().contains_key(promise)
         };
         assert!(scenarios(form).into_iter().any(is_broken), "{form:?} without {faults:?} does not break \"{promise}\"");

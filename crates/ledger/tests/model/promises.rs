@@ -17,7 +17,8 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
         Property::always(EXACTLY_ONCE, |protocol: &Protocol, state: &State| {
             (0..protocol.calls.len()).all(|call| {
                 let slot = protocol.slot(call);
-                let successes = state.memory.records.iter().filter(|record| record.slot == slot && is_success(record.outcome));
+                let successes =
+                    state.memory.records.iter().filter(|record| record.slot == slot && is_success(record.outcome));
                 successes.count() <= 1
             })
         }),
@@ -26,9 +27,8 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
         }),
         Property::always(ANSWERS_ARE_TRUE, |protocol: &Protocol, state: &State| {
             (0..state.calls.len()).all(|call| {
-                let is_written = |database: &Database| {
-                    database.records.iter().any(|it| it.call == call && is_success(it.outcome))
-                };
+                let is_written =
+                    |database: &Database| database.records.iter().any(|it| it.call == call && is_success(it.outcome));
                 let slot = protocol.slot(call);
                 match state.calls[call].answered {
                     None => true,
@@ -51,7 +51,8 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
                     let records = state.memory.records.iter().filter(|record| record.call == call).count();
                     let must_have_one = matches!(it.answered, Some(answer) if answer != Answer::InFlight);
                     is_over(&it.server) && records <= 1 && (records == 1 || !must_have_one)
-                }) && state.memory.attempts.iter().all(Option::is_none) && state.memory.pending == 0
+                }) && state.memory.attempts.iter().all(Option::is_none)
+                    && state.memory.pending == 0
             }
         }),
         Property::sometimes("a write succeeds", |_: &Protocol, state: &State| has_answer(state, Answer::Success)),
@@ -84,7 +85,11 @@ fn recorded(protocol: &Protocol, database: &Database) -> i8 {
 fn goes_on(protocol: &Protocol, state: &State) -> bool {
     let mut actions = Vec::new();
     protocol.actions(state, &mut actions);
-    let is_progress =
-        |action: &Action| matches!(action, Action::Backend(_) | Action::Server { .. } | Action::End(_) | Action::Sweep(_) | Action::SweepPending(_));
+    let is_progress = |action: &Action| {
+        matches!(
+            action,
+            Action::Backend(_) | Action::Server { .. } | Action::End(_) | Action::Sweep(_) | Action::SweepPending(_)
+        )
+    };
     actions.into_iter().filter(is_progress).any(|action| protocol.next_state(state, action).is_some())
 }

@@ -103,7 +103,9 @@ pub(crate) enum Server {
     /// `fail`
     Fail,
     /// `resolve`, and whether `record_aborted` was called before.
-    Resolve { is_fenced: bool },
+    Resolve {
+        is_fenced: bool,
+    },
     /// `record_aborted`
     Fence,
     Answered(Answer),
@@ -126,7 +128,9 @@ pub(crate) enum Step {
     Admission,
     /// `begin_write`
     Begin,
-    Claim { slot_may_be_held: bool },
+    Claim {
+        slot_may_be_held: bool,
+    },
     Statement,
     Finish,
     Commit,
@@ -169,7 +173,10 @@ pub(crate) enum Action {
     /// The backend of a call takes its next step.
     Backend(usize),
     /// The server of a call takes its next step. `takes_over`: an attempt that stands in the way is old.
-    Server { call: usize, takes_over: bool },
+    Server {
+        call: usize,
+        takes_over: bool,
+    },
     /// The connection of a call is lost. What the backend was told may still happen.
     Lose(usize),
     /// The answer of a server's statement is lost, which has happened.
@@ -363,7 +370,9 @@ impl Protocol {
                 }
             }
             // The insert waits for that of a `finish` that is not committed.
-            Server::Fence if state.calls[call].transaction.record.is_some() && !self.lacks(Fault::RecordsAreNotUnique) => {
+            Server::Fence
+                if state.calls[call].transaction.record.is_some() && !self.lacks(Fault::RecordsAreNotUnique) =>
+            {
                 return None;
             }
             Server::Fence => {
@@ -431,12 +440,8 @@ impl Model for Protocol {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        let call = CallState {
-            server: Server::Idle,
-            step: Step::None,
-            transaction: Transaction::default(),
-            answered: None,
-        };
+        let call =
+            CallState { server: Server::Idle, step: Step::None, transaction: Transaction::default(), answered: None };
         vec![State {
             memory: Database::default(),
             disk: Database::default(),
@@ -487,9 +492,9 @@ impl Model for Protocol {
             Action::Call(call) => {
                 next.calls[call].server = Server::Waiting;
                 next.calls[call].step = match self.form {
-                Form::TwoTransactions | Form::OneTransaction { is_admitted_first: true } => Step::Admission,
-                Form::OneTransaction { is_admitted_first: false } => Step::Begin,
-            };
+                    Form::TwoTransactions | Form::OneTransaction { is_admitted_first: true } => Step::Admission,
+                    Form::OneTransaction { is_admitted_first: false } => Step::Begin,
+                };
             }
             Action::Report(call) => one_transaction::report(&mut next, call),
             Action::SweepPending(call) => return one_transaction::sweep(self, state, call),
