@@ -36,8 +36,9 @@ pub(super) struct Journal {
 const AGENTS: usize = 8;
 /// Between two attempts of a call: PostgreSQL may be down for a while.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How long a call is repeated before an agent gives up on it: longer than a call that waits for another one.
-const TIMEOUT: Duration = Duration::from_secs(90);
+/// How long a call is repeated before an agent gives up on it: longer than a call that waits for another one, and than servers take
+/// to come back on a machine that runs everything else as well.
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 pub(super) struct Load {
     agents: JoinSet<()>,

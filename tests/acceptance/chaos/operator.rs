@@ -87,9 +87,9 @@ const WAYS: [Way; 8] = [
 /// Between two attempts: PostgreSQL may be down for a while.
 const PAUSE: Duration = Duration::from_millis(20);
 /// How long a command may take, and how long it is repeated until it ends with 0 or 2.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(180);
 /// How long the operator goes on for the ways that have not been played yet.
-const OVERTIME: Duration = Duration::from_secs(120);
+const OVERTIME: Duration = Duration::from_secs(300);
 
 /// One command that undoes, as it ended.
 pub(super) struct Run {

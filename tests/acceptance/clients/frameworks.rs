@@ -160,7 +160,8 @@ impl Framework {
         let query = format!("select id, balance, '{MARKER}' as word from bank.account where id = $1");
         let read = model.call("query_database", json!({"query": query, "params": [ADA]})).await;
         self.assert_succeeded(&read);
-        for digits in [ADA, "123456789012345678.10", MARKER] {
+        assert_eq!(read.text().matches(MARKER).count(), self.copies.both, "{}: {read:?}", self.script);
+        for digits in [ADA, "123456789012345678.10"] {
             assert!(read.text().contains(digits), "{}: {read:?}", self.script);
         }
 
@@ -228,7 +229,7 @@ impl Framework {
     }
 
     async fn run(&self) {
-        if skip_without(&[self.external]) {
+        if long_form::is_left_out() || skip_without(&[self.external]) {
             return;
         }
         let (db, manifest) = bank().await;
@@ -238,12 +239,13 @@ impl Framework {
             self.asks(&db, &stdio).await;
         }
         schemas::reach_the_model(self).await;
-        if !long_form::is_on() {
-            return;
-        }
         let (db, manifest) = bank().await;
         let server = http_server(&db, &manifest).await;
         self.goes_through(&db, &Target::Http(&server)).await;
+        // Three more starts of a framework: a table of docs/setup/clients.md was made with them.
+        if long_form::variable("COUNTERSIGN_TEST_FRAMEWORKS_CONTENT").is_none() {
+            return;
+        }
         let copies = Copies {
             text: self.copies(&db, &manifest, "text").await,
             structured: self.copies(&db, &manifest, "structured").await,
@@ -310,7 +312,7 @@ async fn google_genai_js_reads_writes_undoes_and_fails() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_behind_mcp_remote_reads_writes_undoes_and_fails() {
-    if skip_without(&[External::NodeModules]) {
+    if long_form::is_left_out() || skip_without(&[External::NodeModules]) {
         return;
     }
     let (db, manifest) = bank().await;

@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 use testkit::{Database, External, HttpServer, countersign, external, repository};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::time::timeout;
 
 /// Where a framework finds the server.
 #[derive(Debug)]
@@ -93,6 +95,13 @@ impl Shown {
     }
 }
 
+/// How long a framework may take for one step: it imports hundreds of modules, beside other tests.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+async fn next(lines: &mut Lines<BufReader<ChildStdout>>) -> Option<String> {
+    timeout(PATIENCE, lines.next_line()).await.expect("the framework says something").unwrap()
+}
+
 /// A running framework.
 #[derive(Debug)]
 pub(super) struct Model {
@@ -131,7 +140,7 @@ impl Model {
 
     /// The next line that is an answer to a call; `None` if there is none.
     async fn shown(&mut self) -> Option<Shown> {
-        while let Some(line) = self.lines.next_line().await.unwrap() {
+        while let Some(line) = next(&mut self.lines).await {
             match serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}")) {
                 Line::Shown(shown) => return Some(shown),
                 Line::Offered(offered) => self.offered.push(offered),
@@ -152,10 +161,10 @@ impl Model {
     pub(super) async fn finish(self) {
         let Self { mut child, mut lines, calls, .. } = self;
         drop(calls);
-        while let Some(line) = lines.next_line().await.unwrap() {
+        if let Some(line) = next(&mut lines).await {
             panic!("more is shown: {line}");
         }
-        let status = child.wait().await.unwrap();
+        let status = timeout(PATIENCE, child.wait()).await.expect("the framework ends").unwrap();
         assert!(status.success(), "{status}");
     }
 }
