@@ -116,7 +116,9 @@ async fn a_record_says_how_it_can_be_undone_now() {
     db.run("update shop.orders set note = 'by hand' where id = 5").await;
     let (said, _) = undo(&other).await;
     assert!(
-        said.starts_with("It cannot be undone now: shop.orders has rows needed by later writes (outside countersign"),
+        said.starts_with(
+            "It cannot be undone now: shop.orders has rows needed by later writes (outside countersign, postgres)"
+        ),
         "{said}"
     );
     let tried = run_countersign(&db.writer_url(), &["doctor", "--undo-drill"]).await.out;

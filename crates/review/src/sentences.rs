@@ -74,7 +74,9 @@ fn obstacle(conflict: &Conflict<Value>) -> String {
             let tool = by.tool_name.get().map(|tool| format!(" {}", visible(tool))).unwrap_or_default();
             Some(format!(" ({}{tool})", short_id(&by.correlation_id.to_string())))
         }
-        RowChanger::Outside { outside, .. } => outside.as_ref().map(|origin| format!(" ({})", visible(origin))),
+        RowChanger::Outside { outside, .. } => {
+            outside.as_ref().map(|origin| format!(" (outside countersign, {})", visible(origin.trim())))
+        }
     });
     let subject = table.map_or_else(|| "it is a write".to_owned(), |table| format!("{table} has rows"));
     format!("{subject} {}{}", conflict.kind.words(), by.unwrap_or_default())

@@ -202,6 +202,10 @@ async fn worker(database: Database, world: Shared, seed: u64, extent: Extent) {
                         other => format!("undo {other:?}"),
                     };
                     count_outcome(&world, name);
+                    // Chance alone repeats few of the calls whose write was just undone.
+                    if random.bool() {
+                        write(&database, &mut session, &world, &old).await;
+                    }
                 }
             }
             Some(_) if dice >= 0.93 => {
