@@ -15,7 +15,7 @@ use tokio::sync::RwLock;
 use super::operator;
 
 /// Longer than any call may take: its deadline, the grace, and the time to find out its outcome.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 pub(super) struct Fleet {
     db: Database,
