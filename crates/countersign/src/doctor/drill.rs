@@ -1,18 +1,18 @@
 //! The undo of the newest write of each tool, tried and rolled back (`doctor --undo-drill`).
 
+use ledger::Ledger;
 use ledger::audit::RecordName;
 use ledger::operator::UndoOutcome;
-use ledger::{Doctor, Ledger};
+use review::Finding;
 use review::sentences::{rows, short_id};
-use review::{Finding, FindingLevel};
 use types::{Conflict, ConflictKind, visible};
 
 use crate::os_user;
 
 const AREA: &str = "undo";
 
-pub(super) async fn examine(ledger: &Ledger, doctor: &Doctor) -> Vec<Finding> {
-    let writes = match doctor.newest_undoable().await {
+pub(super) async fn examine(ledger: &Ledger) -> Vec<Finding> {
+    let writes = match ledger.doctor().newest_undoable().await {
         Ok(writes) => writes,
         Err(error) => return vec![Finding::unasked(AREA, "the newest write of each tool", &error)],
     };
@@ -50,6 +50,6 @@ fn found(subject: &str, conflicts: &[Conflict]) -> Finding {
     let message = format!("{subject} cannot be undone now: {}", words.join(", "));
     match counted.iter().find(|(kind, _)| !is_later(*kind)) {
         Some((kind, _)) => Finding::problem(AREA, message, kind.remedy()),
-        None => Finding { level: FindingLevel::Unchecked, ..Finding::ok(AREA, message) },
+        None => Finding::unchecked(AREA, message),
     }
 }

@@ -29,7 +29,7 @@ pub(crate) async fn run(arguments: &DoctorArgs, settings: &Settings) -> anyhow::
     let mut findings = examine(&target, settings).await;
     if arguments.undo_drill {
         let ledger = Ledger::new(target.clone(), settings.ledger.clone());
-        findings.extend(drill::examine(&ledger, &ledger.doctor()).await);
+        findings.extend(drill::examine(&ledger).await);
         unchecked_last(&mut findings);
     }
     if arguments.json {
