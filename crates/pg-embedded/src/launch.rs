@@ -49,6 +49,9 @@ fn base_settings(dir: &ClusterDir) -> Vec<(&'static str, String)> {
             ("full_page_writes", "off".to_owned()),
             ("synchronous_commit", "on".to_owned()),
             ("shared_buffers", "16MB".to_owned()),
+            // Loading the compiler costs more than any query of a small database takes, and so do workers.
+            ("jit", "off".to_owned()),
+            ("max_parallel_workers_per_gather", "0".to_owned()),
         ]);
     }
     settings
