@@ -1,13 +1,20 @@
 //! The reset of a session, after which any call may use it.
 
-use super::Session;
+use super::{PipelineStatement, Session};
 use crate::client::error::{Error, ServerError};
 use crate::client::wire::{Event, Purpose, row_texts};
 
-/// The first column of the query says whether SQL's PREPARE has left a statement. The session is not used again then.
-const RESET_SQL: &str = "set session authorization default; reset all; close all; unlisten *; discard temporary; \
-    discard sequences; select exists(select from pg_catalog.pg_prepared_statements where from_sql), \
-    pg_catalog.pg_advisory_unlock_all()";
+/// Prepared once in a session. The first column of the query says whether SQL's PREPARE has left a statement. The session is
+/// not used again then.
+const RESET_SQL: [&str; 7] = [
+    "set session authorization default",
+    "reset all",
+    "close all",
+    "unlisten *",
+    "discard temporary",
+    "discard sequences",
+    "select exists(select from pg_catalog.pg_prepared_statements where from_sql), pg_catalog.pg_advisory_unlock_all()",
+];
 
 impl Session {
     /// Ends a pipeline after which the session can be used again.
@@ -67,7 +74,10 @@ impl Session {
         if self.is_pooled() || !self.is_idle() {
             return Ok(());
         }
-        self.connection.push_simple_query(RESET_SQL, Purpose::Reset)?;
+        self.push_whole(|session| {
+            RESET_SQL.iter().try_for_each(|sql| session.push_step(&PipelineStatement::without_params(sql)).map(drop))
+        })?;
+        self.push_last_sync();
         Ok(self.connection.flush().await?)
     }
 
