@@ -1,6 +1,6 @@
 //! What does a read cost, at the core (`Reader`), through MCP stdio and over HTTP, against the same statement over bare
 //! tokio-postgres: BEGIN READ ONLY, the statement and ROLLBACK pipelined into one round trip, over as many connections?
-//! And what does it cost with other MCP servers for PostgreSQL ([`peers`])?
+//! And what does it cost with the smallest MCP server ([`smallest`]) and with others for PostgreSQL ([`peers`])?
 //!
 //! Agents write a new text each time, so each case runs with texts that the server has never seen; the same text again
 //! and again (prepared at the bare side) is a case of its own.
@@ -23,6 +23,7 @@ mod bare;
 mod call;
 mod http;
 mod peers;
+mod smallest;
 mod stdio;
 
 use std::future::Future;
@@ -136,6 +137,7 @@ impl Table {
         let reader = Reader::new(login, &SearchPath::default(), ReadLimits::default());
         let mut sides = vec![
             ("bare", Side::Bare(Arc::new(Bare::new(db).await))),
+            ("smallest", Side::Stdio(Box::new(smallest::start(db).await))),
             ("core", Side::Core(reader)),
             ("stdio", Side::Stdio(Box::new(StdioServer::countersign(db).await))),
         ];
@@ -235,6 +237,9 @@ fn percentiles(times: &mut [Vec<Duration>], at: f64) -> Vec<f64> {
 
 #[tokio::main]
 async fn main() {
+    if std::env::args().nth(1).is_some_and(|argument| argument == smallest::ARGUMENT) {
+        return smallest::serve().await;
+    }
     let db = database().await;
     let mut starts = [Vec::new()];
     for _ in 0..5 {
