@@ -54,11 +54,11 @@ impl ClusterDir {
     /// Makes the folder if it is missing.
     pub(crate) fn open(options: &Options) -> Result<Self, Error> {
         let account = OsAccount::choose()?;
-        let temporary = matches!(options.home, ClusterHome::Temporary);
+        let temporary = matches!(options.home, ClusterHome::Temporary(_));
         let home = match &options.home {
             ClusterHome::Named(name) => make_home(&named_home(name, &account)?, &account)?,
             ClusterHome::At(folder) => make_home(folder, &account)?,
-            ClusterHome::Temporary => make_temporary_home(&account)?,
+            ClusterHome::Temporary(below) => make_temporary_home(below.as_deref(), &account)?,
         };
         let opened = Self::prepare(home.clone(), temporary, account);
         if opened.is_err() && temporary {
@@ -243,9 +243,10 @@ fn make_home(home: &Path, account: &OsAccount) -> Result<PathBuf, Error> {
     home.canonicalize().map_err(at("find", home))
 }
 
-fn make_temporary_home(account: &OsAccount) -> Result<PathBuf, Error> {
+fn make_temporary_home(below: Option<&Path>, account: &OsAccount) -> Result<PathBuf, Error> {
     // As root, TMPDIR may be a folder that only root can enter.
-    let base = env::temp_dir().canonicalize().ok().filter(|base| account.check_reaches(base).is_ok());
+    let bases = below.map(Path::to_owned).into_iter().chain([env::temp_dir()]);
+    let base = bases.flat_map(|base| base.canonicalize()).find(|base| account.check_reaches(base).is_ok());
     let base = base.unwrap_or_else(|| PathBuf::from("/tmp"));
     let permissions = fs::Permissions::from_mode(home_mode(account));
     let folder = tempfile::Builder::new()

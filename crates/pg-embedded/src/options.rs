@@ -31,8 +31,8 @@ pub(crate) enum ClusterHome {
     Named(String),
     /// This folder.
     At(PathBuf),
-    /// A temporary folder that is removed with the cluster.
-    Temporary,
+    /// A temporary folder that is removed with the cluster, below this one or else where such folders are.
+    Temporary(Option<PathBuf>),
 }
 
 impl Options {
@@ -51,7 +51,13 @@ impl Options {
     /// A cluster for a test: in a temporary folder that is removed at the end, without fsync, with little memory. It
     /// survives crashes of its processes, not of the machine. Nobody attaches to it.
     pub fn ephemeral() -> Self {
-        Self::of(ClusterHome::Temporary)
+        Self::of(ClusterHome::Temporary(None))
+    }
+
+    /// The same below this folder, which may be one in memory. Where the server's user cannot enter it, the folder is where
+    /// that of [`Options::ephemeral`] is.
+    pub fn ephemeral_below(folder: impl Into<PathBuf>) -> Self {
+        Self::of(ClusterHome::Temporary(Some(folder.into())))
     }
 
     fn of(home: ClusterHome) -> Self {

@@ -1,11 +1,13 @@
 //! One cluster for each test binary and one database for each test. Tests that kill PostgreSQL get a separate cluster.
 
-use std::mem;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
+use std::{fs, mem};
 
 use ledger::ConnectOptions;
 use nix::sys::signal::{Signal, kill};
+use nix::sys::statvfs::statvfs;
 use nix::unistd::Pid;
 use pg_embedded::{Cluster, Options, PackageManager, Search};
 use tokio::sync::OnceCell;
@@ -23,7 +25,24 @@ pub fn cluster() -> &'static Arc<Cluster> {
 }
 
 fn options() -> Options {
-    Options::ephemeral().setting("max_connections", "300")
+    let options = match folder_in_memory() {
+        Some(folder) => Options::ephemeral_below(folder),
+        None => Options::ephemeral(),
+    };
+    options.setting("max_connections", "300")
+}
+
+/// Where Linux keeps files in memory, if there is room for clusters: each test copies a database of 15 MB, and those that kill
+/// PostgreSQL a whole cluster.
+fn folder_in_memory() -> Option<&'static Path> {
+    const ROOM_BYTES: u64 = 6 << 30;
+    let folder = Path::new("/dev/shm");
+    let of_folder = statvfs(folder).ok()?;
+    let free_bytes = of_folder.blocks_available() * of_folder.fragment_size();
+    let memory = fs::read_to_string("/proc/meminfo").ok()?;
+    let available = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let available_kib: u64 = available.trim().strip_suffix(" kB")?.parse().ok()?;
+    (free_bytes.min(available_kib << 10) > ROOM_BYTES).then_some(folder)
 }
 
 /// The folder that keeps the PostgreSQL of the package registries: with this variable the tests run on that one, as on a machine

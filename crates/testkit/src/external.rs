@@ -3,11 +3,11 @@
 //! `COUNTERSIGN_TEST_REQUIRE_ALL=1`, which `.ci/run` sets, turns a skip into a failure.
 
 use std::env;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
+use crate::long_form::{self, say};
 use crate::repository::repository;
 
 /// The variable that makes a skip a failure.
@@ -176,12 +176,55 @@ pub fn skip_unprivileged(reason: &str) {
     report_skip(reason);
 }
 
+/// What tests do on a machine that has none of [`External::ALL`].
+#[derive(Debug)]
+pub struct RunWithoutExternals {
+    /// Whether all passed.
+    pub success: bool,
+    /// Standard output of the tests.
+    pub stdout: String,
+    /// How many passed.
+    pub passed: usize,
+    /// The lines of those that were skipped.
+    pub skipped: Vec<String>,
+}
+
+/// Runs tests of this binary, those with only a long form as well, as on a machine that has nothing they need.
+///
+/// # Panics
+/// If the binary cannot be started.
+pub async fn run_without_externals(filters: &[&str], require_all: bool) -> RunWithoutExternals {
+    let mut command = tokio::process::Command::new(env::current_exe().expect("a path"));
+    command.args(filters).env_remove(REQUIRE_ALL).env(long_form::VARIABLE, "1");
+    for external in External::ALL {
+        command.env(external.variable(), "/nowhere");
+    }
+    if require_all {
+        command.env(REQUIRE_ALL, "1");
+    }
+    let output = command.output().await.expect("this binary");
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let passed = stdout.lines().filter(|line| line.ends_with(" ... ok")).count();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let skipped = stderr.lines().filter(|line| line.starts_with("SKIPPED ")).map(str::to_owned).collect();
+    RunWithoutExternals { success: output.status.success(), stdout, passed, skipped }
+}
+
 fn report_skip(reason: &str) {
     let thread = thread::current();
     let test = thread.name().unwrap_or("a test");
-    // libtest captures what the macros print, not what is written.
-    let line = format!("SKIPPED {test}: {reason} (CONTRIBUTING.md)\n");
-    std::io::stderr().write_all(line.as_bytes()).expect("standard error");
+    say(&format!("SKIPPED {test}: {reason} (CONTRIBUTING.md)"));
+}
+
+/// The command that runs a script of an npm package of `tests/clients`.
+///
+/// # Panics
+/// If the packages are not installed.
+pub fn node_script(script: &str) -> tokio::process::Command {
+    let modules = External::NodeModules.expected_path();
+    let mut command = tokio::process::Command::new(node(&modules).expect("a Node.js"));
+    command.arg(modules.join(script)).kill_on_drop(true);
+    command
 }
 
 /// The Node.js of these packages. Elsewhere than on Linux they have none, and the one on the `PATH` is taken.

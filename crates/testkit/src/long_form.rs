@@ -1,4 +1,4 @@
-//! The amount of work of a test: short by default, long in its long form, which `.ci/run` selects.
+//! The amount of work of a test: short by default, long in its long form.
 
 use std::io::Write;
 use std::{env, thread};
@@ -16,9 +16,7 @@ pub fn is_on() -> bool {
 pub fn is_left_out() -> bool {
     if !is_on() {
         let thread = thread::current();
-        // libtest captures what the macros print, not what is written.
-        let line = format!("LEFT OUT {}: {VARIABLE}=1 runs it\n", thread.name().unwrap_or("a test"));
-        std::io::stderr().write_all(line.as_bytes()).expect("standard error");
+        say(&format!("LEFT OUT {}: {VARIABLE}=1 runs it", thread.name().unwrap_or("a test")));
     }
     !is_on()
 }
@@ -36,4 +34,9 @@ pub fn variable(name: &str) -> Option<u64> {
 /// The number that an environment variable is set to; without it as [`choose`].
 pub fn variable_or(name: &str, by_default: u64, long: u64) -> u64 {
     variable(name).unwrap_or_else(|| choose(by_default, long))
+}
+
+/// Writes a line to the standard error that libtest does not capture, for what a run is read for.
+pub fn say(line: &str) {
+    std::io::stderr().write_all(format!("{line}\n").as_bytes()).expect("standard error");
 }

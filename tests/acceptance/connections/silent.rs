@@ -76,7 +76,7 @@ async fn after_a_call_without_a_response_the_idle_sessions_are_not_trusted() {
     // H1
     let db = database().await;
     let never = Duration::from_secs(3600);
-    let (proxy, world) = warm(&db, 6, Duration::from_secs(2), never).await;
+    let (proxy, world) = warm(&db, 6, Duration::from_secs(5), never).await;
     proxy.swallow();
     assert_eq!(read(&world, "select 1 as n").await["error"]["code"], "timeout", "H1");
     for number in 1..5 {

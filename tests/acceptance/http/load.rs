@@ -10,11 +10,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use testkit::{Database, HttpServer, ProcessMemory, lone_database, long_form};
+use testkit::{Database, HttpServer, ProcessMemory, lone_database, long_form, say};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::chaos::say;
 use clients::{Client, Journal};
 
 const CLIENTS: usize = 200;

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::json;
-use testkit::{Database, HttpClient, HttpServer, Standby, lone_database, long_form};
+use testkit::{Database, HttpClient, HttpServer, Standby, lone_database, long_form, say};
 use tokio::task::JoinSet;
 
 use super::HANDSHAKE;
 use super::fleet::{are_accounted_for, sweep, until_written, write};
-use crate::chaos::say;
 use crate::standby::{both, reader_url};
 
 /// Two servers whose clients read and write until enough is written.

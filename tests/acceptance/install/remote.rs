@@ -4,11 +4,10 @@ use std::os::unix::fs::PermissionsExt;
 
 use mcp::{Client, ProtocolGeneration};
 use serde_json::{Value, json};
-use testkit::{External, HttpClient, HttpServer, database, skip_without, startup_error};
+use testkit::{External, HttpClient, HttpServer, database, node_script, skip_without, startup_error};
 use tokio::process::Command;
 
 use super::{CLIENTS, Home, entry, succeeds};
-use crate::clients::node;
 use crate::http::sse::Session;
 
 const BRIDGE: &str = "mcp-remote/dist/proxy.js";
@@ -102,7 +101,7 @@ async fn claude_desktop_reaches_it_through_the_bridge() {
         assert_eq!((&entry["command"], &arguments[..2]), (&json!("npx"), &["-y", "mcp-remote@0.15.1"][..]));
         assert!(arguments.iter().all(|argument| !argument.contains(&token)), "{arguments:?}");
         // The package as installed here, without a request to the registry.
-        let node = node(BRIDGE);
+        let node = node_script(BRIDGE);
         let mut command: Command = home.bare(node.as_std().get_program());
         command.args(node.as_std().get_args()).args(&arguments[2..]);
         command.env("AUTHORIZATION", entry["env"]["AUTHORIZATION"].as_str().unwrap());

@@ -3,11 +3,10 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use testkit::{Database, External, database, repository, skip_without};
+use testkit::{Database, External, database, node_script, repository, skip_without};
 use tokio::process::Command;
 
 use super::{clean_command, module_command, packages, serves_on, succeed};
-use crate::clients::node;
 
 const TOOL: &str = "@anthropic-ai/mcpb/dist/cli/cli.js";
 const SCHEMA: &str = "packaging/schemas/mcpb-manifest-v0.3.schema.json";
@@ -39,7 +38,7 @@ fn command_of(config: &Value, home: &Path) -> Command {
 }
 
 async fn mcpb(arguments: &[&Path]) -> String {
-    let mut command = node(TOOL);
+    let mut command = node_script(TOOL);
     succeed(command.args(arguments)).await
 }
 

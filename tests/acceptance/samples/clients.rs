@@ -1,12 +1,11 @@
 //! The configuration blocks for clients, each used by a real client.
 
 use serde_json::{Value, json};
-use testkit::{ConfigDir, External, HttpServer, skip_without};
+use testkit::{ConfigDir, External, HttpServer, node_script, skip_without};
 use tokio::process::Command;
 
 use super::shop::Shop;
 use super::{Sample, sample, samples_like};
-use crate::clients::node;
 
 const INSPECTOR: &str = "@modelcontextprotocol/inspector/clients/launcher/build/index.js";
 const BRIDGE: &str = "mcp-remote/dist/proxy.js";
@@ -37,7 +36,7 @@ async fn tools(sample: &Sample, server: &Value) -> Vec<String> {
     let home = tempfile::tempdir().unwrap();
     let config = home.path().join("mcp.json");
     std::fs::write(&config, json!({"mcpServers": {"shop": server}}).to_string()).unwrap();
-    let mut command: Command = node(INSPECTOR);
+    let mut command: Command = node_script(INSPECTOR);
     command.env("HOME", home.path()).args(["--cli", "--config"]).arg(&config).args(["--server", "shop"]);
     command.args(["--stored-auth-only", "--format", "json", "--quiet", "--method", "tools/list"]);
     let output = command.output().await.unwrap();
@@ -128,7 +127,7 @@ async fn clients_over_the_network() {
             // The package as installed here, without a request to the registry.
             let arguments = server["args"].as_array().unwrap();
             assert_eq!((&arguments[0], &arguments[1]), (&json!("-y"), &json!("mcp-remote@0.15.1")));
-            let node = node(BRIDGE);
+            let node = node_script(BRIDGE);
             let program = node.as_std().get_program().to_str().unwrap();
             let script = node.as_std().get_args().map(|argument| json!(argument.to_str().unwrap()));
             let arguments: Vec<Value> = script.chain(arguments[2..].iter().cloned()).collect();

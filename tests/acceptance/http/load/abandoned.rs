@@ -5,9 +5,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use reqwest::Method;
 use serde_json::json;
-use testkit::{HttpClient, HttpServer, ProcessMemory, database, long_form};
+use testkit::{HttpClient, HttpServer, ProcessMemory, database, long_form, say};
 
-use crate::chaos::say;
 use crate::http::sse::Session;
 
 /// Sessions that are opened at the same time.

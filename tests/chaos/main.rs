@@ -11,6 +11,13 @@
 //!
 //! Each run plays every fault and every way to run a plan once, and in its long form goes on for some seconds. `COUNTERSIGN_CHAOS_SECONDS` makes it longer,
 //! `COUNTERSIGN_CHAOS_SEED` plays the same faults again.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has failed, and says where"
+)]
 
 mod checker;
 mod control;
@@ -19,15 +26,15 @@ mod fleet;
 mod load;
 mod operator;
 
-use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use testkit::{Database, External, external, lone_database, long_form, skip_without};
+use testkit::{Database, External, external, lone_database, long_form, say, skip_without};
 
 use fleet::Fleet;
 use load::{Journal, Load};
 use operator::{Operations, Operator};
+use tokio::sync::Semaphore;
 
 /// How many servers there are, but for the run with one.
 const SERVERS: usize = 3;
@@ -36,8 +43,15 @@ const SERVERS: usize = 3;
 /// whose server is alive, and has to fence them.
 const OLD_ENOUGH: Duration = Duration::from_millis(300);
 
+/// How often a sweep comes. On a loaded machine a write takes longer than [`OLD_ENOUGH`], and has this time to end.
+const SWEEP_EVERY: Duration = Duration::from_secs(3);
+
+/// Runs at the same time: each keeps one processor busy.
+static TURNS: Semaphore = Semaphore::const_new(2);
+
 #[tokio::test(flavor = "multi_thread")]
 async fn acknowledged_writes_happen_once_through_kills_crashes_and_cuts() {
+    let _turn = TURNS.acquire().await;
     let db = lone_database().await;
     let broken = run("chaos", &db, Fleet::start(&db, SERVERS).await, at_least()).await;
     assert!(broken.is_empty(), "{} promises broken:\n{}", broken.len(), some_of(&broken));
@@ -45,6 +59,7 @@ async fn acknowledged_writes_happen_once_through_kills_crashes_and_cuts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_holds_with_one_server() {
+    let _turn = TURNS.acquire().await;
     let db = lone_database().await;
     let broken = run("chaos with one server", &db, Fleet::start(&db, 1).await, at_least()).await;
     assert!(broken.is_empty(), "{} promises broken:\n{}", broken.len(), some_of(&broken));
@@ -55,6 +70,7 @@ async fn the_same_holds_behind_a_pooler_that_is_killed_as_well() {
     if skip_without(&[External::PgBouncer]) {
         return;
     }
+    let _turn = TURNS.acquire().await;
     let db = lone_database().await;
     let broken = run("chaos behind PgBouncer", &db, Fleet::start_pooled(&db, SERVERS).await, at_least()).await;
     assert!(broken.is_empty(), "{} promises broken:\n{}", broken.len(), some_of(&broken));
@@ -62,6 +78,7 @@ async fn the_same_holds_behind_a_pooler_that_is_killed_as_well() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_run_with_the_outcome_in_a_second_transaction_is_caught() {
+    let _turn = TURNS.acquire().await;
     let db = lone_database().await;
     if let Err(reason) = control::write_outcomes_in_a_second_transaction(&db).await {
         return external::skip(&format!("PostgreSQL has no extension dblink: {reason}"));
@@ -75,6 +92,7 @@ async fn the_same_run_with_the_outcome_in_a_second_transaction_is_caught() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plan_that_undoes_other_rows_than_it_marks_is_caught() {
+    let _turn = TURNS.acquire().await;
     let db = lone_database().await;
     let fleet = Fleet::start(&db, 1).await;
     control::mark_one_write_more(&db).await;
@@ -92,6 +110,12 @@ async fn a_plan_that_undoes_other_rows_than_it_marks_is_caught() {
     let in_the_tables =
         ["an entry stands and is not there, or was taken back", "a total is not the sum of what stands"];
     assert!(in_the_tables.into_iter().any(sees), "{}", some_of(&broken));
+}
+
+#[tokio::test]
+async fn without_a_pooler_its_run_is_skipped() {
+    let run = testkit::run_without_externals(&["the_same_holds_behind_a_pooler"], false).await;
+    assert!(run.success && run.passed == 1 && run.skipped.len() == 1, "{run:?}");
 }
 
 /// For how long faults follow each other once every fault has been played.
@@ -174,18 +198,17 @@ async fn judge(
 
 /// The server's own sweep, more impatient. PostgreSQL may be down.
 async fn keep_swept(db: Database) {
-    let mut ticks = tokio::time::interval(OLD_ENOUGH / 3);
-    let sweep = format!("select countersign.sweep(interval '{} ms', 1000)", OLD_ENOUGH.as_millis());
+    let mut ticks = tokio::time::interval(SWEEP_EVERY);
     loop {
         ticks.tick().await;
-        if let Ok((client, connection)) = tokio_postgres::connect(&db.url(), tokio_postgres::NoTls).await {
-            tokio::spawn(connection);
-            let _down = client.batch_execute(&sweep).await;
-        }
+        sweep(&db).await;
     }
 }
 
-/// Past the capture of `cargo test`: these figures are what a run is read for.
-pub(crate) fn say(line: &str) {
-    std::io::stderr().write_all(format!("{line}\n").as_bytes()).expect("standard error");
+async fn sweep(db: &Database) {
+    if let Ok((client, connection)) = tokio_postgres::connect(&db.url(), tokio_postgres::NoTls).await {
+        tokio::spawn(connection);
+        let sweep = format!("select countersign.sweep(interval '{} ms', 1000)", OLD_ENOUGH.as_millis());
+        let _down = client.batch_execute(&sweep).await;
+    }
 }

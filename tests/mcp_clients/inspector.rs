@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::{Database, External, HttpServer, countersign, database, long_form, repository, skip_without};
+use testkit::{
+    Database, External, HttpServer, countersign, database, long_form, node_script, repository, skip_without,
+};
 use tokio::process::Command;
-
-use super::node;
 
 const SCRIPT: &str = "@modelcontextprotocol/inspector/clients/launcher/build/index.js";
 
@@ -74,7 +74,7 @@ impl Inspector {
 
     /// Sends a request and takes the answer.
     async fn ask(&self, method: &str, more: &[&str]) -> InspectorOutput {
-        let mut command: Command = node(SCRIPT);
+        let mut command: Command = node_script(SCRIPT);
         command.env("HOME", self.home.path()).arg("--cli").args(&self.to);
         command.args(["--protocol-era", self.era, "--format", "json", "--quiet", "--method", method]).args(more);
         let output = command.output().await.unwrap();

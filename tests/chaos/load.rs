@@ -34,6 +34,8 @@ pub(super) struct Journal {
 
 /// How many agents there are. Each has texts and tweets of its own, so it knows what must become of them.
 const AGENTS: usize = 8;
+/// How long an agent thinks between two calls, at most.
+const THINK_MS: u64 = 100;
 /// Between two attempts of a call: PostgreSQL may be down for a while.
 const PAUSE: Duration = Duration::from_millis(20);
 /// How long a call is repeated before an agent gives up on it: longer than a call that waits for another one, and than servers take
@@ -84,6 +86,8 @@ impl Agent {
             if stopping.load(Ordering::Relaxed) {
                 return;
             }
+            // Agents think. More calls would find nothing that these do not, and take the processors from the faults.
+            tokio::time::sleep(Duration::from_millis(self.rng.u64(..THINK_MS))).await;
             match (self.rng.u8(..14), tweet) {
                 (0..4, Some(tweet)) => self.like_or_unlike(tweet).await,
                 (4..6, _) => self.add_entry(count).await,

@@ -86,7 +86,8 @@ async fn inject(fault: Fault, db: &Database, fleet: &Fleet, rng: &mut fastrand::
         }
         Fault::PauseServer => {
             fleet.signal(server, Signal::SIGSTOP).await;
-            tokio::time::sleep(super::OLD_ENOUGH * 2).await;
+            tokio::time::sleep(super::OLD_ENOUGH).await;
+            super::sweep(db).await;
             fleet.signal(server, Signal::SIGCONT).await;
         }
         Fault::KillPooler => fleet.crash_pooler().await,

@@ -6,9 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use testkit::{Database, External, HttpServer, database, exclusive, long_form, repository, skip_without};
-
-use super::node;
+use testkit::{Database, External, HttpServer, database, exclusive, long_form, node_script, repository, skip_without};
 
 /// The two releases, by the names of `tests/clients/package.json`. The next one allows some answers only 600 ms, which is
 /// too little beside other tests.
@@ -33,7 +31,7 @@ async fn server() -> (Database, HttpServer) {
 async fn judged(server: &HttpServer, suite: &str, list: &Path, more: &[&str]) -> Result<String, String> {
     // Whatever it keeps goes here.
     let folder = tempfile::tempdir().unwrap();
-    let mut command = node(&format!("{suite}/dist/index.js"));
+    let mut command = node_script(&format!("{suite}/dist/index.js"));
     command.current_dir(&folder).args(["server", "--url", &server.url("/mcp"), "--expected-failures"]);
     let output = command.arg(list).args(more).output().await.unwrap();
     let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
