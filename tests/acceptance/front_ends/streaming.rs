@@ -205,6 +205,7 @@ async fn parallel_workers_compute_a_stream() {
     .await;
     db.run("analyze large").await;
     for setting in [
+        "max_parallel_workers_per_gather = 2",
         "parallel_setup_cost = 0",
         "parallel_tuple_cost = 0",
         "min_parallel_table_scan_size = 0",
