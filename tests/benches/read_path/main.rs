@@ -20,6 +20,7 @@
 )]
 
 mod bare;
+mod baseline;
 mod call;
 mod http;
 mod peers;
@@ -36,6 +37,7 @@ use testkit::{Database, HttpServer, ProcessMemory, database};
 use tokio::sync::Semaphore;
 
 use bare::Bare;
+use baseline::Baseline;
 use call::{BY_KEY, Call, LARGE, LARGE_ROWS, Texts};
 use http::{HttpClients, Protocol};
 use stdio::StdioServer;
@@ -129,6 +131,7 @@ async fn in_flight<F: Future<Output = ()> + Send + 'static>(calls: usize, call: 
 /// The sides, in the order of the columns. The first one is what the others are compared with.
 struct Table {
     sides: Vec<(&'static str, Side)>,
+    baseline: Baseline,
 }
 
 impl Table {
@@ -148,7 +151,7 @@ impl Table {
         if let Ok(chosen) = std::env::var("COUNTERSIGN_BENCH_SIDES") {
             sides.retain(|(name, _)| chosen.split(',').any(|chosen| chosen == *name));
         }
-        Self { sides }
+        Self { sides, baseline: Baseline::load() }
     }
 
     fn print_head(&self) {
@@ -157,7 +160,9 @@ impl Table {
     }
 
     /// One line: each side, with its ratio to the first one.
-    fn print(&self, name: &str, unit: &str, figures: &[f64]) {
+    fn print(&mut self, name: &str, unit: &str, figures: &[f64]) {
+        let sides: Vec<_> = self.sides.iter().zip(figures).map(|((side, _), figure)| (*side, *figure)).collect();
+        self.baseline.compare(name, unit == "/s", &sides);
         let figures: Vec<String> =
             figures.iter().map(|figure| format!("{figure:>8.0} ({:4.2})", figure / figures[0])).collect();
         println!("{name:<28} {unit:<2} {}", figures.join(" "));
@@ -260,4 +265,5 @@ async fn main() {
     }
     table.large().await;
     table.print_resident("resident after these");
+    table.baseline.finish();
 }
