@@ -77,6 +77,27 @@ async fn a_record_shows_what_its_write_changed_by_table_and_key() {
     assert_eq!(server.record(&failed).await.get("effects"), None);
 }
 
+/// A promise that was not checked is none.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_whose_undo_was_not_checked_says_so() {
+    let (db, server) = shop().await;
+    db.run(
+        "create table shop.counter (n int); insert into shop.counter values (0); \
+         grant all on shop.counter to countersign_writer; \
+         create function shop.count() returns trigger language plpgsql as \
+         'begin update shop.counter set n = n + 1; return null; end'; \
+         create trigger count after update on shop.orders for each statement execute function shop.count()",
+    )
+    .await;
+    let paid = server.succeed("set_status", json!({"id": 6, "status": "paid"})).await;
+    let rollback = &paid["meta"]["rollback"];
+    assert_eq!((&rollback["reversible"], &rollback["checked"]), (&json!(true), &json!(false)), "{rollback}");
+    let id = paid["meta"]["correlation_id"].as_str().unwrap();
+    let shown = run_countersign(&db.url(), &["audit", "show", id]).await.out;
+    let words = "Whether it can be undone with undo_mutation was not checked: the undo may be refused.";
+    assert!(shown.lines().any(|line| line.starts_with("undo ") && line.ends_with(words)), "{shown}");
+}
+
 /// A receipt is of its time. What is in the way of the undo since then is said where the record is shown.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_says_how_it_can_be_undone_now() {
@@ -123,7 +144,7 @@ async fn a_record_says_how_it_can_be_undone_now() {
     );
     let tried = run_countersign(&db.writer_url(), &["doctor", "--undo-drill"]).await.out;
     let last = |words: &str| tried.lines().any(|line| line.contains(words));
-    assert!(last("the newest write of set_status") && last("cannot be undone now: 1 changed since"), "{tried}");
+    assert!(last("the newest write of set_status") && last("cannot be undone now: 1 row changed since"), "{tried}");
     db.run("alter table shop.orders rename column status to state; alter table shop.orders drop column state").await;
     server.succeed("drop_order", json!({"id": 6})).await;
     let (said, obstacles) = undo(&paid).await;

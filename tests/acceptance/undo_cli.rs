@@ -79,7 +79,7 @@ async fn a_conflict_names_the_row_its_values_and_who_changed_it() {
     let refused = undo(&url, &[&first]).await;
     assert_eq!(refused.code, 2, "{}", refused.err);
     for line in [
-        "1 row: 0 clean, 1 changed since\n",
+        "1 row: 0 clean, 1 row changed since\n",
         "\nchanged_since  shop.orders id=1\n",
         "  status: to restore open, left paid, now sent\n",
         &format!("  changed by: {second} set_status, "),

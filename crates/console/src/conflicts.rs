@@ -1,7 +1,7 @@
 //! The reasons why an undo is refused, as pages show them.
 
 use serde_json::Value;
-use types::{Conflict, ConflictColumn, ConflictKind, ConflictWrite, Member, RowChanger, visible};
+use types::{Conflict, ConflictColumn, ConflictWrite, Member, RowChanger, visible};
 
 use crate::rows::{key, shown};
 use crate::text::{sentence, to_the_minute};
@@ -33,16 +33,6 @@ pub(crate) struct ShownColumn {
 pub(crate) struct RecordLink {
     pub(crate) id: String,
     pub(crate) text: String,
-}
-
-/// `3 rows changed since, 1 deleted since`.
-pub(crate) fn counted<V>(conflicts: &[Conflict<V>]) -> String {
-    let part = |(kind, count): (ConflictKind, usize)| {
-        let first = conflicts.iter().find(|conflict| conflict.kind == kind);
-        let noun = if first.is_some_and(|first| first.table.is_absent()) { "write" } else { "row" };
-        format!("{count} {noun}{} {}", if count == 1 { "" } else { "s" }, kind.words())
-    };
-    ConflictKind::counted(conflicts).into_iter().map(part).collect::<Vec<_>>().join(", ")
 }
 
 /// The first conflicts.
@@ -97,6 +87,7 @@ fn from_outside(origin: &str, at: &Member<String>) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use types::ConflictKind;
 
     use super::*;
 
@@ -105,7 +96,10 @@ mod tests {
         let one = |found: Value| serde_json::from_value::<Conflict<Value>>(found).unwrap();
         let row = one(json!({"code": "changed_since", "table": "shop.orders", "key": {"id": 7}}));
         let write = one(json!({"code": "already_reversed"}));
-        assert_eq!(counted(&[row.clone(), row.clone(), write.clone()]), "2 rows changed since, 1 write undone before");
+        assert_eq!(
+            ConflictKind::counted_words(&[row.clone(), row.clone(), write.clone()]),
+            "2 rows changed since, 1 write undone before"
+        );
         let [row, write] = [conflict(&row), conflict(&write)];
         assert_eq!(
             (row.title.as_str(), write.title.as_str()),
@@ -122,7 +116,7 @@ mod tests {
         let link = |name: &str, link: Option<RecordLink>| {
             link.map(|link| format!("  {name} /records/{}: {}", link.id, link.text))
         };
-        let mut said = vec![counted(&conflicts)];
+        let mut said = vec![ConflictKind::counted_words(&conflicts)];
         for one in list(&conflicts) {
             said.push(one.title);
             said.extend(one.message.map(|message| format!("  {message}")));

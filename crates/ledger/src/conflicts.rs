@@ -20,10 +20,7 @@ pub(crate) fn undo_failure(mut conflicts: Vec<Conflict>) -> Failure {
         };
         return already_reversed(by);
     }
-    let counted: Vec<String> = ConflictKind::counted(&conflicts)
-        .into_iter()
-        .map(|(kind, count)| format!("{count} row{} {}", if count == 1 { "" } else { "s" }, kind.words()))
-        .collect();
+    let counted = ConflictKind::counted_words(&conflicts);
     let hint = match conflicts.iter().map(|conflict| conflict.kind).find(|kind| *kind != ConflictKind::ChangedSince) {
         None => "Look at what changed the rows: undo that first, or write what the rows should be now.",
         Some(ConflictKind::ImageMissing) => {
@@ -33,7 +30,7 @@ pub(crate) fn undo_failure(mut conflicts: Vec<Conflict>) -> Failure {
         Some(ConflictKind::Irreversible) => "Only a write that succeeded, on tables with a key, can be undone.",
         Some(_) => "`conflicts` names each row, and what is in the way.",
     };
-    let message = format!("the write cannot be undone: {}; nothing was changed", counted.join(", "));
+    let message = format!("the write cannot be undone: {counted}; nothing was changed");
     conflicts.truncate(MOST_NAMED);
     let conflicts = Some(Box::new(Conflicts::Found(conflicts)));
     Failure { conflicts, ..Failure::new(ErrorCode::UndoConflict, message) }.hint(hint)
@@ -79,12 +76,12 @@ mod tests {
         let conflicts = conflicts(json!([
             {"code": "deleted_since"},
             {"code": "changed_since", "table": "shop.orders", "key": {"id": 7}},
-            {"code": "changed_since"},
+            {"code": "changed_since", "table": "shop.orders", "key": {"id": 8}},
         ]));
         let failure = undo_failure(conflicts.clone());
         assert_eq!(
             failure.message,
-            "the write cannot be undone: 2 rows changed since, 1 row deleted since; nothing was changed"
+            "the write cannot be undone: 2 rows changed since, 1 write deleted since; nothing was changed"
         );
         let found = Some(Box::new(Conflicts::Found(conflicts)));
         assert_eq!((failure.code, failure.conflicts), (ErrorCode::UndoConflict, found));

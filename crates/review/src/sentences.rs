@@ -3,7 +3,7 @@
 use ledger::audit::Record;
 use ledger::{AppliedRule, RecordStatus};
 use serde_json::Value;
-use types::{Conflict, ErrorCode, Failure, RowChanger, UNDO_TOOL, visible};
+use types::{Conflict, ErrorCode, Failure, Rollback, RowChanger, UNDO_TOOL, visible};
 
 /// The number of characters of an id in a list.
 const SHOWN: usize = 8;
@@ -53,7 +53,7 @@ pub fn undo(record: &Record) -> String {
     }
     let Some(rollback) = record.rollback() else { return "It cannot be undone.".to_owned() };
     if !rollback.reversible {
-        return format!("It cannot be undone. {}", visible(&rollback.note));
+        return format!("{} {}", receipt(&rollback), visible(&rollback.note));
     }
     match (record.undo_obstacles.as_deref(), rollback.undo_tool.as_deref()) {
         (Some([first, others @ ..]), _) => {
@@ -61,8 +61,23 @@ pub fn undo(record: &Record) -> String {
                 if others.is_empty() { String::new() } else { format!(", and {} more in its way", others.len()) };
             format!("It cannot be undone now: {}{more}. To do: {}.", obstacle(first), first.kind.remedy())
         }
-        (_, Some(tool)) if tool != UNDO_TOOL => format!("It can be undone with {}.", visible(tool)),
-        _ => "It can be undone, as long as its rows are as it left them.".to_owned(),
+        (_, Some(UNDO_TOOL)) if rollback.checked != Some(false) => {
+            "It can be undone, as long as its rows are as it left them.".to_owned()
+        }
+        _ => receipt(&rollback),
+    }
+}
+
+/// How a write can be undone, by its receipt alone.
+#[must_use]
+pub fn receipt(rollback: &Rollback) -> String {
+    match (rollback.undo_tool.as_deref().map(visible), rollback.reversible) {
+        (Some(tool), true) if rollback.checked == Some(false) => {
+            format!("Whether it can be undone with {tool} was not checked: the undo may be refused.")
+        }
+        (Some(tool), true) => format!("It can be undone with {tool}."),
+        (None, true) => "There is nothing to undo.".to_owned(),
+        (_, false) => "It cannot be undone.".to_owned(),
     }
 }
 

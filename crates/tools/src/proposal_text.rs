@@ -87,15 +87,15 @@ fn touches(preview: &Preview) -> String {
 
 fn undo(preview: &Preview) -> String {
     let rollback = &preview.rollback;
-    let how = match (&rollback.undo_tool, rollback.reversible) {
-        // A statement that was not tried.
-        (Some(_), true) if rollback.checked.is_none() && preview.rows_affected.is_none() => {
-            return "Its receipt will say whether it can be undone: changes of tracked tables can.".to_owned();
-        }
-        (Some(tool), true) => format!("It can be undone with {tool}."),
-        (None, true) => "There would be nothing to undo.".to_owned(),
-        (_, false) => "It cannot be undone.".to_owned(),
-    };
+    // A statement that was not tried.
+    if rollback.reversible
+        && rollback.undo_tool.is_some()
+        && rollback.checked.is_none()
+        && preview.rows_affected.is_none()
+    {
+        return "Its receipt will say whether it can be undone: changes of tracked tables can.".to_owned();
+    }
+    let how = sentences::receipt(rollback);
     if rollback.note.is_empty() { how } else { format!("{how} {}", visible(&rollback.note)) }
 }
 

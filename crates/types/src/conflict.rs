@@ -79,6 +79,17 @@ impl ConflictKind {
         let count = |kind: &Self| (*kind, conflicts.iter().filter(|conflict| conflict.kind == *kind).count());
         Self::ALL.iter().map(count).filter(|(_, count)| *count > 0).collect()
     }
+
+    /// The same in words: `3 rows changed since, 1 write undone before`.
+    #[must_use]
+    pub fn counted_words<V>(conflicts: &[Conflict<V>]) -> String {
+        let words = |(kind, count): (Self, usize)| {
+            let of_rows = conflicts.iter().any(|conflict| conflict.kind == kind && !conflict.table.is_absent());
+            let noun = if of_rows { "row" } else { "write" };
+            format!("{count} {noun}{} {}", if count == 1 { "" } else { "s" }, kind.words())
+        };
+        Self::counted(conflicts).into_iter().map(words).collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// A row, or a write, that is in the way of an undo. With a [`Cell`] for each value it is what the ledger found, and has no JSON

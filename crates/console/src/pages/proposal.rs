@@ -13,7 +13,7 @@ use ledger::proposals::{ConsoleDecider, ConsoleDecisionError, Decision, Preview,
 use review::{Undecidable, sentences, undecidable};
 use serde::Deserialize;
 use tokio::time::Instant;
-use types::{ProposalId, Tier, visible};
+use types::{ProposalId, Tier, UNDO_TOOL, visible};
 
 use crate::message::{self, render};
 use crate::pages::sign_in::SignInAgain;
@@ -21,9 +21,6 @@ use crate::rows::{self, Effect, Row, shown};
 use crate::session::{self, CurrentSession};
 use crate::state::Console;
 use crate::text::{Fact, LongText, proposer, title_and_params};
-
-/// The tool that undoes writes of tracked tables, for agents.
-const UNDO_MUTATION: &str = "undo_mutation";
 
 const NOT_A_REVIEWER: &str = "An auditor reads, and does not decide.";
 
@@ -146,13 +143,11 @@ fn page<'a>(person: &'a ConsolePerson, proposal: &'a Proposal, sign_in_again: Op
     let (rows, more_rows) = rows::of_preview(preview);
     let is_pending = proposal.status == ProposalStatus::Pending;
     let rollback = &preview.rollback;
-    let undo = match (&rollback.undo_tool, rollback.reversible) {
-        (Some(tool), true) if tool == UNDO_MUTATION => {
+    let undo = match rollback.undo_tool.as_deref() {
+        Some(UNDO_TOOL) if rollback.reversible && rollback.checked != Some(false) => {
             "It can be undone on the page of its record, as long as its rows are as it left them.".to_owned()
         }
-        (Some(tool), true) => format!("It can be undone with {}. {}", visible(tool), visible(&rollback.note)),
-        (None, true) => "There is nothing to undo.".to_owned(),
-        (_, false) => format!("It cannot be undone. {}", visible(&rollback.note)),
+        _ => format!("{} {}", sentences::receipt(rollback), visible(&rollback.note)),
     };
     Page {
         person: Some(&person.name),

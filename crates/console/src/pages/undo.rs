@@ -14,7 +14,7 @@ use review::LoginMasks;
 use review::sentences::rows;
 use serde::Deserialize;
 use serde_json::Value;
-use types::{Conflict, CorrelationId, IdPrefix, Moment, TimeError, visible};
+use types::{Conflict, ConflictKind, CorrelationId, IdPrefix, Moment, TimeError, visible};
 
 use super::record;
 use super::records::{RecordLine, planned_line};
@@ -216,7 +216,8 @@ async fn run_parts(undo: &Operator, plan: &StoredPlan, person: &str) -> Response
             }
             Ok(UndoProgress::Done(UndoOutcome::WouldUndo { .. })) => {}
             Ok(UndoProgress::Done(UndoOutcome::Conflicts { conflicts, .. })) => {
-                let text = format!("{} In the way: {}.", so_far(undone, &receipts), conflicts::counted(&conflicts));
+                let text =
+                    format!("{} In the way: {}.", so_far(undone, &receipts), ConflictKind::counted_words(&conflicts));
                 return message::page(StatusCode::CONFLICT, "Conflicts", &text);
             }
             Err(error) if receipts.is_empty() => return failed(&error),
@@ -305,7 +306,7 @@ async fn one_page(console: &Console, person: &ConsolePerson, id: CorrelationId, 
         person: Some(&person.name),
         id: id.to_string(),
         rows: rows(count),
-        counted: conflicts::counted(&conflicts),
+        counted: ConflictKind::counted_words(&conflicts),
         more: conflicts.len().saturating_sub(conflicts::MOST),
         conflicts: conflicts::list(&conflicts),
     };
@@ -333,7 +334,7 @@ fn plan_page<'a>(
         effects,
         summary: rows.summary.iter().map(PlanSummary::to_string).collect(),
         parts: plan.parts.len(),
-        counted: conflicts::counted(&conflicts),
+        counted: ConflictKind::counted_words(&conflicts),
         conflicts: conflicts::list(&conflicts),
         more: conflicts.len().saturating_sub(conflicts::MOST),
         is_ready: plan.report.is_ready,

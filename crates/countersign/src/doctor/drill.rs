@@ -45,10 +45,8 @@ fn found(subject: &str, conflicts: &[Conflict]) -> Finding {
         use ConflictKind::{ChangedSince, DeletedSince, KeyTaken, NeededBy, ParentMissing, Referenced};
         matches!(kind, ChangedSince | DeletedSince | KeyTaken | NeededBy | ParentMissing | Referenced)
     };
-    let counted = ConflictKind::counted(conflicts);
-    let words: Vec<String> = counted.iter().map(|(kind, count)| format!("{count} {}", kind.words())).collect();
-    let message = format!("{subject} cannot be undone now: {}", words.join(", "));
-    match counted.iter().find(|(kind, _)| !is_later(*kind)) {
+    let message = format!("{subject} cannot be undone now: {}", ConflictKind::counted_words(conflicts));
+    match ConflictKind::counted(conflicts).into_iter().find(|(kind, _)| !is_later(*kind)) {
         Some((kind, _)) => Finding::problem(AREA, message, kind.remedy()),
         None => Finding::unchecked(AREA, message),
     }

@@ -29,12 +29,11 @@ pub(super) fn lines(subject: &str, conflicts: &[Conflict<Value>], all: u64) -> V
     lines
 }
 
-/// `3 rows: 1 clean, 1 changed since, 1 deleted since`.
+/// `3 rows: 1 clean, 1 row changed since, 1 row deleted since`.
 pub(super) fn summary(conflicts: &[Conflict<Value>], all: u64) -> String {
     let clean = all.saturating_sub(conflicts.len() as u64);
-    let counted = ConflictKind::counted(conflicts).into_iter().map(|(kind, count)| format!("{count} {}", kind.words()));
-    let parts: Vec<String> = std::iter::once(format!("{clean} clean")).chain(counted).collect();
-    format!("{}: {}", rows(all), parts.join(", "))
+    let separator = if conflicts.is_empty() { "" } else { ", " };
+    format!("{}: {clean} clean{separator}{}", rows(all), ConflictKind::counted_words(conflicts))
 }
 
 fn block(conflict: &Conflict<Value>) -> Vec<String> {
