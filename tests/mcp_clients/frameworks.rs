@@ -127,7 +127,8 @@ fn arguments(manifest: &TestManifest) -> Vec<String> {
 
 async fn http_server(db: &Database, manifest: &TestManifest) -> HttpServer {
     let mut command = HttpServer::command(db);
-    command.args(manifest.arguments());
+    // Frameworks are run with the default form of answers.
+    command.env_remove("COUNTERSIGN_CONTENT").args(manifest.arguments());
     HttpServer::start(command).await
 }
 
