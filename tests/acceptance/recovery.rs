@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::StreamExt;
 use futures_util::future::join_all;
 use pg_embedded::Cluster;
+use reqwest::Method;
 use serde_json::json;
-use testkit::{Database, Server, lone_database};
+use testkit::{Database, HttpServer, Server, lone_database};
 
 type Stop = fn(&Cluster) -> Result<(), pg_embedded::Error>;
 
@@ -110,6 +112,37 @@ async fn a_server_that_stays_down_is_named_within_the_deadline_and_the_next_call
     restart(&db, |_| Ok(())).await;
     assert_eq!(server.query("select 1 as n").await, [json!({"n": 1})]);
     server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_is_one_line_of_the_log_and_streams_outlive_it() {
+    // N-32: the worker of proposals asks the ledger every second.
+    let db = lone_database().await;
+    let server = HttpServer::on(&db).await;
+    let client = server.session("2025-11-25").await;
+    let read = json!({"query": "select 1 as n"});
+    assert_eq!(client.call("query_database", read.clone()).await["success"], true);
+    let open = async |path: &str| client.request(Method::GET, path).send().await.unwrap().bytes_stream();
+    let mut streams = [open("/mcp").await, open("/sse").await];
+    let before = server.log().lines().count();
+    db.cluster().stop_immediate().unwrap();
+
+    let started = Instant::now();
+    let refused = client.call("query_database", read.clone()).await;
+    assert_eq!(refused["error"]["code"], "database_unavailable", "{refused}");
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    // A comment, every 15 s.
+    for stream in &mut streams {
+        let beat = async { while !stream.next().await.expect("it goes on").unwrap().starts_with(b":") {} };
+        tokio::time::timeout(Duration::from_secs(20), beat).await.expect("a heartbeat");
+    }
+    let log = server.log();
+    let logged: Vec<&str> = log.lines().skip(before).filter(|line| !line.contains(" INFO ")).collect();
+    assert_eq!(logged.len(), 1, "{logged:#?}");
+
+    restart(&db, |_| Ok(())).await;
+    server.logged("the database answers again").await;
+    assert_eq!(client.call("query_database", read).await["success"], true);
 }
 
 #[tokio::test(flavor = "multi_thread")]

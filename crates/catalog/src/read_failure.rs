@@ -110,9 +110,9 @@ pub fn read_failure(error: ReadError, deadline: Duration) -> Failure {
                 "The query was not started: ask again when fewer run at once. The operator can raise read_sessions or query_timeout_ms.",
             )
         }
-        ReadError::Database(ledger::read::Error::Connect(error)) => {
-            tracing::warn!(%error, "a read had no connection");
-            Failure { message: format!("{PREFIX}{error}"), ..Failure::from(&error) }
+        ReadError::Database(ref lost @ ledger::read::Error::Connect(ref error)) => {
+            ledger::outage::log(lost, "a read had no connection");
+            Failure { message: format!("{PREFIX}{error}"), ..Failure::from(error) }
         }
         ReadError::Database(error) => {
             tracing::warn!(%error, "a read lost its connection");
@@ -131,7 +131,7 @@ fn not_read_only() -> Failure {
 
 /// What an agent is told when the ledger cannot be read.
 pub fn ledger_failure(error: &ledger::read::Error) -> Failure {
-    tracing::error!(%error, "the ledger cannot be read");
+    ledger::outage::log(error, "the ledger cannot be read");
     match error {
         ledger::read::Error::Connect(error) => error.into(),
         ledger::read::Error::PoolTimeout { .. } => Failure::new(ErrorCode::DatabaseUnavailable, error.to_string()),

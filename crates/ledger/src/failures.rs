@@ -4,7 +4,7 @@ use pg::ServerError;
 use serde_json::Value;
 use types::{CorrelationId, ErrorCode, Failure};
 
-use crate::conflicts;
+use crate::{conflicts, outage};
 
 /// The SQLSTATE of an attempt that is no longer this server's, or whose claim was refused (migrations).
 pub(crate) const FENCED: &str = "CS001";
@@ -146,7 +146,7 @@ pub(crate) fn key_reused() -> Failure {
 
 /// The failure when the ledger is unavailable. The error itself goes to the log only: it may name tables and hosts.
 pub(crate) fn ledger_failure(error: &pg::Error) -> Failure {
-    tracing::error!(%error, "the ledger cannot be used");
+    outage::log(error, "the ledger cannot be used");
     match error {
         pg::Error::Connect(error) => {
             Failure { message: format!("{error}; nothing was written"), ..Failure::from(error) }

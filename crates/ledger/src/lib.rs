@@ -19,6 +19,7 @@
 //!   `undo`, `operator` and `plans` undo writes. `freezes` stop the writes of an account. `tracking` reports whether all
 //!   changes of a write are recorded.
 //! - `doctor` finds what is stuck, `gauges` counts what is open, `sweep` ends what stopped servers left pending.
+//! - `outage` keeps the log short while PostgreSQL is away.
 //! - `read_log` is the log of reads, which servers write beside the reads.
 //! - `setup` is `init`: the schema, its roles and grants. `schema` checks the ledger, `identity` whether it was made for
 //!   this database. `roles` are the owner and the login of the servers, `reader_role` is the login of the read path, and
@@ -55,6 +56,7 @@ mod login_settings;
 mod notices;
 pub mod operator;
 mod options;
+pub mod outage;
 pub mod plans;
 mod policy;
 mod preview;

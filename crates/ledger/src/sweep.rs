@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior};
 use types::CorrelationId;
 
-use crate::Ledger;
 use crate::audit::{Audit, SignError, Signed, Uncosigned};
+use crate::{Ledger, outage};
 
 /// The age of a record beyond the deadline of its call: the grace of its statements and the time for its resolution.
 pub(crate) const BEYOND_DEADLINE: Duration = Duration::from_secs(30);
@@ -43,6 +43,7 @@ impl Ledger {
     async fn seal_and_sign(&self) {
         let audit = self.audit();
         match audit.seal().await {
+            Err(error) if !outage::is_news(&error) => {}
             Err(error) => tracing::warn!(%error, "final records will be sealed later"),
             Ok(_) => {
                 let signed = audit.sign(&self.settings.signing).await;
@@ -50,6 +51,7 @@ impl Ledger {
                 match signed {
                     Ok(Signed::Note(_)) => self.cosign(&audit).await,
                     Ok(Signed::NoKey { .. }) => {}
+                    Err(SignError::Database(error)) if !outage::is_news(&error) => {}
                     Err(SignError::Database(error)) => tracing::warn!(%error, "the log will be signed later"),
                     Err(error) => tracing::error!(%error, "the log is not signed"),
                 }
@@ -74,6 +76,7 @@ impl Ledger {
                     tracing::warn!(witness = witness.key.name(), url = witness.url.as_str(), %error, "a checkpoint is not cosigned");
                 }
             }
+            Err(error) if !outage::is_news(&error) => {}
             Err(error) => tracing::warn!(%error, "the witnesses will be asked later"),
         }
     }
@@ -90,6 +93,7 @@ impl Ledger {
                         tracing::warn!(%correlation_id, "an abandoned write was ended: nothing of it was written");
                     }
                 }
+                Err(error) if !outage::is_news(&error) => {}
                 Err(error) => tracing::warn!(%error, "the sweep will be tried again"),
             }
             self.seal_and_sign().await;

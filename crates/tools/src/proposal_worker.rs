@@ -17,7 +17,6 @@ pub async fn run_proposal_worker(proposals: Proposals, toolbox: LiveRegistry) {
     let mut ticks = tokio::time::interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut until_sweep = 0;
-    let mut is_reachable = true;
     loop {
         ticks.tick().await;
         if until_sweep == 0 {
@@ -25,14 +24,8 @@ pub async fn run_proposal_worker(proposals: Proposals, toolbox: LiveRegistry) {
         }
         until_sweep = (until_sweep + 1) % SWEEP_EVERY;
         let Some(executors) = toolbox.executors() else { continue };
-        match proposals.recover(&executors).await {
-            Ok(()) => is_reachable = true,
-            Err(failure) if is_reachable => {
-                is_reachable = false;
-                tracing::warn!(code = %failure.code, "cannot poll confirmed proposals; will retry: {}", failure.message);
-            }
-            Err(_) => {}
-        }
+        // The ledger has logged why it cannot be asked.
+        let _ = proposals.recover(&executors).await;
     }
 }
 
@@ -47,6 +40,7 @@ async fn sweep(proposals: &Proposals) {
                 "proposals have expired, and some that were agreed to: nothing of them was written"
             );
         }
-        Err(failure) => tracing::warn!(code = %failure.code, "proposals will be swept later: {}", failure.message),
+        // The ledger has logged why.
+        Err(_) => {}
     }
 }

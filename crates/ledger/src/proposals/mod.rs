@@ -47,6 +47,7 @@ use crate::failures::{internal_error, key_reused, ledger_failure, superseded};
 use crate::fingerprint::{Fingerprints, sha256_hex};
 use crate::gate::Gate;
 use crate::intent::slot;
+use crate::outage;
 use crate::policy::{self, AppliedPolicy, PolicyMode};
 use crate::preview::Trials;
 use crate::records::Records;
@@ -324,7 +325,7 @@ impl Proposals {
     ) -> Result<Vec<T>, Failure> {
         let rows = self.records.objects(&format!("{what}{COLUMNS_SQL}{which}"), params).await;
         let rows = rows.map_err(|error| {
-            tracing::error!(%error, "the proposals cannot be read");
+            outage::log(&error, "the proposals cannot be read");
             match error {
                 pg::Error::Connect(error) => Failure::from(&error),
                 _ => Failure::new(ErrorCode::DbError, "the proposals cannot be read"),

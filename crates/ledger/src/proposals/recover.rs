@@ -9,6 +9,7 @@ use types::{CorrelationId, ErrorCode, Failure, ProposalId};
 use super::{ExecutedProposal, Proposals};
 use crate::executor_registry::ExecutorRegistry;
 use crate::failures::{WriteError, ledger_failure};
+use crate::outage;
 
 const CONFIRMED_SQL: &str = "select p.proposal_id from countersign.proposal p \
     where p.status = 'confirmed' and p.attempt_until <= clock_timestamp() and p.tool_name = any ($1::text[]) \
@@ -34,6 +35,7 @@ impl Proposals {
         let names: Vec<String> = executors.names().map(|name| serde_json::Value::from(name).to_string()).collect();
         let names = vec![Some(format!("{{{}}}", names.join(",")))];
         let open = self.ask_words(CONFIRMED_SQL, names, Instant::now() + self.call_deadline).await?;
+        outage::end();
         for id in open.iter().filter_map(|id| ProposalId::parse(id)) {
             // Those that are left come with the next round.
             let Ok(permit) = Arc::clone(&self.executing).try_acquire_owned() else { break };

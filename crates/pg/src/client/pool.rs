@@ -95,9 +95,9 @@ const GOODBYE_BEFORE_THE_NEXT: Duration = Duration::from_millis(100);
 /// The time limit for the end of a discarded session.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// How long a read waits for a server that does not answer. If the server reports that it is starting, the read waits
-/// until its deadline.
-const PATIENCE_WITH_NOBODY: Duration = Duration::from_secs(5);
+/// How long a read tries to connect to a server that does not answer; with the last try it takes less than 5 s. If the
+/// server reports that it is starting, the read waits until its deadline.
+const PATIENCE_WITH_NOBODY: Duration = Duration::from_secs(4);
 
 /// The pool's own timeout comes first, since its error names the cause.
 const GRACE: Duration = Duration::from_millis(10);
@@ -142,17 +142,15 @@ impl Pool {
         let read_timeout = Instant::now() + PATIENCE_WITH_NOBODY;
         loop {
             match (self.acquire(deadline).await, failure.take()) {
-                (Err(Error::Connect(error)), _)
-                    if error.is_transient() && (error.is_server_response() || Instant::now() < read_timeout) =>
-                {
-                    failure = Some(Error::Connect(error));
-                }
+                (Err(Error::Connect(error)), _) if error.is_transient() => failure = Some(Error::Connect(error)),
                 (Err(Error::Deadline), Some(failure)) => return Err(failure),
                 (outcome, _) => return outcome,
             }
             // Between half of the pause and all of it: those who wait do not come back all at once.
             let pause_now = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
-            if Instant::now() + pause_now >= deadline {
+            let is_silent = matches!(&failure, Some(Error::Connect(error)) if !error.is_server_response());
+            let last_try = if is_silent { read_timeout.min(deadline) } else { deadline };
+            if Instant::now() + pause_now >= last_try {
                 return failure.map_or(Err(Error::Deadline), Err);
             }
             tracing::debug!(?pause_now, "no connection for a read; trying again");
