@@ -104,6 +104,8 @@ pub(crate) enum ClientName {
     LmStudio,
     /// Google Antigravity.
     Antigravity,
+    /// Goose.
+    Goose,
 }
 
 /// Whose file an entry is written into.

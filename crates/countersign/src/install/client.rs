@@ -71,6 +71,8 @@ pub(super) enum Format {
     },
     /// The tables of Codex.
     Toml,
+    /// The mapping of Goose.
+    Yaml,
 }
 
 /// A member of an entry: its key and its value.
@@ -81,6 +83,10 @@ pub(super) type Member = (&'static str, Part);
 pub(super) enum Part {
     Text(&'static str),
     Texts(&'static [&'static str]),
+    True,
+    Number(u32),
+    /// The name of the server.
+    Name,
     /// The path of the program.
     Command,
     /// Its arguments.

@@ -276,6 +276,40 @@ const ANTIGRAVITY: Client = Client {
     next_step: "Antigravity shows the server under MCP Servers of its agent panel, where the list can be read again.",
 };
 
+/// Goose waits this long for an answer; its own default is the same.
+const SECONDS: Part = Part::Number(300);
+
+const GOOSE: Client = Client {
+    label: "Goose",
+    user_files: UserFiles { variables: &[], base: Base::Xdg, paths: &["goose/config.yaml"] },
+    project_files: &[],
+    format: Format::Yaml,
+    program: &[
+        ("enabled", Part::True),
+        ("type", Part::Text("stdio")),
+        ("name", Part::Name),
+        ("description", Part::Text("PostgreSQL, through countersign")),
+        ("cmd", Part::Command),
+        ("args", Part::Arguments),
+        ("timeout", SECONDS),
+    ],
+    remote: Remote::Entry {
+        members: &[
+            ("enabled", Part::True),
+            ("type", Part::Text("streamable_http")),
+            ("name", Part::Name),
+            ("description", Part::Text("PostgreSQL, through countersign")),
+            ("uri", Part::Url),
+            ("headers", Part::Headers),
+            ("timeout", SECONDS),
+        ],
+        sse: false,
+    },
+    variables: Variables::None,
+    link: None,
+    next_step: "Goose reads it when a session starts; `goose configure` switches extensions on and off.",
+};
+
 impl ClientName {
     /// What is known of it.
     pub(super) const fn client(self) -> &'static Client {
@@ -295,6 +329,7 @@ impl ClientName {
             Self::Junie => &JUNIE,
             Self::LmStudio => &LM_STUDIO,
             Self::Antigravity => &ANTIGRAVITY,
+            Self::Goose => &GOOSE,
         }
     }
 }

@@ -42,6 +42,7 @@ pub(super) struct Entry {
 /// What the parts of an entry are filled with.
 #[derive(Debug, Default)]
 struct Values<'s> {
+    name: &'s str,
     command: Option<&'s str>,
     arguments: &'s [String],
     url: Option<&'s str>,
@@ -58,6 +59,9 @@ impl Values<'_> {
         Some(match part {
             Part::Text(text) => Value::from(text),
             Part::Texts(texts) => Value::from(texts),
+            Part::True => Value::from(true),
+            Part::Number(number) => Value::from(number),
+            Part::Name => Value::from(self.name),
             Part::Command => Value::from(self.command?),
             Part::Arguments => Value::from(self.arguments),
             Part::CommandLine => {
@@ -83,7 +87,7 @@ impl Server {
                 for text in arguments.iter().chain([command]) {
                     check_unchanged(client, text, "path")?;
                 }
-                let values = Values { command: Some(command), arguments, ..Values::default() };
+                let values = Values { name, command: Some(command), arguments, ..Values::default() };
                 return Ok(Entry { value: values.entry(client.program), input: None });
             }
             Self::Remote { url, token } => (url.as_str(), token),
@@ -91,7 +95,7 @@ impl Server {
         check_unchanged(client, url, "URL")?;
         let asks = matches!(token, Token::Text(_)) && client.variables == Variables::EnvBracesAndInputs;
         let input = asks.then(|| question(name));
-        let mut values = Values { url: Some(url), ..Values::default() };
+        let mut values = Values { name, url: Some(url), ..Values::default() };
         match token {
             Token::None => {}
             Token::Text(_) if asks => values.bearer = Some(format!("${{input:{}}}", input_id(name))),

@@ -10,6 +10,7 @@ mod config_file;
 mod difference;
 mod edit;
 mod entry;
+mod goose_yaml;
 mod json;
 mod json_container;
 mod json_style;
@@ -103,6 +104,7 @@ pub(crate) fn uninstall(arguments: &UninstallArgs) -> anyhow::Result<()> {
     let found = match client.format {
         Format::Json { key, .. } => json::get(&text, key, name),
         Format::Toml => codex_toml::get(&text, name),
+        Format::Yaml => goose_yaml::get(&text, name),
     };
     let path = file.path.display();
     let Some(current) = found.map_err(|error| file.located(&text, &error))? else {
@@ -162,6 +164,7 @@ fn put(client: &Client, name: &str, entry: &Entry, text: &str, replace: bool) ->
     let key = match client.format {
         Format::Json { key, .. } => key,
         Format::Toml => return codex_toml::put(text, name, &entry.value, replace),
+        Format::Yaml => return goose_yaml::put(text, name, &entry.value, replace),
     };
     let put = json::put(text, key, name, &entry.value, replace)?;
     let Some(input) = &entry.input else { return Ok(put) };
@@ -181,6 +184,7 @@ fn take(client: &Client, name: &str, text: &str) -> Result<Option<String>, EditE
     let key = match client.format {
         Format::Json { key, .. } => key,
         Format::Toml => return codex_toml::take(text, name),
+        Format::Yaml => return goose_yaml::take(text, name),
     };
     let Some(taken) = json::take(text, key, name)? else { return Ok(None) };
     let input = question(name);
