@@ -2,7 +2,7 @@
 //! reaches the next write (A11-07, A11-17).
 
 use serde_json::{Value, json};
-use testkit::{Database, Server, database};
+use testkit::{Database, Server, arguments, database};
 
 async fn admin(db: &Database) -> Server {
     let mut command = Server::command(db);
@@ -75,6 +75,28 @@ async fn it_writes_once_with_a_record_a_receipt_and_its_rows() {
     assert_eq!(server.succeed("execute_sql", keyed).await["data"]["command_tag"], "UPDATE 2");
     let other = json!({"sql": sql, "params": ["edited", [1]]});
     assert_eq!(server.succeed("execute_sql", other).await["meta"]["rows_affected"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn its_numbers_are_those_of_a_read_also_where_clients_would_change_them() {
+    // I-2
+    let db = database().await;
+    let server = admin(&db).await;
+    let sql = "select 9007199254740993 as big, 1.5::numeric(5, 2) as price, array[2.5] as prices, 0.1::float8 as share, 7 as n, \
+               '{\"a\": 1.10}'::jsonb as document";
+    let exact =
+        r#"{"big": 9007199254740993, "price": 1.50, "prices": [2.5], "share": 0.1, "n": 7, "document": {"a": 1.10}}"#;
+    let safe = r#"{"big": "9007199254740993", "price": "1.50", "prices": ["2.5"], "share": 0.1, "n": 7, "document": {"a": 1.10}}"#;
+    let rows = |envelope: &Value, path: &str| envelope.pointer(path).unwrap_or_else(|| panic!("{envelope}")).clone();
+    let [exact, safe] = [exact, safe].map(|row| serde_json::from_str::<Value>(row).unwrap());
+    let read = server.client().call("query_database", arguments(json!({"query": sql}))).await.unwrap();
+    assert_eq!(rows(&read.envelope, "/data/rows/0"), safe);
+    // And those of the duplicate, which come from the ledger.
+    for path in ["/data/rows/0", "/data/cached_result/rows/0"] {
+        let done = server.client().call("execute_sql", arguments(json!({"sql": sql}))).await.unwrap();
+        assert_eq!(rows(&serde_json::from_str(&done.text).unwrap(), path), exact, "{path}");
+        assert_eq!(rows(&done.envelope, path), safe, "{path}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 use types::{CorrelationId, ErrorCode, Failure, Redaction, Tier};
 
+use crate::listed_numbers::listed_numbers;
 use crate::proposal_data::ProposalData;
 use crate::proposal_text;
 use crate::services::{ConsoleLinks, Services};
@@ -243,10 +244,12 @@ fn write_output(tool: &str, outcome: Result<WriteOutcome, WriteError>) -> ToolRe
                 correlation_id: Some(correlation_id),
                 rows_affected: Some(rows_affected),
                 rollback: Some(*rollback),
+                number_fields: listed_numbers(tool, &data),
                 ..answer
             })
         }
         Ok(WriteOutcome::Duplicate { correlation_id, original, cached_result }) => {
+            let number_fields = listed_numbers(tool, &cached_result);
             let data = DuplicateData {
                 duplicate: true,
                 original_correlation_id: original,
@@ -254,7 +257,7 @@ fn write_output(tool: &str, outcome: Result<WriteOutcome, WriteError>) -> ToolRe
                 message: format!("Identical {tool} was already executed successfully. Returning cached result."),
             };
             let (correlation_id, success) = (Some(correlation_id), Disposition::Duplicate);
-            ToolOutput::read(&data).map(|answer| ToolOutput { correlation_id, success, ..answer })
+            ToolOutput::read(&data).map(|answer| ToolOutput { correlation_id, success, number_fields, ..answer })
         }
         Ok(WriteOutcome::NeedsApproval(_)) => {
             Err(Failure::new(ErrorCode::InternalError, "the write needs approval, and was not proposed").into())

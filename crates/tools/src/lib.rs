@@ -19,6 +19,7 @@ mod approval_flow;
 mod arguments;
 pub mod builtin;
 mod instructions;
+mod listed_numbers;
 mod live_registry;
 mod manifest_tools;
 mod mask_policy;

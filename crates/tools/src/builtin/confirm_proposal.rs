@@ -12,6 +12,7 @@ use types::{ErrorCode, Failure, ProposalId, Tier};
 
 use super::proposal_id;
 use crate::approval_flow::{decide, decides_nothing, question, refused};
+use crate::listed_numbers::listed_numbers;
 use crate::schema::{AnyJson, arguments, builtin_info};
 use crate::shown_proposal::ShownProposal;
 use crate::tool::{Annotations, Call, Disposition, Tool, ToolInfo, ToolOutput, ToolResult};
@@ -133,6 +134,7 @@ impl Tool for ConfirmProposal {
             let WriteOutcome::Executed { correlation_id, data, rows_affected, rollback } = carried.outcome else {
                 return Err(Failure::new(ErrorCode::InternalError, "proposal executed but returned no result").into());
             };
+            let number_fields = listed_numbers(&carried.proposal.tool_name, &data);
             let data = ConfirmData {
                 proposal_id: id,
                 action: carried.proposal.tool_name,
@@ -144,6 +146,7 @@ impl Tool for ConfirmProposal {
                 correlation_id: Some(correlation_id),
                 rows_affected: Some(rows_affected),
                 rollback: Some(*rollback),
+                number_fields,
                 ..answer
             })
         })

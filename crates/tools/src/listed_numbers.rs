@@ -1,0 +1,28 @@
+//! The numbers in an answer of `execute_sql`, whose columns are known only from the answer.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use types::{NumberFields, PgType, Scalar, TypeKind};
+
+/// The name of the tool.
+pub(crate) const EXECUTE_SQL: &str = "execute_sql";
+
+/// The fields of the rows of its answer, by the columns that the answer lists, also when it comes from the ledger. The name of a
+/// domain says nothing of its type. `None` for other tools, which know their columns.
+pub(crate) fn listed_numbers(tool: &str, data: &Value) -> Option<Arc<NumberFields>> {
+    if tool != EXECUTE_SQL {
+        return None;
+    }
+    let mut fields = NumberFields::default();
+    for column in data.get("columns").and_then(Value::as_array).into_iter().flatten() {
+        let [name, ty] = ["name", "type"].map(|key| column.get(key).and_then(Value::as_str).unwrap_or_default());
+        let scalar = match ty.trim_end_matches("[]") {
+            "numeric" => Scalar::Numeric,
+            "json" | "jsonb" => Scalar::Json,
+            _ => continue,
+        };
+        fields.insert(name, &PgType { oid: 0, name: ty.to_owned(), kind: TypeKind::Scalar(scalar) });
+    }
+    Some(Arc::new(fields))
+}
