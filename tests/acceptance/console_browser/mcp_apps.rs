@@ -94,6 +94,11 @@ async fn the_view_shows_the_change_and_its_button_confirms_exactly_that() {
     let asked = client.host.run("size.height").await;
     assert!(asked.as_f64() >= height.as_f64() && asked.as_f64() < Some(860.0), "{asked} for {height}");
 
+    // I-2: the view parses text itself, and shows every digit of it.
+    let result = json!({"content": [{"type": "text", "text": r#"{"id":9007199254740993,"t":"1.10 \" 7.0","p":[1.10,-7,2e3]}"#}]});
+    let parsed = client.view.run(&format!("answerOf({result})")).await;
+    assert_eq!(parsed, json!({"id": "9007199254740993", "t": "1.10 \" 7.0", "p": ["1.10", -7, "2e3"]}));
+
     client.view.click("Write exactly this").await;
     let called = client.pass_on().await;
     let proposal = &proposed["data"]["proposal"];
