@@ -134,7 +134,7 @@ impl Proxy {
         format!("host={folder} port={port} user=postgres dbname={}", self.database.name())
     }
 
-    /// How many statements and how many pipelines (ended by Sync) went through it so far.
+    /// How many statements and how many pipelines (ended by Sync) went through it so far, without those that reset a session.
     pub fn traffic(&self) -> [usize; 2] {
         self.state.traffic.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
@@ -253,9 +253,11 @@ async fn requests(
     progress: &Progress,
 ) -> io::Result<()> {
     let mut messages = Messages { stream: client, bytes: Vec::new(), tagged: false };
-    let mut prepared = HashMap::new();
+    let (mut prepared, mut is_reset) = (HashMap::new(), false);
     while let Some(message) = messages.next().await? {
-        if let Some(sql) = bound_statement(&message, &mut prepared)
+        let sql = bound_statement(&message, &mut prepared);
+        is_reset |= sql == Some(RESET);
+        if let Some(sql) = sql
             && let Some(armed) = state.take_armed_at(sql)
         {
             let is_before = matches!(armed.when, FaultPoint::BeforeCommit | FaultPoint::BeforeFailure);
@@ -273,9 +275,9 @@ async fn requests(
         match message.first() {
             Some(b'E') => {
                 progress.sent.fetch_add(1, Ordering::Relaxed);
-                statements.fetch_add(1, Ordering::Relaxed);
+                statements.fetch_add(usize::from(!is_reset), Ordering::Relaxed);
             }
-            Some(b'S') => _ = pipelines.fetch_add(1, Ordering::Relaxed),
+            Some(b'S') => _ = pipelines.fetch_add(usize::from(!std::mem::take(&mut is_reset)), Ordering::Relaxed),
             _ => {}
         }
         server.write_all(&message).await?;
@@ -306,6 +308,9 @@ async fn answers(
     }
     Ok(())
 }
+
+/// The first statement of the pipeline that resets a session. No call waits for it, and it is not counted.
+const RESET: &[u8] = b"set session authorization default";
 
 /// Asks for the answers so far.
 const FLUSH: &[u8] = b"H\0\0\0\x04";
