@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use testkit::audit::{audit, audit_discrepancy, insert_failed_records, insert_pending_record, run_audit, tamper};
 use testkit::social::untouched_tweet;
-use testkit::{Database, HttpServer, RawStdioServer, Server, countersign, database, envelope};
+use testkit::{Database, HttpServer, RawStdioServer, Server, countersign, database};
 use tokio::process::Command;
 
 fn lines(printed: &str) -> Vec<Value> {
@@ -143,7 +143,7 @@ async fn a_list_shows_account_and_tool_in_100_columns_and_accepts_a_shortened_id
 async fn call_traced(server: &mut RawStdioServer, id: u32, tool: &str, arguments: Value, traceparent: &str) -> Value {
     let params = json!({"name": tool, "arguments": arguments, "_meta": {"traceparent": traceparent}});
     let answer = server.request(id, "tools/call", params).await;
-    envelope(&answer["result"])
+    answer["result"]["structuredContent"].clone()
 }
 
 #[tokio::test(flavor = "multi_thread")]

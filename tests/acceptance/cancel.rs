@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use testkit::{Database, RawStdioServer, Server, TestManifest, database, envelope, exclusive, long_form};
+use testkit::{Database, RawStdioServer, Server, TestManifest, database, exclusive, long_form};
 use tokio::process::{Child, Command};
 use tokio::task::spawn_blocking;
 use tokio_postgres::Client;
@@ -138,7 +138,7 @@ impl Session {
     async fn answer(&mut self, id: u32) -> Value {
         let answer = self.server.receive().await;
         assert_eq!(answer["id"], id, "{answer}");
-        envelope(&answer["result"])
+        answer["result"]["structuredContent"].clone()
     }
 
     /// The server answers the next call and nothing else.

@@ -1,7 +1,7 @@
 //! The operator's own profiles: a tool outside a profile does not exist, and no profile bypasses the ledger.
 
 use serde_json::{Value, json};
-use testkit::{ConfigDir, RawStdioServer, Server, database, envelope, repository};
+use testkit::{ConfigDir, RawStdioServer, Server, database, repository};
 
 const SUPPORT: &str =
     "[profiles.support]\naccess = [\"read\"]\ntools = [\"like_tweet\"]\nexcept = [\"explain_query\"]\n";
@@ -29,7 +29,7 @@ async fn a_profile_has_only_its_tools_and_each_write_leaves_a_record() {
     }
     assert_eq!(db.value("select count(*) from countersign.mutation").await, "0");
     let like = server.request(3, "tools/call", json!({"name": "like_tweet", "arguments": {"tweet_id": 2}})).await;
-    assert_eq!(envelope(&like["result"])["success"], true, "{like}");
+    assert_eq!(like["result"]["structuredContent"]["success"], true, "{like}");
     assert_eq!(db.value("select tool_name || ' ' || status from countersign.mutation").await, "like_tweet success");
     assert!(server.close().await);
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use testkit::{ConfigDir, Database, RawStdioServer, Server, database, envelope, send_signal};
+use testkit::{ConfigDir, Database, RawStdioServer, Server, database, send_signal};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{ChildStderr, Command};
 
@@ -154,7 +154,7 @@ async fn a_manifest_or_a_configuration_that_is_wrong_keeps_the_old_tools_and_eve
     logged.until("countersign.toml:1:1: there is no key profil").await;
     let call = json!({"name": "change", "arguments": {"id": 1}});
     let answer = logged.server.request(3, "tools/call", call).await;
-    assert_eq!(envelope(&answer["result"])["data"]["text"], "old", "{answer}");
+    assert_eq!(answer["result"]["structuredContent"]["data"]["text"], "old", "{answer}");
 
     // No notification came, since nothing changed: the next one is about the valid files.
     setup.folder.write("countersign.toml", &setup.config("account = \"later\"\n"));
@@ -188,7 +188,7 @@ async fn a_write_that_runs_through_the_change_ends_with_the_tool_it_began_with_o
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
     lock.rollback().await.unwrap();
     let answer = logged.server.receive().await;
-    assert_eq!((&answer["id"], &envelope(&answer["result"])["data"]["text"]), (&json!(7), &json!("old")));
+    assert_eq!((&answer["id"], &answer["result"]["structuredContent"]["data"]["text"]), (&json!(7), &json!("old")));
     assert_eq!(
         setup.db.rows("select tool_name, status from countersign.mutation").await,
         [["change".to_owned(), "success".to_owned()]]
@@ -201,7 +201,7 @@ async fn a_write_that_runs_through_the_change_ends_with_the_tool_it_began_with_o
     assert_eq!(logged.server.receive().await["method"], "notifications/tools/list_changed");
     let again = json!({"name": "change", "arguments": {"id": 1}});
     let again = logged.server.request(9, "tools/call", again).await;
-    assert_eq!(envelope(&again["result"])["data"]["duplicate"], true, "{again}");
+    assert_eq!(again["result"]["structuredContent"]["data"]["duplicate"], true, "{again}");
     assert_eq!(setup.db.value("select text from social.tweet where id = 1").await, "old");
 }
 
@@ -245,5 +245,5 @@ async fn a_reload_serves_the_tools_that_fit_and_says_what_is_wrong_with_the_othe
     assert!(!logged.names().await.contains(&"broken".to_owned()));
     let call = json!({"name": "change", "arguments": {"id": 1}});
     let answer = logged.server.request(3, "tools/call", call).await;
-    assert_eq!(envelope(&answer["result"])["data"]["text"], "new", "{answer}");
+    assert_eq!(answer["result"]["structuredContent"]["data"]["text"], "new", "{answer}");
 }

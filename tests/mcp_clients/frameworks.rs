@@ -127,8 +127,7 @@ fn arguments(manifest: &TestManifest) -> Vec<String> {
 
 async fn http_server(db: &Database, manifest: &TestManifest) -> HttpServer {
     let mut command = HttpServer::command(db);
-    // Frameworks are run with the default form of answers.
-    command.env_remove("COUNTERSIGN_CONTENT").args(manifest.arguments());
+    command.args(manifest.arguments());
     HttpServer::start(command).await
 }
 

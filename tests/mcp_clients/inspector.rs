@@ -50,7 +50,7 @@ impl Inspector {
         let server = json!({
             "command": countersign(),
             "args": ["--log", "warn", "serve", "--manifest", repository().join("manifests/social.toml")],
-            "env": {"DATABASE_URL": db.writer_url(), "COUNTERSIGN_CONTENT": "both"},
+            "env": {"DATABASE_URL": db.writer_url()},
         });
         std::fs::write(&config, json!({"mcpServers": {"countersign": server}}).to_string()).unwrap();
         let to = ["--config", config.to_str().unwrap(), "--server", "countersign"].map(ToOwned::to_owned);

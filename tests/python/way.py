@@ -18,7 +18,7 @@ def server(arguments: list[str]) -> StdioServerParameters | str:
     return StdioServerParameters(
         command=program,
         args=["--log", "warn", "serve", "--manifest", manifest],
-        env={"DATABASE_URL": os.environ["DATABASE_URL"], "COUNTERSIGN_CONTENT": "both"},
+        env={"DATABASE_URL": os.environ["DATABASE_URL"]},
     )
 
 

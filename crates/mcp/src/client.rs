@@ -42,7 +42,7 @@ pub enum ClientError {
 pub struct ToolCallResult {
     /// The `isError` member of the result.
     pub is_error: bool,
-    /// The envelope, from the structured content, or from the text if there is none.
+    /// The envelope, from the structured content.
     pub envelope: Value,
     /// The text content, unchanged.
     pub text: String,
@@ -217,8 +217,11 @@ impl Client {
         let result: CallToolResult = self.session.call_tool(params).await.map_err(client_error)?;
         let text: String =
             result.content.iter().filter_map(|block| block.as_text()).map(|text| text.text.as_str()).collect();
-        let envelope = result.structured_content.or_else(|| serde_json::from_str(&text).ok()).unwrap_or_default();
-        Ok(ToolCallResult { is_error: result.is_error.unwrap_or_default(), envelope, text })
+        Ok(ToolCallResult {
+            is_error: result.is_error.unwrap_or_default(),
+            envelope: result.structured_content.unwrap_or_default(),
+            text,
+        })
     }
 
     /// Closes the session and waits for the server to exit.

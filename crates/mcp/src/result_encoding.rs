@@ -24,11 +24,11 @@ const NUMBER_FIELDS: &str = "number_fields";
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ResultContent {
     /// As JSON text only.
-    #[default]
     Text,
     /// As structured content only.
     Structured,
     /// As both.
+    #[default]
     Both,
 }
 

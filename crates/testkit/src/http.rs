@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::cluster::Database;
 use crate::poll;
 use crate::repository::repository;
-use crate::server::{countersign, envelope, with_both_contents};
+use crate::server::countersign;
 
 /// Limit of each wait before the test fails.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -29,7 +29,7 @@ pub struct HttpServer {
 impl HttpServer {
     /// Command that starts `countersign serve --http` on this database with the social manifest. Tests add arguments.
     pub fn command(database: &Database) -> Command {
-        let mut command = with_both_contents(Command::new(countersign()));
+        let mut command = Command::new(countersign());
         command.env("DATABASE_URL", database.writer_url()).args(["--log", "info", "serve", "--http", "127.0.0.1:0"]);
         command.arg("--manifest").arg(repository().join("manifests/social.toml")).kill_on_drop(true);
         command
@@ -292,8 +292,8 @@ impl HttpClient {
     pub async fn call(&self, tool: &str, arguments: Value) -> Value {
         let answer = self.send(self.calling(1, tool, &arguments)).await;
         let message = answer.message();
-        let envelope = envelope(&message["result"]);
+        let envelope = &message["result"]["structuredContent"];
         assert!(envelope.is_object(), "{}: {message}", answer.status);
-        envelope
+        envelope.clone()
     }
 }

@@ -70,7 +70,7 @@ pub use proxy::{ConnectionFault, FaultPoint, Proxy};
 pub use raw_stdio::RawStdioServer;
 pub use receiver::{ReceivedRequest, Reception, WebhookReceiver};
 pub use repository::repository;
-pub use server::{Server, arguments, countersign, envelope, with_both_contents};
+pub use server::{Server, arguments, countersign};
 pub use small_disk::SmallDisk;
 pub use standby::Standby;
 pub use web_browser::{Focused, Tab, WebBrowser};

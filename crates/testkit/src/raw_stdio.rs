@@ -7,8 +7,6 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
-use crate::server::envelope;
-
 /// A server on pipes, as Claude Desktop starts it.
 #[derive(Debug)]
 pub struct RawStdioServer {
@@ -119,7 +117,7 @@ impl RawStdioServer {
     /// Calls a tool; its envelope.
     pub async fn call(&mut self, tool: &str, arguments: Value) -> Value {
         let answer = self.request(1, "tools/call", json!({"name": tool, "arguments": arguments})).await;
-        envelope(&answer["result"])
+        answer["result"]["structuredContent"].clone()
     }
 
     /// Closes standard input and waits for the end: the lines until then, and whether it was a good one.

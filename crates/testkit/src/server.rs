@@ -67,18 +67,6 @@ pub fn arguments(json: Value) -> Map<String, Value> {
     }
 }
 
-/// The envelope of a tool result: its structured content, or its text if there is none.
-pub fn envelope(result: &Value) -> Value {
-    let text = || result["content"][0]["text"].as_str().and_then(|text| serde_json::from_str(text).ok());
-    result.get("structuredContent").cloned().or_else(text).unwrap_or_default()
-}
-
-/// A server that answers in both forms, whose agreement [`Server::call`] checks.
-pub fn with_both_contents(mut command: Command) -> Command {
-    command.env("COUNTERSIGN_CONTENT", "both");
-    command
-}
-
 /// Whether structured content says what the text says: a number may be the text of its digits (I-2).
 fn is_same_with_digits(text: &Value, structured: &Value) -> bool {
     match (text, structured) {
@@ -124,7 +112,7 @@ impl Server {
 
     /// Like [`Server::command`], but without a manifest.
     pub fn bare_command(database: &Database) -> Command {
-        let mut command = with_both_contents(Command::new(countersign()));
+        let mut command = Command::new(countersign());
         command.env("DATABASE_URL", database.writer_url()).args(["--log", "warn", "serve"]).kill_on_drop(true);
         command
     }

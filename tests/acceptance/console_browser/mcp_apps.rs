@@ -2,7 +2,7 @@
 //! of the specification (2026-01-26) between them.
 
 use serde_json::{Value, json};
-use testkit::{ConfigDir, Database, RawStdioServer, Tab, WebBrowser, database, envelope, repository};
+use testkit::{ConfigDir, Database, RawStdioServer, Tab, WebBrowser, database, repository};
 
 use super::has_no_browser;
 use crate::proposals::{PRICE, price};
@@ -21,12 +21,11 @@ struct Client {
 }
 
 impl Client {
-    /// A client with these capabilities towards views, and a server that knows its console and has this setting of `content`.
-    async fn new(browser: &WebBrowser, db: &Database, capabilities: Value, content: &str) -> Self {
+    /// A client with these capabilities towards views, and a server that knows its console.
+    async fn new(browser: &WebBrowser, db: &Database, capabilities: Value) -> Self {
         let folder = ConfigDir::new();
         let mut command = folder.command("[console]\nurl = \"https://console.example.com\"\n");
-        command.env("DATABASE_URL", db.writer_url()).env("COUNTERSIGN_CONTENT", content);
-        command.args(["--log", "warn", "serve"]);
+        command.env("DATABASE_URL", db.writer_url()).args(["--log", "warn", "serve"]);
         command.arg("--manifest").arg(repository().join("manifests/studio.toml"));
         let declared =
             json!({"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}});
@@ -49,7 +48,7 @@ impl Client {
     async fn call(&mut self, tool: &str, arguments: Value) -> Value {
         let answer = self.server.request(3, "tools/call", json!({"name": tool, "arguments": arguments})).await;
         self.host.run(&format!("show({arguments}, {})", answer["result"])).await;
-        envelope(&answer["result"])
+        answer["result"]["structuredContent"].clone()
     }
 
     /// What is wrong with the page and the view. Chromium warns of the sandbox that the specification requires.
@@ -79,7 +78,7 @@ async fn the_view_shows_the_change_and_its_button_confirms_exactly_that() {
         return;
     }
     let (browser, db) = (WebBrowser::start().await, database().await);
-    let mut client = Client::new(&browser, &db, json!({"serverTools": {}, "openLinks": {}}), "text").await;
+    let mut client = Client::new(&browser, &db, json!({"serverTools": {}, "openLinks": {}})).await;
     let initialize = client.next("ui/initialize").await;
     assert_eq!(initialize["params"]["protocolVersion"], "2026-01-26");
     assert!(initialize["params"]["appInfo"]["name"].is_string() && initialize["params"]["appCapabilities"].is_object());
@@ -93,11 +92,6 @@ async fn the_view_shows_the_change_and_its_button_confirms_exactly_that() {
     let height = client.view.run("document.getElementById('view').getBoundingClientRect().bottom").await;
     let asked = client.host.run("size.height").await;
     assert!(asked.as_f64() >= height.as_f64() && asked.as_f64() < Some(860.0), "{asked} for {height}");
-
-    // I-2: the view parses text itself, and shows every digit of it.
-    let result = json!({"content": [{"type": "text", "text": r#"{"id":9007199254740993,"t":"1.10 \" 7.0","p":[1.10,-7,2e3]}"#}]});
-    let parsed = client.view.run(&format!("answerOf({result})")).await;
-    assert_eq!(parsed, json!({"id": "9007199254740993", "t": "1.10 \" 7.0", "p": ["1.10", -7, "2e3"]}));
 
     client.view.click("Write exactly this").await;
     let called = client.pass_on().await;
@@ -122,7 +116,7 @@ async fn for_another_person_to_approve_there_is_only_the_way_to_the_console() {
     }
     let (browser, db) = (WebBrowser::start().await, database().await);
     let deletion = json!({"package_id": 3});
-    let mut client = Client::new(&browser, &db, json!({"serverTools": {}, "openLinks": {}}), "text").await;
+    let mut client = Client::new(&browser, &db, json!({"serverTools": {}, "openLinks": {}})).await;
     let proposed = client.call("delete_package", deletion.clone()).await;
     let page = proposed["data"]["proposal"]["review_url"].as_str().unwrap().to_owned();
     assert!(page.starts_with("https://console.example.com/proposals/"), "{page}");
@@ -135,7 +129,7 @@ async fn for_another_person_to_approve_there_is_only_the_way_to_the_console() {
     assert_eq!(client.next("ui/open-link").await["params"], json!({"url": page}));
 
     // Without the capability to open links, the address is there to read; without that to call tools, there is no button.
-    let mut client = Client::new(&browser, &db, json!({}), "text").await;
+    let mut client = Client::new(&browser, &db, json!({})).await;
     client.call("delete_package", deletion).await;
     client.view.wait_for_text("https://console.example.com/proposals/").await;
     client.call("upsert_package", price("150.00")).await;
@@ -149,7 +143,7 @@ async fn values_of_rows_are_text_in_the_view() {
         return;
     }
     let (browser, db) = (WebBrowser::start().await, database().await);
-    let mut client = Client::new(&browser, &db, json!({"serverTools": {}}), "both").await;
+    let mut client = Client::new(&browser, &db, json!({"serverTools": {}})).await;
     let mut hostile = price("150.00");
     hostile["title"] = json!("<img src=x onerror=alert(1)></script><b>Portrait</b>\u{202e}");
     hostile["description"] =

@@ -1,14 +1,14 @@
 //! The user of a client that opens pages is asked to open the console for a write that a reviewer approves.
 
 use serde_json::{Value, json};
-use testkit::{ConfigDir, Database, RawStdioServer, database, repository, with_both_contents};
+use testkit::{ConfigDir, Database, RawStdioServer, database, repository};
 
 use super::within::{asked, say};
 use super::{assert_pending, envelope};
 
 /// A server that knows its console, and a client with these capabilities.
 async fn server(folder: &ConfigDir, db: &Database, capabilities: Value) -> RawStdioServer {
-    let mut command = with_both_contents(folder.command("[console]\nurl = \"https://console.example.com\"\n"));
+    let mut command = folder.command("[console]\nurl = \"https://console.example.com\"\n");
     command.env("DATABASE_URL", db.writer_url()).args(["--log", "warn", "serve"]);
     command.arg("--manifest").arg(repository().join("manifests/studio.toml"));
     RawStdioServer::capable(command, "2025-11-25", capabilities).await

@@ -129,8 +129,7 @@ keys! {
         /// Default: 60000.
         #[arg(long, env = "COUNTERSIGN_DRIFT_CHECK_MS", value_name = "MS")]
         drift_check_ms: Bounded<100, 3_600_000>,
-        /// Place of the answer in a tool result: text (the default), structured, or both. Tools have an output
-        /// schema only with the last two.
+        /// Place of the answer in a tool result: text, structured, or both (the default).
         #[arg(long, env = "COUNTERSIGN_CONTENT")]
         content: Content,
     }
@@ -319,11 +318,11 @@ pub(crate) enum LogFormat {
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Content {
     /// The text alone.
-    #[default]
     Text,
     /// The structured content alone.
     Structured,
     /// Both.
+    #[default]
     Both,
 }
 
