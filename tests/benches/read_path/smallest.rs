@@ -3,8 +3,7 @@
 //!
 //! It checks nothing and bounds nothing. What another server takes beyond it is the price of what that server does.
 
-use std::sync::Arc;
-
+use ledger::read::ReadLimits;
 use serde_json::{Map, Value, json};
 use testkit::Database;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -19,9 +18,6 @@ use crate::stdio::StdioServer;
 /// The argument that makes this binary the server.
 pub(crate) const ARGUMENT: &str = "smallest-server";
 
-/// As many as a reader of countersign has.
-const CONNECTIONS: usize = 8;
-
 /// Starts the server as a child process.
 pub(crate) async fn start(db: &Database) -> StdioServer {
     let mut command = Command::new(std::env::current_exe().expect("this binary"));
@@ -32,11 +28,12 @@ pub(crate) async fn start(db: &Database) -> StdioServer {
 /// Serves standard input until it ends.
 pub(crate) async fn serve() {
     let url = std::env::var("DATABASE_URL").expect("a connection string");
-    let (returned, mut free) = mpsc::channel(CONNECTIONS);
-    for _ in 0..CONNECTIONS {
+    let connections = ReadLimits::default().sessions;
+    let (returned, mut free) = mpsc::channel(connections);
+    for _ in 0..connections {
         let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("a connection");
         tokio::spawn(connection);
-        returned.send(Arc::new(client)).await.expect("room for it");
+        returned.send(client).await.expect("room for it");
     }
     let (answers, mut to_write) = mpsc::channel::<Vec<u8>>(IN_FLIGHT);
     tokio::spawn(async move {
