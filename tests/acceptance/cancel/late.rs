@@ -5,8 +5,8 @@ use super::*;
 
 const SERVERS: u64 = 4;
 
-/// What the cancelled query takes, in microseconds, and the next one: long enough to be hit.
-const QUERY_US: u64 = 3000;
+/// When the first cancel comes, in microseconds: what the cancelled query takes at least.
+const FIRST_DELAY_US: u64 = 3000;
 
 async fn race(db: Database, first: u64, tries: u64) -> (u64, u64) {
     let mut command = quick(&db);
@@ -16,10 +16,11 @@ async fn race(db: Database, first: u64, tries: u64) -> (u64, u64) {
     let (mut answered, mut cancelled) = (0, 0);
     // An answer that was on its way when its cancel came may be overtaken by the next one.
     let mut overtaken = None;
+    // Later after a cancel that came before the answer, and earlier after one that came behind it. So it stays around
+    // the end of the query, however busy the machine is.
+    let mut delay_us = FIRST_DELAY_US;
     for number in (first..tries).step_by(SERVERS as usize) {
         let victim = session.query("select pg_sleep(0.003)").await;
-        // From before the query's end to well after it, a little later each time.
-        let delay_us = QUERY_US / 2 + number * 2 * QUERY_US / tries;
         sleep_us(delay_us).await;
         session.cancel(victim).await;
         let next = session.query("select 1 as n from pg_sleep(0.003)").await;
@@ -30,9 +31,11 @@ async fn race(db: Database, first: u64, tries: u64) -> (u64, u64) {
         }
         if answer["id"] == victim {
             answered += 1;
+            delay_us -= delay_us / 10;
             answer = session.server.receive().await;
         } else {
             cancelled += 1;
+            delay_us += delay_us / 10;
             overtaken = Some(victim);
         }
         assert_eq!(answer["id"], next, "try {number}: {answer}");
