@@ -93,19 +93,28 @@ async fn a_write_that_was_agreed_to_counts_and_is_not_refused() {
     assert_eq!(paid(&db).await.len(), 16);
 }
 
-/// Eight different calls of two rows each over two servers, of which five may be written; the rows that were. The end of each
-/// write takes a while, so that all of them would see the same sum without the lock.
+/// Eight different calls of two rows each over two servers, of which five may be written; the rows that were. None ends before
+/// all of them wait: for the lock of their limit, or where the rows are logged. Without the lock all of them see the same sum.
 async fn eight_at_once(db: &Database) -> usize {
     db.run(
-        "create function social.slowly() returns trigger language plpgsql as 'begin perform pg_sleep(0.05); return new; end';
-         create trigger slowly before insert on countersign.policy_log for each row when (new.outcome = 'rows')
-             execute function social.slowly()",
+        "create function social.wait_for_the_gate() returns trigger language plpgsql
+             as 'begin perform pg_advisory_xact_lock_shared(7); return new; end';
+         create trigger gate before insert on countersign.policy_log for each row when (new.outcome = 'rows')
+             execute function social.wait_for_the_gate()",
     )
     .await;
+    let gate = db.connect().await;
+    gate.batch_execute("select pg_advisory_lock(7)").await.unwrap();
     let manifest = pay_often("rows = 10, per = \"1h\"", "");
     let servers = [manifest.serve(db).await, manifest.serve(db).await];
     let call = |n: usize| servers[n % 2].call("pay_often", json!({"amount": n, "count": 2}));
-    let answers = join_all((0..8).map(call)).await;
+    let open_gate = async {
+        let waiting =
+            "select count(*) from pg_stat_activity where wait_event = 'advisory' and datname = current_database()";
+        db.until_value(waiting, "8").await;
+        gate.batch_execute("select pg_advisory_unlock(7)").await.unwrap();
+    };
+    let (answers, ()) = tokio::join!(join_all((0..8).map(call)), open_gate);
     let refused = answers.iter().filter(|answer| answer["error"]["code"] == "limit_reached").count();
     let written = paid(db).await.len();
     assert_eq!(refused * 2 + written, 16, "{answers:?}");
