@@ -27,8 +27,8 @@ pub(crate) struct Record {
 pub(crate) struct Database {
     /// `countersign.attempt`: the call that has the slot.
     pub(crate) attempts: [Option<usize>; SLOTS],
-    /// Calls whose attempt others see while it runs, as bits (the write in one transaction).
-    pub(crate) pending: u8,
+    /// Calls of which others see that they run, as bits.
+    pub(crate) reported: u8,
     /// In the order of their ids.
     pub(crate) records: Vec<Record>,
     /// `countersign.reversal`: the write and its undo.
@@ -59,14 +59,13 @@ impl Database {
         }
     }
 
-    pub(crate) const fn is_pending(&self, call: usize) -> bool {
-        self.pending & 1 << call != 0
+    pub(crate) const fn is_reported(&self, call: usize) -> bool {
+        self.reported & 1 << call != 0
     }
 
     /// The attempt of a call ends without a change.
     pub(crate) fn end(&mut self, call: usize, slot: Slot, outcome: Outcome) {
         self.attempts[slot] = self.attempts[slot].filter(|owner| *owner != call);
-        self.pending &= !(1 << call);
         self.insert(Record { call, slot, outcome, was_frozen: false });
     }
 }

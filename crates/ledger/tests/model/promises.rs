@@ -52,7 +52,7 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
                     let must_have_one = matches!(it.answered, Some(answer) if answer != Answer::InFlight);
                     is_over(&it.server) && records <= 1 && (records == 1 || !must_have_one)
                 }) && state.memory.attempts.iter().all(Option::is_none)
-                    && state.memory.pending == 0
+                    && state.memory.reported == 0
             }
         }),
         Property::sometimes("a write succeeds", |_: &Protocol, state: &State| has_answer(state, Answer::Success)),
@@ -88,7 +88,7 @@ fn goes_on(protocol: &Protocol, state: &State) -> bool {
     let is_progress = |action: &Action| {
         matches!(
             action,
-            Action::Backend(_) | Action::Server { .. } | Action::End(_) | Action::Sweep(_) | Action::SweepPending(_)
+            Action::Backend(_) | Action::Server { .. } | Action::End(_) | Action::Sweep(_) | Action::SweepReported(_)
         )
     };
     actions.into_iter().filter(is_progress).any(|action| protocol.next_state(state, action).is_some())

@@ -3,7 +3,7 @@
 use stateright::{Model, Property};
 
 use crate::database::{Database, Outcome, Record, SLOTS};
-use crate::{one_transaction, promises};
+use crate::promises;
 
 pub(crate) type Slot = usize;
 
@@ -19,12 +19,14 @@ pub(crate) struct Call {
     pub(crate) kind: Kind,
     pub(crate) slot: Slot,
     pub(crate) server: usize,
+    /// Its attempt is committed before the write begins: it is a proposal, has a policy, or `durable_admission` is set.
+    pub(crate) is_admitted_first: bool,
 }
 
 /// A mechanism that is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// `claim` does not look for the success of an identical call.
+    /// `begin_write` and `claim` do not look for the success of an identical call.
     ClaimIgnoresSuccess,
     /// COMMIT of a write does not wait for the disk.
     CommitIsNotDurable,
@@ -40,53 +42,36 @@ pub(crate) enum Fault {
     FinishIgnoresFreeze,
     /// An undo does not look whether its write was undone.
     UndoIsNotProved,
-    /// `sweep` and `resolve` do not respect the claim, and `finish` does not ask for the attempt.
+    /// Nobody respects the claim of an attempt, and `finish` does not ask for the attempt.
     NothingIsClaimed,
     /// Nobody ends the attempts of a server that died.
     NothingIsSwept,
-    /// `begin_write` does not look whether its call has ended.
-    BeginIgnoresFences,
-    /// `resolve` and `sweep` do not take the lock of the slot.
+    /// `begin_write` takes no lock of the slot.
+    BeginTakesNoLock,
+    /// An attempt is committed although a write of its slot runs.
+    AdmissionTakesNoLock,
+    /// `resolve` does not wait for the lock of the slot.
     ResolveTakesNoLock,
 }
 
-/// How a write is carried out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// The attempt is committed first, and the write is the second transaction.
-    #[default]
-    TwoTransactions,
-    /// The write is one transaction, under a lock of its slot. `is_admitted_first`: the attempt is committed, on disk, before it.
-    OneTransaction { is_admitted_first: bool },
-}
-
-impl Form {
-    /// What is left out, each with a promise that it breaks. Where two mechanisms hold a promise, both are left out.
-    pub(crate) fn controls(self) -> Vec<(Vec<Fault>, &'static str)> {
-        use Fault::*;
-        let mut controls = vec![
-            (vec![ClaimIgnoresSuccess], promises::EXACTLY_ONCE),
-            (vec![CommitIsNotDurable], promises::ANSWERS_ARE_TRUE),
-            (vec![ResolveGuesses], promises::ANSWERS_ARE_TRUE),
-            (vec![RowsAreNotLocked], promises::ROWS_ARE_RECORDED),
-            (vec![FinishIgnoresFreeze], promises::FREEZE),
-            (vec![UndoIsNotProved], promises::UNDONE_ONCE),
-            (vec![NothingIsSwept], promises::EVERYTHING_ENDS),
-        ];
-        controls.extend(match self {
-            Self::TwoTransactions => vec![
-                (vec![RecordsAreNotUnique], promises::ANSWERS_ARE_TRUE),
-                (vec![RecordBeforeWrite], promises::ROWS_ARE_RECORDED),
-                (vec![NothingIsClaimed], promises::ANSWERS_ARE_TRUE),
-            ],
-            Self::OneTransaction { .. } => vec![
-                (vec![NothingIsClaimed], promises::EXACTLY_ONCE),
-                (vec![BeginIgnoresFences, RecordsAreNotUnique], promises::ANSWERS_ARE_TRUE),
-                (vec![ResolveTakesNoLock, RecordsAreNotUnique], promises::ANSWERS_ARE_TRUE),
-            ],
-        });
-        controls
-    }
+/// What is left out, each with a promise that it breaks. Where two mechanisms hold a promise, both are left out.
+pub(crate) fn controls() -> Vec<(Vec<Fault>, &'static str)> {
+    use Fault::*;
+    vec![
+        (vec![ClaimIgnoresSuccess], promises::EXACTLY_ONCE),
+        (vec![BeginTakesNoLock], promises::EXACTLY_ONCE),
+        (vec![AdmissionTakesNoLock], promises::EXACTLY_ONCE),
+        (vec![CommitIsNotDurable], promises::ANSWERS_ARE_TRUE),
+        (vec![RecordsAreNotUnique], promises::ANSWERS_ARE_TRUE),
+        (vec![ResolveGuesses], promises::ANSWERS_ARE_TRUE),
+        (vec![NothingIsClaimed], promises::ANSWERS_ARE_TRUE),
+        (vec![ResolveTakesNoLock, RecordsAreNotUnique], promises::ANSWERS_ARE_TRUE),
+        (vec![RecordBeforeWrite], promises::ROWS_ARE_RECORDED),
+        (vec![RowsAreNotLocked], promises::ROWS_ARE_RECORDED),
+        (vec![FinishIgnoresFreeze], promises::FREEZE),
+        (vec![UndoIsNotProved], promises::UNDONE_ONCE),
+        (vec![NothingIsSwept], promises::EVERYTHING_ENDS),
+    ]
 }
 
 /// What a server has to do next for a call.
@@ -102,12 +87,8 @@ pub(crate) enum Server {
     Standing,
     /// `fail`
     Fail,
-    /// `resolve`, and whether `record_aborted` was called before.
-    Resolve {
-        is_fenced: bool,
-    },
-    /// `record_aborted`
-    Fence,
+    /// `resolve`
+    Resolve,
     Answered(Answer),
     Dead,
 }
@@ -140,6 +121,9 @@ pub(crate) enum Step {
 /// A transaction that is not committed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Transaction {
+    /// It has locked the slot of its call.
+    pub(crate) has_slot: bool,
+    /// It has locked the row of its attempt.
     pub(crate) has_claim: bool,
     /// What the row will be, once it was written.
     pub(crate) row: Option<i8>,
@@ -190,16 +174,15 @@ pub(crate) enum Action {
     /// What is committed is on disk.
     Flush,
     Sweep(Slot),
-    /// Others are shown that a write runs (the write in one transaction).
+    /// Others are shown that a write runs that was not admitted first.
     Report(usize),
-    /// The attempt of a call, where nobody works on it.
-    SweepPending(usize),
+    /// Such a write is swept where nobody works on it.
+    SweepReported(usize),
     Freeze,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Protocol {
-    pub(crate) form: Form,
     pub(crate) calls: Vec<Call>,
     pub(crate) faults: Vec<Fault>,
     pub(crate) crashes: u8,
@@ -218,9 +201,14 @@ impl Protocol {
     }
 
     /// Whether a transaction has the claim of the attempt of this slot.
-    pub(crate) fn is_claimed(&self, state: &State, slot: Slot) -> bool {
+    fn is_claimed(&self, state: &State, slot: Slot) -> bool {
         !self.lacks(Fault::NothingIsClaimed)
             && (0..self.calls.len()).any(|n| self.slot(n) == slot && state.calls[n].transaction.has_claim)
+    }
+
+    /// Whether a transaction has the lock of this slot.
+    fn is_slot_locked(&self, state: &State, slot: Slot) -> bool {
+        (0..self.calls.len()).any(|n| self.slot(n) == slot && state.calls[n].transaction.has_slot)
     }
 
     fn is_row_locked_for(&self, state: &State, call: usize) -> bool {
@@ -243,8 +231,19 @@ impl Protocol {
         let refuse = CallState::refuse;
         match mine.step {
             Step::None => return None,
-            Step::Begin => one_transaction::begin(self, &mut next, call),
-            Step::Admission if self.form != Form::TwoTransactions => one_transaction::admit(&mut next, call),
+            Step::Begin => {
+                let is_locked = self.is_slot_locked(state, slot) && !self.lacks(Fault::BeginTakesNoLock);
+                let is_held = state.memory.success(slot).is_some() && !self.lacks(Fault::ClaimIgnoresSuccess);
+                if is_locked || state.memory.attempts[slot].is_some() || state.memory.is_frozen || is_held {
+                    refuse(mine, Server::Admit);
+                } else {
+                    mine.transaction.has_slot = true;
+                    mine.step = Step::Statement;
+                }
+            }
+            Step::Admission if self.is_slot_locked(state, slot) && !self.lacks(Fault::AdmissionTakesNoLock) => {
+                refuse(mine, Server::Admit);
+            }
             Step::Admission if state.memory.attempts[slot].is_some() => refuse(mine, Server::Admit),
             Step::Admission => {
                 next.memory.attempts[slot] = Some(call);
@@ -284,7 +283,7 @@ impl Protocol {
                 let is_taken = state.memory.record_of(call).is_some()
                     && !self.lacks(Fault::RecordsAreNotUnique)
                     && !self.lacks(Fault::RecordBeforeWrite);
-                let is_fenced = self.form == Form::TwoTransactions
+                let is_fenced = mine.transaction.has_claim
                     && state.memory.attempts[slot] != Some(call)
                     && !self.lacks(Fault::NothingIsClaimed);
                 let is_frozen = state.memory.is_frozen && !self.lacks(Fault::FinishIgnoresFreeze);
@@ -305,7 +304,6 @@ impl Protocol {
                     mine.server = Server::Answered(answer);
                     mine.answered = Some(answer);
                 }
-                next.memory.pending &= !(1 << call);
                 next.memory.attempts[slot] = next.memory.attempts[slot].filter(|owner| *owner != call);
                 next.memory.row = row.unwrap_or(next.memory.row);
                 next.memory.records.extend(record.filter(|_| !self.lacks(Fault::RecordBeforeWrite)));
@@ -320,14 +318,20 @@ impl Protocol {
 
     /// The next statement of a server, each a transaction of its own; `None` if it waits for one.
     fn serve(&self, state: &State, call: usize, takes_over: bool) -> Option<State> {
-        if self.form != Form::TwoTransactions {
-            return one_transaction::serve(self, state, call).filter(|_| !takes_over);
-        }
         let (mut next, slot) = (state.clone(), self.slot(call));
         let is_mine = state.memory.attempts[slot] == Some(call);
         let is_blocked = is_mine && self.is_claimed(state, slot);
+        let is_locked = self.is_slot_locked(state, slot);
+        // The insert of a record waits for that of a `finish` that is not committed.
+        let waits = state.calls[call].transaction.record.is_some() && !self.lacks(Fault::RecordsAreNotUnique);
         match state.calls[call].server {
             Server::Idle | Server::Waiting | Server::Answered(_) | Server::Dead => return None,
+            Server::Admit if is_locked && !self.lacks(Fault::AdmissionTakesNoLock) => {
+                if takes_over {
+                    return None;
+                }
+                next.answer(call, Answer::InFlight);
+            }
             Server::Admit => match state.memory.attempts[slot] {
                 Some(other) if other != call && !takes_over => next.answer(call, Answer::InFlight),
                 Some(other) if other != call => {
@@ -347,38 +351,21 @@ impl Protocol {
                     next.disk = next.memory.clone();
                     next.answer(call, Answer::Duplicate);
                 } else {
-                    next.calls[call].server = Server::Resolve { is_fenced: false };
+                    next.calls[call].server = Server::Resolve;
                 }
             }
-            Server::Fail | Server::Resolve { .. } if is_blocked => return None,
-            Server::Fail => {
-                if is_mine {
-                    next.memory.end(call, slot, Outcome::Failure);
-                    next.disk = next.memory.clone();
-                }
-                next.calls[call].server = Server::Resolve { is_fenced: false };
-            }
-            Server::Resolve { is_fenced } => {
-                if is_mine {
-                    next.memory.end(call, slot, Outcome::Failure);
-                    next.disk = next.memory.clone();
-                }
-                match next.memory.record_of(call) {
-                    Some(record) => next.answer(call, Answer::of(record.outcome)),
-                    None if is_fenced || self.lacks(Fault::ResolveGuesses) => next.answer(call, Answer::Failure),
-                    None => next.calls[call].server = Server::Fence,
-                }
-            }
-            // The insert waits for that of a `finish` that is not committed.
-            Server::Fence
-                if state.calls[call].transaction.record.is_some() && !self.lacks(Fault::RecordsAreNotUnique) =>
+            Server::Fail | Server::Resolve
+                if is_blocked || waits || is_locked && !self.lacks(Fault::ResolveTakesNoLock) =>
             {
                 return None;
             }
-            Server::Fence => {
-                next.memory.insert(Record { call, slot, outcome: Outcome::Failure, was_frozen: false });
-                next.disk = next.memory.clone();
-                next.calls[call].server = Server::Resolve { is_fenced: true };
+            Server::Fail | Server::Resolve => {
+                if is_mine || !self.lacks(Fault::ResolveGuesses) {
+                    next.memory.end(call, slot, Outcome::Failure);
+                    next.disk = next.memory.clone();
+                }
+                let outcome = next.memory.record_of(call).map_or(Outcome::Failure, |record| record.outcome);
+                next.answer(call, Answer::of(outcome));
             }
         }
         Some(next)
@@ -469,8 +456,8 @@ impl Model for Protocol {
                 actions.push(Action::LoseAnswer(call));
             }
             actions.push(Action::End(call));
-            if self.form != Form::TwoTransactions {
-                actions.extend([Action::Report(call), Action::SweepPending(call)]);
+            if !self.calls[call].is_admitted_first {
+                actions.extend([Action::Report(call), Action::SweepReported(call)]);
             }
         }
         if state.deaths > 0 {
@@ -491,20 +478,35 @@ impl Model for Protocol {
         match action {
             Action::Call(call) => {
                 next.calls[call].server = Server::Waiting;
-                next.calls[call].step = match self.form {
-                    Form::TwoTransactions | Form::OneTransaction { is_admitted_first: true } => Step::Admission,
-                    Form::OneTransaction { is_admitted_first: false } => Step::Begin,
-                };
+                next.calls[call].step = if self.calls[call].is_admitted_first { Step::Admission } else { Step::Begin };
             }
-            Action::Report(call) => one_transaction::report(&mut next, call),
-            Action::SweepPending(call) => return one_transaction::sweep(self, state, call),
+            Action::Report(call) => {
+                let it = state.calls[call];
+                if it.server == Server::Waiting && it.transaction.has_slot {
+                    next.memory.reported |= 1 << call;
+                }
+            }
+            Action::SweepReported(call) => {
+                let is_blocked = self.is_slot_locked(state, self.slot(call)) && !self.lacks(Fault::ResolveTakesNoLock);
+                if !state.memory.is_reported(call) || is_blocked || self.lacks(Fault::NothingIsSwept) {
+                    return None;
+                }
+                next.memory.reported &= !(1 << call);
+                next.memory.insert(Record {
+                    call,
+                    slot: self.slot(call),
+                    outcome: Outcome::Failure,
+                    was_frozen: false,
+                });
+                next.disk = next.memory.clone();
+            }
             Action::Backend(call) => return self.step(state, call),
             Action::Server { call, takes_over } => return self.serve(state, call, takes_over),
             Action::Lose(call) => {
                 next.losses -= 1;
                 match state.calls[call].server {
                     Server::Waiting | Server::Admit | Server::Standing | Server::Fail => {
-                        next.calls[call].server = Server::Resolve { is_fenced: false };
+                        next.calls[call].server = Server::Resolve;
                     }
                     _ => return None,
                 }
@@ -515,7 +517,7 @@ impl Model for Protocol {
                 }
                 next = self.serve(state, call, false)?;
                 next.losses -= 1;
-                next.calls[call].server = Server::Resolve { is_fenced: false };
+                next.calls[call].server = Server::Resolve;
                 next.calls[call].step = Step::None;
                 next.calls[call].answered = None;
             }
@@ -542,7 +544,7 @@ impl Model for Protocol {
                     it.step = Step::None;
                     it.transaction = Transaction::default();
                     if it.server == Server::Waiting {
-                        it.server = Server::Resolve { is_fenced: false };
+                        it.server = Server::Resolve;
                     }
                 }
             }
