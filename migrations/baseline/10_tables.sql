@@ -1,7 +1,7 @@
 -- The tables of the ledger. The files of this folder, in the order of their names, make version 1 of the schema; the schema
 -- `countersign` itself exists by now. docs/internals/ledger.md is the guide to them.
 --
---   attempt    writes in flight: a row lives as long as its call
+--   attempt    writes in flight: a row lives as long as its call, or its transaction
 --   record     the outcome of each attempt: inserted once, never updated
 --   effect     each row that a recorded write changed
 --   reversal   which write was undone by which, and reversal_part for an undo of several calls
@@ -33,6 +33,7 @@ create table countersign.attempt (
     login            name         not null default session_user,
     by_operator      boolean      not null default false,
     own_transaction  boolean      not null default nullif(pg_current_xact_id_if_assigned() is null, false),
+    is_begun         boolean      not null default false,
     admitted_at      timestamptz  not null default clock_timestamp()
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 comment on table countersign.attempt is
@@ -50,7 +51,9 @@ comment on column countersign.attempt.by_operator is 'Admitted by a member of co
 comment on column countersign.attempt.own_transaction is
     'Always true: an INSERT in a transaction that has written before fails, so no statement of a write can admit another one.';
 
--- Writes are admitted by INSERT: no more authority than a function with these arguments, and a third cheaper.
+comment on column countersign.attempt.is_begun is 'Inserted by `begin_write`, in the transaction that carries it out: no other transaction sees it.';
+
+-- Writes are admitted first by INSERT: no more authority than a function with these arguments, and a third cheaper.
 create view countersign.admission with (security_barrier) as
     select slot, correlation_id, account_id, actor, session_id, client_name, client_version, trace_id, tool_name, fingerprint,
            idempotency_key, params, params_summary, undo_of, proposal_id
@@ -141,8 +144,10 @@ create view countersign.mutation with (security_barrier) as
            a.tool_name, a.fingerprint, a.idempotency_key, a.params, a.params_summary, 'pending', null, a.undo_of, null,
            null, null, null, null, null, null, null,
            null, null, null, a.login, null, a.admitted_at, null, null
-    from countersign.attempt a;
-comment on view countersign.mutation is 'Records, and writes in flight (status pending, no id): for reading.';
+    from countersign.attempt a
+    where not exists (select from countersign.record r where r.correlation_id = a.correlation_id);
+comment on view countersign.mutation is
+    'Records, and writes in flight (status pending, no id) that were admitted first or run for long: for reading.';
 
 create table countersign.reversal (
     correlation_id  uuid  not null primary key,

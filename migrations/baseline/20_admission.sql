@@ -1,13 +1,17 @@
--- The write protocol. docs/internals/write-protocol.md, has the order of these statements:
+-- The write protocol. docs/internals/write-protocol.md has the order of these statements:
 --
---   BEGIN | SET LOCAL synchronous_commit = off | INSERT INTO countersign.admission | COMMIT AND CHAIN      the attempt, T1
---         | claim | the tool's statements | SET CONSTRAINTS ALL IMMEDIATE | finish | COMMIT                 the write, T2
+--   BEGIN | begin_write | the tool's statements | SET CONSTRAINTS ALL IMMEDIATE | finish | COMMIT                  the write
 --
--- 23505 of attempt_pkey (an identical call is in flight) or CS001 of `claim` skips the rest; ROLLBACK, then `admit` gives the verdict.
--- A statement that failed: ROLLBACK, then `fail`. A connection that was lost: `resolve`.
+-- A write that others have to see before it begins (durable_admission, a proposal, a tool with a policy) is admitted first:
+--
+--   BEGIN | take_slot | INSERT INTO countersign.admission | COMMIT AND CHAIN | claim | the tool's statements | ..
+--
+-- 23505 of attempt_pkey, or CS001 of `begin_write`, `take_slot` or `claim`, skips the rest; ROLLBACK, then `admit` gives the verdict.
+-- A statement that failed: ROLLBACK, then `fail` where there is an attempt, and `record_failure` where there is none. A connection that
+-- was lost: `resolve`.
 
--- What only servers and people may ask is not for the statements of a write. T2 has a transaction id from its claim on, and a preview
--- from its beginning, and no SQL takes it back.
+-- What only servers and people may ask is not for the statements of a write. Its transaction has an id from its beginning on, as that
+-- of a preview has, and no SQL takes it back.
 create function countersign.refuse_within_a_write() returns void
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 begin
@@ -39,11 +43,29 @@ begin
 end $$;
 comment on function countersign.slot_of(text, text, text, text, uuid[]) is 'The slot of a call; servers compute the same, and `claim` compares.';
 
+-- Whoever holds this lock may begin a write of the slot. PostgreSQL releases it after everybody sees how the transaction ended, so the
+-- next one sees the record. Two slots with one number wait for each other, and no more.
+create function countersign.slot_lock(call_slot bytea) returns bigint language sql immutable as
+$$ select pg_catalog.hashtextextended(pg_catalog.encode(call_slot, 'hex'), 1668641654) $$;
+comment on function countersign.slot_lock(bytea) is 'The number of the advisory lock of a slot.';
+
+create function countersign.take_slot(call_slot bytea, is_durable boolean) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    ignored  text := case when not is_durable then set_config('synchronous_commit', 'off', true) end;
+begin
+    if not pg_try_advisory_xact_lock(countersign.slot_lock(call_slot)) then
+        raise exception 'an identical call is in flight' using errcode = 'CS001', detail = 'in_flight';
+    end if;
+end $$;
+comment on function countersign.take_slot(bytea, boolean) is
+    'Before an attempt is inserted: CS001 while a write of the slot runs. Unless is_durable, COMMIT does not wait for the disk.';
+
 create function countersign.end_attempt(
     a countersign.attempt, outcome text, code text, state text, message text, original uuid, detail json, decision json default null
-) returns void language plpgsql set search_path = pg_catalog, pg_temp as $$
+) returns boolean language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-    -- Rows were changed, and the attempt is still there: its T2 was committed without `finish`.
+    -- Rows were changed, and the attempt is still there: its transaction was committed without `finish`.
     is_unfinished  boolean := exists (select from countersign.effect e where e.correlation_id = a.correlation_id);
     -- A caller's key stays bound to its arguments after a failure; a refusal binds nothing. The newest record of a slot counts, so this
     -- one must not come after a success that holds it: an identical call that was admitted, and whose server died, would hide it.
@@ -63,11 +85,12 @@ begin
         case when is_unfinished then 'rows were changed, and no outcome was recorded: the protocol was not kept' else message end,
         detail, decision, a.login, case when binds then a.slot end, case when binds then a.admitted_at + interval '24 hours' end,
         pg_current_xact_id(), a.admitted_at, clock_timestamp())
-    -- `record_aborted` was faster than an attempt that was on its way.
+    -- It was not: a write that was reported, or an attempt that was on its way when its end was recorded.
     on conflict (correlation_id) do nothing;
+    return found;
 end $$;
 comment on function countersign.end_attempt(countersign.attempt, text, text, text, text, uuid, json, json) is
-    'Inserts the record of an attempt that wrote nothing and whose row was deleted in this transaction.';
+    'Inserts the record of an attempt that wrote nothing and whose row was deleted in this transaction; false if there was one.';
 
 -- No SET, so that it is inlined; every name is qualified instead.
 create function countersign.effects_of_row(relation oid, key text) returns setof countersign.effect language sql stable as $$
@@ -123,20 +146,34 @@ end $$;
 comment on function countersign.superseded_by(uuid) is
     'The change that came after a write: {reason: reversed | changed, by, table, key}. Null: as far as the ledger knows the write stands.';
 
-create function countersign.claim(correlation uuid, call_slot bytea, timeout_ms integer default null, slot_may_be_held boolean default false)
-returns text language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+-- No SET, and an assignment instead of PERFORM: both would cost more than the rest.
+create function countersign.enter_write(at tid, account text, timeout_ms integer) returns text language plpgsql as $$
+declare
+    -- A hint for the triggers and `finish`, which believe nothing but the lock of the attempt.
+    ignored  text := pg_catalog.set_config('countersign.at', at::text, true) || pg_catalog.set_config('countersign.account_id', account, true);
+begin
+    if timeout_ms is not null then
+        ignored := pg_catalog.set_config('statement_timeout', timeout_ms::text, true)
+                   || pg_catalog.set_config('lock_timeout', timeout_ms::text, true)
+                   || pg_catalog.set_config('idle_in_transaction_session_timeout', timeout_ms::text, true);
+    end if;
+    -- A statement whose server has died ends, and with it the claim. Only PostgreSQL on Linux is asked: others may refuse the setting.
+    if pg_catalog.version() like '%linux%' then
+        ignored := pg_catalog.set_config('client_connection_check_interval', '1000', true);
+    end if;
+    return at;
+end $$;
+comment on function countersign.enter_write(tid, text, integer) is 'The settings of a transaction that carries out an attempt; returns countersign.at.';
+
+create function countersign.lock_attempt(correlation uuid, call_slot bytea, timeout_ms integer, slot_may_be_held boolean)
+returns text language plpgsql as $$
 declare
     account  text;
     at       tid;
     refusal  text;
-    ignored  text;
 begin
-    -- Nobody takes another attempt once a write has begun. The lock gives this transaction its id.
-    if pg_current_xact_id_if_assigned() is not null then
-        raise exception 'a claim is the beginning of a transaction' using errcode = '42501';
-    end if;
-    -- One statement locks the attempt and looks for what holds its slot. Its snapshot is younger than T1, so it sees the record of
-    -- any identical call that had the slot before.
+    -- One statement locks the attempt and looks for what holds its slot. Its snapshot is younger than the attempt, so it sees the
+    -- record of any identical call that had the slot before.
     select a.account_id, a.ctid,
            case when a.slot <> countersign.slot_of(a.account_id, a.tool_name, a.idempotency_key, a.fingerprint, a.undo_of)
                      or octet_length(a.fingerprint) <> 64 or cardinality(a.undo_of) = 0 then 'forged'
@@ -154,20 +191,45 @@ begin
         raise exception 'mutation % is not to be executed here', correlation
             using errcode = 'CS001', detail = coalesce(refusal, 'fenced');
     end if;
-    -- A hint for the triggers and `finish`, which believe nothing but the lock. An assignment is much cheaper than PERFORM.
-    ignored := set_config('countersign.at', at::text, true) || set_config('countersign.account_id', account, true);
-    if timeout_ms is not null then
-        ignored := set_config('statement_timeout', timeout_ms::text, true) || set_config('lock_timeout', timeout_ms::text, true)
-                   || set_config('idle_in_transaction_session_timeout', timeout_ms::text, true);
+    return countersign.enter_write(at, account, timeout_ms);
+end $$;
+comment on function countersign.lock_attempt(uuid, bytea, integer, boolean) is
+    'Claims an attempt. CS001, DETAIL fenced (ended by another server), held (an identical call succeeded, or its key is bound) or frozen.';
+
+create function countersign.begin_write(
+    call_slot bytea, correlation uuid, account text, who text, of_session text, name_of_client text, version_of_client text, trace text,
+    tool text, print text, caller_key text, arguments json, arguments_summary text, undoes uuid[], proposal uuid, timeout_ms integer
+) returns text language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+begin
+    if pg_current_xact_id_if_assigned() is not null or proposal is not null then
+        raise exception 'a write begins with its transaction, and a proposal is admitted first' using errcode = '42501';
     end if;
-    -- A statement whose server has died ends, and with it the claim. Only PostgreSQL on Linux is asked: others may refuse the setting.
-    if version() like '%linux%' then
-        ignored := set_config('client_connection_check_interval', '1000', true);
+    -- Under another isolation level the statements below would not see what was committed before the lock was had.
+    if current_setting('transaction_isolation') <> 'read committed' or not pg_try_advisory_xact_lock(countersign.slot_lock(call_slot)) then
+        raise exception 'mutation % is not to be executed here', correlation using errcode = 'CS001', detail = 'in_flight';
     end if;
-    return at;
+    -- Beside an attempt that was admitted first it fails, or waits for its end. What is looked for after that includes its record.
+    insert into countersign.attempt (slot, correlation_id, account_id, actor, session_id, client_name, client_version, trace_id,
+        tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, own_transaction, is_begun)
+    values (call_slot, correlation, account, who, of_session, name_of_client, version_of_client, trace,
+        tool, print, caller_key, arguments, arguments_summary, undoes, true, true);
+    return countersign.lock_attempt(correlation, call_slot, timeout_ms, false);
+end $$;
+comment on function countersign.begin_write(bytea, uuid, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, integer) is
+    'Begins a write that was not admitted first: its attempt is inserted, and claimed, in the transaction that carries it out. Returns what `claim` '
+    'returns. CS001 as `claim`, or DETAIL in_flight.';
+
+create function countersign.claim(correlation uuid, call_slot bytea, timeout_ms integer default null, slot_may_be_held boolean default false)
+returns text language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+begin
+    -- Nobody takes another attempt once a write has begun. The lock gives this transaction its id.
+    if pg_current_xact_id_if_assigned() is not null then
+        raise exception 'a claim is the beginning of a transaction' using errcode = '42501';
+    end if;
+    return countersign.lock_attempt(correlation, call_slot, timeout_ms, slot_may_be_held);
 end $$;
 comment on function countersign.claim(uuid, bytea, integer, boolean) is
-    'T2 begins; the value of the setting countersign.at, for whoever resets it. CS001, DETAIL fenced (ended by another server), held (an identical call succeeded, or its key is bound) or frozen.';
+    'The transaction of a write that was admitted first begins; the value of the setting countersign.at, for whoever resets it. CS001 as `lock_attempt`.';
 
 create function countersign.claim_preview(correlation uuid, account text, who text, tool text, timeout_ms integer default null) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
@@ -185,11 +247,7 @@ begin
         'preview:' || correlation, '{}', '{}', true);
     select a.ctid into at from countersign.attempt a where a.slot = countersign.slot_of(account, tool, 'preview:' || correlation, print)
     for update;
-    ignored := set_config('countersign.at', at::text, true) || set_config('countersign.account_id', account, true);
-    if timeout_ms is not null then
-        ignored := set_config('statement_timeout', timeout_ms::text, true) || set_config('lock_timeout', timeout_ms::text, true)
-                   || set_config('idle_in_transaction_session_timeout', timeout_ms::text, true);
-    end if;
+    ignored := countersign.enter_write(at, account, timeout_ms);
 end $$;
 comment on function countersign.claim_preview(uuid, text, text, text, integer) is
     'Begins a transaction that is rolled back: its effects are recorded, and can be read in it. `finish` refuses it.';
@@ -225,7 +283,7 @@ begin
     return promise.receipt;
 end $$;
 comment on function countersign.finish(uuid, json, text, bigint, json, json, json, interval, text) is
-    'T2 ends well; the caller commits. Returns how the write can be undone: what the caller says of it, held against what the write did. CS005: the '
+    'A write ends well; the caller commits. Returns how the write can be undone: what the caller says of it, held against what the write did. CS005: the '
     'columns of a tracked table have changed; `renew_shapes`, and the write is tried again.';
 
 create function countersign.record_success(
@@ -242,7 +300,7 @@ begin
     delete from countersign.attempt t
     where t.ctid = nullif(current_setting('countersign.at', true), '')::tid
       and t.correlation_id = correlation and t.xmax = pg_current_xact_id()::xid
-      and t.xmin <> pg_current_xact_id()::xid      -- not that of a preview
+      and (t.is_begun or t.xmin <> pg_current_xact_id()::xid)      -- not that of a preview
     returning * into a;
     if a.correlation_id is null then
         raise exception 'mutation % is not to be completed here', correlation using errcode = 'CS001', detail = 'fenced';
@@ -296,7 +354,7 @@ begin
     return true;
 end $$;
 comment on function countersign.fail(uuid, bytea, text, text, text, json, text) is
-    'After ROLLBACK of T2: the record says why. Waits for a T2 that still runs. False: the attempt has ended already; the record says how.';
+    'After ROLLBACK of a write that was admitted first: the record says why. Waits for a transaction that still carries it out. False: the attempt has ended already; the record says how.';
 
 create function countersign.admit(
     call_slot bytea, correlation uuid, account text, who text, of_session text, name_of_client text, version_of_client text, trace text,
@@ -311,6 +369,10 @@ begin
     perform countersign.refuse_within_a_write();
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception 'writes are admitted in read committed transactions only' using errcode = '25001';
+    end if;
+    if not pg_try_advisory_xact_lock(countersign.slot_lock(call_slot)) then
+        verdict := 'in_flight';
+        return;
     end if;
     loop
         insert into countersign.attempt (slot, correlation_id, account_id, actor, session_id, client_name, client_version, trace_id,
@@ -372,7 +434,7 @@ begin
     end if;
 end $$;
 comment on function countersign.admit(bytea, uuid, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, boolean, interval) is
-    'T1, where the INSERT or the claim was refused. Verdicts: run (claim it, slot_may_be_held) | standing (compare the rows, then `answer_duplicate`) | '
+    'Admits a call whose INSERT or claim was refused. Verdicts: run (claim it, slot_may_be_held) | standing (compare the rows, then `answer_duplicate`) | '
     'in_flight (nothing was recorded; ask again) | fenced (the record says how it ended) | superseded | key_reused | already_reversed | frozen '
     '(recorded as failures).';
 
@@ -395,32 +457,43 @@ end $$;
 comment on function countersign.answer_duplicate(uuid, bytea, uuid, json) is
     'Ends an attempt whose verdict was `standing`: a duplicate of `original`, or superseded where `detail` says what changed the rows.';
 
-create function countersign.resolve(correlation uuid, call_slot bytea, wait_ms integer)
+create function countersign.resolve(correlation uuid, call_slot bytea, wait_ms integer, awaits_slot boolean default true)
 returns table (final_status text, final_code text, final_message text, final_result json, final_rows bigint, final_rollback json)
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 begin
-    perform countersign.refuse_within_a_write(), set_config('lock_timeout', wait_ms::text, true);
-    -- Waits for a T2 that still runs. Once its lock is had, it has committed, or can no longer.
+    perform countersign.refuse_within_a_write(), set_config('lock_timeout', greatest(wait_ms / 2, 1)::text, true);
+    -- Waits for a transaction that still carries it out. After half of the time it is one of another call, which lasts: there is one
+    -- record for each call, so this one is found, or can no longer be.
+    if awaits_slot then
+        begin
+            perform pg_advisory_xact_lock(countersign.slot_lock(call_slot));
+        exception when lock_not_available then null;
+        end;
+    end if;
     perform countersign.fail(correlation, call_slot, 'in_doubt_aborted', null,
         'the connection was lost before the write committed; nothing was written');
     return query
         select r.status, r.error_code, r.error_message, r.result, r.rows_affected, r.rollback
         from countersign.record r where r.correlation_id = correlation;
 end $$;
-comment on function countersign.resolve(uuid, bytea, integer) is
-    'After a lost connection: the outcome. No row: the attempt was never admitted; call `record_aborted`.';
+comment on function countersign.resolve(uuid, bytea, integer, boolean) is
+    'The outcome. awaits_slot: after a lost connection, a transaction may still carry it out. No row: there is no attempt; call `record_failure`.';
 
-create function countersign.record_aborted(
+create function countersign.record_failure(
     call_slot bytea, correlation uuid, account text, who text, of_session text, name_of_client text, version_of_client text, trace text,
     tool text, print text, caller_key text, arguments json, arguments_summary text, undoes uuid[], proposal uuid,
-    code text default 'in_doubt_aborted', message text default 'the connection was lost before the intent was recorded; nothing was written'
-) returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+    code text, state text, message text, detail json default null, ran_for interval default '0'
+) returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
     a  countersign.attempt;
 begin
     perform countersign.refuse_within_a_write();
-    -- Without the slot, which is not this call's: an identical one may have succeeded and not be committed yet, and the newest record of a
-    -- slot counts.
+    -- The newest record of a slot counts. While an identical call runs, which may have succeeded and not be committed yet, this one does not
+    -- get the slot, and binds no key.
+    if code <> 'duplicate_in_flight' and pg_try_advisory_xact_lock(countersign.slot_lock(call_slot))
+       and not exists (select from countersign.attempt t where t.slot = call_slot) then
+        a.slot := call_slot;
+    end if;
     a.correlation_id := correlation;
     a.account_id := account;
     a.actor := who;
@@ -436,11 +509,12 @@ begin
     a.undo_of := undoes;
     a.proposal_id := proposal;
     a.login := session_user;
-    a.admitted_at := clock_timestamp();
-    perform countersign.end_attempt(a, 'failure', code, null, message, null, null);
+    a.admitted_at := clock_timestamp() - ran_for;
+    return countersign.end_attempt(a, 'failure', code, state, message, null, detail);
 end $$;
-comment on function countersign.record_aborted(bytea, uuid, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, text, text) is
-    'A record for an attempt that never arrived. Should it still arrive, its `finish` finds the id taken.';
+comment on function countersign.record_failure(bytea, uuid, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, text, text, text, json, interval) is
+    'The record of a call that wrote nothing and has no attempt: after ROLLBACK, or because it never arrived. Should it still arrive, its `finish` finds '
+    'the id taken. False: there is a record already.';
 
 create function countersign.sweep(older_than interval, most integer) returns setof uuid
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -450,17 +524,48 @@ begin
     perform countersign.refuse_within_a_write();
     for a in
         delete from countersign.attempt t where t.slot in (
-            select b.slot from countersign.attempt b where b.admitted_at < clock_timestamp() - older_than
+            -- A write that was reported has the lock of its slot and not this row, which may outlast it.
+            select b.slot from countersign.attempt b
+            where b.admitted_at < clock_timestamp() - older_than and pg_try_advisory_xact_lock(countersign.slot_lock(
+                countersign.slot_of(b.account_id, b.tool_name, b.idempotency_key, b.fingerprint, b.undo_of)))
             order by b.admitted_at limit most for update skip locked)
         returning t.*
     loop
-        perform countersign.end_attempt(a, 'failure', 'in_doubt_aborted', null,
-            'the server went away before the write committed; nothing was written', null, null);
-        return next a.correlation_id;
+        if countersign.end_attempt(a, 'failure', 'in_doubt_aborted', null,
+            'the server went away before the write committed; nothing was written', null, null) then
+            return next a.correlation_id;
+        end if;
     end loop;
 end $$;
 comment on function countersign.sweep(interval, integer) is
-    'Ends attempts that nobody carries out: a row that no transaction has locked has no T2, and cannot get one any more.';
+    'Ends attempts that nobody carries out: no transaction has locked the row, or the slot of a write that was reported.';
+
+create function countersign.report_write(
+    call_slot bytea, correlation uuid, account text, who text, of_session text, name_of_client text, version_of_client text, trace text,
+    tool text, print text, caller_key text, arguments json, arguments_summary text, undoes uuid[], proposal uuid, ran_for interval
+) returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    perform countersign.refuse_within_a_write(), set_config('synchronous_commit', 'off', true);
+    insert into countersign.attempt (slot, correlation_id, account_id, actor, session_id, client_name, client_version, trace_id,
+        tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, own_transaction, admitted_at)
+    values (countersign.report_slot(correlation), correlation, account, who, of_session, name_of_client, version_of_client, trace,
+        tool, print, caller_key, arguments, arguments_summary, undoes, true, clock_timestamp() - ran_for)
+    on conflict (slot) do nothing;
+end $$;
+comment on function countersign.report_write(bytea, uuid, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, interval) is
+    'Shows others, over another session, a write that was not admitted first and runs for long. `withdraw_report` removes it when the write has ended.';
+
+create function countersign.report_slot(correlation uuid) returns bytea language sql immutable as
+$$ select pg_catalog.sha256(pg_catalog.convert_to('report ' || correlation, 'UTF8')) $$;
+comment on function countersign.report_slot(uuid) is 'The slot of a report: no call has it.';
+
+create function countersign.withdraw_report(correlation uuid) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+begin
+    perform countersign.refuse_within_a_write();
+    delete from countersign.attempt a where a.slot = countersign.report_slot(correlation) and a.correlation_id = correlation;
+end $$;
+comment on function countersign.withdraw_report(uuid) is 'Removes the report of a write that has ended.';
 
 create function countersign.existing_write(call_slot bytea, print text)
 returns table (verdict text, original uuid, original_result json, detail json)

@@ -378,7 +378,7 @@ begin
         return 'failed';
     end if;
     if p.attempt is not null then
-        -- Locked by its T2: that server is still at work.
+        -- Locked by its write: that server is still at work.
         select * into left_over from countersign.attempt a where a.correlation_id = p.attempt for update nowait;
         if found then
             delete from countersign.attempt a where a.slot = left_over.slot;
@@ -431,7 +431,7 @@ begin
         else 'done' end;
 end $$;
 comment on function countersign.lock_proposal(uuid, uuid) is
-    'In T2, before the work: locks the proposal until T2 ends. done, or why it must not be carried out.';
+    'In the transaction of the write, before the work: locks the proposal until it ends. done, or why it must not be carried out.';
 
 create function countersign.decision_of(p countersign.proposal) returns json
 language sql volatile set search_path = pg_catalog, pg_temp as $$

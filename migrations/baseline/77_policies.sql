@@ -60,7 +60,7 @@ begin
         select a.xmin = pg_current_xact_id()::xid as is_new, a.admitted_at, a.fingerprint into admitted
         from countersign.attempt a where a.slot = call_slot and a.correlation_id = correlation;
         if not coalesce(admitted.is_new, false) then
-            -- The second admission of an attempt whose claim was refused: T1 has applied the policy. Statements of a write have an
+            -- The second admission of an attempt whose claim was refused: the first one has applied the policy. Statements of a write have an
             -- attempt like this one, and no effect here.
             if exists (select from countersign.policy_log l
                        where l.tool_name = tool and l.account_id = account and l.outcome = 'run' and l.decided_at >= admitted.admitted_at

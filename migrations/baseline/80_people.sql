@@ -13,6 +13,10 @@ begin
     perform countersign.refuse_within_a_write();
     select max(r.account_id) into account from countersign.record r where r.correlation_id = any (writes);
     call_slot := sha256(convert_to('undo ' || array_to_string(writes, ' '), 'UTF8'));
+    if not pg_try_advisory_xact_lock(countersign.slot_lock(call_slot)) then
+        verdict := 'in_flight';
+        return;
+    end if;
     for round in 1 .. 2 loop
         insert into countersign.attempt (slot, correlation_id, account_id, actor, tool_name, fingerprint, idempotency_key, params,
             params_summary, undo_of, by_operator, own_transaction)
@@ -37,7 +41,7 @@ begin
     original := (select a.correlation_id from countersign.attempt a where a.slot = call_slot);
 end $$;
 comment on function countersign.admit_undo(uuid, uuid[], text, text, json, text, text, text) is
-    'T1 of an undo by a person, of whatever account. run | in_flight. The record names the person (actor) and the database login.';
+    'Admits an undo by a person, of whatever account. run | in_flight. The record names the person (actor) and the database login.';
 
 create function countersign.freeze(of_kind text, of_name text, who text, why text default null) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -52,7 +56,7 @@ begin
             where of_kind = 'all' or of_kind = 'account' and a.account_id = of_name or of_kind = 'actor' and a.actor = of_name);
 end $$;
 comment on function countersign.freeze(text, text, text, text) is
-    'Refuses the writes of an account, an actor or all (account_frozen), those in flight included; how many these are.';
+    'Refuses the writes of an account, an actor or all (account_frozen), those in flight included; how many of these are on record.';
 
 create function countersign.unfreeze(of_kind text, of_name text, who text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

@@ -120,7 +120,10 @@ async fn an_unreadable_outcome_is_reported_as_unknown_and_correctly_once_readabl
 #[tokio::test(flavor = "multi_thread")]
 async fn an_intent_with_a_lost_answer_does_not_block_the_next_call() {
     // The record is there, the server does not know, and PostgreSQL cannot be asked for a moment.
-    let (db, proxy, server) = behind_a_proxy().await;
+    let (db, proxy, _) = behind_a_proxy().await;
+    let mut command = Server::command_through(&proxy, &db);
+    command.arg("--durable-admission");
+    let server = Server::start(command).await;
     let fired = proxy.arm(FaultPoint::AfterAdmission, ConnectionFault::CutAndRefuse);
     let call = json!({"text": "admitted"});
     let back = async {
@@ -146,9 +149,10 @@ async fn while_a_commit_hangs_an_identical_call_waits_and_then_is_a_duplicate() 
     let meanwhile = async {
         frozen.await.expect("there was a COMMIT");
         let thaw = async {
-            let waiting = "select 1 from pg_stat_activity \
-                           where wait_event_type = 'Lock' and datname = current_database() and pid <> pg_backend_pid()";
-            db.first_value(waiting).await;
+            // It has asked, and waits without a transaction.
+            let asked = "select 1 from pg_stat_activity \
+                         where query like '%countersign.admit(%' and state = 'idle' and pid <> pg_backend_pid()";
+            db.first_value(&format!("{asked} and datname = current_database()")).await;
             assert_eq!(posted(&db, "frozen").await.len(), 0);
             proxy.thaw();
         };

@@ -284,15 +284,16 @@ async fn cost(manifest: &TestManifest, db: &Database) -> [usize; 2] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_policy_costs_one_statement_and_no_round_trip_and_nothing_where_there_is_none() {
+async fn a_policy_costs_a_transaction_in_front_and_no_round_trip_and_nothing_where_there_is_none() {
     let [db, other, third, fourth] = [payments().await, payments().await, payments().await, payments().await];
     let [statements, round_trips] = cost(&pay(""), &db).await;
     assert_eq!(round_trips, 2, "docs/internals/write-protocol.md");
-    assert_eq!(cost(&pay(RULES), &other).await, [statements + 1, round_trips]);
+    // take_slot, the admission, the policy, COMMIT AND CHAIN; `claim` instead of `begin_write`.
+    assert_eq!(cost(&pay(RULES), &other).await, [statements + 4, round_trips]);
     let limited = pay(&format!("limit = {{ calls = 50, per = \"1h\" }}\n{RULES}"));
-    assert_eq!(cost(&limited, &third).await, [statements + 1, round_trips]);
+    assert_eq!(cost(&limited, &third).await, [statements + 4, round_trips]);
     let rows_limited = pay(&format!("limit = {{ calls = 50, rows = 50, per = \"1h\" }}\n{RULES}"));
-    assert_eq!(cost(&rows_limited, &fourth).await, [statements + 2, round_trips]);
+    assert_eq!(cost(&rows_limited, &fourth).await, [statements + 5, round_trips]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -14,20 +14,30 @@ async fn refuses(db: &Database, server: &Server, sqlstate: &str) {
     assert_eq!(db.social().await, before);
 }
 
+/// The servers of a database that has lost the right to a function of the ledger: the attempts of the second one are admitted first.
+async fn without(db: &Database, function: &str) -> [Server; 2] {
+    let mut command = Server::command(db);
+    command.arg("--durable-admission");
+    let servers = [Server::on(db).await, Server::start(command).await];
+    let id = db.value(&format!("select 'countersign.{function}'::regproc::regprocedure")).await;
+    db.run(&format!("revoke execute on function {id} from countersign_writer")).await;
+    servers
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_revoked_privilege() {
     let db = database().await;
-    let server = Server::on(&db).await;
-    db.run("revoke insert on countersign.admission from countersign_writer").await;
+    let [server, durable] = without(&db, "begin_write").await;
     refuses(&db, &server, "42501").await;
+    db.run("revoke insert on countersign.admission from countersign_writer").await;
+    refuses(&db, &durable, "42501").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_that_cannot_be_claimed() {
     let db = database().await;
-    let server = Server::on(&db).await;
-    db.run("revoke execute on function countersign.claim(uuid, bytea, integer, boolean) from countersign_writer").await;
-    refuses(&db, &server, "42501").await;
+    let [_, durable] = without(&db, "claim").await;
+    refuses(&db, &durable, "42501").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -282,7 +282,8 @@ async fn a_backend_killed_in_the_middle_leaves_the_truth_in_the_record() {
     lock.batch_execute("lock table social.tweet_like in access exclusive mode").await.unwrap();
     let call = server.call("like_tweet", json!({"tweet_id": tweet}));
     let kill = async {
-        // The write waits for the lock: its record is there, and pending.
+        // The write waits for the lock: others see it, as pending.
+        db.first_value("select 1 from countersign.mutation where status = 'pending'").await;
         let waiting = "select pid from pg_stat_activity where wait_event_type = 'Lock' and query like '%tweet_like%' \
                        and datname = current_database() and pid <> pg_backend_pid()";
         let pid = db.first_value(waiting).await;
@@ -312,6 +313,7 @@ async fn the_next_server_ends_pending_writes_of_a_killed_server_and_they_can_be_
     lock.batch_execute("lock table social.tweet_like in access exclusive mode").await.unwrap();
     let params = json!({"name": "like_tweet", "arguments": {"tweet_id": tweet}});
     killed.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string()).await;
+    db.first_value("select 1 from countersign.mutation where status = 'pending'").await;
     let waiting = "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
     let pid = db.first_value(waiting).await;
     drop(killed);
@@ -343,7 +345,7 @@ async fn sweeping_a_waiting_call_changes_nothing_else() {
         let pid = db.first_value(blocked).await;
         let second = waiting.call("like_tweet", call.clone());
         let sweep = async {
-            // The first one is locked by its T2, so it is not swept; the second one records nothing while it waits.
+            // The first one is being carried out, so it is not swept; the second one records nothing while it waits.
             assert_eq!(db.value("select count(*) from countersign.sweep(interval '0', 10)").await, "0");
             db.run(&format!("select pg_terminate_backend({pid})")).await;
             lock.rollback().await.unwrap();

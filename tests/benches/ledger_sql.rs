@@ -99,9 +99,20 @@ async fn make(cluster: &Cluster, name: &str, records: u32) {
     }
 }
 
+/// How a write is made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Begin,
+    BeginInOneRoundTrip,
+    /// Its attempt is committed in a transaction in front.
+    Admit,
+}
+
 /// A connection with everything prepared.
 struct Session {
     client: Client,
+    begin: Statement,
+    take_slot: Statement,
     admission: Statement,
     claim: Statement,
     finish: Statement,
@@ -123,6 +134,11 @@ impl Session {
             "repeat('a', 64)",
         );
         Self {
+            begin: prepare(&format!(
+                "select countersign.begin_write({slot}, $1::text::uuid, 'agent', 'ana', null, null, null, null, 't', {fingerprint}, $1, '{{\"id\": 1234, \"delta\": 1}}', \
+                 '{{\"id\": 1234, \"delta\": 1}}', nullif('{{' || $2::text || '}}', '{{}}')::uuid[], null, 30000)"
+            )).await,
+            take_slot: prepare(&format!("select countersign.take_slot({slot}, false) from (select $1::text, $2::text) x")).await,
             admission: prepare(&format!(
                 "insert into countersign.admission (slot, correlation_id, account_id, actor, tool_name, fingerprint, idempotency_key, params, params_summary, undo_of) \
                  values ({slot}, $1::text::uuid, 'agent', 'ana', 't', {fingerprint}, $1, '{{\"id\": 1234, \"delta\": 1}}', '{{\"id\": 1234, \"delta\": 1}}', nullif('{{' || $2::text || '}}', '{{}}')::uuid[])"
@@ -162,26 +178,48 @@ impl Session {
         done.and(logged).unwrap();
     }
 
-    /// T1 and T2 in two round trips, or in one; the receipt.
-    async fn write(&self, statement: &Statement, param: &(dyn ToSql + Sync), undo_of: &str, round_trips: u8) -> String {
+    /// A write in two round trips; the receipt.
+    async fn write(&self, statement: &Statement, param: &(dyn ToSql + Sync), undo_of: &str) -> String {
+        self.write_by(Way::Begin, statement, param, undo_of).await
+    }
+
+    async fn write_by(&self, way: Way, statement: &Statement, param: &(dyn ToSql + Sync), undo_of: &str) -> String {
         let id = format!("018f0000-0000-4000-8000-{:012}", NEXT.fetch_add(1, Ordering::Relaxed));
         let call: [Param<'_>; 2] = [&id, &undo_of];
         let (own, param): ([Param<'_>; 1], [Param<'_>; 1]) = ([&id], [param]);
         let opening = async {
-            tokio::join!(
-                self.client.batch_execute("begin; set local synchronous_commit = off"),
-                self.client.execute(&self.admission, &call),
-                self.client.batch_execute("commit and chain"),
-                self.client.query(&self.claim, &call),
-                self.client.query(statement, &param),
-            )
+            let done = if way == Way::Admit {
+                let (begun, taken, admitted, chained, claimed, done) = tokio::join!(
+                    self.client.batch_execute("begin"),
+                    self.client.query(&self.take_slot, &call),
+                    self.client.execute(&self.admission, &call),
+                    self.client.batch_execute("commit and chain"),
+                    self.client.query(&self.claim, &call),
+                    self.client.query(statement, &param),
+                );
+                admitted.unwrap();
+                begun.and(chained).and(taken).and(claimed).and(done)
+            } else {
+                let (begun, claimed, done) = tokio::join!(
+                    self.client.batch_execute("begin"),
+                    self.client.query(&self.begin, &call),
+                    self.client.query(statement, &param),
+                );
+                begun.and(claimed).and(done)
+            };
+            done.unwrap();
         };
-        let ending = async { tokio::join!(self.client.query(&self.finish, &own), self.client.batch_execute("commit")) };
-        let ((begun, admitted, chained, claimed, done), (finished, committed)) =
-            if round_trips == 1 { tokio::join!(opening, ending) } else { (opening.await, ending.await) };
-        begun.and(chained).and(committed).unwrap();
-        admitted.unwrap();
-        claimed.and(done).and(finished).unwrap();
+        let ending = async {
+            let ended = tokio::join!(self.client.query(&self.finish, &own), self.client.batch_execute("commit"));
+            ended.0.unwrap();
+            ended.1.unwrap();
+        };
+        if way == Way::BeginInOneRoundTrip {
+            tokio::join!(opening, ending);
+        } else {
+            opening.await;
+            ending.await;
+        }
         id
     }
 }
@@ -192,7 +230,7 @@ fn median(times: &mut [Duration]) -> f64 {
 }
 
 async fn sequential(few: &Session, many: &Session) {
-    let mut times: [Vec<Duration>; 8] = Default::default();
+    let mut times: [Vec<Duration>; 9] = Default::default();
     for round in 0..=ROUNDS {
         for n in 0..WRITES_PER_ROUND {
             let id = i32::try_from(n).unwrap() + 1;
@@ -206,18 +244,20 @@ async fn sequential(few: &Session, many: &Session) {
             }
             time!(0, few.by_hand(&few.plain, id));
             time!(1, few.by_hand_pipelined(&few.plain, id));
-            time!(2, few.write(&few.plain, &id, "", 2));
-            time!(3, few.write(&few.plain, &id, "", 1));
-            let written = time!(4, few.write(&few.tracked, &id, "", 2));
-            time!(5, few.write(&few.undo, &written, &written, 2));
-            time!(6, many.write(&many.plain, &id, "", 2));
-            time!(7, many.write(&many.tracked, &id, "", 2));
+            time!(2, few.write(&few.plain, &id, ""));
+            time!(3, few.write_by(Way::BeginInOneRoundTrip, &few.plain, &id, ""));
+            let written = time!(4, few.write(&few.tracked, &id, ""));
+            time!(5, few.write(&few.undo, &written, &written));
+            time!(6, many.write(&many.plain, &id, ""));
+            time!(7, many.write(&many.tracked, &id, ""));
+            time!(8, few.write_by(Way::Admit, &few.plain, &id, ""));
         }
         if round == 0 {
             times.iter_mut().for_each(Vec::clear);
         }
     }
-    let [hand, hand_1, two, one, tracked, undo, many_plain, many_tracked] = times.each_mut().map(|side| median(side));
+    let [hand, hand_1, two, one, tracked, undo, many_plain, many_tracked, admitted] =
+        times.each_mut().map(|side| median(side));
     println!("sequential p50 over {} writes, us", ROUNDS * WRITES_PER_ROUND);
     println!("by hand, four round trips {hand:.0}   in one {hand_1:.0}");
     println!(
@@ -226,6 +266,7 @@ async fn sequential(few: &Session, many: &Session) {
         one / hand,
         one / hand_1
     );
+    println!("core, admitted first {admitted:.0}, to one transaction {:.2}", admitted / two);
     println!(
         "one tracked row {tracked:.0}, to untracked {:.2}   its undo {undo:.0}, to the write {:.2}",
         tracked / two,
@@ -244,7 +285,7 @@ async fn in_flight(cluster: &Cluster) {
     for _ in 0..IN_FLIGHT {
         sessions.push(Session::open(cluster, "few").await);
     }
-    let mut took = [Duration::ZERO; 5];
+    let mut took = [Duration::ZERO; 6];
     for round in 0..=ROUNDS {
         for (side, sum) in took.iter_mut().enumerate() {
             let started = Instant::now();
@@ -254,9 +295,10 @@ async fn in_flight(cluster: &Cluster) {
                     match side {
                         0 => session.by_hand(&session.plain, id).await,
                         1 => session.by_hand_pipelined(&session.plain, id).await,
-                        2 => drop(session.write(&session.plain, &id, "", 2).await),
-                        3 => drop(session.write(&session.plain, &id, "", 1).await),
-                        _ => drop(session.write(&session.tracked, &id, "", 2).await),
+                        2 => drop(session.write(&session.plain, &id, "").await),
+                        3 => drop(session.write_by(Way::BeginInOneRoundTrip, &session.plain, &id, "").await),
+                        4 => drop(session.write(&session.tracked, &id, "").await),
+                        _ => drop(session.write_by(Way::Admit, &session.plain, &id, "").await),
                     }
                 }
             });
@@ -266,7 +308,7 @@ async fn in_flight(cluster: &Cluster) {
             }
         }
     }
-    let [hand, hand_1, two, one, tracked] = took.map(|took| took.as_secs_f64());
+    let [hand, hand_1, two, one, tracked, admitted] = took.map(|took| took.as_secs_f64());
     println!(
         "{IN_FLIGHT} in flight, throughput: core in two round trips to by hand in four {:.2}, to by hand in one {:.2};",
         hand / two,
@@ -278,6 +320,7 @@ async fn in_flight(cluster: &Cluster) {
         hand_1 / one,
         hand_1 / tracked
     );
+    println!("    core in two round trips to the same admitted first {:.2}", admitted / two);
 }
 
 async fn bulk(few: &Session) {
@@ -290,10 +333,10 @@ async fn bulk(few: &Session) {
         few.by_hand(&few.all_logged, 0).await;
         times[1].push(started.elapsed());
         let started = Instant::now();
-        let written = few.write(&few.all_tracked, &0, "", 2).await;
+        let written = few.write(&few.all_tracked, &0, "").await;
         times[2].push(started.elapsed());
         let started = Instant::now();
-        few.write(&few.undo, &written, &written, 2).await;
+        few.write(&few.undo, &written, &written).await;
         times[3].push(started.elapsed());
         if round == 0 {
             times.iter_mut().for_each(Vec::clear);

@@ -18,7 +18,7 @@ begin
     delete from countersign.attempt a where a.correlation_id = correlation;
 end ";
 
-/// Replaces the function of T2 that records the outcome. Everything else of the protocol stays as it is. An error means that there is
+/// Replaces the function that records the outcome of a write. Everything else of the protocol stays as it is. An error means that there is
 /// no dblink.
 pub(super) async fn write_outcomes_in_a_second_transaction(db: &Database) -> Result<(), tokio_postgres::Error> {
     let client = db.connect().await;

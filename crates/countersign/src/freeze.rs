@@ -78,7 +78,7 @@ pub(crate) async fn freeze(arguments: FreezeArgs, settings: &Settings) -> anyhow
         None => format!("{} are refused from now on (account_frozen); reads go on.", subject(&scope)),
     });
     print_line(&match in_flight {
-        0 => "No write of these is in flight.".to_owned(),
+        0 => "No write of these is known to be in flight. One that has just begun is refused when it ends.".to_owned(),
         1 => "1 write of these is in flight: it is refused when it ends, unless it has just committed.".to_owned(),
         more => {
             format!(

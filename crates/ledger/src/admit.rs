@@ -1,8 +1,8 @@
 //! The slow way in: an identical call is in flight or has succeeded, or a connection was lost. The ledger gives a verdict.
 //!
 //! ```text
-//! caller A   admission, claim    | execute ........ commit |
-//! caller B          admission: the slot is taken    admit -> in_flight   admit ...   admit -> standing, answer: duplicate of A
+//! caller A   begin_write    | execute ........ commit |
+//! caller B          begin_write: the slot is taken    admit -> in_flight   admit ...   admit -> standing, answer: duplicate of A
 //! ```
 //! B records nothing while it waits, and holds no connection: otherwise the waiting ones could take every connection that A
 //! needs to finish.
@@ -19,9 +19,9 @@ use crate::dedup_cache::DedupCache;
 use crate::failures::{FENCED, WriteError, aborted, frozen, key_reused, superseded, unanswered, undone_before};
 use crate::intent::Intent;
 use crate::policy::{NOT_LET_RUN, PolicyStatement, not_evaluated};
-use crate::resolve;
+use crate::resolve::{self, OwnTransaction};
 
-/// The result of T1.
+/// The verdict of the ledger.
 pub(crate) enum AdmitDecision {
     /// It is admitted: claim it.
     Run,
@@ -35,8 +35,6 @@ pub(crate) enum AdmitDecision {
 
 const ADMIT_SQL: &str = "select verdict, original, detail \
     from countersign.admit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
-const GIVE_UP_SQL: &str = "select \
-    countersign.record_aborted($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)";
 /// With the rights of the login.
 const CHANGED_SQL: &str = "select countersign.changed_since($1)";
 const ANSWER_SQL: &str = "select countersign.answer_duplicate($1, $2, $3, $4)";
@@ -67,30 +65,29 @@ impl Admission<'_> {
     /// Waits for an identical call that is still running; what to do then.
     pub(crate) async fn admit(&self) -> Result<AdmitDecision, WriteError> {
         let deadline = self.attempt.deadline;
-        let mut pause = FIRST_PAUSE;
+        let (mut pause, mut is_running) = (FIRST_PAUSE, false);
         loop {
-            match self.ask().await? {
+            match self.ask(is_running).await? {
                 Some(verdict) => return Ok(verdict),
-                None if Instant::now() + pause >= deadline => return self.give_up().await,
-                None => {}
+                None if Instant::now() + pause >= deadline => return Ok(self.give_up().await),
+                None => is_running = true,
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
-    async fn give_up(&self) -> Result<AdmitDecision, WriteError> {
-        let mut params = self.intent.columns().to_vec();
-        params.push(Some(ErrorCode::DuplicateInFlight.as_str().to_owned()));
-        params.push(Some(STILL_RUNNING.to_owned()));
-        match self.writer.run_one(GIVE_UP_SQL, &params, Instant::now() + GIVE_UP_TIMEOUT).await {
-            Ok(_) => Ok(AdmitDecision::Refused(Failure::new(ErrorCode::DuplicateInFlight, STILL_RUNNING))),
-            Err(error) => Err(unanswered(None, &error)),
-        }
+    /// The identical call still runs. The record says so, if the ledger takes it.
+    async fn give_up(&self) -> AdmitDecision {
+        let failure = Failure::new(ErrorCode::DuplicateInFlight, STILL_RUNNING);
+        let (call, deadline) = ((self.intent, self.attempt), Instant::now() + GIVE_UP_TIMEOUT);
+        let recorded = resolve::resolve(self.writer, call, OwnTransaction::HasEnded, Some(&failure), deadline).await;
+        tracing::debug!(?recorded, "the record of a duplicate that gave up");
+        AdmitDecision::Refused(failure)
     }
 
-    /// `None`: the identical call is still running.
-    async fn ask(&self) -> Result<Option<AdmitDecision>, WriteError> {
+    /// `None`: the identical call is still running. `is_running`: it was, when this one asked before.
+    async fn ask(&self, is_running: bool) -> Result<Option<AdmitDecision>, WriteError> {
         let answer = match self.ask_once().await {
             Ok(answer) => answer,
             Err(pg::Error::Lost(error)) => {
@@ -103,6 +100,7 @@ impl Admission<'_> {
                 }
             }
             // It may have been recorded, by a server that is too slow to say so.
+            Err(pg::Error::Deadline) if is_running => return Ok(Some(self.give_up().await)),
             Err(pg::Error::Deadline) => return Err(self.abandoned(pg::Error::Deadline).await),
             Err(error) => return Err(unanswered(None, &error)),
         };
@@ -216,7 +214,8 @@ impl Admission<'_> {
         self.forget();
         // Nothing has been executed, so whatever it says, nothing was written.
         let call = (self.intent, self.attempt);
-        let resolved = resolve::resolve(self.writer, call, None, Instant::now() + RESOLVE_TIMEOUT).await;
+        let resolved =
+            resolve::resolve(self.writer, call, OwnTransaction::HasEnded, None, Instant::now() + RESOLVE_TIMEOUT).await;
         match (resolved, &error) {
             // Another server has ended it: the record says so itself.
             (Err(failure), pg::Error::Server(server)) if server.sqlstate == FENCED => {

@@ -56,6 +56,14 @@ pub(crate) fn refused_inverse(error: &ServerError) -> Option<Failure> {
     Some(undo_failure(serde_json::from_str(detail).unwrap_or_else(|_| cut())))
 }
 
+/// The conflicts of a failure as its record stores them.
+pub(crate) fn detail(failure: &Failure) -> Option<String> {
+    match failure.conflicts.as_deref()? {
+        Conflicts::Found(found) => Some(stored(found).to_string()),
+        Conflicts::Shown(_) => None,
+    }
+}
+
 /// Conflicts as the ledger stores them.
 pub(crate) fn stored(conflicts: &[Conflict]) -> Value {
     json!(conflicts.iter().map(Conflict::stored).collect::<Vec<_>>())

@@ -1,9 +1,14 @@
-//! T1 and T2: the attempt is admitted and claimed, the work is done, and its outcome is recorded.
+//! The transaction of a write: it begins, the work is done, and its outcome is recorded.
 //!
 //! ```text
-//! round trip 1   BEGIN · admission · policy · COMMIT AND CHAIN · claim · the executor's first statements
+//! round trip 1   BEGIN · begin_write · the executor's first statements
 //! round trip 2   SET CONSTRAINTS ALL IMMEDIATE · finish · limit of rows · COMMIT
-//! on a refusal   ROLLBACK · fail
+//! on a refusal   ROLLBACK · record_failure
+//! ```
+//! A write that is admitted first has a transaction in front, in the same round trip, and an attempt that ends with `fail`:
+//!
+//! ```text
+//! round trip 1   BEGIN · take_slot · admission · policy · COMMIT AND CHAIN · claim · the executor's first statements
 //! ```
 //! Each line is a pipeline that stops at its first error, so COMMIT is never reached without the outcome.
 
@@ -12,21 +17,21 @@ use std::time::Duration;
 use pg::{PipelineError, PipelineStatement, PooledSession, ServerError, StatementResult, WriterPool};
 use serde_json::Value;
 use tokio::time::Instant;
-use types::{Conflicts, ErrorCode, Failure, Rollback};
+use types::{ErrorCode, Failure, Rollback};
 
 use crate::attempt::WriteAttempt;
 use crate::conflicts;
 use crate::error_hints::HintQuery;
 use crate::executor::WriteOutput;
 use crate::failures::{ExecutorError, FENCED, frozen, sql_failure};
-use crate::intent::{Intent, MAX_OUTCOME_BYTES};
+use crate::intent::{Intent, MAX_OUTCOME_BYTES, outcome};
 use crate::policy::PolicyStatement;
 use crate::remote_writes::{RemoteWriteError, RemoteWrites};
 use crate::row_limit;
 use crate::values::summary;
 use crate::write_tx::{TransactionOpening, Unopened, WriteTx};
 
-/// T2 did not succeed.
+/// The write did not succeed.
 pub(crate) enum CommitError {
     /// Nothing of the work has run.
     Unopened(Unopened),
@@ -47,10 +52,16 @@ const FINISH_SQL: &str = "\
 select countersign.finish($1, $2, $3, $4, $5, $6, $7, pg_catalog.make_interval(secs => $8::double precision))";
 const RENEW_SQL: &str = "select countersign.renew_shapes()";
 const FAIL_SQL: &str = "select countersign.fail($1, $2, $3, $4, $5, $6, $7)";
-/// Which way an attempt goes.
+/// The record of a failure without an attempt.
+pub(crate) const RECORD_FAILURE_SQL: &str = "select countersign.record_failure($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
+    $11, $12, $13, $14, $15, $16, $17, $18, $19, pg_catalog.make_interval(secs => $20::double precision))";
+
+/// Which way a write goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// It is not admitted yet; whether the admission waits for the disk by itself.
+    /// It is one transaction.
+    Begin,
+    /// Its attempt is committed before it begins; whether that waits for the disk by itself.
     Admit { is_durable: bool },
     /// The ledger has said that it may run.
     Claim,
@@ -67,6 +78,7 @@ pub(crate) async fn execute(
     let left = attempt.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     let timeout_ms = left.as_millis().min(i32::MAX as u128).to_string();
     let opening = match way {
+        Way::Begin => TransactionOpening::Begin { intent, timeout_ms },
         Way::Admit { is_durable } => TransactionOpening::Admit { intent, policy, is_durable, timeout_ms },
         Way::Claim => TransactionOpening::Claim { intent, timeout_ms },
     };
@@ -92,16 +104,16 @@ pub(crate) async fn execute(
     let asked = tx.asked.take();
     match work {
         Ok(work) if outcome_bytes(&work) > MAX_OUTCOME_BYTES => {
-            fail(lease, intent, attempt, too_large_to_keep(&work), None).await
+            fail(lease, intent, attempt, way, too_large_to_keep(&work), None).await
         }
         Ok(work) => match succeed(lease, intent, attempt, &work, remote_writes).await {
             Ok(receipt) => Ok(WriteOutput { rollback: work.rollback.found(receipt), ..work }),
             // A deferred constraint: the work is refused after all.
             Err(SucceedError::WriteOutput(error)) => {
                 let asked = HintQuery::of(&error);
-                fail(lease, intent, attempt, sql_failure(&error), asked).await
+                fail(lease, intent, attempt, way, sql_failure(&error), asked).await
             }
-            Err(SucceedError::Finish(failure)) => fail(lease, intent, attempt, *failure, None).await,
+            Err(SucceedError::Finish(failure)) => fail(lease, intent, attempt, way, *failure, None).await,
             Err(SucceedError::Commit(error)) => Err(CommitError::Refused(error)),
             Err(SucceedError::Other(pg::Error::Server(error))) if error.sqlstate == OUTDATED => renew(lease).await,
             Err(SucceedError::Other(error)) => Err(unfinished(error)),
@@ -109,7 +121,7 @@ pub(crate) async fn execute(
         Err(ExecutorError::Rejected(failure)) if may_be_outdated(&failure) && is_renewed(lease).await? => {
             Err(CommitError::Renewed)
         }
-        Err(ExecutorError::Rejected(failure)) => fail(lease, intent, attempt, failure, asked).await,
+        Err(ExecutorError::Rejected(failure)) => fail(lease, intent, attempt, way, failure, asked).await,
         // Not this attempt's any more: the record says what became of it.
         Err(ExecutorError::ConnectionLost(pg::Error::Server(error))) if error.sqlstate == FENCED => {
             Err(CommitError::InDoubt(pg::Error::Server(error)))
@@ -246,16 +258,20 @@ async fn fail(
     lease: &mut PooledSession,
     intent: &Intent,
     attempt: &WriteAttempt,
+    way: Way,
     failure: Failure,
     asked: Option<HintQuery>,
 ) -> Result<WriteOutput, CommitError> {
     let mut failure = failure.redacted(&attempt.redaction);
     // The executor went on after the error, and failed for another reason.
     let asked = asked.filter(|_| failure.hint.is_none() && failure.code == ErrorCode::SqlError);
-    let params = fail_params(intent, attempt, &failure);
+    let (sql, params) = match way {
+        Way::Begin => (RECORD_FAILURE_SQL, intent.failed(&failure)),
+        Way::Admit { .. } | Way::Claim => (FAIL_SQL, fail_params(intent, attempt, &failure)),
+    };
     let mut steps = vec![PipelineStatement::without_params("rollback")];
     steps.extend(asked.as_ref().map(HintQuery::step));
-    steps.push(PipelineStatement { sql: FAIL_SQL, params: &params, param_types: &[] });
+    steps.push(PipelineStatement { sql, params: &params, param_types: &[] });
     match lease.session().run(&steps).await {
         Ok(outcomes) => {
             if asked.is_some() {
@@ -268,20 +284,12 @@ async fn fail(
 }
 
 /// The arguments of `countersign.fail`.
-pub(crate) fn fail_params(intent: &Intent, attempt: &WriteAttempt, failure: &Failure) -> [Option<String>; 7] {
-    let detail = failure.conflicts.as_deref().and_then(|conflicts| match conflicts {
-        Conflicts::Found(found) => Some(conflicts::stored(found).to_string()),
-        Conflicts::Shown(_) => None,
-    });
-    [
-        Some(intent.correlation_id.to_string()),
-        intent.slot(),
-        Some(failure.code.as_str().to_owned()),
-        failure.sqlstate.clone(),
-        Some(failure.message.clone()),
-        detail,
-        attempt.precondition.as_ref().and_then(|precondition| precondition.state_after(failure)).map(str::to_owned),
-    ]
+pub(crate) fn fail_params(intent: &Intent, attempt: &WriteAttempt, failure: &Failure) -> Vec<Option<String>> {
+    let mut params = vec![Some(intent.correlation_id.to_string()), intent.slot()];
+    params.extend(outcome(failure));
+    let state = attempt.precondition.as_ref().and_then(|precondition| precondition.state_after(failure));
+    params.push(state.map(str::to_owned));
+    params
 }
 
 fn unfinished(error: pg::Error) -> CommitError {

@@ -79,7 +79,7 @@ impl Freezes {
         Self { writer, records }
     }
 
-    /// Refuses these writes from now on, also those in flight; how many these are. A freeze that there is already stays as it was
+    /// Refuses these writes from now on, also those in flight; how many of these are on record. A freeze that there is already stays as it was
     /// made. `who`: the user of the operating system.
     ///
     /// # Errors

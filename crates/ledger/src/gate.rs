@@ -20,9 +20,10 @@ use crate::intent::{Intent, MAX_PARAMS_BYTES};
 use crate::policy::{self, PolicyMode, PolicyStatement, not_evaluated};
 use crate::preview::Trials;
 use crate::remote_writes::RemoteWrites;
+use crate::resolve::OwnTransaction;
 use crate::write_stop::WriteStop;
 use crate::write_tx::Unopened;
-use crate::{LedgerOptions, execute, resolve};
+use crate::{LedgerOptions, execute, report, resolve};
 
 /// The only way to write.
 #[derive(Debug, Clone)]
@@ -244,7 +245,7 @@ impl WriteProtocol {
         intent: &Intent,
         policy: Option<&PolicyStatement>,
     ) -> Result<WriteOutcome, WriteError> {
-        let mut way = Way::Admit { is_durable: self.settings.durable_admission };
+        let mut way = self.first_way(policy);
         let (mut lost, mut renewals) = (false, 0);
         loop {
             let mut lease = match self.writer.acquire(self.attempt.deadline).await {
@@ -264,7 +265,9 @@ impl WriteProtocol {
                 Executed::Renewed if renewals < MAX_RENEWALS => {
                     tracing::info!("the columns of a tracked table have changed; the write is tried again");
                     renewals += 1;
-                    way = Way::Claim;
+                    if matches!(way, Way::Admit { .. }) {
+                        way = Way::Claim;
+                    }
                     continue;
                 }
                 Executed::Renewed => {
@@ -284,12 +287,14 @@ impl WriteProtocol {
                     lease.discard();
                     self.writer.invalidate_idle();
                     self.memory.forget_all();
-                    let deadline = Instant::now() + RESOLVE_TIMEOUT;
-                    if lost || resolve::abort(&self.writer, (intent, &self.attempt), deadline).await {
+                    if self.is_admitted(intent, way).await {
                         tracing::info!(%error, "the connection was lost before the write committed");
                         return Err(self.stopped(aborted()));
                     }
-                    tracing::info!(%error, "a pooled connection was lost; admitting again on a fresh one");
+                    if lost {
+                        return Err(self.undone(intent, aborted()).await);
+                    }
+                    tracing::info!(%error, "a pooled connection was lost; the write begins again on a fresh one");
                     lost = true;
                     continue;
                 }
@@ -310,6 +315,22 @@ impl WriteProtocol {
         }
     }
 
+    /// A write is one transaction, unless something has to be on record before it begins.
+    fn first_way(&self, policy: Option<&PolicyStatement>) -> Way {
+        let is_durable = self.settings.durable_admission;
+        if is_durable || policy.is_some() || self.attempt.precondition.is_some() {
+            Way::Admit { is_durable }
+        } else {
+            Way::Begin
+        }
+    }
+
+    /// Whether an attempt, whose connection was lost before it was claimed, is admitted; it is ended then.
+    async fn is_admitted(&self, intent: &Intent, way: Way) -> bool {
+        let deadline = Instant::now() + RESOLVE_TIMEOUT;
+        way != Way::Begin && resolve::abort(&self.writer, (intent, &self.attempt), deadline).await
+    }
+
     /// Asks the ledger about an attempt that could not be admitted on the direct way.
     async fn admit(
         &self,
@@ -321,7 +342,7 @@ impl WriteProtocol {
             AdmitDecision::Run => Ok(ControlFlow::Continue(Way::Claim)),
             AdmitDecision::NotLetRun(Some(failure)) => Err(failure.redacted(&attempt.redaction).into()),
             AdmitDecision::NotLetRun(None) => {
-                let again = Way::Admit { is_durable: self.settings.durable_admission };
+                let again = self.first_way(policy);
                 Ok(self.refused_by_policy().await?.map_or(ControlFlow::Continue(again), ControlFlow::Break))
             }
             AdmitDecision::Duplicate { original, cached_result } => {
@@ -336,9 +357,13 @@ impl WriteProtocol {
     /// One try on one session.
     async fn execute(&self, lease: &mut PooledSession, intent: &Intent, way: ExecuteWay<'_>) -> Executed {
         let executed = execute::execute(&self.writer, lease, intent, &self.attempt, way, &self.remote_writes);
-        // An executor may panic. The session is dropped then, so T2 cannot commit.
+        // An executor may panic. The session is dropped then, so its transaction cannot commit.
         let caught = AssertUnwindSafe(executed).catch_unwind();
-        let outcome = tokio::time::timeout_at(self.attempt.deadline + CANCEL_GRACE, caught).await;
+        let outcome = tokio::time::timeout_at(self.attempt.deadline + CANCEL_GRACE, caught);
+        let outcome = match way {
+            (Way::Begin, _) => report::while_it_runs(&self.writer, intent, outcome).await,
+            _ => outcome.await,
+        };
         match outcome {
             Ok(Ok(Ok(done))) => {
                 tracing::info!(rows_affected = done.rows_affected, "executed");
@@ -381,7 +406,7 @@ impl WriteProtocol {
     /// There is no session to write on. An attempt that is admitted gets its end.
     async fn without_session(&self, intent: &Intent, way: Way, error: &pg::Error) -> WriteError {
         match way {
-            Way::Admit { .. } => unanswered(None, error),
+            Way::Begin | Way::Admit { .. } => unanswered(None, error),
             Way::Claim => self.undone(intent, ledger_failure(error)).await,
         }
     }
@@ -391,7 +416,9 @@ impl WriteProtocol {
         self.writer.invalidate_idle();
         self.memory.forget_all();
         let deadline = Instant::now() + RESOLVE_TIMEOUT;
-        let resolved = resolve::resolve(&self.writer, (intent, &self.attempt), cause.as_ref(), deadline).await;
+        let resolved =
+            resolve::resolve(&self.writer, (intent, &self.attempt), OwnTransaction::MayRun, cause.as_ref(), deadline)
+                .await;
         resolved.map_err(|failure| self.stopped(failure))
     }
 
@@ -412,7 +439,9 @@ impl WriteProtocol {
     /// Nothing was written; the record should say so, if the ledger takes it.
     async fn undone(&self, intent: &Intent, failure: Failure) -> WriteError {
         let deadline = Instant::now() + UNDONE_TIMEOUT;
-        let recorded = resolve::resolve(&self.writer, (intent, &self.attempt), Some(&failure), deadline).await;
+        let recorded =
+            resolve::resolve(&self.writer, (intent, &self.attempt), OwnTransaction::HasEnded, Some(&failure), deadline)
+                .await;
         tracing::debug!(?recorded, "the record of a write that was undone");
         self.stopped(failure)
     }

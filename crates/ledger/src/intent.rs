@@ -1,7 +1,9 @@
 //! The first columns of an attempt's record, and the slot that identical calls share.
 
-use types::{AccountId, CorrelationId};
+use tokio::time::Instant;
+use types::{AccountId, CorrelationId, Failure};
 
+use crate::conflicts;
 use crate::fingerprint::{Fingerprint, sha256_hex};
 
 /// The known facts of an attempt before it starts: the columns of `countersign.admission`, in their order, as texts.
@@ -9,6 +11,7 @@ use crate::fingerprint::{Fingerprint, sha256_hex};
 pub(crate) struct Intent {
     pub(crate) correlation_id: CorrelationId,
     columns: [Option<String>; COLUMNS],
+    began: Instant,
 }
 
 pub(crate) const COLUMNS: usize = 15;
@@ -19,8 +22,23 @@ pub(crate) const MAX_PARAMS_BYTES: usize = 2 << 20;
 pub(crate) const MAX_OUTCOME_BYTES: usize = 4 << 20;
 
 impl Intent {
-    pub(crate) const fn new(correlation_id: CorrelationId, columns: [Option<String>; COLUMNS]) -> Self {
-        Self { correlation_id, columns }
+    pub(crate) fn new(correlation_id: CorrelationId, columns: [Option<String>; COLUMNS]) -> Self {
+        Self { correlation_id, columns, began: Instant::now() }
+    }
+
+    /// The columns, and how long ago the call began, in seconds: the arguments of `countersign.report_write`.
+    pub(crate) fn report(&self) -> Vec<Option<String>> {
+        let mut params = self.columns.to_vec();
+        params.push(Some(self.began.elapsed().as_secs_f64().to_string()));
+        params
+    }
+
+    /// The arguments of `countersign.record_failure`.
+    pub(crate) fn failed(&self, failure: &Failure) -> Vec<Option<String>> {
+        let mut params = self.columns.to_vec();
+        params.extend(outcome(failure));
+        params.push(Some(self.began.elapsed().as_secs_f64().to_string()));
+        params
     }
 
     /// The size of the parameters, in bytes of JSON.
@@ -43,6 +61,16 @@ impl Intent {
         let [_, _, _, _, _, _, _, _, _, fingerprint, ..] = &self.columns;
         fingerprint.clone()
     }
+}
+
+/// What a record says of a failure: its code, SQLSTATE, message and detail.
+pub(crate) fn outcome(failure: &Failure) -> [Option<String>; 4] {
+    [
+        Some(failure.code.as_str().to_owned()),
+        failure.sqlstate.clone(),
+        Some(failure.message.clone()),
+        conflicts::detail(failure),
+    ]
 }
 
 /// The slot of a call, as `bytea` in text form: SHA-256, as in `countersign.slot_of`.

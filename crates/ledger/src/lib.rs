@@ -2,8 +2,8 @@
 //! transaction that writes.
 //!
 //! ```text
-//! T1  admit    record the intent and commit; is this call the same as an earlier one?
-//! T2  execute  claim the record, do the work, record the outcome: one transaction, so both happen or neither
+//! execute  is this call the same as an earlier one? do the work, record the outcome: one transaction, so both happen or neither
+//! admit    the verdict on a call that is, and the attempts that are on record before their writes begin
 //!     resolve  after a lost connection: the lock of the record's row arbitrates, and the record has the outcome
 //! ```
 //!
@@ -65,6 +65,7 @@ mod read_log;
 mod reader_role;
 mod records;
 mod remote_writes;
+mod report;
 mod resolve;
 mod roles;
 mod row_limit;

@@ -33,8 +33,15 @@ impl Outage {
 }
 
 /// Whether an error goes to the log: everything but an outage that is there already.
-pub(crate) fn is_news(error: &Error) -> bool {
+fn is_news(error: &Error) -> bool {
     !is_outage(error) || OUTAGE.is_due(Instant::now())
+}
+
+/// Warns of what will be tried again, unless the log has the outage already.
+pub(crate) fn warn(error: &Error, what: &str) {
+    if is_news(error) {
+        tracing::warn!(%error, "{what}");
+    }
 }
 
 /// Logs that the ledger cannot be used, unless the log has it already.

@@ -8,19 +8,26 @@ use tokio::time::Instant;
 use types::{CorrelationId, ErrorCode, Failure, Rollback};
 
 use crate::attempt::{WriteAttempt, WriteOutcome};
-use crate::execute::fail_params;
+use crate::execute::{RECORD_FAILURE_SQL, fail_params};
 use crate::failures::aborted;
 use crate::intent::Intent;
 
 /// Waits for the transaction that works on the attempt, as `resolve` does.
 const END_SQL: &str = "\
 select pg_catalog.set_config('lock_timeout', $1, true), countersign.fail($2, $3, $4, $5, $6, $7, $8)";
-const RESOLVE_SQL: &str = "select * from countersign.resolve($1, $2, $3)";
+const RESOLVE_SQL: &str = "select * from countersign.resolve($1, $2, $3, $4)";
 const RECORD_SQL: &str = "\
 select m.status, m.error_code, m.error_message, m.result, m.rows_affected, m.rollback \
 from countersign.mutation m where m.correlation_id operator(pg_catalog.=) $1";
-const ABORTED_SQL: &str =
-    "select countersign.record_aborted($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
+
+/// The transaction of the write, as its server knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OwnTransaction {
+    /// Its connection was lost: it is waited for.
+    MayRun,
+    /// It was rolled back, or never begun. Another one may have the slot, and is not waited for.
+    HasEnded,
+}
 
 /// The first pause before the next query. It is short, since a server restarts in milliseconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -33,13 +40,14 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) async fn resolve(
     writer: &WriterPool,
     (intent, attempt): (&Intent, &WriteAttempt),
+    own: OwnTransaction,
     cause: Option<&Failure>,
     deadline: Instant,
 ) -> Result<WriteOutcome, Failure> {
     let correlation_id = intent.correlation_id;
     let mut pause = FIRST_PAUSE;
     loop {
-        match ask(writer, (intent, attempt), cause, deadline).await {
+        match ask(writer, (intent, attempt), own, cause, deadline).await {
             Ok(truth) => return truth,
             Err(error) => {
                 tracing::warn!(%correlation_id, %error, "the outcome cannot be read yet");
@@ -57,7 +65,7 @@ pub(crate) async fn resolve(
     }
 }
 
-/// Ends an attempt whose T2 was lost before its COMMIT was sent: nothing was written. Whether it was admitted; yes, if that cannot
+/// Ends an attempt that was admitted first, and lost before COMMIT was sent: nothing was written. Whether it was admitted; yes, if that cannot
 /// be found out in time, and then the sweep ends it.
 pub(crate) async fn abort(writer: &WriterPool, call: (&Intent, &WriteAttempt), deadline: Instant) -> bool {
     let mut pause = FIRST_PAUSE;
@@ -83,6 +91,7 @@ pub(crate) async fn abort(writer: &WriterPool, call: (&Intent, &WriteAttempt), d
 async fn ask(
     writer: &WriterPool,
     (intent, attempt): (&Intent, &WriteAttempt),
+    own: OwnTransaction,
     cause: Option<&Failure>,
     deadline: Instant,
 ) -> Result<Result<WriteOutcome, Failure>, pg::Error> {
@@ -92,22 +101,25 @@ async fn ask(
         return Ok(Err(cause.clone()));
     }
     let id = Some(intent.correlation_id.to_string());
-    let params = [id, intent.slot(), Some(wait_ms(deadline))];
+    let awaits_slot = own == OwnTransaction::MayRun;
+    let params = [id, intent.slot(), Some(wait_ms(deadline)), Some(awaits_slot.to_string())];
     if let Some(truth) = outcome(writer, RESOLVE_SQL, &params, intent.correlation_id, deadline).await? {
         return Ok(truth);
     }
-    // T1 never committed either. From here on it cannot, and the receipt that the caller gets finds a record.
-    writer.run_one(ABORTED_SQL, intent.columns(), deadline).await?;
-    // A T1 that was on its way after all has committed meanwhile.
+    // There is no attempt, and nothing of the write was committed. From here on it cannot be, and the receipt that the caller
+    // gets finds a record.
+    let failure = cause.cloned().unwrap_or_else(aborted);
+    writer.run_one(RECORD_FAILURE_SQL, &intent.failed(&failure), deadline).await?;
+    // An admission that was on its way after all has committed meanwhile.
     let truth = outcome(writer, RESOLVE_SQL, &params, intent.correlation_id, deadline).await?;
     Ok(truth.unwrap_or_else(|| Err(aborted())).map_err(|failure| match (failure.code, cause) {
-        (ErrorCode::InDoubtAborted, Some(cause)) => cause.clone(),
+        (code, Some(cause)) if code == cause.code || code == ErrorCode::InDoubtAborted => cause.clone(),
         _ => failure,
     }))
 }
 
 /// Ends an attempt with this failure, after a transaction that works on it has ended. Returns whether the attempt was
-/// pending; its T2 cannot commit any more.
+/// pending; nobody can commit it any more.
 async fn end(
     writer: &WriterPool,
     (intent, attempt): (&Intent, &WriteAttempt),

@@ -1,5 +1,5 @@
 //! The limit of the rows that the writes of a tool change. The number of a write is known at its end, so it is compared in
-//! T2, behind `countersign.finish` (`migrations/baseline/77_policies.sql`): a write beyond the limit is rolled back.
+//! The end of a write, behind `countersign.finish` (`migrations/baseline/77_policies.sql`): a write beyond the limit is rolled back.
 
 use pg::ServerError;
 use serde::Deserialize;

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! server 1   admit ............ claim | killed
-//! server 2                                      sweep: the row is not locked, so no T2 lives: failure
+//! server 2                                      sweep: the row is not locked, so nobody carries it out: failure
 //! ```
-//! A record is old enough when it is older than any call may take, so that a record between its T1 and its T2 is not
-//! ended.
+//! An attempt is old enough when it is older than any call may take, so that one that is about to be claimed, or a write that was
+//! reported, is not ended.
 
 use std::time::Duration;
 
@@ -43,16 +43,14 @@ impl Ledger {
     async fn seal_and_sign(&self) {
         let audit = self.audit();
         match audit.seal().await {
-            Err(error) if !outage::is_news(&error) => {}
-            Err(error) => tracing::warn!(%error, "final records will be sealed later"),
+            Err(error) => outage::warn(&error, "final records will be sealed later"),
             Ok(_) => {
                 let signed = audit.sign(&self.settings.signing).await;
                 self.stop_writes(&signed);
                 match signed {
                     Ok(Signed::Note(_)) => self.cosign(&audit).await,
                     Ok(Signed::NoKey { .. }) => {}
-                    Err(SignError::Database(error)) if !outage::is_news(&error) => {}
-                    Err(SignError::Database(error)) => tracing::warn!(%error, "the log will be signed later"),
+                    Err(SignError::Database(error)) => outage::warn(&error, "the log will be signed later"),
                     Err(error) => tracing::error!(%error, "the log is not signed"),
                 }
             }
@@ -76,8 +74,7 @@ impl Ledger {
                     tracing::warn!(witness = witness.key.name(), url = witness.url.as_str(), %error, "a checkpoint is not cosigned");
                 }
             }
-            Err(error) if !outage::is_news(&error) => {}
-            Err(error) => tracing::warn!(%error, "the witnesses will be asked later"),
+            Err(error) => outage::warn(&error, "the witnesses will be asked later"),
         }
     }
 
@@ -93,8 +90,7 @@ impl Ledger {
                         tracing::warn!(%correlation_id, "an abandoned write was ended: nothing of it was written");
                     }
                 }
-                Err(error) if !outage::is_news(&error) => {}
-                Err(error) => tracing::warn!(%error, "the sweep will be tried again"),
+                Err(error) => outage::warn(&error, "the sweep will be tried again"),
             }
             self.seal_and_sign().await;
             // `doctor` compares the keys of all servers.

@@ -38,7 +38,7 @@ pub struct Rows {
 pub struct WriteTx<'a> {
     pub(crate) lease: &'a mut PooledSession,
     pub(crate) writer: &'a WriterPool,
-    /// The time limit that `countersign.claim` sets for statements and locks.
+    /// The time limit that `countersign.enter_write` sets for statements and locks.
     pub(crate) timeout_ms: String,
     /// Which record it has claimed, if any.
     pub(crate) claimed: Option<String>,
@@ -61,6 +61,8 @@ pub struct WriteTx<'a> {
 /// The opening of a transaction.
 #[derive(Debug, Clone)]
 pub(crate) enum TransactionOpening<'a> {
+    /// The attempt is inserted and claimed in the transaction of the write.
+    Begin { intent: &'a Intent, timeout_ms: String },
     /// The attempt is admitted in a transaction of its own, and claimed in the next one.
     Admit {
         intent: &'a Intent,
@@ -95,7 +97,9 @@ pub(crate) enum Unopened {
     Unclaimed(pg::Error),
 }
 
-const UNDURABLE_SQL: &str = "set local synchronous_commit = off";
+const BEGIN_SQL: &str =
+    "select countersign.begin_write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
+const TAKE_SLOT_SQL: &str = "select countersign.take_slot($1, $2)";
 const ADMISSION_SQL: &str = "insert into countersign.admission (slot, correlation_id, account_id, actor, session_id, client_name, \
     client_version, trace_id, tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, proposal_id) \
     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
@@ -111,7 +115,9 @@ impl<'a> WriteTx<'a> {
         opening: TransactionOpening<'a>,
     ) -> Self {
         let (claimed, timeout_ms) = match &opening {
-            TransactionOpening::Admit { intent, timeout_ms, .. } | TransactionOpening::Claim { intent, timeout_ms } => {
+            TransactionOpening::Begin { intent, timeout_ms }
+            | TransactionOpening::Admit { intent, timeout_ms, .. }
+            | TransactionOpening::Claim { intent, timeout_ms } => {
                 (Some(intent.correlation_id.to_string()), timeout_ms.clone())
             }
             TransactionOpening::Preview([timeout_ms, ..]) | TransactionOpening::OpenPreview([timeout_ms, ..]) => {
@@ -248,17 +254,26 @@ impl WriteTx<'_> {
     ) -> (usize, Result<Vec<StatementResult>, PipelineError>) {
         let session = self.lease.session();
         let mut policy_at = None;
+        let is_begun = matches!(opening, TransactionOpening::Begin { .. });
         let (before, outcome) = match opening {
+            TransactionOpening::Begin { intent, timeout_ms } => {
+                let mut params = intent.columns().to_vec();
+                params.push(Some(timeout_ms.clone()));
+                let begin = [PipelineStatement { sql: BEGIN_SQL, params: &params, param_types: &[] }];
+                let all: Vec<PipelineStatement<'_>> = begin.into_iter().chain(steps.iter().copied()).collect();
+                (1, session.begin(None, &all).await)
+            }
             TransactionOpening::Admit { intent, policy, is_durable, timeout_ms } => {
                 let claim = claim_params(intent, timeout_ms, false);
+                let take = [intent.slot(), Some(is_durable.to_string())];
+                let take = PipelineStatement { sql: TAKE_SLOT_SQL, params: &take, param_types: &[] };
                 let admission = PipelineStatement { sql: ADMISSION_SQL, params: intent.columns(), param_types: &[] };
-                let mut first = vec![PipelineStatement::without_params(UNDURABLE_SQL), admission];
+                let mut first = vec![take, admission];
                 first.extend(policy.map(PolicyStatement::step));
-                let first = first.get(usize::from(*is_durable)..).unwrap_or_default();
                 policy_at = policy.map(|_| first.len() - 1);
                 let claim = [PipelineStatement { sql: CLAIM_SQL, params: &claim, param_types: &[] }];
                 let second: Vec<PipelineStatement<'_>> = claim.into_iter().chain(steps.iter().copied()).collect();
-                (first.len() + 2, session.commit_and_begin(first, &second).await)
+                (first.len() + 2, session.commit_and_begin(&first, &second).await)
             }
             TransactionOpening::Claim { intent, timeout_ms } => {
                 let claim = claim_params(intent, timeout_ms, true);
@@ -278,12 +293,13 @@ impl WriteTx<'_> {
         };
         if let Err(PipelineError { step, error }) = &outcome
             && self.claimed.is_some()
-            && (*step < before || !matches!(error, pg::Error::Server(_) | pg::Error::MessageTooLarge { .. }))
+            // A lost connection may have committed an admission; a write that has begun may not be begun again.
+            && (*step < before || !is_begun && !matches!(error, pg::Error::Server(_) | pg::Error::MessageTooLarge { .. }))
         {
             self.unopened = Some(match error {
                 pg::Error::Server(error) if is_contended(error) || error.sqlstate == NOT_LET_RUN => Unopened::Refused,
                 pg::Error::Server(error) if Some(*step) == policy_at => Unopened::Policy(error.clone()),
-                pg::Error::Server(error) if *step + 1 == before => {
+                pg::Error::Server(error) if *step + 1 == before && !is_begun => {
                     Unopened::Unclaimed(pg::Error::Server(error.clone()))
                 }
                 pg::Error::Server(error) => Unopened::Failed(pg::Error::Server(error.clone())),

@@ -1,8 +1,8 @@
 //! Loses connections at the worst moment: a proxy between the server under test and PostgreSQL's unix socket.
 //!
 //! It forwards whole messages both ways and understands just enough of the protocol to know a statement of the gate's: a
-//! Bind of what was parsed from its text on the way in, CommandComplete on the way out. T1 commits without a statement
-//! `commit`, so what is armed for a COMMIT always meets a T2.
+//! Bind of what was parsed from its text on the way in, CommandComplete on the way out. An admission commits without a
+//! statement `commit`, so what is armed for a COMMIT always meets the transaction of a write.
 
 use std::collections::HashMap;
 use std::io;
@@ -27,7 +27,7 @@ pub enum FaultPoint {
     BeforeCommit,
     /// PostgreSQL has committed, and its answer is on its way (attack CR02).
     AfterCommit,
-    /// The attempt is admitted and committed (T1), and the answer is on its way.
+    /// The attempt is admitted and committed, and the answer is on its way.
     AfterAdmission,
     /// The work is rolled back, and its failure is about to be recorded.
     BeforeFailure,
@@ -41,7 +41,9 @@ impl FaultPoint {
         match self {
             Self::BeforeCommit | Self::AfterCommit => sql == b"commit",
             Self::AfterAdmission => sql == b"commit and chain",
-            Self::BeforeFailure | Self::AfterFailure => sql.starts_with(b"select countersign.fail("),
+            Self::BeforeFailure | Self::AfterFailure => {
+                sql.starts_with(b"select countersign.fail(") || sql.starts_with(b"select countersign.record_failure(")
+            }
         }
     }
 

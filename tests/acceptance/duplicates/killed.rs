@@ -19,10 +19,18 @@ undo = { irreversible = "It is a test." }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_identical_call_goes_on_within_two_seconds_after_a_server_was_killed_in_mid_write() {
+    assert_eq!(records_after_a_kill(false).await, "success");
+    assert_eq!(records_after_a_kill(true).await, "failure in_doubt_aborted, success");
+}
+
+/// What is on record of the call of a server that was killed, and of the identical one that wrote.
+async fn records_after_a_kill(is_durable: bool) -> String {
     let db = database().await;
     db.run("create table social.added (n int)").await;
     let manifest = TestManifest::new(SLOW);
-    let mut killed = RawStdioServer::start(manifest.command(&db), "2025-06-18").await;
+    let mut command = manifest.command(&db);
+    command.args(is_durable.then_some("--durable-admission"));
+    let mut killed = RawStdioServer::start(command, "2025-06-18").await;
     let other = manifest.serve(&db).await;
     let lock = db.connect().await;
     lock.batch_execute("select pg_advisory_lock(65)").await.unwrap();
@@ -49,5 +57,5 @@ async fn the_identical_call_goes_on_within_two_seconds_after_a_server_was_killed
     );
     let records =
         "select string_agg(status || coalesce(' ' || error_code, ''), ', ' order by id) from countersign.record";
-    assert_eq!(db.value(records).await, "failure in_doubt_aborted, success");
+    db.value(records).await
 }

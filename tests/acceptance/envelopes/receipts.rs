@@ -118,7 +118,10 @@ async fn every_failure_after_admission_has_the_receipt_of_its_record() {
     world.fails("tool_outdated", false, patient.call("name_item", named)).await;
     world
         .db
-        .run("revoke execute on function countersign.claim(uuid, bytea, integer, boolean) from countersign_writer")
+        .run(
+            "do $$ begin execute format('revoke execute on function %s from countersign_writer', \
+             'countersign.record_success'::regproc::regprocedure); end $$",
+        )
         .await;
     world.fails("db_error", true, put(6)).await;
 

@@ -131,7 +131,7 @@ async fn doctor_names_what_differs_from_what_this_program_makes() {
             "missing or altered: relation reader_login",
         ),
         (
-            "grant execute on function countersign.resolve(uuid, bytea, integer) to public",
+            "grant execute on function countersign.resolve(uuid, bytea, integer, boolean) to public",
             "EXECUTE on function countersign.resolve",
         ),
         ("grant select on countersign.state_key to countersign_approver", "SELECT on table countersign.\"state_key\""),
@@ -165,7 +165,7 @@ async fn init_takes_privileges_back_that_it_does_not_grant() {
     // F-101, F-104
     let db = database().await;
     db.run(
-        "grant execute on function countersign.resolve(uuid, bytea, integer) to public;
+        "grant execute on function countersign.resolve(uuid, bytea, integer, boolean) to public;
          grant insert, update (status) on countersign.record to countersign_approver;
          grant select on countersign.state_key to countersign_writer;
          revoke execute on function countersign.claim(uuid, bytea, integer, boolean), countersign.fail(uuid, bytea, text, text, text, json, text)
@@ -174,7 +174,7 @@ async fn init_takes_privileges_back_that_it_does_not_grant() {
     .await;
     let said = succeed(&db.url(), &["init"]).await;
     assert!(
-        said.contains("revoked EXECUTE on function countersign.resolve(uuid, bytea, integer) from PUBLIC"),
+        said.contains("revoked EXECUTE on function countersign.resolve(uuid, bytea, integer, boolean) from PUBLIC"),
         "{said}"
     );
     assert!(said.contains("revoked SELECT on table countersign.\"state_key\" from countersign_writer"), "{said}");

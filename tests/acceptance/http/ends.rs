@@ -117,7 +117,7 @@ async fn a_second_signal_ends_the_server_at_once_and_the_next_one_ends_its_write
     let lock = blocker.transaction().await.unwrap();
     lock.batch_execute("lock table social.tweet_like in access exclusive mode").await.unwrap();
     let calling = whole(client.calling(1, "like_tweet", &json!({"tweet_id": tweet})));
-    db.first_value(WAITING).await;
+    db.first_value("select 1 from countersign.mutation where status = 'pending'").await;
     send_signal(server.pid(), Signal::SIGTERM);
     server.logged("stopping: ").await;
     send_signal(server.pid(), Signal::SIGTERM);

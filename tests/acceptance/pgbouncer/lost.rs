@@ -3,8 +3,10 @@
 
 use serde_json::json;
 use testkit::{ConnectionFault, Database, External, FaultPoint, PgBouncer, Proxy, Server, database, skip_without};
+use tokio::process::Command;
 
-async fn check(db: &Database, proxy: &Proxy, server: &Server) {
+async fn check(db: &Database, proxy: &Proxy, command: impl Fn() -> Command) {
+    let server = Server::start(command()).await;
     for (when, code) in [(FaultPoint::BeforeCommit, Some("in_doubt_aborted")), (FaultPoint::AfterCommit, None)] {
         let call = json!({"text": format!("{when:?}")});
         let fired = proxy.arm(when, ConnectionFault::Cut);
@@ -18,6 +20,9 @@ async fn check(db: &Database, proxy: &Proxy, server: &Server) {
         assert_eq!(again["data"]["duplicate"] == true, code.is_none(), "{again}");
         assert_eq!(db.value(&rows).await, "1");
     }
+    let mut durable = command();
+    durable.arg("--durable-admission");
+    let server = Server::start(durable).await;
     let fired = proxy.arm(FaultPoint::AfterAdmission, ConnectionFault::Cut);
     let envelope = server.call("post_tweet", json!({"text": "admitted"})).await;
     fired.await.expect("there was an intent");
@@ -36,9 +41,13 @@ async fn between_the_server_and_the_pooler() {
     let db = database().await;
     let pooler = PgBouncer::start(&db).await;
     let proxy = Proxy::before_socket(pooler.database(), pooler.folder());
-    let mut command = Server::command_pooled(&pooler);
-    command.env("DATABASE_URL", proxy.url().replace("user=postgres", &format!("user={}", ledger::DEFAULT_WRITER)));
-    check(&db, &proxy, &Server::start(command).await).await;
+    let url = proxy.url().replace("user=postgres", &format!("user={}", ledger::DEFAULT_WRITER));
+    let command = || {
+        let mut command = Server::command_pooled(&pooler);
+        command.env("DATABASE_URL", &url);
+        command
+    };
+    check(&db, &proxy, command).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,5 +58,5 @@ async fn between_the_pooler_and_postgresql() {
     let db = database().await;
     let proxy = Proxy::before(&db);
     let pooler = PgBouncer::before(&proxy, &db, &[]).await;
-    check(&db, &proxy, &Server::start(Server::command_pooled(&pooler)).await).await;
+    check(&db, &proxy, || Server::command_pooled(&pooler)).await;
 }

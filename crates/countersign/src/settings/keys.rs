@@ -161,7 +161,7 @@ keys! {
         /// for never.
         #[arg(long, env = "COUNTERSIGN_DUPLICATE_MEMORY_S", value_name = "SECONDS")]
         duplicate_memory_s: Seconds<0, 300>,
-        /// Wait for the disk already when an intent is recorded, not only when its write commits.
+        /// Record the intent of a write, and wait for the disk, before the write begins.
         #[arg(long, env = "COUNTERSIGN_DURABLE_ADMISSION", num_args = 0..=1, require_equals = true,
               default_missing_value = "true", value_parser = BoolishValueParser::new())]
         durable_admission: bool,

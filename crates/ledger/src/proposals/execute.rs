@@ -125,7 +125,7 @@ impl Proposals {
         }
     }
 
-    /// Carries a confirmed proposal out as this mutation. It ends in T2 with its record, or here if it cannot come to that,
+    /// Carries a confirmed proposal out as this mutation. It ends with its record in the transaction of the write, or here if it cannot come to that,
     /// or it stays confirmed for the next server that tries.
     pub(super) async fn execute_claimed(
         &self,
@@ -250,7 +250,7 @@ impl Proposals {
         }
     }
 
-    /// Ends a confirmed proposal that no T2 will carry out.
+    /// Ends a confirmed proposal that no write will carry out.
     pub(super) async fn end(
         &self,
         id: ProposalId,

@@ -3,11 +3,11 @@
 //! ```text
 //! propose   the write is tried in transactions that are rolled back; the preview is stored
 //! decide    compare and swap from pending: by the proposing account, or by a person outside of the agent
-//! execute   through the gate, like every write; T2 compares with the preview, and ends the proposal with its record
+//! execute   through the gate, like every write, which compares with the preview, and ends the proposal with its record
 //! recover   another server executes approved proposals of a server that went away
 //! ```
 //! `proposal` is the stored form, `preview` what is shown and compared, `state` the states. `decide` and
-//! `human_decision` are the ways to approve, `execute` the way through the gate, `confirmed` the part in T2, `recover`
+//! `human_decision` are the ways to approve, `execute` the way through the gate, `confirmed` the part in its transaction, `recover`
 //! finds approved proposals that no server executes.
 
 mod confirmed;

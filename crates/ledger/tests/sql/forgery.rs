@@ -75,10 +75,8 @@ async fn no_statement_of_a_write_takes_another_identity() {
     run(&other_session, &other.admission()).await.unwrap();
     let (id, slot) = (other.correlation_id, other.slot());
     let made_up = Call::new("t", "made up").by("victim");
-    let without_begin = made_up
-        .admission()
-        .replace("begin isolation level read committed; set local synchronous_commit = off; ", "")
-        .replace("; commit", "");
+    let without_begin =
+        made_up.admission().replace("begin isolation level read committed; ", "").replace("; commit", "");
     let tricks = [
         "select set_config('countersign.at', '', true)".to_owned(),
         "select set_config('countersign.at', '(0,1)', true)".to_owned(),
@@ -92,7 +90,8 @@ async fn no_statement_of_a_write_takes_another_identity() {
         format!("select countersign.finish('{id}', '{{}}', '', 1)"),
         format!("select * from countersign.resolve('{id}', {slot}, 1)"),
         "select countersign.sweep('0 s', 100)".to_owned(),
-        made_up.record_aborted(),
+        made_up.record_failure("x", "{}"),
+        made_up.begin().replace("begin isolation level read committed; ", ""),
         made_up.admit().replace("begin isolation level read committed; ", "").replace("; commit", ""),
         "select countersign.reader_credentials()".to_owned(),
         "select countersign.state_keys()".to_owned(),
@@ -127,19 +126,17 @@ async fn an_attempt_with_the_slot_of_another_call_is_not_claimed_and_binds_nothi
     database.run("create schema s; create table s.t (n int); insert into s.t values (0)").await;
     let session = server(&database).await;
     let (victim, made_up) = (Call::new("t", "victim"), Call::new("t", "made up").keyed("k"));
-    for (number, (from, to)) in [
+    let forgeries = [
         (made_up.slot(), victim.slot()),
         (made_up.slot(), "'\\x00'".to_owned()),
         (format!("'{}'", made_up.fingerprint()), "'short'".to_owned()),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let call = made_up.again();
-        let forged = call.protocol("update s.t set n = n + 1").replace(&from, &to);
+    ];
+    for (number, (from, to)) in forgeries.iter().chain(&forgeries).enumerate() {
+        let call = Call { is_admitted_first: number < forgeries.len(), ..made_up.again() };
+        let forged = call.protocol("update s.t set n = n + 1").replace(from, to);
         let refused = run(&session, &forged).await.unwrap_err();
         assert_eq!(refused.code, "42501", "{number}");
-        run(&session, &format!("rollback; {}", call.fail("x", "{}").replace(&from, &to))).await.unwrap();
+        run(&session, &format!("rollback; {}", call.fail("x", "{}").replace(from, to))).await.unwrap();
     }
     assert_eq!(database.value("select n from s.t").await, "0");
     assert_eq!(database.value("select count(*) from countersign.attempt").await, "0");

@@ -15,7 +15,7 @@ const TABLE: &str = "create schema s; create table s.t (id int primary key, n in
 
 /// An undo as a person does it.
 pub(crate) async fn undo_by_person(session: &Client, writes: &[Uuid]) -> Result<Uuid, Value> {
-    let call = Call { tool: "undo_mutation".to_owned(), ..Call::undo(writes) };
+    let call = Call { tool: "undo_mutation".to_owned(), ..Call::undo(writes).admitted_first() };
     let sql = format!(
         "begin isolation level read committed; select verdict from countersign.admit_undo('{}', {}, 'olga@example', 'undo_mutation', '{{}}', '{{}}', '{}', 'digest'); commit and chain; \
          {}; select countersign.undo({})",
@@ -73,13 +73,8 @@ async fn a_frozen_account_writes_nothing_after_the_freeze() {
         (server(&database).await, server(&database).await, connect(&database, OPERATOR).await);
     let written = write(&session, "update s.t set n = 1 where id = 1").await;
     // A write in flight does not get through either.
-    let busy = Call::new("t", "busy");
-    run(
-        &busy_session,
-        &format!("{} and chain; {}; update s.t set n = 7 where id = 7", busy.admission(), busy.claim(false)),
-    )
-    .await
-    .unwrap();
+    let busy = Call::new("t", "busy").admitted_first();
+    run(&busy_session, &format!("{}; update s.t set n = 7 where id = 7", busy.begin())).await.unwrap();
     assert_eq!(
         run(&person, "select countersign.freeze('account', 'agent', 'olga', 'it went mad')").await.unwrap(),
         ["1"]

@@ -20,7 +20,7 @@ async fn race(database: &Database, rounds: usize, keyed: bool) -> (usize, usize)
             if keyed { call.keyed(&format!("key {round}")) } else { call }
         })
         .collect();
-    let workers = (0..8).map(|_| {
+    let workers = (0..8).map(|worker| {
         let (database, calls) = (database.clone(), calls.clone());
         tokio::spawn(async move {
             let mut session = server(&database).await;
@@ -28,7 +28,14 @@ async fn race(database: &Database, rounds: usize, keyed: bool) -> (usize, usize)
             for call in &calls {
                 // A conflict of isolation is retried, as an agent does it.
                 loop {
-                    match perform(&database, &mut session, &call.again(), INCREMENT).await {
+                    match perform(
+                        &database,
+                        &mut session,
+                        &Call { is_admitted_first: worker % 2 == 0, ..call.again() },
+                        INCREMENT,
+                    )
+                    .await
+                    {
                         Outcome::Success => written += 1,
                         Outcome::Failed(code) if code == "40001" => continue,
                         // Another server's increment came later on the same row.
@@ -80,7 +87,7 @@ async fn identical_calls_write_once_when_the_database_is_serializable() {
     check(&database, calls).await;
 }
 
-/// F-65: the identical call of another server, after this one was killed at `statements` of T2.
+/// F-65: the identical call of another server, after this one was killed at `statements` behind its admission.
 async fn after_a_kill(database: &Database, statements: &str) -> Duration {
     let call = Call::new("increment", statements);
     let dead = server(database).await;
@@ -120,7 +127,7 @@ async fn a_fenced_server_cannot_write_any_more() {
     // One that is being carried out is passed over.
     run(&session, "rollback").await.unwrap();
     let call = Call::new("increment", "busy");
-    run(&session, &format!("{} and chain; {}; {INCREMENT}", call.admission(), call.claim(false))).await.unwrap();
+    run(&session, &format!("{}; {INCREMENT}", call.clone().admitted_first().begin())).await.unwrap();
     assert_eq!(
         run(&server(&database).await, "select countersign.sweep('0 s', 10)").await.unwrap(),
         Vec::<String>::new()
@@ -139,7 +146,7 @@ async fn a_lost_connection_resolves_to_the_truth() {
     assert_eq!(crate::server::resolve(&database, &mut session, &written).await, "success");
     run(&session, &lost.admission()).await.unwrap();
     assert_eq!(crate::server::resolve(&database, &mut session, &lost).await, "failure");
-    // Its T1 never arrived; or arrives after the truth was told.
+    // It never arrived; or arrives after the truth was told.
     assert_eq!(crate::server::resolve(&database, &mut session, &late).await, "failure");
     let refused = late.run(&session, INCREMENT).await.unwrap_err();
     assert_eq!(refused.code, "23505");
@@ -147,29 +154,93 @@ async fn a_lost_connection_resolves_to_the_truth() {
     assert_eq!(outcome(&database, late.correlation_id).await, "failure in_doubt_aborted");
     check(&database, 1).await;
 
-    // Resolving waits for a T2 that still runs, and then says what it did.
-    let busy = Call::new("t", "4");
-    run(&session, &format!("{} and chain; {}; {INCREMENT}", busy.admission(), busy.claim(false))).await.unwrap();
-    let waiting = tokio::spawn({
-        let (database, busy) = (database.clone(), busy.clone());
-        async move { crate::server::resolve(&database, &mut server(&database).await, &busy).await }
-    });
-    let waits = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
-    poll::until("resolve waits", async || database.value(waits).await == "1").await;
-    run(&session, &busy.finish()).await.unwrap();
-    assert_eq!(waiting.await.unwrap(), "success");
+    // Resolving waits for a transaction that still runs, and then says what it did.
+    for busy in [Call::new("t", "4"), Call::new("t", "5").admitted_first()] {
+        run(&session, &format!("{}; {INCREMENT}", busy.begin())).await.unwrap();
+        let waiting = tokio::spawn({
+            let (database, busy) = (database.clone(), busy.clone());
+            async move { crate::server::resolve(&database, &mut server(&database).await, &busy).await }
+        });
+        let waits =
+            "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+        poll::until("resolve waits", async || database.value(waits).await == "1").await;
+        run(&session, &busy.finish()).await.unwrap();
+        assert_eq!(waiting.await.unwrap(), "success");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_was_killed_leaves_nothing_and_its_slot_is_free_at_once() {
+    let database = ledger("killed").await;
+    database.run(TABLE).await;
+    let (call, dead, mut alive) = (Call::new("t", "1").keyed("k"), server(&database).await, server(&database).await);
+    let pid = run(&dead, "select pg_backend_pid()").await.unwrap().remove(0);
+    run(&dead, &format!("{}; {INCREMENT}", call.begin())).await.unwrap();
+    // An identical call does not wait with a session of its own.
+    assert_eq!(call.again().run(&alive, INCREMENT).await.unwrap_err().detail, "in_flight");
+    assert_eq!(run(&alive, &call.again().admit()).await.unwrap(), ["in_flight"]);
+    assert_eq!(call.again().admitted_first().run(&alive, INCREMENT).await.unwrap_err().detail, "in_flight");
+    database.run(&format!("select pg_terminate_backend({pid})")).await;
+    assert_eq!(perform(&database, &mut alive, &call.again(), INCREMENT).await, Outcome::Success);
+    assert_eq!(database.value("select count(*) from countersign.record").await, "1");
+    check(&database, 1).await;
+}
+
+/// A snapshot of before the lock would not see the record of the call that had it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_begins_in_read_committed_transactions_only() {
+    let database = ledger("isolation").await;
+    database.run(TABLE).await;
+    let session = server(&database).await;
+    for level in ["repeatable read", "serializable"] {
+        let begin = Call::new("t", level).begin().replace("read committed", level);
+        assert_eq!(run(&session, &begin).await.unwrap_err().detail, "in_flight");
+        run(&session, "rollback").await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_runs_for_long_is_shown_and_swept_if_its_server_dies() {
+    let database = ledger("reported").await;
+    database.run(TABLE).await;
+    let (session, other) = (server(&database).await, server(&database).await);
+    let [written, failed, dead] = ["written", "failed", "dead"].map(|name| Call::new("t", name));
+    run(&session, &format!("{}; {INCREMENT}", written.begin())).await.unwrap();
+    run(&other, &written.report()).await.unwrap();
+    assert_eq!(outcome(&database, written.correlation_id).await, "pending");
+    run(&session, &written.finish()).await.unwrap();
+    // The record counts, before the report is withdrawn, and without that.
+    assert_eq!(outcome(&database, written.correlation_id).await, "success");
+    let sweep = "select countersign.sweep('0 s', 10)";
+    assert_eq!(run(&other, sweep).await.unwrap(), Vec::<String>::new());
+    assert_eq!(outcome(&database, written.correlation_id).await, "success");
+
+    run(&session, &failed.begin()).await.unwrap();
+    run(&other, &failed.report()).await.unwrap();
+    run(&session, &format!("rollback; {}", failed.fail("sql_error", "{}"))).await.unwrap();
+    run(&other, &format!("select countersign.withdraw_report('{}')", failed.correlation_id)).await.unwrap();
+    assert_eq!(outcome(&database, failed.correlation_id).await, "failure sql_error");
+
+    // Not while it runs.
+    run(&session, &format!("{}; {INCREMENT}", dead.begin())).await.unwrap();
+    run(&other, &dead.report()).await.unwrap();
+    assert_eq!(run(&other, sweep).await.unwrap(), Vec::<String>::new());
+    run(&session, "rollback").await.unwrap();
+    assert_eq!(run(&other, sweep).await.unwrap(), [dead.correlation_id.to_string()]);
+    assert_eq!(outcome(&database, dead.correlation_id).await, "failure in_doubt_aborted");
+    check(&database, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn committed_rows_without_an_outcome_are_never_reported_as_unwritten() {
     let database = ledger("unfinished").await;
     database.run(TABLE).await;
-    let (call, session) = (Call::new("t", "1"), server(&database).await);
-    run(&session, &format!("{} and chain; {}; {INCREMENT}; commit", call.admission(), call.claim(false)))
-        .await
-        .unwrap();
-    run(&session, "select countersign.sweep('0 s', 10)").await.unwrap();
-    assert_eq!(outcome(&database, call.correlation_id).await, "failure unfinished");
+    let session = server(&database).await;
+    for call in [Call::new("t", "1"), Call::new("t", "2").admitted_first()] {
+        run(&session, &format!("{}; {INCREMENT}; commit", call.begin())).await.unwrap();
+        run(&session, "select countersign.sweep('0 s', 10)").await.unwrap();
+        assert_eq!(outcome(&database, call.correlation_id).await, "failure unfinished");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -212,14 +283,14 @@ async fn a_duplicate_that_never_arrived_does_not_hide_the_success_that_it_met() 
     database.run("create schema s; create table s.t (n int); insert into s.t values (0)").await;
     let (session, other) = (server(&database).await, server(&database).await);
     let call = Call::new("t", "once").keyed("key");
-    // The success is on record and not committed yet when the identical call is recorded as aborted.
+    // The success is on record and not committed yet when the identical call is recorded as aborted, which does not wait for it.
     let (before_commit, _) = call
         .protocol("update s.t set n = n + 1")
         .rsplit_once("; commit")
         .map(|(a, b)| (a.to_owned(), b.to_owned()))
         .unwrap();
     run(&session, &before_commit).await.unwrap();
-    run(&other, &call.again().record_aborted()).await.unwrap();
+    run(&other, &call.again().record_failure("in_doubt_aborted", "{}")).await.unwrap();
     run(&session, "commit").await.unwrap();
     let again = call.again();
     assert_eq!(again.run(&other, "update s.t set n = n + 1").await.unwrap_err().code, "CS001");
@@ -245,7 +316,7 @@ async fn a_preview_shows_every_effect_and_leaves_nothing() {
     for table in ["attempt", "record", "effect"] {
         assert_eq!(database.value(&format!("select count(*) from countersign.{table}")).await, "0", "{table}");
     }
-    // It is no way around T1.
+    // It is no way around the gate.
     let refused = run(&session, &format!("begin; {preview}; select countersign.finish('{id}', '{{}}', '', 1)"))
         .await
         .unwrap_err();

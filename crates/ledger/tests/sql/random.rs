@@ -99,6 +99,7 @@ async fn write(database: &Database, session: &mut Client, world: &Shared, made: 
     let (call, sql, reversed) = {
         let made = made.lock().unwrap();
         let call = made.call.again();
+        let call = Call { is_admitted_first: call.correlation_id.as_u128() & 1 == 0, ..call };
         let sql = format!("insert into s.witness values ('{}'); {}", call.correlation_id, made.sql);
         world.lock().unwrap().deltas.insert(call.correlation_id, made.deltas.clone());
         (call, sql, made.reversed.clone())
@@ -132,8 +133,8 @@ async fn write(database: &Database, session: &mut Client, world: &Shared, made: 
 /// An undo whose connection may be lost anywhere.
 async fn undo(database: &Database, session: &mut Client, write: Uuid) -> (Uuid, Outcome) {
     let call = Call::undo(&[write]);
-    let opening =
-        format!("{} and chain; {}; select countersign.undo({})", call.admission(), call.claim(false), array(&[write]));
+    let call = Call { is_admitted_first: call.correlation_id.as_u128() & 1 == 0, ..call };
+    let opening = format!("{}; select countersign.undo({})", call.begin(), array(&[write]));
     let mut answer = run(session, &opening).await;
     if let Ok(values) = &answer
         && values.last().is_some_and(|value| serde_json::from_str::<Value>(value).unwrap()["status"] == "ok")

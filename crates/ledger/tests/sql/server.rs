@@ -27,6 +27,7 @@ pub(crate) fn is_taken(refused: &Refused) -> bool {
 /// A call as a server carries it out, with waiting for identical calls and the truth after a lost connection.
 pub(crate) async fn perform(database: &Database, session: &mut Client, call: &Call, statement: &str) -> Outcome {
     let mut outcome = call.run(session, statement).await;
+    let mut is_admitted = call.is_admitted_first;
     loop {
         match outcome {
             Ok(()) => return Outcome::Success,
@@ -37,6 +38,7 @@ pub(crate) async fn perform(database: &Database, session: &mut Client, call: &Ca
             Err(refused) if is_taken(&refused) => match settle(session, call).await {
                 Ok(Some(done)) => return done,
                 Ok(None) => {
+                    is_admitted = true;
                     outcome = match run(session, &call.carry_out(statement)).await {
                         Ok(_) => Ok(()),
                         Err(refused) => {
@@ -47,10 +49,13 @@ pub(crate) async fn perform(database: &Database, session: &mut Client, call: &Ca
                 }
                 Err(refused) => outcome = Err(refused),
             },
-            Err(refused) => match run(session, &call.fail("sql_error", "{}")).await {
-                Ok(_) => return Outcome::Failed(refused.code),
-                Err(again) => outcome = Err(again),
-            },
+            Err(refused) => {
+                let end = Call { is_admitted_first: is_admitted, ..call.clone() }.fail("sql_error", "{}");
+                match run(session, &end).await {
+                    Ok(_) => return Outcome::Failed(refused.code),
+                    Err(again) => outcome = Err(again),
+                }
+            }
         }
     }
 }
@@ -93,7 +98,7 @@ pub(crate) async fn resolve(database: &Database, session: &mut Client, call: &Ca
             format!("select final_status from countersign.resolve('{}', {}, 5000)", call.correlation_id, call.slot());
         let found = match run(session, &sql).await {
             Ok(found) if found.is_empty() => {
-                run(session, &call.record_aborted()).await.map(|_| vec!["failure".to_owned()])
+                run(session, &call.record_failure("in_doubt_aborted", "{}")).await.map(|_| vec!["failure".to_owned()])
             }
             other => other,
         };

@@ -145,6 +145,8 @@ pub(crate) struct Call {
     pub(crate) params: String,
     pub(crate) undo_of: Vec<Uuid>,
     pub(crate) rows: u64,
+    /// Its attempt is committed before the write begins.
+    pub(crate) is_admitted_first: bool,
 }
 
 impl Call {
@@ -157,7 +159,13 @@ impl Call {
             params: params.to_owned(),
             undo_of: Vec::new(),
             rows: 1,
+            is_admitted_first: false,
         }
+    }
+
+    pub(crate) fn admitted_first(mut self) -> Self {
+        self.is_admitted_first = true;
+        self
     }
 
     pub(crate) fn undo(writes: &[Uuid]) -> Self {
@@ -210,12 +218,40 @@ impl Call {
         self.key.as_ref().map_or_else(|| "null".to_owned(), |key| format!("'{key}'"))
     }
 
-    /// T1 by INSERT.
+    /// The arguments of `begin_write` and of others.
+    fn intent(&self) -> String {
+        format!(
+            "{}, '{}', '{}', 'ana', null, null, null, null, '{}', '{}', {}, '{{}}', '{{}}', {}, null",
+            self.slot(),
+            self.correlation_id,
+            self.account,
+            self.tool,
+            self.fingerprint(),
+            self.key_literal(),
+            self.undo_array()
+        )
+    }
+
+    /// The transaction of the write is open, with the attempt in front where it is admitted first.
+    pub(crate) fn begin(&self) -> String {
+        if self.is_admitted_first {
+            format!("{} and chain; {}", self.admission(), self.claim(false))
+        } else {
+            format!("begin isolation level read committed; select countersign.begin_write({}, null)", self.intent())
+        }
+    }
+
+    pub(crate) fn report(&self) -> String {
+        format!("select countersign.report_write({}, '1 second')", self.intent())
+    }
+
+    /// The admission by INSERT.
     pub(crate) fn admission(&self) -> String {
         format!(
-            "begin isolation level read committed; set local synchronous_commit = off; insert into countersign.admission (slot, correlation_id, account_id, actor, tool_name, \
+            "begin isolation level read committed; select countersign.take_slot({}, false); insert into countersign.admission (slot, correlation_id, account_id, actor, tool_name, \
              fingerprint, idempotency_key, params, params_summary, undo_of) \
              values ({}, '{}', '{}', 'ana', '{}', '{}', {}, '{{}}', '{{}}', {}); commit",
+            self.slot(),
             self.slot(),
             self.correlation_id,
             self.account,
@@ -229,15 +265,8 @@ impl Call {
     /// The verdict of the slow path; `run`, `in_flight standing:<original>` and so on.
     pub(crate) fn admit(&self) -> String {
         format!(
-            "begin isolation level read committed; select concat_ws(' ', verdict, original, detail ->> 'reason') from countersign.admit({}, '{}', '{}', 'ana', null, null, null, null, '{}', '{}', \
-             {}, '{{}}', '{{}}', {}, null); commit",
-            self.slot(),
-            self.correlation_id,
-            self.account,
-            self.tool,
-            self.fingerprint(),
-            self.key_literal(),
-            self.undo_array()
+            "begin isolation level read committed; select concat_ws(' ', verdict, original, detail ->> 'reason') from countersign.admit({}); commit",
+            self.intent()
         )
     }
 
@@ -259,7 +288,18 @@ impl Call {
         )
     }
 
+    /// The end of a call whose transaction was rolled back.
     pub(crate) fn fail(&self, code: &str, detail: &str) -> String {
+        if self.is_admitted_first { self.fail_attempt(code, detail) } else { self.record_failure(code, detail) }
+    }
+
+    /// For a call without an attempt.
+    pub(crate) fn record_failure(&self, code: &str, detail: &str) -> String {
+        let detail = detail.replace('\'', "''");
+        format!("select countersign.record_failure({}, '{code}', null, null, '{detail}')", self.intent())
+    }
+
+    pub(crate) fn fail_attempt(&self, code: &str, detail: &str) -> String {
         format!(
             "select countersign.fail('{}', {}, '{code}', null, null, '{}')",
             self.correlation_id,
@@ -268,9 +308,9 @@ impl Call {
         )
     }
 
-    /// The whole of it: T1, T2.
+    /// The whole of it.
     pub(crate) fn protocol(&self, statement: &str) -> String {
-        format!("{} and chain; {}; {statement}; {}", self.admission(), self.claim(false), self.finish())
+        format!("{}; {statement}; {}", self.begin(), self.finish())
     }
 
     /// The same after the verdict `run`.
@@ -278,7 +318,7 @@ impl Call {
         format!("begin; {}; {statement}; {}", self.claim(true), self.finish())
     }
 
-    /// Runs it. After an error T2 is rolled back; the attempt is still there.
+    /// Runs it. After an error its transaction is rolled back; an attempt that was admitted first is still there.
     pub(crate) async fn run(&self, session: &Client, statement: &str) -> Result<(), Refused> {
         match run(session, &self.protocol(statement)).await {
             Ok(_) => Ok(()),
@@ -290,15 +330,9 @@ impl Call {
     }
 
     /// The same in two steps, with the number of rows that PostgreSQL reports; what `finish` returned.
-    pub(crate) async fn counted(
-        &self,
-        session: &Client,
-        statement: &str,
-        is_admitted: bool,
-    ) -> Result<Option<Value>, Refused> {
-        let opening = if is_admitted { "begin".to_owned() } else { format!("{} and chain", self.admission()) };
+    pub(crate) async fn counted(&self, session: &Client, statement: &str) -> Result<Option<Value>, Refused> {
         let outcome = async {
-            run(session, &format!("{opening}; {}", self.claim(is_admitted))).await?;
+            run(session, &self.begin()).await?;
             let tags = answers(session, statement).await?.into_iter().map(|message| match message {
                 SimpleQueryMessage::CommandComplete(rows) => rows,
                 _ => 0,
@@ -335,12 +369,7 @@ pub(crate) async fn undo(session: &Client, writes: &[Uuid]) -> Result<Uuid, Valu
 }
 
 pub(crate) async fn undo_as(session: &Client, call: &Call) -> Result<Undone, Value> {
-    let opening = format!(
-        "{} and chain; {}; select countersign.undo({})",
-        call.admission(),
-        call.claim(false),
-        array(&call.undo_of)
-    );
+    let opening = format!("{}; select countersign.undo({})", call.begin(), array(&call.undo_of));
     let answered = run(session, &opening).await;
     if !matches!(&answered, Err(refused) if is_taken(refused)) {
         return finish_undo(session, call, answered).await;
@@ -408,20 +437,4 @@ pub(crate) async fn outcome(database: &Database, id: Uuid) -> String {
     let sql =
         format!("select concat_ws(' ', status, error_code) from countersign.mutation where correlation_id = '{id}'");
     database.value(&sql).await
-}
-
-impl Call {
-    /// For a T1 that never arrived.
-    pub(crate) fn record_aborted(&self) -> String {
-        format!(
-            "select countersign.record_aborted({}, '{}', '{}', 'ana', null, null, null, null, '{}', '{}', {}, '{{}}', '{{}}', {}, null)",
-            self.slot(),
-            self.correlation_id,
-            self.account,
-            self.tool,
-            self.fingerprint(),
-            self.key_literal(),
-            self.undo_array()
-        )
-    }
 }

@@ -76,12 +76,12 @@ impl Trial {
     pub(crate) async fn try_write(&self, sql: &str) -> Result<Written, Refused> {
         let before = self.state().await;
         let call = Call::new("tool", &Uuid::new_v4().to_string());
-        let mut answered = call.counted(&self.session, sql, false).await;
+        let mut answered = call.counted(&self.session, sql).await;
         // The columns of a table have changed: as a server does it, once its triggers have been renewed.
         if answered.as_ref().is_err_and(|refused| refused.code == "CS005")
             && run(&self.session, "select countersign.renew_shapes()").await.is_ok()
         {
-            answered = call.counted(&self.session, sql, true).await;
+            answered = call.counted(&self.session, sql).await;
         }
         let receipt = match answered {
             Ok(receipt) => receipt,
