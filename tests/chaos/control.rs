@@ -13,8 +13,9 @@ begin
          select a.correlation_id, a.account_id, a.actor, a.session_id, a.client_name, a.client_version, a.trace_id, a.tool_name,
              a.fingerprint, a.idempotency_key, a.params, a.params_summary, ''success'', a.undo_of, %L, %L, %L, %L, %L, %L, a.login, a.slot,
              clock_timestamp() + interval ''5 minutes'', pg_current_xact_id(), a.admitted_at, clock_timestamp()
-         from countersign.attempt a where a.correlation_id = %L',
-        answer, answer_summary, affected, images_before, images_after, receipt, correlation));
+         from (select (%L::countersign.attempt).*) a',
+        answer, answer_summary, affected, images_before, images_after, receipt,
+        (select t from countersign.attempt t where t.correlation_id = correlation)));
     delete from countersign.attempt a where a.correlation_id = correlation;
 end ";
 
