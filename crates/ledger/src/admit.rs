@@ -81,7 +81,7 @@ impl Admission<'_> {
     async fn give_up(&self) -> AdmitDecision {
         let failure = Failure::new(ErrorCode::DuplicateInFlight, STILL_RUNNING);
         let (call, deadline) = ((self.intent, self.attempt), Instant::now() + GIVE_UP_TIMEOUT);
-        let recorded = resolve::resolve(self.writer, call, OwnTransaction::HasEnded, Some(&failure), deadline).await;
+        let recorded = resolve::resolve(self.writer, call, OwnTransaction::None, Some(&failure), deadline).await;
         tracing::debug!(?recorded, "the record of a duplicate that gave up");
         AdmitDecision::Refused(failure)
     }
@@ -215,7 +215,7 @@ impl Admission<'_> {
         // Nothing has been executed, so whatever it says, nothing was written.
         let call = (self.intent, self.attempt);
         let resolved =
-            resolve::resolve(self.writer, call, OwnTransaction::HasEnded, None, Instant::now() + RESOLVE_TIMEOUT).await;
+            resolve::resolve(self.writer, call, OwnTransaction::None, None, Instant::now() + RESOLVE_TIMEOUT).await;
         match (resolved, &error) {
             // Another server has ended it: the record says so itself.
             (Err(failure), pg::Error::Server(server)) if server.sqlstate == FENCED => {

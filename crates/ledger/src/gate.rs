@@ -440,7 +440,7 @@ impl WriteProtocol {
     async fn undone(&self, intent: &Intent, failure: Failure) -> WriteError {
         let deadline = Instant::now() + UNDONE_TIMEOUT;
         let recorded =
-            resolve::resolve(&self.writer, (intent, &self.attempt), OwnTransaction::HasEnded, Some(&failure), deadline)
+            resolve::resolve(&self.writer, (intent, &self.attempt), OwnTransaction::MayRun, Some(&failure), deadline)
                 .await;
         tracing::debug!(?recorded, "the record of a write that was undone");
         self.stopped(failure)

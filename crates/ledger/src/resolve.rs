@@ -23,10 +23,10 @@ from countersign.mutation m where m.correlation_id operator(pg_catalog.=) $1";
 /// The transaction of the write, as its server knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OwnTransaction {
-    /// Its connection was lost: it is waited for.
+    /// Its connection was lost or dropped, and PostgreSQL may not have noticed: it is waited for.
     MayRun,
-    /// It was rolled back, or never begun. Another one may have the slot, and is not waited for.
-    HasEnded,
+    /// There was none. Another call may have the slot, and is not waited for.
+    None,
 }
 
 /// The first pause before the next query. It is short, since a server restarts in milliseconds.
@@ -65,8 +65,8 @@ pub(crate) async fn resolve(
     }
 }
 
-/// Ends an attempt that was admitted first, and lost before COMMIT was sent: nothing was written. Whether it was admitted; yes, if that cannot
-/// be found out in time, and then the sweep ends it.
+/// Ends an attempt that was admitted first, and lost before COMMIT was sent: nothing was written. Whether it was admitted; yes, if
+/// that cannot be found out in time, and then the sweep ends it.
 pub(crate) async fn abort(writer: &WriterPool, call: (&Intent, &WriteAttempt), deadline: Instant) -> bool {
     let mut pause = FIRST_PAUSE;
     loop {
