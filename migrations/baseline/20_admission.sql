@@ -161,6 +161,11 @@ begin
     if pg_catalog.version() like '%linux%' then
         ignored := pg_catalog.set_config('client_connection_check_interval', '1000', true);
     end if;
+    -- When this transaction has ended, in whatever way, the session's counts of rows begin at zero (`untracked_counts`). PostgreSQL 14
+    -- keeps them for up to half a second.
+    if pg_catalog.current_setting('server_version_num')::pg_catalog.int4 >= 150000 then
+        perform pg_catalog.pg_stat_force_next_flush();
+    end if;
     return at;
 end $$;
 comment on function countersign.enter_write(tid, text, integer) is 'The settings of a transaction that carries out an attempt; returns countersign.at.';

@@ -37,7 +37,8 @@ begin
 end $$;
 comment on function countersign.untracked_counts(boolean, oid[]) is
     'The rows that this transaction has inserted, updated and deleted in tables that are not tracked, under their oid; with is_exact every table, '
-    'otherwise those that this transaction has locked, and others that are named. Earlier transactions of the session may still be in the counts, but not in their difference.';
+    'otherwise those that this transaction has locked, and others that are named. In PostgreSQL 14, earlier transactions of the session may still be in the counts, but not '
+    'in their difference.';
 
 create function countersign.untracked_damage(before jsonb, after jsonb, allowed jsonb, touched oid[]) returns json
 language sql stable set search_path = pg_catalog, pg_temp as $$

@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use crate::people::{ids, plan, undo_by_person};
 use crate::server::{Outcome, perform};
-use crate::support::{Call, OPERATOR, connect, ledger, server, write};
+use crate::support::{Call, OPERATOR, connect, ledger, run, server, write};
 use crate::trial::Trial;
 
 const ROWS: &str = "create schema s; create table s.t (id int primary key, n int, v text);
@@ -300,4 +300,35 @@ async fn a_write_that_reports_no_rows_and_did_something_is_made_once() {
         let outcome = perform(&database, &mut session, &call, "update s.t set n = 2 where id = 99").await;
         assert_eq!(outcome, Outcome::Success);
     }
+}
+
+/// PostgreSQL counts the rows of a session, and adds them up once a second.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_is_not_said_to_have_changed_the_untracked_rows_of_earlier_ones_of_its_session() {
+    let database = ledger("counts").await;
+    if database.value("select current_setting('server_version_num')::int < 150000").await == "t" {
+        // It has no way to add them up at once.
+        return;
+    }
+    database.run("create schema s; create table s.untracked (id int primary key, n int)").await;
+    let session = server(&database).await;
+    write(&session, "insert into s.untracked select g, 0 from generate_series(1, 6) g").await;
+    let failed = Call::new("t", "failed");
+    failed.run(&session, "delete from s.untracked; select 1 / 0").await.unwrap_err();
+    run(&session, &failed.fail("sql_error", "{}")).await.unwrap();
+    let (one, none) = (Call::new("t", "one"), Call::new("t", "none").touching(0));
+    one.run(&session, "update s.untracked set n = 1 where id = 1").await.unwrap();
+    none.run(&session, "update s.untracked set n = 1 where id = 99").await.unwrap();
+    let counted = |call: &Call| {
+        format!(
+            "select coalesce((select string_agg(value::text, ' ') from json_each(r.evidence -> 'untracked')), 'none') \
+             from countersign.record r where r.correlation_id = '{}'",
+            call.correlation_id
+        )
+    };
+    assert_eq!(database.value(&counted(&one)).await, "[0, 1, 0]");
+    // So it does not stand in the way of the same call.
+    assert_eq!(database.value(&counted(&none)).await, "none");
+    let held = format!("select slot is null from countersign.record where correlation_id = '{}'", none.correlation_id);
+    assert_eq!(database.value(&held).await, "t");
 }
