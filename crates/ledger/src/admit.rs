@@ -69,7 +69,7 @@ impl Admission<'_> {
         loop {
             match self.ask(is_running).await? {
                 Some(verdict) => return Ok(verdict),
-                None if Instant::now() + pause >= deadline => return Ok(self.give_up().await),
+                None if Instant::now() + pause >= deadline => return Err(self.give_up().await),
                 None => is_running = true,
             }
             tokio::time::sleep(pause).await;
@@ -77,13 +77,14 @@ impl Admission<'_> {
         }
     }
 
-    /// The identical call still runs. The record says so, if the ledger takes it.
-    async fn give_up(&self) -> AdmitDecision {
+    /// The identical call still runs. There is a receipt only if the ledger has taken the record.
+    async fn give_up(&self) -> WriteError {
         let failure = Failure::new(ErrorCode::DuplicateInFlight, STILL_RUNNING);
         let (call, deadline) = ((self.intent, self.attempt), Instant::now() + GIVE_UP_TIMEOUT);
         let recorded = resolve::resolve(self.writer, call, OwnTransaction::None, Some(&failure), deadline).await;
-        tracing::debug!(?recorded, "the record of a duplicate that gave up");
-        AdmitDecision::Refused(failure)
+        let is_unknown = recorded.is_err_and(|failure| failure.code == ErrorCode::CommitOutcomeUnknown);
+        let correlation_id = (!is_unknown).then_some(self.intent.correlation_id);
+        WriteError { correlation_id, failure: failure.into() }
     }
 
     /// `None`: the identical call is still running. `is_running`: it was, when this one asked before.
@@ -100,7 +101,7 @@ impl Admission<'_> {
                 }
             }
             // It may have been recorded, by a server that is too slow to say so.
-            Err(pg::Error::Deadline) if is_running => return Ok(Some(self.give_up().await)),
+            Err(pg::Error::Deadline) if is_running => return Err(self.give_up().await),
             Err(pg::Error::Deadline) => return Err(self.abandoned(pg::Error::Deadline).await),
             Err(error) => return Err(unanswered(None, &error)),
         };
