@@ -146,7 +146,7 @@ end $$;
 comment on function countersign.superseded_by(uuid) is
     'The change that came after a write: {reason: reversed | changed, by, table, key}. Null: as far as the ledger knows the write stands.';
 
--- No SET, and an assignment instead of PERFORM: both would cost more than the rest.
+-- No SET, and it returns a value, so that callers assign it: SET and PERFORM cost more than the settings do.
 create function countersign.enter_write(at tid, account text, timeout_ms integer) returns text language plpgsql as $$
 declare
     -- A hint for the triggers and `finish`, which believe nothing but the lock of the attempt.

@@ -100,10 +100,12 @@ async fn ask(
     {
         return Ok(Err(cause.clone()));
     }
-    let id = Some(intent.correlation_id.to_string());
-    let awaits_slot = own == OwnTransaction::MayRun;
-    let params = [id, intent.slot(), Some(wait_ms(deadline)), Some(awaits_slot.to_string())];
-    if let Some(truth) = outcome(writer, RESOLVE_SQL, &params, intent.correlation_id, deadline).await? {
+    let params = |awaits_slot: bool| {
+        let wait_ms = Some(wait_ms(deadline));
+        [Some(intent.correlation_id.to_string()), intent.slot(), wait_ms, Some(awaits_slot.to_string())]
+    };
+    let awaited = params(own == OwnTransaction::MayRun);
+    if let Some(truth) = outcome(writer, RESOLVE_SQL, &awaited, intent.correlation_id, deadline).await? {
         return Ok(truth);
     }
     // There is no attempt, and nothing of the write was committed. From here on it cannot be, and the receipt that the caller
@@ -111,7 +113,7 @@ async fn ask(
     let failure = cause.cloned().unwrap_or_else(aborted);
     writer.run_one(RECORD_FAILURE_SQL, &intent.failed(&failure), deadline).await?;
     // An admission that was on its way after all has committed meanwhile.
-    let truth = outcome(writer, RESOLVE_SQL, &params, intent.correlation_id, deadline).await?;
+    let truth = outcome(writer, RESOLVE_SQL, &params(false), intent.correlation_id, deadline).await?;
     Ok(truth.unwrap_or_else(|| Err(aborted())).map_err(|failure| match (failure.code, cause) {
         (code, Some(cause)) if code == cause.code || code == ErrorCode::InDoubtAborted => cause.clone(),
         _ => failure,
