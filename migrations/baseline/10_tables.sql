@@ -212,7 +212,7 @@ create unique index tracked_current on countersign.tracked (relation) where is_c
 create sequence countersign.effect_position;
 create table countersign.effect (
     correlation_id  uuid,
-    position        bigint   not null,
+    position        bigint   not null default nextval('countersign.effect_position'),
     relation        oid      not null,
     shape           integer  not null,
     op              "char"   not null,

@@ -31,16 +31,16 @@ begin
 end $$;
 comment on function countersign.commit_durably() is 'Lets the COMMIT of this transaction wait for the disk.';
 
--- No SET, which would cost more than the rest: it is called with the search_path of the functions here.
+-- One expression without SET, so that it is inlined; every name is qualified instead.
 create function countersign.slot_of(account text, tool text, caller_key text, print text, undoes uuid[] default null) returns bytea
-language plpgsql stable as $$
-begin
-    return sha256(convert_to(
+language sql stable as $$
+    select pg_catalog.sha256(pg_catalog.convert_to(
         case when undoes is null
-             then char_length(account) || ' ' || char_length(tool) || ' ' || account || tool || coalesce('k' || caller_key, 'f' || print)
-             else 'undo ' || array_to_string(undoes, ' ')
-                  || coalesce(substring(caller_key from '^undo:[0-9a-f-]{36}(/[0-9]{1,4})$'), '') end, 'UTF8'));
-end $$;
+             then pg_catalog.concat(pg_catalog.char_length(account), ' ', pg_catalog.char_length(tool), ' ', account, tool,
+                                    case when caller_key is null then 'f' else 'k' end, coalesce(caller_key, print))
+             else pg_catalog.concat('undo ', pg_catalog.array_to_string(undoes, ' '),
+                                    pg_catalog.substring(caller_key, '^undo:[0-9a-f-]{36}(/[0-9]{1,4})$')) end, 'UTF8'))
+$$;
 comment on function countersign.slot_of(text, text, text, text, uuid[]) is 'The slot of a call; servers compute the same, and `claim` compares.';
 
 -- Whoever holds this lock may begin a write of the slot. PostgreSQL releases it after everybody sees how the transaction ended, so the
@@ -574,13 +574,15 @@ comment on function countersign.withdraw_report(uuid) is 'Removes the report of 
 
 create function countersign.existing_write(call_slot bytea, print text)
 returns table (verdict text, original uuid, original_result json, detail json)
-language sql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+begin
+    return query
     select case when r.fingerprint = print and s.detail is null then 'standing' when r.undo_of is not null then 'already_reversed'
                 when r.fingerprint <> print then 'key_reused' else 'superseded' end,
            r.correlation_id, r.result, s.detail
     from (select * from countersign.record q where q.slot = call_slot order by q.id desc limit 1) r
     cross join lateral (select case when r.fingerprint = print then countersign.superseded_by(r.correlation_id) end as detail) s
-    where r.holds_until > clock_timestamp() and (r.fingerprint <> print or r.status = 'success')
-$$;
+    where r.holds_until > clock_timestamp() and (r.fingerprint <> print or r.status = 'success');
+end $$;
 comment on function countersign.existing_write(bytea, text) is
     'The verdict that `admit` would give on a call that succeeded before; no row for none. For the memory of a server, and before a proposal.';

@@ -1,8 +1,11 @@
 -- Recording: what a tracked table's triggers write down, and how they are made.
 
+-- This one and `table_name` are called by each write. PL/pgSQL keeps their plans, where an SQL function that is not inlined is planned anew.
 create function countersign.keyed_hash(value text) returns bytea
-language sql stable set search_path = pg_catalog, pg_temp as
-$$ select sha256(k.key || convert_to(value, 'UTF8')) from countersign.secret_key k $$;
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+    return (select sha256(k.key || convert_to(value, 'UTF8')) from countersign.secret_key k);
+end $$;
 comment on function countersign.keyed_hash(text) is 'The keyed hash that stands for sensitive columns.';
 
 -- Where a trigger found no write of this transaction. The login of a server has nothing to do there; others do as they always did.
@@ -64,9 +67,11 @@ comment on function countersign.has_triggers(oid, integer) is
     'Whether a table has triggers of its own of this kind, in the bits of pg_trigger.tgtype: 1 for rows, 2 before, 4 INSERT, 8 DELETE, 16 UPDATE.';
 
 create function countersign.table_name(relation oid) returns text
-language sql stable set search_path = pg_catalog, pg_temp set quote_all_identifiers = off as $$
-    select format('%I.%I', n.nspname, c.relname) from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = relation
-$$;
+language plpgsql stable set search_path = pg_catalog, pg_temp set quote_all_identifiers = off as $$
+begin
+    return (select format('%I.%I', n.nspname, c.relname) from pg_class c join pg_namespace n on n.oid = c.relnamespace
+            where c.oid = table_name.relation);
+end $$;
 comment on function countersign.table_name(oid) is 'Schema and table, quoted; null if there is none.';
 
 create function countersign.columns_now(t countersign.tracked, of_columns text[]) returns text[]
@@ -329,9 +334,8 @@ begin
     end if;
 
     seen := format($body$
-        insert into countersign.effect (correlation_id, position, relation, shape, op, by_trigger, key, after, secret_after)
-        select a.correlation_id, pg_catalog.nextval('countersign.effect_position'::pg_catalog.regclass), %1$s, %2$s, 'N',
-               pg_catalog.pg_trigger_depth() operator(pg_catalog.>) 1, %3$s, %4$s, %5$s%6$s;$body$,
+        insert into countersign.effect (correlation_id, relation, shape, op, by_trigger, key, after, secret_after)
+        select a.correlation_id, %1$s, %2$s, 'N', pg_catalog.pg_trigger_depth() operator(pg_catalog.>) 1, %3$s, %4$s, %5$s%6$s;$body$,
         t.relation, t.shape, format(key_of, 'new'), format(image, case when hides is null then 'new' else 'w' end),
         case when hides is null then 'null' else 'secret_a' end, attempt);
     foreach variant in array case when t.all_writers then array['a.correlation_id', 'null'] else array['a.correlation_id'] end loop
@@ -339,16 +343,16 @@ begin
         variants := variants || case variant when 'null' then E'\n        perform countersign.check_outside_change(tg_relid);' else '' end
             || format($body$
     if tg_op operator(pg_catalog.=) 'UPDATE' then
-        insert into countersign.effect (correlation_id, position, relation, shape, op, by_trigger, key, key_before, before, after, unchanged,
+        insert into countersign.effect (correlation_id, relation, shape, op, by_trigger, key, key_before, before, after, unchanged,
             secret_before, secret_after, changed_at, origin)
-        select %1$s, pg_catalog.nextval('countersign.effect_position'::pg_catalog.regclass), %2$s, %3$s, 'U', pg_catalog.pg_trigger_depth() operator(pg_catalog.>) 1, %4$s, case when %5$s then %6$s end,
+        select %1$s, %2$s, %3$s, 'U', pg_catalog.pg_trigger_depth() operator(pg_catalog.>) 1, %4$s, case when %5$s then %6$s end,
                b, %7$s, %8$s, %9$s, %10$s, %11$s%12$s;
     elsif tg_op operator(pg_catalog.=) 'INSERT' then
-        insert into countersign.effect (correlation_id, position, relation, shape, op, by_trigger, key, after, secret_after, changed_at, origin)
-        select %1$s, pg_catalog.nextval('countersign.effect_position'::pg_catalog.regclass), %2$s, %3$s, 'I', pg_catalog.pg_trigger_depth() operator(pg_catalog.>) 1, %4$s, %7$s, %10$s, %11$s%12$s;
+        insert into countersign.effect (correlation_id, relation, shape, op, by_trigger, key, after, secret_after, changed_at, origin)
+        select %1$s, %2$s, %3$s, 'I', pg_catalog.pg_trigger_depth() operator(pg_catalog.>) 1, %4$s, %7$s, %10$s, %11$s%12$s;
     else
-        insert into countersign.effect (correlation_id, position, relation, shape, op, by_trigger, key, before, secret_before, changed_at, origin)
-        select %1$s, pg_catalog.nextval('countersign.effect_position'::pg_catalog.regclass), %2$s, %3$s, 'D', pg_catalog.pg_trigger_depth() operator(pg_catalog.>) 1, %6$s, %13$s, %9$s, %11$s%12$s;
+        insert into countersign.effect (correlation_id, relation, shape, op, by_trigger, key, before, secret_before, changed_at, origin)
+        select %1$s, %2$s, %3$s, 'D', pg_catalog.pg_trigger_depth() operator(pg_catalog.>) 1, %6$s, %13$s, %9$s, %11$s%12$s;
     end if;$body$,
             variant, t.relation, t.shape, format(key_of, 'new'), key_moved, format(key_of, 'old'),
             format(image, case when hides is null then 'new' else 'w' end), case when large is null then 'null' else 'same' end,

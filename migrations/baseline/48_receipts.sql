@@ -1,11 +1,14 @@
 -- What a write can promise of its undo when it ends.
 --
--- A SET of a function costs more than some of these do: those without one are called with the search_path of the functions here.
+-- A SET of a function costs more than some of these do: those without one are called with the search_path of the functions here. And so
+-- does each subquery of a statement, even if it does not run: those that are rarely needed are statements of their own.
 
 create function countersign.clock_columns(body text) returns text[]
 language plpgsql immutable as $$
 declare
-    source  text := regexp_replace(body, '--[^\n]*', '', 'g');
+    source   text := regexp_replace(body, '--[^\n]*', '', 'g');
+    columns  text[] := '{}';
+    part     text[] := array[null, null, source];
 begin
     -- One pattern for the whole body: whatever else a function does, it is not one of these.
     if source !~* ('^\s*begin\s+(new\.("[^"]+"|[a-z_]\w*)\s*:?=\s*('
@@ -17,8 +20,12 @@ begin
     then
         return null;
     end if;
-    return array(select coalesce(trim('"' from substring(m[1] from '^".*"$')), lower(m[1]))
-                 from regexp_matches(source, 'new\.("[^"]+"|[a-z_]\w*)\s*:?=', 'gi') m);
+    loop
+        part := regexp_match(part[3], 'new\.(?:"([^"]+)"|([a-z_]\w*))\s*:?=(.*)', 'i');
+        exit when part is null;
+        columns := columns || coalesce(part[1], lower(part[2]));
+    end loop;
+    return columns;
 end $$;
 comment on function countersign.clock_columns(text) is
     'The columns that the body of a trigger function in PL/pgSQL sets to the time or counts up, if it does nothing else. Null for any other body.';
@@ -68,21 +75,33 @@ comment on function countersign.set_by_clocks(oid, text) is
 
 create function countersign.needs_trial(t countersign.tracked, op text, is_moved boolean) returns boolean
 language plpgsql stable as $$
+declare
+    is_parted      boolean;
+    is_in_the_way  boolean;
 begin
-    return row_security_active(t.relation)
-        or not has_table_privilege(t.relation, case op when 'I' then 'DELETE' when 'D' then 'INSERT' else 'UPDATE' end)
-        or cardinality(t.fixed) > cardinality(t.computed) or cardinality(t.columns) > 832
-        or (select c.relhassubclass and (c.relkind = 'r' or exists (
-                       select from pg_partition_tree(c.oid) p where p.level > 0 and (
-                           exists (select from pg_trigger g where g.tgrelid = p.relid and not g.tgisinternal and g.tgparentid = 0 and g.tgname not like '!countersign%')
-                           or exists (select from pg_constraint n where n.conrelid = p.relid and not n.convalidated))))
-                   or c.relhasrules or exists (select from pg_constraint n where n.conrelid = c.oid and not n.convalidated)
-            from pg_class c where c.oid = t.relation)
-        or (op in ('I', 'D') or is_moved) and exists (
+    if row_security_active(t.relation)
+       or not has_table_privilege(t.relation, case op when 'I' then 'DELETE' when 'D' then 'INSERT' else 'UPDATE' end)
+       or cardinality(t.fixed) > cardinality(t.computed) or cardinality(t.columns) > 832
+    then
+        return true;
+    end if;
+    select c.relhassubclass and c.relkind = 'p', c.relhassubclass and c.relkind = 'r' or c.relhasrules
+               or exists (select from pg_constraint n where n.conrelid = c.oid and not n.convalidated)
+    into is_parted, is_in_the_way from pg_class c where c.oid = t.relation;
+    if is_parted then
+        is_in_the_way := is_in_the_way or exists (
+            select from pg_partition_tree(t.relation) p where p.level > 0 and (
+                exists (select from pg_trigger g where g.tgrelid = p.relid and not g.tgisinternal and g.tgparentid = 0 and g.tgname not like '!countersign%')
+                or exists (select from pg_constraint n where n.conrelid = p.relid and not n.convalidated)));
+    end if;
+    if not is_in_the_way and (op in ('I', 'D') or is_moved) then
+        is_in_the_way := exists (
             select from pg_trigger g join pg_constraint f on f.oid = g.tgconstraint
             where g.tgrelid = t.relation and g.tgisinternal and g.tgenabled <> 'D' and f.confrelid = t.relation
               and (f.confdeltype in ('c', 'n', 'd') or f.confupdtype in ('c', 'n', 'd'))
               and not exists (select from countersign.tracked k where k.is_current and k.relation = f.conrelid));
+    end if;
+    return is_in_the_way;
 end $$;
 comment on function countersign.needs_trial(countersign.tracked, text, boolean) is
     'Whether policies, rights, rules, constraints or other tables may be in the way of the undo of such a change.';
@@ -91,13 +110,14 @@ create function countersign.facts_of_write(write uuid) returns countersign.write
 language plpgsql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off
 set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
-    facts      countersign.write_facts;
-    t          countersign.tracked;
-    w          record;
-    assigned   jsonb;
-    columns    text[];
-    stamped    int2[];
-    has_rows   boolean := false;
+    facts        countersign.write_facts;
+    t            countersign.tracked;
+    w            record;
+    assigned     jsonb;
+    columns      text[];
+    stamped      int2[];
+    is_assigned  boolean;
+    has_rows     boolean := false;
 begin
     facts := (false, false, false, null, null, '{}', null);
     for w in
@@ -129,8 +149,9 @@ begin
         facts.needs_trial := columns is null or countersign.needs_trial(t, w.op, w.is_moved);
         if not facts.needs_trial and columns <> '{}' and w.op = 'U' then
             -- A domain has constraints of its own.
-            stamped := array(select number from unnest(t.columns, t.numbers, t.type_ids) u (c, number, of_type) where c = any (columns) and of_type < 16384);
-            facts.needs_trial := w.is_moved or assigned is null or cardinality(stamped) <> cardinality(columns) or exists (select from unnest(stamped) n where assigned @> to_jsonb(n))
+            select array_agg(u.number), bool_or(assigned @> to_jsonb(u.number)) into stamped, is_assigned
+            from unnest(t.columns, t.numbers, t.type_ids) u (c, number, of_type) where u.c = any (columns) and u.of_type < 16384;
+            facts.needs_trial := w.is_moved or is_assigned is not false or cardinality(stamped) <> cardinality(columns)
                                  or not countersign.is_free_to_change(w.relation, stamped);
             facts.set_by_triggers := coalesce(facts.set_by_triggers, '{}') || jsonb_build_object(countersign.table_name(w.relation), to_jsonb(columns));
         end if;
@@ -191,9 +212,6 @@ begin
                     then (said::jsonb || jsonb_build_object('note', concat_ws(' ', said ->> 'note', 'Its rows are on record: a person may restore them (countersign undo).')))::json
                     else said end;
     end if;
-    others := array(select n from (select countersign.table_name(u.key::oid) as n from jsonb_each(untracked) u
-                                   union select unnest(facts.logs)
-                                   union select json_array_elements_text(trial -> 'written')) o where n is not null order by 1);
     if said ->> 'undo_tool' is null then
         return said;
     elsif reason is not null and not is_declared then
@@ -204,9 +222,16 @@ begin
                 when 'irreversible' then 'It cannot be undone: it wrote a table without a key, or only log tables.'
                 else concat('It cannot be undone as its tables are: ', coalesce(trial -> 'conflicts' -> 0 ->> 'message', reason), '.') end);
     end if;
+    if untracked is not null or facts.logs <> '{}' or trial is not null then
+        others := array(select n from (select countersign.table_name(u.key::oid) as n from jsonb_each(untracked) u
+                                       union select unnest(facts.logs)
+                                       union select json_array_elements_text(trial -> 'written')) o where n is not null order by 1);
+    end if;
     receipt := said::jsonb || jsonb_build_object('checked', facts.has_effects and reason is null or affected = 0 and is_seen);
     -- Triggers changed or deleted rows that nobody has recorded, or the write was too large to be tried.
-    if exists (select from jsonb_each(untracked) u where u.value ->> 1 <> '0' or u.value ->> 2 <> '0') or facts.needs_trial and trial is null and reason is null then
+    if facts.needs_trial and trial is null and reason is null
+       or untracked @? 'strict $.* ? (@[1] > 0 || @[2] > 0)'
+    then
         receipt := receipt || '{"checked": false}';
     end if;
     return json_strip_nulls(json_build_object(
@@ -249,9 +274,12 @@ begin
         untracked := nullif(countersign.untracked_counts(false), '{}');
     end if;
     did_nothing := not facts.has_effects and untracked is null;
-    if untracked is not null or facts.assigned <> '{}' then
+    if untracked is not null then
+        evidence := jsonb_build_object('untracked', untracked);
+    end if;
+    if facts.assigned <> '{}' then
         evidence := countersign.evidence_of_undo(
-            jsonb_strip_nulls(jsonb_build_object('assigned', nullif(facts.assigned, '{}'), 'untracked', untracked)), (countersign.claimed_attempt()).undo_of);
+            jsonb_build_object('assigned', facts.assigned) || coalesce(evidence, '{}'), (countersign.claimed_attempt()).undo_of);
     end if;
     if (facts.needs_trial or facts.has_effects and untracked is not null) and facts.reason is null and said ->> 'reversible' = 'true' then
         trial := countersign.try_undo(write, coalesce(evidence, '{}'), path);
