@@ -247,8 +247,9 @@ async fn the_line_that_the_position_points_into_is_shown() {
 #[tokio::test(flavor = "multi_thread")]
 async fn when_the_lookup_of_names_fails_the_original_error_is_returned() {
     let db = database().await;
-    let server = Server::on(&db).await;
-    let with_hint = failure(&server, "select * from social.tweets").await;
+    // One keeps the names that it has found.
+    let (server, other) = tokio::join!(Server::on(&db), Server::on(&db));
+    let with_hint = failure(&other, "select * from social.tweets").await;
     db.run("revoke select on pg_catalog.pg_class from public").await;
     let without = failure(&server, "select * from social.tweets").await;
     assert_eq!(without.get("hint"), None, "{without}");

@@ -7,6 +7,7 @@ use manifest::ToolCatalog;
 use types::{ErrorCode, Failure, Masks, nearest};
 
 use crate::annotations::CatalogAnnotations;
+use crate::names::CatalogNames;
 use crate::queries;
 use crate::read_failure::read_failure;
 use crate::responses::{DescribeData, TableData};
@@ -26,16 +27,16 @@ const MAX_FOUND: usize = 50;
 /// Reads the catalog and adds the manifests' annotations.
 #[derive(Debug, Clone)]
 pub struct DatabaseDescriber {
-    reader: Reader,
+    names: CatalogNames,
     annotations: Arc<CatalogAnnotations>,
     masks: Option<Arc<Masks>>,
 }
 
 impl DatabaseDescriber {
-    /// A describer that reads through `reader` and adds the notes and tools of the manifests.
+    /// A describer that reads as the login of `names` and adds the notes and tools of the manifests.
     #[must_use]
-    pub fn new(reader: Reader, catalog: &ToolCatalog) -> Self {
-        Self { reader, annotations: Arc::new(CatalogAnnotations::new(catalog)), masks: None }
+    pub fn new(names: CatalogNames, catalog: &ToolCatalog) -> Self {
+        Self { names, annotations: Arc::new(CatalogAnnotations::new(catalog)), masks: None }
     }
 
     /// A describer for a caller with these masks: it marks masked columns and shows no values of them.
@@ -45,7 +46,7 @@ impl DatabaseDescriber {
     }
 
     pub(crate) fn reader(&self) -> &Reader {
-        &self.reader
+        self.names.reader()
     }
 
     /// The manifests' notes as a text that changes when they change.
@@ -58,7 +59,7 @@ impl DatabaseDescriber {
     /// # Errors
     /// `not_found` with the nearest names that exist, or the failure of the read.
     pub async fn overview(&self, schema: Option<&str>) -> Result<DescribeData, Failure> {
-        let schemas = queries::overview(&self.reader, schema).await;
+        let schemas = queries::overview(self.reader(), schema).await;
         let mut schemas = schemas.map_err(|error| self.failure(error))?;
         self.annotations.annotate_schemas(&mut schemas);
         let (schemas, truncated) = match schema {
@@ -77,7 +78,7 @@ impl DatabaseDescriber {
     /// # Errors
     /// `not_found` with the nearest names that exist, or the failure of the read.
     pub async fn search(&self, schema: Option<&str>, word: &str) -> Result<DescribeData, Failure> {
-        let found = queries::search(&self.reader, schema, word, MAX_FOUND, &self.annotations).await;
+        let found = queries::search(self.reader(), schema, word, MAX_FOUND, &self.annotations).await;
         let mut found = found.map_err(|error| self.failure(error))?;
         found.iter_mut().for_each(|found| self.annotations.annotate_found(found));
         let truncated = found.as_ref().is_some_and(|found| found.truncated);
@@ -121,7 +122,7 @@ impl DatabaseDescriber {
     }
 
     async fn one_table(&self, schema: Option<&str>, table: &str, tools: ServedTools<'_>) -> Result<TableData, Failure> {
-        let found = queries::tables(&self.reader, schema, table, &self.annotations).await;
+        let found = queries::tables(self.reader(), schema, table, &self.annotations).await;
         let found = found.map_err(|error| self.failure(error))?;
         let schemas: Vec<String> = found.iter().map(|it| it.schema.clone()).collect();
         let mut found = found.into_iter();
@@ -134,14 +135,14 @@ impl DatabaseDescriber {
         }
         self.annotations.annotate_table(&mut first, tools);
         if let Some(masks) = &self.masks {
-            let masked = self.reader.masked_columns(masks).await.map_err(|error| self.failure(error))?;
+            let masked = self.reader().masked_columns(masks).await.map_err(|error| self.failure(error))?;
             first.mask(&masked);
         }
         Ok(first)
     }
 
     async fn no_such_schema(&self, schema: &str) -> Failure {
-        let existing = queries::schema_names(&self.reader).await.unwrap_or_default();
+        let existing = queries::schema_names(self.reader()).await.unwrap_or_default();
         let near = nearest(schema, &existing, |it| &it.name);
         let hint = listed("The nearest schemas that exist", near.into_iter().map(|it| it.shown.clone()));
         not_found(&format!("schema \"{schema}\""), hint)
@@ -150,7 +151,7 @@ impl DatabaseDescriber {
     async fn no_such_table(&self, schema: Option<&str>, table: &str) -> Failure {
         let (written_schema, name) = table.split_once('.').map_or((None, table), |(schema, name)| (Some(schema), name));
         let schema = schema.or(written_schema);
-        let existing = queries::table_names(&self.reader, name).await.unwrap_or_default();
+        let existing = self.names.tables(name).await.unwrap_or_default();
         let near = nearest_tables(schema, name, &existing);
         let hint = listed("The nearest tables that exist", near.into_iter().map(|it| it.shown.clone()));
         let place = schema.filter(|_| written_schema.is_none()).map(|schema| format!(" in schema \"{schema}\""));
@@ -159,7 +160,7 @@ impl DatabaseDescriber {
 
     /// Failure for the agent when a read of the catalog fails.
     pub(crate) fn failure(&self, error: ReadError) -> Failure {
-        let failure = read_failure(error, self.reader.limits().deadline);
+        let failure = read_failure(error, self.reader().limits().deadline);
         let asks_for_much = matches!(failure.code, ErrorCode::ResultTooLarge | ErrorCode::Timeout);
         if asks_for_much { failure.hint("Ask for less: one schema, one table, or a search.") } else { failure }
     }

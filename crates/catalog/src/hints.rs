@@ -3,19 +3,19 @@
 
 use std::time::Duration;
 
-use ledger::read::Reader;
 use tokio::time::Instant;
 use types::{DescribeError, ErrorCode, Failure};
 
 use crate::error_position::{line_at, name_at};
 use crate::form;
+use crate::names::CatalogNames;
 use crate::suggestion::suggestion;
 
 /// Time limit of the search for hints, in addition to the failed query.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Hint that helps an operator to correct a statement of a manifest, in addition to PostgreSQL's own hint.
-pub async fn statement_hint(reader: &Reader, sql: &str, error: &DescribeError) -> Option<String> {
+pub async fn statement_hint(names: &CatalogNames, sql: &str, error: &DescribeError) -> Option<String> {
     let DescribeError::Refused { message, sqlstate, hint, position } = error else { return None };
     let failure = Failure {
         sqlstate: Some(sqlstate.clone()),
@@ -25,7 +25,7 @@ pub async fn statement_hint(reader: &Reader, sql: &str, error: &DescribeError) -
     };
     let unqualified = sqlstate == UNDEFINED_TABLE && position.is_some_and(|at| name_at(sql, at).parts.len() == 1);
     let rule = unqualified.then(|| QUALIFY.to_owned());
-    let hints = [rule, with_suggestion(reader, sql, failure, Instant::now() + PATIENCE).await.hint];
+    let hints = [rule, with_suggestion(names, sql, failure, Instant::now() + PATIENCE).await.hint];
     Some(hints.into_iter().flatten().collect::<Vec<_>>().join(" ")).filter(|hint| !hint.is_empty())
 }
 
@@ -36,23 +36,23 @@ const QUALIFY: &str =
 
 /// The failure of `query` with all hints that the server finds before `deadline`. If the search for hints fails, the
 /// failure stays unchanged.
-pub async fn corrected(reader: &Reader, query: &str, failure: Failure, deadline: Instant) -> Failure {
+pub async fn corrected(names: &CatalogNames, query: &str, failure: Failure, deadline: Instant) -> Failure {
     let mut failure = failure;
     if failure.detail.is_none() {
         failure.detail = failure.position.and_then(|position| line_at(query, position));
     }
     match form::hint(query, &failure) {
         Some(hint) => failure.hint(hint),
-        None => with_suggestion(reader, query, failure, deadline).await,
+        None => with_suggestion(names, query, failure, deadline).await,
     }
 }
 
-async fn with_suggestion(reader: &Reader, query: &str, mut failure: Failure, deadline: Instant) -> Failure {
+async fn with_suggestion(names: &CatalogNames, query: &str, mut failure: Failure, deadline: Instant) -> Failure {
     if !matches!(failure.code, ErrorCode::SqlError | ErrorCode::NotPermitted | ErrorCode::InvalidParams) {
         return failure;
     }
     let until = deadline.min(Instant::now() + PATIENCE);
-    match tokio::time::timeout_at(until, suggestion(reader, query, &failure)).await {
+    match tokio::time::timeout_at(until, suggestion(names, query, &failure)).await {
         Ok(Ok(Some(suggestion))) => {
             failure.hint = Some(match failure.hint.take() {
                 Some(hint) => format!("{hint} {suggestion}"),

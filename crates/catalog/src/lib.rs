@@ -6,7 +6,7 @@
 //! [`read_failure`] is the failure of a read as agents get it.
 //!
 //! `queries` has the SQL, `responses` the answers, `truncate` keeps them small, `annotations` adds the notes and tools
-//! of the manifests. `hints` uses `form`, `suggestion` and `error_position`.
+//! of the manifests. `hints` uses `form`, `suggestion`, `names` and `error_position`.
 //!
 //! This crate only reads. It must not depend on a protocol or on the registry of tools.
 
@@ -15,6 +15,7 @@ mod describer;
 mod error_position;
 mod form;
 mod hints;
+mod names;
 mod queries;
 mod read_failure;
 mod resources;
@@ -26,6 +27,7 @@ mod truncate;
 pub use describer::DatabaseDescriber;
 pub use form::fence_hint;
 pub use hints::{PATIENCE, corrected, statement_hint};
+pub use names::CatalogNames;
 pub use read_failure::{RowsPage, Truncation, ledger_failure, read_failure};
 pub use resources::{
     CompletionRequest, Completions, ResourceEntry, ResourcePage, ResourceRegistry, ResourceUri, UriTemplate,

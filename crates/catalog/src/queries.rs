@@ -35,6 +35,7 @@ const TABLE_COMPLETION: &str = concat!(include_str!("readable.sql"), include_str
 const MENTIONED_TABLES: &str = concat!(include_str!("readable.sql"), include_str!("mentioned_tables.sql"));
 const COLUMN_NAMES: &str = concat!(include_str!("readable.sql"), include_str!("column_names.sql"));
 const FUNCTION_NAMES: &str = include_str!("function_names.sql");
+const FUNCTION_SIGNATURES: &str = include_str!("function_signatures.sql");
 const TYPE_NAMES: &str = include_str!("type_names.sql");
 const ENUM_LABELS: &str = include_str!("enum_labels.sql");
 const KEYWORDS: &str = include_str!("keywords.sql");
@@ -155,7 +156,7 @@ pub(crate) async fn schema_names(reader: &Reader) -> Result<Vec<SchemaName>, Rea
 }
 
 /// A table or view that exists.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub(crate) struct TableName {
     pub(crate) oid: u32,
     pub(crate) schema_name: String,
@@ -163,13 +164,12 @@ pub(crate) struct TableName {
     /// Name with its schema, as SQL needs it.
     pub(crate) shown: String,
     /// Whether only some of its columns may be read.
-    #[serde(default)]
     pub(crate) partly: bool,
 }
 
-/// Tables whose names are not much longer or shorter than `wanted`.
-pub(crate) async fn table_names(reader: &Reader, wanted: &str) -> Result<Vec<TableName>, ReadError> {
-    ask(reader, TABLE_NAMES, &[json!(wanted)]).await
+/// All tables, or those whose names are not much longer or shorter than `wanted`.
+pub(crate) async fn table_names(reader: &Reader, wanted: Option<&str>) -> Result<Listed<TableName>, ReadError> {
+    list(reader, TABLE_NAMES, &[json!(wanted)]).await
 }
 
 /// Tables whose name is one of these words, which are in lower case.
@@ -195,12 +195,22 @@ pub(crate) async fn column_names(reader: &Reader, tables: &[TableName]) -> Resul
 pub(crate) struct FunctionName {
     pub(crate) name: String,
     pub(crate) shown: String,
-    /// Arguments of each function of this name; `None` unless it is exactly the requested name.
-    pub(crate) arguments: Option<Vec<String>>,
 }
 
-pub(crate) async fn function_names(reader: &Reader, called: &str) -> Result<Vec<FunctionName>, ReadError> {
-    ask(reader, FUNCTION_NAMES, &[json!(called)]).await
+/// All functions, or those whose names are not much longer or shorter than `wanted`.
+pub(crate) async fn function_names(reader: &Reader, wanted: Option<&str>) -> Result<Listed<FunctionName>, ReadError> {
+    list(reader, FUNCTION_NAMES, &[json!(wanted)]).await
+}
+
+/// A function and its arguments, as SQL calls it.
+#[derive(Debug, Deserialize)]
+pub(crate) struct FunctionSignature {
+    pub(crate) shown: String,
+}
+
+/// The functions of exactly this name.
+pub(crate) async fn function_signatures(reader: &Reader, name: &str) -> Result<Vec<FunctionSignature>, ReadError> {
+    ask(reader, FUNCTION_SIGNATURES, &[json!(name)]).await
 }
 
 /// A type that exists.
@@ -241,12 +251,24 @@ pub(crate) async fn keywords(reader: &Reader) -> Result<Vec<Keyword>, ReadError>
     ask(reader, KEYWORDS, &[]).await
 }
 
+/// The rows of an answer of the catalog.
+pub(crate) struct Listed<T> {
+    pub(crate) rows: Vec<T>,
+    /// Whether a limit left rows out.
+    pub(crate) is_cut: bool,
+}
+
 /// Reads the rows of one of the server's own queries.
 async fn ask<T: DeserializeOwned>(reader: &Reader, sql: &str, params: &[Value]) -> Result<Vec<T>, ReadError> {
+    Ok(list(reader, sql, params).await?.rows)
+}
+
+async fn list<T: DeserializeOwned>(reader: &Reader, sql: &str, params: &[Value]) -> Result<Listed<T>, ReadError> {
     let request =
         ReadRequest { sql, params, row_limit: Some(MAX_NAMES), format: RowFormat::Object, account: None, trace: None };
     let result = reader.for_trusted_sql().query(&request).await?;
-    result.rows.deserialize().map_err(|error| ReadError::Database(std::io::Error::other(error).into()))
+    let rows = result.rows.deserialize().map_err(|error| ReadError::Database(std::io::Error::other(error).into()))?;
+    Ok(Listed { rows, is_cut: result.truncated_by.is_some() })
 }
 
 #[cfg(test)]

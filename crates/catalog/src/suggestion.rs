@@ -7,9 +7,9 @@ use ledger::read::{ReadError, Reader};
 use types::{ErrorCode, Failure, nearest};
 
 use crate::error_position::{IdentifierAt, is_name_letter, name_at, quoted_in, word_before, words};
+use crate::names::CatalogNames;
 use crate::queries::{
-    ColumnName, Keyword, TableName, column_names, enum_labels, function_names, keywords, mentioned_tables, table_names,
-    type_names,
+    ColumnName, Keyword, TableName, column_names, enum_labels, function_signatures, keywords, type_names,
 };
 
 /// Words of a query that may be names of tables, and what is listed at the most.
@@ -20,7 +20,12 @@ const MAX_FUNCTIONS: usize = 20;
 const UNTYPED: &str = "Write the parameter's type, as in $1::text, and use every number from $1 on.";
 
 /// A hint, if there is one. It depends on PostgreSQL's error, in whatever language the message is.
-pub(crate) async fn suggestion(reader: &Reader, query: &str, failure: &Failure) -> Result<Option<String>, ReadError> {
+pub(crate) async fn suggestion(
+    names: &CatalogNames,
+    query: &str,
+    failure: &Failure,
+) -> Result<Option<String>, ReadError> {
+    let reader = names.reader();
     // Of parameters, PostgreSQL's message is all that is left.
     if failure.code == ErrorCode::InvalidParams {
         return unknown_label(reader, failure).await;
@@ -29,30 +34,30 @@ pub(crate) async fn suggestion(reader: &Reader, query: &str, failure: &Failure) 
     let place = failure.position.map(|position| name_at(query, position)).unwrap_or_default();
     let said = |name: &str| failure.message.contains(name);
     match (sqlstate, place.parts.last(), &failure.hint) {
-        ("42P01", Some(_), None) => unknown_table(reader, &place.parts, failure).await,
-        ("42703", Some(last), None) if said(last) => unknown_column(reader, query, last, &place).await,
+        ("42P01", Some(_), None) => unknown_table(names, &place.parts, failure).await,
+        ("42703", Some(last), None) if said(last) => unknown_column(names, query, last, &place).await,
         // PostgreSQL's own hint writes a name without the quotes that it needs.
         ("42703", Some(last), Some(_)) if said(last) => {
-            Ok(unknown_column(reader, query, last, &place).await?.filter(|hint| hint.contains('"')))
+            Ok(unknown_column(names, query, last, &place).await?.filter(|hint| hint.contains('"')))
         }
         // It has no place (JOIN .. USING), or points to a word beside the name: its message has the name.
         ("42703", _, None) => match quoted_in(&failure.message) {
-            Some(name) => column_to_join(reader, query, name).await,
+            Some(name) => column_to_join(names, query, name).await,
             None => Ok(None),
         },
-        ("42702", Some(last), None) if said(last) => ambiguous_column(reader, query, last).await,
+        ("42702", Some(last), None) if said(last) => ambiguous_column(names, query, last).await,
         // Always has a hint, but one that is about its arguments.
-        ("42883", Some(last), _) if said(last) => unknown_function(reader, last).await,
+        ("42883", Some(last), _) if said(last) => unknown_function(names, last).await,
         ("42704", Some(last), None) if said(last) => unknown_type(reader, last).await,
         ("22P02", _, None) => unknown_label(reader, failure).await,
-        ("42501", ..) if failure.code == ErrorCode::NotPermitted => readable_columns(reader, query, failure).await,
+        ("42501", ..) if failure.code == ErrorCode::NotPermitted => readable_columns(names, query, failure).await,
         ("42P18", _, None) => Ok(Some(UNTYPED.to_owned())),
-        ("42601", _, None) => misspelt_or_quoted(reader, query, failure).await,
+        ("42601", _, None) => misspelt_or_quoted(names, query, failure).await,
         _ => Ok(None),
     }
 }
 
-async fn unknown_table(reader: &Reader, name: &[String], failure: &Failure) -> Result<Option<String>, ReadError> {
+async fn unknown_table(names: &CatalogNames, name: &[String], failure: &Failure) -> Result<Option<String>, ReadError> {
     // The message quotes the whole name of a table that does not exist; but only `x` of a column `x.id` whose `x` is
     // not in FROM.
     let wanted = match name {
@@ -64,7 +69,7 @@ async fn unknown_table(reader: &Reader, name: &[String], failure: &Failure) -> R
         [table] => (None, table),
         [] => return Ok(None),
     };
-    let existing = table_names(reader, table).await?;
+    let existing = names.tables(table).await?;
     let near = nearest_tables(schema, table, &existing);
     Ok(listed("The nearest tables that exist", near.into_iter().map(|table| table.shown.clone())))
 }
@@ -78,30 +83,26 @@ pub(crate) fn nearest_tables<'a>(schema: Option<&str>, table: &str, existing: &'
 
 /// The tables that a query is about, which PostgreSQL does not say: words that are names of tables are guess enough.
 /// The name at `except` is none of them: it is what does not exist.
-pub(crate) async fn tables_of(
-    reader: &Reader,
-    query: &str,
-    except: &IdentifierAt,
-) -> Result<Vec<TableName>, ReadError> {
+async fn tables_of(names: &CatalogNames, query: &str, except: &IdentifierAt) -> Result<Vec<TableName>, ReadError> {
     let words: HashSet<String> = words(query, except).take(MAX_WORDS).collect();
-    mentioned_tables(reader, &words).await
+    names.mentioned_tables(&words).await
 }
 
 async fn unknown_column(
-    reader: &Reader,
+    names: &CatalogNames,
     query: &str,
     column: &str,
     place: &IdentifierAt,
 ) -> Result<Option<String>, ReadError> {
-    let tables = tables_of(reader, query, place).await?;
-    let columns = column_names(reader, &tables).await?;
+    let tables = tables_of(names, query, place).await?;
+    let columns = column_names(names.reader(), &tables).await?;
     Ok(nearest_columns(column, &columns))
 }
 
 /// A column that one side of JOIN .. USING does not have; the other side may have it.
-async fn column_to_join(reader: &Reader, query: &str, column: &str) -> Result<Option<String>, ReadError> {
-    let tables = tables_of(reader, query, &IdentifierAt::default()).await?;
-    let columns = column_names(reader, &tables).await?;
+async fn column_to_join(names: &CatalogNames, query: &str, column: &str) -> Result<Option<String>, ReadError> {
+    let tables = tables_of(names, query, &IdentifierAt::default()).await?;
+    let columns = column_names(names.reader(), &tables).await?;
     let with_it: HashSet<String> = columns.iter().filter(|it| it.name == column).map(|it| it.table.clone()).collect();
     let others: Vec<ColumnName> = columns.into_iter().filter(|it| !with_it.contains(&it.table)).collect();
     Ok(nearest_columns(column, &others))
@@ -122,23 +123,20 @@ fn nearest_columns(column: &str, columns: &[ColumnName]) -> Option<String> {
     Some(lists.collect::<Vec<String>>().join(" ")).filter(|lists| !lists.is_empty())
 }
 
-async fn ambiguous_column(reader: &Reader, query: &str, column: &str) -> Result<Option<String>, ReadError> {
-    let tables = tables_of(reader, query, &IdentifierAt::default()).await?;
-    let columns = column_names(reader, &tables).await?;
+async fn ambiguous_column(names: &CatalogNames, query: &str, column: &str) -> Result<Option<String>, ReadError> {
+    let tables = tables_of(names, query, &IdentifierAt::default()).await?;
+    let columns = column_names(names.reader(), &tables).await?;
     let having = columns.iter().filter(|it| it.name == column).map(|it| it.table.clone());
     let having = listed("It is in", having);
     Ok(having.map(|having| format!("{having} Write the table's name or alias in front of it.")))
 }
 
-async fn unknown_function(reader: &Reader, function: &str) -> Result<Option<String>, ReadError> {
-    let existing = function_names(reader, function).await?;
-    let same: Vec<String> = existing
-        .iter()
-        .flat_map(|it| it.arguments.iter().flatten().map(|arguments| format!("{}({arguments})", it.shown)))
-        .collect();
+async fn unknown_function(names: &CatalogNames, function: &str) -> Result<Option<String>, ReadError> {
+    let same = function_signatures(names.reader(), function).await?;
     if !same.is_empty() {
-        return Ok(listed("It exists as", same.into_iter().take(MAX_FUNCTIONS)));
+        return Ok(listed("It exists as", same.into_iter().map(|it| it.shown).take(MAX_FUNCTIONS)));
     }
+    let existing = names.functions(function).await?;
     let near = nearest(function, &existing, |it| &it.name);
     Ok(listed("The nearest functions that exist", near.into_iter().map(|it| it.shown.clone())))
 }
@@ -158,10 +156,10 @@ async fn unknown_label(reader: &Reader, failure: &Failure) -> Result<Option<Stri
 }
 
 /// The columns that may be read of tables of which not all may: of the one that the message names, if it names one.
-async fn readable_columns(reader: &Reader, query: &str, failure: &Failure) -> Result<Option<String>, ReadError> {
-    let mut tables = tables_of(reader, query, &IdentifierAt::default()).await?;
+async fn readable_columns(names: &CatalogNames, query: &str, failure: &Failure) -> Result<Option<String>, ReadError> {
+    let mut tables = tables_of(names, query, &IdentifierAt::default()).await?;
     tables.retain(|table| table.partly && failure.message.contains(&table.name));
-    let columns = column_names(reader, &tables).await?;
+    let columns = column_names(names.reader(), &tables).await?;
     let of_tables = columns.chunk_by(|one, next| one.table == next.table);
     let lists = of_tables.filter_map(|of_table| {
         let some = of_table.iter().take(MAX_COLUMNS).map(|it| it.shown.clone());
@@ -181,13 +179,13 @@ const MIN_LETTERS: usize = 3;
 const MAX_SHOWN: usize = 3;
 
 /// A hint for a syntax error: a keyword that needs quotes as a name, or a misspelt keyword.
-async fn misspelt_or_quoted(reader: &Reader, query: &str, failure: &Failure) -> Result<Option<String>, ReadError> {
+async fn misspelt_or_quoted(names: &CatalogNames, query: &str, failure: &Failure) -> Result<Option<String>, ReadError> {
     let Some(position) = failure.position else { return Ok(None) };
     let word = name_at(query, position).parts.into_iter().next().unwrap_or_default();
     let before = word_before(query, position);
-    let keywords = keywords(reader).await?;
-    let tables = tables_of(reader, query, &IdentifierAt::default()).await?;
-    let columns = column_names(reader, &tables).await?;
+    let keywords = keywords(names.reader()).await?;
+    let tables = tables_of(names, query, &IdentifierAt::default()).await?;
+    let columns = column_names(names.reader(), &tables).await?;
     let is_keyword = keywords.iter().any(|it| it.word == word);
     if is_keyword && let Some(hint) = to_be_quoted(&word, &tables, &columns) {
         return Ok(Some(hint));

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
+use catalog::CatalogNames;
 use ledger::read::{ReadLimits, Reader, SearchPath};
 use ledger::{ConnectOptions, Coverage, CoveredTable, Gap, Ledger};
 use manifest::{
@@ -29,7 +30,7 @@ pub(crate) fn read_manifests(paths: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
 struct HintingDescriber<'a> {
     ledger: &'a Ledger,
     /// Reads the catalog with the privileges of the servers' login.
-    names: Reader,
+    names: CatalogNames,
 }
 
 impl DescribeStatement for HintingDescriber<'_> {
@@ -116,8 +117,8 @@ async fn describe(
     let native = tools::native::executors()?;
     let executors: Vec<&str> = native.names().collect();
     let server = ServerNames { builtin: &tools::builtin::NAMES, executors: &executors };
-    let names =
-        Reader::new(target.clone(), &SearchPath::default(), ReadLimits { sessions: 1, ..ReadLimits::default() });
+    let limits = ReadLimits { sessions: 1, ..ReadLimits::default() };
+    let names = CatalogNames::new(Reader::new(target.clone(), &SearchPath::default(), limits));
     Ok(manifest::compile_fitting(sources, &server, &HintingDescriber { ledger, names }).await)
 }
 

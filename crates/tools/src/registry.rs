@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::{DatabaseDescriber, ResourceRegistry};
+use catalog::{CatalogNames, DatabaseDescriber, ResourceRegistry};
 use futures_util::FutureExt;
 use ledger::read::ResponsePermit;
 use ledger::{DuplicateExecutor, ExecutorRegistry, ReadEntry, ReadLog, WriteExecutor};
@@ -96,7 +96,8 @@ impl Registry {
     /// [`RegistryError`] if two tools or executors have the same name, an executor is missing, or a schema is unusable.
     pub fn new(backends: &Services, catalog: &ToolCatalog, native: &ExecutorRegistry) -> Result<Self, RegistryError> {
         let executors = Arc::new(executors(backends, catalog, native)?);
-        let describer = backends.reader.as_ref().map(|reader| DatabaseDescriber::new(reader.clone(), catalog));
+        let describer =
+            backends.reader.as_ref().map(|reader| DatabaseDescriber::new(CatalogNames::new(reader.clone()), catalog));
         let describer = describer.map(|describer| describer.with_masks(backends.masks.strictest().cloned()));
         let resources = ResourceRegistry::new(describer, backends.call_deadline);
         let call_deadline = backends.call_deadline;

@@ -5,7 +5,7 @@ use ledger::read::{ReadLimits, Reader, SearchPath};
 use tokio::time::Instant;
 use types::{ErrorCode, Failure};
 
-use catalog::PATIENCE;
+use catalog::{CatalogNames, PATIENCE};
 
 /// The error; if PostgreSQL refuses the statement, with the hint that the catalog has for it. Names are read over a connection of
 /// their own, which ends with the error.
@@ -18,7 +18,7 @@ pub(super) async fn hinted(place: &NamedSession, sql: &str, error: ExecuteError)
         ..Failure::new(ErrorCode::SqlError, error.message.clone())
     };
     let limits = ReadLimits { sessions: 1, ..ReadLimits::default() };
-    let names = Reader::new(place.target.clone(), &SearchPath::default(), limits);
+    let names = CatalogNames::new(Reader::new(place.target.clone(), &SearchPath::default(), limits));
     error.hint = catalog::corrected(&names, sql, failure, Instant::now() + PATIENCE).await.hint;
     ExecuteError::Sql(error)
 }

@@ -14,8 +14,7 @@ use crate::mask_policy::MaskPolicy;
 use crate::schema::arguments;
 use crate::schema::{AnyJson, AnyParameter, builtin_info};
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
-use catalog::corrected;
-use catalog::read_failure;
+use catalog::{CatalogNames, corrected, read_failure};
 
 pub(super) const NAME: &str = "explain_query";
 
@@ -55,6 +54,7 @@ impl PlanData {
 pub(super) struct ExplainQuery {
     info: ToolInfo,
     reader: Reader,
+    names: CatalogNames,
     masks: MaskPolicy,
     number_fields: Arc<NumberFields>,
 }
@@ -64,8 +64,8 @@ pub(super) fn info() -> ToolInfo {
 }
 
 impl ExplainQuery {
-    pub(super) fn new(reader: Reader, masks: MaskPolicy) -> Self {
-        Self { info: info(), reader, masks, number_fields: Arc::new(NumberFields::of_document("plan")) }
+    pub(super) fn new(reader: Reader, names: CatalogNames, masks: MaskPolicy) -> Self {
+        Self { info: info(), reader, names, masks, number_fields: Arc::new(NumberFields::of_document("plan")) }
     }
 }
 
@@ -88,7 +88,7 @@ impl Tool for ExplainQuery {
                 Ok(explained) => ToolOutput::read(&PlanData::new(explained)),
                 Err(error) => {
                     let failure = read_failure(error, self.reader.limits().deadline);
-                    Err(corrected(&self.reader, &arguments.query, failure, call.deadline).await.into())
+                    Err(corrected(&self.names, &arguments.query, failure, call.deadline).await.into())
                 }
             }
         })

@@ -15,7 +15,7 @@ mod undo;
 
 use std::sync::Arc;
 
-use catalog::DatabaseDescriber;
+use catalog::{CatalogNames, DatabaseDescriber};
 use ledger::read::ReadLimits;
 use ledger::{DuplicateExecutor, ExecutorRegistry};
 use manifest::{QueryDefaults, ToolCatalog};
@@ -46,10 +46,12 @@ pub(crate) fn register(
 pub(crate) fn all(services: &Services, catalog: &ToolCatalog, executors: &ExecutorRegistry) -> Vec<Box<dyn Tool>> {
     let mut tools: Vec<Box<dyn Tool>> = Vec::new();
     if let Some(reader) = &services.reader {
-        tools.push(Box::new(query_database::QueryDatabase::new(services, reader.clone(), query_defaults(catalog))));
-        let describer = DatabaseDescriber::new(reader.clone(), catalog);
+        let names = CatalogNames::new(reader.clone());
+        let defaults = query_defaults(catalog);
+        tools.push(Box::new(query_database::QueryDatabase::new(services, reader.clone(), names.clone(), defaults)));
+        let describer = DatabaseDescriber::new(names.clone(), catalog);
         tools.push(Box::new(describe_database::DescribeDatabase::new(describer, services.masks.clone())));
-        tools.push(Box::new(explain_query::ExplainQuery::new(reader.clone(), services.masks.clone())));
+        tools.push(Box::new(explain_query::ExplainQuery::new(reader.clone(), names, services.masks.clone())));
     }
     tools.push(Box::new(get_recent_mutations::GetRecentMutations::new(services.records.clone())));
     tools.push(Box::new(get_mutation_detail::GetMutationDetail::new(services.records.clone())));

@@ -16,8 +16,7 @@ use crate::schema::arguments;
 use crate::schema::{AnyJson, AnyParameter, AnyScalar, builtin_info};
 use crate::services::Services;
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
-use catalog::corrected;
-use catalog::{Truncation, read_failure};
+use catalog::{CatalogNames, Truncation, corrected, read_failure};
 
 pub(super) const NAME: &str = "query_database";
 
@@ -143,17 +142,18 @@ fn reason(next: Option<&NextPage>) -> String {
 pub(super) struct QueryDatabase {
     info: ToolInfo,
     reader: Reader,
+    names: CatalogNames,
     /// The form of the rows of a call without one.
     row_format: RowFormat,
     masks: MaskPolicy,
 }
 
 impl QueryDatabase {
-    pub(super) fn new(services: &Services, reader: Reader, defaults: QueryDefaults) -> Self {
+    pub(super) fn new(services: &Services, reader: Reader, names: CatalogNames, defaults: QueryDefaults) -> Self {
         let max_bytes = defaults.max_bytes.and_then(|bytes| bytes.try_into().ok());
         let reader = reader.with_defaults(defaults.row_limit, max_bytes);
         let row_format = defaults.row_format.unwrap_or_default();
-        Self { info: info(reader.limits(), defaults), reader, row_format, masks: services.masks.clone() }
+        Self { info: info(reader.limits(), defaults), reader, names, row_format, masks: services.masks.clone() }
     }
 }
 
@@ -207,7 +207,7 @@ impl Tool for QueryDatabase {
                 }
                 Err(error) => {
                     let failure = read_failure(error, deadline);
-                    Err(corrected(&self.reader, &arguments.query, failure, call.deadline).await.into())
+                    Err(corrected(&self.names, &arguments.query, failure, call.deadline).await.into())
                 }
             }
         })
