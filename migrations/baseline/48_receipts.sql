@@ -195,7 +195,9 @@ end $$;
 comment on function countersign.try_undo(uuid, jsonb, text) is
     'Undoes a write within its own transaction, and takes that back: what `undo` would answer now. Null: it was not tried.';
 
-create function countersign.receipt(said json, facts countersign.write_facts, affected bigint, untracked jsonb, trial json) returns json
+create function countersign.receipt(
+    said json, facts countersign.write_facts, affected bigint, untracked jsonb, trial json, is_long boolean
+) returns json
 language plpgsql stable as $$
 declare
     is_declared  boolean := coalesce(said ->> 'undo_tool' <> 'undo_mutation', false);
@@ -229,7 +231,7 @@ begin
     end if;
     receipt := said::jsonb || jsonb_build_object('checked', facts.has_effects and reason is null or affected = 0 and is_seen);
     -- Triggers changed or deleted rows that nobody has recorded, or the write was too large to be tried.
-    if facts.needs_trial and trial is null and reason is null
+    if facts.needs_trial and trial is null and reason is null or is_long
        or untracked @? 'strict $.* ? (@[1] > 0 || @[2] > 0)'
     then
         receipt := receipt || '{"checked": false}';
@@ -237,9 +239,11 @@ begin
     return json_strip_nulls(json_build_object(
         'reversible', true, 'undo_tool', receipt -> 'undo_tool', 'undo_params', receipt -> 'undo_params', 'undo_calls', receipt -> 'undo_calls',
         'checked', receipt -> 'checked', 'reason', reason, 'not_restored', case when others <> '{}' then to_json(others) end,
-        'set_by_triggers', coalesce(trial -> 'set_again' -> 'columns', case when trial is null then facts.set_by_triggers::json end), 'note', receipt -> 'note'));
+        'set_by_triggers', coalesce(trial -> 'set_again' -> 'columns', case when trial is null then facts.set_by_triggers::json end),
+        'note', nullif(concat_ws(' ', receipt ->> 'note', case when is_long then
+            'It took long, and its undo takes longer: if that is more than a call may take, a person can undo it (countersign undo).' end), '')));
 end $$;
-comment on function countersign.receipt(json, countersign.write_facts, bigint, jsonb, json) is
+comment on function countersign.receipt(json, countersign.write_facts, bigint, jsonb, json, boolean) is
     'How a write can be undone: what its tool says, as far as it is so.';
 
 create function countersign.evidence_of_undo(evidence jsonb, undone uuid[]) returns jsonb
@@ -265,6 +269,8 @@ declare
     facts      countersign.write_facts := countersign.facts_of_write(write);
     untracked  jsonb;
     trial      json;
+    -- An undo takes up to four times as long as its write, and has as much time.
+    is_long    boolean := coalesce(clock_timestamp() - now() > nullif(current_setting('statement_timeout')::interval, '0') / 4, false);
 begin
     if facts.is_outdated then
         raise exception 'the columns of a tracked table have changed' using errcode = 'CS005';
@@ -286,8 +292,8 @@ begin
     end if;
     -- Most writes are as their tools say.
     receipt := case when facts.has_effects and not facts.needs_trial and (facts.reason, untracked, facts.logs, facts.set_by_triggers) is null
-                         and said ->> 'checked' = 'true' then said
-                    else countersign.receipt(said, facts, affected, untracked, trial) end;
+                         and said ->> 'checked' = 'true' and not is_long then said
+                    else countersign.receipt(said, facts, affected, untracked, trial, is_long) end;
 end $$;
 comment on function countersign.promise_of_write(uuid, bigint, json, text) is
     'How a write can be undone: what its tool says of it, held against what the write did. CS005: the columns of a tracked table have changed.';

@@ -147,7 +147,7 @@ grant execute on function
     countersign.needs_trial(countersign.tracked, text, boolean),
     countersign.facts_of_write(uuid),
     countersign.try_undo(uuid, jsonb, text),
-    countersign.receipt(json, countersign.write_facts, bigint, jsonb, json),
+    countersign.receipt(json, countersign.write_facts, bigint, jsonb, json, boolean),
     countersign.promise_of_write(uuid, bigint, json, text),
     countersign.promise_of_preview(uuid, bigint, json, text),
     countersign.key_of(oid),

@@ -270,6 +270,24 @@ async fn a_write_of_a_log_is_undone_or_said_to_be_irreversible() {
     trial.refuses("update s.log set what = 'changed'", "irreversible").await;
 }
 
+///
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_took_long_says_that_a_call_may_be_too_short_for_its_undo() {
+    let trial = Trial::new(
+        "a13",
+        "create schema s; create table s.t (id int primary key, n int); insert into s.t values (1, 1); select countersign.track('s.t')",
+    )
+    .await;
+    for (limit, expected) in [("1min", "true none"), ("2s", "false undo)."), ("0", "true none")] {
+        let statement =
+            format!("set local statement_timeout = '{limit}'; select pg_sleep(0.6); update s.t set n = n + 1");
+        let id = trial.write(&statement).await.id;
+        let receipt = "concat_ws(' ', r.rollback ->> 'checked', coalesce(right(r.rollback ->> 'note', 6), 'none'))";
+        let found = format!("select {receipt} from countersign.record r where r.correlation_id = '{id}'");
+        assert_eq!(trial.database.value(&found).await, expected, "0.6 s of {limit}");
+    }
+}
+
 ///
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_that_reports_no_rows_and_did_something_is_made_once() {
