@@ -32,6 +32,20 @@ comment on column countersign.console_session.signed_in_at is
 create index console_session_person on countersign.console_session (person);
 alter table countersign.console_session enable row level security;
 
+create table countersign.console_address (
+    only_row  boolean  primary key default true check (only_row),
+    origin    text     not null check (char_length(origin) between 1 and 2000)
+);
+comment on table countersign.console_address is 'Where browsers reach the console that was started last, for the links of `console login`.';
+
+create function countersign.note_console_address(address text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    insert into countersign.console_address as a (origin) values (address)
+    on conflict (only_row) do update set origin = excluded.origin where a.origin <> excluded.origin;
+end $$;
+comment on function countersign.note_console_address(text) is 'For a console that starts.';
+
 create function countersign.make_console_link(link bytea, of_person text, of_role text, of_groups text[]) returns void language plpgsql
 set search_path = pg_catalog, pg_temp as $$
 begin

@@ -69,7 +69,8 @@ grant execute on function
     countersign.take_sign_in(bytea, bytea),
     countersign.log_in_with_oidc(bytea, text, text, text[], text[], timestamp with time zone),
     countersign.find_console_session(bytea),
-    countersign.log_out(bytea)
+    countersign.log_out(bytea),
+    countersign.note_console_address(text)
     to countersign_console;
 
 -- Operators. Servers only add to the log of reads and to the policy log: an agent with execute_sql must not see the calls of others.

@@ -196,6 +196,20 @@ async fn a_link_works_once_within_five_minutes_and_only_by_the_button() {
     assert_eq!(browser.get("/").await.status, StatusCode::SEE_OTHER);
 }
 
+/// N-13.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_leads_to_the_console_that_was_started_last() {
+    let db = database().await;
+    let login = ["console", "login", "--as", "anna"];
+    let before = run_countersign(&db.url(), &login).await;
+    assert!(before.out.starts_with("http://127.0.0.1:7788/login/"), "{}", before.out);
+    for _ in 0..2 {
+        let console = Console::on(&db).await;
+        let link = run_countersign(&db.url(), &login).await.out;
+        assert!(link.starts_with(&format!("{}/login/", console.url)), "{link} of {}", console.url);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_ends_the_session_before() {
     // S-13

@@ -15,6 +15,8 @@ pub use sign_in::PendingSignIn;
 const DEADLINE: Duration = Duration::from_secs(10);
 
 const MAKE_LINK_SQL: &str = "select countersign.make_console_link(decode($1, 'hex'), $2, $3, $4::text::text[])";
+const NOTE_ADDRESS_SQL: &str = "select countersign.note_console_address($1)";
+const ADDRESS_SQL: &str = "select a.origin from countersign.console_address a";
 const LOG_IN_SQL: &str = "select countersign.log_in_with_link(decode($1, 'hex'), decode($2, 'hex'))";
 const SESSION_SQL: &str = "select s.person, s.role, array_to_json(s.groups)::text, s.method, s.sign_in_age_s::text \
                            from countersign.find_console_session(decode($1, 'hex')) s";
@@ -110,6 +112,23 @@ impl ConsoleSessions {
     pub async fn make_link(&self, token: &Secret, person: &ConsolePerson) -> Result<(), pg::Error> {
         let params = [hash(token), person.name.clone(), person.role.as_str().to_owned(), array(&person.groups)];
         self.ask(MAKE_LINK_SQL, &params).await.map(drop)
+    }
+
+    /// Notes where browsers reach a console that starts.
+    ///
+    /// # Errors
+    /// An error of the database.
+    pub async fn note_address(&self, origin: &str) -> Result<(), pg::Error> {
+        self.ask(NOTE_ADDRESS_SQL, &[origin.to_owned()]).await.map(drop)
+    }
+
+    /// Where browsers reach the console that was started last; `None` before the first one. For members of the ledger's owner.
+    ///
+    /// # Errors
+    /// An error of the database.
+    pub async fn address(&self) -> Result<Option<String>, pg::Error> {
+        let row = self.ask(ADDRESS_SQL, &[]).await?;
+        Ok(row.and_then(|row| row.into_iter().next().flatten()))
     }
 
     /// Logs in with a link. The person, or `None` if the link is unknown, used or too old.

@@ -54,7 +54,8 @@ pub(crate) struct LoginArgs {
     /// A group of the person, which `approvers` of a tool can name. Can be given several times.
     #[arg(long, value_name = "GROUP")]
     pub(crate) group: Vec<String>,
-    /// Address at which browsers reach the console. Default: url of [console], or http://127.0.0.1:7788.
+    /// Address at which browsers reach the console. Default: url of [console], or the
+    /// address of the console that was started last.
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
     #[command(flatten)]

@@ -17,8 +17,10 @@ use crate::settings::{ConsoleSettings, SecretSource, Settings};
 use crate::signals::stop_on_signals;
 use crate::terminal::print_line;
 
-/// The address that the console listens on unless it is told otherwise.
+/// The address of a console that was started with the defaults.
 const DEFAULT_URL: &str = "http://127.0.0.1:7788";
+
+const NO_LINK: &str = "the link cannot be made; this takes a member of countersign_owner";
 
 /// Makes the check of the health page, for a database and its settings.
 pub(crate) type MakeHealthCheck = fn(&ConnectOptions, &Settings) -> HealthCheck;
@@ -57,6 +59,11 @@ async fn serve(ledger: &Ledger, arguments: ServeArgs, health: HealthCheck, setti
     let oidc = oidc.as_ref().map(|oidc| oidc::provider(oidc, console.origin())).transpose()?;
     let console = console.with_oidc(oidc).with_approve_within(*approve_within);
     let console = console.with_trusted_proxies(&settings.trusted_proxies);
+    ledger
+        .console_sessions()
+        .note_address(console.origin())
+        .await
+        .context("the address of the console is not noted")?;
     tracing::info!("the console is listening on {}", console.origin());
     let stop = stop_on_signals()?;
     tokio::spawn(oidc::ask_provider(console.clone()));
@@ -93,7 +100,13 @@ async fn operator(text: Secret, console: &Ledger, settings: &Settings) -> anyhow
 
 async fn log_in(ledger: &Ledger, arguments: LoginArgs, settings: &Settings) -> anyhow::Result<()> {
     let LoginArgs { name, role, group, url, .. } = arguments;
-    let url = url.or_else(|| settings.console.url.clone()).unwrap_or_else(|| DEFAULT_URL.to_owned());
+    let url = match url.or_else(|| settings.console.url.clone()) {
+        Some(url) => url,
+        None => {
+            let noted = ledger.console_sessions().address().await.context(NO_LINK)?;
+            noted.unwrap_or_else(|| DEFAULT_URL.to_owned())
+        }
+    };
     let (origin, _) = read_origin(&url).with_context(|| format!("--url {url} cannot be used"))?;
     let person = ConsolePerson { name, role: role.into(), groups: group };
     print_line(&make_link(ledger, &origin, &person).await?);
@@ -104,7 +117,7 @@ async fn log_in(ledger: &Ledger, arguments: LoginArgs, settings: &Settings) -> a
 pub(crate) async fn make_link(ledger: &Ledger, origin: &str, person: &ConsolePerson) -> anyhow::Result<String> {
     let token = generate_token()?;
     let made = ledger.console_sessions().make_link(&token, person).await;
-    made.context("the link cannot be made; this takes a member of countersign_owner")?;
+    made.context(NO_LINK)?;
     Ok(format!("{origin}/login/{}", token.expose()))
 }
 
