@@ -110,6 +110,18 @@ async fn missing_privileges_are_one_line_per_table_as_runnable_grants() {
     assert_eq!(fits.code, 0, "{}", fits.err);
     let printed = run(&mut command).await;
     assert!(printed.out.starts_with("-- countersign_writer lacks nothing"), "{}", printed.out);
+    // N-11: no plan shows what a trigger needs.
+    db.run(
+        "create function shop.note() returns trigger language plpgsql as 'begin return null; end';
+         create trigger noted after insert on shop.reading for each row execute function shop.note();
+         create trigger unused after delete on shop.reading for each row execute function shop.note()",
+    )
+    .await;
+    let printed = run(&mut command).await;
+    let comments: Vec<&str> = printed.out.lines().skip(1).collect();
+    let comment = "-- trigger noted of shop.reading runs shop.note() with the rights of countersign_writer, which needs grants for \
+                   all that it does: countersign try";
+    assert_eq!(comments, [comment]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -109,6 +109,30 @@ async fn a_trigger_without_a_privilege_is_named_with_the_grant() {
         db.run(grant).await;
     }
     server.succeed("note_bed", json!({"id": 1, "note": "x"})).await;
+    // PostgreSQL names a function without its schema where that is in its search_path.
+    db.run(
+        "revoke insert on audit.event_log from countersign_writer; alter function ward.log() set search_path = ward, audit",
+    )
+    .await;
+    let error = server.fail("note_bed", json!({"id": 1, "note": "y"}), "sql_error").await;
+    assert!(hint(&error).contains("GRANT INSERT ON audit.event_log"), "{error}");
+}
+
+/// N-11
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trigger_that_finds_no_name_in_the_search_path_of_tools_is_named() {
+    let (db, server) = ward().await;
+    db.run(
+        "create table ward.sheet (id bigint);
+         create or replace function ward.log() returns trigger language plpgsql as $$ begin insert into sheet values (1); return null; end $$;
+         grant insert on ward.sheet to countersign_writer",
+    )
+    .await;
+    let error = server.fail("note_bed", json!({"id": 1, "note": "x"}), "sql_error").await;
+    let fix = "ALTER FUNCTION ward.log() SET search_path = ward, pg_temp;";
+    assert!(hint(&error).contains("log_bed of ward.bed") && hint(&error).ends_with(fix), "{error}");
+    db.run(fix).await;
+    server.succeed("note_bed", json!({"id": 1, "note": "x"})).await;
 }
 
 /// N-12

@@ -12,48 +12,78 @@ left join pg_catalog.pg_constraint con on con.conrelid = c.oid and con.conname =
 left join pg_catalog.pg_class i on i.relnamespace = n.oid and i.relkind in ('i', 'I') and i.relname = $3::text \
 where n.nspname = $1::text and c.relname = $2::text and (con.oid is not null or i.oid is not null)";
 
-/// A trigger's function that lacks a privilege, and the GRANT. Functions and relations are those whose names occur in
-/// PostgreSQL's CONTEXT ($2) and message ($1), as PostgreSQL writes them there; $3 is the privilege.
-const TRIGGER_SQL: &str = "\
-select pg_catalog.format('%s runs as a trigger (%s) and needs a privilege that %I does not have.', \
+/// The functions that run as triggers and occur in PostgreSQL's CONTEXT ($1), the innermost one first. CONTEXT has the schema of a
+/// function unless it is in the search_path that was in force there.
+macro_rules! innermost_trigger {
+    () => {
+        "from (select p.oid::pg_catalog.regprocedure::text as name, n.nspname as schema_name, \
+        exists(select from pg_catalog.unnest(p.proconfig) c where pg_catalog.starts_with(c, 'search_path=')) as has_path, \
+        case when p.prosecdef then pg_catalog.pg_get_userbyid(p.proowner) else current_user end as login, \
+        (select pg_catalog.string_agg(pg_catalog.format('%I of %I.%I', t.tgname, tn.nspname, c.relname), ', ' \
+            order by tn.nspname, c.relname, t.tgname) \
+        from pg_catalog.pg_trigger t join pg_catalog.pg_class c on c.oid = t.tgrelid \
+        join pg_catalog.pg_namespace tn on tn.oid = c.relnamespace \
+        where t.tgfoid = p.oid and not t.tgisinternal) as triggers, \
+        coalesce(nullif(pg_catalog.strpos($1::text, p.oid::pg_catalog.regprocedure::text), 0), \
+            pg_catalog.strpos($1::text, pg_catalog.format('%I()', p.proname))) as place \
+    from pg_catalog.pg_proc p join pg_catalog.pg_namespace n on n.oid = p.pronamespace \
+    where p.prorettype = 'pg_catalog.trigger'::pg_catalog.regtype) f \
+where f.place > 0 and f.triggers is not null"
+    };
+}
+
+/// A trigger's function that lacks a privilege, and the GRANT. Relations are those whose names occur in PostgreSQL's message ($2), as
+/// PostgreSQL writes them there; $3 is the privilege.
+const PRIVILEGE_SQL: &str = concat!(
+    "select pg_catalog.format('%s runs as a trigger (%s) and needs a privilege that %I does not have.', \
         f.name, f.triggers, f.login) \
     || coalesce(pg_catalog.format(' The owner can grant it: GRANT %s TO %I;', \
         coalesce((select pg_catalog.format('USAGE ON SCHEMA %I', n.nspname) from pg_catalog.pg_namespace n \
-            where pg_catalog.strpos($1::text, n.nspname) > 0 \
+            where pg_catalog.strpos($2::text, n.nspname) > 0 \
                 and not pg_catalog.has_schema_privilege(f.login, n.oid, 'usage') \
             order by pg_catalog.length(n.nspname) desc limit 1), \
             (select pg_catalog.format('%s ON %I.%I', pg_catalog.upper($3::text), n.nspname, c.relname) \
             from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
-            where c.relkind in ('r', 'p', 'v', 'f') and pg_catalog.strpos($1::text, c.relname) > 0 \
+            where c.relkind in ('r', 'p', 'v', 'f') and pg_catalog.strpos($2::text, c.relname) > 0 \
                 and not pg_catalog.has_table_privilege(f.login, c.oid, $3::text) \
-            order by pg_catalog.length(c.relname) desc, n.nspname limit 1)), f.login), '') \
-from (select p.oid::pg_catalog.regprocedure::text as name, \
-        case when p.prosecdef then pg_catalog.pg_get_userbyid(p.proowner) else current_user end as login, \
-        (select pg_catalog.string_agg(pg_catalog.format('%I of %I.%I', t.tgname, n.nspname, c.relname), ', ' \
-            order by n.nspname, c.relname, t.tgname) \
-        from pg_catalog.pg_trigger t join pg_catalog.pg_class c on c.oid = t.tgrelid \
-        join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
-        where t.tgfoid = p.oid and not t.tgisinternal) as triggers, \
-        pg_catalog.strpos($2::text, p.oid::pg_catalog.regprocedure::text) as place \
-    from pg_catalog.pg_proc p where p.prorettype = 'pg_catalog.trigger'::pg_catalog.regtype) f \
-where f.place > 0 and f.triggers is not null order by f.place limit 1";
+            order by pg_catalog.length(c.relname) desc, n.nspname limit 1)), f.login), '') ",
+    innermost_trigger!(),
+    " order by f.place limit 1"
+);
+
+/// A trigger's function that finds a name in the search_path of its usual callers, and not in that of tools.
+const SEARCH_PATH_SQL: &str = concat!(
+    "select pg_catalog.format('%1$s runs as a trigger (%2$s), and looks names up in the search_path of its caller, which is %3$s \
+here. Its owner can give it one: ALTER FUNCTION %1$s SET search_path = %4$I, pg_temp;', \
+        f.name, f.triggers, pg_catalog.current_setting('search_path'), f.schema_name) ",
+    innermost_trigger!(),
+    " and not f.has_path and f.schema_name <> all (pg_catalog.current_schemas(true)) order by f.place limit 1"
+);
 
 /// A question to the catalog about an error; its answer is the hint.
 #[derive(Debug, Clone)]
 pub(crate) struct HintQuery {
     sql: &'static str,
-    params: [Option<String>; 3],
+    params: Vec<Option<String>>,
 }
 
 impl HintQuery {
-    /// The question that an error raises, if it is about a constraint, or about a privilege within a function.
+    /// The question that an error raises, if it is about a constraint, or about a privilege or a name within a function.
     pub(crate) fn of(error: &ServerError) -> Option<Self> {
-        if let Some(context) = error.context.as_ref().filter(|_| error.sqlstate == INSUFFICIENT_PRIVILEGE) {
-            let params = [error.message.as_str(), context, privilege(context)].map(|text| Some(text.to_owned()));
-            return Some(Self { sql: TRIGGER_SQL, params });
+        let texts = |texts: &[&str]| texts.iter().map(|text| Some((*text).to_owned())).collect();
+        match (error.sqlstate.as_str(), &error.context) {
+            (INSUFFICIENT_PRIVILEGE, Some(context)) => {
+                let params = texts(&[context, &error.message, privilege(context)]);
+                Some(Self { sql: PRIVILEGE_SQL, params })
+            }
+            (UNDEFINED_TABLE | UNDEFINED_FUNCTION | UNDEFINED_OBJECT, Some(context)) => {
+                Some(Self { sql: SEARCH_PATH_SQL, params: texts(&[context]) })
+            }
+            _ => {
+                let name = vec![error.schema.clone(), error.table.clone(), error.constraint.clone()];
+                name.iter().all(Option::is_some).then_some(Self { sql: CONSTRAINT_SQL, params: name })
+            }
         }
-        let name = [error.schema.clone(), error.table.clone(), error.constraint.clone()];
-        name.iter().all(Option::is_some).then_some(Self { sql: CONSTRAINT_SQL, params: name })
     }
 
     pub(crate) fn step(&self) -> PipelineStatement<'_> {
@@ -68,6 +98,9 @@ impl HintQuery {
 
 /// PostgreSQL: "permission denied for ..".
 const INSUFFICIENT_PRIVILEGE: &str = "42501";
+const UNDEFINED_TABLE: &str = "42P01";
+const UNDEFINED_FUNCTION: &str = "42883";
+const UNDEFINED_OBJECT: &str = "42704";
 
 /// The privilege for the statement that CONTEXT quotes first.
 fn privilege(context: &str) -> &'static str {

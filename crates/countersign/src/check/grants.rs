@@ -7,7 +7,8 @@ use serde_json::json;
 use super::CatalogQueries;
 
 /// For role $1 and the tables $2 (an array of [`Needed`]): the schemas without USAGE; the tables with the missing
-/// privileges, for a partition those on its root; and the sequences that number rows inserted there.
+/// privileges, for a partition those on its root; the sequences that number rows inserted there; and, as comments, the triggers of
+/// these tables that run with the role's rights.
 const SQL: &str = "\
 with needed as ( \
     select coalesce(pg_partition_root(c.oid), c.oid) as oid, p.privilege \
@@ -33,7 +34,17 @@ from needed d join pg_attrdef a on a.adrelid = d.oid \
 join pg_depend p on p.classid = 'pg_attrdef'::regclass and p.objid = a.oid and p.refclassid = 'pg_class'::regclass \
 join pg_class s on s.oid = p.refobjid and s.relkind = 'S' join pg_namespace n on n.oid = s.relnamespace \
 where d.privilege = 'insert' and case when s.relkind = 'S' then not has_sequence_privilege($1, s.oid, 'usage') end \
+union all \
+select distinct 4, format('-- trigger %I of %I.%I runs %s with the rights of %I, which needs grants for all that it does: \
+countersign try', t.tgname, n.nspname, c.relname, p.oid::regprocedure, $1::text) \
+from needed d join pg_class c on c.oid = d.oid join pg_namespace n on n.oid = c.relnamespace \
+join pg_trigger t on t.tgrelid = c.oid and not t.tgisinternal and t.tgname not like '!countersign%' \
+join pg_proc p on p.oid = t.tgfoid and not p.prosecdef \
+where d.privilege in ('insert', 'update', 'delete') and t.tgtype & case d.privilege when 'insert' then 4 when 'delete' then 8 else 16 end <> 0 \
 order by 1, 2";
+
+/// Comments come from this place of the answer on.
+const COMMENTS: i64 = 4;
 
 #[derive(Serialize)]
 struct Needed<'a> {
@@ -44,10 +55,11 @@ struct Needed<'a> {
 
 #[derive(Deserialize)]
 struct Grant {
+    place: i64,
     statement: String,
 }
 
-/// The `GRANT` statements, or a comment that says that nothing is missing. The plans are those of the tables' owner: PostgreSQL
+/// The `GRANT` statements, or a comment that says that nothing is missing; then comments about triggers. The plans are those of the tables' owner: PostgreSQL
 /// plans nothing for a login without privileges, and its errors name neither schema nor privilege.
 ///
 /// # Errors
@@ -69,8 +81,7 @@ pub(crate) async fn missing(
         })
         .collect();
     let found: Vec<Grant> = questions.ask(SQL, &[json!(role), json!(needed)]).await?;
-    if found.is_empty() {
-        return Ok(vec![format!("-- {role} lacks nothing that the plans of these tools show")]);
-    }
-    Ok(found.into_iter().map(|grant| grant.statement).collect())
+    let nothing = found.iter().all(|grant| grant.place >= COMMENTS);
+    let nothing = nothing.then(|| format!("-- {role} lacks nothing that the plans of these tools show"));
+    Ok(nothing.into_iter().chain(found.into_iter().map(|grant| grant.statement)).collect())
 }
