@@ -208,6 +208,19 @@ comment on column countersign.tracked.all_writers is 'Changes by logins that are
 comment on column countersign.tracked.writers is 'The servers'' logins that the triggers know.';
 create unique index tracked_current on countersign.tracked (relation) where is_current;
 
+create table countersign.rebound (
+    before       oid     not null,
+    after        oid     not null,
+    numbers      int2[]  not null,
+    numbers_now  int2[]  not null,
+    last_id      bigint  not null,
+    primary key (before, last_id)
+);
+comment on table countersign.rebound is
+    'Tracked tables that got other oids by a dump and its restore (`rebind_tables`): what the evidence of earlier records means.';
+comment on column countersign.rebound.numbers is 'The numbers of its columns, as the evidence has them; numbers_now are theirs.';
+comment on column countersign.rebound.last_id is 'The last of these records.';
+
 -- CACHE 1: a position is drawn under the row's lock, so positions order the changes of a row by different transactions.
 create sequence countersign.effect_position;
 create table countersign.effect (

@@ -228,6 +228,100 @@ end $$;
 comment on function countersign.renew_shapes() is
     'After a migration: notes the columns of the tracked tables that have changed, and renews what records them. How many there were.';
 
+-- A dump has the triggers of a tracked table and the functions that they call, whose names have the oid of the table as it was.
+create function countersign.rebind_tables() returns bigint
+language plpgsql set search_path = pg_catalog, pg_temp set client_min_messages = warning set check_function_bodies = off
+set quote_all_identifiers = off as $$
+declare
+    befores  oid[];
+    afters   oid[];
+    kept     oid[];
+    shapes   integer[];
+    made     record;
+    t        countersign.tracked;
+    newest   bigint := coalesce((select max(r.id) from countersign.record r), 0);
+begin
+    select array_agg(k.relation) filter (where g.tgrelid <> k.relation), array_agg(g.tgrelid) filter (where g.tgrelid <> k.relation),
+           coalesce(array_agg(k.relation) filter (where g.tgrelid = k.relation), '{}')
+    into befores, afters, kept
+    from countersign.tracked k
+    join pg_proc p on p.pronamespace = 'countersign'::regnamespace and p.proname = 'effect_of_' || k.relation
+    join pg_trigger g on g.tgfoid = p.oid and g.tgname = '!countersign' and g.tgparentid = 0
+    where k.is_current;
+    if befores is null then
+        return 0;
+    end if;
+    -- One table may have the oid that another one had: no two have the same name or oid at any time.
+    for made in
+        select p.oid, p.oid::regprocedure as name, v.verb || m.after as new_name
+        from unnest(befores, afters) m (before, after)
+        cross join (values ('effect_of_'), ('assigned_of_'), ('restore_of_')) v (verb)
+        join pg_proc p on p.pronamespace = 'countersign'::regnamespace and p.proname = v.verb || m.before
+    loop
+        execute format('alter function %s rename to %I', made.name, 'rebound_' || made.new_name);
+    end loop;
+    for made in
+        select p.oid::regprocedure as name, substr(p.proname, 9) as new_name from pg_proc p
+        where p.pronamespace = 'countersign'::regnamespace and p.proname like 'rebound\_%'
+    loop
+        execute format('alter function %s rename to %I', made.name, made.new_name);
+    end loop;
+    insert into countersign.rebound (before, after, numbers, numbers_now, last_id)
+    select k.relation, m.after, k.numbers, array(
+               select (select a.attnum from pg_attribute a where a.attrelid = m.after and a.attname = c.name)
+               from unnest(k.columns) with ordinality c (name, place) order by c.place), newest
+    from unnest(befores, afters) m (before, after) join countersign.tracked k on k.relation = m.before and k.is_current;
+    with changed as (
+        update countersign.tracked k set is_current = false where k.is_current and k.relation <> all (kept) returning k.shape, k.relation
+    )
+    select array_agg(c.shape) filter (where c.relation = any (befores)) into shapes from changed c;
+    -- A dump has no columns that were dropped, and types that are not built in have other oids.
+    update countersign.tracked k
+    set relation = b.after,
+        numbers = array(select coalesce(b.numbers_now[array_position(b.numbers, o.number)], (20000 + o.place)::int2)
+                        from unnest(k.numbers) with ordinality o (number, place) order by o.place),
+        type_ids = array(select coalesce(to_regtype(o.type)::oid, 0) from unnest(k.types) with ordinality o (type, place) order by o.place)
+    from countersign.rebound b
+    where b.before = k.relation and b.last_id = newest;
+    update countersign.tracked k set is_current = true where k.shape = any (shapes);
+    -- Those that are not tracked any more are no table: another one may have their oid.
+    update countersign.tracked k set relation = 0 where not k.is_current and k.relation <> all (afters || kept);
+    alter table countersign.effect disable trigger protect_effect;
+    update countersign.effect e set relation = coalesce(afters[array_position(befores, e.relation)], 0) where e.relation <> all (kept);
+    alter table countersign.effect enable trigger protect_effect;
+    update countersign.rebound b
+    set after = n.after,
+        numbers_now = array(select coalesce(n.numbers_now[array_position(n.numbers, o.number)], 0::int2)
+                            from unnest(b.numbers_now) with ordinality o (number, place) order by o.place)
+    from countersign.rebound n
+    where n.before = b.after and n.last_id = newest and b.last_id < n.last_id;
+    for t in select k.* from countersign.tracked k where k.shape = any (shapes) loop
+        perform countersign.set_shape(t.relation, t.maintained, t.sensitive, t.is_log, t.all_writers);
+    end loop;
+    return cardinality(befores);
+end $$;
+comment on function countersign.rebind_tables() is
+    'After a dump and its restore: what was recorded of the tracked tables is of those that have their triggers now. How many there are.';
+
+create function countersign.relations_now(evidence jsonb, record_id bigint) returns jsonb
+language plpgsql stable as $$
+begin
+    if not exists (select from countersign.rebound b where b.last_id >= record_id) then
+        return evidence;
+    end if;
+    return (
+        select jsonb_object_agg(part.key, (
+            select jsonb_object_agg(coalesce(b.after::text, of_table.key), case
+                when b.after is null or part.key <> 'assigned' then of_table.value
+                else (select coalesce(jsonb_agg(b.numbers_now[array_position(b.numbers, n.number::int2)]), '[]')
+                      from jsonb_array_elements_text(of_table.value) n (number)) end)
+            from jsonb_each(part.value) of_table
+            left join lateral (select * from countersign.rebound r where r.before::text = of_table.key and r.last_id >= record_id
+                               order by r.last_id limit 1) b on true))
+        from jsonb_each(evidence) part);
+end $$;
+comment on function countersign.relations_now(jsonb, bigint) is 'The evidence of a record, with the oids of tables and the numbers of columns as they are now.';
+
 create function countersign.assigning_function(of_shape integer) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $fn$
     select format($definition$

@@ -70,25 +70,25 @@ declare
 begin
     -- One write as a rule, whose evidence it is.
     if cardinality(writes) = 1 then
-        select r.evidence::jsonb into evidence from countersign.record r where r.correlation_id = writes[1];
+        select countersign.relations_now(r.evidence::jsonb, r.id) into evidence from countersign.record r where r.correlation_id = writes[1];
         return coalesce(evidence, '{}');
     end if;
     return jsonb_build_object(
         'assigned', (
             select coalesce(jsonb_object_agg(u.relation::text, u.columns), '{}')
             from (select e.relation, jsonb_agg(distinct c.number) filter (where c.number is not null) as columns,
-                         bool_and(r.evidence::jsonb -> 'assigned' ? e.relation::text) as is_known
+                         bool_and(countersign.relations_now(r.evidence::jsonb, r.id) -> 'assigned' ? e.relation::text) as is_known
                   from (select distinct f.correlation_id, f.relation from countersign.effect f
                         where f.correlation_id = any (writes) and f.op = 'U') e
                   join countersign.record r on r.correlation_id = e.correlation_id
-                  left join lateral jsonb_array_elements(r.evidence::jsonb -> 'assigned' -> e.relation::text) c (number) on true
+                  left join lateral jsonb_array_elements(countersign.relations_now(r.evidence::jsonb, r.id) -> 'assigned' -> e.relation::text) c (number) on true
                   group by e.relation) u
             where u.is_known),
         'untracked', (
             select coalesce(jsonb_object_agg(u.relation, jsonb_build_array(u.inserted, u.updated, u.deleted)), '{}')
             from (select c.key as relation, sum((c.value ->> 0)::bigint) as inserted, sum((c.value ->> 1)::bigint) as updated,
                          sum((c.value ->> 2)::bigint) as deleted
-                  from countersign.record r cross join lateral jsonb_each(r.evidence::jsonb -> 'untracked') c
+                  from countersign.record r cross join lateral jsonb_each(countersign.relations_now(r.evidence::jsonb, r.id) -> 'untracked') c
                   where r.correlation_id = any (writes) group by c.key) u));
 end $$;
 comment on function countersign.evidence_of(uuid[]) is 'What writes have noted beside their effects, taken together.';
