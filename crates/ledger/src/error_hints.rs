@@ -25,7 +25,7 @@ macro_rules! innermost_trigger {
         join pg_catalog.pg_namespace tn on tn.oid = c.relnamespace \
         where t.tgfoid = p.oid and not t.tgisinternal) as triggers, \
         coalesce(nullif(pg_catalog.strpos($1::text, p.oid::pg_catalog.regprocedure::text), 0), \
-            pg_catalog.strpos($1::text, pg_catalog.format('%I()', p.proname))) as place \
+            pg_catalog.strpos($1::text, pg_catalog.format(' %I()', p.proname))) as place \
     from pg_catalog.pg_proc p join pg_catalog.pg_namespace n on n.oid = p.pronamespace \
     where p.prorettype = 'pg_catalog.trigger'::pg_catalog.regtype) f \
 where f.place > 0 and f.triggers is not null"
