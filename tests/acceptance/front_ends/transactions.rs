@@ -44,6 +44,20 @@ async fn statements_between_begin_and_commit_succeed_or_fail_together() {
     pipe.finish().await;
 }
 
+/// N-34
+#[tokio::test]
+async fn a_failing_statement_of_a_transaction_has_a_hint() {
+    let db = database().await;
+    let mut pipe = plain(&db).await;
+    for read_only in [true, false] {
+        command(&mut pipe, "begin", json!({"read_only": read_only})).await;
+        let failed = pipe.run("a", "select * from social.twet").await;
+        assert_eq!(failed["hint"], "The nearest tables that exist: social.tweet.", "{failed}");
+        command(&mut pipe, "rollback", Value::Null).await;
+    }
+    pipe.finish().await;
+}
+
 #[tokio::test]
 async fn a_failed_transaction_accepts_only_a_rollback() {
     let db = database().await;

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use types::Principal;
 
-use super::error_hints::hinted;
+use super::error_hints::{HintedTransaction, hinted};
 use super::ledger_executor::LedgerExecutor;
 
 /// Whether writes are recorded.
@@ -176,10 +176,11 @@ impl SqlExecutor for AuditRouter {
     fn begin<'a>(&'a self, place: &'a NamedSession, begin: TransactionOptions) -> BoxFuture<'a, Box<dyn Transaction>> {
         Box::pin(async move {
             let ledger = if begin.read_only { None } else { self.ledger(place).await? };
-            match ledger {
-                Some(ledger) => ledger.begin(begin).await,
-                None => self.direct.begin(place, begin).await,
-            }
+            let transaction = match ledger {
+                Some(ledger) => ledger.begin(begin).await?,
+                None => self.direct.begin(place, begin).await?,
+            };
+            Ok(Box::new(HintedTransaction { transaction, place: place.clone() }) as Box<dyn Transaction>)
         })
     }
 

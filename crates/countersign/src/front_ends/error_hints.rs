@@ -1,8 +1,10 @@
 //! Hints of the command line: those that an agent's query gets.
 
-use agent_cli::executor::{ExecuteError, NamedSession};
+use agent_cli::executor::{BoxFuture, ExecuteError, NamedSession, Query, QueryEvent, QuerySummary, Transaction};
 use ledger::read::{ReadLimits, Reader, SearchPath};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use types::{ErrorCode, Failure};
 
 use catalog::{CatalogNames, PATIENCE};
@@ -21,4 +23,39 @@ pub(super) async fn hinted(place: &NamedSession, sql: &str, error: ExecuteError)
     let names = CatalogNames::new(Reader::new(place.target.clone(), &SearchPath::default(), limits));
     error.hint = catalog::corrected(&names, sql, failure, Instant::now() + PATIENCE).await.hint;
     ExecuteError::Sql(error)
+}
+
+/// A transaction whose statements fail with hints. What only the transaction can see is not in them.
+pub(super) struct HintedTransaction {
+    pub(super) transaction: Box<dyn Transaction>,
+    pub(super) place: NamedSession,
+}
+
+impl Transaction for HintedTransaction {
+    fn query<'a>(
+        &'a mut self,
+        query: Query,
+        out: mpsc::Sender<QueryEvent>,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'a, QuerySummary> {
+        Box::pin(async move {
+            let sql = query.sql.clone();
+            match self.transaction.query(query, out, cancel).await {
+                Err(error) => Err(hinted(&self.place, &sql, error).await),
+                answer => answer,
+            }
+        })
+    }
+
+    fn correlation_id(&self) -> Option<String> {
+        self.transaction.correlation_id()
+    }
+
+    fn commit(self: Box<Self>) -> BoxFuture<'static, QuerySummary> {
+        self.transaction.commit()
+    }
+
+    fn roll_back(self: Box<Self>) -> BoxFuture<'static, QuerySummary> {
+        self.transaction.roll_back()
+    }
 }
