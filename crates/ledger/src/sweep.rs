@@ -12,12 +12,14 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior};
 use types::CorrelationId;
 
-use crate::audit::{Audit, SignError, Signed, Uncosigned};
+use crate::audit::{Audit, SealingPause, SignError, Signed, Uncosigned};
 use crate::{Ledger, outage};
 
 /// The age of a record beyond the deadline of its call: the grace of its statements and the time for its resolution.
 pub(crate) const BEYOND_DEADLINE: Duration = Duration::from_secs(30);
 const EVERY: Duration = Duration::from_secs(60);
+/// How long one turn seals. What is left then comes with the next one, after a checkpoint of what was sealed.
+const SEAL_FOR: Duration = Duration::from_secs(45);
 const DEADLINE: Duration = Duration::from_secs(30);
 /// The number of records in one sweep; the next sweep continues.
 const MOST: u32 = 1000;
@@ -40,11 +42,11 @@ impl Ledger {
 
     /// Seals what is final, and signs a checkpoint of it if a key of the log is here. Writes stop while the log contradicts
     /// what was signed.
-    async fn seal_and_sign(&self) {
+    async fn seal_and_sign(&self, pause: &mut SealingPause) {
         let audit = self.audit();
-        match audit.seal().await {
+        match audit.seal_beside_writes(pause, Instant::now() + SEAL_FOR).await {
             Err(error) => outage::warn(&error, "final records will be sealed later"),
-            Ok(_) => {
+            Ok(()) => {
                 let signed = audit.sign(&self.settings.signing).await;
                 self.stop_writes(&signed);
                 match signed {
@@ -82,6 +84,7 @@ impl Ledger {
     pub async fn run_sweeper(self) {
         let mut ticks = tokio::time::interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut pause = SealingPause::default();
         loop {
             ticks.tick().await;
             match self.sweep().await {
@@ -92,7 +95,7 @@ impl Ledger {
                 }
                 Err(error) => outage::warn(&error, "the sweep will be tried again"),
             }
-            self.seal_and_sign().await;
+            self.seal_and_sign(&mut pause).await;
             // `doctor` compares the keys of all servers.
             let key_id = [Some(self.settings.fingerprints.key_id())];
             if let Err(error) = self.writer.run_one(KEY_SQL, &key_id, Instant::now() + DEADLINE).await {

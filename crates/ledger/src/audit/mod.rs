@@ -36,6 +36,7 @@ pub use read::{RecordFilter, RecordName, SessionActivity, ToolCounts};
 pub use reads::{ReadCounts, ReadDay, ReadFilter, ReadGroup, ReadGroupCount, ReadLogLine};
 pub use record::{PlannedWrite, Record, RecordApproval, RecordLine, RecordUndo};
 pub use row::{RowError, TrackedRow};
+pub(crate) use seal::SealingPause;
 pub use sign::Signed;
 pub use sign_error::SignError;
 pub use signing::{Signing, read_key, write_key};

@@ -1,10 +1,35 @@
 //! Sealing: final records and events become leaves of the log.
 
+use tokio::time::Instant;
+
 use super::{Audit, number, one_row};
 
 /// Leaves of one call: a second's work at most, so that servers that wait for their turn do not wait long.
 const BATCH: i64 = 5000;
+/// Leaves of one call beside writes: some hundredths of a second.
+const SMALL_BATCH: i64 = 250;
 const SEAL_SQL: &str = "select countersign.seal($1::integer)::text";
+
+/// The pause after a small batch while writes run, as a multiple of the time that the batch took. It is long, so that writes do
+/// not notice the sealing, until the sealing falls behind.
+#[derive(Debug)]
+pub(crate) struct SealingPause(u32);
+
+impl SealingPause {
+    const LONGEST: u32 = 15;
+    const SHORTEST: u32 = 3;
+
+    /// The pause for the next time, if everything was sealed this time, or if not.
+    fn adapt(&mut self, is_done: bool) {
+        self.0 = if is_done { Self::LONGEST } else { (self.0 / 2).max(Self::SHORTEST) };
+    }
+}
+
+impl Default for SealingPause {
+    fn default() -> Self {
+        Self(Self::LONGEST)
+    }
+}
 
 impl Audit {
     /// Seals every final record and every event, and returns their number. Records wait while a transaction may still
@@ -15,13 +40,50 @@ impl Audit {
     pub async fn seal(&self) -> Result<i64, pg::Error> {
         let mut total = 0;
         loop {
-            let rows = self.ask(SEAL_SQL, &[Some(BATCH.to_string())]).await?;
-            let [sealed] = one_row(rows)?;
-            let sealed = number(sealed.as_ref())?;
+            let sealed = self.seal_batch(BATCH).await?;
             total += sealed;
             if sealed < BATCH {
                 return Ok(total);
             }
         }
+    }
+
+    /// Seals like [`Audit::seal`], but not beyond `until`, and with pauses while this server writes.
+    pub(crate) async fn seal_beside_writes(&self, pause: &mut SealingPause, until: Instant) -> Result<(), pg::Error> {
+        loop {
+            let started = Instant::now();
+            let is_done = self.seal_batch(SMALL_BATCH).await? < SMALL_BATCH;
+            if is_done || Instant::now() >= until {
+                pause.adapt(is_done);
+                return Ok(());
+            }
+            if self.writer.status().in_use > 0 {
+                tokio::time::sleep(started.elapsed() * pause.0).await;
+            }
+        }
+    }
+
+    async fn seal_batch(&self, most: i64) -> Result<i64, pg::Error> {
+        let rows = self.ask(SEAL_SQL, &[Some(most.to_string())]).await?;
+        let [sealed] = one_row(rows)?;
+        number(sealed.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sealing_that_falls_behind_pauses_less_and_one_that_is_done_pauses_longest() {
+        // P-2
+        let mut pause = SealingPause::default();
+        let pauses: Vec<u32> = [false, false, false, true, false]
+            .map(|is_done| {
+                pause.adapt(is_done);
+                pause.0
+            })
+            .into();
+        assert_eq!(pauses, [7, 3, 3, 15, 7]);
     }
 }
