@@ -94,12 +94,16 @@ begin
                 exists (select from pg_trigger g where g.tgrelid = p.relid and not g.tgisinternal and g.tgparentid = 0 and g.tgname not like '!countersign%')
                 or exists (select from pg_constraint n where n.conrelid = p.relid and not n.convalidated)));
     end if;
-    if not is_in_the_way and (op in ('I', 'D') or is_moved) then
+    -- Actions of foreign keys: into tables that are not tracked, or whose triggers for statements run even where no row refers to this one.
+    if not is_in_the_way then
         is_in_the_way := exists (
             select from pg_trigger g join pg_constraint f on f.oid = g.tgconstraint
             where g.tgrelid = t.relation and g.tgisinternal and g.tgenabled <> 'D' and f.confrelid = t.relation
               and (f.confdeltype in ('c', 'n', 'd') or f.confupdtype in ('c', 'n', 'd'))
-              and not exists (select from countersign.tracked k where k.is_current and k.relation = f.conrelid));
+              and ((op <> 'U' or is_moved) and not exists (select from countersign.tracked k where k.is_current and k.relation = f.conrelid)
+                   or (op <> 'U' or f.confupdtype in ('c', 'n', 'd'))
+                      and exists (select from pg_trigger s where s.tgrelid = f.conrelid and not s.tgisinternal and s.tgtype & 1 = 0
+                                                             and s.tgenabled <> 'D' and s.tgname not like '!countersign%')));
     end if;
     return is_in_the_way;
 end $$;

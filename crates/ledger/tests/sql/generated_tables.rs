@@ -247,6 +247,11 @@ impl Tables {
         let unique = self.one(&["", "", "", "unique (n)", "unique (n) deferrable initially deferred"]);
         if !unique.is_empty() && !is_partitioned {
             self.make(format!("alter table {name} add {unique}"));
+            if !unique.contains("deferrable") && self.chance(2) {
+                let action = self.one(&["on update cascade", "on update set null", ""]);
+                self.make(format!("alter table {name} add column of_n int references {name} (n) on delete set null {action}"));
+                columns.push(("of_n".to_owned(), "int".to_owned(), &[][..]));
+            }
         }
         let mut parents: Vec<String> = self.tables.iter().filter(|t| t.key == "id").map(|t| t.name.clone()).collect();
         if key == "id" {

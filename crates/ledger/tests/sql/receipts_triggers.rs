@@ -132,6 +132,23 @@ async fn a_trigger_that_writes_to_a_table_that_is_not_tracked_is_named() {
     trial.restores("insert into s.event_log (what) values ('by hand'); update s.t set state = 'd' where id = 2").await;
 }
 
+/// The action of a foreign key runs triggers for statements, even where no row refers to the row that goes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_a_referring_tables_trigger_writes_is_named() {
+    let trial = Trial::new(
+        "not_restored_by_reference",
+        "create schema s; create table s.p (id int primary key, code text unique); create table s.log (at timestamptz default clock_timestamp(), what text);
+         create table s.k (id int primary key, p int references s.p on delete cascade, code text references s.p (code) on update cascade);
+         create function s.note() returns trigger language plpgsql as $$ begin insert into s.log (what) values (tg_op); return null; end $$;
+         create trigger note after update or delete on s.k for each statement execute function s.note();
+         insert into s.p values (1, 'a'), (2, 'b'); select countersign.track('s.p'), countersign.track('s.k')",
+    )
+    .await;
+    trial.keeps_its_word("insert into s.p values (3, 'c')").await;
+    trial.keeps_its_word("update s.p set code = 'd' where id = 2").await;
+    trial.keeps_its_word("delete from s.p where id = 1").await;
+}
+
 /// A-8: a profile with its user.
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_that_a_trigger_makes_can_be_undone() {
