@@ -98,7 +98,7 @@ fn dependencies() -> BTreeMap<String, Vec<String>> {
 
 #[test]
 fn crates_depend_on_each_other_in_one_direction_only() {
-    // C1-05, C2-01: mcp and the binary (routes), ledger::proposals (what orchestrates), tools::native (executors)
+    // The crates mcp and countersign route calls, ledger::proposals decides, and tools::native executes.
     let crates = dependencies();
     let known: Vec<&str> = ALLOWED.iter().map(|(name, _)| *name).collect();
     for (name, dependencies) in &crates {
@@ -114,7 +114,7 @@ fn crates_depend_on_each_other_in_one_direction_only() {
 
 #[test]
 fn only_the_mcp_crates_know_rmcp_and_only_pg_opens_connections() {
-    // B1-13, as docs/adr/0001-own-postgresql-client.md has it: one adapter, over postgres-protocol, with deadpool's pools.
+    // docs/adr/0001-own-postgresql-client.md: one client, over postgres-protocol, with deadpool's pools.
     for (name, dependencies) in dependencies() {
         let has = |dependency: &str| dependencies.iter().any(|name| name == dependency);
         let is_mcp = ["countersign-mcp", "countersign-mcp-http"].contains(&name.as_str());
@@ -192,7 +192,6 @@ const BOUNDARY: [&str; 18] = [
 
 #[test]
 fn the_front_ends_reach_the_database_through_their_executor_alone() {
-    // B1-12
     let mut boundary = 0;
     for (path, text) in sources("crates/agent-cli/src") {
         // Re-exported for programs that register an executor.
@@ -210,7 +209,6 @@ fn the_front_ends_reach_the_database_through_their_executor_alone() {
 
 #[test]
 fn an_executor_is_found_in_the_registry_and_nowhere_else() {
-    // C1-05, C2-01, C6-02
     let all = sources("crates");
     let text_of = |wanted: &str| &all.iter().find(|(path, _)| path == wanted).unwrap_or_else(|| panic!("{wanted}")).1;
     let registry = text_of("crates/ledger/src/executor_registry.rs");
@@ -239,7 +237,7 @@ fn an_executor_is_found_in_the_registry_and_nowhere_else() {
 
 #[test]
 fn neither_the_source_nor_the_program_contains_fault_injection() {
-    // B1-20: neither the source, nor what it depends on, nor the program has the means.
+    // The dependencies do not contain it either.
     let found = |words: &str| {
         let mut grep = Command::new("grep");
         grep.args(["-rliaE", words, "crates", "Cargo.lock", "--exclude-dir=testkit", "--exclude-dir=tests"]);

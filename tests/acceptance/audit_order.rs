@@ -1,4 +1,4 @@
-//! Every committed record is sealed exactly once, in whatever order transactions end (attack AU06).
+//! Every committed record is sealed exactly once, in whatever order transactions end.
 
 use testkit::audit::audit;
 use testkit::{Database, database};
@@ -22,7 +22,6 @@ async fn assert_sealed_once(db: &Database) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn six_writers_that_commit_in_any_order_and_three_sealers() {
-    // AU06
     const WRITERS: u32 = 6;
     const ROUNDS: u32 = 60;
     let db = database().await;
@@ -76,7 +75,7 @@ async fn six_writers_that_commit_in_any_order_and_three_sealers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_id_drawn_before_its_transaction_id_is_not_skipped() {
-    // AU06: a snapshot knows transactions by their ids, and a transaction draws its record's id before it has one.
+    // A snapshot knows transactions by their ids, and a transaction draws its record's id before it has one.
     let db = database().await;
     db.run(
         "create function wait_for_the_test() returns trigger language plpgsql as \

@@ -1,4 +1,4 @@
-//! Pruning: old final records go and the ledger says so; everything that is still needed stays (promises A11-16, C7-10).
+//! Pruning: old final records go and the ledger says so; everything that is still needed stays.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -17,7 +17,6 @@ async fn ids(db: &Database) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_90_days_a_final_record_goes_and_a_pending_one_stays() {
-    // A11-16
     let db = database().await;
     insert_failed_records(&db, 1, 91).await;
     insert_failed_records(&db, 1, 89).await;
@@ -172,7 +171,6 @@ async fn a_pruned_record_that_comes_back_is_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pruning_goes_on_without_a_database_until_there_is_one_and_ends_at_a_signal() {
-    // F-10
     let db = database().await;
     insert_failed_records(&db, 1, 91).await;
     insert_failed_records(&db, 1, 89).await;

@@ -37,7 +37,6 @@ async fn some_records(db: &Database) -> (i64, Vec<String>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn operators_list_the_records_of_all_accounts_with_filters() {
-    // A10-06
     let db = database().await;
     assert_eq!(audit(&db, &["list"]).await, "No records.\n");
     some_records(&db).await;
@@ -57,7 +56,6 @@ async fn operators_list_the_records_of_all_accounts_with_filters() {
         (&["--since", "2d"], &[5, 4, 3, 2, 1]),
         (&["--since", "1w", "--tool", "like_tweet", "--status", "failure", "--account", "default"], &[6, 4]),
         (&["--tool", "no_such_tool"], &[]),
-        // F-93
         (&["--actor", "robot"], &[5]),
         (&["--actor", "rob"], &[]),
         (&["--until", "2d"], &[6]),
@@ -77,7 +75,6 @@ async fn operators_list_the_records_of_all_accounts_with_filters() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_has_aligned_columns_and_one_line_per_record_for_any_stored_text() {
-    // AU11
     let db = database().await;
     let (_, receipts) = some_records(&db).await;
     let table = audit(&db, &["list", "--wide"]).await;
@@ -103,7 +100,6 @@ async fn a_list_has_aligned_columns_and_one_line_per_record_for_any_stored_text(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_shows_account_and_tool_in_100_columns_and_accepts_a_shortened_id() {
-    // F-90
     let db = database().await;
     let (tweet, receipts) = some_records(&db).await;
     let table = audit(&db, &["list"]).await;
@@ -148,7 +144,6 @@ async fn call_traced(server: &mut RawStdioServer, id: u32, tool: &str, arguments
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_names_its_client_session_and_trace() {
-    // F-94
     let db = database().await;
     let mut server = RawStdioServer::start(Server::command(&db), "2025-11-25").await;
     let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -234,7 +229,6 @@ async fn a_record_is_shown_with_what_it_is_tied_to() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn records_are_counted_by_state_in_a_window_overall_and_by_tool() {
-    // A9-33, A10-08
     let db = database().await;
     some_records(&db).await;
     insert_failed_records(&db, 2, 3).await;

@@ -1,5 +1,5 @@
-//! Bounds of queries and messages (attacks DO02 to DO26). Every answer is a clear error or a marked part, within the deadline.
-//! The server's memory stays within 64 MiB of its idle size.
+//! Bounds of queries and messages. Every answer is a clear error or a marked part, within the deadline. The server's
+//! memory stays within 64 MiB of its idle size.
 //!
 //! Each bomb prints what became of it: `cargo test -p acceptance bounds:: -- --nocapture`.
 #![allow(clippy::print_stdout, clippy::disallowed_macros, reason = "what was measured is for people to read")]
@@ -140,7 +140,6 @@ fn outcome_of(envelope: &Value) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_value_of_a_gigabyte_is_refused_for_every_type() {
-    // DO04, DO06, X-14, D5-07
     let db = database().await;
     let watched = Watched::on(&db, 60_000).await;
     let text = |bytes: usize| format!("repeat(repeat(x, 1000), {})", bytes / 1000);
@@ -215,7 +214,6 @@ async fn many_rows_and_wide_rows_are_cut() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn endless_statements_end_at_the_deadline() {
-    // D3-01, D4-05, DO02, DO08, DO10, DO12, DO18, DO20, DO24, DO26, X-31
     exclusive().await;
     let db = database().await;
     db.run(
@@ -287,7 +285,6 @@ async fn messages_of_postgresql_beside_rows_are_bounded_too() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_of_a_client_are_bounded_too() {
-    // DO14, DO16
     let db = database().await;
     let watched = Watched::on(&db, 30_000).await;
     let parentheses = format!("select {}1{}", "(".repeat(100_000), ")".repeat(100_000));

@@ -1,5 +1,5 @@
 //! Cancellation: an abandoned or overdue call frees its backend, and a late cancel never
-//! hits the next query (promises; ARCHITECTURE.md, invariant 5).
+//! hits the next query (ARCHITECTURE.md, invariant 5).
 //!
 //! What is measured is the time from the moment the client acts to the moment at which `pg_stat_activity` shows the backend
 //! idle or gone: `cargo test -p acceptance cancel:: -- --nocapture`.

@@ -70,7 +70,6 @@ param = [{ name = "product_id", description = "Of which product." }]
 
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_privileges_are_one_line_per_table_as_runnable_grants() {
-    // F-39
     let db = Database::empty("check_grants").await;
     let init = Command::new(testkit::countersign()).env("DATABASE_URL", db.url()).arg("init").output().await.unwrap();
     assert!(init.status.success(), "{init:?}");
@@ -126,7 +125,6 @@ async fn missing_privileges_are_one_line_per_table_as_runnable_grants() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_tool_is_one_line_and_likely_mistakes_and_omissions_are_reported() {
-    // F-39, F-63
     let db = database().await;
     db.run(SHOP).await;
     db.run(
@@ -168,7 +166,6 @@ async fn each_tool_is_one_line_and_likely_mistakes_and_omissions_are_reported() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_executor_hides_no_other_mistake_and_an_unqualified_name_gets_its_hint() {
-    // F-39, F-40
     let db = database().await;
     db.run(SHOP).await;
     let text = TOOLS

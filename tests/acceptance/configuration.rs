@@ -29,7 +29,7 @@ async fn everything_can_be_set_in_the_file_and_secrets_in_separate_files() {
     server.succeed("post_tweet", json!({"text": "configured"})).await;
     assert_eq!(db.value("select account_id || ' ' || actor from countersign.mutation").await, "acme tester");
 
-    // D5-05, D5-07: the limits hold, and the schema says so.
+    // The limits hold, and the schema says so.
     let many = json!({"query": "select generate_series(1, 9) as n"});
     let data = server.succeed("query_database", many).await["data"].clone();
     assert_eq!((&data["row_count"], &data["truncated"]), (&json!(2), &json!(true)));
@@ -114,7 +114,6 @@ async fn a_file_in_the_working_directory_is_not_taken() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_is_wrong_or_not_there_stops_every_command_and_shows_no_secret() {
-    //
     let folder = ConfigDir::new();
     for verb in ["serve", "init", "check"] {
         let mut command =
@@ -138,7 +137,6 @@ async fn a_file_that_is_wrong_or_not_there_stops_every_command_and_shows_no_secr
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connecting_takes_no_longer_than_configured() {
-    // D5-06
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("postgresql://me@127.0.0.1:{}/shop", silent.local_addr().unwrap().port());
     let folder = ConfigDir::new();

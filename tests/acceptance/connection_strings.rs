@@ -177,7 +177,6 @@ async fn guard(db: &Database) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_comes_from_the_file_that_libpq_reads_and_is_never_shown() {
-    // X-20, D4-03
     let db = lone_database().await;
     guard(&db).await;
     let home = tempfile::tempdir().unwrap();
@@ -221,7 +220,6 @@ async fn a_password_comes_from_the_file_that_libpq_reads_and_is_never_shown() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unsupported_options_are_named_and_failures_are_listed_per_server() {
-    // D4-02, X-36
     let home = tempfile::tempdir().unwrap();
     let dead = dead_port();
     for (url, said) in [
@@ -242,7 +240,6 @@ async fn unsupported_options_are_named_and_failures_are_listed_per_server() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_server_costs_only_its_timeout_and_the_next_server_is_tried() {
-    // D3-05
     let db = lone_database().await;
     let home = tempfile::tempdir().unwrap();
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -52,7 +52,6 @@ const HAVE_COME: &str = "select count(*) from pg_stat_activity where wait_event 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_one_after_the_other_share_a_backend() {
-    // X-22
     let db = database().await;
     let server = limited(&db, &[("READ_SESSIONS", "1")]).await;
     let mut pids = BTreeSet::new();
@@ -65,7 +64,6 @@ async fn calls_one_after_the_other_share_a_backend() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reads_beyond_the_limit_wait_and_run_and_there_are_never_more_backends_than_the_limit() {
-    // D1-09
     let db = database().await;
     let server = limited(&db, &[("READ_SESSIONS", "2")]).await;
     let over = Arc::new(AtomicBool::new(false));
@@ -96,7 +94,6 @@ async fn reads_beyond_the_limit_wait_and_run_and_there_are_never_more_backends_t
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_login_that_is_refused_while_the_server_runs_is_not_to_be_tried_again() {
-    // F-23
     let db = database().await;
     let [writer, reader] = ["writes", "reads"].map(|role| format!("{role}_{}", db.name()));
     db.run(&format!(
@@ -172,7 +169,6 @@ async fn a_write_without_a_free_connection_in_time_fails_and_leaves_no_record() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_does_not_read_its_responses_keeps_no_transaction_open() {
-    // X-32
     let db = database().await;
     let mut stalled = RawStdioServer::start(Server::command(&db), "2025-06-18").await;
     let query = "select repeat('x', 1000) from generate_series(1, 900)";

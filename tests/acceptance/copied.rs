@@ -1,4 +1,4 @@
-//! A copied database contains its original's ledger (F-68). No server works on it, and no reviewer can decide on its
+//! A copied database contains its original's ledger. No server works on it, and no reviewer can decide on its
 //! proposals, until the ledger has been forked.
 
 use serde_json::json;

@@ -135,7 +135,6 @@ async fn a_privilege_error_has_postgresqls_message_and_a_hint() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_of_which_some_columns_may_be_read_is_answered_with_those() {
-    // F-30
     let db = database().await;
     db.run(
         "revoke all on social.bookmark from countersign_reader;
@@ -152,7 +151,6 @@ async fn a_table_of_which_some_columns_may_be_read_is_answered_with_those() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_value_that_an_enum_does_not_take_is_answered_with_those_that_it_takes() {
-    // F-29
     let db = database().await;
     db.run(
         "create schema shop; create type shop.size as enum ('small', 'large'); create table shop.shirt (size shop.size);
@@ -170,7 +168,6 @@ async fn a_value_that_an_enum_does_not_take_is_answered_with_those_that_it_takes
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_of_the_wrong_form_is_answered_with_what_to_send_instead() {
-    // F-29
     let db = database().await;
     let server = Server::on(&db).await;
     for tool in ["query_database", "explain_query"] {

@@ -1,5 +1,4 @@
-//! Errors for a slow or unreachable PostgreSQL (promises A1-20, D3-01, D4-05, D5-03). In the long form
-//! the deadline is the default, 30 seconds.
+//! Errors for a slow or unreachable PostgreSQL. In the long form the deadline is the default, 30 seconds.
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +35,6 @@ async fn a_query_that_takes_too_long_is_stopped_at_the_deadline_and_its_backend_
     assert!(is_deadline(started.elapsed()), "{:?}", started.elapsed());
     let message = format!("Database query failed: Query timed out after {} s", deadline_s());
     assert_eq!(error["message"], message);
-    // F-22
     assert_eq!(error["retryable"], false);
     assert!(error["hint"].as_str().unwrap().contains("explain_query"), "{error}");
     let free = "select 1 where not exists (select from pg_stat_activity \

@@ -70,7 +70,6 @@ fn documented_unit(file: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_prune_timer_is_valid_and_its_command_prunes() {
-    // F-10
     let folder = tempfile::tempdir().unwrap();
     for file in ["countersign-prune.service", "countersign-prune.timer"] {
         let here = documented_unit(file).replace("/usr/local/bin/countersign", countersign().to_str().unwrap());

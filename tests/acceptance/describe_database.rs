@@ -265,7 +265,6 @@ async fn a_locked_table_does_not_block_descriptions() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_level_security_is_described_with_the_policies_that_apply() {
-    // F-27
     let (db, server) = shop().await;
     db.run(
         "alter table shop.product enable row level security;
@@ -287,7 +286,6 @@ async fn row_level_security_is_described_with_the_policies_that_apply() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn common_values_ranges_and_enum_labels_are_found_where_they_may_be_read() {
-    // F-28
     let (db, server) = shop().await;
     db.run(
         "insert into shop.product (code, kind, price) select 'code ' || n, 'large', n from generate_series(1, 1000) n;

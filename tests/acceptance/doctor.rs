@@ -1,4 +1,4 @@
-//! `countersign doctor`: it reports stuck work and mistakes with their remedies (promises C5-06, C5-09, C5-10).
+//! `countersign doctor`: it reports stuck work and mistakes with their remedies.
 
 use serde_json::{Value, json};
 use testkit::audit::{audit, insert_failed_records, insert_pending_record, tamper};
@@ -73,7 +73,7 @@ async fn doctor_reports_no_problem_and_warns_of_roles_without_members() {
         assert!(lines.contains(part), "{part} is missing in:\n{lines}");
     }
 
-    // F-13: settings of the servers' login, for every login of doctor.
+    // Every login of doctor sees the settings of the servers' login.
     db.run("alter role countersign_writer set default_transaction_read_only = on").await;
     db.run("alter role countersign_writer set session_replication_role = replica").await;
     let (found, code) = findings(&db.url(), &[]).await;
@@ -128,7 +128,6 @@ async fn confirmed(db: &Database, account: &str, minutes_ago: u32, expires_in_mi
 
 #[tokio::test(flavor = "multi_thread")]
 async fn confirmed_proposals_that_are_not_executed_are_listed_newest_first() {
-    // C5-09, C5-10
     let db = database().await;
     finding(&findings(&db.writer_url(), &[]).await.0, "ok", "proposals", "none was confirmed within the last hour");
     let oldest = confirmed(&db, "old", 300, -200).await;
@@ -214,7 +213,7 @@ async fn a_login_that_can_do_too_much_or_too_little_is_named() {
     assert_eq!(code, 1);
     finding(&found, "problem", "roles", "the reader cannot log in: ");
 
-    // AP01: all logins of servers, for every login of doctor.
+    // Every login of doctor sees the logins of all servers.
     let second = format!("second_{}", db.name());
     let made = run_countersign(&db.url(), &["init", "--writer", &second]).await;
     assert_eq!(made.code, 0, "{}", made.err);
@@ -249,7 +248,6 @@ async fn without_a_connection_or_a_matching_ledger_doctor_explains_the_remedy() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn doctor_reports_every_mistake_of_the_manifests() {
-    // C5-06
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("wrong.toml");
@@ -273,7 +271,6 @@ async fn doctor_reports_every_mistake_of_the_manifests() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_altered_record_is_found_among_the_newest_and_what_was_not_compared_is_named() {
-    // F-13
     let db = database().await;
     let none = findings(&db.writer_url(), &[]).await.0;
     finding(&none, "unchecked", "log", "whether records were altered: none is sealed yet");
@@ -301,7 +298,6 @@ async fn an_altered_record_is_found_among_the_newest_and_what_was_not_compared_i
 
 #[tokio::test(flavor = "multi_thread")]
 async fn doctor_reports_servers_with_different_fingerprint_keys() {
-    // F-13
     let db = database().await;
     let server = async |key: &str| {
         let mut command = Server::command(&db);

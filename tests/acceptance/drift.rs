@@ -1,4 +1,4 @@
-//! The database changes while a server runs: a tool that no longer matches is refused with the reason (attack MA04).
+//! The database changes while a server runs: a tool that no longer matches is refused with the reason.
 
 use serde_json::{Value, json};
 use testkit::{Database, Server, TestManifest, database};
@@ -72,7 +72,6 @@ async fn is_schema_drift(db: &Database, server: &Server, tool: &str, arguments: 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tool_whose_tables_have_changed_is_refused_until_the_next_start() {
-    // MA04
     for warmed in [true, false] {
         let db = database().await;
         db.run(ITEMS).await;
@@ -99,7 +98,6 @@ async fn a_tool_whose_tables_have_changed_is_refused_until_the_next_start() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_parameter_whose_column_has_another_type_is_refused() {
-    // MA04
     let db = database().await;
     db.run(ITEMS).await;
     let server = TestManifest::new(TOOLS).serve(&db).await;

@@ -1,4 +1,4 @@
-//! Identity of calls, and the answer to a repeated call (promises A1, A4; attacks ID01 to ID08).
+//! Identity of calls, and the answer to a repeated call.
 
 mod arguments;
 mod killed;
@@ -16,7 +16,6 @@ async fn statuses(db: &Database) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_call_again_is_a_duplicate_also_in_another_server() {
-    // A1-04, A1-07, A4-01 to A4-07, A9-25, A9-30, A10-03, A10-04, A10-07, A10-12
     let db = database().await;
     let tweet = untouched_tweet(&db).await;
     let first = Server::on(&db).await;
@@ -42,7 +41,6 @@ async fn the_same_call_again_is_a_duplicate_also_in_another_server() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cached_result_is_whole_however_long_it_is() {
-    // A4-04, A11-10, X-06
     let db = database().await;
     let server = Server::on(&db).await;
     let texts: Vec<String> = (0..20).map(|n| format!("{n}: {}", "é😀\"\\".repeat(20))).collect();
@@ -56,7 +54,6 @@ async fn a_cached_result_is_whole_however_long_it_is() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn twenty_identical_calls_at_once_through_three_servers_write_once() {
-    // A1-01, X-01, ID01
     let db = database().await;
     let tweet = untouched_tweet(&db).await;
     let (a, b, c) = tokio::join!(Server::on(&db), Server::on(&db), Server::on(&db));
@@ -71,7 +68,7 @@ async fn twenty_identical_calls_at_once_through_three_servers_write_once() {
     assert_eq!(likes(&db, tweet).await, "1");
     let statuses = "select string_agg(status || ' ' || n, ', ' order by status) from \
                     (select status, count(*) as n from countersign.mutation group by 1) as s";
-    // One call of each server reached the ledger; the others joined it there (A1-05).
+    // One call of each server reached the ledger; the others joined it there.
     assert_eq!(db.value(statuses).await, "duplicate 2, success 1");
 }
 
@@ -121,7 +118,6 @@ async fn reversed_writes_answer_no_duplicates_also_when_another_server_reversed_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_window_is_300_seconds() {
-    // A1-02
     let db = database().await;
     let server = Server::on(&db).await;
     let post = json!({"text": "again and again"});
@@ -141,7 +137,6 @@ async fn the_window_is_300_seconds() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idempotency_key_of_the_caller_names_exactly_one_write() {
-    // A9-26, A10-05, A11-15, ID02, ID05
     let db = database().await;
     let server = Server::on(&db).await;
     let keyed = |text: &str| json!({"text": text, "idempotency_key": "order-1"});
@@ -163,7 +158,6 @@ async fn an_idempotency_key_of_the_caller_names_exactly_one_write() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn accounts_do_not_share_duplicates_or_records() {
-    // A11-18, X-08, ID03, ID12
     let db = database().await;
     let other_account =
         db.value("select account_id from social.account where account_id <> 'default' order by 1 limit 1").await;
@@ -182,7 +176,6 @@ async fn accounts_do_not_share_duplicates_or_records() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn within_half_a_minute_the_server_itself_remembers_and_makes_no_record() {
-    // A1-05, A1-16, A8-01
     let db = database().await;
     let server = Server::on(&db).await;
     let call = json!({"text": "once"});
@@ -196,7 +189,7 @@ async fn within_half_a_minute_the_server_itself_remembers_and_makes_no_record() 
     assert_eq!(&duplicate["data"]["original_correlation_id"], receipt);
     assert_eq!(&duplicate["meta"]["correlation_id"], receipt, "a receipt that finds a record");
     assert_eq!(statuses(&db).await, "success 1");
-    // A server without the result in memory asks the ledger, which records the duplicate (A8-02, A4-06).
+    // A server without the result in memory asks the ledger, which records the duplicate.
     let other = Server::without_dedup_cache(&db).await.succeed("post_tweet", call).await;
     assert_eq!(&other["data"]["original_correlation_id"], receipt);
     assert_ne!(&other["meta"]["correlation_id"], receipt);
@@ -205,7 +198,6 @@ async fn within_half_a_minute_the_server_itself_remembers_and_makes_no_record() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn identical_calls_without_the_memory_layer_are_arbitrated_by_the_ledger_alone() {
-    // A1-06, ID01, ID06, ID07
     let db = database().await;
     let tweet = untouched_tweet(&db).await;
     let server = Server::without_dedup_cache(&db).await;
@@ -214,7 +206,7 @@ async fn identical_calls_without_the_memory_layer_are_arbitrated_by_the_ledger_a
     assert_eq!(answers.iter().filter(|answer| answer["data"]["duplicate"] == true).count(), 23);
     assert_eq!(likes(&db, tweet).await, "1");
     assert_eq!(statuses(&db).await, "duplicate 23, success 1");
-    // The key has expired: one of them runs again, and only one (ID04). The row is gone, so that it can.
+    // The key has expired: one of them runs again, and only one. The row is gone, so that it can.
     db.run("set session_replication_role = replica; update countersign.record set holds_until = '-infinity' where slot is not null")
         .await;
     db.run(&format!("delete from social.tweet_like where account_id = 'default' and tweet_id = {tweet}")).await;
@@ -238,7 +230,7 @@ async fn a_remembered_result_is_used_only_while_the_ledger_agrees() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_failover_to_a_database_that_lacks_the_write_it_is_made_again() {
-    // ID08: the name leads to another database all of a sudden, as after a failover that lost the last commits.
+    // The name suddenly leads to another database, as after a failover that lost the last commits.
     let (db, behind) = (database().await, database().await);
     let server = Server::on(&db).await;
     let call = json!({"text": "lost in the failover"});
@@ -262,7 +254,6 @@ async fn after_a_failover_to_a_database_that_lacks_the_write_it_is_made_again() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keyed_fingerprints_reveal_nothing_and_agree_between_servers_with_the_key() {
-    // AU07
     let db = database().await;
     let keyed = |key: &str| {
         let mut command = Server::command(&db);
@@ -280,7 +271,6 @@ async fn keyed_fingerprints_reveal_nothing_and_agree_between_servers_with_the_ke
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_integer_has_one_meaning_however_it_is_spelled() {
-    // ID09, X-04
     let db = database().await;
     let server = Server::without_dedup_cache(&db).await;
     let tweet = untouched_tweet(&db).await;

@@ -1,4 +1,4 @@
-//! Durability of acknowledged writes and of intents (attacks CR04, CR09).
+//! Durability of acknowledged writes and of intents.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -42,7 +42,6 @@ impl<'a> Crash<'a> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acknowledged_write_survives_a_crash_despite_the_roles_defaults() {
-    // CR09
     let db = lone_database().await;
     db.run("alter role countersign_writer set synchronous_commit = off").await;
     let server = Server::on(&db).await;
@@ -112,7 +111,7 @@ async fn records_after_losing_both(durable: bool) -> Vec<Vec<String>> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_intent_that_is_to_be_durable_is_there_after_the_crash() {
-    // CR04: and the transaction that claimed it is gone, whatever its id means now.
+    // The transaction that claimed it is gone, and another one may have its id by now.
     assert_eq!(records_after_losing_both(true).await, [["failure", "in_doubt_aborted"]]);
 }
 

@@ -1,5 +1,4 @@
-//! The user of a client is asked before a write of tier `confirm` (MCP elicitation; promises C1-06 to
-//! C1-10, C6-07, X-40 to X-42; attacks AP09, AP11, AP12).
+//! The user of a client is asked before a write of tier `confirm` (MCP elicitation).
 
 mod again;
 mod changed_tools;

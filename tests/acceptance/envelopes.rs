@@ -1,4 +1,4 @@
-//! All answers have one shape, for every tool and every outcome (promises A2, A3, X-11, X-12).
+//! All answers have one shape, for every tool and every outcome.
 
 mod failures;
 mod receipts;
@@ -34,7 +34,6 @@ const PROPOSING: [&str; 7] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_write_tool_answers_in_the_same_shape_and_leaves_one_record() {
-    // A1-08 to A1-10, A1-13, A2-10, A7-15, A7-16, X-11
     let db = database().await;
     let server = with_every_tool(&db).await;
     let own = db.value("insert into social.tweet (account_id, text) values ('default', 'own') returning id").await;

@@ -1,5 +1,5 @@
 //! `execute_sql` runs one arbitrary statement through the gate. Its record is correct for every statement, and no state of it
-//! reaches the next write (A11-07, A11-17).
+//! reaches the next write.
 
 use serde_json::{Value, json};
 use testkit::{Database, Server, arguments, database};
@@ -19,7 +19,6 @@ async fn latest(db: &Database) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_is_served_to_admins_alone_and_only_where_it_is_switched_on() {
-    // A11-07
     let db = database().await;
     for (profile, switched_on, served) in [("write", true, false), ("admin", false, false), ("admin", true, true)] {
         let mut command = Server::command(&db);
@@ -38,7 +37,6 @@ async fn it_is_served_to_admins_alone_and_only_where_it_is_switched_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_writes_once_with_a_record_a_receipt_and_its_rows() {
-    // A11-17
     let db = database().await;
     let server = admin(&db).await;
     let call = json!({
@@ -368,7 +366,6 @@ async fn a_statement_that_kills_its_own_session_or_never_ends_leaves_a_true_reco
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_ledger_is_out_of_reach_also_for_an_admins_own_sql() {
-    // AU02
     let db = database().await;
     let server = admin(&db).await;
     server.succeed("post_tweet", json!({"text": "on the record"})).await;

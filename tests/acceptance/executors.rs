@@ -54,7 +54,7 @@ const POSTED: &str = "select count(*) from social.tweet where text = 'careless'"
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_that_the_executor_swallowed_is_no_success() {
-    // CR07: COMMIT of a failed transaction would say ROLLBACK, and no error.
+    // COMMIT of a failed transaction would say ROLLBACK, and no error.
     let db = database().await;
     let (stopped, records) = perform(&db, &[INSERT, "select 1/0"]).await;
     assert_eq!(stopped.failure.sqlstate.as_deref(), Some("25P02"), "{stopped:?}");

@@ -1,5 +1,5 @@
 //! Other users of the database against the ledger: its owner, the creator of a schema, a member of a group, a login that was
-//! stolen. Each finding (F-100 to F-116) has the attack as it was proved, and every command runs over a hostile database.
+//! stolen. The tests run attacks that once worked, and every command over a hostile database.
 
 mod database;
 mod init;

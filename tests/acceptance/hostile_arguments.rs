@@ -1,5 +1,4 @@
-//! Hostile arguments of a write tool are written exactly or refused with nothing written (attacks AR02 to AR07,
-//! ID10, MA05).
+//! Hostile arguments of a write tool are written exactly or refused with nothing written.
 
 use serde_json::{Value, json};
 use testkit::{Database, RawStdioServer, Server, TestManifest, database, repository};
@@ -33,14 +32,13 @@ async fn arguments_are_written_exactly_or_refused() {
     db.run("create table social.kept (id bigint, size float8, name text)").await;
     let mut server = RawStdioServer::start(TestManifest::new(TOOL).command(&db), "2025-06-18").await;
     for (arguments, refused) in [
-        // AR03, AR05, MA05: by the schema, before the gate.
+        // The schema refuses these before the gate.
         (r#"{"id": 1.5}"#, "invalid_params"),
         (r#"{"id": 1e400}"#, "invalid_params"),
         (r#"{"id": 9223372036854775808}"#, "invalid_params"),
         (r#"{"id": "1; drop table social.kept"}"#, "invalid_params"),
-        // AR05: by PostgreSQL, which does not make Infinity of it.
+        // PostgreSQL refuses this one and does not make Infinity of it.
         (r#"{"id": 1, "size": 1e400}"#, "invalid_params"),
-        // AR06
         (r#"{"id": 1, "name": "a\u0000b"}"#, "invalid_params"),
     ] {
         server.send(&call(arguments)).await;
@@ -48,7 +46,6 @@ async fn arguments_are_written_exactly_or_refused() {
         assert_eq!(answer["result"]["structuredContent"]["error"]["code"], refused, "{arguments}: {answer}");
     }
     for (arguments, code) in [
-        // AR04, AR07, ID10
         (r#"{"id": NaN}"#, -32700),
         (r#"{"id": 1, "size": Infinity}"#, -32700),
         (r#"{"id": 1, "name": "\ud800"}"#, -32700),
@@ -59,7 +56,7 @@ async fn arguments_are_written_exactly_or_refused() {
         assert_eq!(answer["error"]["code"], code, "{arguments}: {answer}");
     }
     assert_eq!(kept(&db).await, "0");
-    // AR02: 2^53 + 1, and the largest of all.
+    // 2^53 + 1, and the largest of all.
     for id in ["9007199254740993", "9223372036854775807"] {
         // I-2: a JavaScript client sends and shows another number, so it is refused, and its digits are text.
         server.send(&call(&format!(r#"{{"id": {id}}}"#))).await;
@@ -75,13 +72,13 @@ async fn arguments_are_written_exactly_or_refused() {
     let text = "Robert'); drop table social.kept;-- \"\\ \u{202e}";
     server.send(&call(&json!({"id": 5, "name": text}).to_string())).await;
     let answer: Value = server.receive().await;
-    assert_eq!(answer["result"]["structuredContent"]["data"]["name"], text, "MA05: {answer}");
+    assert_eq!(answer["result"]["structuredContent"]["data"]["name"], text, "{answer}");
     assert!(server.close().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_nul_in_any_text_of_a_built_in_tool_is_the_callers_mistake() {
-    // AR06: PostgreSQL has no place for it, and it is nothing that may go well the next time.
+    // PostgreSQL cannot store it, so the error is not retryable.
     let db = database().await;
     let mut command = Server::command(&db);
     command.arg("--manifest").arg(repository().join("manifests/studio.toml"));

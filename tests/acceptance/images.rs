@@ -1,4 +1,4 @@
-//! The rows as a write found them and as it left them are in its record (promise A11-12).
+//! The rows as a write found them and as it left them are in its record.
 
 use serde_json::{Value, json};
 use testkit::{TestManifest, database};
@@ -41,7 +41,6 @@ undo = { tool = "renumber_note", params = { id = "param.new_id", new_id = "befor
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_row_after_is_the_row_that_deferred_triggers_leave() {
-    // F-56
     let db = database().await;
     db.run(NOTES).await;
     db.run(
@@ -66,7 +65,6 @@ async fn the_row_after_is_the_row_that_deferred_triggers_leave() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_update_is_on_record_with_the_row_before_and_the_row_after() {
-    // A11-12
     let db = database().await;
     db.run(NOTES).await;
     let server = TestManifest::new(RENAME).serve(&db).await;

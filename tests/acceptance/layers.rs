@@ -1,5 +1,4 @@
-//! Read only with every single layer taken away in turn (promises D2-17, D5-02, X-23 to
-//!
+//! Read only with every single layer taken away in turn.
 //!
 //! Every hostile statement of `tests/attacks/reads.jsonl` runs through the read path as the login that `init` makes, as a
 //! login of an operator's own, and as a superuser, with all layers and with each one missing. What it did is looked up

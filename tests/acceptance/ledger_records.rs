@@ -1,4 +1,4 @@
-//! Looking back: get_recent_mutations and get_mutation_detail (promises A5, A6), and the ledger's own rules (A9).
+//! Looking back: get_recent_mutations and get_mutation_detail, and the ledger's own rules.
 
 use serde_json::{Value, json};
 use testkit::social::untouched_tweet;
@@ -19,7 +19,6 @@ const LISTED: [&str; 10] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn recent_mutations_are_listed_newest_first_with_these_fields_only() {
-    // A1-14, A5-01 to A5-17, A9-31, A11-11
     let db = database().await;
     let server = Server::on(&db).await;
     let tweet = untouched_tweet(&db).await;
@@ -52,7 +51,7 @@ async fn recent_mutations_are_listed_newest_first_with_these_fields_only() {
         let listed = server.succeed("get_recent_mutations", filter.clone()).await;
         assert_eq!(listed["data"]["count"], count, "{filter}");
     }
-    // AU09, AU10: whose records these are is not the agent's to say, and there are bounds.
+    // An agent cannot name another account, and the number of records has a bound.
     for wrong in [
         json!({"limit": 0}),
         json!({"limit": 101}),
@@ -67,7 +66,6 @@ async fn recent_mutations_are_listed_newest_first_with_these_fields_only() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_is_recorded_while_it_runs_and_its_record_ends_with_its_outcome() {
-    // A1-11, A1-12, A5-02 to A5-10, A9-27, A9-28, A10-01, A10-11
     let db = database().await;
     let (server, other) = tokio::join!(Server::on(&db), Server::on(&db));
     let call = json!({"tweet_id": untouched_tweet(&db).await});
@@ -113,7 +111,6 @@ async fn a_write_is_recorded_while_it_runs_and_its_record_ends_with_its_outcome(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_is_found_whole_by_its_receipt() {
-    // A1-10, A1-15, A6-01 to A6-17, A9-32, A11-08
     let db = database().await;
     let server = Server::on(&db).await;
     let key = json!({"text": "for the record", "idempotency_key": "abc-1"});
@@ -153,7 +150,6 @@ async fn a_record_is_found_whole_by_its_receipt() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_final_record_cannot_be_changed_or_removed() {
-    // AU02, AU03
     let db = database().await;
     let server = Server::on(&db).await;
     server.succeed("post_tweet", json!({"text": "on record"})).await;
@@ -170,8 +166,7 @@ async fn a_final_record_cannot_be_changed_or_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_ledger_has_the_columns_and_indexes_that_were_promised() {
-    // A9-01 to A9-21, A10-10
+async fn the_ledger_has_its_columns_and_indexes() {
     let db = database().await;
     let columns = db
         .rows(

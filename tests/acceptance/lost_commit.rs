@@ -1,5 +1,4 @@
-//! The connection is lost at COMMIT: the answer is the truth, whatever side of it the loss was on (CR01, CR02,
-//! CR05).
+//! The connection is lost at COMMIT: the answer is the truth, whatever side of it the loss was on.
 
 use std::time::Duration;
 
@@ -31,7 +30,6 @@ async fn done(fired: oneshot::Receiver<()>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_cut_before_commit_has_written_nothing_and_the_call_can_be_repeated() {
-    // CR01
     let (db, proxy, server) = behind_a_proxy().await;
     let before = db.social().await;
     let call = json!({"text": "cut before"});
@@ -55,7 +53,6 @@ async fn a_connection_cut_before_commit_has_written_nothing_and_the_call_can_be_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_cut_after_commit_is_answered_as_the_success_that_it_was() {
-    // CR02
     let (db, proxy, server) = behind_a_proxy().await;
     let call = json!({"text": "cut after"});
     // What an answer to this tool looks like when nothing is lost.
@@ -97,7 +94,7 @@ async fn a_failure_whose_commit_is_cut_is_still_a_failure() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreadable_outcome_is_reported_as_unknown_and_correctly_once_readable() {
-    // Takes the 10 s that the server looks for the truth.
+    // This takes the 10 s for which the server tries to read the outcome.
     let (db, proxy, server) = behind_a_proxy().await;
     let call = json!({"text": "who knows"});
 
@@ -141,7 +138,6 @@ async fn an_intent_with_a_lost_answer_does_not_block_the_next_call() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_a_commit_hangs_an_identical_call_waits_and_then_is_a_duplicate() {
-    // CR05
     let (db, proxy, server) = behind_a_proxy().await;
     let other = Server::on(&db).await;
     let call = json!({"text": "frozen"});
@@ -166,7 +162,6 @@ async fn while_a_commit_hangs_an_identical_call_waits_and_then_is_a_duplicate() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_the_answer_to_a_commit_hangs_an_identical_call_is_a_duplicate_at_once() {
-    // CR05
     let (db, proxy, server) = behind_a_proxy().await;
     let other = Server::on(&db).await;
     let call = json!({"text": "frozen"});

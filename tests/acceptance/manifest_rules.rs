@@ -1,4 +1,4 @@
-//! What a manifest cannot do, whatever its text says (attacks MA01 to MA03, MA06 to MA08, AU12; promises C3-08, C6-07).
+//! What a manifest cannot do, whatever its text says.
 
 use serde_json::json;
 use testkit::{Database, TestManifest, database};
@@ -22,22 +22,18 @@ async fn a_manifest_that_cannot_be_run_as_it_is_stops_the_start() {
     let db = database().await;
     let one = "rows = \"one\"";
     for (sql, more, said) in [
-        // MA01: there are no templates, so an identifier of this kind is one.
+        // A manifest has no templates: a name in it cannot bring a statement of its own.
         (r#"update social."tweet""; drop table social.tweet;--" set text = '' returning id"#, one, "42P01"),
         ("update social.{table} set text = '' returning id", one, "42601"),
-        // MA02
         ("update social.tweet set text = 'x' returning id; drop table social.media", one, "42601"),
-        // MA03
         ("update social.tweet set text = 'x' returning id", "rows = \"any\"", "needs max_rows"),
-        // MA06
         (
             "update social.tweet set text = text where id = 1 returning id",
             "rows = \"one\"\nundo = { tool = \"change_it\", params = { id = \"$row.nope\" } }",
             "\"$row.nope\" is not param.x, result.x or before.x",
         ),
-        // MA08
         ("delete from social.media where id = 1", one, "add RETURNING"),
-        // AU12: by table, by function, by a function within an expression, and by a view.
+        // The ledger is out of reach: by table, by function, by a function within an expression, and by a view.
         ("update countersign.record set result_summary = 'x' returning id", one, "schema countersign"),
         ("delete from countersign.attempt returning tool_name", "rows = \"any\"\nmax_rows = 5", "schema countersign"),
         ("select * from countersign.sweep(interval '0', 1000)", "rows = \"any\"\nmax_rows = 5", "schema countersign"),
@@ -59,7 +55,7 @@ async fn a_manifest_that_cannot_be_run_as_it_is_stops_the_start() {
             "executor = \"x\"",
             "sql or an executor, not both",
         ),
-        // C6-07: a reviewer can see the rows to approve, and they are stored until then.
+        // A proposal shows its rows to a reviewer, locks them and keeps its parameters.
         (
             "update social.tweet set text = 'x' where id = 1 returning id",
             "rows = \"one\"\ntier = \"confirm\"",
@@ -90,7 +86,6 @@ async fn a_manifest_that_cannot_be_run_as_it_is_stops_the_start() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_of_more_rows_than_its_bound_is_rolled_back() {
-    // MA03
     let db = database().await;
     let shout = "update social.tweet set text = upper(text) where id <= $1 returning id";
     let param = "param = [{ name = \"up_to\", description = \"The last id.\" }]";
@@ -117,7 +112,6 @@ async fn a_write_of_more_rows_than_its_bound_is_rolled_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_table_in_front_of_the_search_path_takes_a_write() {
-    // MA07
     let db = database().await;
     let name = db.name();
     db.run(&format!(

@@ -1,4 +1,4 @@
-//! What a manifest says of the server: its built-in tools and its instructions (F-42).
+//! What a manifest says of the server: its built-in tools and its instructions.
 
 use serde_json::{Value, json};
 use testkit::{RawStdioServer, Server, TestManifest, database};
@@ -142,7 +142,6 @@ schema = { type = "object", properties = { open = { type = "boolean" } } }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_jsonb_parameter_has_the_shape_that_its_manifest_gives_it() {
-    // F-41
     let db = database().await;
     db.run("create table social.setting (settings jsonb, more jsonb[])").await;
     let server = TestManifest::new(SETTINGS).serve(&db).await;
@@ -163,7 +162,7 @@ async fn a_jsonb_parameter_has_the_shape_that_its_manifest_gives_it() {
         let error = server.fail("set_settings", arguments, "invalid_params").await;
         assert!(error["message"].as_str().unwrap().contains(said), "{said}: {error}");
     }
-    assert_eq!(db.value("select count(*) from countersign.mutation").await, "0", "A1-17");
+    assert_eq!(db.value("select count(*) from countersign.mutation").await, "0");
     let done = server.succeed("set_settings", json!({"more": [{"open": true, "else": 1}]})).await;
     assert_eq!(done["data"]["settings"], json!({"size": 1}), "the default");
 
@@ -193,7 +192,6 @@ param = [{ name = "amount", description = "How much.", minimum = 0, maximum = 10
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_numeric_parameter_accepts_a_number_or_its_digits_as_text_with_one_meaning() {
-    // F-33
     let db = database().await;
     db.run("create table social.deposit (amount numeric, rest numeric[])").await;
     let text = DEPOSIT.replace("maximum = 100000000000000000000", "maximum = 9e18");

@@ -1,5 +1,5 @@
-//! What monitoring sees (promises A9-33, C5-10): calls by outcome, pools, and what is open in the ledger; when the database
-//! does not answer, too. What a server over HTTP does with it is not here.
+//! What monitoring sees: calls by outcome, pools, and what is open in the ledger; when the database does not answer,
+//! too. What a server over HTTP does with it is not here.
 
 mod documented;
 mod ledger_states;
@@ -108,7 +108,6 @@ async fn a_call_is_counted_once_by_its_outcome_and_labels_hold_none_of_its_data(
     let db = database().await;
     let world = World::new(&db, 2).await;
     let before = world.scrape().await;
-    // F-96
     assert!(!before.0.keys().any(|sample| sample.contains("tool=")), "only what was used: {before:#?}");
     let package = json!({"package_id": 1, "title": "MARK", "description": "MARK", "price": 1, "duration_minutes": 60});
     for (tool, arguments) in [

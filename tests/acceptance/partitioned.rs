@@ -45,7 +45,7 @@ undo = { tool = "add_visit", params = { id = "before.id", at = "before.at", gues
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_to_a_partitioned_table_shows_its_rows_and_is_undone_also_across_partitions() {
-    // A7-06 to A7-13: an update with the rows before is undone by an update, a delete by an insert.
+    // An update with the rows before is undone by an update, a delete by an insert.
     let db = database().await;
     db.run(VISITS).await;
     let server = TestManifest::new(TOOLS).serve(&db).await;

@@ -1,4 +1,4 @@
-//! Rules of a tool and the limit of its calls: the policy gate, whose decisions have a log of their own (promises A1-19, A11-06).
+//! Rules of a tool and the limit of its calls: the policy gate, whose decisions have a log of their own.
 
 mod checks;
 mod limits;
@@ -66,7 +66,6 @@ message = "Neither gifts nor more than 10000."
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_strictest_rule_that_matches_decides() {
-    // A1-19, A11-06
     let db = payments().await;
     let server = pay(RULES).serve(&db).await;
     let call = |amount: i64, purpose: &str| json!({"amount": amount, "purpose": purpose});

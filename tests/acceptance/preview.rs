@@ -1,4 +1,4 @@
-//! A preview shows the effects of a write and changes nothing (promise A11-05, attack AR08).
+//! A preview shows the effects of a write and changes nothing.
 
 use serde_json::{Value, json};
 use testkit::audit::audit;
@@ -36,7 +36,6 @@ async fn preview(server: &Server, tool: &str, params: Value) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_preview_of_every_write_tool_shows_what_the_write_then_does_and_changes_nothing() {
-    // A11-05
     let db = database().await;
     let server = Server::on(&db).await;
     let own = server.succeed("post_tweet", json!({"text": "to be deleted"})).await["data"]["id"].clone();
@@ -63,7 +62,7 @@ async fn a_preview_of_every_write_tool_shows_what_the_write_then_does_and_change
         assert_eq!(shown["rollback"]["undo_tool"], done["meta"]["rollback"]["undo_tool"]);
         let images = [&shown["before"], &shown["after"]].map(known);
         assert_eq!(images, [&record["before_image"], &record["after_image"]].map(known), "{tool}");
-        assert!(!record["after_image"].is_null(), "F-67: {tool} records what it left");
+        assert!(!record["after_image"].is_null(), "{tool} records what it left");
         assert_eq!(shown["params"], record["params"]);
         let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         assert_eq!(keys(&shown["result"]), keys(&done["data"]), "{tool}");
@@ -86,7 +85,7 @@ async fn what_would_fail_fails_in_the_preview_in_the_same_way() {
     for (tool, params, code, said) in [
         ("like_tweet", json!({"tweet_id": 999_999}), "sql_error", "tweet_like_tweet_id_fkey"),
         ("unlike_tweet", json!({"tweet_id": tweet}), "row_count_mismatch", "0 row(s)"),
-        // CR08: deferred constraints are checked too.
+        // Deferred constraints are checked too.
         ("bookmark_tweet", json!({"tweet_id": tweet}), "sql_error", "\"late\""),
         ("like_tweet", json!({"tweet_id": "x"}), "invalid_params", "like_tweet: argument \"tweet_id\""),
         ("like_tweet", json!({}), "invalid_params", "missing argument \"tweet_id\""),
@@ -112,7 +111,6 @@ async fn what_would_fail_fails_in_the_preview_in_the_same_way() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_profile_previews_its_own_tools_only_and_explains_why_it_previews_no_sql() {
     let db = database().await;
-    // F-32
     let mut command = Server::command(&db);
     command.args(["--profile", "admin", "--execute-sql"]);
     let call = json!({"tool": "execute_sql", "params": {"sql": "delete from social.media"}});
@@ -130,7 +128,6 @@ async fn a_profile_previews_its_own_tools_only_and_explains_why_it_previews_no_s
 
 #[tokio::test(flavor = "multi_thread")]
 async fn words_of_mixed_scripts_are_marked_in_escaped_form() {
-    // AR08
     let db = database().await;
     let server = Server::on(&db).await;
     let shown = preview(&server, "post_tweet", json!({"text": "mail \u{430}dmin@x.test"})).await;
@@ -147,7 +144,6 @@ async fn words_of_mixed_scripts_are_marked_in_escaped_form() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_preview_shows_no_sensitive_value() {
-    // AU08
     let db = database().await;
     db.run("create table social.login (id int, token text); insert into social.login values (1, 'former-token')").await;
     let server = TestManifest::new(

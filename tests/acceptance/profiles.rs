@@ -13,7 +13,6 @@ fn config(url: &str, rest: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_profile_has_only_its_tools_and_each_write_leaves_a_record() {
-    // A1-19, A8-06, X-10
     let db = database().await;
     let folder = ConfigDir::new();
     let mut command = folder.command(&config(&db.url(), SUPPORT));

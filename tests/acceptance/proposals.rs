@@ -1,5 +1,5 @@
-//! Writes that wait for an approval: exactly the approved effects happen, once (promises C1 to C7,
-//! attacks AP01 to AP10). Questions to a client's user are in `elicitation`, the command line in `proposals_cli`.
+//! Writes that wait for an approval: exactly the approved effects happen, once. Questions to a client's user are in
+//! `elicitation`, the command line in `proposals_cli`.
 
 mod altered;
 mod crashes;
@@ -59,7 +59,6 @@ pub(crate) async fn decide_as_person(db: &Database, proposal: &Value, outcome: &
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_is_proposed_shown_confirmed_and_only_then_made_with_its_record() {
-    // C1-06 to C1-10, C3-10 to C3-14, C4-06, C4-08, C5-01, C5-03, C5-11 to C5-14, C6-01, C6-05, C6-07, C7-02
     let db = database().await;
     let server = Server::studio(&db).await;
     let shown = async || server.query(PRICE).await[0]["price"].to_string();
@@ -96,7 +95,7 @@ async fn a_write_is_proposed_shown_confirmed_and_only_then_made_with_its_record(
     let digest = proposal["digest"].as_str().unwrap();
     assert_eq!(record, [["success", "1", id(&proposal), digest, "confirm_proposal", "countersign_writer"]]);
 
-    // AP08: the same again is the same.
+    // A second confirmation answers the same and changes nothing.
     let again = server.succeed("confirm_proposal", agreement(&proposal)).await;
     assert_eq!((&again["data"], &again["meta"]["correlation_id"]), (&done["data"], &json!(receipt)));
     assert_eq!(db.value("select count(*) from countersign.mutation").await, "1");
@@ -108,7 +107,6 @@ async fn a_write_is_proposed_shown_confirmed_and_only_then_made_with_its_record(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn repeating_a_waiting_call_gives_the_same_proposal_and_repeating_a_reversed_call_a_new_proposal() {
-    // C6-11
     let db = database().await;
     let server = Server::studio(&db).await;
     let first = server.propose("upsert_package", price("150")).await;
@@ -145,7 +143,7 @@ async fn repeating_a_waiting_call_gives_the_same_proposal_and_repeating_a_revers
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_a_reviewer_with_the_role_approves_and_a_server_executes() {
-    // C7-02, AP01, AP03; T3: no tool, no argument and no login of a server approves.
+    // No tool, no argument and no login of a server approves.
     let db = database().await;
     let server = Server::studio(&db).await;
     let proposal = server.propose("delete_package", json!({"package_id": 3})).await;

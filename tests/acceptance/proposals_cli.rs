@@ -1,5 +1,4 @@
-//! `countersign proposals`: a reviewer sees the whole proposal, and only the reviewer's decision applies, once
-//! (promises, attacks AP01 to AP05, AP08, AP09).
+//! `countersign proposals`: a reviewer sees the whole proposal, and only the reviewer's decision applies, once.
 
 mod approvers;
 mod several;
@@ -72,7 +71,6 @@ async fn successes(db: &Database) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reviewer_sees_the_whole_proposal_and_its_approval_is_executed_once() {
-    // AP08, X-39
     let db = database().await;
     let url = approver(&db).await;
     let mut command = Server::studio_command(&db);
@@ -115,7 +113,6 @@ async fn a_reviewer_sees_the_whole_proposal_and_its_approval_is_executed_once() 
         assert!(shown.contains(&part), "{part:?} is missing in:\n{shown}");
     }
 
-    // F-90
     let listed = proposals(&url, &["list"]).await.out;
     let row = listed.lines().nth(1).unwrap();
     assert!(
@@ -129,7 +126,6 @@ async fn a_reviewer_sees_the_whole_proposal_and_its_approval_is_executed_once() 
     assert!(approved.out.starts_with(&shown), "what is approved is shown first: {}", approved.out);
     let receipt = text(&stored(&url, id).await, "correlation_id").to_owned();
     let executed = format!("Executed: correlation id {receipt}.\n");
-    // F-92
     let login = url.split("user=").nth(1).unwrap().split(' ').next().unwrap();
     assert!(
         approved.out.ends_with(&format!("Approved as {login} (OS user {}).\n{executed}", os_user())),
@@ -182,7 +178,6 @@ async fn the_record_names_the_reviewer(db: &Database, server: &Server, receipt: 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_proposal_that_was_not_shown_is_not_approved() {
-    // AP02, X-40
     let db = database().await;
     let url = approver(&db).await;
     let server = Server::studio(&db).await;
@@ -249,7 +244,6 @@ async fn a_rejected_proposal_is_never_written() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_approval_after_the_expiry_by_the_databases_clock_is_refused() {
-    // AP05
     let db = database().await;
     let url = approver(&db).await;
     let mut command = Server::studio_command(&db);
@@ -297,7 +291,6 @@ async fn a_proposal_approved_without_a_server_waits_for_the_next_server_and_runs
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_approved_write_that_fails_is_reported_with_its_reason() {
-    // AP04
     let db = database().await;
     let url = approver(&db).await;
     let server = Server::studio(&db).await;
@@ -324,7 +317,6 @@ async fn an_approved_write_that_fails_is_reported_with_its_reason() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn agent_text_cannot_control_the_terminal_or_imitate_a_line_of_the_program() {
-    // AP09, AU11
     let db = database().await;
     let url = approver(&db).await;
     let mut command = Server::studio_command(&db);

@@ -13,7 +13,6 @@ async fn lives(server: &mut RawStdioServer) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_invalid_message_gets_a_json_rpc_error_and_the_server_continues() {
-    // AR04, AR07, HT08
     let db = database().await;
     let mut server = RawStdioServer::start(Server::command(&db), PROTOCOL).await;
     let deep =
@@ -100,7 +99,6 @@ async fn the_list_of_prompts_is_empty_and_not_declared() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_call_frees_its_backend() {
-    //
     let db = database().await;
     let mut server = RawStdioServer::start(Server::command(&db), PROTOCOL).await;
     let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",

@@ -1,4 +1,4 @@
-//! The read tool: one statement, within bounds, and nothing changes (promises D).
+//! The read tool: one statement, within bounds, and nothing changes.
 
 mod calls;
 mod forms;
@@ -22,7 +22,7 @@ async fn a_read_returns_rows_columns_and_count_and_leaves_no_record() {
             "truncated": false,
         })
     );
-    // A9-35: the keys of a write are absent, not null.
+    // A write's own keys are absent, not null.
     assert_eq!(envelope["meta"].as_object().unwrap().keys().collect::<Vec<_>>(), ["tool_version", "elapsed_ms"]);
     let arrays = json!({"query": "values (1, 2), (3, 4)", "row_format": "array"});
     assert_eq!(server.succeed("query_database", arrays).await["data"]["rows"], json!([[1, 2], [3, 4]]));
@@ -30,7 +30,6 @@ async fn a_read_returns_rows_columns_and_count_and_leaves_no_record() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_default_row_cap_is_500_and_a_cut_is_reported() {
-    // D3-02, D3-03, X-29, X-30
     let db = database().await;
     let server = Server::on(&db).await;
     let cut =
@@ -46,7 +45,7 @@ async fn the_default_row_cap_is_500_and_a_cut_is_reported() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_outermost_limit_of_a_query_replaces_the_default() {
-    // F-20: what the plan says, not the text, and also of a text that the session knows.
+    // The plan decides, not the text, also if the session has prepared the text before.
     let db = database().await;
     let server = Server::on(&db).await;
     let cases = [
@@ -76,7 +75,6 @@ async fn the_outermost_limit_of_a_query_replaces_the_default() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_truncated_answer_names_the_limit_and_how_to_continue() {
-    // F-21
     let db = database().await;
     let server = Server::on(&db).await;
     let by_rows = json!({"query": "select generate_series(1, 2000)"});
@@ -95,7 +93,6 @@ const ONLY_READ_ONLY: &str = "Only read-only queries are allowed (SELECT, WITH, 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_writing_statement_is_refused_and_changes_nothing() {
-    // D2-02 to D2-13, D2-15, D5-02, D5-04, X-23 to X-27
     let db = database().await;
     let server = Server::on(&db).await;
     db.run("create sequence social.counter; grant usage, update on sequence social.counter to countersign_reader")
@@ -148,7 +145,6 @@ async fn every_writing_statement_is_refused_and_changes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_call_cannot_affect_the_next() {
-    // D1-08, D2-01, X-17, X-22
     let db = database().await;
     let server = Server::on(&db).await;
     for statement in [
@@ -180,7 +176,6 @@ async fn one_call_cannot_affect_the_next() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_reader_is_a_separate_login_without_access_to_the_ledger() {
-    // X-28
     let db = database().await;
     let server = Server::on(&db).await;
     let rows = server.query("select current_user::text as who, current_setting('is_superuser') as super").await;
@@ -202,7 +197,6 @@ async fn the_reader_is_a_separate_login_without_access_to_the_ledger() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn errors_contain_what_an_agent_needs_to_correct_its_call() {
-    // D4-01, D4-04, D4-07, X-21
     let db = database().await;
     let server = Server::on(&db).await;
     let error = server.fail("query_database", json!({"query": "select handel from social.account"}), "sql_error").await;
@@ -247,7 +241,7 @@ async fn one_row_that_is_too_large_is_an_error_and_many_rows_are_cut() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_in_another_encoding_is_an_error() {
-    // D3: what is shown is what is there. The encoding is set back by ROLLBACK, so no setting tells.
+    // ROLLBACK resets the encoding, so the server cannot see it in a setting afterwards.
     let db = database().await;
     let server = Server::on(&db).await;
     let encoding = "select set_config('client_encoding', 'SJIS', true), ";
@@ -289,7 +283,6 @@ async fn an_answer_after_a_reverted_change_of_encoding_is_an_error() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_failing_calls_leave_no_connection_behind() {
-    // D1-09, D2-16
     let db = database().await;
     let server = Server::on(&db).await;
     for _ in 0..100 {

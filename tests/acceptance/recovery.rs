@@ -95,7 +95,6 @@ async fn reads_wait_for_a_server_that_is_down_and_starts_within_their_deadline()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_stays_down_is_named_within_the_deadline_and_the_next_call_after_it_is_back_works() {
-    // D4-02: and the process lives on.
     let db = lone_database().await;
     let mut command = Server::command(&db);
     command.env("COUNTERSIGN_QUERY_TIMEOUT_MS", "1200");
@@ -147,7 +146,7 @@ async fn an_outage_is_one_line_of_the_log_and_streams_outlive_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_whose_backend_an_operator_kills_or_cancels_runs_once_more() {
-    // SE18: sessions that cancel each other gain nothing.
+    // Sessions that cancel each other gain nothing.
     let db = lone_database().await;
     let server = Server::on(&db).await;
     for (end, how) in [("pg_terminate_backend", "killed"), ("pg_cancel_backend", "cancelled")] {
@@ -169,7 +168,7 @@ async fn a_read_whose_backend_an_operator_kills_or_cancels_runs_once_more() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_killed_or_cancelled_twice_fails_and_the_agent_gets_the_reason() {
-    // D4-06: what the server said first is what is told.
+    // The agent gets PostgreSQL's first error.
     let db = lone_database().await;
     let server = Server::on(&db).await;
     let _lock = locked(&db).await;

@@ -220,7 +220,6 @@ async fn a_profile_without_the_tool_has_no_resource() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_read_of_a_resource_frees_its_backend_and_one_that_hangs_ends_in_time() {
-    //
     let db = database().await;
     let mut command = Server::command(&db);
     command.args(["--call-deadline-ms", "3000"]);

@@ -17,7 +17,6 @@ async fn refusal(db: &Database, sql: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_writer_changes_the_ledger_through_the_protocol_and_in_no_other_way() {
-    // AU02, AU03
     let db = database().await;
     let server = Server::on(&db).await;
     server.succeed("post_tweet", json!({"text": "on the record"})).await;
@@ -53,7 +52,7 @@ async fn the_writer_changes_the_ledger_through_the_protocol_and_in_no_other_way(
         assert_eq!(refusal(&db, sql).await, "42501", "{sql}");
     }
     assert_eq!(db.rows("select a::text from countersign.mutation a").await, before);
-    // Its owner may not either: the triggers see to it (AU02, AU03).
+    // Triggers refuse it to the owner as well.
     for sql in [
         "update countersign.record set completed_at = admitted_at",
         "delete from countersign.record",
@@ -155,7 +154,7 @@ async fn a_login_that_can_do_too_much_is_named_and_refused_under_strict_roles() 
     for (url, power) in [
         (db.url(), "\"postgres\", which is a superuser"),
         (as_role("owning"), "owns the ledger"),
-        // X-41, AP01: no server has the role with which people approve.
+        // No server has the role of approvers.
         (as_role("approving"), "which may approve what its agents propose"),
         (as_role("deciding"), "which may approve what its agents propose"),
         (as_role("operating"), "which may undo the writes of every account, and freeze accounts"),

@@ -1,4 +1,4 @@
-//! Every sample of README.md, CONTRIBUTING.md and docs/ is run by a test (F-11, F-12). A sample is a fenced block; diagrams are
+//! Every sample of README.md, CONTRIBUTING.md and docs/ is run by a test. A sample is a fenced block; diagrams are
 //! blocks of the kind `text`.
 
 mod clients;

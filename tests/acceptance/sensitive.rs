@@ -1,5 +1,4 @@
-//! A sensitive value appears only where the statement puts it: not in the ledger, in logs or in later answers
-//! (attacks AU07, AU08).
+//! A sensitive value appears only where the statement puts it: not in the ledger, in logs or in later answers.
 
 use std::process::Stdio;
 
@@ -81,7 +80,6 @@ fn assert_free(place: &str, text: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_ledger_and_later_answers_have_redacted_instead_of_a_sensitive_value() {
-    // AU08
     let db = database().await;
     db.run(LOGINS).await;
     let server = TestManifest::new(TOOLS).serve(&db).await;
@@ -121,7 +119,6 @@ async fn the_ledger_and_later_answers_have_redacted_instead_of_a_sensitive_value
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sensitive_value_is_no_key_of_an_object_either() {
-    // F-36
     let db = database().await;
     db.run("create table social.setting (id int, settings jsonb); insert into social.setting values (1, '{}')").await;
     let server = TestManifest::new(
@@ -153,7 +150,6 @@ param = [{ name = "id", description = "It." }, { name = "password", description 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_argument_is_not_quoted() {
-    // AU08
     let db = database().await;
     db.run(LOGINS).await;
     let server = TestManifest::new(TOOLS).serve(&db).await;
@@ -176,7 +172,7 @@ async fn a_refused_argument_is_not_quoted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_log_level_brings_a_sensitive_value_into_the_log() {
-    // AU08: rmcp logs whole requests at debug.
+    // At level debug, rmcp logs whole requests.
     let db = database().await;
     db.run(LOGINS).await;
     for level in ["debug", "trace", "rmcp=trace", "trace,rmcp=trace,rmcp::service=trace,tokio_postgres=trace"] {

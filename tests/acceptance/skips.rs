@@ -1,4 +1,4 @@
-//! The tests pass on a machine with only a Rust toolchain: missing programs are reported (F-01).
+//! The tests pass on a machine with only a Rust toolchain: missing programs are reported.
 
 use testkit::run_without_externals;
 

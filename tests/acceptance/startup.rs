@@ -53,7 +53,6 @@ async fn a_connection_string_that_cannot_be_read() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreachable_database() {
-    // D4-02
     let said = refused(&mut check("postgresql://me:hunter2@127.0.0.1:1/shop")).await;
     assert_says(&said, &["Cannot connect to database at [127.0.0.1:1]", "refused"]);
     let said = refused(&mut check("host=/nowhere user=me password=hunter2 dbname=shop")).await;
@@ -62,7 +61,6 @@ async fn an_unreachable_database() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_credentials_and_a_missing_database_have_distinct_errors() {
-    // D4-03, X-36
     let own = pg_embedded::Cluster::start(pg_embedded::Options::ephemeral(), &mut |_| {}).unwrap();
     let url = own.connection_string("postgres");
     let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
@@ -89,7 +87,6 @@ async fn wrong_credentials_and_a_missing_database_have_distinct_errors() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_without_the_ledger() {
-    // A9-34
     let db = Database::empty("no_ledger").await;
     assert_says(&refused(&mut serve(&db.url())).await, &["no_ledger", "schema countersign", "countersign init"]);
     let db = database().await;
@@ -125,7 +122,6 @@ async fn a_manifest_that_is_not_there() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_manifest_that_does_not_fit_names_every_mistake_with_its_place() {
-    // MA02, MA06, MA08, AU12
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("wrong.toml");
@@ -212,7 +208,7 @@ undo = { irreversible = "No." }
     let like = "  like_tweet        social.tweet_like (not tracked)";
     assert!(changed.starts_with("Tables whose rows the write tools change:\n") && changed.contains(like), "{changed}");
     assert_eq!(changed.lines().count(), 15, "{changed}");
-    // F-39: one line a tool.
+    // Each tool has one line.
     assert_eq!(tools.lines().count(), 14, "{tools}");
     let like = "like_tweet        auto  account_id text (server), tweet_id bigint; writes social.tweet_like; undo by unlike_tweet";
     assert!(tools.lines().any(|line| line == like), "{tools}");
@@ -220,7 +216,6 @@ undo = { irreversible = "No." }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn init_can_run_many_times_at_once_and_again() {
-    // A9-21, A9-22
     let db = Database::empty("init_at_once").await;
     let runs: Vec<_> = (0..8)
         .map(|_| Command::new(countersign()).env("DATABASE_URL", db.url()).args(["init", "--demo"]).output())

@@ -1,5 +1,5 @@
 //! The shipped studio manifest and its schema: what belongs to one tenant is neither seen nor changed by another, by
-//! row level security alone, by the foreign keys alone, and by the statements alone (promises C3-07, C4-02, C4-03, C6-04).
+//! row level security alone, by the foreign keys alone, and by the statements alone.
 
 mod packages;
 mod reads;
@@ -75,8 +75,7 @@ async fn the_shipped_manifest_fits_the_shipped_schema_for_the_login_that_init_ma
     command.env("DATABASE_URL", db.writer_url()).args(["check", "--manifest"]);
     let output = command.arg(repository().join("manifests/studio.toml")).output().await.unwrap();
     let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-    // C5-07, C5-08: the count of those that need an executor of their own tier, and that none is missing. What lands has to pass
-    // this (.ci/run).
+    // The summary counts the tools that need agreement and says that no executor is missing.
     let expected = "6 tools fit the database, 6 of them write. \
                     Tools that need agreement: 5 (4 confirm, 1 approve); every executor is there.";
     assert!(output.status.success() && said.contains(expected), "{said}");

@@ -33,7 +33,6 @@ async fn names(profile: &str) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_profile_has_only_its_tools() {
-    // A1-14, A1-15, A9-38 to A9-41, A11-04
     assert_eq!(names("readonly").await, READ_TOOLS);
     let mut all: Vec<&str> = WRITE_TOOLS.into_iter().chain(LEDGER_TOOLS).chain(READ_TOOLS).collect();
     all.sort_unstable();
@@ -63,8 +62,8 @@ async fn listed(arguments: &[&str]) -> (usize, Vec<Value>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_of_tools_takes_a_third_of_the_bytes_that_it_once_took() {
-    // F-26: 63,000 bytes for the 20 tools that the default profile then had, 95,900 for the demo's tools, when this was found. The demo
-    // has the studio's tools as well, and undo_mutation, undo_plan and undo_run came since.
+    // It once took 63,000 bytes for the 20 tools of the default profile, and 95,900 for the tools of the demo, which
+    // are these and those of the studio. undo_mutation, undo_plan and undo_run are newer.
     let studio = testkit::repository().join("manifests/studio.toml");
     let demo = ["--manifest", studio.to_str().unwrap()];
     for (arguments, tools, most) in [
@@ -82,7 +81,7 @@ async fn a_list_of_tools_takes_a_third_of_the_bytes_that_it_once_took() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_structured_content_there_is_no_output_schema() {
-    // F-05: the SDKs refuse an answer without structured content where there is one.
+    // The SDKs refuse an answer without structured content if the tool has an output schema.
     for (content, has_schema) in [("text", false), ("structured", true), ("both", true)] {
         let (_, tools) = listed(&["--content", content]).await;
         assert!(tools.iter().all(|tool| tool.get("outputSchema").is_some() == has_schema), "{content}: {tools:?}");
@@ -91,7 +90,6 @@ async fn without_structured_content_there_is_no_output_schema() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_tier_of_a_write_is_in_its_meta_and_in_its_description() {
-    // F-25, C3-01
     let studio = testkit::repository().join("manifests/studio.toml");
     let (_, tools) = listed(&["--profile", "admin", "--execute-sql", "--manifest", studio.to_str().unwrap()]).await;
     let tier = |name: &str| {
@@ -116,7 +114,6 @@ async fn the_tier_of_a_write_is_in_its_meta_and_in_its_description() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_instructions_speak_of_the_tools_that_the_profile_has_and_of_no_other() {
-    // F-24
     let studio = testkit::repository().join("manifests/studio.toml");
     let studio = ["--manifest", studio.to_str().unwrap()];
     // One that writes, and has none of the tools that look at the ledger.
@@ -165,7 +162,7 @@ async fn the_instructions_speak_of_the_tools_that_the_profile_has_and_of_no_othe
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tool_is_listed_as_in_its_golden_file_and_every_client_takes_its_schemas() {
-    // C3-02 to C3-04; D5-04: which statements query_database takes, its description says.
+    // The description of query_database says which statements it takes.
     let db = database().await;
     let mut command = Server::command(&db);
     command.args(["--profile", "admin", "--execute-sql"]);
@@ -179,7 +176,7 @@ async fn every_tool_is_listed_as_in_its_golden_file_and_every_client_takes_its_s
             check_schema(&format!("{name}.{schema}"), &tool[schema]);
         }
         for (property, schema) in tool["inputSchema"]["properties"].as_object().unwrap() {
-            assert!(schema["description"].is_string(), "A9-37: {name}.{property}");
+            assert!(schema["description"].is_string(), "{name}.{property}");
         }
         assert_golden(&format!("tools/{name}"), &tool);
     }

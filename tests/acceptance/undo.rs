@@ -80,7 +80,6 @@ fn id(answer: &Value) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_undo_restores_every_row_also_those_that_triggers_and_cascades_changed() {
-    // F-57 to F-59
     let (db, manifest) = shop().await;
     let server = manifest.serve(&db).await;
     for (tool, arguments) in [
@@ -117,7 +116,6 @@ async fn an_undo_restores_every_row_also_those_that_triggers_and_cascades_change
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_undo_overwrites_no_later_change() {
-    // F-52
     let (db, manifest) = shop().await;
     let server = manifest.serve(&db).await;
     let first = server.succeed("set_status", json!({"id": 1, "status": "paid"})).await;
@@ -149,7 +147,6 @@ async fn an_undo_overwrites_no_later_change() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_declared_undo_undoes_its_own_write_and_is_checked_where_effects_exist() {
-    // F-50, F-51, F-53
     let (db, manifest) = shop().await;
     let server = manifest.serve(&db).await;
     let a = server.succeed("set_status", json!({"id": 1, "status": "A"})).await;
@@ -210,7 +207,6 @@ async fn without_effects_only_the_declared_call_undoes_a_write() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_undo_needs_the_agreement_that_the_write_needed() {
-    // F-60
     let (db, manifest) = shop().await;
     let server = manifest.serve(&db).await;
     let before = contents(&db).await;
@@ -294,7 +290,6 @@ async fn a_duplicate_is_answered_only_while_the_rows_are_as_the_write_left_them(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_spellings_of_a_numeric_value_are_one_call() {
-    // F-55
     let (db, manifest) = shop().await;
     let server = manifest.serve(&db).await;
     server.succeed("add_order", json!({"customer": 1, "amount": 1})).await;

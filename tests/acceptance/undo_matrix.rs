@@ -1,4 +1,4 @@
-//! Every write tool declares its undo, and the declaration is correct (promises A7, A2-08). The test writes, makes the calls that the
+//! Every write tool declares its undo, and the declaration is correct. The test writes, makes the calls that the
 //! envelope names, compares every table with the state before, and writes once more.
 
 use serde_json::{Value, json};
@@ -24,7 +24,6 @@ fn undo_calls(envelope: &Value) -> Vec<(String, Value)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_reversible_tool_is_undone_by_exactly_the_calls_that_it_names() {
-    // A1-13, A7-01 to A7-03, A7-06 to A7-13, A10-16, A10-18, A10-19, A11-09, X-11
     let db = database().await;
     let server = Server::on(&db).await;
     let tweet = untouched_tweet(&db).await;
@@ -82,7 +81,7 @@ async fn every_reversible_tool_is_undone_by_exactly_the_calls_that_it_names() {
         assert_eq!(
             (&detail["data"]["before_image"], &detail["data"]["after_image"]),
             (&removed, &json!([])),
-            "A11-12: {tool}: the row that was removed, and that it is gone"
+            "{tool}: the row that was removed, and that it is gone"
         );
         server.succeed(undo_tool, calls[0].1.clone()).await;
         assert_eq!(db.social().await, before, "{tool} was undone");
@@ -91,7 +90,6 @@ async fn every_reversible_tool_is_undone_by_exactly_the_calls_that_it_names() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thread_is_undone_last_tweet_first() {
-    // A7-05, A10-20
     let db = database().await;
     let server = Server::on(&db).await;
     let done = server.succeed("post_thread", json!({"tweets": ["one", "two", "three"]})).await;
@@ -131,7 +129,6 @@ before = "select array[name] as names from social.tag where name = $1 for update
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_the_rows_that_were_really_inserted_are_undone() {
-    // A7-03
     let db = database().await;
     db.run("create table social.tag (name text primary key); insert into social.tag values ('old')").await;
     let server = TestManifest::new(TAGS).serve(&db).await;
@@ -155,7 +152,6 @@ async fn only_the_rows_that_were_really_inserted_are_undone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_that_cannot_be_undone_gives_the_reason() {
-    // A7-04, A7-14, A10-17, A10-21
     let db = database().await;
     let server = Server::on(&db).await;
     let posted = server.succeed("post_tweet", json!({"text": "short-lived"})).await;
@@ -164,7 +160,7 @@ async fn a_write_that_cannot_be_undone_gives_the_reason() {
     let uploaded = server.succeed("upload_media", media).await;
     let detail = json!({"correlation_id": deleted["meta"]["correlation_id"]});
     let record = server.succeed("get_mutation_detail", detail).await["data"].clone();
-    assert_eq!(record["before_image"][0]["text"], "short-lived", "A11-12: {record}");
+    assert_eq!(record["before_image"][0]["text"], "short-lived", "{record}");
     assert_eq!(record["before_image"][0]["id"], posted["data"]["id"]);
     assert_eq!(record["after_image"], json!([]));
     for envelope in [deleted, uploaded] {
@@ -177,7 +173,6 @@ async fn a_write_that_cannot_be_undone_gives_the_reason() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_undo_refuses_when_others_depend_on_the_row_by_now() {
-    // UN05
     let db = database().await;
     let server = Server::on(&db).await;
     let posted = server.succeed("post_tweet", json!({"text": "liked by a stranger soon"})).await;

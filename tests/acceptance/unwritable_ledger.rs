@@ -1,4 +1,4 @@
-//! If the ledger cannot be written, nothing is written (A8-03, AU01).
+//! If the ledger cannot be written, nothing is written.
 
 use serde_json::json;
 use testkit::social::untouched_tweet;
@@ -44,7 +44,6 @@ async fn a_record_that_cannot_be_claimed() {
 async fn a_read_only_database() {
     let db = database().await;
     db.run(&format!("alter database {} set default_transaction_read_only = on", db.name())).await;
-    // A1-18
     refuses(&db, &Server::on(&db).await, "25006").await;
     assert_eq!(db.value("select count(*) from countersign.mutation").await, "0");
 }

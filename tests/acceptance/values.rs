@@ -1,4 +1,4 @@
-//! Values in and out are equal to `to_jsonb`, with every digit (promises B4, B5).
+//! Values in and out are equal to `to_jsonb`, with every digit.
 
 mod parameters;
 
@@ -240,7 +240,6 @@ fn canonical(value: &Value) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn columns_keep_their_order_and_none_of_the_same_name_is_lost() {
-    //
     let db = database().await;
     let server = Server::on(&db).await;
     let envelope = server.succeed("query_database", json!({"query": "select 2 as b, 1 as a, 3 as b, 4"})).await;

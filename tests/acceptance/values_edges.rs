@@ -8,7 +8,6 @@ use testkit::{Server, arguments, database};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_field_that_has_no_binary_form_is_named_with_the_way_out() {
-    // B5-19
     let db = database().await;
     let server = Server::on(&db).await;
     let from = "from pg_class where relname = 'tweet'";

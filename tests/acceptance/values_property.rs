@@ -1,5 +1,4 @@
-//! For every type and value, the read path returns what `to_jsonb` returns, and accepts what it has returned (promises
-//! B4, B5).
+//! For every type and value, the read path returns what `to_jsonb` returns, and accepts what it has returned.
 //!
 //! A batch of expressions of generated types is read in one query, and in another one, over tokio-postgres, `to_jsonb` is
 //! asked for the same expressions. `PROPTEST_CASES` sets how many batches.

@@ -1,4 +1,4 @@
-//! Writes through the gate: recorded before they start, once, or not at all (promises A1 to A4, A8).
+//! Writes through the gate: recorded before they start, once, or not at all.
 
 use serde_json::{Value, json};
 use testkit::social::{likes, untouched_tweet};
@@ -10,7 +10,6 @@ async fn records(db: &Database) -> Vec<Vec<String>> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_answers_with_receipt_row_count_and_undo() {
-    // A2-01 to A2-09
     let db = database().await;
     let server = Server::on(&db).await;
     let tweet = untouched_tweet(&db).await;
@@ -31,7 +30,6 @@ async fn a_write_answers_with_receipt_row_count_and_undo() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_write_leaves_a_record_and_nothing_else_and_can_be_repeated_at_once() {
-    // A1-22, A1-23, A3, A8-04, A10-02, A10-13, X-09
     let db = database().await;
     let server = Server::on(&db).await;
     let before = db.social().await;
@@ -42,7 +40,6 @@ async fn a_failed_write_leaves_a_record_and_nothing_else_and_can_be_repeated_at_
         (&json!("sql_error"), &json!("23503"), &json!(false))
     );
     assert_eq!(error["detail"], Value::Null, "DETAIL quotes rows that the caller may not read");
-    // F-34
     let definition =
         "Constraint tweet_like_tweet_id_fkey of social.tweet_like: FOREIGN KEY (tweet_id) REFERENCES social.tweet(id)";
     assert!(error["hint"].as_str().is_some_and(|hint| hint.starts_with(definition)), "{error}");
@@ -60,7 +57,6 @@ async fn a_failed_write_leaves_a_record_and_nothing_else_and_can_be_repeated_at_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_calls_are_refused_before_the_gate() {
-    // A1-17, AR02, AR03, AR06, MA05, ID11
     let db = database().await;
     let server = Server::on(&db).await;
     for (tool, arguments, said) in [
@@ -185,7 +181,6 @@ undo = { irreversible = "They stay." }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_of_several_steps_happens_completely_or_not_at_all() {
-    // A8-05
     let db = database().await;
     db.run(
         "create table social.stock (item text primary key, pieces int);
@@ -215,7 +210,6 @@ async fn a_write_of_several_steps_happens_completely_or_not_at_all() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deferred_constraint_is_a_failure_and_not_a_success() {
-    // CR08
     let db = database().await;
     db.run(
         "create table social.late_parent (id int primary key);
@@ -229,14 +223,14 @@ async fn a_deferred_constraint_is_a_failure_and_not_a_success() {
     let error = server.fail("like_tweet", json!({"tweet_id": tweet}), "sql_error").await;
     assert_eq!(error["sqlstate"], "23503");
     let definition = "Constraint late of social.tweet_like: FOREIGN KEY (parent) REFERENCES social.late_parent(id)";
-    assert!(error["hint"].as_str().is_some_and(|hint| hint.starts_with(definition)), "F-34: {error}");
+    assert!(error["hint"].as_str().is_some_and(|hint| hint.starts_with(definition)), "{error}");
     assert_eq!(likes(&db, tweet).await, "0");
     assert_eq!(records(&db).await, [["like_tweet", "failure", "sql_error"]]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_message_of_a_trigger_that_refuses_at_commit_is_returned_and_recorded() {
-    // F-35: a trigger that defers what it does until COMMIT.
+    // The trigger is deferred until COMMIT.
     let db = database().await;
     db.run(
         "create table social.checked (n int);
@@ -273,7 +267,6 @@ async fn the_message_of_a_trigger_that_refuses_at_commit_is_returned_and_recorde
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backend_killed_in_the_middle_leaves_the_truth_in_the_record() {
-    // X-02, X-03, CR03
     let db = database().await;
     let server = Server::on(&db).await;
     let tweet = untouched_tweet(&db).await;
@@ -304,7 +297,7 @@ async fn a_backend_killed_in_the_middle_leaves_the_truth_in_the_record() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_server_ends_pending_writes_of_a_killed_server_and_they_can_be_repeated() {
-    // X-02, CR06: nothing stays pending, and nothing is replayed blindly.
+    // No write stays pending, and the server repeats none by itself.
     let db = database().await;
     let tweet = untouched_tweet(&db).await;
     let mut killed = RawStdioServer::start(Server::command(&db), "2025-06-18").await;

@@ -1,5 +1,5 @@
 //! Exactly once, through everything: agents write through three servers while servers, backends and PostgreSQL are
-//! killed and connections are cut and frozen on both sides of COMMIT (X-02, X-03, CR03).
+//! killed and connections are cut and frozen on both sides of COMMIT.
 //!
 //! An agent repeats what got lost on another server until it is acknowledged, so it knows what the tables must look
 //! like. In the end the checker compares tables, ledger and answers. The control shows that it can see: the same run,

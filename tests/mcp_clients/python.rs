@@ -42,7 +42,6 @@ async fn the_python_client_reads_writes_and_validates_every_answer_against_its_s
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_user_of_the_python_client_is_asked_in_both_protocol_eras() {
-    // C1-07
     if skip_without(&[External::Python]) {
         return;
     }

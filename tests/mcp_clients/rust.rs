@@ -14,7 +14,6 @@ async fn envelope(client: &Client, tool: &str, json: Value) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_rust_client_lists_reads_writes_and_asks_its_user_over_http_in_both_protocol_eras() {
-    // C1-07
     let (token, table) = HttpServer::token("default", &["--profile", "write"]).await;
     for generation in [ProtocolGeneration::Handshake, ProtocolGeneration::Stateless] {
         let db = database().await;

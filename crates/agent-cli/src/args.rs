@@ -1,4 +1,4 @@
-//! The command lines of `query` and `pipe`: long flags with descriptive names only (promise B9-12).
+//! The command lines of `query` and `pipe`: long flags with descriptive names only.
 //!
 //! To add a flag: a field of one of the structs, and its use in `invocation`.
 

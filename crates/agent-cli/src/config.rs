@@ -1,5 +1,5 @@
-//! The configuration of a pipe (promises B3-15 to B3-23): sessions by name, and defaults for the options of queries. A
-//! [`Patch`] is applied completely or, if any part of it is invalid, not at all.
+//! The configuration of a pipe: sessions by name, and defaults for the options of queries. A [`Patch`] is applied
+//! completely or, if any part of it is invalid, not at all.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The database of a session (promises B7): [`ConnectionFields`] in layers, in the order of precedence:
+//! The database of a session: [`ConnectionFields`] in layers, in the order of precedence:
 //!
 //! 1. the session's fields in the configuration,
 //! 2. the flags,
@@ -48,7 +48,7 @@ pub struct ConnectionFields {
 
 /// The keys that are merged, in this order.
 const KEYS: [&str; 5] = ["host", "port", "user", "dbname", "password"];
-/// The values where no layer has any (B7-22).
+/// The values where no layer has any.
 const DEFAULTS: [(&str, &str); 4] =
     [("host", "127.0.0.1"), ("port", "5432"), ("user", "postgres"), ("dbname", "postgres")];
 

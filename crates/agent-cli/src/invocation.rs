@@ -167,10 +167,8 @@ mod tests {
 
     #[test]
     fn parameters_come_in_the_order_of_their_numbers() {
-        // B4-07, B4-08
         assert_eq!(params(["2=b=c", "1=", "3=x"].map(ParamArg::Pair)).unwrap(), ["", "b=c", "x"]);
         assert!(params([]).unwrap().is_empty());
-        // F-79
         let given = [ParamArg::Pair("1=x"), ParamArg::Null("2"), ParamArg::Pair("3=y")];
         assert_eq!(params(given).unwrap(), [Value::from("x"), Value::Null, Value::from("y")]);
         for given in ["0", "hunter2", "", "1=hunter2"] {
@@ -181,7 +179,6 @@ mod tests {
 
     #[test]
     fn a_gap_a_zero_a_repetition_and_what_is_no_number_are_refused_without_the_value() {
-        // B4-09, B4-11
         for (pairs, said) in [
             (vec!["1=hunter2", "3=hunter2"], "--param 2 is missing: there is one for 3"),
             (vec!["2=hunter2"], "--param 1 is missing"),

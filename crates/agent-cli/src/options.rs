@@ -150,7 +150,6 @@ mod tests {
 
     #[test]
     fn a_query_without_options_reads_within_the_defaults() {
-        // B3-07 to B3-14
         let resolved = Options::default().resolve(&Defaults::default());
         let expected = ResolvedOptions {
             read_only: true,
@@ -165,7 +164,6 @@ mod tests {
 
     #[test]
     fn options_of_a_query_take_precedence_over_the_configuration() {
-        // B3-07 to B3-20
         let defaults =
             Defaults { inline_max_rows: 2, inline_max_bytes: 3, statement_timeout_ms: 4, lock_timeout_ms: 5 };
         let configured = Options::default().resolve(&defaults);

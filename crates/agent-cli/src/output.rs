@@ -206,7 +206,6 @@ mod tests {
 
     #[test]
     fn json_is_one_line_in_the_order_of_the_document_and_rows_are_as_they_came() {
-        // B1-01, B3-24 to B3-33, B9-18
         let rows = r#"[{"wait_ms":1.10,"api_key_secret":"x"}]"#;
         let expected = format!(
             r#"{{"code":"result","id":"q 1","session":"default","command_tag":"ROWS 1","columns":[{{"name":"wait_ms","type":"int4"}}],"rows":{rows},"row_count":1,"trace":{{"duration_ms":16,"row_count":1,"payload_bytes":7}}}}"#
@@ -218,7 +217,6 @@ mod tests {
 
     #[test]
     fn yaml_bears_units_and_leaves_rows_alone() {
-        // B9-14, B9-18
         let expected = r#"---
 code: result
 id: "q 1"
@@ -250,7 +248,6 @@ trace:
 
     #[test]
     fn plain_is_one_line_and_leaves_rows_alone() {
-        // B9-14, B9-18
         let expected = r#"code=result id="q 1" session=default command_tag="ROWS 1" columns="[{\"name\":\"wait_ms\",\"type\":\"int4\"}]" rows="[{\"wait_ms\":5,\"x\":\"a b\"}]" row_count=1 trace.duration=16ms trace.row_count=1 trace.payload=7B"#;
         assert_eq!(rendered(Output::Plain, r#"[{"wait_ms":5,"x":"a b"}]"#), format!("{expected}\n"));
     }

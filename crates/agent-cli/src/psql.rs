@@ -1,5 +1,5 @@
-//! Translation of `psql` command lines: psql's flags become those of `query` (promises B6-11 to B6-23). Other features
-//! of psql are not supported: variables in the text, backslash commands, tables.
+//! Translation of `psql` command lines: psql's flags become those of `query`. Other features of psql are not supported:
+//! variables in the text, backslash commands, tables.
 
 use pg::Conninfo;
 use types::quoted;

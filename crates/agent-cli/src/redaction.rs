@@ -1,4 +1,4 @@
-//! Removes secrets from the invocation that `log` shows (promise B9-17). Rows are never changed (B9-18).
+//! Removes secrets from the invocation that `log` shows. Rows are never changed.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -119,7 +119,6 @@ mod tests {
 
     #[test]
     fn arguments_lose_their_secrets() {
-        // B9-17, B3-54
         for (given, expected) in [
             ("--dsn-secret postgres://u:hunter2@h --host h", "--dsn-secret *** --host h"),
             ("--password-secret=hunter2 --sql x", "--password-secret=*** --sql x"),
@@ -134,7 +133,6 @@ mod tests {
             ("--param=1=hunter2 --sql x", "--param=1=*** --sql x"),
             ("--param hunter2 --param-null 2", "--param *** --param-null 2"),
             ("-v 1=hunter2 -v2=hunter2 -c x", "-v 1=*** -v2=*** -c x"),
-            // F-74
             ("postgres//u:hunter2@h/db -c x", "*** -c x"),
             ("--sql-file postgresql:u:hunter2@h/db", "--sql-file ***"),
             ("-f mysql://u:hunter2@h/db", "-f mysql://***"),
@@ -149,7 +147,6 @@ mod tests {
 
     #[test]
     fn variables_lose_their_secrets_and_others_are_not_shown() {
-        // B9-17
         let given = [
             ("COUNTERSIGN_DSN_SECRET", "hunter2"),
             ("COUNTERSIGN_PASSWORD_SECRET", "hunter2"),

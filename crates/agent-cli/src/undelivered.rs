@@ -71,7 +71,6 @@ mod tests {
 
     #[test]
     fn what_was_delivered_is_not_told_and_the_rest_is_one_line() {
-        // F-70
         let undelivered = Undelivered::default();
         let commit = |id: &str, tag: Option<&str>, receipt: Option<&str>| Commit {
             id: id.to_owned(),

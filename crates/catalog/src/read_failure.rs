@@ -52,7 +52,7 @@ const CANCELLED_BY_SOMEBODY: &str = "canceling statement due to user request";
 const CHEAPER: &str = "The same query most likely takes as long again. explain_query shows its plan without running it: read fewer \
     rows (a condition on an indexed column), or aggregate less at once.";
 
-/// What an agent is told when a read did not work (promises D4).
+/// What an agent is told when a read did not work.
 pub fn read_failure(error: ReadError, deadline: Duration) -> Failure {
     const PREFIX: &str = "Database query failed: ";
     let timed_out = || {

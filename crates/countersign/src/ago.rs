@@ -38,7 +38,6 @@ mod tests {
 
     #[test]
     fn a_time_is_told_in_the_largest_unit_that_fits_twice() {
-        // F-90
         let now = SystemTime::from(OffsetDateTime::parse("2026-03-05T12:00:00Z", &Rfc3339).unwrap());
         for (time, told) in [
             ("2026-03-05T12:00:00.000Z", "0 s ago"),

@@ -384,7 +384,6 @@ mod tests {
 
     #[test]
     fn the_help_of_a_command_begins_with_its_own_options_and_ends_with_the_common_ones() {
-        // F-95
         let mut cli = Cli::command();
         cli.build();
         for command in leaves(&cli) {

@@ -101,7 +101,6 @@ mod tests {
 
     #[test]
     fn an_event_is_one_line_in_which_nothing_is_hidden_whatever_its_words_are() {
-        // AU11
         let words = "Grüße\r\n2026-01-01T00:00:00Z ERROR forged\u{1b}[31m\u{7f}\u{85}\u{9b}\u{2028}\u{202e}\u{e0041}";
         let text = logged(LogFormat::Text, words);
         assert!(text.ends_with(&format!("field={}\n", types::visible(words))), "{text}");

@@ -1,5 +1,5 @@
-//! Stored values on a terminal. A value may contain any character: control characters are escaped (attack AU11), and a
-//! value cannot imitate a line of the program.
+//! Stored values on a terminal. A value may contain any character: control characters are escaped, and a value cannot
+//! imitate a line of the program.
 
 use serde_json::Value;
 use types::visible;
@@ -143,7 +143,6 @@ mod tests {
 
     #[test]
     fn nothing_of_a_stored_value_controls_the_terminal() {
-        // AU11
         let hostile = "x\n{\"level\":\"INFO\"}\u{1b}[2K\u{9b}2K\u{7f}\u{202e}\u{200b}\u{2028}\u{e0041}é😀\\";
         let line = visible(hostile);
         assert_eq!(line, "x\\n{\"level\":\"INFO\"}\\u001b[2K\\u009b2K\\u007f\\u202e\\u200b\\u2028\\udb40\\udc41é😀\\");

@@ -137,7 +137,6 @@ mod tests {
         (0..times).for_each(|_| limits.add(client));
     }
 
-    /// F-109
     #[tokio::test(start_paused = true)]
     async fn a_client_that_keeps_failing_pauses_and_no_other_does() {
         let limits = AttemptLimits::default();
@@ -151,7 +150,6 @@ mod tests {
         assert_eq!(limits.check(client(1)), Ok(()));
     }
 
-    /// F-109
     #[tokio::test(start_paused = true)]
     async fn addresses_of_one_ipv6_network_share_their_attempts() {
         let limits = AttemptLimits::default();
@@ -160,7 +158,6 @@ mod tests {
         assert_eq!(limits.check(address(u32::MAX)), Err(AttemptLimitError));
     }
 
-    /// F-109
     #[tokio::test(start_paused = true)]
     async fn any_number_of_addresses_takes_bounded_memory_and_is_bounded_in_all() {
         let limits = AttemptLimits::default();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-/// How long the body of a request may take to arrive (attack HT10).
+/// How long the body of a request may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Why there is no body.

@@ -23,9 +23,8 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most headers of a request. More are answered with 431.
 const MAX_HEADERS: usize = 64;
 
-/// The longest head of a request, in bytes. More is answered with 431 (attack HT07). The client is not authenticated
-/// yet, so the memory of a connection must be small. It is also the size of the read and write buffers: bodies pass
-/// in pieces.
+/// The longest head of a request, in bytes. More is answered with 431. The client is not authenticated yet, so the
+/// memory of a connection must be small. It is also the size of the read and write buffers: bodies pass in pieces.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 
 /// The delay after an accept failed, for example without free file descriptors.

@@ -291,7 +291,6 @@ mod tests {
         ConnectionLimits::new(capacity, per_network, TrustedProxies::new(&["10.0.0.1".to_owned()]))
     }
 
-    /// F-110
     #[test]
     fn silent_connections_give_way_and_authenticated_ones_do_not() {
         let all = limits(3, 3);
@@ -311,7 +310,6 @@ mod tests {
         assert!(silent[0].has_given_way() && !next.0.is_reserve);
     }
 
-    /// F-110
     #[test]
     fn an_address_has_its_share_and_loopback_and_proxies_are_not_counted() {
         let all = limits(100, 2);
@@ -328,7 +326,6 @@ mod tests {
         assert!(own[0].has_given_way() && !own[1].has_given_way() && !other.has_given_way());
     }
 
-    /// F-110
     #[test]
     fn when_all_connections_are_in_use_probes_and_loopback_are_still_taken() {
         let all = limits(2, 100);
@@ -353,7 +350,6 @@ mod tests {
         assert_eq!(admit(&all, "192.0.2.5").err(), Some(ConnectionLimitError::Total));
     }
 
-    /// F-110
     #[test]
     fn nothing_is_left_of_connections_that_have_ended() {
         let all = limits(2, 2);
@@ -383,7 +379,6 @@ mod tests {
         assert!(other.0.is_for_health_checks() && given_way(&silent) == 38);
     }
 
-    /// F-109
     #[test]
     fn a_connection_is_closed_after_some_refusals_in_a_row() {
         let all = limits(2, 2);
@@ -395,7 +390,6 @@ mod tests {
         assert!(refused());
     }
 
-    /// F-110
     #[tokio::test(start_paused = true)]
     async fn a_connection_ends_without_a_first_request_in_time_and_goes_on_with_one() {
         let all = limits(2, 2);

@@ -115,7 +115,6 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_takes_a_byte_a_second_is_cut_off_and_one_that_takes_its_time_is_not() {
-        // Attack HT10 in the other direction.
         let (ours, mut theirs) = duplex(1024);
         let writing = tokio::spawn(async move { MinThroughput::new(ours).write_all(&[0; 256 << 10]).await });
         let started = Instant::now();

@@ -96,7 +96,6 @@ mod tests {
         headers
     }
 
-    /// F-109
     #[test]
     fn only_a_trusted_proxy_names_its_client() {
         let proxies = TrustedProxies::new(&["10.0.0.0/8".to_owned(), "fd00::1".to_owned()]);
@@ -117,7 +116,6 @@ mod tests {
         assert_eq!(client("10.0.0.1", &["10.0.0.3"]), "10.0.0.3", "proxies only");
     }
 
-    /// F-109, F-110
     #[test]
     fn addresses_of_one_ipv6_network_are_one_client() {
         let network = |text: &str| ClientNetwork::of(text.parse().unwrap());

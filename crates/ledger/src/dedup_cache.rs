@@ -1,4 +1,4 @@
-//! The memory layer: identical calls within half a minute, on this server (promises A1-05, A8-01).
+//! The memory layer: identical calls within half a minute, on this server.
 //!
 //! ```text
 //! caller A   enter -> First   | the protocol ............... | Done
@@ -172,7 +172,6 @@ mod tests {
 
     #[tokio::test]
     async fn a_failure_an_unconfirmed_success_and_a_lost_connection_are_forgotten() {
-        // X-09, ID08
         let memory = memory();
         drop(memory.enter(&call("a")));
         let Lookup::First(ticket) = memory.enter(&call("a")) else { panic!("a failure is forgotten at once") };

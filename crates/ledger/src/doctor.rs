@@ -1,5 +1,5 @@
-//! Reports stuck work and wrong states: one query each, which the servers' login may run (promises C5-09, C5-10).
-//! The caller interprets the answers.
+//! Reports stuck work and wrong states: one query each, which the servers' login may run. The caller interprets the
+//! answers.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

@@ -301,7 +301,7 @@ fn unfinished(error: pg::Error) -> CommitError {
 }
 
 /// Runs steps that end with COMMIT, and makes sure that it was one: COMMIT of a failed transaction is no error, it
-/// answers ROLLBACK (attack CR07).
+/// answers ROLLBACK.
 async fn committed(
     lease: &mut PooledSession,
     steps: &[PipelineStatement<'_>],

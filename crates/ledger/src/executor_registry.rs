@@ -1,4 +1,4 @@
-//! Executors by name. Modules with executors register them here; other modules only look them up (promises C2).
+//! Executors by name. Modules with executors register them here; other modules only look them up.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -74,7 +74,6 @@ mod tests {
 
     #[test]
     fn what_is_registered_is_found_what_is_not_is_none_and_a_second_one_of_a_name_is_refused() {
-        // C2-02, C2-03, C2-09
         let mut executors = ExecutorRegistry::default();
         executors.register("idle", Arc::new(Idle)).unwrap();
         assert_eq!(executors.get("idle").map(|executor| executor.definition()).as_deref(), Some("idle"));

@@ -76,7 +76,7 @@ pub(crate) fn statement_failure(error: &ServerError) -> Failure {
 
 /// The failure for an error that PostgreSQL raised in a write.
 ///
-/// DETAIL is left out: it quotes values of rows that the caller may not be allowed to read (attack ER02).
+/// DETAIL is left out: it quotes values of rows that the caller may not be allowed to read.
 pub(crate) fn sql_failure(error: &ServerError) -> Failure {
     let code = match error.sqlstate.as_str() {
         "57014" => ErrorCode::Timeout,

@@ -8,13 +8,13 @@ use types::Secret;
 /// Makes fingerprints. All servers of one ledger must have the same key, or none.
 ///
 /// Without a key, any reader of the ledger can find a parameter with few possible values (a number of nine digits) by
-/// trying them all. With a key (HMAC), a reader needs the key as well (attack AU07).
+/// trying them all. With a key (HMAC), a reader needs the key as well.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fingerprints {
     key: Option<Secret>,
 }
 
-/// 64 hexadecimal digits (promise A1-03).
+/// A fingerprint: 64 hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Fingerprint(String);
 
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_digest_is_sha_256_or_hmac_sha_256_with_a_key() {
-        // AU07. Expected values from `printf 'like_tweet\0{"tweet_id":7}' | openssl dgst -sha256 [-hmac KEY]`.
+        // Expected values from `printf 'like_tweet\0{"tweet_id":7}' | openssl dgst -sha256 [-hmac KEY]`.
         let params = serde_json::json!({"tweet_id": 7}).as_object().unwrap().clone();
         let plain = Fingerprints::default().of("like_tweet", &params);
         assert_eq!(plain.as_str(), "766487a451a1d8d40d90c8c08aeb6205cfd3d9102d3babee011c6bb006b699b5");
@@ -166,7 +166,6 @@ mod tests {
 
     #[test]
     fn key_order_white_space_and_exponents_do_not_matter() {
-        // A9-23, A10-09
         let plain = fingerprint("t", r#"{"a":1500,"b":{"x":[1,null],"y":"é"}}"#);
         assert_eq!(plain, fingerprint("t", r#"{ "b": {"y":"\u00e9", "x":[1, null]}, "a": 1.5e3 }"#));
         assert_eq!(plain.as_str().len(), 64);
@@ -174,7 +173,6 @@ mod tests {
 
     #[test]
     fn the_tool_and_every_digit_of_every_parameter_matter() {
-        // A1-04, A9-23, A10-04, A10-09, X-05
         let plain = fingerprint("t", r#"{"a":9007199254740992}"#);
         assert_ne!(plain, fingerprint("u", r#"{"a":9007199254740992}"#));
         assert_ne!(plain, fingerprint("t", r#"{"a":9007199254740993}"#));

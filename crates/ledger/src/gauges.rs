@@ -1,5 +1,5 @@
-//! The numbers of records and proposals in the states that an operator watches (promises A9-33, C5-10): one query,
-//! cheap on a ledger of any size, on its own session, so that it also answers while all writing sessions are busy.
+//! The numbers of records and proposals in the states that an operator watches: one query, cheap on a ledger of any
+//! size, on its own session, so that it also answers while all writing sessions are busy.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Reading the ledger (promises A5, A6): always within one account.
+//! Reading the ledger: always within one account.
 
 use std::time::Duration;
 

@@ -174,7 +174,7 @@ pub async fn exists(target: &ConnectOptions) -> Result<bool, pg::Error> {
     Ok(found.first().is_some_and(|outcome| !outcome.rows.is_empty()))
 }
 
-/// Makes sure that the ledger is there and has this binary's version (promise A9-34), which is the answer.
+/// Makes sure that the ledger is there and has this binary's version, which is the answer.
 ///
 /// # Errors
 /// [`SchemaError`], which names what is missing and the way out.

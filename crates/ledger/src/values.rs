@@ -25,7 +25,7 @@ pub(crate) fn as_object(row: &[Option<String>], columns: &[Column]) -> Map<Strin
         .collect()
 }
 
-/// The longest summary in a record, in bytes (promise A9-24).
+/// The longest summary in a record, in bytes.
 const SUMMARY_BYTES: usize = 500;
 
 /// At most 500 bytes, never cut inside a character.
@@ -47,7 +47,6 @@ mod tests {
 
     #[test]
     fn a_summary_is_never_cut_inside_a_character() {
-        // A9-24, X-06
         for padding in 0..5 {
             let text = format!("{}{}", "x".repeat(490 + padding), "😀".repeat(10));
             let short = summary(&text);

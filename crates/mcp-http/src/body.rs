@@ -54,8 +54,7 @@ fn is_initialize(message: &RxJsonRpcMessage<RoleServer>) -> bool {
     matches!(message, JsonRpcMessage::Request(request) if matches!(request.request, ClientRequest::InitializeRequest(_)))
 }
 
-/// Whether the content type is JSON. A page cannot send JSON to another origin without a preflight request (attack
-/// HT05).
+/// Whether the content type is JSON. A page cannot send JSON to another origin without a preflight request.
 fn is_json(parts: &Parts) -> bool {
     let mut types = parts.headers.get_all(header::CONTENT_TYPE).iter();
     let (Some(only), None) = (types.next(), types.next()) else { return false };

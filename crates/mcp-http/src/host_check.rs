@@ -142,7 +142,6 @@ mod tests {
 
     #[test]
     fn a_request_names_one_allowed_host_to_the_letter() {
-        // HT01, HT04
         let hosts = ["mcp.example.com", "other.example:8443", "secure.example:443"].map(str::to_owned);
         let addresses = AllowedHosts::new(&hosts, &[]);
         for good in [
@@ -184,7 +183,6 @@ mod tests {
 
     #[test]
     fn a_page_calls_only_if_its_origin_is_allowed() {
-        // HT02, HT03
         let addresses = AllowedHosts::new(&[], &["https://app.example/".to_owned()]);
         assert_eq!(checked(&addresses, &["localhost"], &["https://APP.example"]), Ok(()));
         for bad in
@@ -196,7 +194,6 @@ mod tests {
         assert_eq!(checked(&addresses, &["localhost"], &["https://app.example", "null"]), Err(HostError::Origin));
     }
 
-    /// F-115
     #[test]
     fn a_page_of_another_site_calls_only_with_an_origin_that_is_allowed() {
         let addresses = AllowedHosts::new(&[], &["https://app.example".to_owned()]);

@@ -143,7 +143,6 @@ impl Summary {
 mod tests {
     use super::*;
 
-    /// F-109
     #[test]
     fn a_summary_counts_what_was_refused_and_names_the_addresses_with_the_most_of_it() {
         let mut summary = Summary::default();
@@ -164,7 +163,6 @@ mod tests {
         assert_eq!(connections.text(), "1 connections; from 192.0.2.1 (1)");
     }
 
-    /// F-109
     #[test]
     fn a_summary_of_any_number_of_addresses_is_bounded() {
         let mut summary = Summary::default();

@@ -261,7 +261,6 @@ mod tests {
 
     #[test]
     fn a_state_opens_only_for_its_principal_and_its_tool() {
-        // AP11
         let question =
             Question { proposal_id: ProposalId::new(), digest: "d".repeat(64), text: "Delete it?".to_owned() };
         let sealed = elicitation(1).input_required(&question, &principal("ana"), "delete").unwrap();

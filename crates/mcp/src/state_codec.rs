@@ -82,7 +82,6 @@ mod tests {
 
     #[test]
     fn a_new_key_opens_what_the_old_one_sealed_until_the_old_one_is_removed() {
-        // F-114
         let codec = StateCodec::new("1", keys(&[1])).unwrap();
         let clone = codec.clone();
         let sealed = clone.current().seal_json(&"state").unwrap();

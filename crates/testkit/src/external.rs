@@ -1,5 +1,5 @@
 //! Programs and packages that some tests need beyond a Rust toolchain. A test without one is skipped, and says so in a
-//! line on the real standard error, which libtest shows for a test that passes as well (finding F-01).
+//! line on the real standard error, which libtest shows for a test that passes as well.
 //! `COUNTERSIGN_TEST_REQUIRE_ALL=1`, which `.ci/run` sets, turns a skip into a failure.
 
 use std::env;

@@ -44,7 +44,7 @@ pub struct FrontEndOutput {
 }
 
 impl FrontEndOutput {
-    /// Runs it to its end. Standard error must be empty (promise B1-22).
+    /// Runs it to its end. Standard error must be empty.
     pub async fn of(command: &mut Command) -> Self {
         let output = tokio::time::timeout(TIMEOUT, command.stdin(Stdio::null()).output()).await.expect("it ends");
         let output = output.expect("the binary");
@@ -67,8 +67,7 @@ fn parse(line: &str) -> Value {
     event
 }
 
-/// Whether it is an event that there is, and has, where it is a failure, its code for programs (promises B1-14, B1-17, B9-02 to
-/// B9-05).
+/// Whether it is an event that there is, and has, where it is a failure, its code for programs.
 fn is_well_formed(event: &Value) -> bool {
     let is_text = |key: &str| event[key].as_str().is_some_and(|text| !text.is_empty());
     let has_trace = event["trace"].is_object();

@@ -23,9 +23,9 @@ use crate::cluster::Database;
 /// Which moment of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultPoint {
-    /// PostgreSQL has everything of the transaction but the COMMIT (attack CR01).
+    /// PostgreSQL has everything of the transaction but the COMMIT.
     BeforeCommit,
-    /// PostgreSQL has committed, and its answer is on its way (attack CR02).
+    /// PostgreSQL has committed, and its answer is on its way.
     AfterCommit,
     /// The attempt is admitted and committed, and the answer is on its way.
     AfterAdmission,

@@ -30,7 +30,7 @@ struct RequiresApproval {
     message: String,
 }
 
-/// `data` of a call that duplicates an earlier identical call (promises A4).
+/// `data` of a call that duplicates an earlier identical call.
 #[derive(Debug, Serialize)]
 struct DuplicateData {
     duplicate: bool,
@@ -68,7 +68,7 @@ impl ApprovalFlow {
         redaction: Redaction,
         warnings: Vec<String>,
     ) -> ToolResult {
-        // The check precedes the gate, so that an invalid request leaves no record (A1-17).
+        // The check precedes the gate, so that an invalid request leaves no record.
         write.executor.check(&write.request)?;
         // A rule may have asked the question.
         let may_ask = write.tier != Tier::Auto || write.executor.policy(&write.request)?.is_some();

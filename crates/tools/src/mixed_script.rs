@@ -1,5 +1,5 @@
-//! Words that mix scripts: `аdmin` with a Cyrillic `а` looks like another word (attack AR08; Unicode Technical Standard
-//! 39, section 5).
+//! Words that mix scripts: `аdmin` with a Cyrillic `а` looks like another word (Unicode Technical Standard 39,
+//! section 5).
 
 use manifest::ToolSpec;
 use serde_json::{Map, Value};

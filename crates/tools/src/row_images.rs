@@ -1,4 +1,4 @@
-//! The rows before and after a write, for its record (promise A11-12).
+//! The rows before and after a write, for its record.
 
 use serde_json::{Map, Value};
 use types::{ErrorCode, Failure};

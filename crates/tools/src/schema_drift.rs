@@ -1,6 +1,6 @@
 //! Detection of schema drift. A tool of a manifest was compiled for the database as it was at start-up. Its result must
-//! not differ from its declared columns (attack MA04). PostgreSQL reports a statement that no longer prepares; the
-//! server compares the result columns of a statement that still does.
+//! not differ from its declared columns. PostgreSQL reports a statement that no longer prepares; the server compares
+//! the result columns of a statement that still does.
 
 use std::time::Duration;
 

@@ -77,7 +77,6 @@ mod tests {
 
     #[test]
     fn only_a_valid_traceparent_has_a_trace_id() {
-        // F-94
         let id = "4bf92f3577b34da6a3ce929d0e0e4736";
         for valid in [format!("00-{id}-00f067aa0ba902b7-01"), format!("01-{id}-00f067aa0ba902b7-01-later")] {
             assert_eq!(trace_id(&valid), Some(id), "{valid}");

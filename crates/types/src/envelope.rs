@@ -1,4 +1,4 @@
-//! The one shape that every tool answers with (promises A2, A3).
+//! The one shape that every tool answers with.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ impl Meta {
     }
 }
 
-/// `meta.rollback`: advice, never carried out by the server itself (promise A1-21).
+/// `meta.rollback`: advice, never carried out by the server itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rollback {
     /// Whether a tool of this server undoes the write.

@@ -1,5 +1,5 @@
 //! Escapes texts of other users for people. A value may contain anything: none of its control characters reaches a
-//! terminal or a dialogue (attacks AU11, AP09), and none of its lines looks like a line of the program.
+//! terminal or a dialogue, and none of its lines looks like a line of the program.
 
 /// Whether a character controls a terminal, or changes the order or look of its surroundings, instead of being
 /// visible: C0 and C1 controls, line and paragraph separators, and characters that may be omitted from display

@@ -34,7 +34,7 @@ macro_rules! id {
 }
 
 id! {
-    /// UUID v4 of a mutation, from the operating system's random numbers (promises A2-05, X-07).
+    /// UUID v4 of a mutation, from the operating system's random numbers.
     CorrelationId
 }
 
@@ -84,7 +84,6 @@ mod tests {
 
     #[test]
     fn the_beginning_of_an_id_covers_the_ids_that_begin_like_it() {
-        // F-90
         let range = |text: &str| IdPrefix::parse(text).map(|prefix| prefix.range());
         let between = |low: &str, high: &str| Some([low.to_owned(), high.to_owned()]);
         assert_eq!(

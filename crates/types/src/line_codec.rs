@@ -115,7 +115,6 @@ mod tests {
 
     #[test]
     fn blank_lines_are_skipped_and_the_last_line_needs_no_end() {
-        // B6-09
         for step in 1..20 {
             assert_eq!(lines(b"a\r\n\n \t\r\n\r\nb", step), [complete("a"), complete("b")]);
             assert_eq!(lines(b"", step), []);

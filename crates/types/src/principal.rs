@@ -53,7 +53,7 @@ impl From<AccountId> for String {
 }
 
 impl Default for AccountId {
-    /// `default` (promise A11-19).
+    /// `default`.
     fn default() -> Self {
         Self("default".to_owned())
     }

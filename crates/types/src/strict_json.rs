@@ -1,8 +1,8 @@
 //! JSON in which no object has the same key twice, and which is not made of too many values.
 //!
 //! serde_json keeps the last of two equal keys without a word, while the client may have meant the first one, and a
-//! reviewer may have read it (attack ID10). So such a text is refused. And a value takes a hundred bytes and more once it is
-//! read, so four megabytes of `1,1,1` would be half a gigabyte: they are counted before anything is kept.
+//! reviewer may have read it. So such a text is refused. And a value takes a hundred bytes and more once it is read, so
+//! four megabytes of `1,1,1` would be half a gigabyte: they are counted before anything is kept.
 
 use std::collections::HashSet;
 use std::fmt;

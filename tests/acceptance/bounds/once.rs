@@ -1,4 +1,4 @@
-//! No statement is executed twice to learn something about it (promise X-13). PostgreSQL counts the calls of a function.
+//! No statement is executed twice to learn something about it. PostgreSQL counts the calls of a function.
 
 use super::*;
 

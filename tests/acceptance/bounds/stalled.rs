@@ -1,5 +1,5 @@
-//! A client that sends requests and does not read the responses keeps neither a transaction nor unbounded memory (promises X-18,
-//! It gets every response once it reads again.
+//! A client that sends requests and does not read the responses keeps neither a transaction nor unbounded memory. It
+//! gets every response once it reads again.
 
 use testkit::RawStdioServer;
 

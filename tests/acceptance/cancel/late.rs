@@ -48,7 +48,6 @@ async fn race(db: Database, first: u64, tries: u64) -> (u64, u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_cancel_never_hits_the_next_query() {
-    //
     let db = database().await;
     let tries = long_form::choose(200, 1000);
     let started = Instant::now();

@@ -36,7 +36,6 @@ async fn several(session: &mut Session, watch: &Watch, name: &str, tool: &str, a
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_notification_frees_the_backend_in_both_eras_whatever_the_call_does() {
-    // X-15, D4-05
     exclusive().await;
     let db = database().await;
     db.run(
@@ -141,7 +140,7 @@ async fn a_call_that_waits_for_a_connection_is_cancelled_without_disturbing_the_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_deadline_frees_the_backend_and_covers_the_whole_call() {
-    // D3-01, D4-05, X-31: statement_timeout begins anew with each pipeline, so that parsing and running may each take it.
+    // PostgreSQL starts statement_timeout anew with each pipeline, so parsing and running may each take all of it.
     exclusive().await;
     let db = database().await;
     db.run("create table public.held (n int); grant select on public.held to countersign_reader").await;
@@ -183,7 +182,6 @@ async fn ended(db: &Database, watch: &Watch, end: impl AsyncFnOnce(RawStdioServe
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_closed_stream_and_a_signal_free_the_backend_and_end_the_server() {
-    //
     exclusive().await;
     let db = database().await;
     let watch = Watch::on(&db).await;

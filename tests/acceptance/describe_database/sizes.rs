@@ -91,7 +91,6 @@ async fn a_table_that_everything_refers_to_shows_a_hundred_references() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn several_tables_are_described_in_one_call_as_far_as_they_fit() {
-    // F-28
     let (db, server) = shop().await;
     let data = describe(&server, json!({"schema": "shop", "tables": ["product", "visit", "bargain"]})).await;
     assert_eq!((names(&data["tables"]), &data["truncated"]), (vec!["product", "visit", "bargain"], &json!(false)));

@@ -1,4 +1,4 @@
-//! Every effective argument is part of a call's identity, also an optional one (promise X-05).
+//! Every effective argument is part of a call's identity, also an optional one.
 
 use serde_json::{Value, json};
 use testkit::{Server, TestManifest, database};
@@ -23,7 +23,6 @@ undo = { irreversible = "It is a test." }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_that_differ_in_one_optional_argument_are_different_calls() {
-    //
     let db = database().await;
     db.run("create table social.noted (text text, size numeric, kind text, tags text[])").await;
     let manifest = TestManifest::new(NOTE);

@@ -1,4 +1,4 @@
-//! A server killed during a write does not block other servers (F-65).
+//! A server killed during a write does not block other servers.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
 //! Protocol 2026-07-28: the response contains the question. The client repeats the call with the user's decision and the state
-//! that the server gave it. Both are controlled by the attacker (attack AP11).
+//! that the server gave it. Both are controlled by the attacker.
 
 use serde_json::{Value, json};
 use testkit::{Database, RawStdioServer, Server, database};
@@ -64,7 +64,6 @@ fn assert_refused(answer: &Value) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_repeated_call_with_an_acceptance_executes_and_the_acceptance_applies_once() {
-    // C1-06 to C1-10, AP11
     let db = database().await;
     let mut session = session(&db);
     let (question, state) = session.asked("upsert_package", &change()).await;
@@ -93,7 +92,6 @@ async fn the_repeated_call_with_an_acceptance_executes_and_the_acceptance_applie
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_ends_the_proposal_and_a_later_acceptance_is_too_late() {
-    // AP12
     let db = database().await;
     let mut session = session(&db);
     let (_, state) = session.asked("upsert_package", &change()).await;
@@ -111,7 +109,7 @@ async fn a_refusal_ends_the_proposal_and_a_later_acceptance_is_too_late() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forged_request_state_or_that_of_another_account_is_refused() {
-    // AP11, X-40. That no byte of it can be changed is a test of crates/mcp.
+    // A test of crates/mcp changes every byte of it.
     let db = database().await;
     let mut session = session(&db);
     let (_, state) = session.asked("upsert_package", &change()).await;
@@ -151,7 +149,6 @@ async fn a_forged_request_state_or_that_of_another_account_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acceptance_is_valid_only_for_the_arguments_that_were_shown() {
-    // an edited payload
     let db = database().await;
     let mut session = session(&db);
     let (_, state) = session.asked("upsert_package", &change()).await;
@@ -217,7 +214,6 @@ async fn a_client_that_cannot_ask_gets_the_proposal() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_user_is_asked_even_when_the_agent_confirms() {
-    //
     for (action, status) in [("accept", "executed"), ("decline", "rejected")] {
         let db = database().await;
         let confirm = propose(&db).await;
@@ -246,7 +242,7 @@ async fn the_answer_may_come_to_another_server_of_the_database() {
     let answer = session(&db).again("upsert_package", &change(), &state, "accept").await;
     assert_eq!((&envelope(&answer)["success"], price(&db).await), (&json!(true), "99.00".into()), "{answer}");
 
-    // F-114: a server of another ledger refuses it, although that ledger is a copy with the same keys.
+    // A server of another ledger refuses it, although that ledger is a copy with the same keys.
     let other = database().await;
     let answer = session(&other).again("upsert_package", &change(), &state, "accept").await;
     assert_refused(&answer);

@@ -21,7 +21,6 @@ pub(super) async fn say(server: &mut RawStdioServer, question: &Value, result: V
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_who_accepts_has_the_write_done_within_the_call() {
-    // C1-06 to C1-10, X-41
     for (protocol, capability) in [("2025-06-18", json!({})), ("2025-11-25", json!({"form": {}}))] {
         let db = database().await;
         let capabilities = json!({"elicitation": capability});
@@ -73,7 +72,6 @@ async fn a_closed_question_leaves_the_proposal_pending_and_claims_no_user() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_declined_question_is_a_refusal_and_nothing_is_written() {
-    // AP12
     for (says, reason) in [(UserAnswer::Decline, "declined by the user")] {
         let db = database().await;
         let before = db.contents("studio").await;
@@ -96,7 +94,7 @@ async fn a_declined_question_is_a_refusal_and_nothing_is_written() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_user_is_asked_even_when_the_agent_confirms() {
-    // confirm_proposal is the agent's word, and the user of this client can speak for themselves.
+    // The agent calls confirm_proposal, but the user of this client can be asked.
     for (says, status, via) in
         [(UserAnswer::Accept, "executed", "elicitation"), (UserAnswer::Decline, "rejected", "elicitation")]
     {

@@ -85,7 +85,6 @@ fn code_of(envelope: &Value, published: &BTreeSet<String>) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tool_refuses_in_one_form_with_a_published_code_and_a_receipt_where_there_is_a_record() {
-    // A3-01 to A3-06, X-12
     let db = database().await;
     let server = with_every_tool(&db).await;
     let published = published();

@@ -71,7 +71,7 @@ impl World {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_failure_after_admission_has_the_receipt_of_its_record() {
-    // A3-04, A3-06, A9-29, A9-36; commit_outcome_unknown is in `lost_commit.rs`.
+    // commit_outcome_unknown is in `lost_commit.rs`.
     let db = database().await;
     db.run("create table social.item (id bigint primary key, name text); insert into social.item values (1)").await;
     let manifest = TestManifest::new(TOOLS);

@@ -1,11 +1,10 @@
-//! Connection targets of the front ends, and their connection errors (promises B7).
+//! Connection targets of the front ends, and their connection errors.
 
 use serde_json::json;
 use testkit::{FrontEndOutput, Pipe, bare_front_end, database};
 
 #[tokio::test]
 async fn every_way_to_name_the_database_connects() {
-    // B7-01 to B7-18, B6-13 to B6-20, B7-23, B9-24
     let db = database().await;
     let socket = db.value("select current_setting('unix_socket_directories')").await;
     let port = db.value("select current_setting('port')").await;
@@ -62,7 +61,6 @@ async fn every_way_to_name_the_database_connects() {
 /// The connection strings that every other command uses, in their order, below the own ones of the front ends.
 #[tokio::test]
 async fn the_connection_of_every_other_command_is_the_front_ends_too() {
-    // F-06
     let db = database().await;
     let port = db.value("select current_setting('port')").await;
     let socket = db.value("select current_setting('unix_socket_directories')").await;
@@ -123,7 +121,6 @@ async fn the_connection_of_every_other_command_is_the_front_ends_too() {
 
 #[tokio::test]
 async fn a_connection_error_names_the_source_of_each_part() {
-    // F-06
     let mut query = bare_front_end("query");
     query.env("PGUSER", "ann").args(["--port", "1", "--dbname", "shop", "--sql", "select 1"]);
     let error = FrontEndOutput::of(&mut query).await.single_event()["error"].as_str().unwrap().to_owned();
@@ -154,7 +151,6 @@ async fn a_connection_error_names_the_source_of_each_part() {
 
 #[tokio::test]
 async fn a_variable_that_is_wrong_is_not_repeated() {
-    // F-74
     let mut query = bare_front_end("query");
     query.env("COUNTERSIGN_POOLER", "hunter2").args(["--sql", "select 1"]);
     let told = FrontEndOutput::of(&mut query).await;
@@ -178,7 +174,6 @@ async fn a_password_may_have_any_character() {
 
 #[tokio::test]
 async fn connection_failures_have_distinct_errors() {
-    // B3-58 to B3-60, B7-22
     let db = database().await;
     let socket = db.value("select current_setting('unix_socket_directories')").await;
     let port = db.value("select current_setting('port')").await;

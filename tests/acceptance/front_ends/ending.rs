@@ -1,5 +1,5 @@
-//! Every accepted query has exactly one end (promise X-38): also at close, at the end of the input, at a signal, and when
-//! PostgreSQL goes away.
+//! Every accepted query has exactly one end: also at close, at the end of the input, at a signal, and when PostgreSQL
+//! goes away.
 
 use std::collections::HashMap;
 use std::process::Stdio;
@@ -60,7 +60,6 @@ async fn ended(end: impl AsyncFnOnce(Pipe) -> FrontEndOutput) {
 
 #[tokio::test]
 async fn close_the_end_of_the_input_and_a_signal_wait_and_then_cancel() {
-    // B9-35, B2-05, B2-15, B3-52, B6-10
     let close = ended(async |mut pipe| {
         pipe.send(json!({"code": "close"})).await;
         pipe.rest().await
@@ -70,7 +69,6 @@ async fn close_the_end_of_the_input_and_a_signal_wait_and_then_cancel() {
         send(&pipe, Signal::SIGTERM);
         pipe.rest().await
     });
-    // F-78
     let hangup = ended(async |pipe| {
         // What ignores it, as under nohup, goes on: then this is one more SIGTERM.
         send(&pipe, if ignores_hangups() { Signal::SIGTERM } else { Signal::SIGHUP });
@@ -92,7 +90,6 @@ fn send(pipe: &Pipe, signal: Signal) {
 
 #[tokio::test]
 async fn a_second_signal_cancels_at_once_and_every_query_has_its_end() {
-    // F-78
     let db = database().await;
     let mut pipe = Pipe::on(&db);
     pipe.query("long", "select pg_sleep(600)").await;
@@ -119,7 +116,6 @@ const LONG: &str = "select count(*) from pg_stat_activity where datname = curren
 
 #[tokio::test]
 async fn a_hangup_ends_one_statement_in_order_unless_the_process_ignores_it() {
-    // F-78
     let db = database().await;
     for is_ignored in [false, true].into_iter().filter(|is_ignored| *is_ignored || !ignores_hangups()) {
         let mut query = front_end("query", &db);
@@ -149,7 +145,7 @@ async fn a_hangup_ends_one_statement_in_order_unless_the_process_ignores_it() {
 
 #[tokio::test]
 async fn a_backend_checks_its_client_during_any_statement() {
-    // F-78: what it sees of one that is gone is PostgreSQL's own business.
+    // The test reads the setting. PostgreSQL does the checking.
     let db = database().await;
     let mut pipe = Pipe::on(&db);
     let sql = "select current_setting('client_connection_check_interval') as every";

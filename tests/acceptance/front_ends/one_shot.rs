@@ -7,7 +7,6 @@ use testkit::{External, FrontEndOutput, bare_front_end, database, front_end, pol
 
 #[tokio::test]
 async fn a_query_answers_one_result_in_the_order_of_its_columns() {
-    // B6-01, B3-24 to B3-33, B9-19, B1-15
     let db = database().await;
     let mut command = front_end("query", &db);
     let told = FrontEndOutput::of(command.args(["--sql", "select 7 as n, 'x' as \"api_key_secret\""])).await;
@@ -31,7 +30,6 @@ async fn a_query_answers_one_result_in_the_order_of_its_columns() {
 
 #[tokio::test]
 async fn both_front_ends_give_the_same_events() {
-    // B1-06, B6-03, B6-11, B6-17, B4-07, B4-10
     let db = database().await;
     let sql = "select $1::int4 + 1 as n, $2::text as t";
     let query =
@@ -50,7 +48,6 @@ async fn both_front_ends_give_the_same_events() {
 
 #[tokio::test]
 async fn psql_is_no_more_than_its_flags() {
-    // B1-07 to B1-10, B4-05, B6-23
     let db = database().await;
     for text in ["\\d", "select :name", "\\x"] {
         let told = FrontEndOutput::of(front_end("psql", &db).args(["-c", text])).await;
@@ -82,7 +79,6 @@ async fn psql_is_no_more_than_its_flags() {
 
 #[tokio::test]
 async fn a_failing_statement_prints_postgresqls_message_and_exits_with_1() {
-    // B9-01, B9-20, B3-37 to B3-44
     let db = database().await;
     let told = FrontEndOutput::of(front_end("query", &db).args(["--sql", "select * from nowhere where x = 1"])).await;
     assert_eq!(told.status, 1);
@@ -119,7 +115,7 @@ async fn an_oversized_plan_has_its_own_error() {
     )
     .await
     .single_event();
-    // F-79: a limit of ours is no error of PostgreSQL's.
+    // A limit of the program is not reported as an error of PostgreSQL.
     assert_eq!(event["error_code"], "unsupported", "{event}");
     assert!(event["error"].as_str().unwrap().contains("the plan of this query is too large"), "{event}");
     assert!(event["hint"].as_str().unwrap().contains("as parameters"), "{event}");
@@ -127,13 +123,11 @@ async fn an_oversized_plan_has_its_own_error() {
 
 #[tokio::test]
 async fn reading_is_the_default_and_writing_needs_an_option() {
-    // B3-12, B9-32, B8-02, B3-26
     let db = database().await;
     db.run("drop schema countersign cascade; create table t (a int)").await;
     let refused = FrontEndOutput::of(front_end("query", &db).args(["--sql", "insert into t values (1)"])).await;
     assert_eq!(refused.status, 1);
     let refused = refused.single_event();
-    // F-80
     assert_eq!((&refused["sqlstate"], refused["hint"].as_str().unwrap().contains("--write")), (&json!("25006"), true));
     let sql = "insert into t select generate_series(1, 3)";
     let done = FrontEndOutput::of(front_end("query", &db).args(["--write", "--sql", sql])).await;
@@ -146,7 +140,6 @@ async fn reading_is_the_default_and_writing_needs_an_option() {
 
 #[tokio::test]
 async fn a_dry_run_prints_parameters_and_columns_and_runs_nothing() {
-    // B3-55, B4-08
     let db = database().await;
     db.run("create table t (a int, b text)").await;
     let sql = "insert into t values ($1, $2) returning b";
@@ -165,7 +158,6 @@ async fn a_dry_run_prints_parameters_and_columns_and_runs_nothing() {
 
 #[tokio::test]
 async fn parameters_are_numbered_without_gaps() {
-    // B4-09, B9-15, B9-21
     for given in [vec!["2=x"], vec!["0=x"], vec!["x=1"], vec!["1"], vec!["1=a", "1=b"]] {
         let mut command = bare_front_end("query");
         command.args(["--sql", "select $1::text"]);
@@ -180,7 +172,6 @@ async fn parameters_are_numbered_without_gaps() {
 
 #[tokio::test]
 async fn a_value_stays_a_value() {
-    // B1-05, B1-16, B4-06
     let db = database().await;
     db.run("create table t (a text)").await;
     let hostile = "x'); drop table t; --";
@@ -193,7 +184,6 @@ async fn a_value_stays_a_value() {
 
 #[tokio::test]
 async fn yaml_and_plain_change_the_framing_of_rows_but_not_their_values() {
-    // B9-13, B9-14, B9-18
     let db = database().await;
     let sql = "select 'hunter2' as api_key_secret, 5 as duration_ms";
     for form in ["yaml", "plain"] {
@@ -238,7 +228,6 @@ async fn yaml_output_is_valid_for_any_row() {
 
 #[tokio::test]
 async fn no_secret_is_in_any_log_and_rows_are_unchanged() {
-    // B9-06 to B9-10, B9-16, B9-17, B2-16, B3-53, B3-54
     let db = database().await;
     db.run("create role keeper login superuser password 'geheim-7'").await;
     let mut command = front_end("query", &db);
@@ -263,7 +252,6 @@ async fn no_secret_is_in_any_log_and_rows_are_unchanged() {
 
 #[tokio::test]
 async fn a_statement_comes_from_a_file_or_from_standard_input() {
-    // B6-12
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("q.sql");
@@ -279,7 +267,6 @@ async fn a_statement_comes_from_a_file_or_from_standard_input() {
 
 #[tokio::test]
 async fn help_has_no_short_flags_and_bad_flags_are_named() {
-    // B9-12, B6-02
     for front in ["query", "pipe"] {
         let output = bare_front_end(front).arg("--help").output().await.unwrap();
         let help = String::from_utf8(output.stdout).unwrap();
@@ -345,7 +332,6 @@ async fn a_statement_that_never_arrives_does_not_delay_the_end() {
 
 #[tokio::test]
 async fn psqls_database_may_be_a_connection_string() {
-    // B6-16
     let db = database().await;
     for flag in ["-d", "--dbname"] {
         let mut command = bare_front_end("psql");
@@ -357,7 +343,6 @@ async fn psqls_database_may_be_a_connection_string() {
 
 #[tokio::test]
 async fn a_parameter_of_the_command_line_is_the_text_that_postgresql_reads() {
-    // B4-07, B4-10
     let db = database().await;
     db.run("create table doc (a jsonb)").await;
     let text = r#"1={"b": [1, "x"]}"#;
@@ -374,7 +359,6 @@ async fn a_parameter_of_the_command_line_is_the_text_that_postgresql_reads() {
         let mut command = front_end(front, &db);
         let wrong = FrontEndOutput::of(command.args([sql, "select $1::json as a", param, "1={"])).await.single_event();
         assert_eq!(wrong["error_code"], "invalid_params", "{front}: {wrong}");
-        // F-79
         let mut command = front_end(front, &db);
         command.args([sql, "select $1::int is null as a, $2::text as b", "--param-null", "1", param, "2=x"]);
         assert_eq!(
@@ -387,7 +371,6 @@ async fn a_parameter_of_the_command_line_is_the_text_that_postgresql_reads() {
 
 #[tokio::test]
 async fn a_file_may_begin_with_a_byte_order_mark() {
-    // F-79
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("q.sql");

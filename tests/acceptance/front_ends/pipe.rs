@@ -8,7 +8,6 @@ use testkit::{Pipe, database};
 
 #[tokio::test]
 async fn queries_run_beside_each_other_and_answers_find_their_questions() {
-    // B6-04, B6-06, B6-07, B6-10, B2-01, B2-15
     let db = database().await;
     let mut pipe = Pipe::on(&db);
     pipe.query("slow", "select 'slow' as which, pg_sleep(1)").await;
@@ -25,7 +24,6 @@ async fn queries_run_beside_each_other_and_answers_find_their_questions() {
 
 #[tokio::test]
 async fn a_thousand_queries_use_as_many_backends_as_the_pool_has() {
-    // B1-03, B6-05
     let db = database().await;
     let mut pipe = Pipe::on(&db);
     let mut backends = HashSet::new();
@@ -44,7 +42,7 @@ async fn a_thousand_queries_use_as_many_backends_as_the_pool_has() {
 
 #[tokio::test]
 async fn a_repeated_statement_is_prepared_once_per_connection_and_again_after_a_schema_change() {
-    // B9-26: PostgreSQL itself tells when it prepared what runs.
+    // pg_prepared_statements tells when PostgreSQL prepared the statement that runs.
     let db = database().await;
     db.run(
         "create table t (a int); insert into t values (1); \
@@ -73,7 +71,6 @@ async fn a_repeated_statement_is_prepared_once_per_connection_and_again_after_a_
 
 #[tokio::test]
 async fn an_invalid_line_does_not_end_the_pipe() {
-    // B3-01 to B3-06, B6-08, B6-09, B3-56, B4-03
     let db = database().await;
     let mut pipe = Pipe::on(&db);
     for (line, code) in [
@@ -105,7 +102,6 @@ async fn an_invalid_line_does_not_end_the_pipe() {
 
 #[tokio::test]
 async fn cancel_reaches_the_backend() {
-    // B9-30, B9-31, B2-02, B3-62
     let db = database().await;
     let mut pipe = Pipe::on(&db);
     pipe.query("long", "select pg_sleep(600)").await;
@@ -128,7 +124,6 @@ async fn cancel_reaches_the_backend() {
 
 #[tokio::test]
 async fn ping_answers_while_all_connections_are_busy() {
-    // B2-04, B2-14, B3-51
     let db = database().await;
     let mut pipe = Pipe::on(&db);
     for number in 0..8 {
@@ -149,7 +144,6 @@ async fn ping_answers_while_all_connections_are_busy() {
 
 #[tokio::test]
 async fn options_apply_to_one_query_and_the_configuration_to_all() {
-    // B3-07 to B3-22, B9-33, B9-34, B2-03, B2-13, B8-08, B8-14, B3-61
     let db = database().await;
     db.run("create table t (a int)").await;
     let mut pipe = Pipe::on(&db);
@@ -173,14 +167,14 @@ async fn options_apply_to_one_query_and_the_configuration_to_all() {
         let event = pipe.run_with("c", sql, json!({"options": options})).await;
         assert_eq!(event["code"], code, "{options}: {event}");
         assert!(code == "result" || event["error_code"] == "result_too_large", "{event}");
-        // F-79: how far it came.
+        // The trace says how much of the result had come.
         assert_eq!(
             (&event["trace"]["row_count"], &event["trace"]["payload_bytes"]),
             (&json!(3), &json!(21)),
             "{event}"
         );
     }
-    // F-79: it is a stream already.
+    // The hint does not suggest stream_rows to a query that streams already.
     let streamed = json!({"options": {"stream_rows": true}});
     let event = pipe.run_with("g", "select repeat('x', 17000000 + i) from generate_series(1, 1) i", streamed).await;
     assert_eq!(event["error_code"], "result_too_large", "{event}");
@@ -199,7 +193,6 @@ async fn options_apply_to_one_query_and_the_configuration_to_all() {
 
 #[tokio::test]
 async fn sessions_follow_their_options_and_close_when_those_change() {
-    // B3-15, B3-16, B3-23, B7-19, B9-16
     let (one, other) = (database().await, database().await);
     let mut pipe = Pipe::on(&one);
     let name = |event: &Value| event["rows"][0]["d"].as_str().map(str::to_owned);
@@ -255,7 +248,6 @@ async fn a_query_leaves_no_state_for_the_next_query() {
 
 #[tokio::test]
 async fn notices_come_before_the_result() {
-    // B2-12, event notice
     let db = database().await;
     let mut pipe = Pipe::on(&db);
     pipe.query("a", "do $$ begin raise warning 'careful' using detail = 'd', hint = 'h'; end $$").await;
@@ -272,7 +264,6 @@ async fn notices_come_before_the_result() {
 
 #[tokio::test]
 async fn statements_that_need_their_own_session_are_refused_and_the_session_continues() {
-    // B9-28, B9-29, X-33: COPY, LISTEN, transaction control as a text
     let db = database().await;
     db.run("drop schema countersign cascade; create table t (a int); insert into t values (1)").await;
     let mut pipe = Pipe::on(&db);
@@ -352,7 +343,6 @@ async fn requests_after_a_change_of_the_session_go_to_the_new_server() {
 
 #[tokio::test]
 async fn parameters_must_fit() {
-    // B4-01 to B4-04, B3-57, B9-25
     let db = database().await;
     let mut pipe = Pipe::on(&db);
     for (sql, params) in [
@@ -373,14 +363,14 @@ async fn parameters_must_fit() {
         );
     }
     assert_eq!(pipe.run_with("b", "select $1::int as n", json!({"params": [123]})).await["rows"], json!([{"n": 123}]));
-    // F-79: which of them is told.
+    // The error names the parameter.
     for read_only in [true, false] {
         let more = json!({"params": [1, "x", 3], "options": {"read_only": read_only}});
         let event = pipe.run_with("c", "select $1::int, $2::int, $3::int", more).await;
         assert_eq!(event["error_code"], "invalid_params", "{event}");
         assert!(event["error"].as_str().unwrap().starts_with("parameter $2: invalid input syntax"), "{event}");
     }
-    // F-72: what is no string is its JSON text where a text is wanted.
+    // A parameter of type text takes any JSON value, as its JSON text.
     for (ty, param, expected) in [
         ("text", json!(123), json!("123")),
         ("text", json!({"a": [1, "x"]}), json!(r#"{"a":[1,"x"]}"#)),

@@ -25,7 +25,6 @@ async fn harm_of(world: &mut World, attack: &Attack, seen: &[String], is_last: b
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_hostile_statement_of_a_superuser_does_harm_without_the_write_option() {
-    // B3-12, B9-32; attacks of tests/attacks/reads.jsonl
     let (mut world, db) = World::new().await;
     world.watch(&db.target()).await;
     let mut pipe = Pipe::on(&db);

@@ -35,7 +35,7 @@ async fn terminal_within_bound(pipe: &mut Pipe, command: Value, what: &str) -> V
     let id = command["id"].as_str().expect("an id").to_owned();
     pipe.send(command).await;
     let event = pipe.last_event_of(&id).await;
-    assert!(began.elapsed() < BOUND, "F-77, {what}: {:?} until {event}", began.elapsed());
+    assert!(began.elapsed() < BOUND, "{what}: {:?} until {event}", began.elapsed());
     event
 }
 
@@ -66,8 +66,8 @@ async fn swallowed(db: &Database, kind: Kind) {
     };
     let what = format!("{kind:?}");
     let (event, ()) = tokio::join!(terminal_within_bound(&mut pipe, query("after", &slow, is_write), &what), silence);
-    assert_eq!(event["code"], "error", "F-77, {kind:?}: {event}");
-    assert_ne!(event["error_code"], "commit_outcome_unknown", "F-77, {kind:?}: no COMMIT was sent: {event}");
+    assert_eq!(event["code"], "error", "{kind:?}: {event}");
+    assert_ne!(event["error_code"], "commit_outcome_unknown", "{kind:?}: no COMMIT was sent: {event}");
     pipe.finish().await;
 }
 
@@ -81,17 +81,16 @@ async fn unanswered_commit(db: &Database, flag: Option<&str>) {
     fired.await.expect("it was committed");
     let is_unknown = event["error_code"] == "commit_outcome_unknown";
     // The ledger is asked on a new connection, and knows.
-    assert!(is_unknown || flag.is_none() && event["code"] == "result", "F-77: {event}");
+    assert!(is_unknown || flag.is_none() && event["code"] == "result", "{event}");
     pipe.finish().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_answer_comes_within_five_seconds_of_the_timeout_when_the_network_goes_silent() {
-    // F-77
     let db = database().await;
     db.run("create table t (a int); create table c (a int)").await;
     let kinds = [Kind::Read, Kind::Write, Kind::InTransaction, Kind::Recorded, Kind::InRecordedTransaction];
     let swallowed = join_all(kinds.map(|kind| swallowed(&db, kind)));
     tokio::join!(swallowed, unanswered_commit(&db, Some("--no-audit")), unanswered_commit(&db, None));
-    assert_eq!(db.value("select count(*) from c").await, "2", "F-77");
+    assert_eq!(db.value("select count(*) from c").await, "2");
 }

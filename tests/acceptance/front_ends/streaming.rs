@@ -34,7 +34,6 @@ fn codes(events: &[Value]) -> Vec<&str> {
 
 #[tokio::test]
 async fn batches_have_the_size_that_was_asked_for() {
-    // B8-09 to B8-13, B8-15, B2-07 to B2-09, B3-34 to B3-36, B3-07 to B3-09
     let db = database().await;
     let mut pipe = Pipe::on(&db);
     let sql = "select i as n from generate_series(1, 25) i";
@@ -77,7 +76,6 @@ async fn with_gate(db: &Database) -> tokio_postgres::Client {
 
 #[tokio::test]
 async fn the_first_batch_comes_while_the_query_still_runs() {
-    // B1-18, B1-04, X-19
     let db = database().await;
     let holder = with_gate(&db).await;
     let mut pipe = Pipe::on(&db);
@@ -97,7 +95,7 @@ async fn the_first_batch_comes_while_the_query_still_runs() {
 
 #[tokio::test]
 async fn the_first_row_comes_before_the_second_is_computed() {
-    // F-71, M5: also where the rows of a batch are not there yet, and where rows need a conversion.
+    // Also if a batch is not full yet, and if rows need a conversion.
     let db = database().await;
     db.run(
         "create function gate(n int) returns int language plpgsql as $$ \
@@ -222,7 +220,6 @@ async fn parallel_workers_compute_a_stream() {
 
 #[tokio::test]
 async fn an_error_in_the_middle_is_the_one_end() {
-    // B8-16
     let db = database().await;
     let mut pipe = Pipe::on(&db);
     streamed(&mut pipe, "a", "select 1 / (5000 - i) as n from generate_series(1, 6000) i", json!({})).await;
@@ -269,7 +266,7 @@ async fn a_reader_that_stops_stops_the_query_and_memory_stays_where_it_is() {
     db.until_value(active, "0").await;
     assert_eq!(all(&mut pipe, "b").await.0.last().unwrap()["error_code"], "cancelled");
 
-    // The statement times out while its output is unread (X-31, X-32).
+    // The statement times out while its output is unread.
     streamed(&mut pipe, "c", &sql, json!({"statement_timeout_ms": 1000})).await;
     assert_eq!(pipe.next().await.unwrap()["code"], "result_start");
     db.until_value(active, "0").await;

@@ -21,7 +21,6 @@ async fn command(pipe: &mut Pipe, code: &str, options: Value) -> Value {
 
 #[tokio::test]
 async fn statements_between_begin_and_commit_succeed_or_fail_together() {
-    // B9-27
     let db = database().await;
     let mut pipe = plain(&db).await;
     for (end, left) in [("commit", "2"), ("rollback", "2")] {
@@ -76,7 +75,6 @@ async fn a_failed_transaction_accepts_only_a_rollback() {
 
 #[tokio::test]
 async fn a_transaction_goes_back_to_its_savepoints_also_after_an_error() {
-    // F-75
     let db = database().await;
     let mut pipe = plain(&db).await;
     command(&mut pipe, "begin", json!({"read_only": false})).await;
@@ -123,7 +121,7 @@ async fn a_transaction_goes_back_to_its_savepoints_also_after_an_error() {
 
 #[tokio::test]
 async fn other_statements_that_end_a_transaction_are_refused_also_after_a_savepoint() {
-    // F-75: a part of it must not be committed.
+    // Otherwise they would commit a part of the transaction.
     let db = database().await;
     let mut pipe = plain(&db).await;
     let exits =
@@ -185,7 +183,7 @@ async fn a_part_of_a_transaction_is_never_committed() {
 
 #[tokio::test]
 async fn a_refused_statement_aborts_its_whole_transaction() {
-    // B9-27: a client that has sent everything at once must not get a part of it.
+    // Otherwise a client that has sent all lines at once would commit a part of its transaction.
     let db = database().await;
     drop(plain(&db).await);
     let insert = "\"code\":\"query\",\"id\":\"b\",\"sql\":\"insert into t values (2)\"";
@@ -263,7 +261,6 @@ async fn after_a_refused_begin_nothing_is_written() {
 
 #[tokio::test]
 async fn a_transaction_of_more_queries_than_are_taken_at_once_is_committed_whole() {
-    // F-80
     let db = database().await;
     let mut pipe = plain(&db).await;
     pipe.send(json!({"code": "begin", "id": "begin", "options": {"read_only": false}})).await;

@@ -1,5 +1,5 @@
 //! A committed write whose result cannot be delivered: exit code 3 and one line on standard error with the
-//! receipt, never a failure (F-70).
+//! receipt, never a failure.
 
 use std::fs::File;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Values in and out are equal for every way to pass a statement (promises B4-12 to B4-38, B5).
+//! Values in and out are equal for every way to pass a statement.
 
 use serde_json::{Value, json};
 use testkit::{Pipe, database};
@@ -61,7 +61,6 @@ const TYPES: &str = "create type mood as enum ('sad', 'happy'); create type pair
 
 #[tokio::test]
 async fn every_type_comes_back_as_it_went_in() {
-    // B4-12 to B4-38, B5-01 to B5-22, B8-01
     let db = database().await;
     db.run(TYPES).await;
     db.run("alter database postgres set timezone = 'UTC'").await;
@@ -88,7 +87,7 @@ async fn every_type_comes_back_as_it_went_in() {
 
 #[tokio::test]
 async fn returned_rows_of_a_write_are_converted_like_those_of_a_read() {
-    // B5-01 to B5-23, B8-01 through RETURNING and CALL; SHOW and EXPLAIN give text
+    // Through RETURNING and CALL. SHOW and EXPLAIN give text.
     let db = database().await;
     db.run(&format!("drop schema countersign cascade; {TYPES}")).await;
     let mut pipe = Pipe::on(&db);

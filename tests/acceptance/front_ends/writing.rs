@@ -100,7 +100,6 @@ async fn a_write_that_is_cancelled_is_not_there() {
 /// Without a ledger the outcome is unknown, and the error reports that.
 #[tokio::test]
 async fn a_lost_answer_to_commit_is_an_unknown_outcome() {
-    //
     let db = database().await;
     drop(table(&db).await);
     for (number, (when, written)) in
@@ -138,7 +137,6 @@ async fn a_statement_cannot_execute_itself() {
 
 #[tokio::test]
 async fn commands_have_postgresqls_own_tags() {
-    // B3-26, B8-03
     let db = database().await;
     let mut pipe = table(&db).await;
     for (sql, tag) in [

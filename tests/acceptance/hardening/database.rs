@@ -1,4 +1,4 @@
-//! A database whose owner has put a twin in front of each function and operator of PostgreSQL (F-100, F-102, F-106, F-107).
+//! A database whose owner has put a twin in front of each function and operator of PostgreSQL.
 
 use serde_json::json;
 use testkit::{Database, FrontEndOutput, Server, front_end, repository};
@@ -34,7 +34,7 @@ async fn the_twins_are_called_by_a_session_that_does_not_pin_its_search_path() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_command_calls_a_function_of_a_hostile_database() {
-    // F-100, F-102, F-107: also through settings of the roles themselves.
+    // Settings of the database and of the roles make no difference.
     let db = hostile_database("hostile_commands").await;
     succeed(&db.url(), &["init", "--dry-run"]).await;
     succeed(&db.url(), &["init", "--demo"]).await;

@@ -1,4 +1,4 @@
-//! What `init` grants, leaves alone, repairs and prints (F-02, F-03, F-04, F-09, F-103, F-116).
+//! What `init` grants, leaves alone, repairs and prints.
 
 use serde_json::json;
 use testkit::{Database, Server, database};
@@ -20,7 +20,6 @@ async fn shop() -> Database {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_revoked_privilege_stays_revoked_and_new_tables_are_granted() {
-    // F-02, F-103
     let db = shop().await;
     assert!(reads(&db, "shop.customers").await && reads(&db, "shop.orders").await);
     db.run("revoke select on shop.customers from countersign_reader; grant select (id) on shop.customers to countersign_reader")
@@ -50,8 +49,8 @@ async fn a_revoked_privilege_stays_revoked_and_new_tables_are_granted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tables_that_a_role_may_not_grant_are_listed_and_the_others_are_granted() {
-    // F-03: as a role with CREATEROLE on a database with a table of somebody else, as PostGIS leaves one. The roles of the ledger
-    // exist already.
+    // A role with CREATEROLE runs init on a database with a table of somebody else, as PostGIS leaves one. The roles of
+    // the ledger exist already.
     database().await;
     let db = Database::empty("foreign_table").await;
     let (admin, other) = (named(&db, "admin"), named(&db, "postgis"));
@@ -87,7 +86,7 @@ async fn tables_that_a_role_may_not_grant_are_listed_and_the_others_are_granted(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_cannot_log_in_gets_a_new_password() {
-    // F-04. The cluster of this test asks for passwords; the one of the other tests does not.
+    // The cluster of this test asks for passwords; the one of the other tests does not.
     let db = shop().await;
     let file = db.value("show hba_file").await;
     let rules = std::fs::read_to_string(&file).unwrap();
@@ -109,7 +108,6 @@ async fn a_reader_that_cannot_log_in_gets_a_new_password() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dry_run_prints_the_sql_and_changes_nothing() {
-    // F-09
     let db = testkit::lone_database().await;
     db.beside("postgres").run("create database fresh").await;
     let db = db.beside("fresh");
@@ -143,7 +141,6 @@ async fn a_dry_run_prints_the_sql_and_changes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_servers_log_and_statistics_do_not_see_the_readers_password() {
-    // F-116
     let db = testkit::lone_database().await;
     db.beside("postgres").run("create database logged").await;
     let db = db.beside("logged");

@@ -1,4 +1,4 @@
-//! Attacks by a stolen login, or by SQL of a write, on later sessions (F-102, F-107).
+//! Attacks by a stolen login, or by SQL of a write, on later sessions.
 
 use std::process::Stdio;
 
@@ -19,7 +19,7 @@ async fn start(db: &Database) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn settings_of_a_servers_login_are_named_and_do_not_decide_whose_functions_run() {
-    // F-107: done within a write, it ran at the next start, outside of any write, and got keys and passwords.
+    // Otherwise a write could set a search path whose functions run at the next start and read keys and passwords.
     let db = database().await;
     let writer = named(&db, "writer");
     super::succeed(&db.url(), &["init", "--writer", &writer]).await;
@@ -61,7 +61,7 @@ async fn settings_of_a_servers_login_are_named_and_do_not_decide_whose_functions
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_single_call_in_an_approvers_session_approves_nothing() {
-    // F-102: a statement that an approver is made to run is one transaction.
+    // An attacker who makes an approver run a statement has only one transaction.
     let db = database().await;
     let mut server = Server::studio_command(&db);
     server.args(["--profile", "admin"]);

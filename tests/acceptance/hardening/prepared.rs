@@ -1,4 +1,4 @@
-//! A schema `countersign`, or roles of its names, that another user has prepared (F-101, F-104, F-108).
+//! A schema `countersign`, or roles of its names, that another user has prepared.
 
 use testkit::{Database, database};
 
@@ -19,7 +19,7 @@ async fn is_superuser(db: &Database, role: &str) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_schema_of_another_user_is_refused_with_the_names_of_what_is_wrong() {
-    // F-101: the attacks that made a superuser of the database's owner.
+    // Such objects could make the database's owner a superuser.
     let (db, owner) = owned_database("planted_schema").await;
     run_as(
         &db,
@@ -53,7 +53,6 @@ async fn a_schema_of_another_user_is_refused_with_the_names_of_what_is_wrong() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_of_another_user_in_the_ledgers_own_schema_are_refused() {
-    // F-101
     let (db, owner) = owned_database("planted_objects").await;
     succeed(&db.url(), &["init"]).await;
     db.run(&format!("grant usage, create on schema countersign to {owner}")).await;
@@ -104,7 +103,6 @@ async fn objects_of_another_user_in_the_ledgers_own_schema_are_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn doctor_names_what_differs_from_what_this_program_makes() {
-    // F-101
     let db = database().await;
     // The triggers of tracked tables have functions in the ledger's schema, and belong to it.
     db.run("select countersign.track('social.tweet')").await;
@@ -162,7 +160,6 @@ async fn doctor_names_what_differs_from_what_this_program_makes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn init_takes_privileges_back_that_it_does_not_grant() {
-    // F-101, F-104
     let db = database().await;
     db.run(
         "grant execute on function countersign.resolve(uuid, bytea, integer, boolean) to public;
@@ -187,7 +184,7 @@ async fn init_takes_privileges_back_that_it_does_not_grant() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_every_form_of_init_no_other_role_may_call_the_ledgers_functions() {
-    // F-104: an auditor with USAGE ended another account's write.
+    // Otherwise an auditor with USAGE could end another account's write.
     let public = "select p.oid::regprocedure from pg_proc p where p.pronamespace = 'countersign'::regnamespace \
                   and has_function_privilege('public', p.oid, 'execute')";
     let (db, owner) = owned_database("without_createrole").await;
@@ -229,7 +226,7 @@ async fn after_every_form_of_init_no_other_role_may_call_the_ledgers_functions()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn existing_roles_are_checked_before_they_own_or_approve_anything() {
-    // F-108. Roles belong to the cluster, so the test has a separate one.
+    // Roles belong to the cluster, so the test has a separate one.
     let db = testkit::lone_database().await;
     let other = db.beside("postgres");
     for (change, back, words) in [
@@ -271,7 +268,7 @@ async fn existing_roles_are_checked_before_they_own_or_approve_anything() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_role_that_the_database_sets_for_its_sessions_does_not_come_to_own_the_ledger() {
-    // F-100: `ALTER DATABASE .. SET role` would make the database's owner the owner of the ledger.
+    // `ALTER DATABASE .. SET role` would make the database's owner the owner of the ledger.
     let (db, owner) = owned_database("role_of_a_database").await;
     run_as(&db, &owner, &format!("alter database {} set role = {owner}", db.name())).await;
     succeed(&db.url(), &["init"]).await;

@@ -1,4 +1,4 @@
-//! Limits of a login for reading, and names without a schema in reads (F-105, F-106).
+//! Limits of a login for reading, and names without a schema in reads.
 
 use serde_json::{Value, json};
 use testkit::{Database, Server, database};
@@ -18,7 +18,6 @@ async fn is_served(server: &Server) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_login_that_reads_everything_or_the_ledger_is_refused() {
-    // F-105
     let db = database().await;
     let (all, ledger, plain) = (named(&db, "reads_all"), named(&db, "reads_ledger"), named(&db, "reads_shop"));
     db.run(&format!(
@@ -71,7 +70,7 @@ async fn a_login_that_reads_everything_or_the_ledger_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reads_do_not_search_schemas_in_which_others_may_create() {
-    // F-106: the function of another user got what an agent's harmless query read.
+    // Otherwise a function of another user could run within an agent's harmless query and read what it may read.
     let db = database().await;
     let mallory = named(&db, "mallory");
     db.run(&format!(

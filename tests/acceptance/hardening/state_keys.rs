@@ -1,4 +1,4 @@
-//! The keys that seal session ids and states of questions: rotation, and copies of the database (F-114).
+//! The keys that seal session ids and states of questions: rotation, and copies of the database.
 
 use reqwest::StatusCode;
 use serde_json::json;
@@ -12,7 +12,6 @@ async fn keys(db: &Database) -> Vec<Vec<String>> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_key_seals_once_all_servers_have_it_and_unused_keys_are_deleted() {
-    // F-114
     let db = database().await;
     let [first] = <[Vec<String>; 1]>::try_from(keys(&db).await).unwrap();
     assert_eq!(first[2], "t");
@@ -36,7 +35,6 @@ async fn a_new_key_seals_once_all_servers_have_it_and_unused_keys_are_deleted() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_of_the_database_does_not_open_what_the_original_sealed() {
-    // F-114
     let db = database().await;
     let original = keys(&db).await;
     let maintenance = db.beside("postgres");
@@ -53,7 +51,7 @@ async fn a_copy_of_the_database_does_not_open_what_the_original_sealed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_outlives_a_rotation_and_not_one_at_once() {
-    // F-114, over HTTP: the session is opened by one server and used at the next, as after a deployment.
+    // One server opens the session and the next one uses it, as after a deployment.
     let db = database().await;
     let server = HttpServer::on(&db).await;
     let session = server.session("2025-11-25").await;

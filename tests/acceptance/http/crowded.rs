@@ -1,4 +1,4 @@
-//! Silent connections and too many connections (F-110).
+//! Silent connections and too many connections.
 
 use std::time::{Duration, Instant};
 

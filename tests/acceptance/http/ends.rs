@@ -26,7 +26,6 @@ async fn until_nobody_sleeps(db: &Database) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_ends_with_its_client_in_every_era() {
-    // HT11
     let db = database().await;
     let server = HttpServer::on(&db).await;
     for client in [server.session(HANDSHAKE).await, server.http_client()] {

@@ -1,4 +1,4 @@
-//! Hostile requests (attacks HT01 to HT10).
+//! Hostile requests.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,6 @@ async fn status(visitor: &HttpClient, method: &str, path: &str) -> StatusCode {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_to_another_name_or_from_a_page_is_refused_on_every_route() {
-    // HT01 to HT04, F-115
     let db = database().await;
     let server = HttpServer::on(&db).await;
     for (method, path) in ROUTES {
@@ -35,7 +34,6 @@ async fn a_request_to_another_name_or_from_a_page_is_refused_on_every_route() {
             ("origin", "http://evil.example"),
             ("origin", "null"),
             ("origin", "http://localhost"),
-            // F-115
             ("sec-fetch-site", "cross-site"),
             ("sec-fetch-site", "same-site"),
         ] {
@@ -65,7 +63,6 @@ async fn a_request_to_another_name_or_from_a_page_is_refused_on_every_route() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_is_judged_by_its_type_its_size_and_its_shape_before_anything_else() {
-    // HT05, HT07, HT08
     let db = database().await;
     let server = HttpServer::on(&db).await;
     let visitor = server.http_client();
@@ -113,7 +110,6 @@ async fn a_body_is_judged_by_its_type_its_size_and_its_shape_before_anything_els
 
 #[tokio::test(flavor = "multi_thread")]
 async fn headers_that_contradict_the_body_are_refused() {
-    // HT09
     let db = database().await;
     let server = HttpServer::on(&db).await;
     let visitor = server.http_client();
@@ -129,7 +125,6 @@ async fn headers_that_contradict_the_body_are_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_sends_a_byte_a_second_is_cut_off_and_holds_no_session_of_the_database() {
-    // HT10
     let db = database().await;
     let server = HttpServer::on(&db).await;
     let mut slow = TcpStream::connect(server.address()).await.unwrap();
@@ -162,7 +157,6 @@ async fn a_client_that_sends_a_byte_a_second_is_cut_off_and_holds_no_session_of_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_from_another_machine_need_authentication() {
-    // HT06
     let db = database().await;
     for address in ["0.0.0.0:0", "[::]:0"] {
         let mut command = Command::new(testkit::countersign());
@@ -176,7 +170,6 @@ async fn calls_from_another_machine_need_authentication() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn client_text_cannot_forge_a_log_line_or_reach_a_terminal() {
-    // AU11
     let db = database().await;
     for format in ["text", "json"] {
         let mut command = HttpServer::command(&db);

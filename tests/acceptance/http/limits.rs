@@ -174,7 +174,6 @@ async fn abandoned_readiness_probes_take_no_session_from_writes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_head_of_a_request_is_bounded_for_any_body_and_response() {
-    // HT07
     let db = database().await;
     let server = HttpServer::on(&db).await;
     let start = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\nconnection: close\r\nx-long: ", server.address());

@@ -1,4 +1,4 @@
-//! The cost of refused requests, and the requests that the limits exempt (F-109, F-38).
+//! The cost of refused requests, and the requests that the limits exempt.
 
 use reqwest::StatusCode;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Streams end with the credential that opened them (F-112).
+//! Streams end with the credential that opened them.
 
 use std::time::Duration;
 

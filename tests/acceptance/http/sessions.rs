@@ -79,7 +79,7 @@ async fn a_call_without_a_session_does_not_keep_a_session_from_being_resumed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_id_of_another_ledger_is_not_found() {
     let (db, other) = (database().await, database().await);
-    // F-114: the databases of tests are copies of one, with its keys.
+    // The databases of the tests are copies of one database, with its keys.
     let server = HttpServer::on(&db).await;
     let elsewhere = HttpServer::on(&other).await;
     let foreign = elsewhere.session(HANDSHAKE).await;
@@ -95,8 +95,7 @@ async fn a_session_id_of_another_ledger_is_not_found() {
         let stream = forged.send(forged.request(Method::GET, "/mcp")).await;
         assert_eq!(stream.status, StatusCode::NOT_FOUND, "{position}");
     }
-    // One that its client has closed is over.
-    // F-37: with a status that clients take for success.
+    // A client can close its session, with a status that clients take for success.
     let closed = own.send(own.request(Method::DELETE, "/mcp")).await;
     assert_eq!((closed.status, closed.body.as_str()), (StatusCode::NO_CONTENT, ""));
     assert_eq!(own.post(&list).await.status, StatusCode::NOT_FOUND);

@@ -93,7 +93,7 @@ async fn a_client_of_the_old_transport_reads_writes_and_leaves_nothing_running()
     let again = session.request(2, "tools/call", call).await;
     assert_eq!(again["result"]["structuredContent"]["data"]["duplicate"], true, "{again}");
 
-    // HT11: a client that disconnects leaves no busy backend.
+    // A client that disconnects leaves no busy backend.
     let sleep = json!({"name": "query_database", "arguments": {"query": "select pg_sleep(60)"}});
     session.post(&json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": sleep})).await;
     let sleeping = "from pg_stat_activity where usename = 'countersign_reader' and datname = current_database() \

@@ -1,4 +1,4 @@
-//! The first seconds of a server, and whom it tells why it is not ready (F-08, F-111).
+//! The first seconds of a server, and whom it tells why it is not ready.
 
 use std::time::{Duration, Instant};
 

@@ -41,7 +41,6 @@ fn about(seconds: f64, expected: f64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unfinished_ledger_entries_are_counted_with_their_age() {
-    // C5-10, A9-33
     let db = database().await;
     let empty = scrape(&db).await;
     assert_eq!(empty.of("countersign_database_up"), 1.0);

@@ -1,5 +1,5 @@
-//! A backend passes to another client after each call, so a call must leave no state in it (D1-08, X-17). PgBouncer
-//! cleans nothing here: the ends of the transactions do.
+//! A backend passes to another client after each call, so a call must leave no state in it. PgBouncer cleans nothing
+//! here: the ends of the transactions do.
 
 use serde_json::{Value, json};
 use testkit::{External, PgBouncer, Server, database, skip_without};

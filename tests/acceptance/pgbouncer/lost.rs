@@ -1,5 +1,5 @@
-//! The connection is lost at COMMIT, on either side of the pooler: the answer is the truth (CR01,
-//! CR02). The pooler itself is killed in `chaos`.
+//! The connection is lost at COMMIT, on either side of the pooler: the answer is the truth. The pooler itself is killed
+//! in `chaos`.
 
 use serde_json::json;
 use testkit::{ConnectionFault, Database, External, FaultPoint, PgBouncer, Proxy, Server, database, skip_without};

@@ -13,7 +13,6 @@ async fn parameters_types_errors_and_limits_are_as_without_a_pooler() {
     if skip_without(&[External::PgBouncer]) {
         return;
     }
-    // B4, B5, D1-01 to D1-07
     let (pooler, server) = behind_a_pooler().await;
     let direct = Server::on(pooler.database()).await;
     pooler
@@ -85,7 +84,6 @@ async fn a_read_out_of_time_or_without_its_client_frees_its_backend() {
     if skip_without(&[External::PgBouncer]) {
         return;
     }
-    //
     let pooler = PgBouncer::with(&database().await, &[("default_pool_size", "1")]).await;
     let mut command = Server::command_pooled(&pooler);
     command.env("COUNTERSIGN_QUERY_TIMEOUT_MS", "1000");

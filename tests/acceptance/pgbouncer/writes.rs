@@ -13,7 +13,6 @@ async fn a_write_its_duplicate_and_its_undo_are_as_without_a_pooler() {
     if skip_without(&[External::PgBouncer]) {
         return;
     }
-    // A1, A4, X-02
     let (pooler, server) = behind_a_pooler().await;
     let db = pooler.database();
     let call = json!({"tweet_id": untouched_tweet(db).await});
@@ -51,7 +50,7 @@ async fn two_servers_share_two_backends_for_two_hundred_calls_at_once() {
     if skip_without(&[External::PgBouncer]) {
         return;
     }
-    // X-03, D1-09: twice 24 sessions, each of which would have had a backend.
+    // Two servers have 24 sessions each. Without the pooler, each session has a backend.
     let db = database().await;
     let pooler = PgBouncer::with(&db, &[("default_pool_size", "2")]).await;
     let servers = [Server::command_pooled(&pooler), Server::command_pooled(&pooler)].map(Server::start);
@@ -95,7 +94,6 @@ async fn a_proposal_is_shown_and_confirmed() {
     if skip_without(&[External::PgBouncer]) {
         return;
     }
-    // C1-01, C3-01
     let pooler = PgBouncer::start(&database().await).await;
     let mut command = Server::studio_command(pooler.database());
     command.env("DATABASE_URL", pooler.url()).env("COUNTERSIGN_POOLER", "transaction");
@@ -113,7 +111,7 @@ async fn a_write_has_the_settings_of_a_dedicated_session() {
     if skip_without(&[External::PgBouncer]) {
         return;
     }
-    // MA07: a table in front of the search path takes no write; and values have one form.
+    // No table in front of the search path takes the write, and values have one form.
     let db = database().await;
     db.run(&format!(
         "alter role {writer} in database {name} set search_path = social, pg_catalog;

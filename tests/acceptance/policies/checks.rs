@@ -82,7 +82,6 @@ async fn a_mistake_in_a_declaration_says_what_is_right() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rule_that_requires_agreement_asks_for_what_a_tier_asks_for() {
-    // C6-07
     let db = payments().await;
     let rule = "[[tool.rule]]\nwhen = \"param.amount > 1\"\nthen = \"approve\"";
     let manifest = pay(rule);

@@ -21,7 +21,6 @@ async fn alter(db: &Database, proposal: &Value, change: &str, resealed: bool) ->
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_parameter_preview_tool_or_tenant_is_noticed_by_the_digest() {
-    // X-40, C6-04, AP02
     let db = database().await;
     let server = Server::studio(&db).await;
     for (number, change) in [
@@ -57,7 +56,7 @@ async fn another_parameter_preview_tool_or_tenant_is_noticed_by_the_digest() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn parameters_that_violate_the_schema_are_refused_again_at_execution() {
-    // C4-01, C4-02, C7-06, C2-03, C2-04, C1-11: with a matching digest and fingerprint by an attacker.
+    // The attacker has computed a matching digest and fingerprint.
     let db = database().await;
     let server = Server::studio(&db).await;
     let hash =

@@ -51,7 +51,6 @@ fn ended(proposal: &Value) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_killed_right_after_the_agreement_leaves_it_to_the_next() {
-    // C1-02 to C1-04, X-44, AP07, C7-08
     let db = database().await;
     let server = Server::studio(&db).await;
     let proposal = server.propose("upsert_package", price("150")).await;
@@ -127,7 +126,6 @@ async fn a_server_that_is_killed_between_the_write_and_its_answer_has_written_on
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_that_outlasts_its_deadline_is_not_called_failed_while_it_goes_on() {
-    // X-43, C7-07
     let db = database().await;
     let mut slow = Server::studio_command(&db);
     slow.args(["--call-deadline-ms", "1000"]);
@@ -172,7 +170,7 @@ async fn an_approval_survives_a_database_outage_and_is_executed_later() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_any_kill_each_approval_is_executed_once_or_never() {
-    // C5-04, C5-10: a storm of agreements over servers that are killed in the middle, twice.
+    // Many approvals at once over servers that are killed in the middle, twice.
     const EACH: usize = 12;
     let db = database().await;
     let mut proposals = Vec::new();

@@ -77,8 +77,8 @@ async fn invoices(db: &Database) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_value_under_constant_change_is_shown_and_compared() {
-    // F-61: without one snapshot for both trials the price differs between them, is taken for a value that the database
-    // makes anew, and any price is carried out.
+    // Without one snapshot for both trials the price differs between them. It would count as a value that the database
+    // generates, and any price would be executed.
     let (db, server) = shop().await;
     let stop = Arc::new(AtomicBool::new(false));
     let attacker = tokio::spawn({
@@ -114,7 +114,6 @@ async fn a_value_under_constant_change_is_shown_and_compared() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_definition_that_was_replaced_since_is_noticed() {
-    // F-62
     let (db, server) = shop().await;
     let with_tax = "create or replace function shop.with_tax(amount integer) returns integer language sql stable as";
     for (change, named) in [
@@ -184,7 +183,7 @@ async fn a_definition_that_was_replaced_since_is_noticed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_definition_that_is_replaced_while_the_write_runs_is_noticed() {
-    // F-62: the write waits for a row, has its functions looked up already or not yet, and in both cases nothing is written.
+    // The write waits for a row. Whether it has looked up its functions already or not, nothing is written.
     let (db, server) = shop().await;
     let proposal = propose(&server).await;
     let mut other = db.connect().await;

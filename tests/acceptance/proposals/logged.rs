@@ -30,7 +30,6 @@ fn line<'l>(log: &'l str, parts: &[&str]) -> &'l str {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_has_account_proposal_and_outcome_but_no_value() {
-    // C4-05, C4-07, C4-09, C4-10
     let db = database().await;
     db.run("update studio.package_photo set caption = 'hunter2'; update studio.package set title = 'hunter2' where package_id = 3")
         .await;

@@ -10,7 +10,6 @@ use super::{PRICE, agreement, approve, id, price, state};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn twelve_confirmations_at_once_over_three_servers_execute_once_with_equal_answers() {
-    // X-39, AP06
     let db = database().await;
     let servers = join_all((0..3).map(|_| Server::studio(&db))).await;
     for round in 0..5 {

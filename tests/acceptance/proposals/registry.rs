@@ -57,7 +57,6 @@ async fn check(db: &Database, manifest: &std::path::Path) -> (bool, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_names_every_tool_without_an_executor_and_does_not_start() {
-    // C1-01, C2-05, C2-06, C2-08, C5-05, C5-06, C6-03
     let db = database().await;
     let file = orphans(MANIFEST);
     let mut command = Server::bare_command(&db);
@@ -85,7 +84,6 @@ async fn a_server_names_every_tool_without_an_executor_and_does_not_start() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_manifest_without_native_tools_needs_no_executor_and_the_shipped_executor_is_registered() {
-    // C2-02, C2-07, C4-11, C5-02, C5-07, C6-06, C1-12
     let db = database().await;
     let reads = MANIFEST.split("[[tool]]").last().unwrap();
     let file = orphans(&format!("name = \"reads\"\nversion = \"1.0\"\n[[tool]]{reads}"));
@@ -104,7 +102,6 @@ async fn a_manifest_without_native_tools_needs_no_executor_and_the_shipped_execu
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_native_executor_checks_the_owner_and_answers_foreign_rows_like_missing_rows() {
-    // C2-04, C3-05 to C3-09, C4-02 to C4-05, C4-08
     let db = database().await;
     let server = Server::studio(&db).await;
     let mut said = Vec::new();

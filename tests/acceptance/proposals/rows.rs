@@ -1,4 +1,4 @@
-//! The preview pairs rows before and after by the key of their table (F-64).
+//! The preview pairs rows before and after by the key of their table.
 
 use serde_json::{Value, json};
 use testkit::{TestManifest, database};

@@ -17,7 +17,6 @@ async fn refused_as_stale(db: &Database, server: &Server, proposal: &Value) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_changed_or_deleted_since_stops_the_write() {
-    // AP04
     let db = database().await;
     let server = Server::studio(&db).await;
     for change in [
@@ -51,7 +50,7 @@ async fn a_row_changed_or_deleted_since_stops_the_write() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_waits_for_the_row_is_seen_before_the_write_commits() {
-    // C4-12, C7-02. The comparison is made under the lock: a change that commits while the write waits counts.
+    // The server compares the rows under the lock: a change that commits while the write waits counts.
     let db = database().await;
     let server = Server::studio(&db).await;
     let proposal = server.propose("upsert_package", price("150")).await;
@@ -134,7 +133,6 @@ async fn an_identical_write_in_between_makes_it_stale_and_is_not_made_twice() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_after_approval_is_reported_and_the_next_call_can_propose_again() {
-    // C4-10, C6-08 to C6-10
     let db = database().await;
     db.run(
         "create table public.refusal (why text); grant select on public.refusal to public; \

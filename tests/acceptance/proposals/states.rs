@@ -50,7 +50,7 @@ async fn bring(db: &Database, proposal: &Value, to: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_ledger_refuses_every_other_change_of_state() {
-    // C7-01, C7-05: not even a superuser, short of switching the trigger off.
+    // It refuses a superuser as well, unless the trigger is disabled.
     let db = database().await;
     let server = Server::studio(&db).await;
     let client = db.connect().await;
@@ -175,7 +175,6 @@ async fn a_reviewer_approves_only_pending_proposals() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_account_has_no_such_proposal() {
-    // X-40, AP02
     let db = database().await;
     let server = Server::studio(&db).await;
     let proposal = server.propose("upsert_package", price("150")).await;

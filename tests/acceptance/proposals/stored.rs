@@ -7,7 +7,6 @@ use super::{agreement, id, price, state};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_undecided_proposal_expires_by_the_databases_clock() {
-    // C7-03, AP05
     let db = database().await;
     let mut command = Server::studio_command(&db);
     command.env("COUNTERSIGN_PROPOSAL_LIFETIME_S", "1");
@@ -51,7 +50,6 @@ async fn an_approved_proposal_that_is_not_executed_in_time_expires_too() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rejected_and_expired_proposals_are_removed_after_seven_days_and_executed_proposals_stay() {
-    // C7-09
     let db = database().await;
     let server = Server::studio(&db).await;
     let mut proposals = Vec::new();

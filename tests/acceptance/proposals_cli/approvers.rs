@@ -1,4 +1,4 @@
-//! Logins that may approve, and logins that may not (attacks AP01 and X-41).
+//! Logins that may approve, and logins that may not.
 
 use std::process::Stdio;
 
@@ -10,7 +10,6 @@ use super::{approver, as_role, os_user, proposals, propose_deletion, spare_packa
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_a_role_of_approvers_approves_and_never_the_server_or_the_proposer() {
-    // AP01, X-41
     let db = database().await;
     let url = approver(&db).await;
     let (account, user) = (os_user(), os_user());

@@ -5,7 +5,7 @@ use testkit::{Server, database};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn functions_that_act_beyond_the_transaction_are_not_called() {
-    // SE14, SE18, RD08: `layers.rs` has the rest.
+    // `layers.rs` has more attacks of this kind.
     let db = database().await;
     db.run(
         "create function social.own(int) returns int language sql as 'select $1';
@@ -68,7 +68,7 @@ async fn functions_that_act_beyond_the_transaction_are_not_called() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_query_reads_the_rows_of_another_account() {
-    // F-31: also from places that a plan does not show.
+    // A plan does not show every function that a query calls.
     let db = database().await;
     db.run(
         "create table social.diary (account text, entry text);
@@ -109,7 +109,7 @@ async fn no_query_reads_the_rows_of_another_account() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn planning_a_query_does_not_reveal_the_queries_of_others() {
-    // SE18: planning calls functions that are STABLE, and fails with what they say.
+    // Planning calls STABLE functions, and an error of planning may quote their result.
     let db = database().await;
     let mut command = Server::command(&db);
     command.args(["--read-sessions", "1"]);
@@ -126,7 +126,7 @@ async fn planning_a_query_does_not_reveal_the_queries_of_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_statement_whose_meaning_changes_is_analysed_again() {
-    // SE18: 'now' is the moment at which a text is parsed, so a text can wait until it has been looked at.
+    // PostgreSQL evaluates 'now' when it parses a text, so the same text may later mean another call.
     let db = database().await;
     let mut command = Server::command(&db);
     command.args(["--read-sessions", "1"]);
@@ -146,7 +146,7 @@ async fn a_statement_whose_meaning_changes_is_analysed_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn statements_that_cannot_be_planned_do_not_run() {
-    // SE18: CS36 of `layers.rs` is the same as an attack.
+    // `layers.rs` attacks a database in the same way.
     let db = database().await;
     let server = Server::on(&db).await;
     // The setting that planning asks for is not a superuser's to see when it runs, only while it is planned.
@@ -158,7 +158,7 @@ async fn statements_that_cannot_be_planned_do_not_run() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn functions_called_through_partitions_are_checked_too() {
-    // SE18: CS37 of `layers.rs` is the same as an attack.
+    // `layers.rs` attacks a database in the same way.
     let db = database().await;
     db.run(
         "create table social.parted (id int) partition by list (id);

@@ -1,11 +1,10 @@
-//! Reads in every syntax are accepted, since the server does not parse the text (promises D2-14, D3-04, D5-01).
+//! Reads in every syntax are accepted, since the server does not parse the text.
 
 use serde_json::json;
 use testkit::{Server, database};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_is_taken_in_any_case_behind_blanks_comments_and_parentheses() {
-    // D2-14, D3-04
     let db = database().await;
     let server = Server::on(&db).await;
     for query in [
@@ -39,7 +38,6 @@ async fn a_query_is_taken_in_any_case_behind_blanks_comments_and_parentheses() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_tables_are_listed_by_what_postgresql_has_for_it() {
-    // D5-01
     let db = database().await;
     let server = Server::on(&db).await;
     let tables = db.rows("select tablename from pg_tables where schemaname = 'social' order by 1").await.concat();

@@ -101,7 +101,6 @@ async fn the_commands_of_the_page_add_a_running_server() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_over_the_network() {
-    // F-12
     if skip_without(&[External::NodeModules]) {
         return;
     }

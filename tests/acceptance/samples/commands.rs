@@ -47,7 +47,7 @@ async fn usage_lines_name_commands_and_options_that_exist() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_of_cron() {
-    // F-11: each with its connection, in the order of the page.
+    // Each job has its own connection, in the order of the page.
     let shop = Shop::ready().await;
     let place = shop.folder().to_str().unwrap().to_owned();
     for (name, user) in [("countersign.toml", "countersign_writer"), ("owner.toml", "me")] {

@@ -12,7 +12,6 @@ fn completed(words: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn completions_complete_and_man_pages_have_the_options_of_front_ends() {
-    // F-95
     let shop = Shop::new().await;
     shop.shell(&sample("docs/setup/install.md", "mkdir -p"), "").await;
     let source = "source ~/.local/share/bash-completion/completions/countersign";

@@ -171,7 +171,7 @@ async fn the_readme_from_init_to_the_first_write_and_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_sample_configuration_starts_a_server() {
-    // F-11: with the manifest of README.md, whose tool the profile of the sample names.
+    // The profile of the sample names a tool of the manifest in README.md.
     let shop = Shop::ready().await;
     let place = shop.folder().to_str().unwrap().to_owned();
     std::fs::write(shop.folder().join("countersign-database-url"), shop.url("countersign_writer")).unwrap();

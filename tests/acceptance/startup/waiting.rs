@@ -1,4 +1,4 @@
-//! A server on standard input and output whose database is not there yet, or refuses its login (F-07): a client sees why, and
+//! A server on standard input and output whose database is not there yet, or refuses its login: a client sees why, and
 //! gets the tools once the server is connected.
 
 use std::time::{Duration, Instant};
@@ -77,7 +77,7 @@ async fn a_refused_login_is_reported_and_retried() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_does_not_wait_for_a_database_that_never_answers() {
-    // D3-05: a listener that accepts nothing and says nothing, instead of an address beyond this machine.
+    // A listener that never accepts stands for an address that does not answer.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
     let begun = Instant::now();

@@ -16,7 +16,6 @@ const NAME_A_PACKAGE: [(&str, &[Param<'_>]); 4] = [
 #[tokio::test(flavor = "multi_thread")]
 async fn another_tenants_package_and_a_missing_one_are_found_in_the_same_way_by_statements_alone_and_by_policies_alone()
 {
-    // C3-07, C3-08, C4-02, C4-03, C6-04
     let studio = Studio::new().await;
     let contents = studio.db.contents("studio").await;
     for (tool, own) in NAME_A_PACKAGE {
@@ -84,7 +83,6 @@ async fn a_package_with_bookings_to_come_stays_and_of_one_without_only_the_past_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn before_a_photo_is_deleted_the_package_and_its_photos_are_shown_and_locked_without_their_bytes() {
-    // C4-02, C6-07
     let studio = Studio::new().await;
     let client = studio.open(OWN).await;
     client.batch_execute("begin").await.unwrap();

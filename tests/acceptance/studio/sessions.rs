@@ -112,7 +112,6 @@ async fn the_hours_of_a_day_are_replaced_and_those_from_before_bring_them_back()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_has_not_begun_is_cancelled_and_its_time_is_free_again() {
-    // F-67
     let studio = Studio::new().await;
     let contents = studio.db.contents("studio").await;
     let cancel = async |by: As<'_>, tenant: &str, booking: &str| {

@@ -31,7 +31,6 @@ async fn check(db: &Database, manifest: &TestManifest) -> CommandOutput {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_needs_no_declared_undo_once_all_tables_that_it_changes_are_tracked() {
-    // A7-15, A7-16, A10-22, X-11: there is no default that a tool could fall into.
     let (db, anna) = shop().await;
     db.run(
         "grant all on all tables in schema shop to countersign_writer;

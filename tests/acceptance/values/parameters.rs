@@ -1,4 +1,4 @@
-//! Values of parameters, as agents send them and PostgreSQL receives them (promises B4, B5).
+//! Values of parameters, as agents send them and PostgreSQL receives them.
 
 use serde_json::{Value, json};
 use testkit::{Server, database};
@@ -7,7 +7,6 @@ use super::TYPES;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn parameters_of_every_kind_arrive_as_they_were_sent() {
-    // B4-12 to B4-38
     let db = database().await;
     db.run(TYPES).await;
     let server = Server::on(&db).await;
@@ -109,7 +108,6 @@ async fn parameters_of_every_kind_arrive_as_they_were_sent() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn parameters_that_do_not_fit_are_named() {
-    // B4-02, B4-04, AR02 to AR06
     let db = database().await;
     db.run(TYPES).await;
     let server = Server::on(&db).await;

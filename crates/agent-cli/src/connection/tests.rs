@@ -50,14 +50,12 @@ const DSN_OF_ENV: [(&str, &str); 1] = [("COUNTERSIGN_DSN_SECRET", DSN)];
 
 #[test]
 fn without_anything_it_is_the_defaults() {
-    // B7-22
     assert_eq!(connects(&[], &[], &[]), "postgres:-@127.0.0.1:5432/postgres");
     assert_eq!(connects(&[], &[("host", "")], &[("PGHOST", "")]), "postgres:-@127.0.0.1:5432/postgres");
 }
 
 #[test]
 fn every_field_counts_in_every_layer_and_the_higher_layer_wins() {
-    // B7-03 to B7-07, B7-10 to B7-21
     let libpq = [("PGHOST", "h1"), ("PGPORT", "1"), ("PGUSER", "u1"), ("PGDATABASE", "d1"), ("PGPASSWORD", "p1")];
     assert_eq!(connects(&[], &[], &libpq), "u1:p1@h1:1/d1");
     let own = [
@@ -84,7 +82,6 @@ fn every_field_counts_in_every_layer_and_the_higher_layer_wins() {
 
 #[test]
 fn a_connection_string_counts_in_every_layer() {
-    // B7-01, B7-02, B7-08, B7-09
     let expected = "ann:pw@db.example:6000/orders";
     let conninfo = "host=db.example port=6000 user=ann password=pw dbname=orders";
     for (key, text) in [("dsn", DSN), ("conninfo", conninfo), ("conninfo", DSN)] {
@@ -98,7 +95,6 @@ fn a_connection_string_counts_in_every_layer() {
 
 #[test]
 fn a_flag_beats_a_connection_string_of_the_environment() {
-    // B7-20
     for (flags, expected) in [
         // Another server: neither the user nor the password of the string is meant for it.
         (vec![("host", "new")], "postgres:-@new:5432/postgres"),
@@ -138,7 +134,6 @@ fn within_a_layer_fields_count_over_the_string_and_layers_below_fill_in() {
 
 #[test]
 fn the_connection_string_of_every_command_is_below_own_fields_and_above_libpqs_variables() {
-    // F-06
     let shared = "postgresql://ann:pw@db:6/orders";
     let libpq = [("PGHOST", "no"), ("PGUSER", "no"), ("PGDATABASE", "no")];
     for (flags, variables, expected) in [
@@ -177,7 +172,6 @@ fn os_user() -> String {
 
 #[test]
 fn a_socket_is_a_host_with_a_slash() {
-    // B7-23
     for flags in [
         vec![("host", "/run/pg")],
         vec![("dsn", "postgresql:///?host=/run/pg")],

@@ -15,7 +15,6 @@ fn rejected(line: &str) -> RequestError {
 
 #[test]
 fn a_query_has_an_id_and_sql_and_may_have_the_rest() {
-    // B2-01, B3-01 to B3-14
     let bare =
         Command::Query(Box::new(QueryCommand { id: "q1".into(), sql: "select 1".into(), ..QueryCommand::default() }));
     assert_eq!(read(r#"{"code":"query","id":"q1","sql":"select 1"}"#), bare);
@@ -43,7 +42,6 @@ fn a_query_has_an_id_and_sql_and_may_have_the_rest() {
 
 #[test]
 fn numbers_keep_every_digit() {
-    // B4-18
     let line = r#"{"code":"query","id":"q","sql":"x","params":[12345678901234567890.12345678901234567890,1.10]}"#;
     let Command::Query(query) = read(line) else { panic!() };
     let numbers: Vec<String> = query.params.iter().map(Value::to_string).collect();
@@ -52,7 +50,6 @@ fn numbers_keep_every_digit() {
 
 #[test]
 fn the_other_commands() {
-    // B2-02 to B2-05, B9-27
     assert_eq!(read(r#"{"code":"cancel","id":"q1"}"#), Command::Cancel { id: "q1".into() });
     assert_eq!(read(r#" {"code":"ping"} "#), Command::Ping);
     assert_eq!(read(r#"{"code":"close"}"#), Command::Close);
@@ -72,7 +69,6 @@ fn the_other_commands() {
 
 #[test]
 fn a_transaction_has_an_isolation_level_of_sqls_own_words() {
-    // F-79
     for level in IsolationLevel::ALL {
         let word = level.as_str();
         let line = format!(r#"{{"code":"begin","id":"t","options":{{"isolation_level":"{word}"}}}}"#);
@@ -85,7 +81,6 @@ fn a_transaction_has_an_isolation_level_of_sqls_own_words() {
 
 #[test]
 fn null_stands_for_a_key_that_is_left_out() {
-    // F-79
     for (with_null, without) in [
         (
             r#"{"code":"query","id":"q","session":null,"sql":"x","params":null,"options":{"read_only":null,"batch_rows":null}}"#,
@@ -110,7 +105,6 @@ fn null_stands_for_a_key_that_is_left_out() {
 
 #[test]
 fn a_configuration_is_patched_field_by_field() {
-    // B3-15 to B3-22
     assert_eq!(read(r#"{"code":"config"}"#), Command::Config(Box::default()));
     let line = r#"{"code":"config","default_session":"s","sessions":{"s":{"dsn_secret":null,"host":"h","port":5,
         "password_secret":"p"}},"inline_max_rows":2,"inline_max_bytes":3,"statement_timeout_ms":4,
@@ -130,7 +124,6 @@ fn a_configuration_is_patched_field_by_field() {
 
 #[test]
 fn what_is_wrong_is_named_and_the_id_is_carried() {
-    // B3-01 to B3-06, B3-45, B3-56, B9-31
     let q = |rest: &str| format!(r#"{{"code":"query","id":"q1",{rest}}}"#);
     for (line, said) in [
         (
@@ -195,7 +188,6 @@ fn what_is_wrong_is_named_and_the_id_is_carried() {
 
 #[test]
 fn parameters_of_a_wrong_shape_are_invalid_params_and_too_many_an_invalid_request() {
-    // B4-03, B3-57, X-45
     let with = |params: &str| format!(r#"{{"code":"query","id":"q","sql":"x","params":{params}}}"#);
     let many = |count: usize| with(&format!("[{}]", vec!["1"; count].join(",")));
     for (line, code) in [
@@ -216,7 +208,6 @@ fn parameters_of_a_wrong_shape_are_invalid_params_and_too_many_an_invalid_reques
 
 #[test]
 fn lines_and_statements_have_a_limit() {
-    // X-45
     let line = |bytes: usize| {
         let empty = r#"{"code":"query","id":"q","sql":""}"#.len();
         format!(r#"{{"code":"query","id":"q","sql":"{}"}}"#, "x".repeat(bytes - empty))

@@ -1,4 +1,4 @@
-//! Transactions that the queries of a session share (promise B9-27).
+//! Transactions that the queries of a session share.
 //!
 //! ```text
 //! begin ──▶ open ──▶ query, query, ..            one after another, in the order of arrival

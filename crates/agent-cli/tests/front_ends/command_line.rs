@@ -1,4 +1,4 @@
-//! Command lines that are refused: an `error` event, exit code 2, and no secret in either (B9-12, B9-15, B9-21).
+//! Command lines that are refused: an `error` event, exit code 2, and no secret in either.
 
 use countersign_agent_cli::FrontEnd::{self, Pipe, Psql, Query};
 use countersign_agent_cli::parse;
@@ -21,14 +21,12 @@ async fn refused(front_end: FrontEnd, arguments: &[&str]) -> String {
 
 #[tokio::test]
 async fn options_that_query_and_pipe_do_not_accept_are_named() {
-    // B4-09, B6-02, B9-15, B9-21
     let sql = ["--sql", "rows 1"];
     for (arguments, said) in [
         (vec!["-c", "rows 1"], "there is no flag \"-c\""),
         (vec!["--sqll", "hunter2"], "there is no flag \"--sqll\""),
         (vec!["--pasword-secret=hunter2"], "there is no flag \"--pasword-secret\""),
         (vec!["postgresql://u:hunter2@h/d"], "argument 1 is neither a flag nor a flag's value"),
-        // F-74
         ([&sql[..], &["hunter2"]].concat(), "argument 3 is neither a flag nor a flag's value"),
         ([&sql[..], &["-phunter2"]].concat(), "there is no flag \"-p\""),
         ([&sql[..], &["--port", "hunter2"]].concat(), "--port takes a number from 1 to 65535"),
@@ -76,7 +74,6 @@ async fn options_that_query_and_pipe_do_not_accept_are_named() {
 
 #[tokio::test]
 async fn options_that_psql_does_not_accept_are_named() {
-    // B4-11, B6-23
     let sql = ["-c", "rows 1"];
     for (arguments, said) in [
         (vec!["--set", "x=1"], "--set"),
@@ -89,7 +86,6 @@ async fn options_that_psql_does_not_accept_are_named() {
         (vec!["--sql", "x"], "--sql"),
         (vec!["mydb"], "argument 1 is neither a flag nor a flag's value, and no postgresql:// URI"),
         (vec!["host=h password=hunter2"], "argument 1 is neither"),
-        // F-74
         (vec!["-c", "rows 1", "postgres//u:hunter2@h/db"], "argument 3 is neither"),
         (vec!["-c", "rows 1", "-Whunter2"], "the flag -W is not taken"),
         ([&sql[..], &["-p", "hunter2"]].concat(), "--port takes a number from 1 to 65535"),
@@ -116,7 +112,6 @@ async fn options_that_psql_does_not_accept_are_named() {
 
 #[test]
 fn an_error_comes_in_the_form_that_was_asked_for() {
-    // B9-13, B9-15
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let exit = parse(Query, &words(&["--nope", "--output", "yaml"]), env(&[])).unwrap_err();
     assert!(exit.stdout.starts_with(b"---\ncode: error\n") && exit.code == 2);
@@ -126,7 +121,6 @@ fn an_error_comes_in_the_form_that_was_asked_for() {
 
 #[test]
 fn help_and_version_are_text_and_0_and_show_no_short_flag() {
-    // B9-12
     for front_end in [Query, Pipe, Psql] {
         let exit = parse(front_end, &["--help".to_owned()], env(&[])).unwrap_err();
         let text = String::from_utf8(exit.stdout).unwrap();

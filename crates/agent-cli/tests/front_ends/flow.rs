@@ -14,21 +14,18 @@ const STREAM: &str = r#","options":{"stream_rows":true,"batch_rows":10}"#;
 
 #[tokio::test]
 async fn a_fast_query_overtakes_a_slow_one() {
-    // B6-06, B6-07
     let mut pipe = Pipe::start(&[]);
     pipe.query("slow", "wait", "").await;
     pipe.query("fast", "rows 1", "").await;
     assert_eq!(pipe.brief(1).await, ["result fast ROWS 1"]);
     pipe.until_noted("wait on").await;
     pipe.send(r#"{"code":"cancel","id":"slow"}"#).await;
-    // B9-30
     assert_eq!(pipe.brief(1).await, ["error slow cancelled"]);
     assert_eq!(pipe.finish().await.0, ["close"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn queries_run_side_by_side() {
-    // B6-06
     let mut pipe = Pipe::start(&[]);
     let begun = Instant::now();
     for id in 0..8 {
@@ -42,7 +39,6 @@ async fn queries_run_side_by_side() {
 
 #[tokio::test]
 async fn an_id_in_flight_is_refused_and_free_again_after_its_terminal_event() {
-    // B6-08
     let mut pipe = Pipe::start(&[]);
     pipe.query("q", "wait", "").await;
     pipe.query("q", "rows 1", "").await;
@@ -59,7 +55,6 @@ async fn an_id_in_flight_is_refused_and_free_again_after_its_terminal_event() {
 
 #[tokio::test(start_paused = true)]
 async fn sixty_four_queries_run_and_the_next_waits_while_ping_and_cancel_are_answered() {
-    // B3-51, B9-35, X-45, F-80
     let mut pipe = Pipe::start(&[]);
     for id in 0..64 {
         pipe.query(&format!("q{id}"), "wait", "").await;
@@ -91,7 +86,7 @@ async fn sixty_four_queries_run_and_the_next_waits_while_ping_and_cancel_are_ans
 
 #[tokio::test(start_paused = true)]
 async fn queries_that_arrive_faster_than_they_run_all_run_in_order() {
-    // F-80: a commit waits for the queries before it.
+    // A commit waits for the queries before it.
     let mut pipe = Pipe::start(&[]);
     pipe.send(r#"{"code":"begin","id":"begin"}"#).await;
     for id in 0..300 {
@@ -107,7 +102,7 @@ async fn queries_that_arrive_faster_than_they_run_all_run_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_list_of_queries_is_read_to_its_end_and_runs() {
-    // F-80: the end of the input is behind what is held back.
+    // The end of the input comes after the queries that are held back.
     let mut pipe = Pipe::start(&[]);
     for id in 0..500 {
         pipe.query(&format!("q{id}"), "sleep 100", "").await;
@@ -119,7 +114,6 @@ async fn a_long_list_of_queries_is_read_to_its_end_and_runs() {
 
 #[tokio::test(start_paused = true)]
 async fn a_query_that_ends_in_time_has_its_result_before_the_close() {
-    // B6-10, B9-35
     let mut pipe = Pipe::start(&[]);
     pipe.query("q1", "sleep 4900", "").await;
     pipe.query("q2", "sleep 5100", "").await;
@@ -130,7 +124,6 @@ async fn a_query_that_ends_in_time_has_its_result_before_the_close() {
 
 #[tokio::test(start_paused = true)]
 async fn a_query_that_does_not_stop_is_abandoned_and_still_gets_its_terminal_event() {
-    // B9-35
     let mut pipe = Pipe::start(&[]);
     pipe.query("stuck", "stuck", "").await;
     pipe.query("commit", "stuck-commit", r#","options":{"read_only":false}"#).await;
@@ -155,7 +148,6 @@ async fn a_signal_ends_the_pipe_like_close() {
 
 #[tokio::test(start_paused = true)]
 async fn a_second_signal_does_not_wait_for_what_is_in_flight() {
-    // F-78
     let mut pipe = Pipe::start(&[]);
     pipe.query("q", "wait", "").await;
     pipe.until_noted("wait on").await;
@@ -170,7 +162,6 @@ async fn a_second_signal_does_not_wait_for_what_is_in_flight() {
 
 #[tokio::test(start_paused = true)]
 async fn a_running_commit_is_not_stopped_and_reports_its_outcome() {
-    // B8-11
     let write = r#","options":{"read_only":false}"#;
     let mut pipe = Pipe::start(&[]);
     pipe.query("w", "slow-commit 20000", write).await;
@@ -200,7 +191,6 @@ async fn a_cancelled_write_of_output_ends_as_cancelled() {
 
 #[tokio::test]
 async fn a_result_that_does_not_fit_is_no_write() {
-    // B3-12, B3-61
     let mut pipe = Pipe::start(&[]);
     let options = r#","options":{"read_only":false,"inline_max_rows":1}"#;
     pipe.query("w", "write-returning 2", options).await;
@@ -210,7 +200,6 @@ async fn a_result_that_does_not_fit_is_no_write() {
 
 #[tokio::test]
 async fn bad_lines_do_not_end_the_session_and_the_last_needs_no_end() {
-    // B6-09, B6-10
     let mut pipe = Pipe::start(&[]);
     let long = "x".repeat(3 << 20);
     pipe.send(&format!(r#"{{"code":"query","id":"long","sql":"{long}"}}"#)).await;
@@ -223,7 +212,6 @@ async fn bad_lines_do_not_end_the_session_and_the_last_needs_no_end() {
 
 #[tokio::test]
 async fn changed_and_removed_sessions_are_closed() {
-    // B3-23
     let mut pipe = Pipe::start(&[]);
     pipe.send(r#"{"code":"config","sessions":{"a":{"host":"h"},"b":{}},"inline_max_rows":5}"#).await;
     pipe.send(r#"{"code":"config","inline_max_rows":6}"#).await;
@@ -237,7 +225,6 @@ async fn a_pipe_has_its_configuration_from_its_flags() {
     let mut pipe = Pipe::start(&["--host", "db", "--statement-timeout-ms", "7", "--log", "startup"]);
     let startup = pipe.next().await;
     assert_eq!((&startup["event"], &startup["version"]), (&"startup".into(), &env!("CARGO_PKG_VERSION").into()));
-    // B3-54, B9-17
     assert_eq!(startup["args"], serde_json::json!({"front_end": "pipe", "host": "db"}));
     assert_eq!(startup["env"], serde_json::json!({"COUNTERSIGN_PASSWORD_SECRET": "***"}));
     assert_eq!(startup["config"]["statement_timeout_ms"], 7);
@@ -248,7 +235,6 @@ async fn a_pipe_has_its_configuration_from_its_flags() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn every_accepted_query_has_exactly_one_terminal_event() {
-    // B6-07, B8-16, X-38
     let scripts = ["rows 3", "half 20", "panic", "write 1", "wait", "nonsense", "notices 2", "begin-less"];
     let mut pipe = Pipe::start(&[]);
     let mut terminal = HashMap::<String, usize>::new();

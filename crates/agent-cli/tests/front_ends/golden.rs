@@ -1,5 +1,6 @@
-//! Whole sessions over an executor that is not PostgreSQL (promise B1-12), line by line: `> ` is sent, `< ` is what must come
-//! next, `# ` says what for. `UPDATE_GOLDEN=1` writes what came into the place of what is expected (as many lines as there are).
+//! Whole sessions over an executor that is not PostgreSQL, line by line: `> ` is sent, `< ` is what must come next,
+//! `# ` says what for. `UPDATE_GOLDEN=1` writes what came into the place of what is expected (as many lines as there
+//! are).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -44,25 +45,21 @@ async fn check(name: &str) {
 
 #[tokio::test]
 async fn queries_and_their_results() {
-    // B1-02, B1-14, B2-01, B2-06 to B2-09, B3-01 to B3-14, B3-24 to B3-36, B4-01, B8-08 to B8-15, B9-23
     check("queries").await;
 }
 
 #[tokio::test]
 async fn each_failure_has_its_golden_output() {
-    // B1-14, B2-10, B2-11, B2-12, B3-37 to B3-50, B3-56 to B3-62, B8-16, B9-01 to B9-05
     check("failures").await;
 }
 
 #[tokio::test]
 async fn the_configuration_and_the_other_commands() {
-    // B2-02 to B2-05, B2-13 to B2-15, B3-15 to B3-23, B3-51, B3-52, B9-16, B9-22, B9-31
     check("commands").await;
 }
 
 #[tokio::test]
 async fn transactions() {
-    // B9-27
     check("transactions").await;
 }
 
@@ -75,7 +72,6 @@ fn events() -> Vec<Value> {
 
 #[test]
 fn every_failure_has_a_code_for_programs_and_every_code_is_reached() {
-    // B1-17
     let mut reached = BTreeSet::new();
     for event in events() {
         match event["code"].as_str().unwrap() {
@@ -111,7 +107,6 @@ fn says_what_it_is(key: &str, value: &Value, event: &Value) {
 
 #[test]
 fn every_numeric_key_names_its_unit_and_every_secret_is_marked() {
-    // B9-11
     let events = events();
     events.iter().for_each(|event| says_what_it_is("", event, event));
     let all: String = events.iter().map(Value::to_string).collect();

@@ -1,4 +1,4 @@
-//! One statement and its exit code (B6-01, B6-02, B9-19 to B9-21).
+//! One statement and its exit code.
 
 use countersign_agent_cli::FrontEnd::{Psql, Query};
 use serde_json::{Value, json};
@@ -12,7 +12,6 @@ fn event(lines: &[String]) -> Value {
 
 #[tokio::test]
 async fn a_result_is_0_and_a_failure_is_1() {
-    // B6-01, B9-19, B9-20
     for (sql, expected, code) in [
         ("rows 2", "result query ROWS 2", 0),
         ("-- a comment", "sql_error query 42601", 1),
@@ -36,7 +35,6 @@ async fn a_result_is_0_and_a_failure_is_1() {
 
 #[tokio::test]
 async fn the_statement_is_an_argument_a_file_or_standard_input() {
-    // B6-12, X-45
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "rows 3").unwrap();
     let path = file.path().to_str().unwrap();
@@ -63,7 +61,6 @@ async fn the_statement_is_an_argument_a_file_or_standard_input() {
 
 #[tokio::test]
 async fn a_dry_run_describes_and_does_not_run() {
-    // B3-55, B4-08
     let arguments = ["--sql", "write 1", "--write", "--dry-run", "--param", "2=b", "--param", "1=a"];
     let (lines, code, fake) = command(Query, &arguments, "").await;
     let expected = r#"{"code":"dry_run","sql":"write 1","params":["a","b"],"param_types":["text"],"columns":[{"name":"n","type":"int4"}],"session":"default","trace":{"duration_ms":0}}"#;
@@ -75,7 +72,6 @@ async fn a_dry_run_describes_and_does_not_run() {
 
 #[tokio::test]
 async fn both_parsers_give_the_same_events() {
-    // B1-06, B1-11, B1-19, B4-10, B6-03, B6-11 to B6-22
     let variables = [("COUNTERSIGN_DSN_SECRET", "postgresql://no:hunter2@nowhere/d"), ("PGHOST", "no")];
     let ours = ["--sql", "settings", "--host", "h", "--port", "7", "--user", "u", "--dbname", "d"];
     let ours = [&ours[..], &["--param", "1=a=b", "--param", "2=-5", "--stream-rows"]].concat();
@@ -101,7 +97,6 @@ async fn both_parsers_give_the_same_events() {
 
 #[tokio::test]
 async fn log_events_come_with_the_filter_only() {
-    // B2-16, B3-53, B3-54, B9-06 to B9-08, B9-17
     let arguments = ["--sql", "rows 1", "--password-secret", "hunter2", "--log", " Startup ,query.result"];
     let (lines, _, _) = command_in(Query, &arguments, "", &[("PGPASSWORD", "hunter2"), ("PGUSER", "u")]).await;
     assert!(!lines.concat().contains("hunter2"), "{lines:?}");
@@ -123,7 +118,6 @@ async fn log_events_come_with_the_filter_only() {
 
 #[tokio::test]
 async fn other_forms_of_output() {
-    // B9-13, B9-14
     let (lines, _, _) = command(Query, &["--sql", "rows 1", "--output", "yaml"], "").await;
     assert!(lines[0] == "---" && lines.contains(&"code: result".to_owned()), "{lines:?}");
     assert!(lines.iter().any(|line| line.starts_with("  duration: ") && line.ends_with("ms")), "{lines:?}");

@@ -1,4 +1,4 @@
-//! Transactions whose time passes, whose pipe ends, and whose requests come faster than they are done (B9-27).
+//! Transactions whose time passes, whose pipe ends, and whose requests come faster than they are done.
 
 use tokio::io::AsyncWriteExt;
 

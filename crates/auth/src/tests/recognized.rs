@@ -1,4 +1,4 @@
-//! Credentials that are recognized without a signature check (F-109).
+//! Credentials that are recognized without a signature check.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

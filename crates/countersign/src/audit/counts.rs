@@ -1,4 +1,4 @@
-//! `countersign audit counts` (promise A9-33).
+//! `countersign audit counts`: the number of records by state, overall and by tool.
 
 use ledger::audit::ToolCounts;
 use serde_json::json;

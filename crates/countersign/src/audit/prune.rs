@@ -1,4 +1,4 @@
-//! `countersign audit prune` (promises A11-16, C7-10).
+//! `countersign audit prune`: deletes old records, once or periodically.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `countersign audit verify` (attacks AU04, AU05).
+//! `countersign audit verify`: compares the records with the log, and the log with a checkpoint.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -63,7 +63,7 @@ pub(crate) async fn run(arguments: &CheckArgs, settings: &Settings) -> anyhow::R
     Ok(())
 }
 
-/// The summary of valid manifests. Compiling them has checked every executor (promise C5-07).
+/// The summary of valid manifests. Compiling them has checked every executor.
 pub(crate) fn summary(catalog: &ToolCatalog) -> String {
     let writes = catalog.tools.iter().filter(|tool| tool.access.writes()).count();
     let of = |tier: Tier| catalog.tools.iter().filter(|tool| tool.tier == tier).count();

@@ -128,7 +128,6 @@ mod tests {
 
     #[test]
     fn many_rows_are_summed_up_and_a_table_shows_the_first() {
-        // F-91
         let package =
             |id: u32, price: u32| json!({"package_id": id, "title": "Spare\u{1b}", "price": price, "is_active": true});
         let before: Vec<Value> = (1..=80).map(|id| package(id, id * 10)).collect();

@@ -1,4 +1,4 @@
-//! Records and proposals that have not come to their end (promises C5-09, C5-10).
+//! Records and proposals that have not come to their end.
 
 use std::time::Duration;
 

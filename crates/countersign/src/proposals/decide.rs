@@ -1,5 +1,5 @@
 //! `countersign proposals approve` and `reject`. The ledger decides: it compares the digest of what was shown here
-//! with the stored one, and checks who may decide (promises, attacks AP01, AP02).
+//! with the stored one, and checks who may decide.
 
 use std::process::ExitCode;
 use std::time::Duration;

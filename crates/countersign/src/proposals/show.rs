@@ -1,4 +1,4 @@
-//! `countersign proposals show`: everything that a reviewer needs, with nothing hidden in it (attack AP09).
+//! `countersign proposals show`: everything that a reviewer needs, with nothing hidden in it.
 
 use ledger::proposals::{Approval, Preview, Proposal, ProposalStatus};
 use serde_json::Value;

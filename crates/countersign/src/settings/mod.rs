@@ -259,7 +259,7 @@ impl Settings {
     }
 }
 
-/// As long as a customer has in promise C7-04. Many clients give a call up after a minute by themselves.
+/// Many clients give a call up after a minute by themselves.
 const DEFAULT_ASK_TIMEOUT: Duration = Duration::from_secs(120);
 
 const DEFAULT_DRIFT_CHECK: Duration = Duration::from_secs(60);

@@ -23,7 +23,6 @@ fn settings(text: &str) -> Settings {
 
 #[test]
 fn without_anything_the_defaults_hold() {
-    // D5-05, D5-06, D5-07
     let settings = settings("");
     assert_eq!(settings.read_limits.deadline, Duration::from_millis(30_000));
     assert_eq!(settings.connect_timeout, Duration::from_millis(10_000));
@@ -100,7 +99,6 @@ fn what_is_allowed_by_default_must_be_allowed_at_all() {
 
 #[test]
 fn a_connection_string_is_given_in_one_way_and_never_shown() {
-    //
     let said =
         sources().merge(parse("database_url = \"x\"\ndatabase_url_file = \"y\"").unwrap()).unwrap_err().to_string();
     assert!(said.contains("database_url in /etc/cs/countersign.toml and database_url_file are both given"), "{said}");

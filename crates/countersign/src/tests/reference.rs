@@ -202,7 +202,7 @@ fn the_page_of_the_command_line_follows_from_its_definition() {
 
 #[test]
 fn the_page_of_error_codes_follows_from_their_definition() {
-    // A3-02, X-12: this is the published list.
+    // docs/reference/errors.md is the published list of codes.
     let (_, variants) = ERROR_CODES.split_once("pub enum ErrorCode {").unwrap();
     let (variants, _) = variants.split_once("\n}\n").unwrap();
     let mut entries = HashMap::new();

@@ -1,4 +1,4 @@
-//! Pruning: old records go, and the chain says which, when and by whom (promises A11-16, C7-10).
+//! Pruning: old records go, and the chain says which, when and by whom.
 
 use types::Age;
 

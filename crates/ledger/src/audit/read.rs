@@ -1,4 +1,4 @@
-//! Reading the records of every account (promises A9-33, A10-06, A10-08). Agents read through [`crate::Records`] instead.
+//! Reading the records of every account. Agents read through [`crate::Records`] instead.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! Verifying: every record and event is compared with its entry in the log, and the tree over the entries with what was
-//! signed (attacks AU04, AU05). The entries are built by PostgreSQL's own functions from texts in this binary, some at a
-//! time, so memory stays small.
+//! signed. The entries are built by PostgreSQL's own functions from texts in this binary, some at a time, so memory
+//! stays small.
 
 use std::collections::BTreeMap;
 

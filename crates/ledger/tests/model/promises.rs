@@ -1,4 +1,4 @@
-//! What must hold in every state, named as the promises of docs/promises.md are.
+//! What must hold in every state.
 
 use stateright::{Model, Property};
 

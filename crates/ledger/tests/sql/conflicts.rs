@@ -29,11 +29,11 @@ async fn rows_that_changed_since_are_named_with_their_columns_and_their_writer()
     database.run(SCHEMA).await;
     let session = server(&database).await;
 
-    // F-52: setter, relative, bulk and insert, changed by a recorded write.
+    // An update of all rows, by absolute and relative values; a recorded write changed one of them since.
     let first = write(&session, "update s.p set v = 'mine', n = n + 10").await;
     let later = write(&session, "update s.p set v = 'theirs' where id = 2").await;
     let conflict = refused(&database, &session, &[first]).await;
-    assert_eq!(codes(&conflict), ["changed_since"], "F-52");
+    assert_eq!(codes(&conflict), ["changed_since"]);
     let report = &conflict["conflicts"][0];
     assert_eq!(report["table"], "s.p");
     assert_eq!(report["key"], serde_json::json!({"id": 2}));

@@ -24,9 +24,9 @@ async fn a_duplicate_is_answered_only_while_its_effect_is_in_place() {
     assert_eq!(perform(&database, &mut session, &a, &set_a).await, Outcome::Success);
     assert_eq!(perform(&database, &mut session, &a.again(), &set_a).await, Outcome::Duplicate(a.correlation_id));
     assert_eq!(perform(&database, &mut session, &b, &set_b).await, Outcome::Success);
-    assert_eq!(perform(&database, &mut session, &a.again(), &set_a).await, verdict("superseded"), "F-50");
+    assert_eq!(perform(&database, &mut session, &a.again(), &set_a).await, verdict("superseded"));
     assert_eq!(value().await, "B");
-    // F-50: the undo of B is no duplicate of A.
+    // The undo of B is no duplicate of A.
     let undone = undo(&session, &[b.correlation_id]).await.unwrap();
     assert_eq!(value().await, "A");
     assert_eq!(perform(&database, &mut session, &b.again(), &set_b).await, verdict("superseded"), "reversed");
@@ -81,7 +81,7 @@ async fn keys_bind_and_writes_without_an_effect_do_not() {
     let nothing = Call::new("set", "nothing").touching(0);
     for _ in 0..2 {
         let outcome = perform(&database, &mut session, &nothing.again(), "update s.t set v = 'x' where id = 77").await;
-        assert_eq!(outcome, Outcome::Success, "F-54");
+        assert_eq!(outcome, Outcome::Success);
     }
     let keyed = Call::new("add", "5").keyed("k");
     assert_eq!(
@@ -98,15 +98,15 @@ async fn keys_bind_and_writes_without_an_effect_do_not() {
         perform(&database, &mut session, &keyed.again().by("other"), "update s.t set n = n + 5 where id = 2").await,
         Outcome::Success
     );
-    // F-51: two writes with keys of their own are two writes, and each is undone by itself.
+    // Two writes with keys of their own are two writes, and each is undone by itself.
     let second = Call::new("add", "5").keyed("k2");
     assert_eq!(
         perform(&database, &mut session, &second, "update s.t set n = n + 5 where id = 1").await,
         Outcome::Success
     );
     undo(&session, &[second.correlation_id]).await.unwrap();
-    assert_eq!(database.value("select n from s.t where id = 1").await, "5", "F-51");
-    assert_eq!(database.value("select count(*) from countersign.reversal").await, "1", "F-51");
+    assert_eq!(database.value("select n from s.t where id = 1").await, "5");
+    assert_eq!(database.value("select count(*) from countersign.reversal").await, "1");
     // Without tracking the window counts.
     let plain = Call::new("plain", "1");
     assert_eq!(perform(&database, &mut session, &plain, "update s.plain set n = n + 1").await, Outcome::Success);

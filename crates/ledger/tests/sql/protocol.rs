@@ -87,7 +87,7 @@ async fn identical_calls_write_once_when_the_database_is_serializable() {
     check(&database, calls).await;
 }
 
-/// F-65: the identical call of another server, after this one was killed at `statements` behind its admission.
+/// The identical call of another server, after this one was killed at `statements` behind its admission.
 async fn after_a_kill(database: &Database, statements: &str) -> Duration {
     let call = Call::new("increment", statements);
     let dead = server(database).await;
@@ -109,7 +109,7 @@ async fn a_dead_server_does_not_block_other_writes() {
     database.run(TABLE).await;
     for (statements, wanted) in [("select 1", "1"), ("CLAIM", "2"), ("CLAIM; update s.t set n = n + 100", "3")] {
         let took = after_a_kill(&database, statements).await;
-        assert!(took < Duration::from_secs(2), "F-65: {statements}: {took:?}");
+        assert!(took < Duration::from_secs(2), "{statements}: {took:?}");
         assert_eq!(database.value("select n from s.t").await, wanted);
     }
 }

@@ -72,8 +72,7 @@ fn rows(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagn
     }
 }
 
-/// Checks that a write of any number of rows has a bound, so that a wrong WHERE cannot reach a whole table (attack
-/// MA03).
+/// Checks that a write of any number of rows has a bound, so that a wrong WHERE cannot reach a whole table.
 fn max_rows(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
     if let (Some(most), true) = (&tool.max_rows, tool.is(false)) {
         diagnostics

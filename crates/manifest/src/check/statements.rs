@@ -9,7 +9,7 @@ use crate::file::ToolDeclaration;
 use crate::infer::InferredTypes;
 use crate::parse::ParsedTool;
 
-/// The schema of the ledger, which only the server itself writes and reads (attack AU12).
+/// The schema of the ledger, which only the server itself writes and reads.
 const LEDGER_SCHEMA: &str = "countersign";
 
 /// Checks every statement of a tool.

@@ -1,5 +1,5 @@
 //! What a manifest says of a write beside its SQL: who carries it out (`executor`), what it answers when it found nothing
-//! (`not_found`), and what a tier above `auto` asks of it (promises C3 and C6-07).
+//! (`not_found`), and what a tier above `auto` asks of it.
 
 use crate::support::{compile, database};
 use countersign_manifest::{RowExpectation, ToolSpec};
@@ -68,7 +68,6 @@ async fn diagnostics(database: &Ledger, from: &str, to: &str) -> String {
 
 #[tokio::test]
 async fn a_write_may_name_its_executor_and_its_parameters_have_the_types_of_its_before_query() {
-    // C4-04, C6-06
     let database = database(NOTES).await;
     let catalog = compile(&[HEALTHY], &database).await.unwrap();
     let shred: &ToolSpec = catalog.get("shred").unwrap();
@@ -104,7 +103,6 @@ async fn an_undo_needs_the_strictest_agreement_of_the_rules_unless_it_is_declare
 
 #[tokio::test]
 async fn the_message_for_no_row_is_trimmed() {
-    // C3-08, C4-03
     let catalog = compile(&[HEALTHY], &*database(NOTES).await).await.unwrap();
     for tool in ["rename", "shred"] {
         assert_eq!(catalog.get(tool).unwrap().not_found.as_deref(), Some("Note not found or access denied"));
@@ -230,7 +228,6 @@ async fn unseen(database: &Ledger, tier: &str, sql: &str) -> String {
 
 #[tokio::test]
 async fn a_write_that_overwrites_rows_needs_a_before_query_to_be_proposed() {
-    // C6-07
     let database = database(NOTES).await;
     let update = "'update social.note set label = $3 where account_id = $1 and id = $2 returning id'";
     let conflict = "'insert into social.note (account_id, id, label) values ($1, $2, $3) on conflict (id) do";

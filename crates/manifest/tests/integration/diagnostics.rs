@@ -221,7 +221,7 @@ const SINGLE: &[(&str, &str, &str)] = &[
         "rows = \"any\"\nmax_rows = 5\n[[tool.param]]",
         "undo: the result may have several rows",
     ),
-    // Bounds (MA03)
+    // Bounds of a write
     (
         "rows = \"one\"\n[[tool.param]]\nname = \"who\"\nfrom = \"principal.account_id\"\n[[tool.param]]\nname = \"id\"\ndescription = \"Which one.\"",
         "rows = 'some'\n[[tool.param]]\nname = 'who'\nfrom = 'principal.account_id'\n[[tool.param]]\nname = 'id'\ndescription = 'It.'",
@@ -233,7 +233,7 @@ const SINGLE: &[(&str, &str, &str)] = &[
         "access = \"read\"\nmax_rows = 5",
         "m0.toml:7:12: tool show: the server bounds what a read returns",
     ),
-    // What statements touch (AU12)
+    // What statements touch
     (
         "select id from social.note where id = $1",
         "select id from countersign.mutation where id = $1",

@@ -124,7 +124,6 @@ fn has_secrets() -> bool {
     SECRETS.iter().all(|name| std::env::var(name).is_ok_and(|value| value == "secret"))
 }
 
-/// F-113
 #[test]
 fn the_server_and_the_reaper_see_no_secret_of_ours() {
     run_with_secrets("programs::a_start_with_secrets", &[]);
@@ -152,7 +151,6 @@ fn a_start_with_secrets() {
     }
 }
 
-/// F-113
 #[test]
 fn package_clients_see_what_they_need_and_no_secret_of_ours() {
     let programs = folder();

@@ -138,7 +138,7 @@ impl std::fmt::Display for ServerError {
     }
 }
 
-/// The reason why there is no connection. Each reason needs another remedy, so each is a variant (promise X-36).
+/// The reason why there is no connection. Each reason needs another remedy, so each is a variant.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ConnectError {
     /// Nothing answers there.

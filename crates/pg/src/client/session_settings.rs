@@ -89,7 +89,6 @@ mod tests {
 
     #[test]
     fn the_search_path_is_the_system_schema_unless_another_one_is_asked_for() {
-        // F-100
         assert_eq!(path_of(&SessionSettings::default()), Some(SYSTEM_PATH));
         assert_eq!(path_of(&SessionSettings::default().with("jit", "off")), Some(SYSTEM_PATH));
         let named = SessionSettings::default().with_search_path("pg_catalog, shop");

@@ -34,7 +34,7 @@ impl WriterPool {
     #[must_use]
     pub fn new(target: ConnectOptions, sessions: usize) -> Self {
         // The names of a manifest that are not qualified are looked up in PostgreSQL's own schema only, so that no table
-        // in front of the search path can take a write (attack MA07).
+        // in front of the search path can take a write.
         Self::with_settings(target, SessionSettings::default(), sessions)
     }
 

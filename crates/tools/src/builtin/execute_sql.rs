@@ -1,5 +1,5 @@
 //! `execute_sql`: one arbitrary statement, for administrators, if the operator has enabled it. It writes through the
-//! gate like every other write: recorded, executed once, with a correlation id (promises A11-07, A11-17).
+//! gate like every other write: recorded, executed once, with a correlation id.
 
 use std::pin::Pin;
 use std::sync::Arc;

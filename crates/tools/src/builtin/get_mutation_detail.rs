@@ -1,4 +1,4 @@
-//! `get_mutation_detail`: the ledger's full record of one write (promises A6).
+//! `get_mutation_detail`: the ledger's full record of one write.
 
 use std::collections::HashMap;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! `get_recent_mutations`: recent writes, for agents that are about to write (promises A5).
+//! `get_recent_mutations`: recent writes, for agents that are about to write.
 
 use std::pin::Pin;
 

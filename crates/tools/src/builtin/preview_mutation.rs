@@ -1,4 +1,4 @@
-//! `preview_mutation`: shows the effect of a write tool without executing the write (promise A11-05).
+//! `preview_mutation`: shows the effect of a write tool without executing the write.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;

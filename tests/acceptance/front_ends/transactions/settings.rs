@@ -7,7 +7,6 @@ use super::{command, plain};
 
 #[tokio::test]
 async fn a_transaction_has_the_isolation_level_that_it_asks_for() {
-    // F-79
     let db = database().await;
     let mut pipe = Pipe::on(&db);
     db.run("create table t (a int primary key)").await;

@@ -22,7 +22,6 @@ async fn a_signal_ends_the_pipe_also_with_unread_output() {
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_the_input_ends_the_pipe_also_with_unread_output() {
-    // F-76
     let mut pipe = Pipe::with_room(&[], 64);
     pipe.query("q", "endless", STREAM).await;
     pipe.until_noted("endless on").await;
@@ -35,7 +34,6 @@ async fn the_end_of_the_input_ends_the_pipe_also_with_unread_output() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_is_slow_gets_everything_after_the_end_of_the_input() {
-    // F-76
     let mut pipe = Pipe::with_room(&[], 64);
     for number in 0..30 {
         pipe.query(&format!("q{number}"), "rows 1", "").await;
@@ -51,7 +49,7 @@ async fn a_reader_that_is_slow_gets_everything_after_the_end_of_the_input() {
 
 #[tokio::test(start_paused = true)]
 async fn a_commit_with_an_unread_result_is_not_a_failure() {
-    // F-70, F-76: also where it waits behind other events, and where nobody knows whether it was committed.
+    // Nor is one whose result waits behind other events, or whose outcome is unknown.
     let write = r#","options":{"read_only":false}"#;
     let mut pipe = Pipe::with_room(&["--log", "query"], 64);
     for number in 0..30 {
@@ -71,7 +69,6 @@ async fn a_commit_with_an_unread_result_is_not_a_failure() {
 
 #[tokio::test]
 async fn a_reader_that_stops_stops_queries_and_not_the_commands() {
-    // B1-04, B1-18
     let mut pipe = Pipe::with_room(&[], 256);
     pipe.query("e", "endless", STREAM).await;
     pipe.query("e2", "endless", STREAM).await;
@@ -99,7 +96,6 @@ async fn a_reader_that_stops_stops_queries_and_not_the_commands() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_stops_for_longer_than_the_statement_timeout_ends_the_pipe() {
-    // X-31, X-32
     for begin in [None, Some(r#"{"code":"begin","id":"t"}"#)] {
         let mut pipe = Pipe::with_room(&[], 256);
         if let Some(begin) = begin {
@@ -136,7 +132,6 @@ async fn a_reader_may_take_its_time_after_the_statement_has_ended() {
 
 #[tokio::test]
 async fn a_write_is_committed_only_after_its_rows_were_written_out() {
-    // B3-12, B8-11
     let write = r#","options":{"read_only":false,"stream_rows":true}"#;
     let mut pipe = Pipe::with_room(&[], 64);
     pipe.query("w", "write-returning 5", write).await;

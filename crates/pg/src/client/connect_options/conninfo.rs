@@ -248,7 +248,6 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_refused_without_repeating_it() {
-        //
         for text in [
             "postgresql://me:hunter2@hunter2@h/d",
             "postgresql://me:hunter2/hunter2@h/d",

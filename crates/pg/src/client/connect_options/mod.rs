@@ -28,7 +28,7 @@ use keywords::KeywordValues;
 pub use tls::{ClientCertificate, RootCertificates, SslMode, TlsOptions};
 pub(crate) use tls_config::TLS_PROTOCOL;
 
-/// The default time limit for connecting (promises D3-05, D5-06).
+/// The default time limit for connecting.
 pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The name of the sessions in `pg_stat_activity`, unless the connection string has one.
@@ -73,7 +73,7 @@ pub struct ConnectOptions {
     pub tls: TlsOptions,
     /// How a lost peer is detected.
     pub keepalive: Keepalive,
-    /// The time limit for logging in at one server; 10 s unless the connection string has another (promise D3-05).
+    /// The time limit for logging in at one server; 10 s unless the connection string has another.
     pub connect_timeout: Duration,
     /// The pooler in between.
     pub pooler: Pooler,

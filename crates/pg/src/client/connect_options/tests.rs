@@ -22,7 +22,6 @@ fn problem(text: &str, variables: &[(&str, &str)]) -> String {
 
 #[test]
 fn a_password_with_every_awkward_character_is_read_from_url_and_keywords() {
-    //
     let url = ConnectOptions::parse("postgresql://me:p%40ss%2F%23%25@db.example:6432/shop").unwrap();
     assert_eq!(url.password.as_ref().unwrap().expose(), "p@ss/#%");
     assert_eq!(url.addresses, [tcp("db.example", 6432)]);
@@ -253,7 +252,6 @@ fn what_cannot_be_done_is_refused_and_never_passed_over() {
 
 #[test]
 fn a_malformed_string_is_refused_without_repeating_it() {
-    //
     let error = ConnectOptions::parse("host=localhost port=abc password=hunter2").unwrap_err();
     assert!(!error.to_string().contains("hunter2"), "{error}");
     let error = ConnectOptions::parse("postgres:/nonsense hunter2").unwrap_err();

@@ -262,7 +262,7 @@ impl Connection {
         usize::try_from(header.len()).is_ok_and(|size| size < self.inbox.len())
     }
 
-    /// The connection is gone. What the server said last is the reason (promise D4-06), not how the socket took it.
+    /// The connection is gone. What the server said last is the reason, not how the socket took it.
     fn lost(&mut self, error: io::Error) -> io::Error {
         self.is_broken = true;
         // It may have arrived together with the end, and not been looked at yet.

@@ -73,7 +73,7 @@ pub use trace::{ReadFacts, ReadTrace};
 /// The bounds of a read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadLimits {
-    /// Rows when neither the caller nor the query says how many (promise D5-07).
+    /// Rows when neither the caller nor the query says how many.
     pub default_rows: u32,
     /// The most rows that a caller can ask for.
     pub max_rows: u32,

@@ -1,4 +1,4 @@
-//! PostgreSQL's text form to JSON, as `to_jsonb` would (promises B5).
+//! PostgreSQL's text form to JSON, as `to_jsonb` would.
 
 use serde_json::{Map, Number, Value};
 use types::{PgType, Scalar, TypeKind};

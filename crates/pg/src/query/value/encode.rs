@@ -1,4 +1,4 @@
-//! JSON to the text form of a parameter, judged by the type that the prepared statement reports (promises B4).
+//! JSON to the text form of a parameter, judged by the type that the prepared statement reports.
 
 use std::borrow::Cow;
 use std::sync::Arc;
