@@ -1,5 +1,5 @@
-//! The agent-first front ends (docs/topics/agent-cli.md): `query`, `pipe` and `psql` of the built binary, on PostgreSQL.
-//! What needs no PostgreSQL is tested in the crate `agent-cli`, against a fake executor.
+//! The agent-first front ends (docs/topics/agent-cli.md): `query`, `pipe` and `psql` of the built binary, on
+//! PostgreSQL. What needs no PostgreSQL is tested in the crate `agent-cli`, against a fake executor.
 
 mod audited;
 mod connecting;
