@@ -28,104 +28,71 @@
 //!
 //! This crate must not depend on tools, manifests or MCP.
 
-mod adhoc_sql;
-mod admit;
-mod attempt;
 pub mod audit;
 mod baseline;
-mod catalog_version;
-mod conflicts;
-pub mod console;
-mod dedup_cache;
-mod definitions;
-mod doctor;
-mod effects;
-mod error_hints;
-mod execute;
-mod executor;
-mod executor_registry;
-mod existing_write;
-mod failures;
+mod evidence;
+mod people;
+mod reads;
+mod watch;
+mod write;
+pub use people::{console, proposals};
+pub use undo::{operator, plans};
 mod fingerprint;
-mod freezes;
-mod gate;
-mod gauges;
-mod identity;
-mod intent;
-mod login_settings;
-mod notices;
-pub mod operator;
 mod options;
 pub mod outage;
-pub mod plans;
-mod policy;
-mod preview;
-pub mod proposals;
-mod read_log;
-mod reader_role;
-mod records;
-mod remote_writes;
-mod report;
-mod resolve;
 mod roles;
-mod row_limit;
-mod schema;
 mod setup;
 mod state_keys;
-mod sweep;
-mod time_range;
-mod tracking;
 pub mod undo;
-mod values;
-mod write_stop;
-mod write_tx;
 
-pub use adhoc_sql::{AdhocError, AdhocPlan, AdhocResult};
-pub use attempt::{WriteAttempt, WriteOutcome};
 pub use baseline::{BASELINE, BASELINE_GRANTS};
-pub use catalog_version::{CatalogVersion, WatchedTables};
-pub use definitions::Definition;
-pub use doctor::{AbandonedRecord, Doctor, MOST_FOUND, ServerFacts, StuckProposal, UnsealedRecords, WaitingProposals};
-pub use executor::{DEDUP_WINDOW, WriteExecutor, WriteFuture, WriteOutput, WritePrecondition, WriteRequest};
-pub use executor_registry::{DuplicateExecutor, ExecutorRegistry};
-pub use failures::{ExecutorError, WriteError, outdated};
+pub use evidence::catalog_version::{CatalogVersion, WatchedTables};
+pub use evidence::records::{RecordStatus, Records, Undoable, UndoneTool};
+pub use evidence::time_range::TimeRangeError;
+pub use evidence::tracking::{Coverage, CoveredTable, Gap, Tracking, TrackingProblem};
 pub use fingerprint::{Fingerprint, Fingerprints, canonical_json};
-pub use freezes::{Freeze, FreezeScope, Freezes};
-pub use gate::Gate;
-pub use gauges::{LedgerCounts, LedgerGauges};
-pub use identity::{Fork, check_identity, fork, is_original};
-pub use intent::undone_by;
-pub use notices::{Notice, NoticeData, Notices};
 pub use options::LedgerOptions;
-pub use policy::{AppliedPolicy, AppliedRule, PolicyCall, PolicyRule, ToolPolicy};
-pub use read_log::{ReadEntry, ReadLog, ReadLogDetail, ReadLogStatus};
-pub use reader_role::{ReaderRoleError, check_reader, reader_login};
-pub use records::{RecordStatus, Records, Undoable, UndoneTool};
+pub use people::freezes::{Freeze, FreezeScope, Freezes};
+pub use people::notices::{Notice, NoticeData, Notices};
+pub use reads::read_log::{ReadEntry, ReadLog, ReadLogDetail, ReadLogStatus};
+pub use reads::reader_role::{ReaderRoleError, check_reader, reader_login};
 pub use roles::{
     APPROVER, CONSOLE, DEFAULT_WRITER, ExcessPrivileges, OPERATOR, OWNER, check_all_server_roles, check_login,
     check_server_role,
 };
-pub use schema::{SchemaError, check, exists};
+pub use setup::identity::{Fork, check_identity, fork, is_original};
+pub use setup::schema::{SchemaError, check, exists};
 pub use setup::{
     Deviation, InitOptions, InitReport, ReaderTables, RoleReport, SkippedRelation, TableNames, TrackOptions,
     TrackReport, TrackedTable, deviations, examine_roles, init, load_once, track, untrack,
 };
 pub use state_keys::{StateKey, StateKeys};
-pub use time_range::TimeRangeError;
-pub use tracking::{Coverage, CoveredTable, Gap, Tracking, TrackingProblem};
-pub use write_tx::{Rows, Statement, WriteTx};
+pub use watch::doctor::{
+    AbandonedRecord, Doctor, MOST_FOUND, ServerFacts, StuckProposal, UnsealedRecords, WaitingProposals,
+};
+pub use watch::gauges::{LedgerCounts, LedgerGauges};
+pub use write::adhoc_sql::{AdhocError, AdhocPlan, AdhocResult};
+pub use write::attempt::{WriteAttempt, WriteOutcome};
+pub use write::definitions::Definition;
+pub use write::executor::{DEDUP_WINDOW, WriteExecutor, WriteFuture, WriteOutput, WritePrecondition, WriteRequest};
+pub use write::executor_registry::{DuplicateExecutor, ExecutorRegistry};
+pub use write::failures::{ExecutorError, WriteError, outdated};
+pub use write::gate::Gate;
+pub use write::intent::undone_by;
+pub use write::policy::{AppliedPolicy, AppliedRule, PolicyCall, PolicyRule, ToolPolicy};
+pub use write::write_tx::{Rows, Statement, WriteTx};
 
-pub use login_settings::{LoginSetting, unexpected_settings};
 use pg::WriterPool;
 pub use pg::{
     ConnectEnvironment, ConnectOptions, ConnectOptionsError, Conninfo, DEFAULT_CONNECT_TIMEOUT, Pooler, PoolerReport,
     RowRetention, probe_pooler,
 };
+pub use setup::login_settings::{LoginSetting, unexpected_settings};
 use tokio::time::Instant;
 use types::{ConditionShape, DescribeError, DescribeStatement, StatementShape};
 
-use crate::console::ConsoleSessions;
-use crate::proposals::Proposals;
+use crate::people::console::ConsoleSessions;
+use crate::people::proposals::Proposals;
 
 /// The read path of `pg`. Other crates read through it and do not depend on `pg`, so they cannot name a session that
 /// writes.
@@ -265,7 +232,7 @@ impl Ledger {
     /// # Errors
     /// An error of the database.
     pub async fn catalog_version(&self, tables: &WatchedTables) -> Result<CatalogVersion, pg::Error> {
-        catalog_version::load(&self.records(), tables).await
+        evidence::catalog_version::load(&self.records(), tables).await
     }
 
     /// The tables whose changes are recorded.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::audit::Signing;
 use crate::fingerprint::Fingerprints;
-use crate::read_log::ReadLogDetail;
+use crate::reads::read_log::ReadLogDetail;
 
 /// Settings of the write path. All servers of one ledger should have the same ones; the key of the fingerprints must be the same.
 #[derive(Debug, Clone, PartialEq, Eq)]

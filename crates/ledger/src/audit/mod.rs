@@ -45,8 +45,8 @@ pub use witnesses::{Uncosigned, Witness, WitnessError, WitnessState};
 
 use types::{Moment, TimeRange};
 
-use crate::records::Records;
-use crate::time_range::TimeRangeError;
+use crate::evidence::records::Records;
+use crate::evidence::time_range::TimeRangeError;
 
 /// Reads, seals, verifies and prunes the records of one ledger.
 #[derive(Debug, Clone)]

@@ -7,8 +7,8 @@ use types::{CorrelationId, IdPrefix, TimeRange};
 use super::Audit;
 use super::record::{PlannedWrite, Record, RecordLine};
 use super::row::TrackedRow;
-use crate::records::RecordStatus;
-use crate::values::{array, rfc3339};
+use crate::evidence::records::RecordStatus;
+use crate::evidence::values::{array, rfc3339};
 
 /// Which records to list.
 #[derive(Debug, Clone)]

@@ -5,8 +5,8 @@ use serde_json::Value;
 use types::{CorrelationId, RowHistoryEntry, nearest, visible};
 
 use super::{Audit, unreadable};
-use crate::effects::RecordedChange;
-use crate::values::rfc3339;
+use crate::evidence::effects::RecordedChange;
+use crate::evidence::values::rfc3339;
 
 /// A tracked table, or one row of it.
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 //! a login that may only read could write with them.
 
 use super::Setup;
-use crate::schema::SchemaError;
+use crate::setup::schema::SchemaError;
 
 /// The functions that everybody may execute, by name and arguments, and whether this login may revoke that. Functions that Citus
 /// itself calls for writes of ordinary logins (`lock_shard_resources`) are not among them.

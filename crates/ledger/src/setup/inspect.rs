@@ -9,7 +9,7 @@ use pg::{ConnectOptions, Session, SessionSettings};
 
 use super::{Setup, privileges, rows};
 use crate::roles::OWNER;
-use crate::schema::SchemaError;
+use crate::setup::schema::SchemaError;
 
 /// The schema that `init` makes, as `inventory.sql` writes it. `UPDATE_GOLDEN=1` rewrites it
 /// (`tests/acceptance/hardening/inventory.rs`).

@@ -15,6 +15,10 @@
 //! it has verified it, and writes to no table before it has checked, under a lock, that no trigger or rule is attached
 //! to it.
 
+pub(crate) mod identity;
+pub(crate) mod login_settings;
+pub(crate) mod schema;
+
 mod citus;
 mod inspect;
 mod privileges;
@@ -31,7 +35,7 @@ pub use roles::{RoleReport, examine_roles};
 pub use tables::TableNames;
 pub use track::{TrackOptions, TrackReport, TrackedTable, track, untrack};
 
-use crate::schema::{self, SchemaError};
+use self::schema::SchemaError;
 
 /// Key of the advisory lock of `init`. Other applications must not use it.
 const LOCK_KEY: i64 = 1_668_641_650;

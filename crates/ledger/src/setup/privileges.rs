@@ -6,7 +6,7 @@ use pg::value::identifier;
 use super::{Setup, literal, rows};
 use crate::baseline::BASELINE_GRANTS;
 use crate::roles::{APPROVER, CONSOLE, OPERATOR};
-use crate::schema::SchemaError;
+use crate::setup::schema::SchemaError;
 
 /// Stands for the login of a server in the list of grants.
 const WRITER: &str = "{writer}";

@@ -7,7 +7,7 @@ use pg::value::identifier;
 use pg::{ConnectError, ConnectOptions, Session, SessionSettings, scram_verifier};
 
 use super::{InitReport, ReaderTables, Setup, SkippedRelation, literal};
-use crate::schema::SchemaError;
+use crate::setup::schema::SchemaError;
 
 /// The name of the login, unless another database of the cluster has it already.
 const READER: &str = "countersign_reader";

@@ -5,7 +5,7 @@ use pg::{ConnectOptions, Session, SessionSettings};
 
 use super::{Setup, literal, rows};
 use crate::roles::{APPROVER, CONSOLE, OPERATOR, OWNER};
-use crate::schema::SchemaError;
+use crate::setup::schema::SchemaError;
 
 /// The attributes that the ledger's roles must not have; $1: the roles without login.
 const ATTRIBUTES_SQL: &str = "\

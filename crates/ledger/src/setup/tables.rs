@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pg::value::identifier;
 
 use super::Setup;
-use crate::schema::SchemaError;
+use crate::setup::schema::SchemaError;
 
 /// Which tables a command is about.
 #[derive(Debug, Clone, Default)]

@@ -8,7 +8,7 @@ use pg::value::text_array;
 
 use super::tables::{Table, TableNames};
 use super::{Setup, inspect, literal};
-use crate::schema::{self, SchemaError};
+use crate::setup::schema::{self, SchemaError};
 
 /// How long the transactions of a table may delay `track`, and `track` the transactions that begin meanwhile.
 const TABLE_LOCK_TIMEOUT: &str = "5s";

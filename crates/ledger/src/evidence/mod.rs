@@ -1,0 +1,9 @@
+//! What the ledger knows about a write: its record, its effects, what is in the way of its undo.
+
+pub(crate) mod catalog_version;
+pub(crate) mod conflicts;
+pub(crate) mod effects;
+pub(crate) mod records;
+pub(crate) mod time_range;
+pub(crate) mod tracking;
+pub(crate) mod values;

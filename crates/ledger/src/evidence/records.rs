@@ -1,0 +1,233 @@
+//! Reading the ledger: always within one account.
+
+use std::time::Duration;
+
+use pg::WriterPool;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+use types::{AccountId, CorrelationId, Effects};
+
+use crate::evidence::effects;
+use crate::evidence::values::{array, as_object, rfc3339};
+
+/// The states of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecordStatus {
+    /// Recorded, not finished.
+    Pending,
+    /// It wrote.
+    Success,
+    /// It did not.
+    Failure,
+    /// Another one had written.
+    Duplicate,
+}
+
+impl RecordStatus {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Pending, Self::Success, Self::Failure, Self::Duplicate];
+
+    /// The state of this word.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == word)
+    }
+
+    /// The word in the ledger and on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Success => "success",
+            Self::Failure => "failure",
+            Self::Duplicate => "duplicate",
+        }
+    }
+}
+
+/// The facts about a write that are needed before its undo.
+#[derive(Debug, Clone)]
+pub struct Undoable {
+    /// Only a success can be undone.
+    pub status: RecordStatus,
+    /// The tools that wrote what the undo would take back or make again.
+    pub tools: Vec<UndoneTool>,
+    /// The undos among the writes that people made.
+    pub made_by_people: Vec<CorrelationId>,
+    /// Whether the record of a write is missing that one of the writes undid: then it is not known what would be made again.
+    pub has_gap: bool,
+}
+
+/// A tool whose write an undo would take back or make again.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct UndoneTool {
+    /// Its name.
+    pub tool: String,
+    /// Whether its write would be made again: an odd number of undos lies between the new undo and the write.
+    pub is_redo: bool,
+    /// Whether the write was an undo itself: that of a declared undo tool.
+    pub is_undo: bool,
+}
+
+/// Reads records.
+#[derive(Debug, Clone)]
+pub struct Records {
+    writer: WriterPool,
+    /// The time limit of a query.
+    deadline: Duration,
+}
+
+const RECENT_SQL: &str = concat!(
+    "select a.correlation_id, a.tool_name, a.status, a.params_summary, a.result_summary, a.error_message, a.elapsed_ms, a.client, ",
+    rfc3339!("a.admitted_at"),
+    " as created_at, ",
+    rfc3339!("a.completed_at"),
+    " as completed_at \
+     from countersign.mutation a \
+     where a.account_id = $1 and ($2::text is null or a.tool_name = $2) and ($3::text is null or a.status = $3) \
+     order by a.id desc nulls first, a.admitted_at desc limit $4::bigint"
+);
+
+const DETAIL_SQL: &str = concat!(
+    "select a.id, a.correlation_id, a.idempotency_key, a.tool_name, a.fingerprint as params_hash, a.params_summary, a.params, a.status, \
+     a.result_summary, a.result, a.rows_affected, a.before_image, a.after_image, a.rollback as rollback_action, a.error_code, a.error_sqlstate, \
+     a.error_message, a.elapsed_ms, a.account_id, a.actor, a.client, a.duplicate_of, a.approval, a.error_detail, \
+     (select json_agg(v.reversed_by) from countersign.reversal v where v.correlation_id = a.correlation_id) as reversed_by, \
+     (select json_agg(v.correlation_id) from countersign.reversal v where v.reversed_by = a.correlation_id) as reverses, \
+     countersign.undo_obstacles(a.correlation_id) as undo_obstacles, ",
+    rfc3339!("a.admitted_at"),
+    " as created_at, ",
+    rfc3339!("a.completed_at"),
+    " as completed_at from countersign.mutation a where a.account_id = $1 and a.correlation_id = $2::uuid"
+);
+
+/// From each write through all that it undid. `undos` counts them: the new undo makes a write with an odd number again. An operator's
+/// undo has a decision without a proposal.
+const UNDOABLE_SQL: &str = "\
+with recursive written as ( \
+    select m.correlation_id, m.tool_name, m.status, m.undo_of, 0 as undos, \
+        m.undo_of is not null and m.approval is not null and m.approval -> 'proposal_id' is null as is_by_person \
+    from countersign.mutation m where m.account_id = $1 and m.correlation_id = any ($2::uuid[]) \
+    union \
+    select r.correlation_id, r.tool_name, w.status, r.undo_of, w.undos + 1, false \
+    from written w join countersign.record r on r.correlation_id = any (w.undo_of)) \
+select w.status, \
+    coalesce(json_agg(distinct jsonb_build_object( \
+            'tool', w.tool_name, 'is_redo', w.undos % 2 = 1, 'is_undo', w.undo_of is not null)) \
+        filter (where w.tool_name not in ('undo_mutation', 'undo_run')), '[]'), \
+    coalesce(json_agg(distinct w.correlation_id) filter (where w.is_by_person), '[]'), \
+    bool_or(exists (select from unnest(w.undo_of) u (write) \
+        where not exists (select from countersign.record r where r.correlation_id = u.write))) \
+from written w group by w.status";
+
+impl Records {
+    pub(crate) fn new(writer: WriterPool, deadline: Duration) -> Self {
+        Self { writer, deadline }
+    }
+
+    /// Lists at most `limit` records of the account, newest first, without hashes, undo or account. `tool_name` and `status`
+    /// select the records of one tool or in one state.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn recent(
+        &self,
+        account: &AccountId,
+        limit: u32,
+        tool_name: Option<String>,
+        status: Option<RecordStatus>,
+    ) -> Result<Vec<Map<String, Value>>, pg::Error> {
+        let params = [
+            Some(account.as_str().to_owned()),
+            tool_name,
+            status.map(|status| status.as_str().to_owned()),
+            Some(limit.to_string()),
+        ];
+        self.objects(RECENT_SQL, &params).await
+    }
+
+    /// One whole record; `None` if the account has no such record.
+    ///
+    /// # Errors
+    /// An error of the database.
+    pub async fn detail(
+        &self,
+        account: &AccountId,
+        correlation_id: CorrelationId,
+    ) -> Result<Option<Map<String, Value>>, pg::Error> {
+        let params = [Some(account.as_str().to_owned()), Some(correlation_id.to_string())];
+        let found = self.objects(DETAIL_SQL, &params).await?.into_iter().next();
+        self.with_effects(found, correlation_id).await
+    }
+
+    /// The facts about writes of the account that are needed before an undo, for each status among them; empty if the
+    /// account has no such write.
+    ///
+    /// # Errors
+    /// An error of the database.
+    pub async fn undoable(&self, account: &AccountId, writes: &[CorrelationId]) -> Result<Vec<Undoable>, pg::Error> {
+        let params = [Some(account.as_str().to_owned()), Some(array(writes))];
+        let answer = self.writer.run_one(UNDOABLE_SQL, &params, Instant::now() + self.deadline).await?;
+        let undoable = |row: Vec<Option<String>>| {
+            let [status, tools, made_by_people, has_gap] = <[Option<String>; 4]>::try_from(row).ok()?;
+            let made_by_people: Vec<String> = serde_json::from_str(&made_by_people?).ok()?;
+            Some(Undoable {
+                status: RecordStatus::parse(&status?)?,
+                tools: serde_json::from_str(&tools?).ok()?,
+                made_by_people: made_by_people.iter().map(|id| CorrelationId::parse(id)).collect::<Option<_>>()?,
+                has_gap: has_gap.as_deref() == Some("t"),
+            })
+        };
+        Ok(answer.rows.into_iter().filter_map(undoable).collect())
+    }
+
+    /// The record with its effects, if it has some.
+    pub(crate) async fn with_effects(
+        &self,
+        record: Option<Map<String, Value>>,
+        correlation_id: CorrelationId,
+    ) -> Result<Option<Map<String, Value>>, pg::Error> {
+        let Some(mut record) = record else { return Ok(None) };
+        if record.get("status") == Some(&RecordStatus::Success.as_str().into()) {
+            let effects = effects::of_write(&self.writer, correlation_id, Instant::now() + self.deadline).await?;
+            record.insert("effects".to_owned(), json!(effects.map(Effects::stored)));
+        }
+        Ok(Some(record))
+    }
+
+    /// The rows of a statement that only reads, by the names of its columns.
+    pub(crate) async fn rows<T: DeserializeOwned>(
+        &self,
+        sql: &str,
+        params: &[Option<String>],
+    ) -> Result<Vec<T>, pg::Error> {
+        let rows = self.objects(sql, params).await?.into_iter();
+        let parsed = rows.map(|row| serde_json::from_value(Value::Object(row)));
+        parsed.collect::<Result<_, _>>().map_err(|error| pg::Error::Lost(std::io::Error::other(error)))
+    }
+
+    /// The rows of a statement that only reads, as objects; asked again if the session turned out to be dead.
+    pub(crate) async fn objects(
+        &self,
+        sql: &str,
+        params: &[Option<String>],
+    ) -> Result<Vec<Map<String, Value>>, pg::Error> {
+        match self.try_objects(sql, params).await {
+            Err(pg::Error::Lost(_)) => {
+                self.writer.invalidate_idle();
+                self.try_objects(sql, params).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn try_objects(&self, sql: &str, params: &[Option<String>]) -> Result<Vec<Map<String, Value>>, pg::Error> {
+        let deadline = Instant::now() + self.deadline;
+        let mut lease = self.writer.acquire(deadline).await?;
+        let outcome = lease.run_one(sql, params, deadline).await?;
+        let columns = self.writer.resolve_columns(&mut lease, &outcome.columns).await?;
+        Ok(outcome.rows.iter().map(|row| as_object(row, &columns)).collect())
+    }
+}

@@ -1,0 +1,125 @@
+//! Freezes: an operator stops the writes of an account, of an actor, or all of them, and lets them go on.
+
+use std::time::Duration;
+
+use pg::WriterPool;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use crate::evidence::records::Records;
+use crate::evidence::values::rfc3339;
+
+/// The time limit for one query.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+const FREEZE_SQL: &str = "select countersign.freeze($1, $2, $3, $4)";
+const UNFREEZE_SQL: &str = "select countersign.unfreeze($1, $2, $3)";
+
+const CURRENT_SQL: &str = concat!(
+    "select f.kind, f.name, f.frozen_by, f.frozen_login, ",
+    rfc3339!("f.frozen_at"),
+    " as frozen_at, f.reason from countersign.freeze f where f.unfrozen_at is null order by f.frozen_at, f.kind, f.name"
+);
+
+/// The newest records alone, so that the answer is fast whatever the ledger's size.
+const KNOWN_SQL: &str = "\
+select exists (select from (select r.account_id, r.actor from countersign.record r order by r.id desc limit 100000) r \
+               where case $1 when 'account' then r.account_id = $2 else r.actor = $2 end) \
+    or exists (select from countersign.mutation m \
+               where m.status = 'pending' and case $1 when 'account' then m.account_id = $2 else m.actor = $2 end) as known";
+
+/// The scope of a freeze.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FreezeScope {
+    /// The writes of this account.
+    Account(String),
+    /// On behalf of this person.
+    Actor(String),
+    /// All writes.
+    All,
+}
+
+impl FreezeScope {
+    fn params(&self) -> [Option<String>; 2] {
+        let (kind, name) = match self {
+            Self::Account(name) => ("account", name.as_str()),
+            Self::Actor(name) => ("actor", name.as_str()),
+            Self::All => ("all", ""),
+        };
+        [kind, name].map(|text| Some(text.to_owned()))
+    }
+}
+
+/// A freeze in force.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Freeze {
+    /// `account`, `actor` or `all`.
+    pub kind: String,
+    /// The account or the actor; empty for all.
+    pub name: String,
+    /// The user of the operating system, or the person of the console.
+    pub frozen_by: String,
+    /// The database login.
+    pub frozen_login: String,
+    /// When.
+    pub frozen_at: String,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+/// The freezes of one ledger.
+#[derive(Debug, Clone)]
+pub struct Freezes {
+    writer: WriterPool,
+    records: Records,
+}
+
+impl Freezes {
+    pub(crate) fn new(writer: WriterPool, records: Records) -> Self {
+        Self { writer, records }
+    }
+
+    /// Refuses these writes from now on, also those in flight; how many of these are on record. A freeze that there is already stays as it was
+    /// made. `who`: the user of the operating system.
+    ///
+    /// # Errors
+    /// Whatever the database says; 42501 without the role `countersign_operator`.
+    pub async fn freeze(&self, scope: &FreezeScope, who: &str, reason: Option<&str>) -> Result<u64, pg::Error> {
+        let params = [scope.params().as_slice(), &[Some(who.to_owned()), reason.map(str::to_owned)]].concat();
+        let count = self.value(FREEZE_SQL, &params).await?;
+        count.parse().map_err(|_| std::io::Error::other("the ledger did not count the writes in flight").into())
+    }
+
+    /// Lets the writes go on; whether they were frozen.
+    ///
+    /// # Errors
+    /// As [`Self::freeze`].
+    pub async fn unfreeze(&self, scope: &FreezeScope, who: &str) -> Result<bool, pg::Error> {
+        let params = [scope.params().as_slice(), &[Some(who.to_owned())]].concat();
+        Ok(self.value(UNFREEZE_SQL, &params).await? == "t")
+    }
+
+    /// The freezes in force, the oldest first.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn current(&self) -> Result<Vec<Freeze>, pg::Error> {
+        self.records.rows(CURRENT_SQL, &[]).await
+    }
+
+    /// Whether the newest records have a write of this account or actor: a name that none has may be misspelt.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn is_known(&self, scope: &FreezeScope) -> Result<bool, pg::Error> {
+        if *scope == FreezeScope::All {
+            return Ok(true);
+        }
+        Ok(self.value(KNOWN_SQL, &scope.params()).await? == "t")
+    }
+
+    async fn value(&self, sql: &str, params: &[Option<String>]) -> Result<String, pg::Error> {
+        let answer = self.writer.run_one(sql, params, Instant::now() + DEADLINE).await?;
+        Ok(answer.rows.into_iter().flatten().flatten().next().unwrap_or_default())
+    }
+}

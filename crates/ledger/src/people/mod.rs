@@ -1,0 +1,6 @@
+//! What people decide: proposals, freezes, the console, notices.
+
+pub mod console;
+pub(crate) mod freezes;
+pub(crate) mod notices;
+pub mod proposals;

@@ -1,0 +1,131 @@
+//! Executes an approved proposal in the transaction of its write: both end in one COMMIT.
+
+use types::{CorrelationId, ErrorCode, Failure, ProposalId};
+
+use super::preview::Preview;
+use super::state::{ProposalStatus, closed};
+use crate::write::definitions;
+use crate::write::executor::{WriteExecutor, WriteFuture, WriteOutput, WritePrecondition, WriteRequest};
+use crate::write::failures::ExecutorError;
+use crate::write::write_tx::{Statement, WriteTx};
+
+/// Which proposal an attempt carries out, as which mutation, and what was shown.
+#[derive(Debug, Clone)]
+pub struct ConfirmedProposal {
+    pub(crate) proposal_id: ProposalId,
+    pub(crate) correlation_id: CorrelationId,
+    pub(crate) preview: Preview,
+}
+
+/// The number of changed definitions that an error names.
+const MOST_NAMED: usize = 5;
+
+const HOLD_SQL: &str = "select countersign.lock_proposal($1, $2) as verdict";
+
+impl WritePrecondition for ConfirmedProposal {
+    fn correlation_id(&self) -> CorrelationId {
+        self.correlation_id
+    }
+
+    fn proposal_id(&self) -> ProposalId {
+        self.proposal_id
+    }
+
+    fn execute<'a>(
+        &'a self,
+        executor: &'a dyn WriteExecutor,
+        tx: &'a mut WriteTx<'_>,
+        request: &'a WriteRequest,
+    ) -> WriteFuture<'a> {
+        Box::pin(self.execute_confirmed(executor, tx, request))
+    }
+
+    /// `None` if only this attempt has failed, in a conflict with other transactions (SQLSTATE class 40).
+    fn state_after(&self, failure: &Failure) -> Option<&'static str> {
+        if failure.sqlstate.as_deref().is_some_and(|state| state.starts_with("40")) {
+            return None;
+        }
+        Some(if failure.code == ErrorCode::ProposalStale { "stale" } else { "failed" })
+    }
+}
+
+impl ConfirmedProposal {
+    /// Does the work, and refuses it unless it matches the preview. The comparison is made in the transaction of the
+    /// work, under all of its locks: nothing can change before it commits.
+    async fn execute_confirmed(
+        &self,
+        executor: &dyn WriteExecutor,
+        tx: &mut WriteTx<'_>,
+        request: &WriteRequest,
+    ) -> Result<WriteOutput, ExecutorError> {
+        self.hold(tx).await?;
+        self.check_definitions(tx).await?;
+        let work = executor.execute(tx, request).await.map_err(|refusal| match refusal {
+            // When it was shown the rows were there.
+            ExecutorError::Rejected(failure)
+                if matches!(failure.code, ErrorCode::RowCountMismatch | ErrorCode::NotFound) =>
+            {
+                stale(&failure.message).into()
+            }
+            refusal => refusal,
+        })?;
+        if executor.preview_is_binding() {
+            if let Some(difference) = self.preview.difference(&work) {
+                return Err(stale(&difference).into());
+            }
+            let effects = tx.effects().await?;
+            if let Some(difference) = self.preview.difference_of_effects(effects) {
+                return Err(stale(&difference).into());
+            }
+            // A definition that was replaced while the write ran.
+            self.check_definitions(tx).await?;
+        }
+        Ok(work)
+    }
+
+    /// Makes sure that what the write depends on is what it was when the write was shown.
+    async fn check_definitions(&self, tx: &mut WriteTx<'_>) -> Result<(), ExecutorError> {
+        let changed = definitions::changed(tx, &self.preview.definitions).await?;
+        let (named, others) = changed.split_at(changed.len().min(MOST_NAMED));
+        let others = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
+        match named {
+            [] => Ok(()),
+            [one] => Err(stale(&format!("the definition of {one} has changed since")).into()),
+            several => {
+                let why = format!("the definitions of {}{others} have changed since", several.join(", "));
+                Err(stale(&why).into())
+            }
+        }
+    }
+
+    /// Checks that the proposal is in force and belongs to this attempt, and locks it until the transaction ends.
+    async fn hold(&self, tx: &mut WriteTx<'_>) -> Result<(), ExecutorError> {
+        let params = [Some(self.proposal_id.to_string()), Some(self.correlation_id.to_string())];
+        let rows = tx.run(&[Statement { sql: HOLD_SQL, params: &params, param_types: &[] }]).await?;
+        let row = rows.first().and_then(|rows| rows.rows.first());
+        let verdict = row.and_then(|row| row.get("verdict")).and_then(|verdict| verdict.as_str()).unwrap_or_default();
+        if verdict == "done" { Ok(()) } else { Err(refused(verdict).into()) }
+    }
+}
+
+/// The failure of a proposal whose work would differ from the approved one.
+pub(crate) fn stale(why: &str) -> Failure {
+    let message = format!("{why}: what was agreed to is not what would happen now, so nothing was written");
+    Failure::new(ErrorCode::ProposalStale, message).hint("Call the tool again, and show the new proposal.")
+}
+
+/// The failure for a verdict of the ledger that refuses the execution.
+pub(super) fn refused(verdict: &str) -> Failure {
+    match verdict {
+        "altered" => Failure::new(
+            ErrorCode::DigestMismatch,
+            "the proposal was modified in the database after it was created; nothing was written",
+        )
+        .hint("Tell the operator, and call the tool again for a new proposal."),
+        "busy" => Failure::new(ErrorCode::DuplicateInFlight, "another server carries out this proposal"),
+        verdict => match ProposalStatus::parse(verdict) {
+            Some(status) => closed(status, None),
+            None => super::state::not_found(),
+        },
+    }
+}

@@ -1,0 +1,187 @@
+//! The proposing account decides: it confirms what the tier lets it confirm, and takes back whatever it has proposed.
+
+use tokio::time::Instant;
+use types::{AccountId, CorrelationId, ErrorCode, Failure, ProposalId};
+
+use super::confirmed::refused;
+use super::state::{ProposalStatus, closed, not_found};
+use super::{Proposal, Proposals};
+use crate::write::attempt::RESOLVE_TIMEOUT;
+use crate::write::failures::ledger_failure;
+
+/// A decision of the account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// Approves the preview with this digest.
+    Confirm {
+        /// The digest of the preview.
+        digest: String,
+    },
+    /// It shall not happen.
+    Reject {
+        /// The reason, if one was given.
+        reason: Option<String>,
+    },
+}
+
+/// The longest reason of a rejection, in characters.
+pub const MAX_REASON_CHARS: usize = 1_000;
+
+impl Decision {
+    /// Refuses a reason that is too long, whoever gives it.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        match self {
+            Self::Reject { reason: Some(reason) } if reason.chars().count() > MAX_REASON_CHARS => {
+                let message = format!(
+                    "a reason has {MAX_REASON_CHARS} characters at most, and this one has {}; nothing was decided",
+                    reason.chars().count()
+                );
+                Err(Failure::new(ErrorCode::InvalidParams, message))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The way in which a decision was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DecisionChannel {
+    /// By a call of `confirm_proposal` or `reject_proposal`.
+    Tool,
+    /// By the user, whom the client has asked (MCP elicitation).
+    Elicitation,
+}
+
+/// The result of a decision.
+#[derive(Debug)]
+pub(super) enum TransitionResult {
+    /// It counts.
+    Done,
+    /// It does not: the proposal is in this state.
+    Is(ProposalStatus),
+    /// It counts, or has counted before, and more people have to approve.
+    Waits,
+}
+
+const DECIDE_SQL: &str =
+    "select countersign.decide_proposal($1, $2, $3, $4, $5, $6, $7, make_interval(secs => $8::double precision))";
+
+const STATE_SQL: &str =
+    "select p.status, p.attempt::text from countersign.proposal p where p.proposal_id = $1::uuid and p.account_id = $2";
+
+impl Proposals {
+    /// Compare and swap, from pending. `attempt` is the mutation that will carry it out, for the time that a call may take.
+    pub(super) async fn transition(
+        &self,
+        account: &AccountId,
+        id: ProposalId,
+        choice: &Decision,
+        via: DecisionChannel,
+        attempt: Option<CorrelationId>,
+        deadline: Instant,
+    ) -> Result<TransitionResult, Failure> {
+        choice.check()?;
+        let (outcome, told, digest, reason) = match choice {
+            Decision::Confirm { digest } => ("confirmed", "confirm_proposal", Some(digest.clone()), None),
+            Decision::Reject { reason } => ("rejected", "reject_proposal", None, reason.clone()),
+        };
+        let told = if via == DecisionChannel::Elicitation { "elicitation" } else { told };
+        let params = [
+            Some(id.to_string()),
+            Some(account.as_str().to_owned()),
+            Some(outcome.to_owned()),
+            Some(told.to_owned()),
+            digest,
+            reason,
+            attempt.map(|attempt| attempt.to_string()),
+            Some(self.acquire().as_secs_f64().to_string()),
+        ];
+        match self.writer.run_one(DECIDE_SQL, &params, deadline).await {
+            Ok(answer) => {
+                let verdict = answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
+                verdict_of(&verdict.unwrap_or_default())
+            }
+            Err(error @ (pg::Error::Lost(_) | pg::Error::Deadline)) => {
+                tracing::info!(proposal_id = %id, %error, "whether a decision counted has to be looked up");
+                self.writer.invalidate_idle();
+                self.transitioned(account, id, attempt).await
+            }
+            Err(error) => Err(ledger_failure(&error)),
+        }
+    }
+
+    /// The outcome of a decision whose answer was lost.
+    async fn transitioned(
+        &self,
+        account: &AccountId,
+        id: ProposalId,
+        attempt: Option<CorrelationId>,
+    ) -> Result<TransitionResult, Failure> {
+        let params = [Some(id.to_string()), Some(account.as_str().to_owned())];
+        let deadline = Instant::now() + RESOLVE_TIMEOUT;
+        let answer = self.writer.run_one(STATE_SQL, &params, deadline).await.map_err(|error| {
+            tracing::warn!(proposal_id = %id, %error, "whether a decision counted is not known");
+            let message = "the connection to the ledger was lost, and whether the decision counted is not known";
+            Failure::new(ErrorCode::DbError, message)
+                .hint("Ask get_proposal. If it is confirmed, a server carries it out: do not propose it again.")
+        })?;
+        let row = answer.rows.into_iter().next().and_then(|row| <[Option<String>; 2]>::try_from(row).ok());
+        let Some([status, taken]) = row else { return Err(not_found()) };
+        match status.as_deref().and_then(ProposalStatus::parse) {
+            Some(ProposalStatus::Confirmed) if attempt.is_some() && taken == attempt.map(|it| it.to_string()) => {
+                Ok(TransitionResult::Done)
+            }
+            Some(ProposalStatus::Pending) => {
+                let message = "the connection to the ledger was lost, and so far the decision does not count";
+                let hint = "Ask get_proposal: while it is pending, decide again; once it is confirmed, a server carries it out.";
+                Err(Failure::new(ErrorCode::DbError, message).hint(hint))
+            }
+            Some(status) => Ok(TransitionResult::Is(status)),
+            None => Err(not_found()),
+        }
+    }
+
+    /// Rejects a proposal for its account, or for the account's user.
+    ///
+    /// # Errors
+    /// The reason why not: [`ErrorCode::NotFound`], or the code of its state.
+    pub async fn reject(
+        &self,
+        account: &AccountId,
+        id: ProposalId,
+        reason: Option<String>,
+        via: DecisionChannel,
+        deadline: Instant,
+    ) -> Result<Proposal, Failure> {
+        let transitioned = self.transition(account, id, &Decision::Reject { reason }, via, None, deadline).await?;
+        let proposal = self.get(Some(account), id).await?.ok_or_else(not_found)?;
+        match transitioned {
+            // A repeated rejection is no error.
+            TransitionResult::Done | TransitionResult::Is(ProposalStatus::Rejected) => Ok(proposal),
+            TransitionResult::Is(status) => Err(closed(status, proposal.error_message.as_deref())),
+            TransitionResult::Waits => Err(proposal.closed()),
+        }
+    }
+}
+
+/// The result in the verdict of the ledger.
+pub(super) fn verdict_of(verdict: &str) -> Result<TransitionResult, Failure> {
+    match verdict {
+        "done" => Ok(TransitionResult::Done),
+        "approved" | "repeated" => Ok(TransitionResult::Waits),
+        "not_yours" => Err(Failure::new(
+            ErrorCode::NotPermitted,
+            "a person who is not the proposer has to approve this, outside of the agent; nothing was written",
+        )
+        .hint("Tell the user: it waits for `countersign proposals approve`. get_proposal says what becomes of it.")),
+        "digest_mismatch" => Err(Failure::new(
+            ErrorCode::DigestMismatch,
+            "digest mismatch: the stored proposal differs from the one shown; nothing was written",
+        )
+        .hint("Read it with get_proposal, show that, and confirm with its digest.")),
+        verdict => match ProposalStatus::parse(verdict) {
+            Some(status) => Ok(TransitionResult::Is(status)),
+            None => Err(refused(verdict)),
+        },
+    }
+}

@@ -1,0 +1,287 @@
+//! From an agreement to the write, through the gate.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use types::{AccountId, CorrelationId, ErrorCode, Failure, ProposalId, Redaction};
+
+use super::confirmed::{ConfirmedProposal, refused, stale};
+use super::decide::{Decision, DecisionChannel, TransitionResult};
+use super::state::{ProposalStatus, not_found};
+use super::{Proposal, Proposals, definition};
+use crate::write::attempt::{CANCEL_GRACE, RESOLVE_TIMEOUT, WriteAttempt, WriteOutcome};
+use crate::write::executor::WriteExecutor;
+use crate::write::executor_registry::ExecutorRegistry;
+use crate::write::failures::{WriteError, internal_error, ledger_failure};
+use crate::write::resolve;
+
+/// The result of a proposal, and the answer of its write.
+#[derive(Debug)]
+pub struct ExecutedProposal {
+    /// As it is afterwards.
+    pub proposal: Proposal,
+    /// The outcome of the write.
+    pub outcome: WriteOutcome,
+}
+
+/// The pause between two checks whether another server has executed it.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The pause after the ledger was unavailable.
+const BACKOFF: Duration = Duration::from_secs(2);
+
+pub(super) const STILL_CONFIRMED: &str = "The proposal stays confirmed, and a server executes it as soon as possible: ask get_proposal, and do not \
+    propose it again.";
+
+const RELEASE_SQL: &str =
+    "select countersign.release_proposal($1, $2, make_interval(secs => $3::double precision), $4)";
+const END_SQL: &str = "select countersign.end_proposal($1, $2, $3, $4, $5)";
+
+impl Proposals {
+    /// For how long an attempt owns a proposal: the time limit of its call and of its resolution.
+    pub(super) fn acquire(&self) -> Duration {
+        self.call_deadline + CANCEL_GRACE + RESOLVE_TIMEOUT
+    }
+
+    /// The account confirms what has this digest, and it is carried out. The same again has the same answer.
+    ///
+    /// # Errors
+    /// [`WriteError`]: why it was not written. It may still be, if the proposal stays confirmed: the failure says so.
+    pub async fn confirm(
+        &self,
+        account: &AccountId,
+        id: ProposalId,
+        digest: String,
+        via: DecisionChannel,
+        executors: &Arc<ExecutorRegistry>,
+        deadline: Instant,
+    ) -> Result<ExecutedProposal, WriteError> {
+        // A caller that goes away must not leave it half done: the task goes on.
+        let (this, account, executors) = (self.clone(), account.clone(), Arc::clone(executors));
+        let work = async move { this.decide_and_carry_out(&account, id, digest, via, &executors, deadline).await };
+        self.gate.spawn(None, work).await
+    }
+
+    async fn decide_and_carry_out(
+        &self,
+        account: &AccountId,
+        id: ProposalId,
+        digest: String,
+        via: DecisionChannel,
+        executors: &ExecutorRegistry,
+        deadline: Instant,
+    ) -> Result<ExecutedProposal, WriteError> {
+        let attempt = CorrelationId::new();
+        let transitioned = self
+            .transition(account, id, &Decision::Confirm { digest: digest.clone() }, via, Some(attempt), deadline)
+            .await?;
+        let proposal = self.get(Some(account), id).await.map_err(|failure| match transitioned {
+            TransitionResult::Done => failure.hint(STILL_CONFIRMED),
+            TransitionResult::Is(_) | TransitionResult::Waits => failure,
+        })?;
+        let proposal = proposal.ok_or_else(not_found)?;
+        match transitioned {
+            TransitionResult::Done => {
+                self.execute_claimed(&proposal, executors.get(&proposal.tool_name), attempt, deadline).await
+            }
+            // A repeated approval must be for the same preview.
+            TransitionResult::Is(ProposalStatus::Confirmed | ProposalStatus::Executed) if digest != proposal.digest => {
+                Err(refused_digest().into())
+            }
+            TransitionResult::Is(ProposalStatus::Confirmed) => self.carried_elsewhere(account, id, deadline).await,
+            TransitionResult::Is(_) | TransitionResult::Waits => self.carried_before(proposal).await,
+        }
+    }
+
+    /// Somebody else carries it out right now.
+    async fn carried_elsewhere(
+        &self,
+        account: &AccountId,
+        id: ProposalId,
+        deadline: Instant,
+    ) -> Result<ExecutedProposal, WriteError> {
+        loop {
+            let proposal = self.get(Some(account), id).await?.ok_or_else(not_found)?;
+            if proposal.status != ProposalStatus::Confirmed || Instant::now() + PAUSE >= deadline {
+                return self.carried_before(proposal).await;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Its result, from its record.
+    async fn carried_before(&self, proposal: Proposal) -> Result<ExecutedProposal, WriteError> {
+        let correlation_id = proposal.correlation_id;
+        let stopped = WriteError { correlation_id, failure: proposal.closed().into() };
+        let Some(correlation_id) = correlation_id.filter(|_| proposal.status == ProposalStatus::Executed) else {
+            return Err(stopped);
+        };
+        // Whoever asks may be out of time by now: another attempt has carried it out after that.
+        match resolve::ask_record(&self.writer, correlation_id, Instant::now() + RESOLVE_TIMEOUT).await {
+            Ok(Some(Ok(outcome))) => Ok(ExecutedProposal { proposal, outcome }),
+            // Pruned, or it cannot be read now: executed it was.
+            _ => Err(stopped),
+        }
+    }
+
+    /// Carries a confirmed proposal out as this mutation. It ends with its record in the transaction of the write, or here if it cannot come to that,
+    /// or it stays confirmed for the next server that tries.
+    pub(super) async fn execute_claimed(
+        &self,
+        proposal: &Proposal,
+        executor: Option<&Arc<dyn WriteExecutor>>,
+        attempt: CorrelationId,
+        deadline: Instant,
+    ) -> Result<ExecutedProposal, WriteError> {
+        let id = proposal.proposal_id;
+        let executor = match self.fitting(proposal, executor) {
+            Ok(executor) => executor,
+            Err(failure) => {
+                self.end(id, attempt, &failure, deadline).await?;
+                return Err(failure.into());
+            }
+        };
+        let may_be_repeated = executor.preview_is_binding();
+        tracing::info!(proposal_id = %id, tool = proposal.tool_name, account = proposal.account_id.as_str(), "carrying out");
+        let performed = self
+            .gate
+            .perform(WriteAttempt {
+                request: proposal.request(),
+                tool: proposal.tool_name.clone(),
+                // The compiler refuses sensitive parameters of tools that need agreement.
+                redaction: Redaction::default(),
+                idempotency_key: proposal.idempotency_key.clone(),
+                deadline,
+                executor,
+                precondition: Some(Arc::new(ConfirmedProposal {
+                    proposal_id: id,
+                    correlation_id: attempt,
+                    preview: proposal.preview.clone(),
+                })),
+            })
+            .await;
+        match performed {
+            Ok(outcome @ WriteOutcome::Executed { .. }) => {
+                let proposal = self.get(None, id).await?.ok_or_else(not_found)?;
+                Ok(ExecutedProposal { proposal, outcome })
+            }
+            Ok(WriteOutcome::Duplicate { original, .. }) => {
+                let failure = stale(&format!("an identical write was executed since (correlation_id {original})"));
+                self.unfinished(proposal, attempt, failure.into(), may_be_repeated).await
+            }
+            // A confirmed proposal is not subject to the policy again.
+            Ok(WriteOutcome::NeedsApproval(_)) => {
+                self.unfinished(proposal, attempt, internal_error().into(), may_be_repeated).await
+            }
+            Err(stopped) => self.unfinished(proposal, attempt, stopped, may_be_repeated).await,
+        }
+    }
+
+    /// The executor of the tool, if that is still what was agreed to and takes these parameters.
+    fn fitting(
+        &self,
+        proposal: &Proposal,
+        executor: Option<&Arc<dyn WriteExecutor>>,
+    ) -> Result<Arc<dyn WriteExecutor>, Failure> {
+        let tool = &proposal.tool_name;
+        let executor = executor.ok_or_else(|| {
+            let message = format!("no executor is registered for {tool}, so the proposal cannot be carried out");
+            Failure::new(ErrorCode::ToolOutdated, message)
+                .hint("Nothing was written. Tell the operator: no manifest of this server has the tool.")
+        })?;
+        if definition(executor.as_ref()) != proposal.definition || !executor.supports_tier(proposal.tier) {
+            return Err(stale("the tool itself has changed, or who has to agree to it"));
+        }
+        let request = proposal.request();
+        if self.fingerprints.of(tool, &request.params).as_str() != proposal.params_hash {
+            return Err(refused("altered"));
+        }
+        executor
+            .check(&request)
+            .map_err(|failure| Failure { message: format!("Invalid payload: {}", failure.message), ..failure })?;
+        Ok(Arc::clone(executor))
+    }
+
+    /// The attempt has not carried it out. A failure of the write is one of the proposal, in the same transaction. What comes
+    /// before or after is not: then nothing was written, and nothing is final. And if this attempt took too long, another
+    /// one has carried it out: that is the answer.
+    async fn unfinished(
+        &self,
+        proposal: &Proposal,
+        attempt: CorrelationId,
+        mut stopped: WriteError,
+        may_be_repeated: bool,
+    ) -> Result<ExecutedProposal, WriteError> {
+        let id = proposal.proposal_id;
+        match self.get(None, id).await {
+            Ok(Some(proposal)) if proposal.status == ProposalStatus::Executed => {
+                return self.carried_before(proposal).await;
+            }
+            Ok(Some(proposal)) if proposal.status != ProposalStatus::Confirmed => {
+                // The same write may succeed later, but this approval is used up.
+                stopped.failure.retryable = false;
+                stopped.failure.hint.get_or_insert_with(|| "Call the tool again for a new proposal.".to_owned());
+                return Err(stopped);
+            }
+            Ok(_) | Err(_) => {}
+        }
+        let failure = &mut stopped.failure;
+        // Once the gate was passed it may have begun.
+        let may_have_begun = stopped.correlation_id.is_some();
+        if failure.retryable && failure.code != ErrorCode::Timeout && (may_be_repeated || !may_have_begun) {
+            self.release(id, attempt, may_have_begun).await;
+            failure.hint = Some(STILL_CONFIRMED.to_owned());
+        } else if let Err(error) = self.end(id, attempt, failure, Instant::now() + RESOLVE_TIMEOUT).await {
+            tracing::warn!(proposal_id = %id, %error.message, "the end of a proposal could not be written down");
+            failure.hint = Some(STILL_CONFIRMED.to_owned());
+        } else {
+            failure.retryable = false;
+        }
+        Err(stopped)
+    }
+
+    /// The next server may try, after a while; an attempt that has not begun does not count. If this cannot be said now, the time of the attempt passes by itself.
+    async fn release(&self, id: ProposalId, attempt: CorrelationId, counts: bool) {
+        let pause = Some(BACKOFF.as_secs_f64().to_string());
+        let params = vec![Some(id.to_string()), Some(attempt.to_string()), pause, Some(counts.to_string())];
+        if let Err(error) = self.ask_words(RELEASE_SQL, params, Instant::now() + self.call_deadline).await {
+            tracing::info!(proposal_id = %id, %error.message, "a confirmed proposal waits for its attempt to be over");
+        }
+    }
+
+    /// Ends a confirmed proposal that no write will carry out.
+    pub(super) async fn end(
+        &self,
+        id: ProposalId,
+        attempt: CorrelationId,
+        failure: &Failure,
+        deadline: Instant,
+    ) -> Result<(), Failure> {
+        tracing::warn!(proposal_id = %id, code = %failure.code, "a confirmed proposal was not carried out");
+        let outcome =
+            if failure.code == ErrorCode::ProposalStale { ProposalStatus::Stale } else { ProposalStatus::Failed };
+        let params = vec![
+            Some(id.to_string()),
+            Some(attempt.to_string()),
+            Some(outcome.as_str().to_owned()),
+            Some(failure.code.as_str().to_owned()),
+            Some(failure.message.clone()),
+        ];
+        self.ask_words(END_SQL, params, deadline).await.map(drop)
+    }
+
+    pub(super) async fn ask_words(
+        &self,
+        sql: &str,
+        params: Vec<Option<String>>,
+        deadline: Instant,
+    ) -> Result<Vec<String>, Failure> {
+        let answer = self.writer.run_one(sql, &params, deadline).await.map_err(|error| ledger_failure(&error))?;
+        Ok(answer.rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
+    }
+}
+
+fn refused_digest() -> Failure {
+    Failure::new(ErrorCode::DigestMismatch, "digest mismatch: the confirmed proposal differs from the one shown")
+}

@@ -1,0 +1,217 @@
+//! A person decides, outside of the agent: over a login that has the role `countersign_approver`, which no server has.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use types::{ErrorCode, Failure, ProposalId, Secret, visible};
+
+use super::decide::{Decision, TransitionResult, verdict_of};
+use super::state::{ProposalStatus, closed, not_found};
+use super::{Proposal, Proposals};
+use crate::people::console::hash;
+use crate::write::failures::ledger_failure;
+
+const BEGIN_SQL: &str = "select countersign.begin_decision($1)";
+const DECIDE_SQL: &str = "select countersign.decide_as_reviewer($1, $2, $3, $4, $5, $6)";
+const CONSOLE_SQL: &str = "select countersign.decide_as_console($1, $2, decode($3, 'hex'), \
+                           make_interval(secs => $7::text::double precision), $4, $5, $6)";
+
+/// The right to decide on one proposal, once, within 15 minutes. It is made in a separate transaction, so that
+/// injected SQL in the session of an approver cannot decide with one call.
+#[derive(Debug)]
+pub struct DecisionNonce(Secret);
+
+/// Who decides in the console.
+#[derive(Debug)]
+pub struct ConsoleDecider<'a> {
+    /// The token of the person's session.
+    pub session: &'a Secret,
+    /// The person's name, for messages. The session says who decides.
+    pub person: &'a str,
+    /// Time since the sign-in within which the person approves; `None` for any.
+    pub approve_within: Option<Duration>,
+}
+
+/// The reason why a decision in the console does not count.
+#[derive(Debug)]
+pub enum ConsoleDecisionError {
+    /// The session has ended.
+    SessionEnded,
+    /// The person has signed in too long ago, or the provider does not say when.
+    SignInAgain,
+    /// Any other reason.
+    Refused(Failure),
+}
+
+impl From<Failure> for ConsoleDecisionError {
+    fn from(failure: Failure) -> Self {
+        Self::Refused(failure)
+    }
+}
+
+/// The pause between two checks whether it has ended.
+const PAUSE: Duration = Duration::from_millis(100);
+
+impl Proposals {
+    /// Prepares a decision on a proposal that has been shown.
+    ///
+    /// # Errors
+    /// This login may not decide, or the ledger cannot be written.
+    pub async fn begin_decision(&self, id: ProposalId) -> Result<DecisionNonce, Failure> {
+        let deadline = Instant::now() + self.call_deadline;
+        let answer = self.writer.run_one(BEGIN_SQL, &[Some(id.to_string())], deadline).await;
+        let answer = answer.map_err(|error| may_not_decide(&error).unwrap_or_else(|| ledger_failure(&error)))?;
+        let nonce = answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
+        nonce.map(|nonce| DecisionNonce(Secret::new(nonce))).ok_or_else(not_found)
+    }
+
+    /// Decides in the name of `who`, the user of the operating system.
+    ///
+    /// # Errors
+    /// The reason why the decision does not count.
+    pub async fn decide_as_person(
+        &self,
+        id: ProposalId,
+        who: &str,
+        choice: &Decision,
+        nonce: DecisionNonce,
+    ) -> Result<Proposal, Failure> {
+        let verdict = self.verdict(DECIDE_SQL, id, who.to_owned(), &[], choice, nonce).await?;
+        self.settle(id, who, choice, &verdict).await
+    }
+
+    /// Decides for a person whom the console has verified.
+    ///
+    /// # Errors
+    /// The reason why the decision does not count.
+    pub async fn decide_in_console(
+        &self,
+        id: ProposalId,
+        decider: &ConsoleDecider<'_>,
+        choice: &Decision,
+    ) -> Result<Proposal, ConsoleDecisionError> {
+        let nonce = self.begin_decision(id).await?;
+        let within = decider.approve_within.map(|within| within.as_secs_f64().to_string());
+        let verdict = self.verdict(CONSOLE_SQL, id, hash(decider.session), &[within], choice, nonce).await?;
+        match verdict.as_str() {
+            "session_ended" => Err(ConsoleDecisionError::SessionEnded),
+            "sign_in_again" => Err(ConsoleDecisionError::SignInAgain),
+            "not_reviewer" => {
+                let message = "an auditor reads, and does not decide";
+                Err(Failure::new(ErrorCode::NotPermitted, message).into())
+            }
+            verdict => Ok(self.settle(id, decider.person, choice, verdict).await?),
+        }
+    }
+
+    /// The answer of the ledger. `who` is the parameter that says who decides, and `more` follow the others.
+    async fn verdict(
+        &self,
+        sql: &str,
+        id: ProposalId,
+        who: String,
+        more: &[Option<String>],
+        choice: &Decision,
+        nonce: DecisionNonce,
+    ) -> Result<String, Failure> {
+        choice.check()?;
+        let (outcome, digest, reason) = match choice {
+            Decision::Confirm { digest } => ("confirmed", Some(digest.clone()), None),
+            Decision::Reject { reason } => ("rejected", None, reason.clone()),
+        };
+        let nonce = Some(nonce.0.expose().to_owned());
+        let mut params = vec![Some(id.to_string()), Some(outcome.to_owned()), Some(who), digest, reason, nonce];
+        params.extend_from_slice(more);
+        let deadline = Instant::now() + self.call_deadline;
+        let answer = self.writer.run_one(sql, &params, deadline).await.map_err(|error| match &error {
+            pg::Error::Lost(_) | pg::Error::Deadline => Failure::new(
+                ErrorCode::DbError,
+                "the connection to the ledger was lost, and whether the decision counts is not known",
+            )
+            .hint("Look with `countersign proposals show`; repeating the decision is safe."),
+            _ => may_not_decide(&error).unwrap_or_else(|| ledger_failure(&error)),
+        })?;
+        Ok(answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten()).unwrap_or_default())
+    }
+
+    /// The proposal after a decision that counts.
+    async fn settle(&self, id: ProposalId, who: &str, choice: &Decision, verdict: &str) -> Result<Proposal, Failure> {
+        let transitioned = match verdict {
+            "proposer" => {
+                let message = format!("\"{who}\" has proposed this, and nobody approves their own proposals");
+                return Err(Failure::new(ErrorCode::NotPermitted, message).hint("A different person must approve it."));
+            }
+            "nonce_unknown" => {
+                let message = "more than 15 minutes have passed since the proposal was shown; nothing was decided";
+                return Err(Failure::new(ErrorCode::NotPermitted, message).hint("Run the command again."));
+            }
+            "not_yours" => {
+                let message = "this is for the proposing account to confirm, in its client (confirm_proposal)";
+                return Err(Failure::new(ErrorCode::NotPermitted, message).hint("It can be rejected here."));
+            }
+            "not_in_group" | "other_channel" => return Err(self.refused_approval(id, verdict).await?),
+            verdict => verdict_of(verdict)?,
+        };
+        let proposal = self.get(None, id).await?.ok_or_else(not_found)?;
+        let again = match choice {
+            Decision::Confirm { .. } => [ProposalStatus::Confirmed, ProposalStatus::Executed],
+            Decision::Reject { .. } => [ProposalStatus::Rejected; 2],
+        };
+        match transitioned {
+            TransitionResult::Is(status) if !again.contains(&status) => {
+                Err(closed(status, proposal.error_message.as_deref()))
+            }
+            TransitionResult::Done | TransitionResult::Waits | TransitionResult::Is(_) => Ok(proposal),
+        }
+    }
+
+    /// The failure for a person whose approval does not count for this proposal.
+    async fn refused_approval(&self, id: ProposalId, verdict: &str) -> Result<Failure, Failure> {
+        let proposal = self.get(None, id).await?.ok_or_else(not_found)?;
+        let (message, hint) = if verdict == "not_in_group" {
+            let group = visible(proposal.rule.approvers.as_deref().unwrap_or_default());
+            (
+                format!(
+                    "this is for the group \"{group}\" to approve, and this login is not in it; nothing was approved"
+                ),
+                format!("A member of the role \"{group}\" must approve it. It can be rejected here."),
+            )
+        } else {
+            (
+                "the approvals of a proposal come all by the command line, or all by the console, and this one has approvals \
+                 of the other kind; nothing was approved"
+                    .to_owned(),
+                "A person is known by the login on the command line and by name in the console, so one person would count twice. \
+                 Approve it there."
+                    .to_owned(),
+            )
+        };
+        Ok(Failure::new(ErrorCode::NotPermitted, message).hint(hint))
+    }
+
+    /// The proposal once it is no longer confirmed, or as it is at the deadline.
+    ///
+    /// # Errors
+    /// The ledger cannot be read.
+    pub async fn ended(&self, id: ProposalId, deadline: Instant) -> Result<Proposal, Failure> {
+        loop {
+            let proposal = self.get(None, id).await?.ok_or_else(not_found)?;
+            if proposal.status != ProposalStatus::Confirmed || Instant::now() + PAUSE >= deadline {
+                return Ok(proposal);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+/// The failure of a login that has no right to decide.
+fn may_not_decide(error: &pg::Error) -> Option<Failure> {
+    let is_refused = error.server_error().is_some_and(|error| error.sqlstate == "42501");
+    let failure = || {
+        Failure::new(ErrorCode::NotPermitted, "this database login may not decide on proposals").hint(
+            "Use a login that has the role: grant countersign_approver to <login>. Servers log in without it, so that \
+             nothing an agent does can approve.",
+        )
+    };
+    is_refused.then(failure)
+}

@@ -1,0 +1,363 @@
+//! Writes that wait for an approval.
+//!
+//! ```text
+//! propose   the write is tried in transactions that are rolled back; the preview is stored
+//! decide    compare and swap from pending: by the proposing account, or by a person outside of the agent
+//! execute   through the gate, like every write, which compares with the preview, and ends the proposal with its record
+//! recover   another server executes approved proposals of a server that went away
+//! ```
+//! `proposal` is the stored form, `preview` what is shown and compared, `state` the states. `decide` and
+//! `human_decision` are the ways to approve, `execute` the way through the gate, `confirmed` the part in its transaction, `recover`
+//! finds approved proposals that no server executes.
+
+mod confirmed;
+mod decide;
+mod execute;
+mod human_decision;
+mod preview;
+mod proposal;
+mod recover;
+mod state;
+mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pg::WriterPool;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use types::{AccountId, CorrelationId, ErrorCode, Failure, IdPrefix, ProposalId};
+
+pub use confirmed::ConfirmedProposal;
+pub use decide::{Decision, DecisionChannel, MAX_REASON_CHARS};
+pub use execute::ExecutedProposal;
+pub use human_decision::{ConsoleDecider, ConsoleDecisionError, DecisionNonce};
+pub use preview::Preview;
+pub use proposal::{Approval, NewProposal, Proposal, ProposalFilter, ProposalSummary};
+pub use state::{ProposalStatus, not_found};
+pub use watch::ProposalWatch;
+
+use crate::evidence::conflicts;
+use crate::evidence::records::Records;
+use crate::evidence::values::rfc3339;
+use crate::fingerprint::{Fingerprints, sha256_hex};
+use crate::outage;
+use crate::write::attempt::undoes;
+use crate::write::executor::{WriteExecutor, WriteRequest};
+use crate::write::existing_write::{self, ExistingWrite};
+use crate::write::failures::{internal_error, key_reused, ledger_failure, superseded};
+use crate::write::gate::Gate;
+use crate::write::intent::slot;
+use crate::write::policy::{self, AppliedPolicy, PolicyMode};
+use crate::write::preview::Trials;
+
+/// The number of proposals of one account that may wait: an agent must not hide the one that matters among many.
+const MOST_PENDING: u32 = 100;
+
+/// The number of approved writes that one server executes at the same time.
+const AT_ONCE: usize = 4;
+
+/// The number of attempts to make a preview while other writes change its rows.
+const TRIES: usize = 5;
+
+const SERIALIZATION_FAILURE: &str = "40001";
+
+/// The proposals of one ledger.
+#[derive(Debug, Clone)]
+pub struct Proposals {
+    writer: WriterPool,
+    gate: Gate,
+    records: Records,
+    fingerprints: Fingerprints,
+    /// How long a proposal waits.
+    lifetime: Duration,
+    /// The time limit of an execution.
+    call_deadline: Duration,
+    /// Bounds the executions that no caller waits for: calls of agents need sessions as well.
+    executing: Arc<Semaphore>,
+    /// Bounds the previews that run at once.
+    previewing: Arc<Semaphore>,
+}
+
+const WHOLE_SQL: &str = "select nullif(json_strip_nulls(json_build_object('name', p.client_name, 'version', p.client_version, \
+    'session_id', p.session_id, 'trace_id', p.trace_id))::text, '{}')::json as client, \
+    p.tool_version, p.definition, p.params, p.fingerprint as params_hash, p.idempotency_key, p.preview, \
+    p.reason, ";
+const LINE_SQL: &str = "select ";
+const COLUMNS_SQL: &str = concat!(
+    "p.proposal_id, p.account_id, p.actor, p.tool_name, p.tier, p.approvals, p.approvers, \
+     countersign.approvals_of(p) as approved_by, p.description, p.digest, ",
+    rfc3339!("p.created_at"),
+    " as created_at, ",
+    rfc3339!("p.expires_at"),
+    " as expires_at, case when p.status = 'pending' and p.expires_at <= clock_timestamp() then 'expired' else p.status end as status, \
+     p.decided_by, p.decided_login::text as decided_login, p.decided_via, ",
+    rfc3339!("p.decided_at"),
+    " as decided_at, p.correlation_id, p.error_code, p.error_message, ",
+    rfc3339!("p.completed_at"),
+    " as completed_at from countersign.proposal p "
+);
+const ONE_SQL: &str = "where p.proposal_id = $1::uuid and ($2::text is null or p.account_id = $2)";
+const LIST_SQL: &str = "where ($1::text is null or p.account_id = $1) and ($2::text is null or $2 = \
+    case when p.status = 'pending' and p.expires_at <= clock_timestamp() then 'expired' else p.status end) \
+    order by p.id desc limit $3::bigint";
+const WAITING_SQL: &str =
+    "where p.status = 'pending' and p.expires_at > clock_timestamp() order by p.expires_at limit $1::bigint";
+const ENDED_SQL: &str =
+    "where p.status <> 'pending' or p.expires_at <= clock_timestamp() order by p.id desc limit $1::bigint";
+const FIND_SQL: &str = "where p.proposal_id between $1::uuid and $2::uuid order by p.id desc limit $3::bigint";
+const PROPOSE_SQL: &str = "select * from countersign.propose($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
+    make_interval(secs => $13::double precision), $14, $15, $16, $17, $18, $19, $20)";
+
+impl Proposals {
+    pub(crate) fn new(writer: WriterPool, gate: Gate, records: Records, settings: &crate::LedgerOptions) -> Self {
+        let (lifetime, call_deadline) = (settings.proposal_lifetime, settings.call_deadline);
+        let fingerprints = settings.fingerprints.clone();
+        let executing = Arc::new(Semaphore::new(AT_ONCE.min(settings.sessions)));
+        let previewing = Arc::new(Semaphore::new((settings.sessions / 2).max(1)));
+        Self { writer, gate, records, fingerprints, lifetime, call_deadline, executing, previewing }
+    }
+
+    /// The correlation id and the answer of an identical write that is in force: no proposal is needed.
+    ///
+    /// # Errors
+    /// The failure of the call because of an identical write that is no longer in force or a bound key; or the ledger
+    /// cannot be read.
+    pub async fn standing(
+        &self,
+        draft: &NewProposal,
+        deadline: Instant,
+    ) -> Result<Option<(CorrelationId, Value)>, Failure> {
+        let fingerprint = self.fingerprints.of(&draft.tool, &draft.request.params);
+        let account = &draft.request.principal.account_id;
+        let key = draft.idempotency_key.as_deref();
+        let undoes = undoes(key, draft.executor.as_ref(), &draft.request);
+        let slot = slot(account, &draft.tool, key, &undoes, &fingerprint);
+        let standing = existing_write::find(&self.writer, Some(slot), Some(fingerprint.as_str().to_owned()), deadline);
+        match standing.await.map_err(|error| ledger_failure(&error))? {
+            None => Ok(None),
+            Some(ExistingWrite::Executed(original, cached_result)) => Ok(Some((original, cached_result))),
+            Some(ExistingWrite::Superseded(original, detail)) => Err(superseded(original, &detail)),
+            Some(ExistingWrite::AlreadyReversed(by)) => Err(conflicts::already_reversed(Some(by))),
+            Some(ExistingWrite::KeyReused) => Err(key_reused()),
+        }
+    }
+
+    /// Applies the policy of the tool to a call that is proposed, and logs the decision. `None` for a tool without a policy.
+    ///
+    /// # Errors
+    /// The call is refused, or the policy cannot be applied.
+    pub async fn apply_policy(&self, draft: &NewProposal, deadline: Instant) -> Result<Option<AppliedPolicy>, Failure> {
+        self.decide(draft.executor.as_ref(), &draft.request, PolicyMode::Refuse, deadline).await
+    }
+
+    /// The decision of the policy of the tool, without its limit, for a call that is only previewed.
+    ///
+    /// # Errors
+    /// The call is refused, or the policy cannot be applied.
+    pub async fn preview_policy(
+        &self,
+        executor: &dyn WriteExecutor,
+        request: &WriteRequest,
+        deadline: Instant,
+    ) -> Result<Option<AppliedPolicy>, Failure> {
+        self.decide(executor, request, PolicyMode::Preview, deadline).await
+    }
+
+    async fn decide(
+        &self,
+        executor: &dyn WriteExecutor,
+        request: &WriteRequest,
+        mode: PolicyMode<'_>,
+        deadline: Instant,
+    ) -> Result<Option<AppliedPolicy>, Failure> {
+        let Some(call) = executor.policy(request)? else { return Ok(None) };
+        policy::decide(&self.writer, &call, &request.principal, mode, deadline).await.map(Some)
+    }
+
+    /// The preview of the write.
+    ///
+    /// # Errors
+    /// The failure of the write, or the reason why there is no preview.
+    pub async fn preview(&self, draft: &NewProposal, deadline: Instant) -> Result<Preview, Failure> {
+        let executor = draft.executor.as_ref();
+        let trials = Trials { writer: &self.writer, executor, request: &draft.request, deadline };
+        if !executor.preview_is_binding() {
+            return Ok(Preview::without_run(trials.once().await?));
+        }
+        // Each preview holds two sessions of the pool at a time: not all may wait for their second one.
+        let permit = tokio::time::timeout_at(deadline, self.previewing.acquire()).await;
+        let _permit = permit.map_err(|_| preview::too_many())?.map_err(|_| internal_error())?;
+        for _ in 0..TRIES {
+            match trials.twice().await {
+                Ok([first, second]) => {
+                    if let Some(preview) = Preview::from_two_runs(first, &second) {
+                        return Ok(Preview { row_key: executor.row_key().to_vec(), ..preview });
+                    }
+                }
+                // Others have changed its rows since the snapshot was taken.
+                Err(failure) if failure.sqlstate.as_deref() == Some(SERIALIZATION_FAILURE) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        Err(preview::concurrent_changes())
+    }
+
+    /// Whether the proposal is what this call would propose.
+    #[must_use]
+    pub fn is_of(&self, proposal: &Proposal, draft: &NewProposal) -> bool {
+        proposal.tool_name == draft.tool
+            && proposal.account_id == draft.request.principal.account_id
+            && proposal.params_hash == self.fingerprints.of(&draft.tool, &draft.request.params).as_str()
+            && proposal.idempotency_key == draft.idempotency_key
+    }
+
+    /// Stores a proposal, or finds the identical one that waits already.
+    ///
+    /// # Errors
+    /// The ledger cannot be written, or the account has too many waiting proposals.
+    pub async fn store(
+        &self,
+        draft: &NewProposal,
+        preview: &Preview,
+        description: &str,
+        deadline: Instant,
+    ) -> Result<Proposal, Failure> {
+        let shown = serde_json::to_string(preview)
+            .map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))?;
+        let arguments = Value::Object(draft.request.params.clone()).to_string();
+        too_large(arguments.len(), shown.len())?;
+        let client = &draft.request.principal.client;
+        let params = [
+            Some(ProposalId::new().to_string()),
+            Some(draft.request.principal.account_id.as_str().to_owned()),
+            draft.request.principal.actor.clone(),
+            Some(draft.tool.clone()),
+            Some(draft.tool_version.clone()),
+            Some(definition(draft.executor.as_ref())),
+            Some(draft.tier.as_str().to_owned()),
+            Some(description.to_owned()),
+            Some(arguments),
+            Some(self.fingerprints.of(&draft.tool, &draft.request.params).as_str().to_owned()),
+            draft.idempotency_key.clone(),
+            Some(shown),
+            Some(self.lifetime.as_secs_f64().to_string()),
+            Some(MOST_PENDING.to_string()),
+            client.session_id.clone(),
+            client.name.clone(),
+            client.version.clone(),
+            client.trace_id.clone(),
+            Some(draft.rule.approvals.to_string()),
+            draft.rule.approvers.clone(),
+        ];
+        let answer =
+            self.writer.run_one(PROPOSE_SQL, &params, deadline).await.map_err(|error| ledger_failure(&error))?;
+        let row = answer.rows.into_iter().next().and_then(|row| <[Option<String>; 2]>::try_from(row).ok());
+        match row {
+            Some([_, Some(stored)]) => match ProposalId::parse(&stored) {
+                Some(id) => self.get(Some(&draft.request.principal.account_id), id).await?.ok_or_else(not_found),
+                None => Err(not_found()),
+            },
+            _ => Err(Failure::new(
+                ErrorCode::NotPermitted,
+                format!("{MOST_PENDING} proposals of this account wait already; nothing was written"),
+            )
+            .hint(
+                "Ask the user to decide pending proposals (list_proposals), or take some back with reject_proposal.",
+            )),
+        }
+    }
+
+    /// One proposal; `None` if the account (any account for `None`) has none with this id.
+    ///
+    /// # Errors
+    /// The ledger cannot be read.
+    pub async fn get(&self, account: Option<&AccountId>, id: ProposalId) -> Result<Option<Proposal>, Failure> {
+        let params = [Some(id.to_string()), account.map(|account| account.as_str().to_owned())];
+        Ok(self.read(WHOLE_SQL, ONE_SQL, &params).await?.into_iter().next())
+    }
+
+    /// The newest proposals first.
+    ///
+    /// # Errors
+    /// The ledger cannot be read.
+    pub async fn list(&self, filter: &ProposalFilter) -> Result<Vec<ProposalSummary>, Failure> {
+        let params = [
+            filter.account.as_ref().map(|account| account.as_str().to_owned()),
+            filter.status.map(|status| status.as_str().to_owned()),
+            Some(filter.limit.to_string()),
+        ];
+        self.read(LINE_SQL, LIST_SQL, &params).await
+    }
+
+    /// The proposals that wait for a decision, of every account, the one that expires first at the top.
+    ///
+    /// # Errors
+    /// The ledger cannot be read.
+    pub async fn waiting(&self, limit: u32) -> Result<Vec<ProposalSummary>, Failure> {
+        self.read(LINE_SQL, WAITING_SQL, &[Some(limit.to_string())]).await
+    }
+
+    /// The proposals that do not wait any more, of every account, the one that was proposed last at the top.
+    ///
+    /// # Errors
+    /// The ledger cannot be read.
+    pub async fn lately_ended(&self, limit: u32) -> Result<Vec<ProposalSummary>, Failure> {
+        self.read(LINE_SQL, ENDED_SQL, &[Some(limit.to_string())]).await
+    }
+
+    /// The proposals whose id begins with this prefix, newest first.
+    ///
+    /// # Errors
+    /// The ledger cannot be read.
+    pub async fn find(&self, prefix: &IdPrefix, limit: u32) -> Result<Vec<ProposalSummary>, Failure> {
+        let [low, high] = prefix.range();
+        self.read(LINE_SQL, FIND_SQL, &[Some(low), Some(high), Some(limit.to_string())]).await
+    }
+
+    async fn read<T: DeserializeOwned>(
+        &self,
+        what: &str,
+        which: &str,
+        params: &[Option<String>],
+    ) -> Result<Vec<T>, Failure> {
+        let rows = self.records.objects(&format!("{what}{COLUMNS_SQL}{which}"), params).await;
+        let rows = rows.map_err(|error| {
+            outage::log(&error, "the proposals cannot be read");
+            match error {
+                pg::Error::Connect(error) => Failure::from(&error),
+                _ => Failure::new(ErrorCode::DbError, "the proposals cannot be read"),
+            }
+        })?;
+        let proposal = |row| {
+            serde_json::from_value(Value::Object(row)).map_err(|error| {
+                tracing::error!(%error, "a proposal has another form than this server knows");
+                Failure::new(ErrorCode::DbError, "a stored proposal cannot be read")
+            })
+        };
+        rows.into_iter().map(proposal).collect()
+    }
+}
+
+/// The definition of the executor, in the form that the ledger stores.
+fn definition(executor: &dyn WriteExecutor) -> String {
+    sha256_hex(&executor.definition())
+}
+
+/// The most bytes of a preview: a person must be able to look at it.
+const MAX_PREVIEW_BYTES: usize = 1 << 20;
+
+fn too_large(params: usize, preview: usize) -> Result<(), Failure> {
+    let (what, bytes, most) = match (params, preview) {
+        (bytes, _) if bytes > crate::write::intent::MAX_PARAMS_BYTES => {
+            ("parameters", bytes, crate::write::intent::MAX_PARAMS_BYTES)
+        }
+        (_, bytes) if bytes > MAX_PREVIEW_BYTES => ("preview", bytes, MAX_PREVIEW_BYTES),
+        _ => return Ok(()),
+    };
+    let message =
+        format!("the {what} of the proposal would be {bytes} bytes of JSON, and {most} are kept; nothing was written");
+    Err(Failure::new(ErrorCode::ResultTooLarge, message).hint("Write less in one call."))
+}

@@ -1,0 +1,103 @@
+//! Executes approved proposals that no server executes: approvals by people, and those of a server that went away.
+//! Ends proposals that have expired.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use types::{CorrelationId, ErrorCode, Failure, ProposalId};
+
+use super::{ExecutedProposal, Proposals};
+use crate::outage;
+use crate::write::executor_registry::ExecutorRegistry;
+use crate::write::failures::{WriteError, ledger_failure};
+
+const CONFIRMED_SQL: &str = "select p.proposal_id from countersign.proposal p \
+    where p.status = 'confirmed' and p.attempt_until <= clock_timestamp() and p.tool_name = any ($1::text[]) \
+    order by p.decided_at limit 100";
+const TAKE_SQL: &str = "select countersign.claim_proposal($1, $2, make_interval(secs => $3::double precision))";
+const SWEEP_SQL: &str = "select ended, was from countersign.sweep_proposals($1)";
+const MOST: u32 = 1000;
+
+fn interrupted() -> Failure {
+    let message = "the server that carried it out went away in the middle: the database has nothing of it, and what it did outside \
+        of the database is not known";
+    Failure::new(ErrorCode::InDoubtAborted, message)
+}
+
+impl Proposals {
+    /// Starts to execute approved proposals that no server executes, as far as these executors can: approvals by
+    /// people, and those of a server that went away. Several servers may do this at once and repeatedly: an execution
+    /// belongs to the server that has started it for a while, and goes on by itself.
+    ///
+    /// # Errors
+    /// The ledger is unavailable.
+    pub async fn recover(&self, executors: &Arc<ExecutorRegistry>) -> Result<(), Failure> {
+        let names: Vec<String> = executors.names().map(|name| serde_json::Value::from(name).to_string()).collect();
+        let names = vec![Some(format!("{{{}}}", names.join(",")))];
+        let open = self.ask_words(CONFIRMED_SQL, names, Instant::now() + self.call_deadline).await?;
+        outage::end();
+        for id in open.iter().filter_map(|id| ProposalId::parse(id)) {
+            // Those that are left come with the next round.
+            let Ok(permit) = Arc::clone(&self.executing).try_acquire_owned() else { break };
+            let (this, executors) = (self.clone(), Arc::clone(executors));
+            self.gate.begin(async move {
+                match this.claim(id, &executors).await {
+                    Some(Ok(_)) => tracing::info!(proposal_id = %id, "what was agreed to was carried out"),
+                    Some(Err(stopped)) => {
+                        // Without its message, which may quote values. Who may see these finds it in the proposal.
+                        let failure = &stopped.failure;
+                        tracing::warn!(proposal_id = %id, code = %failure.code, sqlstate = failure.sqlstate, "what was agreed to was not carried out");
+                    }
+                    None => {}
+                }
+                drop(permit);
+            });
+        }
+        Ok(())
+    }
+
+    /// Executes it, unless another server has claimed it or it cannot be executed.
+    async fn claim(
+        &self,
+        id: ProposalId,
+        executors: &ExecutorRegistry,
+    ) -> Option<Result<ExecutedProposal, WriteError>> {
+        let deadline = Instant::now() + self.call_deadline;
+        let attempt = CorrelationId::new();
+        let lease = Some(self.acquire().as_secs_f64().to_string());
+        let params = vec![Some(id.to_string()), Some(attempt.to_string()), lease];
+        let verdict = match self.ask_words(TAKE_SQL, params, deadline).await {
+            Ok(verdict) => verdict.into_iter().next().unwrap_or_default(),
+            Err(failure) => {
+                tracing::warn!(proposal_id = %id, "a confirmed proposal cannot be taken up: {}", failure.message);
+                return None;
+            }
+        };
+        if !["done", "again"].contains(&verdict.as_str()) {
+            return None;
+        }
+        let proposal = self.get(None, id).await.ok()??;
+        let executor = executors.get(&proposal.tool_name);
+        // Its work is not only in the database, so it is unknown how much of it has happened.
+        if verdict == "again" && executor.is_some_and(|executor| !executor.preview_is_binding()) {
+            let failure = interrupted();
+            let ended = self.end(id, attempt, &failure, deadline).await;
+            return Some(Err(ended.err().unwrap_or(failure).into()));
+        }
+        Some(self.execute_claimed(&proposal, executor, attempt, deadline).await)
+    }
+
+    /// Ends expired proposals, and removes old ones. Returns how many were ended, and how many of these had been
+    /// approved.
+    ///
+    /// # Errors
+    /// The ledger is unavailable.
+    pub async fn sweep(&self) -> Result<(usize, usize), Failure> {
+        let deadline = Instant::now() + self.call_deadline;
+        let params = [Some(MOST.to_string())];
+        let answer = self.writer.run_one(SWEEP_SQL, &params, deadline).await.map_err(|error| ledger_failure(&error))?;
+        let confirmed =
+            answer.rows.iter().filter(|row| row.last().is_some_and(|was| was.as_deref() == Some("confirmed")));
+        Ok((answer.rows.len(), confirmed.count()))
+    }
+}

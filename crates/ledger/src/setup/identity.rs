@@ -1,0 +1,86 @@
+//! The database to which a ledger belongs. The SQL is in `migrations/baseline/80_people.sql`.
+
+use pg::{ConnectOptions, PipelineStatement, Session, SessionSettings};
+use tlog::SignedNote;
+
+use crate::audit::SignError;
+use crate::setup::schema::SchemaError;
+use crate::{Ledger, LedgerOptions};
+
+const CURRENT_SQL: &str = "select i.ledger_id, i.is_here from countersign.current_identity() i";
+const FORK_SQL: &str = "select f.ledger_id, f.proposals from countersign.fork($1::boolean, $2) f";
+
+/// Makes sure that the ledger was made for this database, so that nothing of it is carried out a second time, and that its log
+/// goes on from what was signed here, so that nothing is written into a restored backup.
+///
+/// # Errors
+/// [`SchemaError::Copied`] if the database is a copy, [`SchemaError::Restored`] if the log contradicts what was signed.
+pub async fn check_identity(target: &ConnectOptions, options: &LedgerOptions) -> Result<(), SchemaError> {
+    let (ledger_id, is_original) = current(target).await?;
+    if !is_original {
+        return Err(SchemaError::Copied { database: target.dbname.clone() });
+    }
+    let audit = Ledger::new(target.clone(), options.clone()).audit();
+    audit.check_signed(&options.signing, &ledger_id).await.map_err(|error| match error {
+        SignError::Database(error) => SchemaError::Database(error),
+        error => SchemaError::Restored { database: target.dbname.clone(), error },
+    })
+}
+
+/// Whether the ledger was made for this database.
+///
+/// # Errors
+/// An error of the database.
+pub async fn is_original(target: &ConnectOptions) -> Result<bool, SchemaError> {
+    Ok(current(target).await?.1)
+}
+
+/// The id of the ledger, and whether it was made for this database.
+async fn current(target: &ConnectOptions) -> Result<(String, bool), SchemaError> {
+    let row = ask(target, CURRENT_SQL, &[]).await?.into_iter().next().unwrap_or_default();
+    let mut values = row.into_iter();
+    let ledger_id = values.next().flatten().unwrap_or_default();
+    Ok((ledger_id, values.next().flatten().as_deref() == Some("t")))
+}
+
+/// The ledger of a copy as it goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fork {
+    /// Its new name, a UUID.
+    pub ledger_id: String,
+    /// The number of proposals of the original that were ended here.
+    pub proposals: u64,
+}
+
+/// Makes the ledger of a copied database a ledger of its own; with `is_restored` also one that was restored in its place. For
+/// members of the ledger's owner. The first entry of its log names `previous`, the newest checkpoint of the original.
+///
+/// # Errors
+/// An error of the database; SQLSTATE 55000 if it is no copy.
+pub async fn fork(
+    target: &ConnectOptions,
+    is_restored: bool,
+    previous: Option<&SignedNote>,
+) -> Result<Fork, SchemaError> {
+    let params = [Some(is_restored.to_string()), previous.map(|note| note.text().to_owned())];
+    let row = ask(target, FORK_SQL, &params).await?.into_iter().next().unwrap_or_default();
+    match <[Option<String>; 2]>::try_from(row) {
+        Ok([Some(ledger_id), Some(proposals)]) => {
+            Ok(Fork { ledger_id, proposals: proposals.parse().unwrap_or_default() })
+        }
+        _ => Err(pg::Error::from(std::io::Error::other("the ledger did not say how it goes on")).into()),
+    }
+}
+
+async fn ask(
+    target: &ConnectOptions,
+    sql: &str,
+    params: &[Option<String>],
+) -> Result<Vec<Vec<Option<String>>>, SchemaError> {
+    let session = Session::connect(target, &SessionSettings::default()).await;
+    let mut session = session.map_err(pg::Error::from)?;
+    let outcomes =
+        session.run(&[PipelineStatement { sql, params, param_types: &[] }]).await.map_err(|failed| failed.error)?;
+    session.close().await;
+    Ok(outcomes.into_iter().flat_map(|outcome| outcome.rows).collect())
+}

@@ -1,0 +1,122 @@
+//! The undo of writes within a transaction of the gate, for the executors of undo tools.
+
+pub mod operator;
+pub mod plans;
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use types::{Conflict, CorrelationId, ErrorCode, Failure};
+
+use self::plans::{PlanPart, PlanReport};
+use crate::evidence::conflicts::undo_failure;
+use crate::evidence::values::array;
+use crate::write::executor::WriteRequest;
+use crate::write::failures::ExecutorError;
+use crate::write::write_tx::{Statement, WriteTx};
+
+const UNDO_SQL: &str = "select countersign.undo($1::pg_catalog.uuid[]) as outcome";
+const PLAN_SQL: &str = "select countersign.undo_plan($1::pg_catalog.uuid[], 'strict', $2) as outcome";
+const TRIAL_SQL: &str = "select countersign.trial_conflicts($1::pg_catalog.uuid[]) as outcome";
+const DEFERRED_SQL: &str = "set constraints all immediate";
+
+/// The answer of `countersign.undo`.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct UndoReport {
+    #[serde(default)]
+    pub(crate) rows: u64,
+    #[serde(default)]
+    pub(crate) conflicts: Vec<Conflict>,
+    #[serde(default)]
+    pub(crate) set_again: Option<SetAgain>,
+}
+
+/// The rows that an undo has put back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RestoredRows {
+    /// Their number.
+    pub rows: u64,
+    /// What triggers set again in them; `None` if they are exactly what they were.
+    pub set_again: Option<SetAgain>,
+}
+
+/// The columns that triggers set when rows were put back, and that no statement of the write had set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetAgain {
+    /// The number of rows that have such columns.
+    pub rows: u64,
+    /// The columns by table.
+    pub columns: BTreeMap<String, Vec<String>>,
+    /// The first of the rows, with the values as PostgreSQL writes them.
+    pub first: Vec<RowSetAgain>,
+}
+
+/// A row of [`SetAgain`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowSetAgain {
+    /// Its table.
+    pub table: String,
+    /// Its key.
+    pub key: Value,
+    /// The values that the triggers set.
+    #[serde(default)]
+    pub columns: BTreeMap<String, Option<String>>,
+}
+
+/// Puts back every row that the writes have changed, or none.
+///
+/// # Errors
+/// [`ErrorCode::UndoConflict`] or [`ErrorCode::AlreadyReversed`], or whatever the database says.
+pub async fn undo(tx: &mut WriteTx<'_>, writes: &[CorrelationId]) -> Result<RestoredRows, ExecutorError> {
+    let undo: UndoReport = ask(tx, UNDO_SQL, &[Some(array(writes))]).await?;
+    match undo.conflicts.is_empty() {
+        true => Ok(RestoredRows { rows: undo.rows, set_again: undo.set_again }),
+        false => Err(undo_failure(undo.conflicts).into()),
+    }
+}
+
+/// Undoes the writes of a plan of the request's account, if it would change what was shown under this digest.
+///
+/// # Errors
+/// As [`undo`]: the undo compares the rows alone, and would pass over a change that others have made and taken back.
+pub async fn undo_plan(
+    tx: &mut WriteTx<'_>,
+    request: &WriteRequest,
+    writes: &[CorrelationId],
+    digest: &str,
+) -> Result<RestoredRows, ExecutorError> {
+    let account = request.principal.account_id.as_str().to_owned();
+    let report: PlanReport = ask(tx, PLAN_SQL, &[Some(array(writes)), Some(account)]).await?;
+    if !report.is_ready {
+        return Err(undo_failure(report.conflicts).into());
+    }
+    if plans::digest_of(&[PlanPart::of(&report)]) != digest {
+        let message = "the plan is stale, since other rows would be changed now; nothing was changed";
+        return Err(Failure::new(ErrorCode::UndoConflict, message).hint("Make another plan with undo_plan.").into());
+    }
+    undo(tx, writes).await
+}
+
+/// After an undo that will be rolled back: what the ledger would refuse of it, such as a row that a trigger has changed again.
+///
+/// # Errors
+/// As [`undo`].
+pub async fn refuse_trial(tx: &mut WriteTx<'_>, writes: &[CorrelationId]) -> Result<(), ExecutorError> {
+    tx.run(&[Statement { sql: DEFERRED_SQL, params: &[], param_types: &[] }]).await?;
+    let conflicts: Vec<Conflict> = ask(tx, TRIAL_SQL, &[Some(array(writes))]).await?;
+    if conflicts.is_empty() { Ok(()) } else { Err(undo_failure(conflicts).into()) }
+}
+
+/// The column `outcome` in the answer of a function of the ledger.
+async fn ask<T: DeserializeOwned>(
+    tx: &mut WriteTx<'_>,
+    sql: &str,
+    params: &[Option<String>],
+) -> Result<T, ExecutorError> {
+    let rows = tx.run(&[Statement { sql, params, param_types: &[] }]).await?;
+    let outcome = rows.into_iter().next().and_then(|rows| rows.rows.into_iter().next()?.remove("outcome"));
+    serde_json::from_value(outcome.unwrap_or_default())
+        .map_err(|error| Failure::new(ErrorCode::InternalError, format!("{sql}: {error}")).into())
+}

@@ -1,0 +1,137 @@
+//! The trial of a plan. In mode `skip` a write whose undo fails is left out, so that it blocks no other.
+
+use std::pin::Pin;
+
+use serde_json::json;
+use tokio::time::Instant;
+use types::{AccountId, Conflict, CorrelationId};
+
+use super::{Plan, PlanMode, Plans};
+use crate::evidence::conflicts::stored;
+use crate::evidence::values::array;
+
+/// The conflicts that a trial has found.
+pub type TrialFuture<'a, E> = Pin<Box<dyn Future<Output = Result<Vec<Conflict>, E>> + Send + 'a>>;
+
+/// Tries the undo of writes in a transaction that is rolled back.
+pub trait Trial: Sync {
+    /// The reason why it cannot be tried.
+    type Error: From<pg::Error>;
+
+    /// The conflicts of undoing these writes together.
+    fn try_undo<'a>(&'a self, writes: &'a [CorrelationId]) -> TrialFuture<'a, Self::Error>;
+}
+
+/// Whether an error of this SQLSTATE says that the rows cannot be as the undo would leave them: a constraint, a trigger, a value.
+#[must_use]
+pub fn is_of_the_rows(sqlstate: &str) -> bool {
+    ["22", "23", "27", "38", "39", "44", "P0"].iter().any(|class| sqlstate.starts_with(class))
+}
+
+/// Maximum number of trials that look for single writes. After them, the writes of a failing table are left out together.
+const MAX_TRIALS: u32 = 64;
+
+const IN_CONFLICT_SQL: &str =
+    "select countersign.left_out_by(w.write, w.reason) from countersign.writes_in_conflict($1::uuid[], $2::json) w";
+const LEFT_OUT_SQL: &str = "select countersign.left_out_by($1::uuid, $2::json)";
+
+impl Plans {
+    /// Tries a plan that is ready, and adds what the trial finds. In mode `skip` it leaves out what fails, until the rest passes.
+    ///
+    /// # Errors
+    /// The error of the trial.
+    pub async fn try_plan<T: Trial>(
+        &self,
+        plan: &mut Plan,
+        account: Option<&AccountId>,
+        trial: &T,
+        deadline: Instant,
+    ) -> Result<(), T::Error> {
+        let mut budget = None;
+        while plan.report.is_ready {
+            let began = Instant::now();
+            let conflicts = trial.try_undo(&plan.report.writes).await?;
+            if conflicts.is_empty() {
+                return Ok(());
+            }
+            if plan.report.mode != PlanMode::Skip {
+                plan.refuse(conflicts);
+                return Ok(());
+            }
+            // At most half of the time that is left goes into the search for single writes.
+            let affordable = (deadline.saturating_duration_since(Instant::now()) / 2).as_micros();
+            let affordable = u32::try_from(affordable / began.elapsed().as_micros().max(1)).unwrap_or(u32::MAX);
+            let budget = budget.get_or_insert(MAX_TRIALS.min(affordable));
+            let found = match Self::failing_write(trial, &plan.report.writes, &conflicts, budget).await? {
+                Some((write, conflict)) => self.left_out(write, &conflict, deadline).await?,
+                None => self.in_conflict(&plan.report.writes, &conflicts, deadline).await?,
+            };
+            if found.is_empty() {
+                plan.refuse(conflicts);
+                return Ok(());
+            }
+            let is_out = |write: &CorrelationId| found.iter().any(|conflict| conflict.of_write() == Some(*write));
+            let rest: Vec<_> = plan.report.writes.iter().copied().filter(|write| !is_out(write)).collect();
+            let account = account.map(AccountId::as_str);
+            let report = self.report(&rest, PlanMode::Skip, account, deadline).await?;
+            let mut left_out = std::mem::replace(&mut plan.report, report).left_out;
+            left_out.extend(found);
+            left_out.append(&mut plan.report.left_out);
+            plan.report.left_out = left_out;
+        }
+        Ok(())
+    }
+
+    /// The newest write whose undo fails, together with all later ones of the plan: without it they can be undone, as they go back
+    /// through states that were there. `None` if it takes more trials than are left.
+    async fn failing_write<T: Trial>(
+        trial: &T,
+        writes: &[CorrelationId],
+        conflicts: &[Conflict],
+        budget: &mut u32,
+    ) -> Result<Option<(CorrelationId, Conflict)>, T::Error> {
+        let (mut passing, mut failing, mut why) = (0, writes.len(), conflicts.first().cloned());
+        while failing - passing > 1 {
+            let Some(left) = budget.checked_sub(1) else { return Ok(None) };
+            *budget = left;
+            let middle = usize::midpoint(passing, failing);
+            let newest = writes.get(writes.len() - middle..).unwrap_or_default();
+            match trial.try_undo(newest).await?.into_iter().next() {
+                None => passing = middle,
+                conflict => (failing, why) = (middle, conflict),
+            }
+        }
+        Ok(writes.get(writes.len() - failing).copied().zip(why))
+    }
+
+    async fn left_out(
+        &self,
+        write: CorrelationId,
+        conflict: &Conflict,
+        deadline: Instant,
+    ) -> Result<Vec<Conflict>, pg::Error> {
+        self.conflicts(LEFT_OUT_SQL, &[Some(write.to_string()), Some(json!(conflict.stored()).to_string())], deadline)
+            .await
+    }
+
+    async fn in_conflict(
+        &self,
+        writes: &[CorrelationId],
+        conflicts: &[Conflict],
+        deadline: Instant,
+    ) -> Result<Vec<Conflict>, pg::Error> {
+        let conflicts = stored(conflicts).to_string();
+        self.conflicts(IN_CONFLICT_SQL, &[Some(array(writes)), Some(conflicts)], deadline).await
+    }
+
+    async fn conflicts(
+        &self,
+        sql: &str,
+        params: &[Option<String>],
+        deadline: Instant,
+    ) -> Result<Vec<Conflict>, pg::Error> {
+        let rows = self.writer.run_one(sql, params, deadline).await?.rows;
+        let texts = rows.into_iter().flatten().flatten();
+        texts.map(|text| serde_json::from_str(&text).map_err(super::unreadable)).collect()
+    }
+}

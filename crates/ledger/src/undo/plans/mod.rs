@@ -1,0 +1,200 @@
+//! The undo of many writes: they are selected, compared with what is there now, and stored as a plan. What runs is what was stored.
+
+mod failing;
+mod report;
+mod rows;
+mod unknown;
+
+use pg::WriterPool;
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+use types::{AccountId, CorrelationId, IdPrefix, Moment, rfc3339};
+
+pub use failing::{Trial, TrialFuture, is_of_the_rows};
+pub use report::{
+    Plan, PlanMode, PlanPart, PlanReport, PlanRows, PlanScope, PlanSummary, SelectedWrite, Selection, StoredPlan,
+};
+pub use unknown::SelectionError;
+
+use crate::evidence::records::Records;
+use crate::evidence::time_range::TimeRangeError;
+use crate::evidence::values::array;
+use crate::fingerprint::sha256_hex;
+
+/// The request for a plan.
+#[derive(Debug, Clone)]
+pub struct PlanRequest {
+    /// Which writes.
+    pub scope: PlanScope,
+    /// Completed from this time on.
+    pub from: Moment,
+    /// Completed before this time.
+    pub to: Moment,
+    /// The treatment of writes that conflict.
+    pub mode: PlanMode,
+}
+
+/// The reason why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// What was asked for selects nothing.
+    #[error(transparent)]
+    Selection(#[from] SelectionError),
+    /// Whatever the database says.
+    #[error(transparent)]
+    Database(#[from] pg::Error),
+}
+
+const SELECT_SQL: &str = concat!(
+    "select s.correlation_id, s.tool_name, s.account_id, s.actor, ",
+    crate::evidence::values::rfc3339!("s.completed_at"),
+    " as completed_at, s.is_inside \
+     from countersign.selected_writes($1, $2, $3, $4, $5, $6, $7::timestamptz, $8::timestamptz) s"
+);
+const PLAN_SQL: &str = "select countersign.undo_plan($1::uuid[], $2, $3)";
+const STORE_SQL: &str = "select countersign.store_plan($1, $2, $3, $4, $5, $6)";
+const STORED_SQL: &str = "select p.plan_id, p.digest, p.parts, p.selection, p.report from countersign.stored_plan p \
+    where p.plan_id between $1::uuid and $2::uuid and p.account_id is not distinct from $3";
+
+/// Makes and keeps plans: of people, and of accounts over their own writes.
+#[derive(Debug, Clone)]
+pub struct Plans {
+    writer: WriterPool,
+    records: Records,
+}
+
+impl Plans {
+    pub(crate) const fn new(writer: WriterPool, records: Records) -> Self {
+        Self { writer, records }
+    }
+
+    /// The consequences of undoing the selected writes. For an account: `cascade` adds no writes of others.
+    ///
+    /// # Errors
+    /// [`PlanError`]: also for a range of time in which nothing can be, and for names that the ledger has never seen.
+    pub async fn compare(
+        &self,
+        account: Option<&AccountId>,
+        request: &PlanRequest,
+        deadline: Instant,
+    ) -> Result<Plan, PlanError> {
+        let PlanRequest { scope, from, to, mode } = request;
+        let account = account.map(AccountId::as_str);
+        let range = self.records.time_range(Some(*from), Some(*to)).await.map_err(|error| match error {
+            TimeRangeError::Empty(empty) => PlanError::Selection(empty.into()),
+            TimeRangeError::Database(error) => error.into(),
+        })?;
+        let [from, to] = [range.from, range.to].map(|end| end.map(rfc3339).unwrap_or_default());
+        let selection = Selection { scope: scope.clone(), from, to };
+        let writes = self.selected(&selection).await?;
+        if writes.is_empty()
+            && let Some(unknown) = self.unknown(scope, account).await?
+        {
+            return Err(unknown.into());
+        }
+        let inside: Vec<_> = writes.iter().filter(|write| write.is_inside).map(|write| write.correlation_id).collect();
+        let report = self.report(&inside, *mode, account, deadline).await?;
+        Ok(Plan { selection, writes, report })
+    }
+
+    /// Keeps a plan, for a person or for an account.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn store(
+        &self,
+        account: Option<&AccountId>,
+        plan: &Plan,
+        parts: Vec<PlanPart>,
+        who: &str,
+        deadline: Instant,
+    ) -> Result<StoredPlan, pg::Error> {
+        let digest = digest_of(&parts);
+        let params = [
+            account.map(|account| account.as_str().to_owned()),
+            Some(json!(plan.selection).to_string()),
+            Some(json!(parts).to_string()),
+            Some(json!(plan.report.stored()).to_string()),
+            Some(digest.clone()),
+            Some(who.to_owned()),
+        ];
+        let plan_id = self.value(STORE_SQL, &params, deadline).await?;
+        Ok(StoredPlan { plan_id, digest, parts, selection: plan.selection.clone(), report: plan.report.clone() })
+    }
+
+    /// The plan of this id that the account has stored.
+    ///
+    /// # Errors
+    /// The error of the query.
+    pub async fn get(&self, account: &AccountId, id: CorrelationId) -> Result<Option<StoredPlan>, pg::Error> {
+        Ok(self.stored([id.to_string(), id.to_string()], Some(account)).await?.into_iter().next())
+    }
+
+    /// Plans of operators whose id begins with `prefix`.
+    ///
+    /// # Errors
+    /// The error of the query.
+    pub async fn find(&self, prefix: &IdPrefix) -> Result<Vec<StoredPlan>, pg::Error> {
+        self.stored(prefix.range(), None).await
+    }
+
+    /// Plans of `account` (of operators for `None`) with an id in this range.
+    async fn stored(
+        &self,
+        [low, high]: [String; 2],
+        account: Option<&AccountId>,
+    ) -> Result<Vec<StoredPlan>, pg::Error> {
+        let params = [Some(low), Some(high), account.map(|account| account.as_str().to_owned())];
+        let rows = self.records.objects(STORED_SQL, &params).await?;
+        rows.into_iter().map(|row| parsed(Value::Object(row))).collect()
+    }
+
+    /// What undoing these writes would mean.
+    ///
+    /// # Errors
+    /// The error of the query.
+    pub async fn report(
+        &self,
+        writes: &[CorrelationId],
+        mode: PlanMode,
+        account: Option<&str>,
+        deadline: Instant,
+    ) -> Result<PlanReport, pg::Error> {
+        let params = [Some(array(writes)), Some(mode.as_str().to_owned()), account.map(str::to_owned)];
+        let text = self.value(PLAN_SQL, &params, deadline).await?;
+        serde_json::from_str(&text).map_err(unreadable)
+    }
+
+    async fn selected(&self, selection: &Selection) -> Result<Vec<SelectedWrite>, pg::Error> {
+        let Selection { scope, from, to } = selection.clone();
+        let PlanScope { account, actor, session, client, tool, table } = scope;
+        let params = [account, actor, session, client, tool, table, Some(from), Some(to)];
+        let rows: Vec<Map<String, Value>> = self.records.objects(SELECT_SQL, &params).await?;
+        rows.into_iter().map(|row| parsed(Value::Object(row))).collect()
+    }
+
+    pub(crate) async fn value(
+        &self,
+        sql: &str,
+        params: &[Option<String>],
+        deadline: Instant,
+    ) -> Result<String, pg::Error> {
+        let answer = self.writer.run_one(sql, params, deadline).await?;
+        Ok(answer.rows.into_iter().flatten().flatten().next().unwrap_or_default())
+    }
+}
+
+/// The digest that a person confirms before these parts run.
+#[must_use]
+pub fn digest_of(parts: &[PlanPart]) -> String {
+    let digests: Vec<&str> = parts.iter().map(|part| part.digest.as_str()).collect();
+    sha256_hex(&format!("countersign plan {}", digests.join(" ")))
+}
+
+fn parsed<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, pg::Error> {
+    serde_json::from_value(value).map_err(unreadable)
+}
+
+fn unreadable(error: serde_json::Error) -> pg::Error {
+    pg::Error::Lost(std::io::Error::other(error))
+}

@@ -1,0 +1,60 @@
+//! The rows that a plan puts back: the first ones whole, all of them counted by table and column.
+
+use tokio::time::Instant;
+use types::CorrelationId;
+
+use super::{PlanRows, PlanSummary, Plans};
+use crate::evidence::effects;
+use crate::evidence::values::array;
+
+/// The columns are those that `effects::shown` reads.
+const ROWS_SQL: &str = "\
+select t.name, case when w.before is null then 'D' when w.after is null then 'I' else 'U' end, w.key, \
+    case when not w.is_cut then w.after end, case when not w.is_cut then w.before end, w.is_cut, \
+    w.secret_before is distinct from w.secret_after, '[]', array_to_json(t.columns), array_to_json(t.sensitive), w.count \
+from (select n.*, count(*) over () as count, \
+          $2::bigint is not null and sum(coalesce(octet_length(n.before), 0) + coalesce(octet_length(n.after), 0)) \
+              over (order by n.last_position, n.key) > 1048576 as is_cut \
+      from countersign.net_changes($1::uuid[]) n order by n.last_position, n.key limit $2::bigint) w \
+join countersign.tracked t on t.shape = w.shape order by w.last_position, w.key";
+
+const SUMMARY_SQL: &str = "\
+with net as materialized ( \
+    select t.name, t.columns, t.sensitive, w.before, w.after, \
+        case when w.before is null then 'delete' when w.after is null then 'insert' else 'update' end as change \
+    from countersign.net_changes($1::uuid[]) w join countersign.tracked t on t.shape = w.shape \
+), columns as ( \
+    select n.name, c.name as column_name, count(*) as rows from net n \
+    cross join lateral unnest(n.columns, countersign.fields(n.before), countersign.fields(n.after)) c (name, before, after) \
+    where n.change = 'update' and c.before is distinct from c.after and c.name <> all (n.sensitive) group by n.name, c.name \
+) \
+select json_build_object('table', n.name, 'change', n.change, 'rows', count(*), 'changed', case when n.change = 'update' then \
+    (select coalesce(json_object_agg(c.column_name, c.rows), '{}') from columns c where c.name = n.name) else '{}' end) \
+from net n group by n.name, n.change order by n.name, n.change desc";
+
+impl Plans {
+    /// The rows that undoing these writes puts back: the first `most` of them, with long values cut (`None`: all of
+    /// them), and all by table and column.
+    ///
+    /// # Errors
+    /// The error of the query.
+    pub async fn rows(
+        &self,
+        writes: &[CorrelationId],
+        most: Option<u32>,
+        deadline: Instant,
+    ) -> Result<PlanRows, pg::Error> {
+        if writes.is_empty() {
+            return Ok(PlanRows::default());
+        }
+        let mut lease = self.writer.acquire(deadline).await?;
+        let params = [Some(array(writes)), most.map(|most| most.to_string())];
+        let rows = lease.run_one(ROWS_SQL, &params, deadline).await?.rows;
+        let summary = lease.run_one(SUMMARY_SQL, &[Some(array(writes))], deadline).await?.rows;
+        let lines = summary.into_iter().flatten().flatten();
+        let summary: Vec<PlanSummary> = lines.filter_map(|line| serde_json::from_str(&line).ok()).collect();
+        let effects = effects::shown(rows);
+        let effects = if most.is_some() { effects.map(effects::shortened) } else { effects };
+        Ok(PlanRows { effects, summary })
+    }
+}

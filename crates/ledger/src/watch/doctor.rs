@@ -1,0 +1,300 @@
+//! Reports stuck work and wrong states: one query each, which the servers' login may run. The caller interprets the
+//! answers.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use types::{CorrelationId, ProposalId};
+
+use crate::audit::RecordName;
+use crate::evidence::records::Records;
+use crate::evidence::values::rfc3339;
+use crate::options::LedgerOptions;
+use crate::watch::sweep::BEYOND_DEADLINE;
+
+/// Facts about the server.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct ServerFacts {
+    /// `16.4`.
+    pub version: String,
+    /// 160004 for 16.4.
+    pub number: i64,
+    /// The database.
+    pub database: String,
+    /// This login.
+    pub login: String,
+    /// Whether it only replays what a primary wrote.
+    pub is_standby: bool,
+}
+
+/// A record that is pending for longer than a call may take.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AbandonedRecord {
+    /// Its receipt.
+    pub correlation_id: CorrelationId,
+    /// Its account.
+    pub account_id: String,
+    /// Its tool.
+    pub tool_name: String,
+    /// When it was made.
+    pub created_at: String,
+    /// Its age in seconds.
+    pub age_s: u64,
+    /// How many there are.
+    #[serde(skip_serializing)]
+    pub total: u64,
+}
+
+/// A proposal that was agreed to, and neither carried out nor ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StuckProposal {
+    /// Its name.
+    pub proposal_id: ProposalId,
+    /// Its account.
+    pub account_id: String,
+    /// Its tool.
+    pub tool_name: String,
+    /// Its tier.
+    pub tier: String,
+    /// Its status.
+    pub status: String,
+    /// Who decided.
+    pub decided_by: Option<String>,
+    /// When it was proposed.
+    pub created_at: String,
+    /// When it was decided.
+    pub decided_at: String,
+    /// Until when a server may execute it.
+    pub executable_until: Option<String>,
+    /// Whether that time is over.
+    pub is_over: Option<bool>,
+    /// The time since the decision in seconds.
+    pub age_s: u64,
+    /// How many there are.
+    #[serde(skip_serializing)]
+    pub total: u64,
+}
+
+/// The proposals of one tier that wait for a decision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingProposals {
+    /// The tier.
+    pub tier: String,
+    /// How many there are.
+    pub proposals: u64,
+    /// When the oldest was made.
+    pub oldest: String,
+    /// When the next one expires.
+    pub next_to_expire: String,
+}
+
+/// Records that are final and not sealed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnsealedRecords {
+    /// How many there are.
+    pub records: u64,
+    /// When the oldest ended.
+    pub oldest: Option<String>,
+    /// How many records others may have to wait for.
+    pub pending: u64,
+}
+
+/// Asks one database, and the ledger in it.
+#[derive(Debug, Clone)]
+pub struct Doctor {
+    records: Records,
+    /// After how many seconds a record that is pending was abandoned.
+    abandoned_after_s: u64,
+}
+
+/// The most rows of one finding; each says in `total` how many there are.
+pub const MOST_FOUND: u32 = 20;
+
+const SERVER_SQL: &str = "select pg_catalog.current_setting('server_version') as version, \
+    pg_catalog.current_setting('server_version_num')::integer as number, pg_catalog.current_database()::text as database, \
+    current_user::text as login, pg_catalog.pg_is_in_recovery() as is_standby";
+
+const APPROVERS_SQL: &str = "select r.rolname::text as login from pg_catalog.pg_roles r \
+    where r.rolcanlogin and not r.rolsuper \
+      and (pg_catalog.pg_has_role(r.oid, pg_catalog.to_regrole('countersign_approver')::oid, 'member') \
+        or pg_catalog.pg_has_role(r.oid, pg_catalog.to_regrole('countersign_console')::oid, 'member')) order by r.rolname";
+
+const IS_CONSOLE_SQL: &str = "\
+    select pg_catalog.pg_has_role(current_user, 'countersign_console', 'member') and not r.rolsuper as is_console \
+    from pg_catalog.pg_roles r where r.rolname = current_user";
+
+const PENDING_SQL: &str = concat!(
+    "select a.correlation_id, a.account_id, a.tool_name, ",
+    rfc3339!("a.admitted_at"),
+    " as created_at, extract(epoch from clock_timestamp() - a.admitted_at)::bigint as age_s, count(*) over () as total \
+     from countersign.mutation a \
+     where a.status = 'pending' and a.admitted_at < clock_timestamp() - make_interval(secs => $1::double precision) \
+     order by a.admitted_at desc limit $2::bigint"
+);
+
+const CONFIRMED_SQL: &str = concat!(
+    "select p.proposal_id, p.account_id, p.tool_name, p.tier, p.status, p.decided_by, ",
+    rfc3339!("p.created_at"),
+    " as created_at, ",
+    rfc3339!("p.decided_at"),
+    " as decided_at, ",
+    rfc3339!("countersign.executable_until(p)"),
+    " as executable_until, countersign.executable_until(p) <= clock_timestamp() as is_over, \
+     extract(epoch from clock_timestamp() - p.decided_at)::bigint as age_s, count(*) over () as total \
+     from countersign.proposal p \
+     where p.status = 'confirmed' and p.decided_at < clock_timestamp() - interval '5 minutes' \
+     order by p.decided_at desc, p.id desc limit $1::bigint"
+);
+
+const LATELY_SQL: &str = "select count(*) as confirmed from countersign.proposal p \
+    where p.status = 'confirmed' and p.decided_at >= clock_timestamp() - interval '1 hour'";
+
+const WAITING_SQL: &str = concat!(
+    "select p.tier, count(*) as proposals, ",
+    rfc3339!("min(p.created_at)"),
+    " as oldest, ",
+    rfc3339!("min(p.expires_at)"),
+    " as next_to_expire from countersign.proposal p \
+     where p.status = 'pending' and p.expires_at > clock_timestamp() group by p.tier order by p.tier"
+);
+
+const UNSEALED_SQL: &str = concat!(
+    "select count(*) as records, ",
+    rfc3339!("min(a.completed_at)"),
+    " as oldest, (select count(*) from countersign.mutation w where w.status = 'pending') as pending \
+     from countersign.record a \
+     where a.id > (select coalesce(max(l.record_id), 0) from countersign.leaf l) \
+       and a.completed_at < clock_timestamp() - interval '10 minutes'"
+);
+
+/// Servers say which key they have every minute.
+/// Of the newest records, so that the answer is fast whatever the ledger's size.
+const UNDOABLE_SQL: &str = concat!(
+    "select distinct on (r.tool_name) r.correlation_id, r.tool_name, r.status, ",
+    rfc3339!("r.admitted_at"),
+    " as created_at from (select * from countersign.record n order by n.id desc limit 10000) r \
+     where r.status = 'success' and r.rollback ->> 'undo_tool' = 'undo_mutation' and r.rollback ->> 'checked' = 'true' \
+       and not exists (select from countersign.reversal v where v.correlation_id = r.correlation_id) \
+     order by r.tool_name, r.id desc"
+);
+
+const KEYS_SQL: &str = "select k.key_id from countersign.fingerprint_key k \
+    where k.used_at > clock_timestamp() - interval '150 seconds' order by k.key_id";
+
+const UNTIL_SQL: &str = concat!(
+    "select ",
+    rfc3339!("countersign.executable_until(p)"),
+    " as executable_until from countersign.proposal p where p.proposal_id = $1::uuid"
+);
+
+impl Doctor {
+    pub(crate) fn new(records: Records, settings: &LedgerOptions) -> Self {
+        Self { records, abandoned_after_s: (settings.call_deadline + BEYOND_DEADLINE).as_secs() }
+    }
+
+    /// Whether this login is one of the console, and no superuser.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn is_console(&self) -> Result<bool, pg::Error> {
+        Ok(self.first(IS_CONSOLE_SQL, &[]).await? == Some(Value::Bool(true)))
+    }
+
+    /// Facts about the server. Needs no ledger.
+    ///
+    /// # Errors
+    /// An error of the database.
+    pub async fn server(&self) -> Result<ServerFacts, pg::Error> {
+        self.one(SERVER_SQL, &[]).await
+    }
+
+    /// The logins that have the role `countersign_approver`, superusers aside.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn approvers(&self) -> Result<Vec<String>, pg::Error> {
+        self.texts(APPROVERS_SQL).await
+    }
+
+    /// Records that are pending for longer than a call may take, newest first.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn abandoned_records(&self) -> Result<Vec<AbandonedRecord>, pg::Error> {
+        let params = [Some(self.abandoned_after_s.to_string()), Some(MOST_FOUND.to_string())];
+        self.records.rows(PENDING_SQL, &params).await
+    }
+
+    /// Proposals that were agreed to over 5 minutes ago and neither carried out nor ended, newest first.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn stuck_proposals(&self) -> Result<Vec<StuckProposal>, pg::Error> {
+        self.records.rows(CONFIRMED_SQL, &[Some(MOST_FOUND.to_string())]).await
+    }
+
+    /// The number of proposals that were approved within the last hour and have not ended yet.
+    ///
+    /// # Errors
+    /// An error of the database.
+    pub async fn confirmed_lately(&self) -> Result<u64, pg::Error> {
+        Ok(self.first(LATELY_SQL, &[]).await?.and_then(|count| count.as_u64()).unwrap_or_default())
+    }
+
+    /// Proposals that wait for a decision, by tier.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn waiting_proposals(&self) -> Result<Vec<WaitingProposals>, pg::Error> {
+        self.records.rows(WAITING_SQL, &[]).await
+    }
+
+    /// Records that were final over 10 minutes ago and are not sealed.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn unsealed_records(&self) -> Result<UnsealedRecords, pg::Error> {
+        self.one(UNSEALED_SQL, &[]).await
+    }
+
+    /// Of each tool, in alphabetical order, the newest write whose receipt says that its recorded changes can be undone.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn newest_undoable(&self) -> Result<Vec<RecordName>, pg::Error> {
+        self.records.rows(UNDOABLE_SQL, &[]).await
+    }
+
+    /// The ids of the fingerprint keys that servers had within the last 2.5 minutes.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn fingerprint_keys(&self) -> Result<Vec<String>, pg::Error> {
+        self.texts(KEYS_SQL).await
+    }
+
+    /// Until when a server may execute this proposal; `None` if it does not exist, or is not approved.
+    ///
+    /// # Errors
+    /// An error of the database.
+    pub async fn executable_until(&self, id: ProposalId) -> Result<Option<String>, pg::Error> {
+        Ok(self.first(UNTIL_SQL, &[Some(id.to_string())]).await?.and_then(|time| time.as_str().map(str::to_owned)))
+    }
+
+    /// The only row, or one of nothing.
+    async fn one<T: DeserializeOwned + Default>(&self, sql: &str, params: &[Option<String>]) -> Result<T, pg::Error> {
+        Ok(self.records.rows(sql, params).await?.into_iter().next().unwrap_or_default())
+    }
+
+    /// The first value of the first row.
+    async fn first(&self, sql: &str, params: &[Option<String>]) -> Result<Option<Value>, pg::Error> {
+        let row = self.records.objects(sql, params).await?.into_iter().next();
+        Ok(row.and_then(|row| row.into_iter().next()).map(|(_, value)| value))
+    }
+
+    /// The first column, which is text.
+    async fn texts(&self, sql: &str) -> Result<Vec<String>, pg::Error> {
+        let rows = self.records.objects(sql, &[]).await?.into_iter();
+        Ok(rows.filter_map(|row| row.into_iter().next()?.1.as_str().map(str::to_owned)).collect())
+    }
+}

@@ -1,0 +1,5 @@
+//! What is stuck, what is open, and what stopped servers left.
+
+pub(crate) mod doctor;
+pub(crate) mod gauges;
+pub(crate) mod sweep;

@@ -1,0 +1,234 @@
+//! The slow way in: an identical call is in flight or has succeeded, or a connection was lost. The ledger gives a verdict.
+//!
+//! ```text
+//! caller A   begin_write    | execute ........ commit |
+//! caller B          begin_write: the slot is taken    admit -> in_flight   admit ...   admit -> standing, answer: duplicate of A
+//! ```
+//! B records nothing while it waits, and holds no connection: otherwise the waiting ones could take every connection that A
+//! needs to finish.
+
+use std::time::Duration;
+
+use pg::{PipelineError, PipelineStatement, PooledSession, StatementResult, WriterPool};
+use serde_json::Value;
+use tokio::time::Instant;
+use types::{CorrelationId, ErrorCode, Failure};
+
+use crate::write::attempt::{RESOLVE_TIMEOUT, WriteAttempt};
+use crate::write::dedup_cache::DedupCache;
+use crate::write::failures::{FENCED, WriteError, aborted, frozen, key_reused, superseded, unanswered, undone_before};
+use crate::write::intent::Intent;
+use crate::write::policy::{NOT_LET_RUN, PolicyStatement, not_evaluated};
+use crate::write::resolve::{self, OwnTransaction};
+
+/// The verdict of the ledger.
+pub(crate) enum AdmitDecision {
+    /// It is admitted: claim it.
+    Run,
+    /// It is done already.
+    Duplicate { original: CorrelationId, cached_result: Value },
+    /// The record says no.
+    Refused(Failure),
+    /// The policy of the tool does not let it run, or cannot be applied, for this reason. It is not admitted.
+    NotLetRun(Option<Failure>),
+}
+
+const ADMIT_SQL: &str = "select verdict, original, detail \
+    from countersign.admit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
+/// With the rights of the login.
+const CHANGED_SQL: &str = "select countersign.changed_since($1)";
+const ANSWER_SQL: &str = "select countersign.answer_duplicate($1, $2, $3, $4)";
+const RESULT_SQL: &str = "select m.result from countersign.mutation m where m.correlation_id operator(pg_catalog.=) $1";
+
+/// The first pause before a waiting duplicate asks again. It is short, since most writes take milliseconds.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+
+/// The time limit, after the deadline, for recording that a duplicate gave up.
+const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The message for a duplicate that waited until its deadline.
+pub(crate) const STILL_RUNNING: &str =
+    "an identical write is still running and did not finish within the deadline; this call wrote nothing";
+
+/// An attempt that the ledger has to judge.
+pub(crate) struct Admission<'a> {
+    pub(crate) writer: &'a WriterPool,
+    pub(crate) memory: &'a DedupCache,
+    pub(crate) intent: &'a Intent,
+    pub(crate) attempt: &'a WriteAttempt,
+    /// Applies the policy of the tool, if it has one.
+    pub(crate) policy: Option<&'a PolicyStatement>,
+}
+
+impl Admission<'_> {
+    /// Waits for an identical call that is still running; what to do then.
+    pub(crate) async fn admit(&self) -> Result<AdmitDecision, WriteError> {
+        let deadline = self.attempt.deadline;
+        let (mut pause, mut is_running) = (FIRST_PAUSE, false);
+        loop {
+            match self.ask(is_running).await? {
+                Some(verdict) => return Ok(verdict),
+                None if Instant::now() + pause >= deadline => return Err(self.give_up().await),
+                None => is_running = true,
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// The identical call still runs. There is a receipt only if the ledger has taken the record.
+    async fn give_up(&self) -> WriteError {
+        let failure = Failure::new(ErrorCode::DuplicateInFlight, STILL_RUNNING);
+        let (call, deadline) = ((self.intent, self.attempt), Instant::now() + GIVE_UP_TIMEOUT);
+        let recorded = resolve::resolve(self.writer, call, OwnTransaction::None, Some(&failure), deadline).await;
+        let is_unknown = recorded.is_err_and(|failure| failure.code == ErrorCode::CommitOutcomeUnknown);
+        let correlation_id = (!is_unknown).then_some(self.intent.correlation_id);
+        WriteError { correlation_id, failure: failure.into() }
+    }
+
+    /// `None`: the identical call is still running. `is_running`: it was, when this one asked before.
+    async fn ask(&self, is_running: bool) -> Result<Option<AdmitDecision>, WriteError> {
+        let answer = match self.ask_once().await {
+            Ok(answer) => answer,
+            Err(pg::Error::Lost(error)) => {
+                tracing::info!(%error, "a pooled connection was lost; admitting again on a fresh one");
+                self.forget();
+                // A repeated admission of this attempt returns the same verdict.
+                match self.ask_once().await {
+                    Ok(answer) => answer,
+                    Err(error) => return Err(self.abandoned(error).await),
+                }
+            }
+            // It may have been recorded, by a server that is too slow to say so.
+            Err(pg::Error::Deadline) if is_running => return Err(self.give_up().await),
+            Err(pg::Error::Deadline) => return Err(self.abandoned(pg::Error::Deadline).await),
+            Err(error) => return Err(unanswered(None, &error)),
+        };
+        let row = match answer {
+            Ok(answer) => answer.rows.into_iter().next().unwrap_or_default(),
+            Err(refused) => return Ok(Some(refused)),
+        };
+        let [verdict, original, detail] = <[Option<String>; 3]>::try_from(row).unwrap_or_default();
+        let original = original.as_deref().and_then(CorrelationId::parse);
+        let detail = detail.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
+        Ok(Some(match (verdict.as_deref(), original) {
+            (Some("run"), _) => AdmitDecision::Run,
+            (Some("in_flight"), _) => return Ok(None),
+            (Some("standing"), Some(original)) => self.answer(original).await?,
+            (Some("superseded"), Some(original)) => AdmitDecision::Refused(superseded(original, &detail)),
+            (Some("fenced"), _) => AdmitDecision::Refused(self.recorded_failure().await),
+            (Some("already_reversed"), original) => AdmitDecision::Refused(undone_before(original, &detail)),
+            (Some("key_reused"), _) => AdmitDecision::Refused(key_reused()),
+            (Some("frozen"), _) => AdmitDecision::Refused(frozen()),
+            _ => {
+                let said = "countersign.admit gave an answer of another version";
+                return Err(self.abandoned(pg::Error::Lost(std::io::Error::other(said))).await);
+            }
+        }))
+    }
+
+    /// The verdict of the ledger. A tool with a policy is admitted in one transaction with it, or not at all; a duplicate is
+    /// answered without it.
+    async fn ask_once(&self) -> Result<Result<StatementResult, AdmitDecision>, pg::Error> {
+        let deadline = self.attempt.deadline;
+        let Some(policy) = self.policy else {
+            return self.writer.run_one(ADMIT_SQL, self.intent.columns(), deadline).await.map(Ok);
+        };
+        let mut lease = self.writer.acquire(deadline).await?;
+        let asked = tokio::time::timeout_at(deadline, self.admit_by_policy(&mut lease, policy)).await;
+        let asked = asked.unwrap_or(Err(pg::Error::Deadline));
+        if asked.is_err() {
+            // The session goes back to its pool only without a transaction.
+            lease.discard();
+        }
+        asked
+    }
+
+    async fn admit_by_policy(
+        &self,
+        lease: &mut PooledSession,
+        policy: &PolicyStatement,
+    ) -> Result<Result<StatementResult, AdmitDecision>, pg::Error> {
+        let admit = PipelineStatement { sql: ADMIT_SQL, params: self.intent.columns(), param_types: &[] };
+        let outcomes = lease.session().begin(None, &[admit]).await.map_err(|failed| failed.error)?;
+        let answer = outcomes.into_iter().next().unwrap_or_default();
+        let runs =
+            answer.rows.first().and_then(|row| row.first()).is_some_and(|verdict| verdict.as_deref() == Some("run"));
+        let commit = PipelineStatement::without_params("commit");
+        let steps = if runs { vec![policy.step(), commit] } else { vec![commit] };
+        match lease.session().run(&steps).await {
+            Ok(_) => Ok(Ok(answer)),
+            Err(PipelineError { step: 0, error: pg::Error::Server(error) }) if runs => {
+                let rollback = [PipelineStatement::without_params("rollback")];
+                lease.session().run(&rollback).await.map_err(|failed| failed.error)?;
+                let failure = (error.sqlstate != NOT_LET_RUN).then(|| not_evaluated(&error));
+                Ok(Err(AdmitDecision::NotLetRun(failure)))
+            }
+            Err(failed) => Err(failed.error),
+        }
+    }
+
+    /// The failure with which another server has ended this attempt.
+    async fn recorded_failure(&self) -> Failure {
+        let deadline = Instant::now() + RESOLVE_TIMEOUT;
+        match resolve::ask_record(self.writer, self.intent.correlation_id, deadline).await {
+            Ok(Some(Err(failure))) => failure,
+            _ => aborted(),
+        }
+    }
+
+    /// The dedup cache says that the write is in force; the ledger decides.
+    async fn answer(&self, original: CorrelationId) -> Result<AdmitDecision, WriteError> {
+        match self.try_answer(original).await {
+            Ok(verdict) => Ok(verdict),
+            Err(error) => Err(self.abandoned(error).await),
+        }
+    }
+
+    async fn try_answer(&self, original: CorrelationId) -> Result<AdmitDecision, pg::Error> {
+        let deadline = self.attempt.deadline;
+        let id = Some(original.to_string());
+        let mut lease = self.writer.acquire(deadline).await?;
+        let compared = lease.run_one(CHANGED_SQL, std::slice::from_ref(&id), deadline).await?;
+        let changed = compared.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
+        let changed = changed.and_then(|json| serde_json::from_str::<Value>(&json).ok());
+        let params = [
+            Some(self.intent.correlation_id.to_string()),
+            self.intent.slot(),
+            id.clone(),
+            changed.as_ref().map(Value::to_string),
+        ];
+        lease.run_one(ANSWER_SQL, &params, deadline).await?;
+        if let Some(changed) = changed {
+            return Ok(AdmitDecision::Refused(superseded(original, &changed)));
+        }
+        let answer = lease.run_one(RESULT_SQL, &[id], deadline).await?;
+        let result = answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
+        let cached_result = result.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
+        Ok(AdmitDecision::Duplicate { original, cached_result })
+    }
+
+    /// The ledger could not be asked, after the attempt may have been admitted: it gets its end all the same, or the next
+    /// identical call would have to wait.
+    async fn abandoned(&self, error: pg::Error) -> WriteError {
+        self.forget();
+        // Nothing has been executed, so whatever it says, nothing was written.
+        let call = (self.intent, self.attempt);
+        let resolved =
+            resolve::resolve(self.writer, call, OwnTransaction::None, None, Instant::now() + RESOLVE_TIMEOUT).await;
+        match (resolved, &error) {
+            // Another server has ended it: the record says so itself.
+            (Err(failure), pg::Error::Server(server)) if server.sqlstate == FENCED => {
+                WriteError { correlation_id: Some(self.intent.correlation_id), failure: failure.into() }
+            }
+            _ => unanswered(Some(self.intent.correlation_id), &error),
+        }
+    }
+
+    /// A connection was lost: the other ones may be, and another server may answer on the next.
+    fn forget(&self) {
+        self.writer.invalidate_idle();
+        self.memory.forget_all();
+    }
+}

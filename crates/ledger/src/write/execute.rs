@@ -1,0 +1,319 @@
+//! The transaction of a write: it begins, the work is done, and its outcome is recorded.
+//!
+//! ```text
+//! round trip 1   BEGIN · begin_write · the executor's first statements
+//! round trip 2   SET CONSTRAINTS ALL IMMEDIATE · finish · limit of rows · COMMIT
+//! on a refusal   ROLLBACK · record_failure
+//! ```
+//! A write that is admitted first has a transaction in front, in the same round trip, and an attempt that ends with `fail`:
+//!
+//! ```text
+//! round trip 1   BEGIN · take_slot · admission · policy · COMMIT AND CHAIN · claim · the executor's first statements
+//! ```
+//! Each line is a pipeline that stops at its first error, so COMMIT is never reached without the outcome.
+
+use std::time::Duration;
+
+use pg::{PipelineError, PipelineStatement, PooledSession, ServerError, StatementResult, WriterPool};
+use serde_json::Value;
+use tokio::time::Instant;
+use types::{ErrorCode, Failure, Rollback};
+
+use crate::evidence::conflicts;
+use crate::evidence::values::summary;
+use crate::write::attempt::WriteAttempt;
+use crate::write::error_hints::HintQuery;
+use crate::write::executor::WriteOutput;
+use crate::write::failures::{ExecutorError, FENCED, frozen, sql_failure};
+use crate::write::intent::{Intent, MAX_OUTCOME_BYTES, outcome};
+use crate::write::policy::PolicyStatement;
+use crate::write::remote_writes::{RemoteWriteError, RemoteWrites};
+use crate::write::row_limit;
+use crate::write::write_tx::{TransactionOpening, Unopened, WriteTx};
+
+/// The write did not succeed.
+pub(crate) enum CommitError {
+    /// Nothing of the work has run.
+    Unopened(Unopened),
+    /// The record says why; nothing was written.
+    Recorded(Failure),
+    /// PostgreSQL refused the outcome itself, so it is known that nothing was written.
+    Undone(Box<ServerError>),
+    /// PostgreSQL refused the COMMIT, because of a deferred trigger or a conflict with others: nothing was written.
+    Refused(Box<ServerError>),
+    /// A migration has changed the columns of tracked tables, and what records their rows was renewed: nothing was written, and
+    /// the attempt may run again.
+    Renewed,
+    /// Whether it committed is not known.
+    InDoubt(pg::Error),
+}
+
+const FINISH_SQL: &str = "\
+select countersign.finish($1, $2, $3, $4, $5, $6, $7, pg_catalog.make_interval(secs => $8::double precision))";
+const RENEW_SQL: &str = "select countersign.renew_shapes()";
+const FAIL_SQL: &str = "select countersign.fail($1, $2, $3, $4, $5, $6, $7)";
+/// The record of a failure without an attempt.
+pub(crate) const RECORD_FAILURE_SQL: &str = "select countersign.record_failure($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
+    $11, $12, $13, $14, $15, $16, $17, $18, $19, pg_catalog.make_interval(secs => $20::double precision))";
+
+/// Which way a write goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// It is one transaction.
+    Begin,
+    /// Its attempt is committed before it begins; whether that waits for the disk by itself.
+    Admit { is_durable: bool },
+    /// The ledger has said that it may run.
+    Claim,
+}
+
+pub(crate) async fn execute(
+    writer: &WriterPool,
+    lease: &mut PooledSession,
+    intent: &Intent,
+    attempt: &WriteAttempt,
+    (way, policy): (Way, Option<&PolicyStatement>),
+    remote_writes: &RemoteWrites,
+) -> Result<WriteOutput, CommitError> {
+    let left = attempt.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+    let timeout_ms = left.as_millis().min(i32::MAX as u128).to_string();
+    let opening = match way {
+        Way::Begin => TransactionOpening::Begin { intent, timeout_ms },
+        Way::Admit { is_durable } => TransactionOpening::Admit { intent, policy, is_durable, timeout_ms },
+        Way::Claim => TransactionOpening::Claim { intent, timeout_ms },
+    };
+    let mut tx = WriteTx::new(lease, writer, &attempt.request.principal.account_id, opening);
+    let executor = attempt.executor.as_ref();
+    let executed = match &attempt.precondition {
+        None => executor.execute(&mut tx, &attempt.request).await,
+        Some(precondition) => precondition.execute(executor, &mut tx, &attempt.request).await,
+    };
+    let executed = executed.map(|work| {
+        let rollback = work.rollback.of_write(&intent.correlation_id.to_string());
+        WriteOutput { rollback, ..work }
+    });
+    let work = match executed {
+        // An executor that ran no statement at all still has its attempt to claim.
+        Ok(work) => tx.open().await.map(|()| work),
+        Err(ExecutorError::Rejected(failure)) => tx.open().await.and(Err(ExecutorError::Rejected(failure))),
+        lost => lost,
+    };
+    if let Some(unopened) = tx.unopened.take() {
+        return Err(CommitError::Unopened(unopened));
+    }
+    let asked = tx.asked.take();
+    match work {
+        Ok(work) if outcome_bytes(&work) > MAX_OUTCOME_BYTES => {
+            fail(lease, intent, attempt, way, too_large_to_keep(&work), None).await
+        }
+        Ok(work) => match succeed(lease, intent, attempt, &work, remote_writes).await {
+            Ok(receipt) => Ok(WriteOutput { rollback: work.rollback.found(receipt), ..work }),
+            // A deferred constraint: the work is refused after all.
+            Err(SucceedError::WriteOutput(error)) => {
+                let asked = HintQuery::of(&error);
+                fail(lease, intent, attempt, way, sql_failure(&error), asked).await
+            }
+            Err(SucceedError::Finish(failure)) => fail(lease, intent, attempt, way, *failure, None).await,
+            Err(SucceedError::Commit(error)) => Err(CommitError::Refused(error)),
+            Err(SucceedError::Other(pg::Error::Server(error))) if error.sqlstate == OUTDATED => renew(lease).await,
+            Err(SucceedError::Other(error)) => Err(unfinished(error)),
+        },
+        Err(ExecutorError::Rejected(failure)) if may_be_outdated(&failure) && is_renewed(lease).await? => {
+            Err(CommitError::Renewed)
+        }
+        Err(ExecutorError::Rejected(failure)) => fail(lease, intent, attempt, way, failure, asked).await,
+        // Not this attempt's any more: the record says what became of it.
+        Err(ExecutorError::ConnectionLost(pg::Error::Server(error))) if error.sqlstate == FENCED => {
+            Err(CommitError::InDoubt(pg::Error::Server(error)))
+        }
+        Err(ExecutorError::ConnectionLost(error)) => Err(unfinished(error)),
+    }
+}
+
+/// The SQLSTATE of a tracked table whose columns have changed since its triggers were made (migrations).
+const OUTDATED: &str = "CS005";
+
+/// Whether a trigger that records rows may have met columns that it does not know, or their types.
+fn may_be_outdated(failure: &Failure) -> bool {
+    failure.sqlstate.as_deref().is_some_and(|state| [OUTDATED, "42703", "42804", "42846", "0A000"].contains(&state))
+}
+
+async fn renew(lease: &mut PooledSession) -> Result<WriteOutput, CommitError> {
+    is_renewed(lease).await.and(Err(CommitError::Renewed))
+}
+
+/// Rolls back, and renews what records the rows of tables whose columns have changed; whether there were any.
+async fn is_renewed(lease: &mut PooledSession) -> Result<bool, CommitError> {
+    let renew = PipelineStatement { sql: RENEW_SQL, params: &[], param_types: &[] };
+    let steps = [PipelineStatement::without_params("rollback"), renew];
+    let outcomes = lease.session().run(&steps).await.map_err(|failed| unfinished(failed.error))?;
+    let renewed = outcomes.into_iter().next_back().and_then(|outcome| outcome.rows.into_iter().flatten().next()?);
+    Ok(renewed.is_some_and(|number| number != "0"))
+}
+
+/// The size of the recorded part of the work, in bytes of JSON.
+fn outcome_bytes(work: &WriteOutput) -> usize {
+    let image = |image: &Option<Value>| image.as_ref().map_or(0, |image| image.to_string().len());
+    let undo = serde_json::to_string(&work.rollback).map_or(0, |undo| undo.len());
+    work.data.to_string().len() + image(&work.before) + image(&work.after) + undo
+}
+
+fn too_large_to_keep(work: &WriteOutput) -> Failure {
+    let message = format!(
+        "the result of the write, with its images and undo calls, is {} bytes of JSON, and a record keeps \
+         {MAX_OUTCOME_BYTES}; nothing was written",
+        outcome_bytes(work)
+    );
+    Failure::new(ErrorCode::ResultTooLarge, message).hint("Write fewer rows in one call, or return fewer columns.")
+}
+
+/// At which point of [`succeed`] something went wrong.
+enum SucceedError {
+    /// PostgreSQL refused the work itself, before its outcome was recorded.
+    WriteOutput(Box<ServerError>),
+    /// The ledger refused the outcome, and says why.
+    Finish(Box<Failure>),
+    /// PostgreSQL refused the COMMIT.
+    Commit(Box<ServerError>),
+    /// The outcome could not be recorded, or the connection was lost.
+    Other(pg::Error),
+}
+
+impl From<RemoteWriteError> for SucceedError {
+    fn from(error: RemoteWriteError) -> Self {
+        match error {
+            RemoteWriteError::Deferred(error) => Self::WriteOutput(error),
+            RemoteWriteError::Refused(failure) => Self::Finish(failure),
+            RemoteWriteError::Database(error) => Self::Other(error),
+        }
+    }
+}
+
+async fn succeed(
+    lease: &mut PooledSession,
+    intent: &Intent,
+    attempt: &WriteAttempt,
+    work: &WriteOutput,
+    remote_writes: &RemoteWrites,
+) -> Result<Option<Rollback>, SucceedError> {
+    remote_writes.refuse(lease).await?;
+    let images = [work.before.as_ref(), work.after.as_ref()];
+    let redaction = attempt.redaction.clone().with_images(&images);
+    let [before, after] = images.map(|image| image.map(|image| redaction.value(image).to_string()));
+    let data = redaction.value(&work.data).to_string();
+    let rollback =
+        serde_json::to_value(&work.rollback).map_err(|error| SucceedError::Other(pg::Error::Lost(error.into())))?;
+    let params = [
+        Some(intent.correlation_id.to_string()),
+        Some(data.clone()),
+        Some(summary(&data)),
+        Some(work.rows_affected.to_string()),
+        before,
+        after,
+        Some(redaction.value(&rollback).to_string()),
+        Some(attempt.executor.dedup_window().as_secs_f64().to_string()),
+    ];
+    let row_limit = row_limit::arguments(attempt, &intent.correlation_id.to_string());
+    let mut steps = vec![
+        PipelineStatement::without_params("set constraints all immediate"),
+        PipelineStatement { sql: FINISH_SQL, params: &params, param_types: &[] },
+    ];
+    steps.extend(row_limit.as_ref().map(|arguments| PipelineStatement {
+        sql: row_limit::APPLY_SQL,
+        params: arguments,
+        param_types: &[],
+    }));
+    steps.push(PipelineStatement::without_params("commit"));
+    let commit = steps.len() - 1;
+    let outcomes = committed(lease, &steps).await;
+    let outcomes = outcomes.map_err(|failed| match failed {
+        PipelineError { step: 0, error: pg::Error::Server(error) } => SucceedError::WriteOutput(error),
+        PipelineError { step, error: pg::Error::Server(error) } if step == commit => SucceedError::Commit(error),
+        PipelineError { error: pg::Error::Server(error), .. } => match refusal_of_finish(&error, attempt) {
+            Some(failure) => SucceedError::Finish(failure.into()),
+            None => SucceedError::Other(pg::Error::Server(error)),
+        },
+        PipelineError { error, .. } => SucceedError::Other(error),
+    })?;
+    // It is committed, whatever the receipt looks like.
+    Ok(outcomes.into_iter().nth(1).and_then(receipt))
+}
+
+/// How a write can be undone, as the ledger says.
+pub(crate) fn receipt(finished: StatementResult) -> Option<Rollback> {
+    let receipt = finished.rows.into_iter().flatten().next()??;
+    serde_json::from_str(&receipt).ok()
+}
+
+/// The failure if the ledger refuses a success: an undo that is no inverse, an account that was frozen meanwhile, or more
+/// rows than the limit of the tool.
+fn refusal_of_finish(error: &ServerError, attempt: &WriteAttempt) -> Option<Failure> {
+    let is_frozen = error.sqlstate == FENCED && error.detail.as_deref() == Some("frozen");
+    let refused = || conflicts::refused_inverse(error).or_else(|| row_limit::refusal(error, attempt));
+    if is_frozen { Some(frozen()) } else { refused() }
+}
+
+/// Rolls the work back, and records the reason. If that fails here, the resolution of the attempt does it.
+async fn fail(
+    lease: &mut PooledSession,
+    intent: &Intent,
+    attempt: &WriteAttempt,
+    way: Way,
+    failure: Failure,
+    asked: Option<HintQuery>,
+) -> Result<WriteOutput, CommitError> {
+    let mut failure = failure.redacted(&attempt.redaction);
+    // The executor went on after the error, and failed for another reason.
+    let asked = asked.filter(|_| failure.hint.is_none() && failure.code == ErrorCode::SqlError);
+    let (sql, params) = match way {
+        Way::Begin => (RECORD_FAILURE_SQL, intent.failed(&failure)),
+        Way::Admit { .. } | Way::Claim => (FAIL_SQL, fail_params(intent, attempt, &failure)),
+    };
+    let mut steps = vec![PipelineStatement::without_params("rollback")];
+    steps.extend(asked.as_ref().map(HintQuery::step));
+    steps.push(PipelineStatement { sql, params: &params, param_types: &[] });
+    match lease.session().run(&steps).await {
+        Ok(outcomes) => {
+            if asked.is_some() {
+                failure.hint = HintQuery::hint(outcomes.into_iter().nth(1));
+            }
+            Err(CommitError::Recorded(failure))
+        }
+        Err(PipelineError { error, .. }) => Err(unfinished(error)),
+    }
+}
+
+/// The arguments of `countersign.fail`.
+pub(crate) fn fail_params(intent: &Intent, attempt: &WriteAttempt, failure: &Failure) -> Vec<Option<String>> {
+    let mut params = vec![Some(intent.correlation_id.to_string()), intent.slot()];
+    params.extend(outcome(failure));
+    let state = attempt.precondition.as_ref().and_then(|precondition| precondition.state_after(failure));
+    params.push(state.map(str::to_owned));
+    params
+}
+
+fn unfinished(error: pg::Error) -> CommitError {
+    match error {
+        // The session goes on after it, so this is PostgreSQL's last word on the transaction.
+        pg::Error::Server(error) => CommitError::Undone(error),
+        error => CommitError::InDoubt(error),
+    }
+}
+
+/// Runs steps that end with COMMIT, and makes sure that it was one: COMMIT of a failed transaction is no error, it
+/// answers ROLLBACK.
+async fn committed(
+    lease: &mut PooledSession,
+    steps: &[PipelineStatement<'_>],
+) -> Result<Vec<StatementResult>, PipelineError> {
+    let outcomes: Vec<StatementResult> = lease.session().run(steps).await?;
+    // The session may serve another account next. A session that cannot be reset is lost, and its pool sees that.
+    let _ = lease.session().push_reset().await;
+    match outcomes.last().map(|outcome| outcome.tag.as_str()) {
+        Some("COMMIT") => Ok(outcomes),
+        tag => {
+            let said = format!("COMMIT was answered with {}", tag.unwrap_or("nothing"));
+            Err(PipelineError { step: outcomes.len(), error: pg::Error::Lost(std::io::Error::other(said)) })
+        }
+    }
+}

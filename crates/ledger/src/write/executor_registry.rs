@@ -1,0 +1,84 @@
+//! Executors by name. Modules with executors register them here; other modules only look them up.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+use crate::write::executor::WriteExecutor;
+
+/// Two executors of one name: the second would silently take the place of the first.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("two executors have the name \"{0}\"")]
+pub struct DuplicateExecutor(pub String);
+
+/// Executors by name. Filled when a server starts, before anything is answered, and never changed afterwards.
+#[derive(Clone, Default)]
+pub struct ExecutorRegistry {
+    by_name: BTreeMap<String, Arc<dyn WriteExecutor>>,
+}
+
+impl ExecutorRegistry {
+    /// Makes an executor available.
+    ///
+    /// # Errors
+    /// [`DuplicateExecutor`] if the name is taken.
+    pub fn register(
+        &mut self,
+        name: impl Into<String>,
+        executor: Arc<dyn WriteExecutor>,
+    ) -> Result<(), DuplicateExecutor> {
+        match self.by_name.entry(name.into()) {
+            Entry::Vacant(free) => {
+                free.insert(executor);
+                Ok(())
+            }
+            Entry::Occupied(taken) => Err(DuplicateExecutor(taken.key().clone())),
+        }
+    }
+
+    /// The executor of this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Arc<dyn WriteExecutor>> {
+        self.by_name.get(name)
+    }
+
+    /// All names, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_name.keys().map(String::as_str)
+    }
+}
+
+impl std::fmt::Debug for ExecutorRegistry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.names()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::write::executor::{WriteFuture, WriteRequest};
+    use crate::write::write_tx::WriteTx;
+
+    struct Idle;
+
+    impl WriteExecutor for Idle {
+        fn execute<'a>(&'a self, _: &'a mut WriteTx<'_>, _: &'a WriteRequest) -> WriteFuture<'a> {
+            unreachable!("it is only looked up")
+        }
+
+        fn definition(&self) -> String {
+            "idle".to_owned()
+        }
+    }
+
+    #[test]
+    fn what_is_registered_is_found_what_is_not_is_none_and_a_second_one_of_a_name_is_refused() {
+        let mut executors = ExecutorRegistry::default();
+        executors.register("idle", Arc::new(Idle)).unwrap();
+        assert_eq!(executors.get("idle").map(|executor| executor.definition()).as_deref(), Some("idle"));
+        assert!(executors.get("Idle").is_none());
+        assert_eq!(executors.register("idle", Arc::new(Idle)), Err(DuplicateExecutor("idle".to_owned())));
+        assert_eq!(executors.names().collect::<Vec<_>>(), ["idle"]);
+    }
+}

@@ -1,0 +1,455 @@
+//! The order of the protocol: remember, admit, execute, and, when the connection is lost on the way, resolve.
+
+use std::ops::ControlFlow;
+use std::panic::AssertUnwindSafe;
+
+use futures_util::FutureExt;
+use pg::{PipelineStatement, PooledSession, ServerError, WriterPool};
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+use types::{CorrelationId, Effects, ErrorCode, Failure, Tier};
+
+use crate::LedgerOptions;
+use crate::write::admit::{self, AdmitDecision};
+use crate::write::attempt::{CANCEL_GRACE, RESOLVE_TIMEOUT, UNDONE_TIMEOUT, WriteAttempt, WriteOutcome};
+use crate::write::dedup_cache::{CallKey, DedupCache, InFlightGuard, Lookup};
+use crate::write::execute;
+use crate::write::execute::Way;
+use crate::write::executor::{WriteExecutor, WriteOutput, WriteRequest};
+use crate::write::existing_write::{self, ExistingWrite};
+use crate::write::failures::{WriteError, aborted, internal_error, ledger_failure, sql_failure, too_large, unanswered};
+use crate::write::intent::{Intent, MAX_PARAMS_BYTES};
+use crate::write::policy::{self, PolicyMode, PolicyStatement, not_evaluated};
+use crate::write::preview::Trials;
+use crate::write::remote_writes::RemoteWrites;
+use crate::write::report;
+use crate::write::resolve;
+use crate::write::resolve::OwnTransaction;
+use crate::write::write_stop::WriteStop;
+use crate::write::write_tx::Unopened;
+
+/// The only way to write.
+#[derive(Debug, Clone)]
+pub struct Gate {
+    writer: WriterPool,
+    settings: LedgerOptions,
+    memory: DedupCache,
+    /// The running writes. All clones of a gate share it.
+    running: TaskTracker,
+    pub(crate) stop: WriteStop,
+    remote_writes: RemoteWrites,
+}
+
+impl Gate {
+    pub(crate) fn new(writer: WriterPool, settings: LedgerOptions) -> Self {
+        let memory = DedupCache::new(settings.duplicate_memory);
+        Self {
+            writer,
+            settings,
+            memory,
+            running: TaskTracker::new(),
+            stop: WriteStop::default(),
+            remote_writes: RemoteWrites::default(),
+        }
+    }
+
+    /// Executes the attempt exactly once. The work goes on in a task of its own when the future is dropped: a
+    /// disconnected caller must not leave a record without an outcome.
+    ///
+    /// # Errors
+    /// [`WriteError`]: nothing was written, unless the code is [`ErrorCode::CommitOutcomeUnknown`].
+    pub async fn perform(&self, attempt: WriteAttempt) -> Result<WriteOutcome, WriteError> {
+        self.stop.check()?;
+        let correlation_id =
+            attempt.precondition.as_ref().map_or_else(CorrelationId::new, |precondition| precondition.correlation_id());
+        let protocol = WriteProtocol {
+            writer: self.writer.clone(),
+            settings: self.settings.clone(),
+            memory: self.memory.clone(),
+            remote_writes: self.remote_writes.clone(),
+            attempt,
+            correlation_id,
+        };
+        self.spawn(Some(correlation_id), protocol.run()).await
+    }
+
+    /// Runs work in a task, which goes on when the future is dropped. [`Gate::drain`] waits for it.
+    pub(crate) async fn spawn<T: Send + 'static>(
+        &self,
+        correlation_id: Option<CorrelationId>,
+        work: impl Future<Output = Result<T, WriteError>> + Send + 'static,
+    ) -> Result<T, WriteError> {
+        self.running.spawn(work).await.unwrap_or_else(|error| {
+            tracing::error!(?correlation_id, %error, "the write protocol itself failed");
+            Err(WriteError { correlation_id, failure: internal_error().into() })
+        })
+    }
+
+    /// Starts work in a task without waiting for its end.
+    pub(crate) fn begin(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.running.spawn(work);
+    }
+
+    /// The work of the executor for this request, and its effects. It runs in a
+    /// transaction that is always rolled back, and leaves no record. Dropping the future ends it.
+    ///
+    /// # Errors
+    /// The error of the write, or the reason why there is no preview.
+    pub async fn preview(
+        &self,
+        executor: &dyn WriteExecutor,
+        request: &WriteRequest,
+        deadline: Instant,
+    ) -> Result<(WriteOutput, Option<Effects>), Failure> {
+        Trials { writer: &self.writer, executor, request, deadline }.work().await
+    }
+
+    /// The current state of the pool of writing sessions.
+    #[must_use]
+    pub fn usage(&self) -> pg::PoolStatus {
+        self.writer.status()
+    }
+
+    /// Waits for the writes that are on their way: the process must not end under them. Each ends by its deadline and the
+    /// time to find out its outcome.
+    pub async fn drain(&self) {
+        self.running.close();
+        self.running.wait().await;
+        self.writer.drain().await;
+    }
+}
+
+/// One attempt on its way.
+struct WriteProtocol {
+    writer: WriterPool,
+    settings: LedgerOptions,
+    memory: DedupCache,
+    remote_writes: RemoteWrites,
+    attempt: WriteAttempt,
+    correlation_id: CorrelationId,
+}
+
+/// The way of a try, and the statement of the policy.
+type ExecuteWay<'a> = (Way, Option<&'a PolicyStatement>);
+
+/// How often one write is tried again because a migration went on beside it.
+const MAX_RENEWALS: u32 = 3;
+
+/// The result of one try.
+enum Executed {
+    Ended(Result<WriteOutcome, WriteError>),
+    /// Nothing of the work has run.
+    Unopened(Unopened),
+    /// Nothing of the work stays, and it may run again: what records the rows of altered tables was renewed.
+    Renewed,
+    /// Nothing was written, and that is not recorded yet.
+    Undone(Failure),
+    /// Whether it was written is not known; why not, if it was not.
+    Doubtful(Option<Failure>),
+}
+
+/// Whether the memory layer has the answer.
+enum LookupResult {
+    Answer(Result<WriteOutcome, WriteError>),
+    Unknown(InFlightGuard),
+}
+
+impl WriteProtocol {
+    #[tracing::instrument(name = "mutation", skip_all, fields(correlation_id = %self.correlation_id, tool = self.attempt.tool, account = self.attempt.request.principal.account_id.as_str()))]
+    async fn run(self) -> Result<WriteOutcome, WriteError> {
+        let fingerprint = self.settings.fingerprints.of(&self.attempt.tool, &self.attempt.request.params);
+        let call = CallKey {
+            account: self.attempt.request.principal.account_id.clone(),
+            fingerprint: fingerprint.as_str().to_owned(),
+            idempotency_key: self.attempt.idempotency_key.clone(),
+        };
+        let intent = self.attempt.intent(self.correlation_id, &fingerprint);
+        if intent.params_bytes() > MAX_PARAMS_BYTES {
+            let message = format!(
+                "the parameters are {} bytes of JSON, and a record takes {MAX_PARAMS_BYTES}; nothing was written",
+                intent.params_bytes()
+            );
+            let failure = Failure::new(ErrorCode::InvalidParams, message).hint("Write less in one call.");
+            return Err(WriteError { correlation_id: None, failure: failure.into() });
+        }
+        let ticket = match self.look_up(&call, &intent).await {
+            LookupResult::Answer(answer) => return answer,
+            LookupResult::Unknown(ticket) => ticket,
+        };
+        let policy = self.policy(&intent)?;
+        let outcome = self.admit_and_execute(&intent, policy.as_ref()).await;
+        match &outcome {
+            Ok(WriteOutcome::Executed { correlation_id: original, .. } | WriteOutcome::Duplicate { original, .. }) => {
+                ticket.succeeded(*original);
+            }
+            Ok(WriteOutcome::NeedsApproval(_)) | Err(_) => drop(ticket),
+        }
+        outcome
+    }
+
+    /// The statement that applies the policy of the tool, if it has one. A proposal has passed it.
+    fn policy(&self, intent: &Intent) -> Result<Option<PolicyStatement>, WriteError> {
+        if self.attempt.precondition.is_some() {
+            return Ok(None);
+        }
+        let WriteAttempt { request, executor, .. } = &self.attempt;
+        let slot = intent.slot().unwrap_or_default();
+        let call = executor.policy(request)?;
+        Ok(call.map(|call| call.statement(PolicyMode::Run(&slot), &request.principal, self.correlation_id)))
+    }
+
+    /// What becomes of a call that its policy does not let run. `None`: it may be tried again.
+    async fn refused_by_policy(&self) -> Result<Option<WriteOutcome>, WriteError> {
+        let WriteAttempt { request, executor, deadline, redaction, .. } = &self.attempt;
+        let Some(call) = executor.policy(request)? else { return Ok(None) };
+        let applied = policy::decide(&self.writer, &call, &request.principal, PolicyMode::Refuse, *deadline).await;
+        let applied = applied.map_err(|failure| failure.redacted(redaction))?;
+        Ok((applied.tier > Tier::Auto).then_some(WriteOutcome::NeedsApproval(applied)))
+    }
+
+    /// Joins an identical call that runs here, or asks the ledger whether one that succeeded is still in force.
+    async fn look_up(&self, call: &CallKey, intent: &Intent) -> LookupResult {
+        loop {
+            let original = match self.memory.enter(call) {
+                Lookup::First(ticket) => return LookupResult::Unknown(ticket),
+                Lookup::Running(mut ended) => {
+                    // The sender says nothing; it goes away.
+                    if tokio::time::timeout_at(self.attempt.deadline, ended.changed()).await.is_err() {
+                        let failure = Failure::new(ErrorCode::DuplicateInFlight, admit::STILL_RUNNING);
+                        return LookupResult::Answer(Err(WriteError { correlation_id: None, failure: failure.into() }));
+                    }
+                    continue;
+                }
+                Lookup::Done(original) => original,
+            };
+            let standing =
+                existing_write::find(&self.writer, intent.slot(), intent.fingerprint(), self.attempt.deadline);
+            match standing.await {
+                Ok(Some(ExistingWrite::Executed(standing, cached_result))) if standing == original => {
+                    tracing::info!(%original, "duplicate, from memory");
+                    return LookupResult::Answer(Ok(WriteOutcome::Duplicate {
+                        correlation_id: original,
+                        original,
+                        cached_result,
+                    }));
+                }
+                Ok(_) => self.memory.forget(call, original),
+                Err(error) => {
+                    tracing::debug!(%error, "the ledger cannot confirm what is remembered");
+                    self.memory.forget_all();
+                }
+            }
+        }
+    }
+
+    /// The way through the ledger.
+    async fn admit_and_execute(
+        &self,
+        intent: &Intent,
+        policy: Option<&PolicyStatement>,
+    ) -> Result<WriteOutcome, WriteError> {
+        let mut way = self.first_way(policy);
+        let (mut lost, mut renewals) = (false, 0);
+        loop {
+            let mut lease = match self.writer.acquire(self.attempt.deadline).await {
+                Ok(lease) => lease,
+                Err(error) => return Err(self.without_session(intent, way, &error).await),
+            };
+            match self.execute(&mut lease, intent, (way, policy)).await {
+                Executed::Ended(outcome) => return outcome,
+                Executed::Doubtful(cause) => {
+                    lease.discard();
+                    return self.resolve(intent, cause).await;
+                }
+                Executed::Undone(failure) => {
+                    lease.discard();
+                    return Err(self.undone(intent, failure).await);
+                }
+                Executed::Renewed if renewals < MAX_RENEWALS => {
+                    tracing::info!("the columns of a tracked table have changed; the write is tried again");
+                    renewals += 1;
+                    if matches!(way, Way::Admit { .. }) {
+                        way = Way::Claim;
+                    }
+                    continue;
+                }
+                Executed::Renewed => {
+                    let why = "tracked tables were altered while the write ran; nothing was written";
+                    return Err(self.undone(intent, Failure::new(ErrorCode::Timeout, why)).await);
+                }
+                Executed::Unopened(Unopened::Failed(error)) => return Err(unanswered(None, &error)),
+                Executed::Unopened(Unopened::Unclaimed(error)) => {
+                    lease.discard();
+                    return Err(self.undone(intent, ledger_failure(&error)).await);
+                }
+                Executed::Unopened(Unopened::Policy(error)) => {
+                    lease.discard();
+                    return Err(not_evaluated(&error).redacted(&self.attempt.redaction).into());
+                }
+                Executed::Unopened(Unopened::Lost(error)) => {
+                    lease.discard();
+                    self.writer.invalidate_idle();
+                    self.memory.forget_all();
+                    if self.is_admitted(intent, way).await {
+                        tracing::info!(%error, "the connection was lost before the write committed");
+                        return Err(self.stopped(aborted()));
+                    }
+                    if lost {
+                        return Err(self.undone(intent, aborted()).await);
+                    }
+                    tracing::info!(%error, "a pooled connection was lost; the write begins again on a fresh one");
+                    lost = true;
+                    continue;
+                }
+                Executed::Unopened(Unopened::Refused) => {
+                    // The session goes back to its pool only without a transaction.
+                    if lease.session().run(&[PipelineStatement::without_params("rollback")]).await.is_err() {
+                        lease.discard();
+                    } else {
+                        // Whoever waits holds no session.
+                        drop(lease);
+                    }
+                }
+            }
+            match self.admit(intent, policy).await? {
+                ControlFlow::Continue(next) => way = next,
+                ControlFlow::Break(outcome) => return Ok(outcome),
+            }
+        }
+    }
+
+    /// A write is one transaction, unless something has to be on record before it begins.
+    fn first_way(&self, policy: Option<&PolicyStatement>) -> Way {
+        let is_durable = self.settings.durable_admission;
+        if is_durable || policy.is_some() || self.attempt.precondition.is_some() {
+            Way::Admit { is_durable }
+        } else {
+            Way::Begin
+        }
+    }
+
+    /// Whether an attempt, whose connection was lost before it was claimed, is admitted; it is ended then.
+    async fn is_admitted(&self, intent: &Intent, way: Way) -> bool {
+        let deadline = Instant::now() + RESOLVE_TIMEOUT;
+        way != Way::Begin && resolve::abort(&self.writer, (intent, &self.attempt), deadline).await
+    }
+
+    /// Asks the ledger about an attempt that could not be admitted on the direct way.
+    async fn admit(
+        &self,
+        intent: &Intent,
+        policy: Option<&PolicyStatement>,
+    ) -> Result<ControlFlow<WriteOutcome, Way>, WriteError> {
+        let (writer, memory, attempt) = (&self.writer, &self.memory, &self.attempt);
+        match (admit::Admission { writer, memory, intent, attempt, policy }).admit().await? {
+            AdmitDecision::Run => Ok(ControlFlow::Continue(Way::Claim)),
+            AdmitDecision::NotLetRun(Some(failure)) => Err(failure.redacted(&attempt.redaction).into()),
+            AdmitDecision::NotLetRun(None) => {
+                let again = self.first_way(policy);
+                Ok(self.refused_by_policy().await?.map_or(ControlFlow::Continue(again), ControlFlow::Break))
+            }
+            AdmitDecision::Duplicate { original, cached_result } => {
+                tracing::info!(%original, "duplicate");
+                let correlation_id = self.correlation_id;
+                Ok(ControlFlow::Break(WriteOutcome::Duplicate { correlation_id, original, cached_result }))
+            }
+            AdmitDecision::Refused(failure) => Err(self.stopped(failure)),
+        }
+    }
+
+    /// One try on one session.
+    async fn execute(&self, lease: &mut PooledSession, intent: &Intent, way: ExecuteWay<'_>) -> Executed {
+        let executed = execute::execute(&self.writer, lease, intent, &self.attempt, way, &self.remote_writes);
+        // An executor may panic. The session is dropped then, so its transaction cannot commit.
+        let caught = AssertUnwindSafe(executed).catch_unwind();
+        let outcome = tokio::time::timeout_at(self.attempt.deadline + CANCEL_GRACE, caught);
+        let outcome = match way {
+            (Way::Begin, _) => report::while_it_runs(&self.writer, intent, outcome).await,
+            _ => outcome.await,
+        };
+        match outcome {
+            Ok(Ok(Ok(done))) => {
+                tracing::info!(rows_affected = done.rows_affected, "executed");
+                Executed::Ended(Ok(WriteOutcome::Executed {
+                    correlation_id: self.correlation_id,
+                    data: done.data,
+                    rows_affected: done.rows_affected,
+                    rollback: done.rollback.into(),
+                }))
+            }
+            Ok(Ok(Err(execute::CommitError::Unopened(unopened)))) => Executed::Unopened(unopened),
+            Ok(Ok(Err(execute::CommitError::Renewed))) => Executed::Renewed,
+            Ok(Ok(Err(execute::CommitError::Recorded(failure)))) => {
+                tracing::info!(code = %failure.code, "failed");
+                Executed::Ended(Err(self.stopped(failure)))
+            }
+            Ok(Ok(Err(execute::CommitError::Undone(error)))) => {
+                tracing::warn!(error = self.attempt.redaction.text(&error.to_string()), "the outcome was refused");
+                Executed::Undone(self.unrecorded(&error))
+            }
+            Ok(Ok(Err(execute::CommitError::Refused(error)))) => {
+                tracing::info!(error = self.attempt.redaction.text(&error.to_string()), "COMMIT was refused");
+                Executed::Undone(sql_failure(&error).redacted(&self.attempt.redaction))
+            }
+            Ok(Ok(Err(execute::CommitError::InDoubt(error)))) => {
+                tracing::warn!(error = self.attempt.redaction.text(&error.to_string()), "the outcome is in doubt");
+                Executed::Doubtful(matches!(error, pg::Error::MessageTooLarge { .. }).then(too_large))
+            }
+            Ok(Err(_)) => {
+                tracing::error!("the executor panicked");
+                Executed::Doubtful(Some(internal_error()))
+            }
+            Err(_) => {
+                let why = "the write did not finish within its deadline";
+                Executed::Doubtful(Some(Failure::new(ErrorCode::Timeout, why)))
+            }
+        }
+    }
+
+    /// There is no session to write on. An attempt that is admitted gets its end.
+    async fn without_session(&self, intent: &Intent, way: Way, error: &pg::Error) -> WriteError {
+        match way {
+            Way::Begin | Way::Admit { .. } => unanswered(None, error),
+            Way::Claim => self.undone(intent, ledger_failure(error)).await,
+        }
+    }
+
+    /// Looks the outcome up. `cause` is the failure for the caller and the record if nothing was written.
+    async fn resolve(&self, intent: &Intent, cause: Option<Failure>) -> Result<WriteOutcome, WriteError> {
+        self.writer.invalidate_idle();
+        self.memory.forget_all();
+        let deadline = Instant::now() + RESOLVE_TIMEOUT;
+        let resolved =
+            resolve::resolve(&self.writer, (intent, &self.attempt), OwnTransaction::MayRun, cause.as_ref(), deadline)
+                .await;
+        resolved.map_err(|failure| self.stopped(failure))
+    }
+
+    /// The failure for a write whose outcome could not be recorded.
+    fn unrecorded(&self, error: &ServerError) -> Failure {
+        match error.sqlstate.get(..2) {
+            // A conflict that shows late, under an isolation level of the operator's.
+            Some("40") => sql_failure(error).redacted(&self.attempt.redaction),
+            // Out of time while it waited for a guard or an undo call of another write.
+            _ if matches!(error.sqlstate.as_str(), "57014" | "55P03") => sql_failure(error),
+            _ => {
+                let message = self.attempt.redaction.text(&error.message);
+                ledger_failure(&pg::Error::Server(Box::new(ServerError { message, ..error.clone() })))
+            }
+        }
+    }
+
+    /// Nothing was written; the record should say so, if the ledger takes it.
+    async fn undone(&self, intent: &Intent, failure: Failure) -> WriteError {
+        let deadline = Instant::now() + UNDONE_TIMEOUT;
+        let recorded =
+            resolve::resolve(&self.writer, (intent, &self.attempt), OwnTransaction::MayRun, Some(&failure), deadline)
+                .await;
+        tracing::debug!(?recorded, "the record of a write that was undone");
+        self.stopped(failure)
+    }
+
+    fn stopped(&self, failure: Failure) -> WriteError {
+        WriteError { correlation_id: Some(self.correlation_id), failure: failure.into() }
+    }
+}

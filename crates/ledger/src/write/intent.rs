@@ -1,0 +1,107 @@
+//! The first columns of an attempt's record, and the slot that identical calls share.
+
+use tokio::time::Instant;
+use types::{AccountId, CorrelationId, Failure};
+
+use crate::evidence::conflicts;
+use crate::fingerprint::{Fingerprint, sha256_hex};
+
+/// The known facts of an attempt before it starts: the columns of `countersign.admission`, in their order, as texts.
+#[derive(Debug)]
+pub(crate) struct Intent {
+    pub(crate) correlation_id: CorrelationId,
+    columns: [Option<String>; COLUMNS],
+    began: Instant,
+}
+
+pub(crate) const COLUMNS: usize = 15;
+
+/// The most bytes that a record's parameters may have as JSON, and its result, images and undo calls together: what the
+/// ledger takes it must be able to give back in one answer (8 MiB).
+pub(crate) const MAX_PARAMS_BYTES: usize = 2 << 20;
+pub(crate) const MAX_OUTCOME_BYTES: usize = 4 << 20;
+
+impl Intent {
+    pub(crate) fn new(correlation_id: CorrelationId, columns: [Option<String>; COLUMNS]) -> Self {
+        Self { correlation_id, columns, began: Instant::now() }
+    }
+
+    /// The columns, and how long ago the call began, in seconds: the arguments of `countersign.report_write`.
+    pub(crate) fn report(&self) -> Vec<Option<String>> {
+        let mut params = self.columns.to_vec();
+        params.push(Some(self.began.elapsed().as_secs_f64().to_string()));
+        params
+    }
+
+    /// The arguments of `countersign.record_failure`.
+    pub(crate) fn failed(&self, failure: &Failure) -> Vec<Option<String>> {
+        let mut params = self.columns.to_vec();
+        params.extend(outcome(failure));
+        params.push(Some(self.began.elapsed().as_secs_f64().to_string()));
+        params
+    }
+
+    /// The size of the parameters, in bytes of JSON.
+    pub(crate) fn params_bytes(&self) -> usize {
+        let [.., params, _, _, _] = &self.columns;
+        params.as_ref().map_or(0, String::len)
+    }
+
+    pub(crate) const fn columns(&self) -> &[Option<String>; COLUMNS] {
+        &self.columns
+    }
+
+    /// The slot of the call, as `bytea` in text form.
+    pub(crate) fn slot(&self) -> Option<String> {
+        let [slot, ..] = &self.columns;
+        slot.clone()
+    }
+
+    pub(crate) fn fingerprint(&self) -> Option<String> {
+        let [_, _, _, _, _, _, _, _, _, fingerprint, ..] = &self.columns;
+        fingerprint.clone()
+    }
+}
+
+/// What a record says of a failure: its code, SQLSTATE, message and detail.
+pub(crate) fn outcome(failure: &Failure) -> [Option<String>; 4] {
+    [
+        Some(failure.code.as_str().to_owned()),
+        failure.sqlstate.clone(),
+        Some(failure.message.clone()),
+        conflicts::detail(failure),
+    ]
+}
+
+/// The slot of a call, as `bytea` in text form: SHA-256, as in `countersign.slot_of`.
+pub(crate) fn slot(
+    account: &AccountId,
+    tool: &str,
+    idempotency_key: Option<&str>,
+    undoes: &[CorrelationId],
+    fingerprint: &Fingerprint,
+) -> String {
+    let call = if undoes.is_empty() {
+        let account = account.as_str();
+        let (accounts, tools) = (account.chars().count(), tool.chars().count());
+        let same = idempotency_key.map_or_else(|| format!("f{}", fingerprint.as_str()), |key| format!("k{key}"));
+        format!("{accounts} {tools} {account}{tool}{same}")
+    } else {
+        let part = undone_by(idempotency_key).map_or("", |(_, part)| part);
+        let writes: Vec<String> = undoes.iter().map(ToString::to_string).collect();
+        format!("undo {}{part}", writes.join(" "))
+    };
+    format!("\\x{}", sha256_hex(&call))
+}
+
+/// The write that a call with this key undoes: the key of an undo is `undo:` and the receipt of that write. What follows, `/` and a
+/// number, is there for one of several calls that undo it together.
+#[must_use]
+pub fn undone_by(idempotency_key: Option<&str>) -> Option<(CorrelationId, &str)> {
+    let (write, part) = idempotency_key?.strip_prefix("undo:")?.split_at_checked(36)?;
+    let number = part.strip_prefix('/').unwrap_or("1");
+    let is_part = (1..=4).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit());
+    let is_undo = is_part && (part.is_empty() || part.starts_with('/'));
+    let undone = CorrelationId::parse(write).filter(|id| is_undo && id.to_string() == write)?;
+    Some((undone, part))
+}

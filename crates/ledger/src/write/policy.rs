@@ -1,0 +1,305 @@
+//! The policy of a tool: its rules and the limit of its calls. PostgreSQL evaluates the rules and counts the calls
+//! (`migrations/baseline/77_policies.sql`), this module sends the statement and reads the decision.
+//!
+//! ```text
+//! call that may run     BEGIN · admission · apply_policy · COMMIT AND CHAIN · claim ...       no further round trip
+//! call that may not     BEGIN · admission · apply_policy fails with CS004: ROLLBACK, no record
+//!                       admit, apply_policy again for a call that is no duplicate; then the refusal is logged
+//! ```
+
+use pg::{PipelineStatement, ServerError, WriterPool};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use types::{CorrelationId, ErrorCode, Failure, LimitScope, Principal, RuleAction, Tier, ToolLimit};
+
+use crate::write::failures::{ledger_failure, sql_failure, statement_failure};
+
+/// The SQLSTATE of a call that its policy does not let run (migrations).
+pub(crate) const NOT_LET_RUN: &str = "CS004";
+
+/// A rule, without its condition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyRule {
+    /// The text of the condition, for people.
+    pub when: String,
+    /// What becomes of the calls for which the condition holds.
+    pub then: RuleAction,
+    /// Why, for agents and reviewers.
+    pub message: Option<String>,
+}
+
+/// The rule that decided about a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AppliedRule {
+    /// Its number in the tool, from 1.
+    pub number: usize,
+    /// Its condition.
+    pub when: String,
+    /// What it requires.
+    pub then: RuleAction,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// The decision about a call that may go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AppliedPolicy {
+    /// The approval that it needs.
+    pub tier: Tier,
+    /// The rule that requires it; `None` if the tier of the tool does.
+    pub rule: Option<AppliedRule>,
+}
+
+/// The rules and the limit of a tool, as SQL.
+#[derive(Debug, Clone)]
+pub struct ToolPolicy {
+    /// The tool.
+    pub tool: String,
+    /// Its tier.
+    pub tier: Tier,
+    /// Its rules.
+    pub rules: Vec<PolicyRule>,
+    /// The limit of its calls.
+    pub limit: Option<ToolLimit>,
+    /// The types of its parameters, by oid.
+    pub param_types: Vec<u32>,
+    /// An SQL expression: the array of the conditions' values. The first parameters are those of the tool, followed by the
+    /// account and the actor.
+    pub values: String,
+    /// The FROM clause for it.
+    pub from: String,
+}
+
+/// The policy of a tool and the parameters of one call.
+#[derive(Debug, Clone)]
+pub struct PolicyCall<'a> {
+    /// The policy.
+    pub policy: &'a ToolPolicy,
+    /// The parameters of the tool in PostgreSQL's text form.
+    pub params: Vec<Option<String>>,
+}
+
+/// A statement that applies a policy to one call.
+#[derive(Debug, Clone)]
+pub(crate) struct PolicyStatement {
+    sql: String,
+    params: Vec<Option<String>>,
+    param_types: Vec<u32>,
+}
+
+/// What the statement is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PolicyMode<'a> {
+    /// It fails unless the call may run. The slot of the call, as `bytea` in text form.
+    Run(&'a str),
+    /// It logs a refusal.
+    Refuse,
+    /// It only asks.
+    Preview,
+}
+
+/// The decision as the ledger gives it.
+#[derive(Debug, Deserialize)]
+struct Verdict {
+    outcome: String,
+    #[serde(default)]
+    rule: Option<usize>,
+    #[serde(default)]
+    retry_after_s: Option<u64>,
+}
+
+impl ToolPolicy {
+    fn sql(&self, mode: PolicyMode<'_>) -> String {
+        let mode = match mode {
+            PolicyMode::Run(_) => "run",
+            PolicyMode::Refuse => "refuse",
+            PolicyMode::Preview => "preview",
+        };
+        let account = self.param_types.len() + 1;
+        let [actor, slot, tool, session, client, version, trace, correlation] =
+            [1, 2, 3, 4, 5, 6, 7, 8].map(|offset| account + offset);
+        let actions: Vec<&str> = self.rules.iter().map(|rule| rule.then.as_str()).collect();
+        let calls = self.limit.and_then(|limit| Some((limit, limit.calls?)));
+        let limit = calls.map_or_else(
+            || "null, null, false".to_owned(),
+            |(limit, calls)| format!("{calls}, {}, {}", limit.per_s, limit.by == LimitScope::Actor),
+        );
+        format!(
+            "select countersign.apply_policy('{mode}', ${slot}::bytea, ${tool}::text, ${account}::text, ${actor}::text, \
+             ${session}::text, ${client}::text, ${version}::text, ${trace}::text, ${correlation}::uuid, '{}', '{{{}}}', {}, \
+             {limit}) from {}",
+            self.tier.as_str(),
+            actions.join(","),
+            self.values,
+            self.from
+        )
+    }
+
+    fn rule(&self, number: usize) -> Option<AppliedRule> {
+        let rule = self.rules.get(number.checked_sub(1)?)?.clone();
+        Some(AppliedRule { number, when: rule.when, then: rule.then, message: rule.message })
+    }
+
+    /// The decision, from the ledger's JSON.
+    ///
+    /// # Errors
+    /// The call is refused.
+    fn read(&self, json: Option<&str>) -> Result<AppliedPolicy, Failure> {
+        let verdict = json.and_then(|json| serde_json::from_str::<Verdict>(json).ok());
+        let Some(Verdict { outcome, rule, retry_after_s }) = verdict else {
+            return Err(Failure::new(ErrorCode::DbError, "the ledger gave a decision of another version"));
+        };
+        let rule = rule.and_then(|number| self.rule(number));
+        match outcome.as_str() {
+            "run" => Ok(AppliedPolicy { tier: Tier::Auto, rule }),
+            "confirm" => Ok(AppliedPolicy { tier: Tier::Confirm, rule }),
+            "approve" => Ok(AppliedPolicy { tier: Tier::Approve, rule }),
+            "limit" => Err(self.limit_reached(retry_after_s.unwrap_or(1))),
+            _ => Err(self.denied(rule.as_ref())),
+        }
+    }
+
+    fn denied(&self, rule: Option<&AppliedRule>) -> Failure {
+        let (number, why) = rule.map_or_else(
+            || (String::new(), String::new()),
+            |rule| {
+                let why = rule.message.as_ref().unwrap_or(&rule.when);
+                (format!(" {}", rule.number), format!(": {why}"))
+            },
+        );
+        let message = format!("rule{number} of {} refuses this call{why}; nothing was written", self.tool);
+        Failure::new(ErrorCode::RuleDenied, message)
+    }
+
+    fn limit_reached(&self, retry_after_s: u64) -> Failure {
+        let limit = self.limit.map_or_else(String::new, |limit| {
+            format!(" ({} in {} s for each {})", limit.amount(), limit.per_s, limit.by.as_str())
+        });
+        let message = format!(
+            "the limit of {}{limit} is reached; nothing was written, and the next call is possible in {retry_after_s} s",
+            self.tool
+        );
+        Failure::new(ErrorCode::LimitReached, message).hint(format!("Repeat the call after {retry_after_s} seconds."))
+    }
+}
+
+impl PolicyCall<'_> {
+    /// The statement for the call of this principal.
+    pub(crate) fn statement(
+        &self,
+        mode: PolicyMode<'_>,
+        principal: &Principal,
+        correlation_id: CorrelationId,
+    ) -> PolicyStatement {
+        let slot = if let PolicyMode::Run(slot) = mode { Some(slot.to_owned()) } else { None };
+        let client = &principal.client;
+        let mut params = self.params.clone();
+        params.extend([
+            Some(principal.account_id.as_str().to_owned()),
+            principal.actor.clone(),
+            slot,
+            Some(self.policy.tool.clone()),
+            client.session_id.clone(),
+            client.name.clone(),
+            client.version.clone(),
+            client.trace_id.clone(),
+            Some(correlation_id.to_string()),
+        ]);
+        PolicyStatement { sql: self.policy.sql(mode), params, param_types: self.policy.param_types.clone() }
+    }
+}
+
+impl PolicyStatement {
+    pub(crate) fn step(&self) -> PipelineStatement<'_> {
+        PipelineStatement { sql: &self.sql, params: &self.params, param_types: &self.param_types }
+    }
+}
+
+/// Asks for the decision about a call that does not run now: because it was refused, needs approval, or is only previewed.
+///
+/// # Errors
+/// The call is refused, its rules cannot be evaluated, or the ledger cannot be reached.
+pub(crate) async fn decide(
+    writer: &WriterPool,
+    call: &PolicyCall<'_>,
+    principal: &Principal,
+    mode: PolicyMode<'_>,
+    deadline: Instant,
+) -> Result<AppliedPolicy, Failure> {
+    let statement = call.statement(mode, principal, CorrelationId::new());
+    let mut lease = writer.acquire(deadline).await.map_err(|error| ledger_failure(&error))?;
+    let outcome = tokio::time::timeout_at(deadline, lease.session().run(&[statement.step()])).await;
+    let outcome = outcome.unwrap_or(Err(pg::PipelineError { step: 0, error: pg::Error::Deadline }));
+    let outcomes = outcome.map_err(|failed| match failed.error {
+        pg::Error::Server(error) => not_evaluated(&error),
+        error => {
+            lease.discard();
+            ledger_failure(&error)
+        }
+    })?;
+    let row = outcomes.into_iter().next().and_then(|outcome| outcome.rows.into_iter().next());
+    let json = row.and_then(|row| row.into_iter().next().flatten());
+    call.policy.read(json.as_deref())
+}
+
+/// The failure for an error of PostgreSQL in the statement that applies a policy.
+pub(crate) fn not_evaluated(error: &ServerError) -> Failure {
+    // Its text may quote a sensitive parameter.
+    tracing::warn!(sqlstate = error.sqlstate, "the policy of a tool cannot be applied");
+    if error.is_schema_drift() {
+        return statement_failure(error);
+    }
+    let failure = sql_failure(error);
+    let message =
+        format!("the rules of the tool cannot be evaluated for this call: {}; nothing was written", failure.message);
+    Failure { message, ..failure }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy() -> ToolPolicy {
+        let rules = [RuleAction::Approve, RuleAction::Deny].map(|then| PolicyRule {
+            when: "param.amount > 100".to_owned(),
+            then,
+            message: (then == RuleAction::Deny).then(|| "Too much.".to_owned()),
+        });
+        ToolPolicy {
+            tool: "pay".to_owned(),
+            tier: Tier::Auto,
+            rules: rules.to_vec(),
+            limit: Some(ToolLimit { calls: Some(50), rows: None, per_s: 3600, by: LimitScope::Actor }),
+            param_types: vec![23, 25],
+            values: "array[]::bool[]".to_owned(),
+            from: "t".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_parameters_of_the_ledger_follow_those_of_the_tool() {
+        assert_eq!(
+            policy().sql(PolicyMode::Run("")),
+            "select countersign.apply_policy('run', $5::bytea, $6::text, $3::text, $4::text, $7::text, $8::text, $9::text, \
+             $10::text, $11::uuid, 'auto', '{approve,deny}', array[]::bool[], 50, 3600, true) from t"
+        );
+    }
+
+    #[test]
+    fn a_decision_names_the_rule() {
+        let applied = policy().read(Some(r#"{"outcome": "approve", "rule": 1}"#)).unwrap();
+        assert_eq!((applied.tier, applied.rule.unwrap().number), (Tier::Approve, 1));
+        let denied = policy().read(Some(r#"{"outcome": "deny", "rule": 2, "retry_after_s": null}"#)).unwrap_err();
+        assert_eq!(denied.message, "rule 2 of pay refuses this call: Too much.; nothing was written");
+        let reached = policy().read(Some(r#"{"outcome": "limit", "rule": null, "retry_after_s": 60}"#)).unwrap_err();
+        assert!(reached.retryable && reached.message.contains("50 calls in 3600 s for each actor"), "{reached:?}");
+    }
+
+    #[test]
+    fn what_cannot_be_read_lets_nothing_run() {
+        for json in [None, Some(""), Some("{}"), Some(r#"{"outcome": "other"}"#)] {
+            assert!(policy().read(json).is_err(), "{json:?}");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! A write that is shown and not made: the executor's work in a transaction that is always rolled back. No record, no
+//! guard row, no question whether it is a duplicate; but the constraints are checked, the deferred ones as well.
+//!
+//! ```text
+//! round trip 1   BEGIN · limits, account · SAVEPOINT · the executor's statements
+//! round trip 2   SET CONSTRAINTS ALL IMMEDIATE · the effects, how they would be undone, definitions
+//! round trip 3   ROLLBACK
+//! ```
+//! A caller that goes away drops the session in the middle: PostgreSQL rolls back. Sequences are not rolled back, by
+//! PostgreSQL's own rule: a preview may leave gaps in numbers.
+
+use std::time::Duration;
+
+use pg::{PipelineStatement, PooledSession, WriterPool};
+use serde_json::json;
+use tokio::time::Instant;
+use types::{CorrelationId, Effects, ErrorCode, Failure};
+
+use crate::evidence::effects;
+use crate::write::attempt::CANCEL_GRACE;
+use crate::write::definitions::{self, Definition};
+use crate::write::error_hints::HintQuery;
+use crate::write::execute;
+use crate::write::executor::{WriteExecutor, WriteOutput, WriteRequest};
+use crate::write::failures::{ExecutorError, sql_failure, too_large};
+use crate::write::write_tx::{TransactionOpening, WriteTx};
+
+/// A write that was tried and rolled back.
+#[derive(Debug, Clone)]
+pub(crate) struct Trial {
+    pub(crate) work: WriteOutput,
+    /// As [`effects::of_write`] has them.
+    pub(crate) effects: Option<Effects>,
+    /// The definitions that the write depends on.
+    pub(crate) definitions: Vec<Definition>,
+}
+
+/// A write that can be tried.
+#[derive(Clone, Copy)]
+pub(crate) struct Trials<'a> {
+    pub(crate) writer: &'a WriterPool,
+    pub(crate) executor: &'a dyn WriteExecutor,
+    pub(crate) request: &'a WriteRequest,
+    pub(crate) deadline: Instant,
+}
+
+const PROMISE_SQL: &str = "select countersign.promise_of_preview($1, $2, $3)";
+const EXPORT_SQL: &str = "select pg_catalog.pg_export_snapshot()";
+const IDLE_LIMIT_SQL: &str = "select pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true)";
+
+impl Trials<'_> {
+    /// The work of the write, and the rows of tracked tables that it would change.
+    pub(crate) async fn work(self) -> Result<(WriteOutput, Option<Effects>), Failure> {
+        self.attempt(None, false).await.map(|trial| (trial.work, trial.effects))
+    }
+
+    /// One trial, with the definitions that it depends on.
+    pub(crate) async fn once(self) -> Result<Trial, Failure> {
+        self.attempt(None, true).await
+    }
+
+    /// Two trials, in two transactions that see the same snapshot. Only values that are generated in each transaction
+    /// can differ: times, numbers of sequences, random values. A third transaction, on a session of its own, holds the
+    /// snapshot.
+    pub(crate) async fn twice(self) -> Result<[Trial; 2], Failure> {
+        let mut holder = self.writer.acquire(self.deadline).await.map_err(|error| failure(&error))?;
+        let trials = async {
+            let snapshot = self.export_snapshot(&mut holder).await?;
+            Ok([self.attempt(Some(&snapshot), true).await?, self.attempt(Some(&snapshot), false).await?])
+        };
+        let trials = trials.await;
+        let end = [PipelineStatement::without_params("rollback")];
+        let ended = tokio::time::timeout_at(self.deadline + CANCEL_GRACE, holder.session().run(&end)).await;
+        // The session goes back to its pool only without a transaction.
+        if !matches!(ended, Ok(Ok(_))) {
+            holder.discard();
+        }
+        trials
+    }
+
+    async fn export_snapshot(self, holder: &mut PooledSession) -> Result<String, Failure> {
+        let [timeout_ms, ..] = self.limits(CorrelationId::new());
+        let timeout = [timeout_ms];
+        let steps = [
+            PipelineStatement { sql: IDLE_LIMIT_SQL, params: &timeout, param_types: &[] },
+            PipelineStatement::without_params(EXPORT_SQL),
+        ];
+        let outcomes = match tokio::time::timeout_at(self.deadline, holder.session().begin(None, &steps)).await {
+            Ok(outcomes) => outcomes.map_err(|failed| failure(&failed.error))?,
+            Err(_) => return Err(failure(&pg::Error::Deadline)),
+        };
+        let row = outcomes.into_iter().nth(1).and_then(|outcome| outcome.rows.into_iter().next());
+        let snapshot = row.and_then(|row| row.into_iter().next().flatten());
+        snapshot.ok_or_else(|| Failure::new(ErrorCode::InternalError, "PostgreSQL has exported no snapshot"))
+    }
+
+    /// The time limit in milliseconds, the account, and the name of the attempt.
+    fn limits(self, attempt: CorrelationId) -> [Option<String>; 3] {
+        let left = self.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        let account = self.request.principal.account_id.as_str().to_owned();
+        [Some(left.as_millis().min(i32::MAX as u128).to_string()), Some(account), Some(attempt.to_string())]
+    }
+
+    async fn attempt(self, snapshot: Option<&str>, with_definitions: bool) -> Result<Trial, Failure> {
+        let mut lease = self.writer.acquire(self.deadline).await.map_err(|error| failure(&error))?;
+        let trial = self.roll_back(&mut lease, snapshot, with_definitions);
+        match tokio::time::timeout_at(self.deadline + CANCEL_GRACE, trial).await {
+            Ok(Ok(trial)) => Ok(trial),
+            Ok(Err(ExecutorError::Rejected(failure))) => Err(failure),
+            Ok(Err(ExecutorError::ConnectionLost(error))) => {
+                lease.discard();
+                if matches!(error, pg::Error::Lost(_)) {
+                    self.writer.invalidate_idle();
+                }
+                Err(failure(&error))
+            }
+            Err(_) => {
+                lease.discard();
+                Err(failure(&pg::Error::Deadline))
+            }
+        }
+    }
+
+    async fn roll_back(
+        self,
+        lease: &mut PooledSession,
+        snapshot: Option<&str>,
+        with_definitions: bool,
+    ) -> Result<Trial, ExecutorError> {
+        let id = CorrelationId::new();
+        let opening = match snapshot {
+            None => TransactionOpening::Preview(self.limits(id)),
+            Some(snapshot) => {
+                lease.session().begin_with_snapshot(snapshot).await.map_err(ExecutorError::ConnectionLost)?;
+                TransactionOpening::OpenPreview(self.limits(id))
+            }
+        };
+        let mut tx = WriteTx::new(lease, self.writer, &self.request.principal.account_id, opening);
+        let work = match self.executor.preview(&mut tx, self.request).await {
+            Ok(work) => tx.open().await.map(|()| work),
+            refused => refused,
+        };
+        let asked = tx.asked.take();
+        let (trial, asked) = match work {
+            Ok(work) => match self.settle(lease, id, work, with_definitions).await {
+                Err(pg::Error::Server(error)) => (Err(sql_failure(&error).into()), HintQuery::of(&error)),
+                trial => (trial.map_err(ExecutorError::ConnectionLost), None),
+            },
+            Err(refusal) => (Err(refusal), asked),
+        };
+        if matches!(trial, Err(ExecutorError::ConnectionLost(_))) {
+            return trial;
+        }
+        let mut steps = vec![PipelineStatement::without_params("rollback")];
+        steps.extend(asked.as_ref().map(HintQuery::step));
+        let outcomes =
+            lease.session().run(&steps).await.map_err(|failed| ExecutorError::ConnectionLost(failed.error))?;
+        trial.map_err(|refusal| match refusal {
+            ExecutorError::Rejected(failure) if failure.hint.is_none() && failure.code == ErrorCode::SqlError => {
+                Failure { hint: HintQuery::hint(outcomes.into_iter().nth(1)), ..failure }.into()
+            }
+            refusal => refusal,
+        })
+    }
+
+    /// Runs deferred triggers, reads the effects and how they would be undone, and searches for definitions while every relation
+    /// of the write is locked.
+    async fn settle(
+        self,
+        lease: &mut PooledSession,
+        attempt: CorrelationId,
+        work: WriteOutput,
+        with_definitions: bool,
+    ) -> Result<Trial, pg::Error> {
+        let search = definitions::search(self.executor, self.request);
+        let params = effects::params(attempt);
+        let said = json!(work.rollback.clone().of_write(&attempt.to_string()));
+        let promise = [Some(attempt.to_string()), Some(work.rows_affected.to_string()), Some(said.to_string())];
+        let mut steps =
+            vec![PipelineStatement::without_params("set constraints all immediate"), effects::step(&params)];
+        // What was only planned has no effects.
+        let is_tried = self.executor.preview_is_binding();
+        if is_tried {
+            steps.push(PipelineStatement { sql: PROMISE_SQL, params: &promise, param_types: &[] });
+        }
+        if with_definitions {
+            steps.push(definitions::search_step(&search));
+        }
+        match lease.session().run(&steps).await {
+            Ok(outcomes) => {
+                let mut outcomes = outcomes.into_iter().skip(1);
+                let effects = outcomes.next().and_then(|outcome| effects::shown(outcome.rows)).map(effects::shortened);
+                let rollback = if is_tried {
+                    work.rollback.found(outcomes.next().and_then(execute::receipt))
+                } else {
+                    work.rollback
+                };
+                let definitions = outcomes.next().map(definitions::found).unwrap_or_default();
+                Ok(Trial { work: WriteOutput { rollback, ..work }, effects, definitions })
+            }
+            Err(failed) => Err(failed.error),
+        }
+    }
+}
+
+fn failure(error: &pg::Error) -> Failure {
+    match error {
+        pg::Error::Connect(error) => error.into(),
+        pg::Error::PoolTimeout { .. } => Failure::new(ErrorCode::DatabaseUnavailable, error.to_string()),
+        pg::Error::Deadline => Failure::new(
+            ErrorCode::Timeout,
+            "the preview did not finish within its deadline and was rolled back; nothing was written",
+        ),
+        pg::Error::MessageTooLarge { .. } | pg::Error::TooManyValues { .. } => too_large(),
+        pg::Error::Server(error) => sql_failure(error),
+        pg::Error::Lost(_) | pg::Error::ReceiverDropped => {
+            tracing::warn!(%error, "a preview lost its connection");
+            let message =
+                "the connection was lost during the preview; nothing was written, and the preview can be repeated";
+            Failure::new(ErrorCode::DatabaseUnavailable, message)
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! After a lost connection: what really happened. Never by guessing, never by running it again.
+
+use std::time::Duration;
+
+use pg::WriterPool;
+use serde_json::Value;
+use tokio::time::Instant;
+use types::{CorrelationId, ErrorCode, Failure, Rollback};
+
+use crate::write::attempt::{WriteAttempt, WriteOutcome};
+use crate::write::execute::{RECORD_FAILURE_SQL, fail_params};
+use crate::write::failures::aborted;
+use crate::write::intent::Intent;
+
+/// Waits for the transaction that works on the attempt, as `resolve` does.
+const END_SQL: &str = "\
+select pg_catalog.set_config('lock_timeout', $1, true), countersign.fail($2, $3, $4, $5, $6, $7, $8)";
+const RESOLVE_SQL: &str = "select * from countersign.resolve($1, $2, $3, $4)";
+const RECORD_SQL: &str = "\
+select m.status, m.error_code, m.error_message, m.result, m.rows_affected, m.rollback \
+from countersign.mutation m where m.correlation_id operator(pg_catalog.=) $1";
+
+/// The transaction of the write, as its server knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OwnTransaction {
+    /// Its connection was lost or dropped, and PostgreSQL may not have noticed: it is waited for.
+    MayRun,
+    /// There was none. Another call may have the slot, and is not waited for.
+    None,
+}
+
+/// The first pause before the next query. It is short, since a server restarts in milliseconds.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Asks the record, on fresh connections, until it answers or `deadline` passes. If nothing was written, `cause` is why, where
+/// that is known, and the record says the same.
+///
+/// `pg_xact_status` is not asked: transaction ids are used again after a crash.
+pub(crate) async fn resolve(
+    writer: &WriterPool,
+    (intent, attempt): (&Intent, &WriteAttempt),
+    own: OwnTransaction,
+    cause: Option<&Failure>,
+    deadline: Instant,
+) -> Result<WriteOutcome, Failure> {
+    let correlation_id = intent.correlation_id;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match ask(writer, (intent, attempt), own, cause, deadline).await {
+            Ok(truth) => return truth,
+            Err(error) => {
+                tracing::warn!(%correlation_id, %error, "the outcome cannot be read yet");
+                if Instant::now() + pause >= deadline {
+                    return Err(Failure::new(
+                        ErrorCode::CommitOutcomeUnknown,
+                        "the connection was lost and the outcome cannot be read yet: the write may or may not have happened",
+                    )
+                    .hint("Ask get_mutation_detail with this correlation_id later; do not repeat the write before it answers."));
+                }
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+    }
+}
+
+/// Ends an attempt that was admitted first, and lost before COMMIT was sent: nothing was written. Whether it was admitted; yes, if
+/// that cannot be found out in time, and then the sweep ends it.
+pub(crate) async fn abort(writer: &WriterPool, call: (&Intent, &WriteAttempt), deadline: Instant) -> bool {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let admitted = async {
+            // An end whose answer was lost has a record.
+            let id = call.0.correlation_id;
+            Ok(end(writer, call, &aborted(), deadline).await? || ask_record(writer, id, deadline).await?.is_some())
+        };
+        match admitted.await {
+            Ok(was_admitted) => return was_admitted,
+            Err::<_, pg::Error>(error) if Instant::now() + pause >= deadline => {
+                tracing::warn!(%error, "the end of a write that was lost could not be recorded; the sweep does it");
+                return true;
+            }
+            Err(_) => {}
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+async fn ask(
+    writer: &WriterPool,
+    (intent, attempt): (&Intent, &WriteAttempt),
+    own: OwnTransaction,
+    cause: Option<&Failure>,
+    deadline: Instant,
+) -> Result<Result<WriteOutcome, Failure>, pg::Error> {
+    if let Some(cause) = cause
+        && end(writer, (intent, attempt), cause, deadline).await?
+    {
+        return Ok(Err(cause.clone()));
+    }
+    let params = |awaits_slot: bool| {
+        let wait_ms = Some(wait_ms(deadline));
+        [Some(intent.correlation_id.to_string()), intent.slot(), wait_ms, Some(awaits_slot.to_string())]
+    };
+    let awaited = params(own == OwnTransaction::MayRun);
+    if let Some(truth) = outcome(writer, RESOLVE_SQL, &awaited, intent.correlation_id, deadline).await? {
+        return Ok(truth);
+    }
+    // There is no attempt, and nothing of the write was committed. From here on it cannot be, and the receipt that the caller
+    // gets finds a record.
+    let failure = cause.cloned().unwrap_or_else(aborted);
+    writer.run_one(RECORD_FAILURE_SQL, &intent.failed(&failure), deadline).await?;
+    // An admission that was on its way after all has committed meanwhile.
+    let truth = outcome(writer, RESOLVE_SQL, &params(false), intent.correlation_id, deadline).await?;
+    Ok(truth.unwrap_or_else(|| Err(aborted())).map_err(|failure| match (failure.code, cause) {
+        (code, Some(cause)) if code == cause.code || code == ErrorCode::InDoubtAborted => cause.clone(),
+        _ => failure,
+    }))
+}
+
+/// Ends an attempt with this failure, after a transaction that works on it has ended. Returns whether the attempt was
+/// pending; nobody can commit it any more.
+async fn end(
+    writer: &WriterPool,
+    (intent, attempt): (&Intent, &WriteAttempt),
+    cause: &Failure,
+    deadline: Instant,
+) -> Result<bool, pg::Error> {
+    let mut params = vec![Some(wait_ms(deadline))];
+    params.extend(fail_params(intent, attempt, cause));
+    let ended = writer.run_one(END_SQL, &params, deadline).await?.rows.into_iter().next();
+    Ok(ended.and_then(|row| row.into_iter().nth(1)).flatten().as_deref() == Some("t"))
+}
+
+/// The time limit for a lock, in milliseconds.
+fn wait_ms(deadline: Instant) -> String {
+    deadline.saturating_duration_since(Instant::now()).as_millis().clamp(1, i32::MAX as u128).to_string()
+}
+
+/// The outcome in the record; `None` if there is no record, or the attempt is still running.
+pub(crate) async fn ask_record(
+    writer: &WriterPool,
+    correlation_id: CorrelationId,
+    deadline: Instant,
+) -> Result<Option<Result<WriteOutcome, Failure>>, pg::Error> {
+    outcome(writer, RECORD_SQL, &[Some(correlation_id.to_string())], correlation_id, deadline).await
+}
+
+async fn outcome(
+    writer: &WriterPool,
+    sql: &str,
+    params: &[Option<String>],
+    correlation_id: CorrelationId,
+    deadline: Instant,
+) -> Result<Option<Result<WriteOutcome, Failure>>, pg::Error> {
+    let row = writer.run_one(sql, params, deadline).await?.rows.into_iter().next();
+    let Some([status, code, message, result, rows, undo]) =
+        row.and_then(|row| <[Option<String>; 6]>::try_from(row).ok())
+    else {
+        return Ok(None);
+    };
+    if status.as_deref() == Some("pending") {
+        return Ok(None);
+    }
+    let json =
+        |text: Option<String>| text.and_then(|text| serde_json::from_str::<Value>(&text).ok()).unwrap_or_default();
+    Ok(Some(match status.as_deref() {
+        Some("success") => Ok(WriteOutcome::Executed {
+            correlation_id,
+            data: json(result),
+            rows_affected: rows.and_then(|rows| rows.parse().ok()).unwrap_or_default(),
+            rollback: stored_rollback(json(undo)).into(),
+        }),
+        _ if code.as_deref() == Some("in_doubt_aborted") => Err(aborted()),
+        _ => {
+            let known = ErrorCode::ALL.into_iter().find(|known| Some(known.as_str()) == code.as_deref());
+            Err(Failure::new(known.unwrap_or(ErrorCode::InternalError), message.unwrap_or_default()))
+        }
+    }))
+}
+
+fn stored_rollback(stored: Value) -> Rollback {
+    serde_json::from_value(stored)
+        .unwrap_or_else(|_| Rollback::irreversible("The record of this write cannot be read."))
+}

@@ -1,0 +1,322 @@
+//! The transaction of a write: opened by the gate, used by an executor.
+
+use pg::{PipelineError, PipelineStatement, PooledSession, ServerError, StatementResult, WriterPool};
+use serde_json::{Map, Value};
+use types::{AccountId, Column, CorrelationId, Effects};
+
+use crate::evidence::effects;
+use crate::evidence::values::as_object;
+use crate::write::error_hints::HintQuery;
+use crate::write::failures::{ExecutorError, FENCED, statement_failure, too_large, transaction_ended};
+use crate::write::intent::Intent;
+use crate::write::policy::{NOT_LET_RUN, PolicyStatement};
+
+/// One statement for [`WriteTx::run`].
+#[derive(Debug, Clone, Copy)]
+pub struct Statement<'a> {
+    /// Its text: from the operator, so the number of different texts is bounded.
+    pub sql: &'a str,
+    /// `$1`, `$2`, ... in text form ([`pg::value::encode`]).
+    pub params: &'a [Option<String>],
+    /// Their types by oid.
+    pub param_types: &'a [u32],
+}
+
+/// The result of a statement.
+#[derive(Debug, Clone, Default)]
+pub struct Rows {
+    /// The result columns.
+    pub columns: Vec<Column>,
+    /// The rows as objects, columns in order.
+    pub rows: Vec<Map<String, Value>>,
+    /// The number of rows in the command tag.
+    pub rows_affected: u64,
+}
+
+/// The transaction of one claimed record, between its savepoint and its outcome.
+#[derive(Debug)]
+pub struct WriteTx<'a> {
+    pub(crate) lease: &'a mut PooledSession,
+    pub(crate) writer: &'a WriterPool,
+    /// The time limit that `countersign.enter_write` sets for statements and locks.
+    pub(crate) timeout_ms: String,
+    /// Which record it has claimed, if any.
+    pub(crate) claimed: Option<String>,
+    /// The setting by which the ledger's functions find the attempt after the claim.
+    pub(crate) hint: Option<String>,
+    /// On whose behalf.
+    pub(crate) account: String,
+    /// The opening of the transaction, which is sent together with the first statements to save a round trip.
+    opening: Option<TransactionOpening<'a>>,
+    /// The reason why the transaction could not be opened.
+    pub(crate) unopened: Option<Unopened>,
+    /// Statements of the caller have run: the server's prepared statements are gone, and settings may have changed.
+    pub(crate) runs_own: bool,
+    /// What the last error asks of the catalog after the rollback.
+    pub(crate) asked: Option<HintQuery>,
+    /// The transaction is gone: nothing may run on this session any more, since it would commit by itself.
+    is_ended: bool,
+}
+
+/// The opening of a transaction.
+#[derive(Debug, Clone)]
+pub(crate) enum TransactionOpening<'a> {
+    /// The attempt is inserted and claimed in the transaction of the write.
+    Begin { intent: &'a Intent, timeout_ms: String },
+    /// The attempt is admitted in a transaction of its own, and claimed in the next one.
+    Admit {
+        intent: &'a Intent,
+        /// Applies the policy of the tool, if it has one.
+        policy: Option<&'a PolicyStatement>,
+        /// Whether the admission waits for the disk by itself.
+        is_durable: bool,
+        /// In milliseconds.
+        timeout_ms: String,
+    },
+    /// The ledger has said that the attempt may run.
+    Claim { intent: &'a Intent, timeout_ms: String },
+    /// A preview has an attempt in its own transaction: a time limit in milliseconds, the account, and the name of the
+    /// attempt.
+    Preview([Option<String>; 3]),
+    /// A preview in a transaction that is open already.
+    OpenPreview([Option<String>; 3]),
+}
+
+/// The reason why a transaction could not be opened. Nothing of the work has run.
+#[derive(Debug)]
+pub(crate) enum Unopened {
+    /// The attempt was not admitted, its policy does not let it run, or its claim was refused: the ledger has to say why.
+    Refused,
+    /// The policy of the tool cannot be applied: the attempt was not admitted.
+    Policy(Box<ServerError>),
+    /// The connection was lost: the attempt may be admitted.
+    Lost(pg::Error),
+    /// The ledger cannot be written: the attempt was not admitted.
+    Failed(pg::Error),
+    /// The attempt is admitted, and cannot be claimed.
+    Unclaimed(pg::Error),
+}
+
+const BEGIN_SQL: &str =
+    "select countersign.begin_write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
+const TAKE_SLOT_SQL: &str = "select countersign.take_slot($1, $2)";
+const ADMISSION_SQL: &str = "insert into countersign.admission (slot, correlation_id, account_id, actor, session_id, client_name, \
+    client_version, trace_id, tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, proposal_id) \
+    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
+const CLAIM_SQL: &str = "select countersign.claim($1, $2, $3, $4)";
+/// The attempt of a preview is made in its own transaction: it is rolled back with it.
+const PREVIEW_SQL: &str = "select countersign.claim_preview($3, $2, null, 'preview', $1)";
+
+impl<'a> WriteTx<'a> {
+    pub(crate) fn new(
+        lease: &'a mut PooledSession,
+        writer: &'a WriterPool,
+        account: &AccountId,
+        opening: TransactionOpening<'a>,
+    ) -> Self {
+        let (claimed, timeout_ms) = match &opening {
+            TransactionOpening::Begin { intent, timeout_ms }
+            | TransactionOpening::Admit { intent, timeout_ms, .. }
+            | TransactionOpening::Claim { intent, timeout_ms } => {
+                (Some(intent.correlation_id.to_string()), timeout_ms.clone())
+            }
+            TransactionOpening::Preview([timeout_ms, ..]) | TransactionOpening::OpenPreview([timeout_ms, ..]) => {
+                (None, timeout_ms.clone().unwrap_or_default())
+            }
+        };
+        let account = account.as_str().to_owned();
+        Self {
+            lease,
+            writer,
+            timeout_ms,
+            claimed,
+            hint: None,
+            account,
+            opening: Some(opening),
+            unopened: None,
+            runs_own: false,
+            asked: None,
+            is_ended: false,
+        }
+    }
+
+    /// The receipt of the record that it carries out; a preview has none.
+    #[must_use]
+    pub fn correlation_id(&self) -> Option<&str> {
+        self.claimed.as_deref()
+    }
+
+    /// Opens the transaction, if no statement did.
+    pub(crate) async fn open(&mut self) -> Result<(), ExecutorError> {
+        self.run(&[]).await.map(drop)
+    }
+
+    /// Runs the statements in order, in one round trip; the first error skips the rest.
+    ///
+    /// # Errors
+    /// [`ExecutorError`]: the executor should hand it on.
+    pub async fn run(&mut self, statements: &[Statement<'_>]) -> Result<Vec<Rows>, ExecutorError> {
+        if self.is_ended {
+            return Err(transaction_ended());
+        }
+        let outcome = self.run_in_transaction(statements).await;
+        self.is_ended = matches!(outcome, Err(ExecutorError::ConnectionLost(_)));
+        outcome
+    }
+
+    /// The effects of the work, as [`effects::of_write`] has them for a preview: with what was deferred, which happens now.
+    pub(crate) async fn effects(&mut self) -> Result<Option<Effects>, ExecutorError> {
+        self.open().await?;
+        let write = self.claimed.as_deref().and_then(CorrelationId::parse);
+        let params = effects::params(write.ok_or_else(transaction_ended)?);
+        let steps = [PipelineStatement::without_params("set constraints all immediate"), effects::step(&params)];
+        match self.lease.session().run(&steps).await {
+            Ok(outcomes) => {
+                let rows = outcomes.into_iter().next_back().map(|outcome| outcome.rows).unwrap_or_default();
+                Ok(effects::shown(rows).map(effects::shortened))
+            }
+            Err(PipelineError { error: pg::Error::Server(error), .. }) => {
+                self.asked = HintQuery::of(&error);
+                Err(statement_failure(&error).into())
+            }
+            Err(failed) => {
+                self.is_ended = true;
+                Err(ExecutorError::ConnectionLost(failed.error))
+            }
+        }
+    }
+
+    async fn run_in_transaction(&mut self, statements: &[Statement<'_>]) -> Result<Vec<Rows>, ExecutorError> {
+        let opening = self.opening.take();
+        if opening.is_none() && statements.is_empty() {
+            return Ok(Vec::new());
+        }
+        let steps: Vec<PipelineStatement<'_>> = statements
+            .iter()
+            .map(|statement| PipelineStatement {
+                sql: statement.sql,
+                params: statement.params,
+                param_types: statement.param_types,
+            })
+            .collect();
+        let (opened, outcome) = match opening {
+            Some(opening) => self.open_and_run(&opening, &steps).await,
+            None => (0, self.lease.session().run(&steps).await),
+        };
+        let mut outcomes = match outcome {
+            Ok(outcomes) => outcomes,
+            Err(failed) => {
+                return Err(match failed.error {
+                    // An earlier statement of these has ended the transaction.
+                    pg::Error::Server(_) if failed.step >= opened && self.lease.session().is_idle() => {
+                        transaction_ended()
+                    }
+                    pg::Error::Server(error) if failed.step >= opened => {
+                        self.asked = HintQuery::of(&error);
+                        statement_failure(&error).into()
+                    }
+                    // All of it has arrived, so the transaction can be rolled back.
+                    pg::Error::MessageTooLarge { .. } if self.lease.session().in_transaction() => too_large().into(),
+                    error => ExecutorError::ConnectionLost(error),
+                });
+            }
+        };
+        // The result of the claim; a preview has no attempt.
+        let hints = outcomes.drain(..outcomes.len().saturating_sub(steps.len())).next_back();
+        if self.claimed.is_some() && self.hint.is_none() {
+            self.hint = hints.and_then(|outcome| outcome.rows.into_iter().next()?.into_iter().next()?);
+        }
+        if !self.lease.session().in_transaction() {
+            // No statement of a manifest can do that (the compiler refuses them); an executor in Rust could try.
+            return Err(transaction_ended());
+        }
+        let mut rows = Vec::with_capacity(statements.len());
+        for outcome in outcomes {
+            let columns = self
+                .writer
+                .resolve_columns(self.lease, &outcome.columns)
+                .await
+                .map_err(ExecutorError::ConnectionLost)?;
+            let objects = outcome.rows.iter().map(|row| as_object(row, &columns)).collect();
+            rows.push(Rows { rows_affected: outcome.rows_affected(), rows: objects, columns });
+        }
+        Ok(rows)
+    }
+}
+
+impl WriteTx<'_> {
+    /// Opens the transaction and runs the steps in it. The number of the first of `steps`, and the outcomes, with that of the
+    /// opening's last step in front.
+    async fn open_and_run(
+        &mut self,
+        opening: &TransactionOpening<'_>,
+        steps: &[PipelineStatement<'_>],
+    ) -> (usize, Result<Vec<StatementResult>, PipelineError>) {
+        let session = self.lease.session();
+        let mut policy_at = None;
+        let is_begun = matches!(opening, TransactionOpening::Begin { .. });
+        let (before, outcome) = match opening {
+            TransactionOpening::Begin { intent, timeout_ms } => {
+                let mut params = intent.columns().to_vec();
+                params.push(Some(timeout_ms.clone()));
+                let begin = [PipelineStatement { sql: BEGIN_SQL, params: &params, param_types: &[] }];
+                let all: Vec<PipelineStatement<'_>> = begin.into_iter().chain(steps.iter().copied()).collect();
+                (1, session.begin(None, &all).await)
+            }
+            TransactionOpening::Admit { intent, policy, is_durable, timeout_ms } => {
+                let claim = claim_params(intent, timeout_ms, false);
+                let take = [intent.slot(), Some(is_durable.to_string())];
+                let take = PipelineStatement { sql: TAKE_SLOT_SQL, params: &take, param_types: &[] };
+                let admission = PipelineStatement { sql: ADMISSION_SQL, params: intent.columns(), param_types: &[] };
+                let mut first = vec![take, admission];
+                first.extend(policy.map(PolicyStatement::step));
+                policy_at = policy.map(|_| first.len() - 1);
+                let claim = [PipelineStatement { sql: CLAIM_SQL, params: &claim, param_types: &[] }];
+                let second: Vec<PipelineStatement<'_>> = claim.into_iter().chain(steps.iter().copied()).collect();
+                (first.len() + 2, session.commit_and_begin(&first, &second).await)
+            }
+            TransactionOpening::Claim { intent, timeout_ms } => {
+                let claim = claim_params(intent, timeout_ms, true);
+                let claim = [PipelineStatement { sql: CLAIM_SQL, params: &claim, param_types: &[] }];
+                let all: Vec<PipelineStatement<'_>> = claim.into_iter().chain(steps.iter().copied()).collect();
+                (1, session.begin(None, &all).await)
+            }
+            TransactionOpening::Preview(params) | TransactionOpening::OpenPreview(params) => {
+                let limits = [PipelineStatement { sql: PREVIEW_SQL, params, param_types: &[] }];
+                let all: Vec<PipelineStatement<'_>> = limits.into_iter().chain(steps.iter().copied()).collect();
+                let outcome = match opening {
+                    TransactionOpening::OpenPreview(_) => session.run(&all).await,
+                    _ => session.begin(None, &all).await,
+                };
+                (1, outcome)
+            }
+        };
+        if let Err(PipelineError { step, error }) = &outcome
+            && self.claimed.is_some()
+            // A lost connection may have committed an admission; a write that has begun may not be begun again.
+            && (*step < before || !is_begun && !matches!(error, pg::Error::Server(_) | pg::Error::MessageTooLarge { .. }))
+        {
+            self.unopened = Some(match error {
+                pg::Error::Server(error) if is_contended(error) || error.sqlstate == NOT_LET_RUN => Unopened::Refused,
+                pg::Error::Server(error) if Some(*step) == policy_at => Unopened::Policy(error.clone()),
+                pg::Error::Server(error) if *step + 1 == before && !is_begun => {
+                    Unopened::Unclaimed(pg::Error::Server(error.clone()))
+                }
+                pg::Error::Server(error) => Unopened::Failed(pg::Error::Server(error.clone())),
+                error => Unopened::Lost(pg::Error::Lost(std::io::Error::other(error.to_string()))),
+            });
+        }
+        (before, outcome)
+    }
+}
+
+/// The arguments of `countersign.claim`.
+fn claim_params(intent: &Intent, timeout_ms: &str, even_if_held: bool) -> [Option<String>; 4] {
+    let correlation_id = Some(intent.correlation_id.to_string());
+    [correlation_id, intent.slot(), Some(timeout_ms.to_owned()), Some(even_if_held.to_string())]
+}
+
+/// Whether an identical call is in flight, or the claim was refused: [`crate::write::admit`] finds out.
+fn is_contended(error: &ServerError) -> bool {
+    error.sqlstate == FENCED || error.sqlstate == "23505" && error.constraint.as_deref() == Some("attempt_pkey")
+}
