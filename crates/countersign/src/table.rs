@@ -1,5 +1,8 @@
 //! Stored values on a terminal. A value may contain any character: control characters are escaped, and a value cannot
 //! imitate a line of the program.
+//!
+//! comfy-table 8.0.1 would save about 20 lines for three crates, and at 80 columns it leaves 8 characters to the
+//! description in `proposals list`.
 
 use serde_json::Value;
 use types::visible;

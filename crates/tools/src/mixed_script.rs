@@ -1,5 +1,8 @@
 //! Words that mix scripts: `аdmin` with a Cyrillic `а` looks like another word (Unicode Technical Standard 39,
 //! section 5).
+//!
+//! unicode-security 0.1.3 judges identifiers, and parameters are text: it gives `µm` and `x²` the worst level. It does not
+//! name the scripts.
 
 use manifest::ToolSpec;
 use serde_json::{Map, Value};
