@@ -95,7 +95,7 @@ async fn unfinished_ledger_entries_are_counted_with_their_age() {
 #[tokio::test(flavor = "multi_thread")]
 async fn counting_reads_only_the_ends_of_indexes_at_any_size_of_the_ledger() {
     let db = database().await;
-    let sql = include_str!("../../../crates/ledger/src/gauges.sql");
+    let sql = include_str!("../../../crates/ledger/src/watch/gauges.sql");
     insert_failed_records(&db, 30_000, 2).await;
     // In a sealed ledger of which PostgreSQL knows no statistics yet, and in one of which it does.
     audit(&db, &["seal"]).await;
