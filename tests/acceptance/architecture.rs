@@ -231,7 +231,7 @@ fn an_executor_is_found_in_the_registry_and_nowhere_else() {
         }
     }
     fill.sort_unstable();
-    let wiring = ["crates/countersign/src/bootstrap.rs", "crates/countersign/src/tool_catalog.rs"];
+    let wiring = ["crates/countersign/src/commands/bootstrap.rs", "crates/countersign/src/tool_catalog.rs"];
     assert_eq!(fill, wiring, "who fills the registry");
 }
 
@@ -259,8 +259,8 @@ fn only_the_ledger_reads_a_value_that_passed_no_mask() {
     let doors = [
         (".stored()", &["crates/ledger/src/"][..]),
         ("::stored)", &["crates/ledger/src/"]),
-        ("CellMasks::new(None)", &["crates/countersign/src/undo/"]),
-        ("shown_conflicts(None", &["crates/countersign/src/undo/"]),
+        ("CellMasks::new(None)", &["crates/countersign/src/commands/undo/"]),
+        ("shown_conflicts(None", &["crates/countersign/src/commands/undo/"]),
         ("RowMasks::new(None)", &[]),
     ];
     let mut used = 0;

@@ -6,7 +6,7 @@ use clap::CommandFactory;
 use manifest::Source;
 
 use super::*;
-use crate::cli::Cli;
+use crate::commands::cli::Cli;
 
 pub(super) fn parse(text: &str) -> Result<ConfigFile, String> {
     let source = Source { path: "/etc/cs/countersign.toml".into(), text: text.to_owned() };

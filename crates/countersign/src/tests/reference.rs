@@ -10,7 +10,7 @@ use serde_json::Value;
 use testkit::{assert_page, wrapped};
 use types::ErrorCode;
 
-use crate::cli::Cli;
+use crate::commands::cli::Cli;
 
 const SCHEMA: &str = include_str!("../../../../countersign.schema.json");
 const ERROR_CODES: &str = include_str!("../../../types/src/error_code.rs");

@@ -249,7 +249,9 @@ impl Tables {
             self.make(format!("alter table {name} add {unique}"));
             if !unique.contains("deferrable") && self.chance(2) {
                 let action = self.one(&["on update cascade", "on update set null", ""]);
-                self.make(format!("alter table {name} add column of_n int references {name} (n) on delete set null {action}"));
+                self.make(format!(
+                    "alter table {name} add column of_n int references {name} (n) on delete set null {action}"
+                ));
                 columns.push(("of_n".to_owned(), "int".to_owned(), &[][..]));
             }
         }

@@ -1,0 +1,42 @@
+//! `countersign audit reads counts`.
+
+use ledger::audit::{ReadGroup, ReadGroupCount};
+use serde_json::json;
+
+use super::args::ReadsCountsArgs;
+use super::permitted;
+use crate::commands::audit::open;
+use crate::settings::Settings;
+use crate::terminal::print_line;
+use crate::terminal::table::{json_line, or_dash, table, to_the_second};
+
+pub(super) async fn run(arguments: ReadsCountsArgs, settings: &Settings) -> anyhow::Result<()> {
+    let by = ReadGroup::from(arguments.by);
+    let audit = open(settings).await?;
+    let time = audit.time_range(arguments.since, None).await?;
+    let counts = permitted(audit.count_reads(by, time).await)?;
+    if arguments.json {
+        counts.groups.into_iter().for_each(|group| print_line(&json_line(&json!(group))));
+        print_line(&json_line(&json!({"lost": counts.lost})));
+        return Ok(());
+    }
+    let name = match by {
+        ReadGroup::Table => "TABLE",
+        ReadGroup::Account => "ACCOUNT",
+        ReadGroup::Tool => "TOOL",
+    };
+    let heading = [name, "READS", "FAILED", "ROWS", "BYTES", "LAST READ"].map(str::to_owned).to_vec();
+    let rows: Vec<_> = std::iter::once(heading).chain(counts.groups.iter().map(row)).collect();
+    table(&rows, None).iter().for_each(|line| print_line(line));
+    if counts.lost > 0 {
+        print_line(&format!("Not logged: {} reads.", counts.lost));
+    }
+    Ok(())
+}
+
+fn row(group: &ReadGroupCount) -> Vec<String> {
+    let ReadGroupCount { name, reads, failed, rows, bytes, last_at } = group;
+    let name = or_dash(name.as_deref());
+    let numbers = [reads, failed, rows, bytes].map(u64::to_string);
+    std::iter::once(name).chain(numbers).chain([to_the_second(last_at)]).collect()
+}

@@ -1,0 +1,45 @@
+//! `countersign audit row`: what became of one row of a tracked table, and by whom.
+
+use serde_json::{Value, json};
+use types::{RowHistoryEntry, visible};
+
+use super::args::RowArgs;
+use super::masks;
+use super::open;
+use crate::settings::Settings;
+use crate::terminal::effects;
+use crate::terminal::print_line;
+use crate::terminal::short_id::short;
+use crate::terminal::table::{json_line, to_the_second};
+
+pub(crate) async fn run(arguments: RowArgs, settings: &Settings) -> anyhow::Result<()> {
+    let records = masks::reader(open(settings).await?, settings)?;
+    let row = records.tracked_row(&arguments.table, &arguments.key.0).await?;
+    let changes = records.row(&row, arguments.limit).await?;
+    if arguments.json {
+        changes.into_iter().for_each(|change| print_line(&json_line(&json!(change))));
+    } else if changes.is_empty() {
+        print_line("No change of this row is recorded.");
+    } else {
+        changes.iter().for_each(|change| lines(change, arguments.full).iter().for_each(|line| print_line(line)));
+    }
+    Ok(())
+}
+
+/// When, by what and by whom, and below it what changed.
+fn lines(change: &RowHistoryEntry<Value>, full: bool) -> [String; 2] {
+    let text = |text: &Option<String>| text.as_deref().map(visible);
+    let at = text(&change.changed_at).map(|time| to_the_second(&time)).unwrap_or_default();
+    let by = match change.correlation_id {
+        Some(id) => {
+            let account = text(&change.account_id).filter(|account| account != "default");
+            let account = account.map(|account| format!("account {account}"));
+            let actor = text(&change.actor).map(|actor| format!("actor {actor}"));
+            let client = text(&change.client_name).map(|client| format!("client {client}"));
+            let tool = format!("{}  {}", short(&id.to_string()), text(&change.tool_name).unwrap_or_default());
+            std::iter::once(tool).chain([account, actor, client].into_iter().flatten()).collect::<Vec<_>>().join(", ")
+        }
+        None => format!("outside countersign, {}", text(&change.origin).unwrap_or_default()),
+    };
+    [format!("{at}  {by}"), format!("    {}", effects::change(&change.effect, full))]
+}

@@ -1,0 +1,111 @@
+//! `countersign audit show`: a record and the records that it is tied to.
+
+use ledger::audit::Record;
+use serde_json::{Value, json};
+use types::ClientInfo;
+
+use super::args::ShowArgs;
+use super::masks;
+use super::{find, open, unknown};
+use crate::settings::Settings;
+use crate::terminal::diff;
+use crate::terminal::effects;
+use crate::terminal::table;
+use crate::terminal::table::{Shown, beside, json_line, or_dash};
+use crate::terminal::{Style, print_line};
+
+pub(crate) async fn run(arguments: ShowArgs, settings: &Settings) -> anyhow::Result<()> {
+    let audit = open(settings).await?;
+    let prefix = &arguments.correlation_id;
+    let id = find(&audit, prefix).await?;
+    let record = masks::reader(audit, settings)?.show(id).await?.ok_or_else(|| unknown(prefix))?;
+    if arguments.json {
+        print_line(&json_line(&json!(record)));
+        return Ok(());
+    }
+    let shown = Shown::new(arguments.full);
+    lines(&record, shown).iter().for_each(|line| print_line(line));
+    chain(&record);
+    Ok(())
+}
+
+/// The fields of the record in order. Those with null are left out.
+fn lines(record: &Record, shown: Shown) -> Vec<String> {
+    let text = |heading: &str, text: &str| table::field(heading, Some(&text.into()));
+    let optional = |heading: &str, text: &Option<String>| table::field(heading, Some(&json!(text)));
+    let number = |heading: &str, number: Option<i64>| table::field(heading, Some(&json!(number)));
+    let json = |heading: &str, value: &Option<Value>| shown.field(heading, value.as_ref());
+    let effects = record.effects.get().map(|effects| beside("changed rows", effects::lines(effects, shown.full)));
+    [
+        text("correlation id", &record.correlation_id.to_string()),
+        number("record", record.id),
+        text("status", &record.status),
+        text("tool", &record.tool_name),
+        text("account", &record.account_id),
+        optional("actor", &record.actor),
+        client(record.client.clone().unwrap_or_default()),
+        text("made at", &record.created_at),
+        optional("completed at", &record.completed_at),
+        number("elapsed ms", record.elapsed_ms),
+        optional("idempotency key", &record.idempotency_key),
+        optional("fingerprint", &record.params_hash),
+        optional("transaction", &record.exec_xid),
+        optional("error code", &record.error_code),
+        optional("SQLSTATE", &record.error_sqlstate),
+        optional("error", &record.error_message),
+        json("cause", &record.error_detail),
+        number("rows affected", record.rows_affected),
+        optional("duplicate of", &record.duplicate_of.map(|id| id.to_string())),
+        number("entry in the log", record.log_entry),
+        json("parameters", &record.params),
+        effects.unwrap_or_default(),
+        rows(record, shown),
+        json("result", &record.result),
+        json("receipt", &record.rollback_action),
+        text("undo", &review::sentences::undo(record)),
+        json("approval", &record.approval),
+    ]
+    .concat()
+}
+
+/// The rows that the write found and left, where its tool looked at them.
+fn rows(record: &Record, shown: Shown) -> Vec<String> {
+    match (&record.before_image, &record.after_image) {
+        (Some(before), Some(after)) => {
+            beside("rows", diff::lines(before, after, &[], shown.full, shown.width, &Style::of_stdout()))
+        }
+        (before, after) => [shown.field("before", before.as_ref()), shown.field("after", after.as_ref())].concat(),
+    }
+}
+
+/// The client of the call.
+fn client(client: ClientInfo) -> Vec<String> {
+    let version = client.version.map(|version| format!(" {version}")).unwrap_or_default();
+    let name = client.name.map(|name| format!("{name}{version}"));
+    let fields = [("client", name), ("session", client.session_id), ("trace", client.trace_id)];
+    fields.into_iter().flat_map(|(heading, value)| table::field(heading, value.map(Value::from).as_ref())).collect()
+}
+
+/// The records that point here, and those that this one points to.
+fn chain(record: &Record) {
+    let tell = |heading: &str, text: String| beside(heading, [text]).iter().for_each(|line| print_line(line));
+    for reversed in record.reverses.iter().flatten() {
+        tell("reverses", reversed.to_string());
+    }
+    for call in record.undo_calls.iter().flatten() {
+        let tool = or_dash(call.tool_name.as_deref());
+        let by = call.reversed_by;
+        tell(
+            "reversed by",
+            by.map_or_else(|| format!("nothing yet: no {tool} call was made"), |by| format!("{by} ({tool})")),
+        );
+    }
+    let duplicates = record.first_duplicates.as_deref().unwrap_or_default();
+    for duplicate in duplicates {
+        tell("duplicated by", duplicate.to_string());
+    }
+    let more = record.duplicates.saturating_sub(duplicates.len() as u64);
+    if more > 0 {
+        tell("", format!("and {more} more"));
+    }
+}

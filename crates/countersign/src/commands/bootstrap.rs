@@ -1,0 +1,269 @@
+//! Construction of the served tools from a database and manifests. Everything is checked before the first request, and
+//! again before the tools change.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use ledger::read::{Reader, SearchPath, UntrustedSchema};
+use ledger::{ConnectOptions, Ledger, LoginSetting, WatchedTables};
+use manifest::{Diagnostic, ServerNames, Source, ToolCatalog};
+use mcp::{Elicitation, StateCodec, StateKey};
+use tools::{
+    ConsoleLinks, ExecuteSqlSettings, LiveRegistry, MaskPolicy, Metrics, Profile, ProfileRegistries, Registry,
+    Services, Unavailable,
+};
+use types::{MaskKey, Principal};
+
+use crate::commands::demo;
+use crate::connection;
+use crate::settings::{MaskConfig, ProfileConfig, Settings};
+use crate::tool_catalog::{self, read_manifests};
+
+/// Reads the manifests that are served.
+fn manifest_sources(settings: &Settings, demo: bool) -> anyhow::Result<Vec<Source>> {
+    let mut sources = read_manifests(&settings.manifests)?;
+    if demo {
+        sources.extend(demo::database::manifests());
+    }
+    Ok(sources)
+}
+
+/// Checks the manifests alone, for a server without a reachable database.
+///
+/// # Errors
+/// With `Diagnostics` inside, if the manifests are wrong.
+pub(crate) fn check_files(settings: &Settings, demo: bool) -> anyhow::Result<ToolCatalog> {
+    let native = tools::native::executors()?;
+    let executors: Vec<&str> = native.names().collect();
+    let server = ServerNames { builtin: &tools::builtin::NAMES, executors: &executors };
+    manifest::check_files(&manifest_sources(settings, demo)?, &server)
+        .map_err(|mistakes| anyhow::Error::new(mistakes).context("the manifests cannot be used"))
+}
+
+/// The tools of a server that has not reached its database yet. Mistakes in the manifests are reported elsewhere.
+pub(crate) fn unavailable_tools(
+    settings: &Settings,
+    demo: bool,
+    failure: &Unavailable,
+    metrics: &Metrics,
+) -> anyhow::Result<ProfileRegistries> {
+    let catalog = check_files(settings, demo).unwrap_or_default();
+    let tools = Registry::unavailable(&settings.read_limits, settings.call_deadline, failure, metrics, &catalog)?;
+    Ok(ProfileRegistries::new(&tools, &profiles(settings)))
+}
+
+fn profiles(settings: &Settings) -> Vec<Profile> {
+    Profile::builtin().into_iter().chain(settings.profiles.iter().map(|own| own.profile.clone())).collect()
+}
+
+/// Makes the tools. The objects that they use stay the same while the tools change.
+pub(crate) struct ServerBuilder {
+    pub(crate) ledger: Ledger,
+    pub(crate) backends: Services,
+    target: ConnectOptions,
+    /// Whether the demo's manifests are included.
+    demo: bool,
+}
+
+impl ServerBuilder {
+    /// Connects to the database.
+    pub(crate) async fn open(
+        target: &ConnectOptions,
+        settings: &Settings,
+        demo: bool,
+        metrics: Metrics,
+    ) -> anyhow::Result<Self> {
+        ledger::check(target).await?;
+        ledger::check_identity(target, &settings.ledger).await?;
+        check_role(target, settings).await?;
+        let ledger = Ledger::new(target.clone(), settings.ledger.clone());
+        let reader = reader(target, settings).await?;
+        let collects_tables = ledger.read_log().is_on();
+        let reader = reader.map(|reader| if collects_tables { reader.collecting_tables() } else { reader });
+        warn_of_settings(target, reader.as_ref().map(Reader::target)).await?;
+        let masks = masks(settings, reader.as_ref()).await?;
+        let backends = Services {
+            reader,
+            gate: ledger.gate(),
+            records: ledger.records(),
+            plans: ledger.plans(),
+            call_deadline: settings.call_deadline,
+            proposals: ledger.proposals(),
+            states: ledger.states(),
+            read_log: ledger.read_log(),
+            metrics,
+            masks,
+            execute_sql: settings
+                .execute_sql
+                .then(|| ExecuteSqlSettings { limits: settings.read_limits.clone(), tier: settings.execute_sql_tier }),
+            console: settings.console.url.as_deref().map(ConsoleLinks::new),
+        };
+        Ok(Self { ledger, backends, target: target.clone(), demo })
+    }
+
+    /// Whether the database can be connected to.
+    pub(crate) async fn is_reachable(&self) -> bool {
+        ledger::can_connect(&self.target).await.is_ok()
+    }
+
+    /// Reads the manifests that are served.
+    pub(crate) fn sources(&self, settings: &Settings) -> anyhow::Result<Vec<Source>> {
+        manifest_sources(settings, self.demo)
+    }
+
+    /// Builds the tools of every profile, with all checks from the files to the schemas. Without `strict` the tools that do not
+    /// fit the database are left out.
+    pub(crate) async fn tools(&self, sources: &[Source], settings: &Settings) -> anyhow::Result<BuiltTools> {
+        let (profiles_config, ledger, target) = (&settings.profiles, &self.ledger, &self.target);
+        let catalog = match settings.strict {
+            true => tool_catalog::compile(sources, profiles_config, ledger, target).await?,
+            false => tool_catalog::compile_fitting(sources, profiles_config, ledger, target).await?,
+        };
+        let all = Registry::new(&self.backends, &catalog, &tools::native::executors()?)?;
+        let registries = ProfileRegistries::new(&all, &profiles(settings));
+        let has_nothing =
+            |own: &&ProfileConfig| registries.get(&own.profile.name).is_none_or(|tools| tools.has_nothing());
+        let empty: Vec<_> = profiles_config.iter().filter(has_nothing).map(ProfileConfig::empty).collect();
+        if !empty.is_empty() {
+            return Err(tool_catalog::refused(empty));
+        }
+        let used = catalog.tools.iter().flat_map(|tool| tool.tables());
+        let watched = WatchedTables {
+            tables: used.map(|table| (table.schema.clone(), table.table.clone())).collect(),
+            all: !catalog.misfits.is_empty(),
+        };
+        Ok(BuiltTools { registries, misfits: catalog.misfits, watched })
+    }
+}
+
+/// The tools that fit the database.
+pub(crate) struct BuiltTools {
+    pub(crate) registries: ProfileRegistries,
+    /// Why the other tools and notes do not.
+    pub(crate) misfits: Vec<Diagnostic>,
+    /// The tables on which all of this depends.
+    pub(crate) watched: WatchedTables,
+}
+
+impl BuiltTools {
+    /// Logs what does not fit, each mistake on a line of its own.
+    pub(crate) fn log_misfits(&self) {
+        for mistake in &self.misfits {
+            tracing::error!("does not fit the database: {mistake}");
+        }
+    }
+}
+
+/// Creates a server for the configured principal.
+pub(crate) fn server(registry: &LiveRegistry, settings: &Settings, elicitation: Elicitation) -> mcp::McpServer {
+    let principal =
+        Principal { account_id: settings.account.clone(), actor: settings.actor.clone(), ..Principal::default() };
+    mcp::McpServer::new(registry.of_profile(&settings.profile), principal, settings.content.into(), elicitation)
+}
+
+/// The keys of the ledger that seal data which clients keep, and the name of the current one.
+pub(crate) async fn state_keys(ledger: &Ledger) -> anyhow::Result<(String, Vec<StateKey>)> {
+    let keys = ledger.state_keys().all().await.context("the keys for states cannot be read from the ledger")?;
+    let sealing =
+        keys.iter().find(|key| key.seals).context("the ledger has no key for states: run `countersign init`")?;
+    let sealing = sealing.id.clone();
+    Ok((sealing, keys.into_iter().map(|key| StateKey { id: key.id, key: key.key.expose().into() }).collect()))
+}
+
+/// The interval at which a server looks for new keys. A key is used three minutes after it was made, so every server
+/// knows it by then.
+const KEY_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Keeps the keys up to date; never returns.
+pub(crate) async fn refresh_state_keys(ledger: Ledger, codec: StateCodec) {
+    let mut turns = tokio::time::interval(KEY_INTERVAL);
+    turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    turns.tick().await;
+    loop {
+        turns.tick().await;
+        let replaced = match state_keys(&ledger).await {
+            Ok((sealing, keys)) => codec.replace(&sealing, keys).map_err(anyhow::Error::from),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = replaced {
+            tracing::warn!("the keys for states were not read again, the old ones stay: {error:#}");
+        }
+    }
+}
+
+/// Logs a warning for settings that `ALTER ROLE .. SET` and `ALTER DATABASE .. SET` change for the sessions of servers.
+async fn warn_of_settings(target: &ConnectOptions, reader: Option<&ConnectOptions>) -> anyhow::Result<()> {
+    let logins: Vec<&str> = [Some(target), reader].into_iter().flatten().map(|target| target.user.as_str()).collect();
+    for LoginSetting { scope, setting } in ledger::unexpected_settings(target, &logins).await? {
+        tracing::warn!(
+            "{scope} has the setting {setting}, which a server does not expect; `alter {scope} reset ..` removes it"
+        );
+    }
+    Ok(())
+}
+
+/// Checks that the server's login has the needed privileges, and no more.
+async fn check_role(target: &ConnectOptions, settings: &Settings) -> anyhow::Result<()> {
+    let Some(excess) = ledger::check_server_role(target).await? else { return Ok(()) };
+    let advice = "log in as the role that `countersign init` makes for servers (countersign_writer), granted what the manifests need";
+    anyhow::ensure!(!settings.strict_roles, "{excess}; strict_roles refuses that: {advice}");
+    tracing::warn!("{excess}: more than a server needs; {advice}");
+    Ok(())
+}
+
+/// The masks of callers, if they fit the database.
+pub(crate) async fn masks(settings: &Settings, reader: Option<&Reader>) -> anyhow::Result<MaskPolicy> {
+    let MaskConfig { rules, trusted_functions } = &settings.masks;
+    let policy = MaskPolicy::new(rules, trusted_functions, &MaskKey::new(settings.mask_key()?));
+    for (masks, reader) in policy.all().zip(std::iter::repeat(reader)) {
+        if let Some(reader) = reader {
+            reader.check_masks(masks).await.context("[mask] cannot be applied")?;
+        }
+    }
+    Ok(policy)
+}
+
+const CANNOT_LOG_IN: &str = "the reader cannot log in (`countersign init` gives its login a new password if that is why; \
+    --read-url names another login)";
+
+/// The reason why names in this schema must be qualified.
+pub(crate) fn not_searched(schema: &UntrustedSchema) -> String {
+    format!(
+        "reads do not search the schema {0} for names without a schema, since {1} may create objects in it, \
+         and could put them in front of what an agent calls: revoke create on schema {0} from {1}",
+        schema.name,
+        schema.creators.join(", ")
+    )
+}
+
+/// Returns the read path, if there is a login that may be used for it. Otherwise the log has the reason and the remedy.
+async fn reader(target: &ConnectOptions, settings: &Settings) -> anyhow::Result<Option<Reader>> {
+    let login = match &settings.read {
+        Some(read) => connection::parse(read, settings)?,
+        None => match ledger::reader_login(target).await {
+            Ok(login) => login,
+            Err(error @ ledger::ReaderRoleError::NoLogin) => {
+                tracing::error!("query_database is not served: {error}");
+                return Ok(None);
+            }
+            Err(error) => return Err(error.into()),
+        },
+    };
+    let path = SearchPath::load(&login).await.context(CANNOT_LOG_IN)?;
+    for schema in &path.untrusted {
+        tracing::warn!("{}", not_searched(schema));
+    }
+    let reader = Reader::new(login, &path, settings.read_limits.clone()).deny_schema(ledger::SCHEMA);
+    match ledger::check_reader(&reader).await {
+        Ok(()) => Ok(Some(reader)),
+        Err(ledger::ReaderRoleError::Privileged { role, power }) if settings.allow_privileged_reader => {
+            tracing::warn!("query_database reads as \"{role}\", which {power}: a hostile query can use that");
+            Ok(Some(reader))
+        }
+        Err(error @ ledger::ReaderRoleError::Privileged { .. }) => {
+            tracing::error!("query_database is not served: {error}");
+            Ok(None)
+        }
+        Err(error) => Err(anyhow::Error::from(error).context(CANNOT_LOG_IN)),
+    }
+}

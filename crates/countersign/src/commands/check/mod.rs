@@ -1,0 +1,97 @@
+//! `countersign check`: every mistake of every manifest, and what its tools do, without serving.
+
+mod approvers;
+mod changed;
+pub(crate) mod grants;
+mod listing;
+mod unseen;
+
+use anyhow::Context;
+use ledger::read::{ReadLimits, ReadRequest, Reader, RowFormat, SearchPath};
+use ledger::{ConnectOptions, Ledger};
+use manifest::ToolCatalog;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use types::{Tier, visible};
+
+use crate::commands::bootstrap;
+use crate::commands::cli::CheckArgs;
+use crate::settings::Settings;
+use crate::terminal::{print_error, print_line, width};
+use crate::{connection, tool_catalog};
+
+pub(crate) async fn run(arguments: &CheckArgs, settings: &Settings) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        !settings.manifests.is_empty(),
+        "there is no manifest to check: give --manifest FILE, COUNTERSIGN_MANIFEST, or manifests in the configuration file"
+    );
+    settings.authenticator()?;
+    let sources = tool_catalog::read_manifests(&settings.manifests)?;
+    let target = connection::configured(settings)?;
+    ledger::check(&target).await?;
+    let ledger = Ledger::new(target.clone(), settings.ledger.clone());
+    let catalog = tool_catalog::compile(&sources, &settings.profiles, &ledger, &target).await?;
+    let questions = CatalogQueries::new(&target);
+    bootstrap::masks(settings, Some(&questions.0)).await?;
+    if let Some(role) = &arguments.grants {
+        grants::missing(&questions, &catalog, role).await?.iter().for_each(|line| print_line(line));
+        return Ok(());
+    }
+    let tell = |text: &str| listing::sentence(text, width()).iter().for_each(|line| print_line(line));
+    listing::lines(&catalog, width()).iter().for_each(|line| print_line(line));
+    tell(&summary(&catalog));
+    for warning in &catalog.warnings {
+        tell(&format!("warning: {warning}"));
+    }
+    match approvers::warnings(&questions, &catalog).await {
+        Ok(warnings) => warnings.iter().for_each(|warning| tell(warning)),
+        Err(error) => print_error(&format!("the groups of approvers could not be looked up: {error:#}")),
+    }
+    match unseen::notes(&questions, &catalog).await {
+        Ok(notes) => notes.iter().for_each(|note| tell(note)),
+        Err(error) => print_error(&format!("triggers and foreign keys could not be looked up: {error:#}")),
+    }
+    match changed::lines(&ledger, &catalog).await {
+        Ok(lines) => lines.iter().for_each(|line| print_line(&visible(line))),
+        Err(error) => print_error(&format!("whether tables are tracked could not be looked up: {error:#}")),
+    }
+    // Whether the reader can log in is not for this command to print_line.
+    if let Ok(reader) = ledger::reader_login(&target).await {
+        for schema in SearchPath::load(&reader).await.unwrap_or_default().untrusted {
+            tell(&format!("warning: {}", bootstrap::not_searched(&schema)));
+        }
+    }
+    Ok(())
+}
+
+/// The summary of valid manifests. Compiling them has checked every executor.
+pub(crate) fn summary(catalog: &ToolCatalog) -> String {
+    let writes = catalog.tools.iter().filter(|tool| tool.access.writes()).count();
+    let of = |tier: Tier| catalog.tools.iter().filter(|tool| tool.tier == tier).count();
+    let (confirm, approve) = (of(Tier::Confirm), of(Tier::Approve));
+    format!(
+        "{} tools fit the database, {writes} of them write. Tools that need agreement: {} ({confirm} confirm, {approve} approve); \
+         every executor is there.",
+        catalog.tools.len(),
+        confirm + approve
+    )
+}
+
+/// Questions about the catalog, on the read path.
+pub(crate) struct CatalogQueries(Reader);
+
+impl CatalogQueries {
+    pub(crate) fn new(target: &ConnectOptions) -> Self {
+        let limits = ReadLimits { sessions: 1, ..ReadLimits::default() };
+        Self(Reader::new(target.clone(), &SearchPath::default(), limits))
+    }
+
+    /// # Errors
+    /// The database cannot be asked, or its answer is malformed.
+    async fn ask<T: DeserializeOwned>(&self, sql: &str, params: &[Value]) -> anyhow::Result<Vec<T>> {
+        let request =
+            ReadRequest { sql, params, row_limit: Some(10_000), format: RowFormat::Object, account: None, trace: None };
+        let result = self.0.query(&request).await?;
+        result.rows.deserialize().context("the catalog answered something else")
+    }
+}

@@ -1,0 +1,407 @@
+//! The command line. What can be configured in another way as well is a key of [`crate::settings`].
+
+mod install;
+mod server_keys;
+
+use std::path::PathBuf;
+
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+use self::server_keys::ServerKeys;
+use crate::settings::{
+    ConfigSources, ConnectionKeys, DatabaseKeys, Keys, LogKeys, ManifestKeys, OidcSecretKeys, ServeKeys, SigningKeys,
+    WriteKeys,
+};
+
+use self::install::given_options;
+pub(crate) use self::install::{ClientName, EntryArgs, GivenOption, InstallArgs, OptionKind, Scope, UninstallArgs};
+use ::scaffold::ToolKind;
+
+use crate::commands::audit::args::AuditCommand;
+use crate::commands::console::args::ConsoleArgs;
+use crate::commands::freeze::{FreezeArgs, UnfreezeArgs};
+use crate::commands::keys::KeysCommand;
+use crate::commands::proposals::args::ProposalsCommand;
+use crate::commands::token::args::TokenCommand;
+use crate::commands::track::{TrackArgs, UntrackArgs};
+use crate::commands::undo::args::UndoArgs;
+use crate::commands::witness::args::WitnessCommand;
+
+/// MCP server for PostgreSQL: bounded reads, and audited writes that happen once and can be undone.
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// Configuration file. Flags and COUNTERSIGN_* variables take precedence over it.
+    #[arg(long, env = "COUNTERSIGN_CONFIG", global = true, value_name = "FILE", help_heading = "Global options")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    log: LogKeys,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start a private PostgreSQL with sample data, and show a real MCP session step by step.
+    Demo(DemoArgs),
+    /// Serve MCP on standard input and output, or with --http over HTTP.
+    Serve(Box<ServeArgs>),
+    /// Create the ledger and the logins in the configured database, or update them.
+    Init(InitArgs),
+    /// Record every change that writes make to these tables, so that the writes can be undone. Repeat it after
+    /// DDL on them.
+    ///
+    /// Needs a database login that owns the tables and is a member of countersign_owner. All of the tables are
+    /// tracked, or none. A table that is tracked already keeps the options that are not given; --maintained ''
+    /// and --is-log=false remove them.
+    Track(TrackArgs),
+    /// Stop recording the changes of these tables. Recorded changes stay, and can no longer be undone.
+    Untrack(UntrackArgs),
+    /// Undo a write of any account: restore every row that it changed, or none.
+    ///
+    /// Needs a database login with the role countersign_operator and the privileges that the write needed.
+    /// Exits with 0 if the write is undone, 1 after an error, and 2 if there are conflicts and nothing was
+    /// changed.
+    Undo(Box<UndoArgs>),
+    /// Refuse the writes of an account, of an actor, or all of them, running ones included. Reads continue.
+    ///
+    /// Needs a database login with the role countersign_operator. That login and the user of the operating
+    /// system are recorded.
+    Freeze(FreezeArgs),
+    /// Accept the writes of an account, of an actor, or all of them again.
+    Unfreeze(UnfreezeArgs),
+    /// Compile the manifests against the configured database and report every mistake, without serving.
+    Check(CheckArgs),
+    /// Write a manifest for the tables of a schema: insert, update and delete by key for each of them.
+    ///
+    /// The manifest goes to standard output, and what to do before it fits to standard error. Needs a database
+    /// login that may read the tables, best their owner.
+    Scaffold(ScaffoldArgs),
+    /// Try a tool of the manifests: run the write, show what it would change, and roll it back. Takes the
+    /// options of serve.
+    ///
+    /// A tool that reads is run. Exits with 1 if the call would fail.
+    Try(Box<TryArgs>),
+    /// Read, seal, sign, verify, export and prune the records of writes.
+    #[command(subcommand)]
+    Audit(AuditCommand),
+    /// Show the writes that wait for agreement, and approve or reject them.
+    #[command(subcommand)]
+    Proposals(ProposalsCommand),
+    /// Serve the console: a web page on which people look at proposals and decide on them.
+    ///
+    /// Needs a database login that has the role countersign_console and nothing else. It listens on
+    /// 127.0.0.1:7788 unless --listen says otherwise.
+    Console(ConsoleArgs),
+    /// Run a witness, which cosigns the checkpoints of logs on a machine that their operators do not control.
+    #[command(subcommand)]
+    Witness(WitnessCommand),
+    /// Make bearer tokens for the HTTP transport.
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Change the keys that seal session ids and questions to users.
+    #[command(subcommand)]
+    Keys(KeysCommand),
+    /// Add this server to the configuration of an MCP client: the client then starts `countersign serve` with
+    /// the options given here.
+    ///
+    /// Checks the manifests against the database first. Everything else in the client's file stays as it is, and
+    /// the previous file is kept beside it. The entry contains no connection string: it names a file with it.
+    Install(Box<InstallArgs>),
+    /// Remove this server from the configuration of an MCP client.
+    Uninstall(UninstallArgs),
+    /// Report what is stuck or wrong with this database, its ledger and its roles, and what to do. Takes the
+    /// options of serve.
+    ///
+    /// Exits with 1 if there is a problem, and with 0 if there is none, or only warnings.
+    Doctor(Box<DoctorArgs>),
+    /// Print the completions for a shell: save them in its completions folder, or source them.
+    Completions(CompletionsArgs),
+    /// Write the man pages of all commands into a folder.
+    Man(ManArgs),
+    /// Run one SQL statement and answer with JSON. It has its own options: countersign query --help.
+    #[command(disable_help_flag = true)]
+    Query(PassthroughArgs),
+    /// Run SQL statements from JSON lines, over persistent connections. It has its own options: countersign
+    /// pipe --help.
+    #[command(disable_help_flag = true)]
+    Pipe(PassthroughArgs),
+    /// Like query, with psql's flags. It has its own options: countersign psql --help.
+    #[command(disable_help_flag = true)]
+    Psql(PassthroughArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// An existing folder. `man -M` needs the folder above one that is named man1.
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+}
+
+/// The arguments of a front end that parses its command line itself (`crate::commands::front_ends`).
+#[derive(Debug, Args)]
+pub(crate) struct PassthroughArgs {
+    #[arg(hide = true, num_args = 0.., trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<std::ffi::OsString>,
+}
+
+/// The configuration around a command line that is parsed elsewhere.
+#[derive(Debug, Parser)]
+struct FrontEndConfig {
+    #[arg(long, env = "COUNTERSIGN_CONFIG")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    server: ServerKeys,
+}
+
+/// The variables and the configuration file, for front ends with a command line of their own; `config` takes
+/// precedence over the variable that names the file.
+///
+/// # Errors
+/// A variable has an invalid value.
+pub(crate) fn sources_around(config: Option<PathBuf>) -> Result<ConfigSources, clap::Error> {
+    let around = FrontEndConfig::try_parse_from(["countersign"])?;
+    let mut given = Keys::default();
+    around.server.fill(&mut given);
+    Ok(ConfigSources { config: config.or(around.config), given })
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Delete the data of earlier demos, and start again.
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// Show proposals in the console instead: a page in your browser, where you approve what an agent wants to do.
+    #[arg(long)]
+    pub(crate) console: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Serve the demo: its manifests, on a private PostgreSQL with its data.
+    #[arg(long)]
+    pub(crate) demo: bool,
+    #[command(flatten)]
+    server: ServerKeys,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Print one JSON object per finding: level, area, message, advice, details.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Also try the undo of the newest write of each tool, in a transaction that is rolled back.
+    #[arg(long)]
+    pub(crate) undo_drill: bool,
+    #[command(flatten)]
+    server: ServerKeys,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    /// Login of the servers. It is created without a password if it does not exist, and granted what the ledger
+    /// needs.
+    #[arg(long, env = "COUNTERSIGN_WRITER", value_name = "ROLE", default_value = ledger::DEFAULT_WRITER)]
+    pub(crate) writer: String,
+    /// Tables and views on which the reader's login gets SELECT.
+    #[arg(long, value_enum, default_value_t, value_name = "WHICH")]
+    pub(crate) reader_tables: ReaderTablesArg,
+    /// Print the SQL and change nothing. The SQL is tried in a transaction that is rolled back.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Also create the demo's data, in the schemas social and studio.
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) demo: bool,
+    #[command(flatten)]
+    signing: SigningKeys,
+    #[command(flatten)]
+    connection: ConnectionKeys,
+}
+
+/// [`ledger::ReaderTables`], as the command line takes it.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+pub(crate) enum ReaderTablesArg {
+    /// Those created since the last init.
+    #[default]
+    New,
+    /// All, also those on which an administrator has revoked it.
+    All,
+    /// None.
+    None,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    manifests: ManifestKeys,
+    /// Print the SQL that grants the servers' login the privileges that it lacks for these manifests, instead
+    /// of a report. Run it as the owner of the tables. Plans contain neither views nor sequences that a
+    /// statement calls by name.
+    #[arg(long, value_name = "ROLE", num_args = 0..=1, default_missing_value = ledger::DEFAULT_WRITER)]
+    pub(crate) grants: Option<String>,
+    #[command(flatten)]
+    connection: ConnectionKeys,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ScaffoldArgs {
+    /// The schema of the tables; can be given several times.
+    #[arg(long = "schema", value_name = "SCHEMA", required = true)]
+    pub(crate) schemas: Vec<String>,
+    /// Only this table; can be given several times.
+    #[arg(long = "table", value_name = "TABLE")]
+    pub(crate) tables: Vec<String>,
+    /// Only tools of these kinds: insert, update, delete.
+    #[arg(long, value_name = "KINDS", value_delimiter = ',')]
+    pub(crate) only: Vec<ToolKind>,
+    /// Print the SQL that grants the servers' login the privileges that it lacks for these tools, instead of
+    /// the manifest. Run it as the owner of the tables.
+    #[arg(long, value_name = "ROLE", num_args = 0..=1, default_missing_value = ledger::DEFAULT_WRITER)]
+    pub(crate) grants: Option<String>,
+    #[command(flatten)]
+    connection: ConnectionKeys,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TryArgs {
+    /// The tool.
+    #[arg(value_name = "TOOL")]
+    pub(crate) tool: String,
+    /// Its arguments, a JSON object.
+    #[arg(value_name = "ARGUMENTS", default_value = "{}")]
+    pub(crate) arguments: String,
+    /// Print the answer as one line of JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show all rows and values, however many there are.
+    #[arg(long)]
+    pub(crate) full: bool,
+    #[command(flatten)]
+    server: ServerKeys,
+}
+
+impl Cli {
+    /// Parses the command line, and the variables that replace flags. Ends the process with a message if it is wrong.
+    pub(crate) fn read() -> (Command, ConfigSources) {
+        let matches = Self::command().get_matches();
+        let mut cli = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        let mut given = cli.keys();
+        if let Some(matches) = innermost(&matches) {
+            if let Command::Install(install) = &mut cli.command {
+                install.given = given_options(matches);
+            }
+            let DatabaseKeys { database_url, database_url_file, .. } = &mut given.database;
+            flag_before_variable(matches, database_url, database_url_file, ["database_url", "database_url_file"]);
+            let ServeKeys { read_url, read_url_file, .. } = &mut given.serve;
+            flag_before_variable(matches, read_url, read_url_file, ["read_url", "read_url_file"]);
+            let WriteKeys { fingerprint_key, fingerprint_key_file, .. } = &mut given.write;
+            flag_before_variable(
+                matches,
+                fingerprint_key,
+                fingerprint_key_file,
+                ["fingerprint_key", "fingerprint_key_file"],
+            );
+            let OidcSecretKeys { client_secret, client_secret_file } = &mut given.oidc_secret;
+            let ids = ["console_oidc_client_secret", "console_oidc_client_secret_file"];
+            flag_before_variable(matches, client_secret, client_secret_file, ids);
+        }
+        // Whatever this shell is configured for, the demo is not about it.
+        let config = cli.config.filter(|_| !matches!(cli.command, Command::Demo(_)));
+        (cli.command, ConfigSources { config, given })
+    }
+
+    fn keys(&self) -> Keys {
+        let mut keys = Keys { log: self.log.clone(), ..Keys::default() };
+        match &self.command {
+            Command::Demo(_) | Command::Token(_) | Command::Witness(_) | Command::Uninstall(_) => {}
+            Command::Install(install) => install.fill(&mut keys),
+            Command::Completions(_) | Command::Man(_) => {}
+            Command::Query(_) | Command::Pipe(_) | Command::Psql(_) => {}
+            Command::Serve(arguments) => arguments.server.fill(&mut keys),
+            Command::Doctor(arguments) => arguments.server.fill(&mut keys),
+            Command::Console(console) => console.fill(&mut keys),
+            Command::Audit(audit) => audit.fill(&mut keys),
+            Command::Proposals(proposals) => proposals.connection().fill(&mut keys),
+            Command::Keys(command) => command.connection().fill(&mut keys),
+            Command::Track(track) => track.connection.fill(&mut keys),
+            Command::Untrack(untrack) => untrack.connection.fill(&mut keys),
+            Command::Undo(undo) => undo.connection().fill(&mut keys),
+            Command::Freeze(freeze) => freeze.connection.fill(&mut keys),
+            Command::Unfreeze(unfreeze) => unfreeze.connection.fill(&mut keys),
+            Command::Init(init) => {
+                init.connection.fill(&mut keys);
+                keys.signing = init.signing.clone();
+            }
+            Command::Scaffold(scaffold) => scaffold.connection.fill(&mut keys),
+            Command::Try(arguments) => arguments.server.fill(&mut keys),
+            Command::Check(check) => {
+                check.connection.fill(&mut keys);
+                keys.manifests = check.manifests.clone();
+            }
+        }
+        keys
+    }
+}
+
+/// The arguments after the last subcommand.
+fn innermost(matches: &ArgMatches) -> Option<&ArgMatches> {
+    matches.subcommand().map(|(_, inner)| innermost(inner).unwrap_or(inner))
+}
+
+/// Resolves two keys for the same setting: a flag for one takes precedence over a variable for the other.
+fn flag_before_variable<A, B>(matches: &ArgMatches, one: &mut Option<A>, other: &mut Option<B>, ids: [&str; 2]) {
+    if one.is_some() && other.is_some() {
+        let is_flag = ids.map(|id| matches.value_source(id) == Some(ValueSource::CommandLine));
+        match is_flag {
+            [true, false] => *other = None,
+            [false, true] => *one = None,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    /// All commands that can be run.
+    fn leaves(command: &clap::Command) -> Vec<&clap::Command> {
+        let below: Vec<_> = command.get_subcommands().flat_map(leaves).collect();
+        if below.is_empty() { vec![command] } else { below }
+    }
+
+    #[test]
+    fn the_help_of_a_command_begins_with_its_own_options_and_ends_with_the_common_ones() {
+        let mut cli = Cli::command();
+        cli.build();
+        for command in leaves(&cli) {
+            let help = command.clone().render_help().to_string();
+            let at = |heading: &str| help.find(&format!("\n{heading}:\n"));
+            let of_connection =
+                command.get_arguments().filter(|argument| argument.get_help_heading() == Some("Connection options"));
+            let names: Vec<&str> = of_connection.map(|argument| argument.get_id().as_str()).collect();
+            if names.is_empty() {
+                continue;
+            }
+            let all = ["database_url", "database_url_file", "pooler", "connect_timeout_ms"];
+            assert_eq!(names, all, "{}", command.get_name());
+            let request = [at("Options"), at("Connection options"), at("Global options")];
+            assert!(request.is_sorted() && request[0].is_some(), "{help}");
+            let between = help.get(request[1].unwrap() + 1..request[2].unwrap()).unwrap();
+            let headings = between.lines().filter(|line| line.ends_with(':') && !line.starts_with(' '));
+            assert_eq!(headings.count(), 1, "connection options come last but for the global ones: {help}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! `countersign doctor`: what is stuck or wrong, why, and what to do. The ledger answers (`ledger::Doctor`); what the answers
+//! mean is here: `pooler`, `roles`, `stuck`, `manifests`. To add a question: a finding in one of these.
+
+mod drill;
+mod evidence;
+mod manifests;
+mod pooler;
+mod roles;
+mod stuck;
+mod writes;
+
+use std::cmp::Reverse;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use ::console::HealthCheck;
+use ledger::read::{ConnectError, Error};
+use ledger::{ConnectOptions, Ledger, ServerFacts};
+use review::{Finding, FindingLevel};
+
+use crate::commands::cli::DoctorArgs;
+use crate::connection;
+use crate::settings::Settings;
+use crate::terminal::table::json_line;
+use crate::terminal::{Style, print_line};
+
+pub(crate) async fn run(arguments: &DoctorArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
+    let target = connection::configured(settings)?;
+    let mut findings = examine(&target, settings).await;
+    if arguments.undo_drill {
+        let ledger = Ledger::new(target.clone(), settings.ledger.clone());
+        findings.extend(drill::examine(&ledger).await);
+        unchecked_last(&mut findings);
+    }
+    if arguments.json {
+        for finding in &findings {
+            print_line(&json_line(&serde_json::to_value(finding)?));
+        }
+    } else {
+        print(&findings);
+    }
+    let is_well = findings.iter().all(|finding| finding.level != FindingLevel::Problem);
+    Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The findings for the console, the worst first.
+pub(crate) fn health_check(target: &ConnectOptions, settings: &Settings) -> HealthCheck {
+    let (target, settings) = (target.clone(), Arc::new(settings.clone()));
+    HealthCheck::new(move || {
+        let (target, settings) = (target.clone(), Arc::clone(&settings));
+        Box::pin(async move { health(&target, &settings).await })
+    })
+}
+
+async fn health(target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
+    let mut findings = examine(target, settings).await;
+    findings.sort_by_key(|finding| Reverse(finding.level));
+    findings
+}
+
+/// Everything in order; what needs what is broken is left out.
+async fn examine(target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
+    let ledger = Ledger::new(target.clone(), settings.ledger.clone());
+    let mut findings = Vec::new();
+    let login = match connection(&ledger, target).await {
+        Ok((finding, login)) => {
+            findings.push(finding);
+            login
+        }
+        Err(finding) => return vec![finding],
+    };
+    findings.extend(pooler::examine(target).await);
+    match ledger::check(target).await {
+        Ok(version) => findings
+            .push(Finding::ok("ledger", format!("the schema countersign has version {version}, as this program"))),
+        Err(error) => {
+            findings.push(Finding::broken("ledger", error.to_string()));
+            return findings;
+        }
+    }
+    match ledger::check_identity(target, &settings.ledger).await {
+        Ok(()) => findings.push(Finding::ok(
+            "ledger",
+            "it was made for this database, and its log goes on from what was signed here",
+        )),
+        Err(error) => findings.push(Finding::broken("ledger", error.to_string())),
+    }
+    findings.extend(deviations(target).await);
+    findings.extend(roles::examine(&ledger, target, &login, settings).await);
+    findings.extend(stuck::examine(&ledger.doctor()).await);
+    findings.extend(writes::examine(&ledger).await);
+    findings.extend(evidence::examine(&ledger.audit(), &ledger.doctor(), settings).await);
+    findings.extend(manifests::examine(&ledger, target, settings).await);
+    findings
+        .push(Finding::unchecked("servers", "whether the servers answer: ask each for /readyz (docs/setup/http.md)"));
+    unchecked_last(&mut findings);
+    findings
+}
+
+fn unchecked_last(findings: &mut [Finding]) {
+    findings.sort_by_key(|finding| finding.level == FindingLevel::Unchecked);
+}
+
+/// Whether the ledger's schema is what this program makes.
+async fn deviations(target: &ConnectOptions) -> Vec<Finding> {
+    const AREA: &str = "ledger";
+    match ledger::deviations(target).await {
+        Ok(deviations) if deviations.is_empty() => {
+            vec![Finding::ok(
+                AREA,
+                "its tables, functions, triggers and privileges are as `countersign init` makes them",
+            )]
+        }
+        Ok(deviations) => deviations
+            .iter()
+            .map(|deviation| {
+                let advice = "if you do not know who did this, treat the ledger as compromised (docs/topics/security-model.md); \
+                    `countersign init` revokes privileges";
+                Finding::problem(AREA, deviation.to_string(), advice)
+            })
+            .collect(),
+        Err(error) => vec![Finding::unasked(AREA, "its tables and functions", &error)],
+    }
+}
+
+/// The oldest PostgreSQL that the ledger's functions run on.
+const OLDEST: i64 = 140_000;
+
+/// The server that answers, and the login.
+async fn connection(ledger: &Ledger, target: &ConnectOptions) -> Result<(Finding, String), Finding> {
+    let server = ledger.doctor().server().await.map_err(|error| match error {
+        Error::Connect(ConnectError::Pooled { .. }) => Finding::broken("connection", error.to_string()),
+        error => Finding::problem(
+            "connection",
+            format!("{error}; connecting to {}", target.described()),
+            "check that PostgreSQL runs there, and the connection string (docs/setup/connect.md)",
+        ),
+    })?;
+    let ServerFacts { version, number, database, login, is_standby } = server;
+    let message =
+        format!("PostgreSQL {version} at {}, database \"{database}\", logged in as \"{login}\"", target.address());
+    if number < OLDEST {
+        return Err(Finding::problem("connection", message, "use PostgreSQL 14 or later"));
+    }
+    if is_standby {
+        let advice = "servers write to the ledger: connect to the primary (a standby can be read with read_url)";
+        return Ok((Finding::problem("connection", format!("{message}, which is a standby"), advice), login));
+    }
+    Ok((Finding::ok("connection", message), login))
+}
+
+fn print(findings: &[Finding]) {
+    const LEVEL: usize = 11;
+    let style = Style::of_stdout();
+    let area = findings.iter().map(|finding| finding.area.len()).max().unwrap_or_default();
+    for finding in findings {
+        let level = match finding.level {
+            FindingLevel::Ok => style.good(&format!("{:<LEVEL$}", "ok")),
+            FindingLevel::Unchecked => style.faint(&format!("{:<LEVEL$}", "unchecked")),
+            FindingLevel::Warning => style.bold(&format!("{:<LEVEL$}", "warning")),
+            FindingLevel::Problem => style.bad(&format!("{:<LEVEL$}", "problem")),
+        };
+        print_line(&format!("{level}{:<area$}  {}", finding.area, types::visible(&finding.message)));
+        if let Some(advice) = &finding.advice {
+            print_line(&format!("{:<indent$}do: {}", "", types::visible(advice), indent = LEVEL + area + 2));
+        }
+    }
+    let count = |level: FindingLevel| findings.iter().filter(|finding| finding.level == level).count();
+    let plural = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+    print_line(&match (count(FindingLevel::Problem), count(FindingLevel::Warning)) {
+        (0, 0) => "Nothing is wrong with what was checked.".to_owned(),
+        (problems, warnings) => format!("{}, {}.", plural(problems, "problem"), plural(warnings, "warning")),
+    });
+}

@@ -1,0 +1,184 @@
+//! The privileges of the servers' logins, the reader's, and the approvers' (docs/setup/roles.md).
+
+use ledger::read::{Reader, SearchPath, UntrustedSchema};
+use ledger::{ConnectOptions, ExcessPrivileges, Ledger, LoginSetting, ReaderRoleError};
+
+use crate::commands::bootstrap;
+use crate::connection;
+use crate::settings::Settings;
+use review::Finding;
+
+const AREA: &str = "roles";
+
+pub(super) async fn examine(
+    ledger: &Ledger,
+    target: &ConnectOptions,
+    login: &str,
+    settings: &Settings,
+) -> Vec<Finding> {
+    let mut findings = servers(ledger, target, login, settings).await;
+    findings.extend(reader(target, settings).await);
+    findings.extend(owner(target).await);
+    findings.push(match ledger.doctor().approvers().await {
+        Ok(approvers) => people(&approvers),
+        Err(error) => Finding::unasked(AREA, "who may approve", &error),
+    });
+    findings
+}
+
+async fn servers(ledger: &Ledger, target: &ConnectOptions, login: &str, settings: &Settings) -> Vec<Finding> {
+    let (known, this) = match (ledger::check_all_server_roles(target).await, ledger::check_login(target).await) {
+        (Ok(known), Ok(this)) => (known, this),
+        (Err(error), _) | (_, Err(error)) => return vec![Finding::unasked(AREA, "the servers' logins", &error)],
+    };
+    let mut findings: Vec<Finding> = Vec::new();
+    if known.is_empty() {
+        findings.push(Finding::warning(
+            AREA,
+            "init made no login for servers, so they own the ledger and can change its records",
+            "run `countersign init` as a role that may create roles, and serve as countersign_writer",
+        ));
+    }
+    for ExcessPrivileges { role, powers } in &known {
+        findings.push(if powers.is_empty() {
+            Finding::ok(AREA, format!("servers log in as \"{role}\", which may do what a server needs, and no more"))
+        } else {
+            too_much(settings, format!("servers log in as \"{role}\", which {}", powers.join(", ")))
+        });
+    }
+    if let Some(ExcessPrivileges { powers, .. }) = this.filter(|_| known.iter().all(|server| server.role != login)) {
+        if ledger.doctor().is_console().await.unwrap_or_default() {
+            findings.push(Finding::ok(AREA, format!("this was asked as \"{login}\", a login of the console")));
+            return findings;
+        }
+        let what = if powers.is_empty() { "is not known as a server's login".to_owned() } else { powers.join(", ") };
+        findings.push(Finding::warning(
+            AREA,
+            format!("this was asked as \"{login}\", which {what}"),
+            "if servers have the same connection string, give them countersign_writer; else all is well",
+        ));
+    }
+    findings
+}
+
+/// Under strict_roles no server starts with it.
+fn too_much(settings: &Settings, message: String) -> Finding {
+    let advice = "take it away from that role, or let servers log in as one without it";
+    if settings.strict_roles {
+        Finding::problem(AREA, format!("{message}; strict_roles refuses that"), advice)
+    } else {
+        Finding::warning(AREA, message, advice)
+    }
+}
+
+/// The owner of the ledger, and the role of the approvers.
+async fn owner(target: &ConnectOptions) -> Vec<Finding> {
+    let report = match ledger::examine_roles(target).await {
+        Ok(report) => report,
+        Err(error) => return vec![Finding::unasked(AREA, "the roles of the ledger", &error)],
+    };
+    let problems = report.problems.into_iter().map(|problem| Finding::broken(AREA, problem));
+    let members = report.owner_members.map(|members| {
+        let message = format!("members of {}, who can change the records: {members}", ledger::OWNER);
+        Finding::warning(AREA, message, format!("revoke {} from those who do not administer the ledger", ledger::OWNER))
+    });
+    problems.chain(members).collect()
+}
+
+async fn reader(target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
+    let login = match &settings.read {
+        Some(read) => match connection::parse(read, settings) {
+            Ok(target) => Ok(target),
+            Err(error) => return vec![Finding::problem(AREA, format!("{error:#}"), "correct read_url")],
+        },
+        None => ledger::reader_login(target).await,
+    };
+    let mut findings = login_settings(target, login.as_ref().ok()).await;
+    let checked = match login {
+        Ok(login) => {
+            findings.extend(search_path(&login).await);
+            let reader = Reader::new(login, &SearchPath::default(), settings.read_limits.clone());
+            ledger::check_reader(&reader).await
+        }
+        Err(error) => Err(error),
+    };
+    findings.push(reader_finding(checked, settings));
+    findings
+}
+
+/// The schemas that reads do not search. A reader that cannot log in is reported elsewhere.
+async fn search_path(login: &ConnectOptions) -> Vec<Finding> {
+    let untrusted = SearchPath::load(login).await.map(|path| path.untrusted).unwrap_or_default();
+    let finding = |schema: &UntrustedSchema| Finding::broken(AREA, bootstrap::not_searched(schema)).into_warning();
+    untrusted.iter().map(finding).collect()
+}
+
+async fn login_settings(target: &ConnectOptions, reader: Option<&ConnectOptions>) -> Vec<Finding> {
+    let logins: Vec<&str> = [Some(target), reader].into_iter().flatten().map(|target| target.user.as_str()).collect();
+    match ledger::unexpected_settings(target, &logins).await {
+        Ok(settings) => settings
+            .into_iter()
+            .map(|found| {
+                let LoginSetting { scope, setting } = &found;
+                let message = format!("{scope} has the setting {setting}, which a server does not expect");
+                match found.breaks() {
+                    Some(breaks) => {
+                        Finding::problem(AREA, format!("{message}: {breaks}"), format!("alter {scope} reset .."))
+                    }
+                    None => {
+                        let advice = format!("alter {scope} reset .. , unless you have set it on purpose");
+                        Finding::warning(AREA, message, advice)
+                    }
+                }
+            })
+            .collect(),
+        Err(error) => vec![Finding::unasked(AREA, "the settings of the logins", &error)],
+    }
+}
+
+fn reader_finding(checked: Result<(), ReaderRoleError>, settings: &Settings) -> Finding {
+    match checked {
+        Ok(()) => Finding::ok(AREA, "the reader can log in, and can do no more than read tables"),
+        Err(ReaderRoleError::Privileged { role, power }) if settings.allow_privileged_reader => Finding::warning(
+            AREA,
+            format!("the reader logs in as \"{role}\", which {power}: a hostile query can use that"),
+            "use a login with SELECT only (`countersign init` makes one)",
+        ),
+        Err(error @ (ReaderRoleError::Privileged { .. } | ReaderRoleError::NoLogin)) => {
+            Finding::broken(AREA, format!("query_database is not served: {error}"))
+        }
+        Err(ReaderRoleError::Database(error))
+            if error.server_error().is_some_and(|error| error.sqlstate == "42501") =>
+        {
+            Finding::unchecked(
+                AREA,
+                "whether the reader can log in: only servers have its password; run this with their connection string",
+            )
+        }
+        Err(ReaderRoleError::Database(error)) => Finding::problem(
+            AREA,
+            format!("the reader cannot log in: {error}"),
+            "let it in (pg_hba.conf), run `countersign init` again for a new password, or give another login with read_url",
+        ),
+    }
+}
+
+/// The number of names in a finding.
+const NAMES: usize = 5;
+
+fn people(approvers: &[String]) -> Finding {
+    if approvers.is_empty() {
+        return Finding::warning(
+            AREA,
+            "no login has the role countersign_approver or countersign_console, so only superusers and members of countersign_owner \
+             can approve proposals of tier approve",
+            "grant countersign_approver to the login of each person who may",
+        );
+    }
+    let names: Vec<String> = approvers.iter().take(NAMES).map(|name| format!("\"{name}\"")).collect();
+    let more = match approvers.len().saturating_sub(NAMES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Finding::ok(AREA, format!("proposals can be approved by {}{more}", names.join(", ")))
+}

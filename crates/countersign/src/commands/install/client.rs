@@ -1,0 +1,212 @@
+//! What is known of a client: where it keeps its servers, and in which form. The table is in [`super::clients`].
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use crate::commands::cli::Scope;
+
+/// The operating system of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Platform {
+    MacOs,
+    /// Linux and other systems that follow the XDG Base Directory Specification.
+    Xdg,
+}
+
+impl Platform {
+    pub(super) fn current() -> Self {
+        if cfg!(target_os = "macos") { Self::MacOs } else { Self::Xdg }
+    }
+}
+
+/// A client.
+#[derive(Debug)]
+pub(super) struct Client {
+    /// Its name for people.
+    pub(super) label: &'static str,
+    pub(super) user_files: UserFiles,
+    /// The files of a project, below its folder: the first that exists, or else the first. None if it has no such file.
+    pub(super) project_files: &'static [&'static str],
+    pub(super) format: Format,
+    /// The members of an entry that starts a program.
+    pub(super) program: &'static [Member],
+    pub(super) remote: Remote,
+    pub(super) variables: Variables,
+    pub(super) link: Option<Link>,
+    /// What its user does to use the new entry.
+    pub(super) next_step: &'static str,
+}
+
+/// The files of a user.
+#[derive(Debug)]
+pub(super) struct UserFiles {
+    /// Environment variables that name another place, and the path below it. The first that is set counts.
+    pub(super) variables: &'static [(&'static str, &'static str)],
+    pub(super) base: Base,
+    /// The files below it: the first that exists, or else the first.
+    pub(super) paths: &'static [&'static str],
+}
+
+/// A folder of the user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Base {
+    Home,
+    /// `XDG_CONFIG_HOME`, or else `~/.config`.
+    Xdg,
+    /// The same on Linux; `~/.config` on macOS.
+    XdgOnLinux,
+    /// The same on Linux; `~/Library/Application Support` on macOS.
+    Applications,
+}
+
+/// The form of a client's file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    /// JSON, with the servers as an object at this key of the root.
+    Json {
+        key: &'static str,
+        /// Whether comments and trailing commas are documented to be accepted.
+        comments: bool,
+    },
+    /// The tables of Codex.
+    Toml,
+    /// The mapping of Goose.
+    Yaml,
+}
+
+/// A member of an entry: its key and its value.
+pub(super) type Member = (&'static str, Part);
+
+/// A value of an entry. A part that an entry has no value for is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Text(&'static str),
+    Texts(&'static [&'static str]),
+    True,
+    Number(u32),
+    /// The name of the server.
+    Name,
+    /// The path of the program.
+    Command,
+    /// Its arguments.
+    Arguments,
+    /// Both in one list.
+    CommandLine,
+    Url,
+    /// The word for the transport.
+    Transport {
+        http: &'static str,
+        sse: &'static str,
+    },
+    /// The headers, with the token.
+    Headers,
+    /// The name of the variable with the token.
+    TokenVariable,
+}
+
+/// How a client connects to a running server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Remote {
+    Entry {
+        members: &'static [Member],
+        /// Whether it supports HTTP with SSE.
+        sse: bool,
+    },
+    /// It only starts programs, and a program connects.
+    Bridge,
+}
+
+/// How a client takes the value of an environment variable into a text of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Variables {
+    /// As `${NAME}`.
+    Braces,
+    /// As `${env:NAME}`.
+    EnvBraces,
+    /// The same, and `${input:ID}` for what its user has answered to a question.
+    EnvBracesAndInputs,
+    /// As `{env:NAME}`.
+    Env,
+    /// [`Part::TokenVariable`] names the one with the token. Texts are taken as they are.
+    Named,
+    /// Texts are taken as they are.
+    None,
+}
+
+impl Variables {
+    /// The text that is replaced by the value of a variable.
+    pub(super) fn reference(self, name: &str) -> Option<String> {
+        match self {
+            Self::Braces => Some(format!("${{{name}}}")),
+            Self::EnvBraces | Self::EnvBracesAndInputs => Some(format!("${{env:{name}}}")),
+            Self::Env => Some(format!("{{env:{name}}}")),
+            Self::Named | Self::None => None,
+        }
+    }
+
+    /// What begins a reference. A text with it would change.
+    pub(super) fn mark(self) -> Option<&'static str> {
+        match self {
+            Self::Braces | Self::EnvBraces | Self::EnvBracesAndInputs => Some("$"),
+            // `{file:` too.
+            Self::Env => Some("{"),
+            Self::Named | Self::None => None,
+        }
+    }
+}
+
+/// How a client takes a server from a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Link {
+    /// This address, with the name and the entry in Base64.
+    Base64(&'static str),
+    /// VS Code's.
+    Json,
+}
+
+impl Client {
+    /// The files of a scope, of which the client reads the first that exists. `variable` is the environment, `folder` the
+    /// current folder.
+    ///
+    /// # Errors
+    /// There are none, or the home folder is not known.
+    pub(super) fn files(
+        &self,
+        scope: Scope,
+        platform: Platform,
+        variable: &dyn Fn(&str) -> Option<PathBuf>,
+        folder: &Path,
+    ) -> anyhow::Result<Vec<PathBuf>> {
+        match scope {
+            Scope::User => self.user_files.resolve(platform, variable),
+            Scope::Project => {
+                let label = self.label;
+                let files: Vec<PathBuf> = self.project_files.iter().map(|path| folder.join(path)).collect();
+                (!files.is_empty())
+                    .then_some(files)
+                    .with_context(|| format!("{label} has no configuration for projects: leave out --scope project"))
+            }
+        }
+    }
+}
+
+impl UserFiles {
+    fn resolve(&self, platform: Platform, variable: &dyn Fn(&str) -> Option<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
+        // Programs ignore a relative path there, or take it as relative to wherever they were started.
+        let folder = |name: &str| variable(name).filter(|path| path.is_absolute());
+        let named = self.variables.iter().find_map(|(name, below)| folder(name).map(|place| (place, *below)));
+        if let Some((place, below)) = named {
+            return Ok(vec![if below.is_empty() { place } else { place.join(below) }]);
+        }
+        let home = || folder("HOME").context("HOME is not set to the path of your home folder");
+        let xdg = || folder("XDG_CONFIG_HOME").map_or_else(|| anyhow::Ok(home()?.join(".config")), Ok);
+        let base = match (self.base, platform) {
+            (Base::Home, _) => home()?,
+            (Base::Xdg, _) | (Base::XdgOnLinux | Base::Applications, Platform::Xdg) => xdg()?,
+            (Base::XdgOnLinux, Platform::MacOs) => home()?.join(".config"),
+            (Base::Applications, Platform::MacOs) => home()?.join("Library/Application Support"),
+        };
+        Ok(self.paths.iter().map(|path| base.join(path)).collect())
+    }
+}

@@ -1,0 +1,93 @@
+//! `countersign proposals list`.
+
+use std::time::SystemTime;
+
+use ledger::proposals::{ProposalFilter, ProposalStatus, ProposalSummary};
+use types::visible;
+
+use super::args::ListArgs;
+use super::show::progress_of;
+use super::{open, refused};
+use crate::settings::Settings;
+use crate::terminal::ago::ago;
+use crate::terminal::os_user::decided_by;
+use crate::terminal::short_id::short;
+use crate::terminal::table::{json_line, or_dash, table, to_the_second, without_empty_columns};
+use crate::terminal::{print_line, width};
+
+pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Result<()> {
+    let filter = ProposalFilter { account: arguments.account, status: arguments.status, limit: arguments.limit };
+    let found = open(settings).await?.proposals().list(&filter).await.map_err(|failure| refused(&failure))?;
+    if arguments.json {
+        for proposal in &found {
+            print_line(&json_line(&serde_json::to_value(proposal)?));
+        }
+    } else if found.is_empty() {
+        print_line("No proposals.");
+    } else if arguments.wide {
+        let heading =
+            ["PROPOSED", "UNTIL", "STATE", "TIER", "PROPOSAL ID", "TOOL", "ACCOUNT", "ACTOR", "DECIDED BY", "WHAT"];
+        show(&heading, found.iter().map(wide).collect(), None);
+    } else {
+        let now = SystemTime::now();
+        let heading = ["ID", "STATE", "WHEN", "TIER", "TOOL", "ACCOUNT", "ACTOR", "DECIDED BY", "WHAT"];
+        show(&heading, found.iter().map(|proposal| narrow(proposal, now)).collect(), width());
+    }
+    Ok(())
+}
+
+fn show(heading: &[&str], rows: Vec<Vec<String>>, width: Option<usize>) {
+    let heading = heading.iter().copied().map(str::to_owned).collect();
+    let rows = without_empty_columns(std::iter::once(heading).chain(rows).collect());
+    table(&rows, width).iter().for_each(|line| print_line(line));
+}
+
+fn decider(proposal: &ProposalSummary) -> String {
+    let decided =
+        |who: &String| decided_by(who, proposal.decided_login.as_deref(), proposal.decided_via.as_deref()).short();
+    proposal.decided_by.as_ref().map_or_else(|| "-".to_owned(), decided)
+}
+
+/// The state; with the approvals while a proposal waits for more than one.
+pub(super) fn state(proposal: &ProposalSummary) -> String {
+    let progress = progress_of(proposal.rule.approvals, &proposal.approved_by);
+    match progress.filter(|_| proposal.status == ProposalStatus::Pending) {
+        Some(progress) => format!("{}, {progress}", proposal.status.as_str()),
+        None => proposal.status.as_str().to_owned(),
+    }
+}
+
+fn narrow(proposal: &ProposalSummary, now: SystemTime) -> Vec<String> {
+    // Pending: time until it expires. Otherwise: time of the decision, or of the end.
+    let when = match proposal.status {
+        ProposalStatus::Pending => format!("ends {}", ago(&proposal.expires_at, now)),
+        _ => ago(proposal.decided_at.as_ref().or(proposal.completed_at.as_ref()).unwrap_or(&proposal.expires_at), now),
+    };
+    let account = Some(proposal.account_id.as_str()).filter(|account| *account != "default");
+    vec![
+        short(&proposal.proposal_id.to_string()),
+        state(proposal),
+        when,
+        proposal.tier.as_str().to_owned(),
+        visible(&proposal.tool_name),
+        or_dash(account),
+        or_dash(proposal.actor.as_deref()),
+        decider(proposal),
+        visible(&proposal.description),
+    ]
+}
+
+fn wide(proposal: &ProposalSummary) -> Vec<String> {
+    vec![
+        to_the_second(&proposal.created_at),
+        to_the_second(&proposal.expires_at),
+        state(proposal),
+        proposal.tier.as_str().to_owned(),
+        proposal.proposal_id.to_string(),
+        visible(&proposal.tool_name),
+        visible(proposal.account_id.as_str()),
+        or_dash(proposal.actor.as_deref()),
+        decider(proposal),
+        visible(&proposal.description),
+    ]
+}

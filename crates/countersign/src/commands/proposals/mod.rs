@@ -1,0 +1,77 @@
+//! `countersign proposals`: a person reads what waits for agreement and decides on it. The ledger decides what counts
+//! (`ledger::proposals`); here is what they see and what they are asked.
+
+pub(crate) mod args;
+mod decide;
+mod list;
+pub(crate) mod show;
+mod watch;
+
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+use ledger::proposals::{Proposal, Proposals};
+use ledger::{Ledger, SchemaError};
+use review::sentences::{PROPOSAL_REMOVED, refused_decision};
+use types::{Failure, IdPrefix};
+
+use self::args::ProposalsCommand;
+use crate::connection;
+use crate::settings::Settings;
+use crate::terminal::short_id;
+
+pub(crate) async fn run(command: ProposalsCommand, settings: &Settings) -> anyhow::Result<ExitCode> {
+    match command {
+        ProposalsCommand::List(arguments) => list::run(arguments, settings).await?,
+        ProposalsCommand::Show(arguments) => show::run(&arguments, settings).await?,
+        ProposalsCommand::Watch(arguments) => watch::run(&arguments, settings).await?,
+        ProposalsCommand::Approve(arguments) => return decide::approve(arguments, settings).await,
+        ProposalsCommand::Reject(arguments) => decide::reject(arguments, settings).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The ledger of the configured database, which must be there and readable.
+async fn open(settings: &Settings) -> anyhow::Result<Ledger> {
+    let target = connection::configured(settings)?;
+    ledger::check(&target).await.map_err(|error| {
+        let may_not = matches!(&error, SchemaError::Database(error)
+            if error.server_error().is_some_and(|error| error.sqlstate == "42501"));
+        let error = anyhow::Error::from(error);
+        if may_not { error.context(format!("this login may not read the ledger: {GRANT}")) } else { error }
+    })?;
+    Ok(Ledger::new(target, settings.ledger.clone()))
+}
+
+/// Opens the ledger, if it was made for this database: a decision on a copy would be one on the original's proposals.
+async fn open_to_decide(settings: &Settings) -> anyhow::Result<Ledger> {
+    let ledger = open(settings).await?;
+    ledger::check_identity(&connection::configured(settings)?, &settings.ledger).await?;
+    Ok(ledger)
+}
+
+/// The remedy for a login without the privilege for these commands.
+const GRANT: &str = "use one that has the role, or grant countersign_approver to <login>";
+
+/// The only proposal whose id begins with this prefix, of any account.
+async fn find(proposals: &Proposals, prefix: &IdPrefix) -> anyhow::Result<Proposal> {
+    let matches = proposals.find(prefix, short_id::LOOKED_FOR).await.map_err(|failure| refused(&failure))?;
+    let found = short_id::only(prefix, matches, |one| {
+        format!("{} {} {}", one.proposal_id, one.status.as_str(), types::visible(&one.tool_name))
+    })?;
+    let found = found.ok_or_else(|| not_found(prefix))?;
+    let whole = proposals.get(None, found.proposal_id).await.map_err(|failure| refused(&failure))?;
+    whole.ok_or_else(|| not_found(prefix))
+}
+
+fn not_found(prefix: &IdPrefix) -> anyhow::Error {
+    anyhow!(
+        "no proposal has the id {}: `countersign proposals list` has those that there are; {PROPOSAL_REMOVED}",
+        prefix.as_str()
+    )
+}
+
+/// A failure in words for people.
+fn refused(failure: &Failure) -> anyhow::Error {
+    anyhow!(refused_decision(failure))
+}

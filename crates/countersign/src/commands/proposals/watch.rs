@@ -1,0 +1,74 @@
+//! `countersign proposals watch`.
+
+use std::time::Duration;
+
+use ledger::proposals::{ProposalSummary, ProposalWatch, Proposals};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::MissedTickBehavior;
+use types::visible;
+
+use super::args::WatchArgs;
+use super::list::state;
+use super::{open, refused};
+use crate::settings::Settings;
+use crate::terminal::table::{json_line, to_the_second};
+use crate::terminal::{is_output_terminal, print_error, try_print_line};
+
+/// Poll interval.
+const EVERY: Duration = Duration::from_secs(1);
+
+pub(crate) async fn run(arguments: &WatchArgs, settings: &Settings) -> anyhow::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let proposals = open(settings).await?.proposals();
+    let is_json = arguments.json || !is_output_terminal();
+    tokio::select! {
+        outcome = watch(&proposals, is_json) => outcome,
+        _ = interrupt.recv() => Ok(()),
+        _ = terminate.recv() => Ok(()),
+    }
+}
+
+/// Prints changes until it cannot. A ledger that is out of reach later on is asked again.
+async fn watch(proposals: &Proposals, is_json: bool) -> anyhow::Result<()> {
+    let mut watch = ProposalWatch::default();
+    let mut ticks = tokio::time::interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut has_looked, mut is_reachable) = (false, true);
+    loop {
+        ticks.tick().await;
+        match proposals.changes(&mut watch).await {
+            Ok(changed) => {
+                for proposal in &changed {
+                    let text = if is_json { json_line(&serde_json::to_value(proposal)?) } else { line(proposal) };
+                    // Without a reader there is nothing left to do.
+                    if try_print_line(&text).is_err() {
+                        return Ok(());
+                    }
+                }
+                (has_looked, is_reachable) = (true, true);
+            }
+            Err(failure) if !has_looked => return Err(refused(&failure)),
+            Err(failure) if is_reachable => {
+                is_reachable = false;
+                print_error(&format!("the ledger cannot be read now, and is asked again: {}", failure.message));
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// When, what state, who, what.
+fn line(proposal: &ProposalSummary) -> String {
+    let at = proposal.completed_at.as_ref().or(proposal.decided_at.as_ref());
+    let at = at.or(proposal.approved_by.last().map(|last| &last.decided_at)).unwrap_or(&proposal.created_at);
+    let actor = proposal.actor.as_deref().map(|actor| format!(" ({})", visible(actor))).unwrap_or_default();
+    format!(
+        "{}  {}  {}  {}{actor}: {}",
+        to_the_second(at),
+        proposal.proposal_id,
+        state(proposal),
+        visible(proposal.account_id.as_str()),
+        visible(&proposal.description)
+    )
+}

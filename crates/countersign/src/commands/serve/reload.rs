@@ -1,0 +1,165 @@
+//! Changes of the tools while a server runs: at SIGHUP manifests and profiles are read again, and if the database has changed, the
+//! tools are compiled again. If a file has a mistake, the old tools stay.
+
+use anyhow::Context;
+use ledger::{CatalogVersion, WatchedTables};
+use manifest::{Diagnostic, Diagnostics, Source};
+use tokio::signal::unix::Signal;
+use tokio::time::MissedTickBehavior;
+use tools::LiveRegistry;
+
+use super::HttpFrontend;
+use crate::commands::bootstrap::{BuiltTools, ServerBuilder};
+use crate::settings::{ConfigSources, Settings};
+
+/// Reloads at every signal, and looks for changes of the database at an interval; one of both at a time.
+pub(crate) async fn at_every(mut hangup: Signal, mut reloader: Reloader) {
+    let mut turns = tokio::time::interval(reloader.running.drift_check);
+    turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    turns.tick().await;
+    loop {
+        tokio::select! {
+            signal = hangup.recv() => match signal {
+                Some(()) => reloader.reload().await,
+                None => return,
+            },
+            _ = turns.tick() => reloader.follow_database().await,
+        }
+    }
+}
+
+/// The state of reloads.
+pub(crate) struct Reloader {
+    pub(crate) sources: ConfigSources,
+    /// The settings at the start.
+    pub(crate) running: Settings,
+    pub(crate) builder: ServerBuilder,
+    pub(crate) registry: LiveRegistry,
+    /// For a server over HTTP.
+    pub(crate) http: Option<HttpFrontend>,
+    pub(crate) compiled: CompiledState,
+}
+
+/// What the served tools were made of.
+pub(crate) struct CompiledState {
+    pub(crate) settings: Settings,
+    pub(crate) manifests: Vec<Source>,
+    pub(crate) misfits: Vec<Diagnostic>,
+    pub(crate) watched: WatchedTables,
+    /// The version of what is watched, from before the tools were compiled; `None` if it is not known, as after the start: then
+    /// the first look compiles them again.
+    pub(crate) version: Option<CatalogVersion>,
+}
+
+impl Reloader {
+    async fn reload(&mut self) {
+        match self.replace().await {
+            Ok(tools) => tracing::info!(tools, "the manifests and profiles were read again and are served"),
+            Err(error) => log("the manifests and profiles were not reloaded, the old ones stay", &error),
+        }
+    }
+
+    /// Returns the number of tools that are served now.
+    async fn replace(&mut self) -> anyhow::Result<usize> {
+        let settings = self.sources.load()?;
+        anyhow::ensure!(
+            settings.has_profile(&self.running.profile),
+            "the profile {} is served and is no longer there",
+            self.running.profile
+        );
+        let reread = self.http.as_ref().map(|http| http.reread(&settings)).transpose()?;
+        let manifests = self.builder.sources(&settings)?;
+        let (built, version) = self.compile(&manifests, &settings).await?;
+        if !settings.same_but_for_tools(&self.running) {
+            tracing::warn!("other settings than manifests and profiles have changed: they count from the next start");
+        }
+        if let (Some(http), Some(reread)) = (&self.http, reread) {
+            http.put(reread);
+        }
+        built.log_misfits();
+        self.compiled.settings = settings;
+        self.compiled.manifests = manifests;
+        Ok(self.serve(built, version))
+    }
+
+    /// Compiles the tools again if the tables that they use have changed.
+    async fn follow_database(&mut self) {
+        let version = match self.builder.ledger.catalog_version(&self.compiled.watched).await {
+            Ok(version) => version,
+            // Its calls say so.
+            Err(error) => return tracing::debug!(%error, "whether the database has changed is not known"),
+        };
+        if self.compiled.version.as_ref() == Some(&version) {
+            return;
+        }
+        let was_known = self.compiled.version.is_some();
+        match self.compile(&self.compiled.manifests, &self.compiled.settings).await {
+            Ok((built, current)) => {
+                for mistake in built.misfits.iter().filter(|mistake| !self.compiled.misfits.contains(mistake)) {
+                    tracing::error!("does not fit the database any more: {mistake}");
+                }
+                for mistake in self.compiled.misfits.iter().filter(|mistake| !built.misfits.contains(mistake)) {
+                    tracing::info!("repaired: {mistake}");
+                }
+                let tools = self.serve(built, current);
+                if was_known {
+                    tracing::info!(tools, "the database has changed, and the tools that fit it are served");
+                }
+            }
+            Err(error) => {
+                log("the database has changed, and the old tools stay", &error);
+                // Without a database they are compiled once it is back.
+                if error.downcast_ref::<Diagnostics>().is_some() && self.builder.is_reachable().await {
+                    self.compiled.version = Some(version);
+                }
+            }
+        }
+    }
+
+    /// Compiles the tools. The version is of what they use, from before they were compiled, so that no later change is missed;
+    /// `None` if the database changes too fast to tell.
+    async fn compile(
+        &self,
+        manifests: &[Source],
+        settings: &Settings,
+    ) -> anyhow::Result<(BuiltTools, Option<CatalogVersion>)> {
+        let mut watched = self.compiled.watched.clone();
+        let mut rounds = 0;
+        loop {
+            let version = self.builder.ledger.catalog_version(&watched).await.context("the catalog cannot be read")?;
+            let built = self.builder.tools(manifests, settings).await?;
+            rounds += 1;
+            if built.watched == watched {
+                return Ok((built, Some(version)));
+            }
+            if rounds == MOST_ROUNDS {
+                return Ok((built, None));
+            }
+            watched = built.watched;
+        }
+    }
+
+    /// Serves these tools, and returns their number.
+    fn serve(&mut self, built: BuiltTools, version: Option<CatalogVersion>) -> usize {
+        let BuiltTools { registries, misfits, watched } = built;
+        let tools = registries.get(&self.running.profile).map_or(0, |registry| registry.infos().count());
+        self.registry.replace(registries);
+        // The idle sessions contain prepared statements of the old tools, so they are discarded.
+        self.builder.ledger.forget_idle_sessions();
+        (self.compiled.misfits, self.compiled.watched, self.compiled.version) = (misfits, watched, version);
+        tools
+    }
+}
+
+/// How often the tools are compiled in a row, if each time they use other tables.
+const MOST_ROUNDS: u32 = 3;
+
+/// Logs the message, and each mistake on a line of its own.
+fn log(what: &str, error: &anyhow::Error) {
+    let mistakes = error.downcast_ref::<Diagnostics>();
+    let why = if mistakes.is_some() { error.to_string() } else { format!("{error:#}") };
+    tracing::error!("{what}: {why}");
+    for mistake in mistakes.into_iter().flat_map(|mistakes| &mistakes.0) {
+        tracing::error!("{mistake}");
+    }
+}

@@ -1,0 +1,158 @@
+//! `countersign try`: one call of a tool from the shell, over the code of `preview_mutation`: a write runs and is rolled back.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use manifest::Access;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use tools::{Metrics, Registry};
+use types::{Effects, Envelope, Failure, Principal, Rollback, Tier, check_strict_json, quoted, visible};
+
+use crate::commands::bootstrap::ServerBuilder;
+use crate::commands::cli::TryArgs;
+use crate::commands::proposals::show::{images_lines, undo_lines};
+use crate::connection;
+use crate::settings::Settings;
+use crate::terminal::effects;
+use crate::terminal::table::{Shown, beside};
+use crate::terminal::{Style, print_error, print_line};
+
+/// The tool that runs a write and rolls it back.
+const PREVIEW: &str = "preview_mutation";
+
+/// `data` of the answer of a preview.
+#[derive(Deserialize)]
+struct PreviewedWrite {
+    tool: String,
+    params: Map<String, Value>,
+    result: Value,
+    before: Option<Value>,
+    after: Option<Value>,
+    effects: Option<Effects<Value>>,
+    rows_affected: u64,
+    rollback: Rollback,
+    policy: Option<PreviewedPolicy>,
+    warnings: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct PreviewedPolicy {
+    tier: Tier,
+}
+
+/// The answer to a call.
+struct Answer {
+    envelope: Envelope,
+    /// Whether it is the preview of a write.
+    is_preview: bool,
+    /// The tier of the tool, if it has one.
+    tier: Option<Tier>,
+}
+
+pub(crate) async fn run(arguments: &TryArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
+    let params = parse(&arguments.arguments)?;
+    let target = connection::configured(settings)?;
+    let builder = ServerBuilder::open(&target, settings, false, Metrics::new()).await?;
+    let registries = builder.tools(&builder.sources(settings)?, settings).await?.registries;
+    let registry = registries.get(&settings.profile).context("the configured profile does not exist")?;
+    let read_log = builder.backends.read_log.start();
+    let outcome = call(registry, arguments, params, settings).await;
+    builder.backends.gate.drain().await;
+    if let Some(reader) = &builder.backends.reader {
+        reader.drain().await;
+    }
+    builder.backends.read_log.finish(read_log).await;
+    print(arguments, outcome?)
+}
+
+/// The arguments of the call, as strict as a server reads them.
+fn parse(text: &str) -> anyhow::Result<Map<String, Value>> {
+    const MAX_VALUES: usize = 70_000;
+    let wrong = "the arguments are not a JSON object, such as '{\"id\": 17}'";
+    check_strict_json(text.as_bytes(), MAX_VALUES).context(wrong)?;
+    serde_json::from_str(text).context(wrong)
+}
+
+/// Calls the tool if it only reads; otherwise the tool that tries it.
+async fn call(
+    registry: &Arc<Registry>,
+    arguments: &TryArgs,
+    params: Map<String, Value>,
+    settings: &Settings,
+) -> anyhow::Result<Answer> {
+    let tool = arguments.tool.as_str();
+    let known = || registry.infos().map(|info| info.name.as_str()).collect::<Vec<_>>().join(", ");
+    let Some(info) = registry.info(tool) else {
+        if let Some(result) = registry.call_outdated(tool) {
+            return Ok(Answer { envelope: result.envelope, is_preview: false, tier: None });
+        }
+        let profile = &settings.profile;
+        anyhow::bail!("the profile \"{profile}\" has no tool {}; its tools are: {}", quoted(tool), known());
+    };
+    let principal =
+        Principal { account_id: settings.account.clone(), actor: settings.actor.clone(), ..Principal::default() };
+    let (called, call) = if info.access == Access::Read {
+        (tool, params)
+    } else {
+        let preview = [("tool", Value::from(tool)), ("params", Value::Object(params))];
+        (PREVIEW, preview.map(|(name, value)| (name.to_owned(), value)).into_iter().collect())
+    };
+    let result = registry.call(called, call, principal).await.with_context(|| {
+        format!("a write is tried with {PREVIEW}, which the profile \"{}\" does not have", settings.profile)
+    })?;
+    Ok(Answer { envelope: result.envelope, is_preview: called == PREVIEW, tier: info.tier })
+}
+
+/// The answer for people, or as JSON. A failure is printed on standard error, unless it is JSON.
+fn print(arguments: &TryArgs, answer: Answer) -> anyhow::Result<ExitCode> {
+    let Answer { envelope, is_preview, tier } = answer;
+    let code = if envelope.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    if arguments.json {
+        print_line(&visible(&envelope.into_json()?));
+        return Ok(code);
+    }
+    match envelope {
+        Envelope::Success { data, .. } => {
+            let shown = Shown::new(arguments.full);
+            let (lines, why) = if is_preview {
+                (preview(&serde_json::from_str(data.get())?, tier, shown), "the write was run and rolled back")
+            } else {
+                (shown.field("result", Some(&serde_json::from_str(data.get())?)), "the tool only reads")
+            };
+            lines.iter().for_each(|line| print_line(line));
+            print_line(&format!("Nothing was written: {why}."));
+        }
+        Envelope::Failure { error, .. } => print_failure(&error),
+    }
+    Ok(code)
+}
+
+fn print_failure(failure: &Failure) {
+    let detail = failure.detail.as_ref().map_or_else(String::new, |detail| format!("\n{}", visible(detail)));
+    let hint = failure.hint.as_ref().map_or_else(String::new, |hint| format!("\n{}", visible(hint)));
+    let (code, message) = (failure.code.as_str(), visible(&failure.message));
+    print_error(&format!("countersign: {code}: {message}{detail}{hint}\nNothing was written."));
+}
+
+/// The lines of a preview, as those of a proposal.
+fn preview(data: &PreviewedWrite, tier: Option<Tier>, shown: Shown) -> Vec<String> {
+    let style = Style::of_stdout();
+    let mut lines = beside("tool", [visible(&data.tool)]);
+    let tier = data.policy.as_ref().map(|policy| policy.tier).or(tier);
+    lines.extend(tier.into_iter().flat_map(|tier| beside("tier", [tier.as_str().to_owned()])));
+    // A parameter that was not given is NULL.
+    let given = data.params.iter().filter(|(_, value)| !value.is_null());
+    let given = given.map(|(name, value)| (name.clone(), value.clone())).collect::<Map<_, _>>();
+    lines.extend(shown.field("parameters", Some(&Value::Object(given))));
+    lines.extend(beside("rows touched", [data.rows_affected.to_string()]));
+    lines.extend(data.warnings.iter().flat_map(|warning| beside("warning", [style.bad(&visible(warning))])));
+    if let Some(effects) = &data.effects {
+        lines.extend(beside("changed rows", effects::lines(effects, shown.full)));
+    }
+    lines.extend(images_lines((data.before.as_ref(), data.after.as_ref()), &[], shown, &style));
+    lines.extend(shown.field("result", Some(&data.result)));
+    lines.extend(undo_lines(&data.rollback, &style));
+    lines
+}

@@ -1,0 +1,138 @@
+//! `countersign undo`: operators undo writes of any account, over a login with the role `countersign_operator`.
+
+pub(crate) mod args;
+mod plan;
+mod report;
+
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+use ledger::operator::{UndoError, UndoOutcome};
+use ledger::undo::SetAgain;
+use ledger::{Ledger, SchemaError};
+use serde::Serialize;
+use serde_json::{Value, json};
+use types::{CellMasks, Effects, shown_conflicts};
+
+use self::args::{OneArgs, UndoArgs, UndoCommand};
+use crate::commands::audit;
+use crate::connection;
+use crate::settings::Settings;
+use crate::terminal::effects;
+use crate::terminal::os_user;
+use crate::terminal::print_line;
+use crate::terminal::table::json_line;
+
+/// Exit code if nothing was changed because of conflicts.
+const CONFLICTS: u8 = 2;
+
+pub(crate) async fn run(arguments: UndoArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
+    let ledger = open(settings).await?;
+    match arguments.command {
+        Some(UndoCommand::Plan(arguments)) => plan::make(&ledger, *arguments).await,
+        Some(UndoCommand::Run(arguments)) => plan::run(&ledger, &arguments).await,
+        None => one(&ledger, &arguments.one).await,
+    }
+}
+
+async fn one(ledger: &Ledger, arguments: &OneArgs) -> anyhow::Result<ExitCode> {
+    let prefix = arguments.correlation_id.as_ref().ok_or_else(|| anyhow!("give the correlation id of a write"))?;
+    let write = audit::find(&ledger.audit(), prefix).await?;
+    let operator = ledger.operator();
+    let outcome = if arguments.dry_run {
+        operator.try_undo(&[write], &os_user::name()).await
+    } else {
+        operator.undo(write, &os_user::name()).await
+    };
+    let outcome = outcome.map_err(refused)?;
+    let subject = format!("the write {write}");
+    if arguments.json {
+        tell_json(&outcome)
+    } else {
+        tell(&subject, &outcome)
+    }
+    Ok(exit_code(&outcome))
+}
+
+/// The result of the command, for scripts.
+fn exit_code(outcome: &UndoOutcome) -> ExitCode {
+    match outcome {
+        UndoOutcome::Undone { .. } | UndoOutcome::WouldUndo { .. } => ExitCode::SUCCESS,
+        UndoOutcome::Conflicts { .. } => ExitCode::from(CONFLICTS),
+    }
+}
+
+fn tell(subject: &str, outcome: &UndoOutcome) {
+    match outcome {
+        UndoOutcome::Undone { correlation_id, rows, effects, set_again } => {
+            print_line(&format!("Undone: {subject}. {} as before it:", report::are(*rows)));
+            let lines = effects.clone().map(|effects| effects::lines(&all_columns(effects), false));
+            lines.iter().flatten().for_each(|line| print_line(&format!("  {line}")));
+            set_again.iter().for_each(|set_again| print_line(&report::set_again(set_again)));
+            print_line(&format!("To have it back: countersign undo {correlation_id}"));
+        }
+        UndoOutcome::WouldUndo { rows } => {
+            print_line(&format!("Nothing was changed. Undoing {subject} would put {} back.", report::rows(*rows)));
+        }
+        UndoOutcome::Conflicts { conflicts, rows, .. } => {
+            report::lines(subject, &shown_conflicts(None, conflicts.clone()), *rows)
+                .iter()
+                .for_each(|line| print_line(line));
+        }
+    }
+}
+
+/// The line of an undo.
+#[derive(Debug, Serialize)]
+struct Undone<'a> {
+    status: &'static str,
+    correlation_id: String,
+    rows: u64,
+    effects: Option<Effects<Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    set_again: Option<&'a SetAgain>,
+}
+
+/// Prints one object for the outcome, or for each conflict.
+fn tell_json(outcome: &UndoOutcome) {
+    match outcome {
+        UndoOutcome::Undone { correlation_id, rows, effects, set_again } => {
+            let (status, correlation_id) = ("undone", correlation_id.to_string());
+            let effects = effects.clone().map(all_columns);
+            let object = Undone { status, correlation_id, rows: *rows, effects, set_again: set_again.as_ref() };
+            print_line(&json_line(&json!(object)));
+        }
+        UndoOutcome::WouldUndo { rows } => print_line(&json_line(&json!({"status": "would_undo", "rows": rows}))),
+        UndoOutcome::Conflicts { conflicts, .. } => {
+            let conflicts = shown_conflicts(None, conflicts.clone());
+            conflicts.iter().for_each(|conflict| print_line(&json_line(&json!(conflict))))
+        }
+    }
+}
+
+/// Effects for an operator, who may see every column of what they undo.
+fn all_columns(effects: Effects) -> Effects<Value> {
+    effects.shown(&mut CellMasks::new(None))
+}
+
+/// Opens the ledger of the configured database, which must have been made for it: in a copy, an undo would change the
+/// copy.
+async fn open(settings: &Settings) -> anyhow::Result<Ledger> {
+    let target = connection::configured(settings)?;
+    ledger::check(&target).await.map_err(|error| match error {
+        SchemaError::Database(error) => refused(error.into()),
+        error => error.into(),
+    })?;
+    ledger::check_identity(&target, &settings.ledger).await?;
+    Ok(Ledger::new(target, settings.ledger.clone()))
+}
+
+fn refused(error: UndoError) -> anyhow::Error {
+    match error {
+        UndoError::Database(error) if error.server_error().is_some_and(|error| error.sqlstate == "42501") => anyhow!(
+            "this database login is not an operator, or has no right to a table of the write, so nothing was changed: \
+             grant countersign_operator to <login>, and what the write needed of its tables ({error})"
+        ),
+        error => error.into(),
+    }
+}
