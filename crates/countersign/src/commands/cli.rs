@@ -1,5 +1,6 @@
 //! The command line. What can be configured in another way as well is a key of [`crate::settings`].
 
+pub(crate) mod help;
 mod install;
 mod server_keys;
 
@@ -43,17 +44,16 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Start a private PostgreSQL with sample data, and show a real MCP session step by step.
+    /// Show a real MCP session step by step, on a private PostgreSQL with sample data.
     Demo(DemoArgs),
     /// Serve MCP on standard input and output, or with --http over HTTP.
     Serve(Box<ServeArgs>),
     /// Create the ledger and the logins in the configured database, or update them.
     Init(InitArgs),
-    /// Record every change that writes make to these tables, so that the writes can be undone. Repeat it after
-    /// DDL on them.
+    /// Record what writes change in these tables, so that they can be undone.
     ///
-    /// Needs a database login that owns the tables and is a member of countersign_owner. All of the tables are
-    /// tracked, or none. A table that is tracked already keeps the options that are not given; --maintained ''
+    /// Repeat it after DDL on the tables. Needs a database login that owns the tables and is a member of
+    /// countersign_owner. All of the tables are tracked, or none. A table that is tracked already keeps the options that are not given; --maintained ''
     /// and --is-log=false remove them.
     Track(TrackArgs),
     /// Stop recording the changes of these tables. Recorded changes stay, and can no longer be undone.
@@ -64,24 +64,23 @@ pub(crate) enum Command {
     /// Exits with 0 if the write is undone, 1 after an error, and 2 if there are conflicts and nothing was
     /// changed.
     Undo(Box<UndoArgs>),
-    /// Refuse the writes of an account, of an actor, or all of them, running ones included. Reads continue.
+    /// Refuse the writes of an account, of an actor, or all of them.
     ///
-    /// Needs a database login with the role countersign_operator. That login and the user of the operating
+    /// Running writes are refused too, and reads continue. Needs a database login with the role countersign_operator. That login and the user of the operating
     /// system are recorded.
     Freeze(FreezeArgs),
     /// Accept the writes of an account, of an actor, or all of them again.
     Unfreeze(UnfreezeArgs),
-    /// Compile the manifests against the configured database and report every mistake, without serving.
+    /// Check the manifests against the database, and report every mistake.
     Check(CheckArgs),
-    /// Write a manifest for the tables of a schema: insert, update and delete by key for each of them.
+    /// Write a manifest with inserts, updates and deletes for the tables of a schema.
     ///
     /// The manifest goes to standard output, and what to do before it fits to standard error. Needs a database
     /// login that may read the tables, best their owner.
     Scaffold(ScaffoldArgs),
-    /// Try a tool of the manifests: run the write, show what it would change, and roll it back. Takes the
-    /// options of serve.
+    /// Run the write of a tool, show what it would change, and roll it back.
     ///
-    /// A tool that reads is run. Exits with 1 if the call would fail.
+    /// Takes the options of serve. A tool that reads is run. Exits with 1 if the call would fail.
     Try(Box<TryArgs>),
     /// Read, seal, sign, verify, export and prune the records of writes.
     #[command(subcommand)]
@@ -89,12 +88,12 @@ pub(crate) enum Command {
     /// Show the writes that wait for agreement, and approve or reject them.
     #[command(subcommand)]
     Proposals(ProposalsCommand),
-    /// Serve the console: a web page on which people look at proposals and decide on them.
+    /// Serve the console, a web page on which people decide on proposals and undo writes.
     ///
     /// Needs a database login that has the role countersign_console and nothing else. It listens on
     /// 127.0.0.1:7788 unless --listen says otherwise.
     Console(ConsoleArgs),
-    /// Run a witness, which cosigns the checkpoints of logs on a machine that their operators do not control.
+    /// Cosign the checkpoints of logs on a machine that their operators do not control.
     #[command(subcommand)]
     Witness(WitnessCommand),
     /// Make bearer tokens for the HTTP transport.
@@ -103,31 +102,36 @@ pub(crate) enum Command {
     /// Change the keys that seal session ids and questions to users.
     #[command(subcommand)]
     Keys(KeysCommand),
-    /// Add this server to the configuration of an MCP client: the client then starts `countersign serve` with
-    /// the options given here.
+    /// Add this server to the configuration of an MCP client.
     ///
-    /// Checks the manifests against the database first. Everything else in the client's file stays as it is, and
+    /// The client then starts `countersign serve` with the options given here. Checks the manifests against the database first. Everything else in the client's file stays as it is, and
     /// the previous file is kept beside it. The entry contains no connection string: it names a file with it.
     Install(Box<InstallArgs>),
     /// Remove this server from the configuration of an MCP client.
     Uninstall(UninstallArgs),
-    /// Report what is stuck or wrong with this database, its ledger and its roles, and what to do. Takes the
-    /// options of serve.
+    /// Report what is wrong with the database, its ledger and its roles, and what to do.
     ///
-    /// Exits with 1 if there is a problem, and with 0 if there is none, or only warnings.
+    /// Takes the options of serve. Exits with 1 if there is a problem, and with 0 if there is none, or only warnings.
     Doctor(Box<DoctorArgs>),
-    /// Print the completions for a shell: save them in its completions folder, or source them.
+    /// Print the completions for a shell.
+    ///
+    /// Save them in its completions folder, or source them.
     Completions(CompletionsArgs),
     /// Write the man pages of all commands into a folder.
     Man(ManArgs),
-    /// Run one SQL statement and answer with JSON. It has its own options: countersign query --help.
+    /// Run one SQL statement and answer with JSON.
+    ///
+    /// It has its own options: countersign query --help.
     #[command(disable_help_flag = true)]
     Query(PassthroughArgs),
-    /// Run SQL statements from JSON lines, over persistent connections. It has its own options: countersign
-    /// pipe --help.
+    /// Run SQL statements from JSON lines, over persistent connections.
+    ///
+    /// It has its own options: countersign pipe --help.
     #[command(disable_help_flag = true)]
     Pipe(PassthroughArgs),
-    /// Like query, with psql's flags. It has its own options: countersign psql --help.
+    /// Like query, with psql's flags.
+    ///
+    /// It has its own options: countersign psql --help.
     #[command(disable_help_flag = true)]
     Psql(PassthroughArgs),
 }
@@ -290,7 +294,7 @@ pub(crate) struct TryArgs {
 impl Cli {
     /// Parses the command line, and the variables that replace flags. Ends the process with a message if it is wrong.
     pub(crate) fn read() -> (Command, ConfigSources) {
-        let matches = Self::command().get_matches();
+        let matches = help::concise(Self::command()).get_matches();
         let mut cli = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
         let mut given = cli.keys();
         if let Some(matches) = innermost(&matches) {

@@ -11,6 +11,7 @@ use testkit::{assert_page, wrapped};
 use types::ErrorCode;
 
 use crate::commands::cli::Cli;
+use crate::commands::cli::help::MOST_USED;
 
 const SCHEMA: &str = include_str!("../../../../countersign.schema.json");
 const ERROR_CODES: &str = include_str!("../../../types/src/error_code.rs");
@@ -106,7 +107,14 @@ fn the_page_of_the_configuration_follows_from_the_keys() {
          has a complete example.",
         "",
     ));
-    page.push_str("\n\n## Top level\n\n");
+    page.push_str("\n\nMost people need these:\n\n");
+    for id in MOST_USED {
+        let argument = &flags[id];
+        let help = sentence(&argument.get_help().map(ToString::to_string).unwrap_or_default());
+        let item = format!("- `--{}`: {help}", argument.get_long().unwrap());
+        page.push_str(&format!("{}\n", wrapped(&item, "  ")));
+    }
+    page.push_str("\n## Top level\n\n");
     page.push_str(&keys(&schema, Some(&flags), ""));
     let tables = [("limits", ""), ("reads", "reads_"), ("notify", "notify_"), ("http", ""), ("console", "console_")];
     for (table, prefix) in tables {

@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn agents_get_the_same_of_every_kind_of_conflict() {
-        let conflicts = serde_json::from_str(include_str!("../../../tests/golden/review/conflicts.json")).unwrap();
+        let conflicts = serde_json::from_str(include_str!("../../../../tests/golden/review/conflicts.json")).unwrap();
         let failure = undo_failure(conflicts).shown(CellMasks::new(None));
         let said = serde_json::to_string_pretty(&failure).unwrap() + "\n";
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
@@ -116,6 +116,6 @@ mod tests {
             )
             .unwrap();
         }
-        assert_eq!(said, include_str!("../../../tests/golden/review/conflicts.agent.json"));
+        assert_eq!(said, include_str!("../../../../tests/golden/review/conflicts.agent.json"));
     }
 }
