@@ -17,7 +17,7 @@ use crate::settings::{
 
 use self::install::given_options;
 pub(crate) use self::install::{ClientName, EntryArgs, GivenOption, InstallArgs, OptionKind, Scope, UninstallArgs};
-use ::scaffold::ToolKind;
+use scaffold::ToolKind;
 
 use crate::commands::audit::args::AuditCommand;
 use crate::commands::console::args::ConsoleArgs;
@@ -88,7 +88,7 @@ pub(crate) enum Command {
     /// Show the writes that wait for agreement, and approve or reject them.
     #[command(subcommand)]
     Proposals(ProposalsCommand),
-    /// Serve the console, a web page on which people decide on proposals and undo writes.
+    /// Serve the web page on which people decide on proposals and undo writes.
     ///
     /// Needs a database login that has the role countersign_console and nothing else. It listens on
     /// 127.0.0.1:7788 unless --listen says otherwise.

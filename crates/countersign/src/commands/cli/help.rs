@@ -27,7 +27,7 @@ const OF_A_CHECK: [&str; 3] = ["database_url", "manifests", "profile"];
 
 /// The commands, by what they are for. Those that share a line are opposites, and the first one tells what it does.
 const GROUPS: [(&str, &[&[&str]]); 5] = [
-    ("Begin", &[&["demo"], &["init"], &["doctor"], &["install", "uninstall"], &["serve"]]),
+    ("Start", &[&["demo"], &["init"], &["install", "uninstall"], &["serve"], &["doctor"]]),
     ("Tools", &[&["scaffold"], &["check"], &["try"], &["track", "untrack"]]),
     ("People", &[&["proposals"], &["console"], &["undo"], &["freeze", "unfreeze"]]),
     ("Operation", &[&["audit"], &["witness"], &["token"], &["keys"], &["completions"], &["man"]]),
@@ -66,8 +66,8 @@ fn overview(cli: &Command) -> String {
         }
     }
     text.push_str(
-        "\nOptions of each command: --config <FILE>, --log <LEVEL>, --log-format <FORMAT>, -h, --help; -V: version\n\
-         `countersign COMMAND -h` shows what most people need, `--help` everything.\n",
+        "\nEvery command takes --config <FILE>, --log <LEVEL>, --log-format <FORMAT>, -h and --help.\n\
+         countersign COMMAND -h shows the options that most people need, and --help all of them.\n",
     );
     text
 }
