@@ -93,7 +93,7 @@ pub(crate) enum Command {
     /// Needs a database login that has the role countersign_console and nothing else. It listens on
     /// 127.0.0.1:7788 unless --listen says otherwise.
     Console(ConsoleArgs),
-    /// Cosign the checkpoints of logs on a machine that their operators do not control.
+    /// Cosign the checkpoints of other people's logs.
     #[command(subcommand)]
     Witness(WitnessCommand),
     /// Make bearer tokens for the HTTP transport.
@@ -109,7 +109,7 @@ pub(crate) enum Command {
     Install(Box<InstallArgs>),
     /// Remove this server from the configuration of an MCP client.
     Uninstall(UninstallArgs),
-    /// Report what is wrong with the database, its ledger and its roles, and what to do.
+    /// Report what is wrong with database, ledger and roles, and what to do.
     ///
     /// Takes the options of serve. Exits with 1 if there is a problem, and with 0 if there is none, or only warnings.
     Doctor(Box<DoctorArgs>),

@@ -354,6 +354,10 @@ impl Without {
 /// The number of databases of PostgreSQL that are played in at a time.
 const PLAYERS: u64 = 3;
 
+/// The number of generated databases in one of PostgreSQL. Its sessions keep the plans of functions that were dropped, and each
+/// change of the catalog goes through all of them.
+const PLAYED: usize = 50;
+
 /// Plays databases, several at a time; what is wrong, with what was tried. A control ends with what it is to show.
 #[allow(clippy::print_stdout, clippy::disallowed_macros, reason = "what was tried is part of the result")]
 async fn play(name: &str, seeds: std::ops::Range<u64>, without: Without) -> (Vec<String>, BTreeMap<String, u64>) {
@@ -361,23 +365,29 @@ async fn play(name: &str, seeds: std::ops::Range<u64>, without: Without) -> (Vec
         .map(|place| {
             let (name, seeds) = (format!("{name}_{place}"), seeds.clone());
             tokio::spawn(async move {
-                let mut player = Player::new(ledger(&name).await).await;
-                player.is_control = without != Without::Nothing;
-                player.trial.believes_manifests = without == Without::Receipts;
-                if without == Without::Proof {
-                    player.trial.database.run(NO_PROOF).await;
-                }
-                let mut broken = Vec::new();
-                for seed in (seeds.start + place..seeds.end).step_by(usize::try_from(PLAYERS).unwrap()) {
-                    if let Some(what) = player.play(seed).await {
-                        println!("{what}");
-                        broken.push(what);
-                        if without.is_noticed(&broken) {
-                            break;
+                let (mut broken, mut counts) = (Vec::new(), BTreeMap::new());
+                let seeds: Vec<u64> =
+                    (seeds.start + place..seeds.end).step_by(usize::try_from(PLAYERS).unwrap()).collect();
+                for (number, seeds) in seeds.chunks(PLAYED).enumerate() {
+                    let mut player = Player::new(ledger(&format!("{name}_{number}")).await).await;
+                    player.counts = counts;
+                    player.is_control = without != Without::Nothing;
+                    player.trial.believes_manifests = without == Without::Receipts;
+                    if without == Without::Proof {
+                        player.trial.database.run(NO_PROOF).await;
+                    }
+                    for &seed in seeds {
+                        if let Some(what) = player.play(seed).await {
+                            println!("{what}");
+                            broken.push(what);
+                            if without.is_noticed(&broken) {
+                                return (broken, player.counts);
+                            }
                         }
                     }
+                    counts = player.counts;
                 }
-                (broken, player.counts)
+                (broken, counts)
             })
         })
         .collect();

@@ -66,7 +66,7 @@ fn overview(cli: &Command) -> String {
         }
     }
     text.push_str(
-        "\nEvery command takes --config <FILE>, --log <LEVEL>, --log-format <FORMAT>, -h and --help.\n\
+        "\nAll but the last three take --config <FILE>, --log <LEVEL> and --log-format <FORMAT> as well.\n\
          countersign COMMAND -h shows the options that most people need, and --help all of them.\n",
     );
     text
