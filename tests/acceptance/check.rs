@@ -190,3 +190,40 @@ async fn a_missing_executor_hides_no_other_mistake_and_an_unqualified_name_gets_
     }
     assert!(!said.contains("no tool \"burn\"") && !said.contains("no tool \"drop_product\""), "{said}");
 }
+
+/// N-28: 19.999 becomes 20.00 in `numeric(12, 2)`, and only the manifest can refuse it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parameter_whose_column_keeps_fewer_digits_is_named() {
+    let db = Database::empty("check_rounding").await;
+    let init = run(Command::new(testkit::countersign()).env("DATABASE_URL", db.url()).arg("init")).await;
+    assert_eq!(init.code, 0, "{}", init.err);
+    db.run(
+        "create schema shop; create domain shop.price as numeric(8, 3); create table shop.product
+         (id int primary key, price numeric(12, 2), cost shop.price, weight numeric, count int)",
+    )
+    .await;
+    let tool = |name: &str, column: &str, more: &str| {
+        format!(
+            "[[tool]]\nname = \"{name}\"\naccess = \"write\"\ndescription = \"Set it.\"\nrows = \"one\"\n\
+             sql = \"update shop.product set {column} = $2 where id = $1 returning id\"\nundo = {{ irreversible = \"x\" }}\n\
+             param = [{{ name = \"id\", description = \"Which.\" }}, {{ name = \"{column}\", description = \"New.\"{more} }}]\n"
+        )
+    };
+    let manifest = [
+        "name = \"shop\"\nversion = \"1\"\n".to_owned(),
+        tool("set_price", "price", ""),
+        tool("set_exact_price", "price", ", scale = 2"),
+        tool("set_cost", "cost", ""),
+        tool("set_weight", "weight", ""),
+        tool("set_count", "count", ""),
+    ];
+    let manifest = TestManifest::from_text(&manifest.join("\n"));
+    let checked = run(&mut check(&db.url(), manifest.arguments())).await;
+    let said = checked.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(checked.code, 0, "{said}");
+    for (tool, column, scale) in [("set_price", "price", 2), ("set_cost", "cost", 3)] {
+        let note = format!("tool {tool}: shop.product.{column} keeps {scale} digits after the decimal point");
+        assert!(said.contains(&note), "{said}");
+    }
+    assert_eq!(said.matches("after the decimal point").count(), 2, "{said}");
+}

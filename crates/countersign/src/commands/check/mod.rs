@@ -4,6 +4,7 @@ mod approvers;
 mod changed;
 pub(crate) mod grants;
 mod listing;
+mod rounding;
 mod unseen;
 
 use anyhow::Context;
@@ -50,6 +51,10 @@ pub(crate) async fn run(arguments: &CheckArgs, settings: &Settings) -> anyhow::R
     match unseen::notes(&questions, &catalog).await {
         Ok(notes) => notes.iter().for_each(|note| tell(note)),
         Err(error) => print_error(&format!("triggers and foreign keys could not be looked up: {error:#}")),
+    }
+    match rounding::notes(&questions, &catalog).await {
+        Ok(notes) => notes.iter().for_each(|note| tell(note)),
+        Err(error) => print_error(&format!("the digits of columns could not be looked up: {error:#}")),
     }
     match changed::lines(&ledger, &catalog).await {
         Ok(lines) => lines.iter().for_each(|line| print_line(&visible(line))),

@@ -1,0 +1,67 @@
+//! The numeric parameters without `scale` that have the name of a column which keeps fewer digits: PostgreSQL rounds a value that
+//! has more, and says nothing.
+
+use manifest::{Param, ToolCatalog};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use types::visible;
+
+use super::CatalogQueries;
+
+/// The columns of the tables $1 (an array of [`Written`]) that are `numeric(p, s)`, or of a domain over it.
+const SQL: &str = "\
+select distinct n.nspname || '.' || c.relname as table, a.attname as column, \
+    ((case t.typtype when 'd' then t.typtypmod else a.atttypmod end - 4) & 65535)::int as scale \
+from json_to_recordset($1::json) as w (schema_name text, table_name text) \
+join pg_namespace n on n.nspname = w.schema_name \
+join pg_class c on c.relnamespace = n.oid and c.relname = w.table_name \
+join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped \
+join pg_type t on t.oid = a.atttypid \
+where case t.typtype when 'd' then t.typbasetype else t.oid end = 'numeric'::regtype \
+  and case t.typtype when 'd' then t.typtypmod else a.atttypmod end >= 4 \
+order by 1, 2";
+
+const NUMERIC: u32 = 1700;
+
+#[derive(Serialize)]
+struct Written<'a> {
+    schema_name: &'a str,
+    table_name: &'a str,
+}
+
+#[derive(Deserialize)]
+struct Rounding {
+    table: String,
+    column: String,
+    scale: u32,
+}
+
+/// A line for each such parameter.
+///
+/// # Errors
+/// As [`CatalogQueries::ask`].
+pub(super) async fn notes(questions: &CatalogQueries, catalog: &ToolCatalog) -> anyhow::Result<Vec<String>> {
+    let mut notes = Vec::new();
+    let is_open = |param: &&Param| param.ty.base().oid == NUMERIC && param.limits.scale.is_none();
+    for tool in catalog.tools.iter().filter(|tool| tool.access.writes()) {
+        let open: Vec<&Param> = tool.params.iter().filter(is_open).collect();
+        if open.is_empty() {
+            continue;
+        }
+        let tables = tool.written_tables();
+        let tables: Vec<Written<'_>> =
+            tables.map(|table| Written { schema_name: &table.schema, table_name: &table.table }).collect();
+        let columns: Vec<Rounding> = questions.ask(SQL, &[json!(tables)]).await?;
+        for param in open {
+            for Rounding { table, column, scale } in columns.iter().filter(|one| one.column == param.name) {
+                let column = visible(&format!("{table}.{column}"));
+                notes.push(format!(
+                    "note: {}: tool {}: {column} keeps {scale} digits after the decimal point, and PostgreSQL rounds a value that has \
+                     more: scale = {scale} for the parameter {} refuses it",
+                    tool.declared_at, tool.name, param.name
+                ));
+            }
+        }
+    }
+    Ok(notes)
+}
