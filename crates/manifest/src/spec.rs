@@ -217,7 +217,7 @@ impl ToolSpec {
 pub struct Rule {
     /// The condition: an SQL expression of type boolean over the columns of [`crate::Conditions`].
     pub when: String,
-    /// What becomes of the calls for which it holds.
+    /// The outcome of the calls for which it holds.
     pub then: RuleAction,
     /// Why, for agents and reviewers; 1 to 200 characters.
     pub message: Option<String>,

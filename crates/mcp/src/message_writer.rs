@@ -36,7 +36,7 @@ struct PartialLine<'a, W> {
 
 impl<W: AsyncWrite + Unpin> PartialLine<'_, W> {
     fn write_part(&mut self) -> io::Result<()> {
-        // Whoever writes the rest waits for the output.
+        // The task that writes the rest waits for the output.
         let mut context = Context::from_waker(Waker::noop());
         let mut written = 0;
         while let Some(part) = self.unwritten.get(written..).filter(|part| !part.is_empty()) {

@@ -101,6 +101,6 @@ async fn answer(mut stream: TcpStream, keys: Arc<Mutex<Value>>) {
     let body = keys.lock().expect("nobody panics here").to_string();
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
     let answer = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-    // Whoever asked may have gone.
+    // The client may have gone.
     drop(stream.write_all(answer.as_bytes()).await);
 }

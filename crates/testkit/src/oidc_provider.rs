@@ -140,7 +140,7 @@ async fn answer(mut stream: TcpStream, url: String, shared: Arc<Shared>) {
     let location = location.map(|to| format!("location: {to}\r\n")).unwrap_or_default();
     let head = format!("HTTP/1.1 {status} x\r\ncontent-type: application/json\r\nconnection: close\r\n{location}");
     let answer = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
-    // Whoever asked may have gone.
+    // The client may have gone.
     drop(stream.write_all(answer.as_bytes()).await);
 }
 

@@ -55,7 +55,7 @@ pub(crate) struct ProposalData {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     review_url: Option<String>,
-    /// The label of whoever proposed it.
+    /// The label of the caller that proposed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     proposed_by: Option<String>,

@@ -13,7 +13,7 @@ const EVERY: Duration = Duration::from_secs(1);
 const SWEEP_EVERY: u32 = 60;
 
 /// Executes proposals at once and then every second, while the future is polled. Several servers may do it at once.
-pub async fn run_proposal_worker(proposals: Proposals, toolbox: LiveRegistry) {
+pub async fn run_proposal_worker(proposals: Proposals, registry: LiveRegistry) {
     let mut ticks = tokio::time::interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut until_sweep = 0;
@@ -23,7 +23,7 @@ pub async fn run_proposal_worker(proposals: Proposals, toolbox: LiveRegistry) {
             sweep(&proposals).await;
         }
         until_sweep = (until_sweep + 1) % SWEEP_EVERY;
-        let Some(executors) = toolbox.executors() else { continue };
+        let Some(executors) = registry.executors() else { continue };
         // The ledger has logged why it cannot be asked.
         let _ = proposals.recover(&executors).await;
     }

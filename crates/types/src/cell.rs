@@ -13,7 +13,7 @@
 //! println!("{}", cell.0);
 //! # Ok::<(), serde_json::Error>(())
 //! ```
-//! With the masks of whoever looks, it does:
+//! With the viewer's masks, it does:
 //! ```
 //! let conflict: countersign_types::Conflict = serde_json::from_str(r#"{"code": "changed_since", "key": {"email": "a@x.org"}}"#)?;
 //! let shown = conflict.shown(&mut countersign_types::CellMasks::new(None));
@@ -61,7 +61,7 @@ impl std::fmt::Debug for Cell {
     }
 }
 
-/// The masks of whoever looks, by the names of columns: rows are shown without the tables that they come from, so a value is
+/// The masks of the viewer, by the names of columns: rows are shown without the tables that they come from, so a value is
 /// masked if it stands under the name of any masked column.
 #[derive(Debug)]
 pub struct CellMasks<'a> {

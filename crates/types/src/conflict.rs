@@ -93,7 +93,7 @@ impl ConflictKind {
 }
 
 /// A row, or a write, that is in the way of an undo. With a [`Cell`] for each value it is what the ledger found, and has no JSON
-/// form; with a [`Value`] it has passed the masks of whoever looks.
+/// form; with a [`Value`] it has passed the viewer's masks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(bound(deserialize = "V: Deserialize<'de>"))]
 pub struct Conflict<V = Cell> {
@@ -258,7 +258,7 @@ impl ConflictWrite {
 }
 
 impl Conflict {
-    /// The conflict with the masks of whoever looks. The texts that were masked may still occur elsewhere in it:
+    /// The conflict with the viewer's masks. The texts that were masked may still occur elsewhere in it:
     /// [`Conflict::redacted`] replaces them there.
     #[must_use]
     pub fn shown(self, masks: &mut CellMasks<'_>) -> Conflict<Value> {
@@ -288,7 +288,7 @@ impl Conflict<Value> {
 pub enum Conflicts {
     /// As the ledger found them. Their JSON is without values, in case nobody has asked for the masks.
     Found(Vec<Conflict>),
-    /// With the masks of whoever looks.
+    /// With the viewer's masks.
     Shown(Vec<Conflict<Value>>),
 }
 
@@ -337,7 +337,7 @@ impl Serialize for Conflicts {
     }
 }
 
-/// Conflicts with the masks of whoever looks (`None`: they may see every column), without the masked texts anywhere in them.
+/// Conflicts with the viewer's masks (`None`: they may see every column), without the masked texts anywhere in them.
 #[must_use]
 pub fn shown_conflicts(masks: Option<&Masks>, conflicts: Vec<Conflict>) -> Vec<Conflict<Value>> {
     let mut masks = CellMasks::new(masks);

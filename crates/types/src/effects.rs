@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::{Cell, CellMasks, Columns, CorrelationId, Redaction};
 
 /// The effects of a write: the number of rows that it changed, and the first of them in the order in which they were changed. With a
-/// [`Cell`] for each value they are what the ledger found; with a [`Value`] they have passed the masks of whoever looks.
+/// [`Cell`] for each value they are what the ledger found; with a [`Value`] they have passed the viewer's masks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effects<V = Cell> {
     /// The number of rows.
@@ -126,7 +126,7 @@ impl<V> Effects<V> {
 }
 
 impl Effects {
-    /// The effects with the masks of whoever looks. The texts that were masked may still occur elsewhere in them.
+    /// The effects with the viewer's masks. The texts that were masked may still occur elsewhere in them.
     #[must_use]
     pub fn shown(self, masks: &mut CellMasks<'_>) -> Effects<Value> {
         self.map(|column, cell| masks.cell(column, cell))
@@ -154,7 +154,7 @@ impl Effects<Value> {
 }
 
 impl RowHistoryEntry {
-    /// The change with the masks of whoever looks, without the masked texts anywhere in it.
+    /// The change with the viewer's masks, without the masked texts anywhere in it.
     #[must_use]
     pub fn shown(self, mut masks: CellMasks<'_>) -> RowHistoryEntry<Value> {
         let Self { correlation_id, tool_name, account_id, actor, client_name, changed_at, origin, effect } = self;

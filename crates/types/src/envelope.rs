@@ -239,7 +239,7 @@ impl Failure {
         Self { message, detail: text(self.detail), hint: text(self.hint), conflicts, ..self }
     }
 
-    /// The failure with the masks of whoever looks.
+    /// The failure with the viewer's masks.
     #[must_use]
     pub fn shown(self, mut masks: CellMasks<'_>) -> Self {
         let conflicts = self.conflicts.map(|conflicts| Box::new(conflicts.shown(&mut masks)));

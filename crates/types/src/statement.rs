@@ -259,7 +259,7 @@ pub struct ConditionShape {
     pub refused_functions: Vec<(String, String)>,
 }
 
-/// Whoever can describe a statement without running it.
+/// Something that can describe a statement without running it.
 pub trait DescribeStatement {
     /// Prepares `sql` (extended protocol: one statement only) and describes it. Nothing is executed.
     ///

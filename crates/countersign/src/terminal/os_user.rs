@@ -9,7 +9,7 @@ pub(crate) fn name() -> String {
     User::from_uid(uid).ok().flatten().map_or_else(|| format!("uid {uid}"), |user| user.name)
 }
 
-/// Whoever decided on a proposal.
+/// The person who decided on a proposal.
 pub(crate) struct Decider {
     /// The database login of a person; the account that decided by its client otherwise.
     name: String,

@@ -69,7 +69,7 @@ pub struct NoticeData {
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
-    /// The page of the proposal, which whoever sends the notice knows.
+    /// The page of the proposal; the sender of the notice knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
 }

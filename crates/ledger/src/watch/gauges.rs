@@ -45,7 +45,7 @@ const ENDS: [ProposalStatus; 5] = [
 ];
 
 const SQL: &str = include_str!("gauges.sql");
-/// Whoever monitors does not wait for long.
+/// A monitoring request does not wait for long.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 impl LedgerGauges {

@@ -198,7 +198,7 @@ impl WriteProtocol {
         Ok(call.map(|call| call.statement(PolicyMode::Run(&slot), &request.principal, self.correlation_id)))
     }
 
-    /// What becomes of a call that its policy does not let run. `None`: it may be tried again.
+    /// The outcome of a call that its policy does not let run. `None`: it may be tried again.
     async fn refused_by_policy(&self) -> Result<Option<WriteOutcome>, WriteError> {
         let WriteAttempt { request, executor, deadline, redaction, .. } = &self.attempt;
         let Some(call) = executor.policy(request)? else { return Ok(None) };
@@ -306,7 +306,7 @@ impl WriteProtocol {
                     if lease.session().run(&[PipelineStatement::without_params("rollback")]).await.is_err() {
                         lease.discard();
                     } else {
-                        // Whoever waits holds no session.
+                        // A waiting call holds no session.
                         drop(lease);
                     }
                 }

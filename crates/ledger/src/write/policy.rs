@@ -22,7 +22,7 @@ pub(crate) const NOT_LET_RUN: &str = "CS004";
 pub struct PolicyRule {
     /// The text of the condition, for people.
     pub when: String,
-    /// What becomes of the calls for which the condition holds.
+    /// The outcome of the calls for which the condition holds.
     pub then: RuleAction,
     /// Why, for agents and reviewers.
     pub message: Option<String>,

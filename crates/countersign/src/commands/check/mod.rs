@@ -60,7 +60,7 @@ pub(crate) async fn run(arguments: &CheckArgs, settings: &Settings) -> anyhow::R
         Ok(lines) => lines.iter().for_each(|line| print_line(&visible(line))),
         Err(error) => print_error(&format!("whether tables are tracked could not be looked up: {error:#}")),
     }
-    // Whether the reader can log in is not for this command to print_line.
+    // Whether the reader can log in is not what this command reports.
     if let Ok(reader) = ledger::reader_login(&target).await {
         for schema in SearchPath::load(&reader).await.unwrap_or_default().untrusted {
             tell(&format!("warning: {}", bootstrap::not_searched(&schema)));

@@ -80,7 +80,7 @@ async fn agree(arguments: &ApproveArgs, shown: &Proposal, who: &str) -> anyhow::
 
 /// Tells what became of an approved proposal.
 async fn outcome(ledger: &Ledger, proposal: &Proposal) -> anyhow::Result<ExitCode> {
-    let why = || visible(proposal.error_message.as_deref().unwrap_or("the ledger does not print_line why"));
+    let why = || visible(proposal.error_message.as_deref().unwrap_or("the ledger does not say why"));
     match proposal.status {
         ProposalStatus::Executed => {
             let receipt = proposal.correlation_id.map(|id| id.to_string()).unwrap_or_default();

@@ -23,13 +23,13 @@ pub(crate) async fn run(arguments: &ShowArgs, settings: &Settings) -> anyhow::Re
     Ok(())
 }
 
-/// Whoever decided on it.
+/// The person who decided on it.
 pub(super) fn decider(proposal: &Proposal) -> Decider {
     let who = proposal.decided_by.as_deref().unwrap_or_default();
     decided_by(who, proposal.decided_login.as_deref(), proposal.decided_via.as_deref())
 }
 
-/// Whoever made an approval.
+/// The person who made an approval.
 pub(super) fn approver(approval: &Approval) -> Decider {
     decided_by(&approval.decided_by, Some(&approval.decided_login), Some(&approval.decided_via))
 }

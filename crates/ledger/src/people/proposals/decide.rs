@@ -28,7 +28,7 @@ pub enum Decision {
 pub const MAX_REASON_CHARS: usize = 1_000;
 
 impl Decision {
-    /// Refuses a reason that is too long, whoever gives it.
+    /// Refuses a reason that is too long.
     pub(super) fn check(&self) -> Result<(), Failure> {
         match self {
             Self::Reject { reason: Some(reason) } if reason.chars().count() > MAX_REASON_CHARS => {

@@ -117,7 +117,7 @@ impl Proposals {
         let Some(correlation_id) = correlation_id.filter(|_| proposal.status == ProposalStatus::Executed) else {
             return Err(stopped);
         };
-        // Whoever asks may be out of time by now: another attempt has carried it out after that.
+        // The caller may be out of time by now, and another attempt has executed the proposal since.
         match resolve::ask_record(&self.writer, correlation_id, Instant::now() + RESOLVE_TIMEOUT).await {
             Ok(Some(Ok(outcome))) => Ok(ExecutedProposal { proposal, outcome }),
             // Pruned, or it cannot be read now: executed it was.

@@ -98,7 +98,7 @@ pub struct PlanReport<V = Cell> {
 }
 
 impl PlanReport {
-    /// The report with the masks of whoever looks.
+    /// The report with the viewer's masks.
     #[must_use]
     pub fn shown(self, masks: &mut CellMasks<'_>) -> PlanReport<Value> {
         self.map(|conflict| conflict.shown(masks))

@@ -9,7 +9,7 @@
 //! - `portioned`, `portions` and `server_json` are for rows that arrive in portions: they are streamed, or their text
 //!   does not determine their JSON.
 //! - `page` reads the next page of a cut result. `page_plan` and `page_order` find the order of a query, `page_text` is the
-//!   query behind a key.
+//!   query after a key.
 //! - `trace` has the facts of a read for a log.
 //! - `explain` shows the plan of a read. `response_budget` bounds the answers in memory.
 

@@ -1,4 +1,4 @@
-//! The pages of a result: the rows of a query behind a key.
+//! The pages of a result: the rows of a query after a key.
 //!
 //! ```text
 //! cut answer     the description and a plan of the text · the catalog       two round trips, once for a text and session;

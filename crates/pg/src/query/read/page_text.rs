@@ -1,4 +1,4 @@
-//! The text of a query behind a key.
+//! The text of a query after a key.
 //!
 //! ```text
 //! select page.c1 as "id", page.c2 as "name" from (
