@@ -219,7 +219,7 @@ async fn a_parameter_whose_column_keeps_fewer_digits_is_named() {
     ];
     let manifest = TestManifest::from_text(&manifest.join("\n"));
     let checked = run(&mut check(&db.url(), manifest.arguments())).await;
-    let said = checked.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = checked.out.split([' ', '\n']).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
     assert_eq!(checked.code, 0, "{said}");
     for (tool, column, scale) in [("set_price", "price", 2), ("set_cost", "cost", 3)] {
         let note = format!("tool {tool}: shop.product.{column} keeps {scale} digits after the decimal point");
