@@ -1,4 +1,4 @@
-//! Errors of sessions, in words for the operator. The tools derive the texts for agents from them.
+//! Errors of sessions, in words for the operator. The crate `tools` derives its messages for agents from them.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use types::{ErrorCode, Failure};
 /// An ErrorResponse or NoticeResponse (PostgreSQL manual, "Error and Notice Message Fields").
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerError {
-    /// `ERROR`, `FATAL`, `NOTICE`, ...: never translated.
+    /// `ERROR`, `FATAL`, `NOTICE`, ...: the untranslated form.
     pub severity: String,
     /// SQLSTATE.
     pub sqlstate: String,
@@ -19,9 +19,10 @@ pub struct ServerError {
     pub detail: Option<String>,
     /// HINT.
     pub hint: Option<String>,
-    /// In characters from 1, into the text that was parsed.
+    /// A position in the statement text, in characters, from 1.
     pub position: Option<u32>,
-    /// CONTEXT: in which function, trigger or line of COPY it happened; `None` in the statement itself.
+    /// CONTEXT: the function, trigger or COPY line in which the error occurred; `None` if it occurred in the
+    /// statement itself.
     pub context: Option<String>,
     /// The constraint that was violated.
     pub constraint: Option<String>,
@@ -31,14 +32,14 @@ pub struct ServerError {
     pub schema: Option<String>,
 }
 
-/// The most that is kept of one field, in bytes: an error may quote a value of any size.
+/// The maximum length of a field, in bytes; the rest is cut off. An error may quote a value of any size.
 const MAX_FIELD_BYTES: usize = 8 * 1024;
 
 fn shortened(bytes: &[u8]) -> String {
     match bytes.get(..MAX_FIELD_BYTES) {
         Some(start) if bytes.len() > MAX_FIELD_BYTES => {
             let mut text = String::from_utf8_lossy(start).into_owned();
-            // A character that was cut in the middle.
+            // The cut may have split a character.
             while text.ends_with(char::REPLACEMENT_CHARACTER) {
                 text.pop();
             }
@@ -49,11 +50,12 @@ fn shortened(bytes: &[u8]) -> String {
     }
 }
 
-/// Text as the server has sent it. It is UTF-8 in a session whose encoding is that, also from a database in SQL_ASCII, where
-/// PostgreSQL looks for itself. A query can set another encoding for the rows that follow.
+/// Text as the server sent it, checked to be UTF-8. With client encoding UTF8, PostgreSQL sends valid UTF-8 even from
+/// a SQL_ASCII database. But a query can set another client encoding for the rows that follow.
 ///
 /// # Errors
-/// character_not_in_repertoire. The rest of the answer is not to be read, nor anything more to be sent.
+/// SQLSTATE 22021 (`character_not_in_repertoire`). After it, the caller must neither read nor send anything on this
+/// connection.
 pub(crate) fn utf8(bytes: &[u8]) -> Result<&str, Error> {
     std::str::from_utf8(bytes).map_err(|_| {
         Error::Server(Box::new(ServerError {
@@ -95,8 +97,8 @@ impl ServerError {
         Ok(error)
     }
 
-    /// The message of an error about a value that was bound, with the parameter's number: CONTEXT is
-    /// `portal ".." parameter $1 = '..'`, in whatever language.
+    /// The message of an error about a bound value, with the number of the parameter. CONTEXT contains `portal ".."
+    /// parameter $1 = '..'` in every language.
     pub(crate) fn about_parameter(&self) -> String {
         let context = self.context.as_deref().unwrap_or_default();
         let number = context.split('$').nth(1).map(|rest| {
@@ -109,9 +111,9 @@ impl ServerError {
         }
     }
 
-    /// Whether the statement itself, and no function in it, no longer fits the database: a table, column, type or
-    /// function is gone, has another type, or `*` has other columns. If the statement fitted before, the database has
-    /// changed.
+    /// Whether the statement itself, and not a function that it calls, no longer fits the database: a table, column,
+    /// type or function is gone or has another type, or `*` has other columns. If the statement fitted before, the
+    /// schema has changed.
     #[must_use]
     pub fn is_schema_drift(&self) -> bool {
         let analysed = self.position.is_some()
@@ -123,8 +125,9 @@ impl ServerError {
         self.context.is_none() && (analysed || self.sqlstate == "0A000")
     }
 
-    /// Whether the same statement may succeed when it is tried again: serialization failures and deadlocks (class 40),
-    /// a lock not had (55P03), no resources (53), the server going down or a cancel (57).
+    /// Whether the same statement may succeed when it is repeated: serialization failures and deadlocks (class 40), a
+    /// lock that was not available (55P03), insufficient resources (class 53), a shutdown of the server or a
+    /// cancelled query (class 57).
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         let class = self.sqlstate.get(..2).unwrap_or_default();
@@ -138,17 +141,17 @@ impl std::fmt::Display for ServerError {
     }
 }
 
-/// The reason why there is no connection. Each reason needs another remedy, so each is a variant.
+/// The reason why there is no connection. Each variant needs another remedy.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ConnectError {
-    /// Nothing answers there.
+    /// No server accepts connections at the address.
     #[error("Cannot connect to database at [{place}]: {reason}")]
     Unreachable {
         /// The servers tried.
         place: String,
-        /// The operating system's words.
+        /// The message of the operating system.
         reason: String,
-        /// Whether it is what a server that is just being started or restarted looks like.
+        /// Whether a server that is being started or restarted may cause the same error.
         is_transient: bool,
     },
     /// No answer in time.
@@ -156,31 +159,31 @@ pub enum ConnectError {
     TimedOut {
         /// The servers tried.
         place: String,
-        /// The whole attempt's deadline.
+        /// The time limit for the whole attempt.
         timeout_ms: u128,
     },
-    /// Wrong user or password.
+    /// The user or the password is wrong.
     #[error("Authentication failed - check connection string credentials ({0})")]
     Authentication(String),
-    /// No such database.
+    /// The database does not exist.
     #[error("{0} - check the database name in the connection string")]
     DatabaseMissing(String),
-    /// A pooler answered, and the configuration names none. Start-up settings and prepared statements of a session
-    /// would be missing, or belong to another client.
+    /// A pooler answered, but the configuration does not mention one. Start-up settings and prepared statements of a
+    /// session would be missing, or belong to another client.
     #[error(
         "the connection to [{place}] goes through a connection pooler ({reason}): say so with pooler = \"transaction\" \
          (--pooler transaction, COUNTERSIGN_POOLER), or connect to PostgreSQL itself (docs/setup/pgbouncer.md)"
     )]
     Pooled {
-        /// The server that spoke.
+        /// The server that answered.
         place: String,
-        /// The observation that shows it.
+        /// The observation that reveals the pooler.
         reason: String,
     },
-    /// Everything else that the server can say to a new connection.
+    /// Any other error that the server reports for a new connection.
     #[error("the database at [{place}] refused the connection: {error}")]
     Refused {
-        /// The server that spoke.
+        /// The server that answered.
         place: String,
         /// The error that it reported.
         error: Box<ServerError>,
@@ -188,7 +191,7 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    /// Whether another server of the same target may be tried: this one has said nothing of us.
+    /// Whether another server of the same target may be tried: this one reported nothing about the login.
     pub(crate) fn tries_the_next(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::TimedOut { .. } => true,
@@ -197,13 +200,13 @@ impl ConnectError {
         }
     }
 
-    /// Whether no server has answered: what a login is and may do was not asked.
+    /// Whether no server answered. The login was not checked then.
     #[must_use]
     pub fn is_unreachable(&self) -> bool {
         self.tries_the_next()
     }
 
-    /// Whether it may be different in a moment: the server is going down, coming up or full.
+    /// Whether the next attempt may succeed: the server is shutting down, starting up, or has no free connection.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { is_transient, .. } => *is_transient,
@@ -240,7 +243,7 @@ impl ConnectError {
         reasons.dedup();
         let reason = match reasons.as_slice() {
             [] => "its name stands for no address".to_owned(),
-            // Two addresses of one name.
+            // The addresses of one name, with the same reason.
             [_] => return failures.remove(0),
             reasons => reasons.join("; "),
         };
@@ -248,7 +251,7 @@ impl ConnectError {
     }
 }
 
-/// The failure of a call for which there is no connection, in words for the agent.
+/// The failure of a call that has no connection, in words for the agent.
 impl From<&ConnectError> for Failure {
     fn from(error: &ConnectError) -> Self {
         let failure = Self::new(ErrorCode::DatabaseUnavailable, error.to_string());
@@ -262,7 +265,8 @@ impl From<&ConnectError> for Failure {
 const TELL_THE_OPERATOR: &str =
     "Calling again does not help. Tell the operator: the message says what to correct in how the server connects.";
 
-/// protocol_violation: the one SQLSTATE of PgBouncer, whatever it says. PostgreSQL says it to no client that starts a session.
+/// protocol_violation: the only SQLSTATE that PgBouncer uses. PostgreSQL does not report it to a client that starts a
+/// session.
 pub(crate) const POOLER_SAYS: &str = "08P01";
 const CANNOT_CONNECT_NOW: &str = "57P03";
 const TOO_MANY_CONNECTIONS: &str = "53300";
@@ -273,13 +277,13 @@ pub enum Error {
     /// There is no connection.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// PostgreSQL refused a statement; the session goes on.
+    /// PostgreSQL refused a statement. The session can be used further.
     #[error("{0}")]
     Server(Box<ServerError>),
-    /// The connection is gone.
+    /// The connection is lost.
     #[error("the connection to the database was lost: {0}")]
     Lost(#[from] io::Error),
-    /// A single message from the server is larger than this session takes.
+    /// A single message from the server exceeds the session's limit.
     #[error("a row of {size} bytes is larger than the {limit} bytes allowed")]
     MessageTooLarge {
         /// The announced size, in bytes.
@@ -287,7 +291,7 @@ pub enum Error {
         /// The limit, in bytes.
         limit: usize,
     },
-    /// A row is made of more values than this session converts.
+    /// A row has more values than the session converts.
     #[error("a row of more than {limit} values is larger than allowed")]
     TooManyValues {
         /// The limit.
@@ -296,10 +300,10 @@ pub enum Error {
     /// The deadline passed before the work was done.
     #[error("the deadline passed")]
     Deadline,
-    /// Whoever takes the rows has gone.
+    /// The receiver of the rows is gone.
     #[error("nobody takes the rows any more")]
     ReceiverDropped,
-    /// The deadline passed before a session came free.
+    /// No session became free before the deadline.
     #[error("all {sessions} connections of this server were in use until the deadline")]
     PoolTimeout {
         /// The size of the pool.

@@ -1,6 +1,6 @@
 //! The text form of arrays (PostgreSQL manual, "Array Input and Output Syntax").
 
-/// An array literal, taken apart. `None` is SQL NULL.
+/// An element of a parsed array literal. `None` is SQL NULL.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Element {
     Null,
@@ -13,7 +13,7 @@ const MAX_DIMENSIONS: usize = 6;
 
 /// Reads an array literal; `None` if it is not one.
 pub(crate) fn parse_array(text: &str, delimiter: char) -> Option<Vec<Element>> {
-    // `[2:4]={...}`: bounds that do not start at 1 come first, and JSON has no place for them.
+    // Bounds that do not start at 1 (`[2:4]={...}`) precede the elements. JSON cannot represent them.
     let body = if text.starts_with('[') {
         text.split_once("]={").map_or(text, |(bounds, _)| text.get(bounds.len() + 2..).unwrap_or(text))
     } else {
@@ -88,7 +88,7 @@ fn parse_bare(chars: &mut std::iter::Peekable<std::str::Chars<'_>>, delimiter: c
     Some(if text == "NULL" && !escaped { Element::Null } else { Element::Text(text) })
 }
 
-/// Writes an element so that `array_in` reads it back unchanged, whatever it holds.
+/// Writes a quoted element that `array_in` reads back unchanged, whatever its text is.
 pub(crate) fn push_quoted(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {
@@ -108,7 +108,7 @@ pub fn push_array_element(array: &mut String, element: Option<&str>) {
     }
 }
 
-/// A `text[]` of these.
+/// A `text[]` literal with these elements.
 #[must_use]
 pub fn text_array(texts: &[String]) -> String {
     let mut out = String::from("{");
@@ -122,13 +122,14 @@ pub fn text_array(texts: &[String]) -> String {
     out
 }
 
-/// A name as SQL takes it, quoted whatever it is.
+/// An SQL identifier, always quoted.
 #[must_use]
 pub fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// A literal of SQL, of no type yet. Whatever `standard_conforming_strings` says: a backslash makes it an E'' one.
+/// An SQL string literal without a type. A text with a backslash becomes an E'' literal, so the result does not
+/// depend on `standard_conforming_strings`.
 #[must_use]
 pub fn sql_literal(text: Option<&str>) -> String {
     let Some(text) = text else { return "null".to_owned() };

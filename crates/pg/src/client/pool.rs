@@ -1,4 +1,4 @@
-//! Pools of sessions, and the lease that makes sure that only a clean session goes back.
+//! Pools of sessions. A leased session returns to its pool only if it is clean.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::client::wire;
 struct Manager {
     target: ConnectOptions,
     settings: SessionSettings,
-    /// When a connection was last found lost: whatever is older is not trusted.
+    /// When a connection was last found lost. Older sessions are not trusted.
     lost: Mutex<Option<std::time::Instant>>,
     /// Sessions that are being stopped.
     stopping: TaskTracker,
@@ -35,8 +35,8 @@ impl Manager {
 }
 
 impl managed::Manager for Manager {
-    // In boxes, as futures contain both: whoever may have to connect would otherwise be a future of 15 KiB, and each call
-    // would move several of them.
+    // Boxed because futures contain both types: the future of a call that may have to connect would otherwise have 15
+    // KiB, and each call would move several of them.
     type Type = Box<Session>;
     type Error = ConnectError;
 
@@ -50,7 +50,7 @@ impl managed::Manager for Manager {
             return Err(RecycleError::message("closed by the server"));
         }
         if session.is_reusable() && self.is_trusted(metrics) {
-            // A cleaning takes as long as an answer to a probe.
+            // A pending reset takes as long as the answer to a probe.
             match tokio::time::timeout(self.target.keepalive.probe_timeout, session.await_reset()).await {
                 Ok(Ok(())) => {
                     session.push_probe();
@@ -60,7 +60,8 @@ impl managed::Manager for Manager {
                 Err(_) => self.invalidate_idle(),
             }
         }
-        // The session must be gone before the next one connects. A server that cannot be reached receives no goodbye.
+        // The session must have ended before the next one connects. No Terminate is sent to a server that cannot be
+        // reached.
         session.end(GOODBYE_BEFORE_THE_NEXT).await;
         Err(RecycleError::message("not to be used again"))
     }
@@ -81,7 +82,7 @@ pub struct PoolStatus {
     pub in_use: usize,
     /// Sessions that are not leased.
     pub idle: usize,
-    /// Those who wait for a session: for a place, or until it is open.
+    /// The number of callers that wait for a session: for a free slot, or until it has connected.
     pub waiting: usize,
 }
 
@@ -95,11 +96,11 @@ const GOODBYE_BEFORE_THE_NEXT: Duration = Duration::from_millis(100);
 /// The time limit for the end of a discarded session.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// How long a read tries to connect to a server that does not answer; with the last try it takes less than 5 s. If the
-/// server reports that it is starting, the read waits until its deadline.
+/// How long a read tries to connect to a server that does not answer; with the last attempt, the read fails in less
+/// than 5 s. If the server reports that it is starting, the read waits until its deadline.
 const PATIENCE_WITH_NOBODY: Duration = Duration::from_secs(4);
 
-/// The pool's own timeout comes first, since its error names the cause.
+/// Added to other timeouts, so that the pool's own timeout comes first: its error names the cause.
 const GRACE: Duration = Duration::from_millis(10);
 
 impl Pool {
@@ -112,11 +113,11 @@ impl Pool {
         Self { pool }
     }
 
-    /// A session, before `deadline`.
+    /// Leases a session, before `deadline`.
     ///
     /// # Errors
-    /// [`Error::PoolTimeout`] if none came free in time, [`Error::Deadline`] if connecting took too long, or why none could be
-    /// opened.
+    /// [`Error::PoolTimeout`] if no session became free in time, [`Error::Deadline`] if connecting took too long,
+    /// otherwise the reason why no session could be opened.
     pub async fn acquire(&self, deadline: Instant) -> Result<PooledSession, Error> {
         let wait = Some(deadline.saturating_duration_since(Instant::now()));
         let timeouts = Timeouts { wait, create: None, recycle: None };
@@ -135,7 +136,7 @@ impl Pool {
     /// `deadline`.
     ///
     /// # Errors
-    /// As [`Pool::lease`], or the last error of connecting.
+    /// As [`Pool::acquire`], or the error of the last attempt to connect.
     pub(crate) async fn acquire_with_retry(&self, deadline: Instant) -> Result<PooledSession, Error> {
         let mut pause = FIRST_PAUSE;
         let mut failure = None;
@@ -146,7 +147,7 @@ impl Pool {
                 (Err(Error::Deadline), Some(failure)) => return Err(failure),
                 (outcome, _) => return outcome,
             }
-            // Between half of the pause and all of it: those who wait do not come back all at once.
+            // Between half of the pause and all of it, so that waiting calls do not all retry at the same moment.
             let pause_now = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
             let is_silent = matches!(&failure, Some(Error::Connect(error)) if !error.is_server_response());
             let last_try = if is_silent { read_timeout.min(deadline) } else { deadline };
@@ -194,8 +195,8 @@ impl Pool {
         &self.pool.manager().target
     }
 
-    /// Waits until PostgreSQL has received every pending cancel request. If the process ends earlier, backends go on:
-    /// they notice that their client is gone only when they have something to send.
+    /// Waits until PostgreSQL has received every pending cancel request. If the process ended earlier, backends would
+    /// continue to run: a backend notices the loss of its client only when it sends something.
     pub async fn drain(&self) {
         let stopping = &self.pool.manager().stopping;
         stopping.close();
@@ -204,7 +205,7 @@ impl Pool {
         }
     }
 
-    /// Stops the use of all present sessions, after a restart of the server. Idle ones end when their places are needed.
+    /// Retires all present sessions, after a restart of the server. Idle ones are closed when their slots are needed.
     pub fn invalidate_idle(&self) {
         self.pool.manager().invalidate_idle();
     }
@@ -236,8 +237,8 @@ impl PooledSession {
         self.session.as_mut().unwrap_or_else(|| unreachable!("a lease holds its session until it is dropped"))
     }
 
-    /// Runs one statement of the server's own to its end, before `deadline`. A row may be as large as a record of the
-    /// ledger.
+    /// Runs one of the server's own statements to its end, before `deadline`. A row may be as large as a record of
+    /// the ledger.
     ///
     /// # Errors
     /// [`Error::Deadline`], or an error of the session.
@@ -255,8 +256,8 @@ impl PooledSession {
         Ok(ran.map_err(|failed| failed.error)?.into_iter().next().unwrap_or_default())
     }
 
-    /// A call has ended by its deadline. If nothing has arrived all that time, the peer may be gone without a word, and then the
-    /// idle sessions are lost as well: none of them is lent again.
+    /// Handles a call that has ended by its deadline. If nothing has arrived since the lease began, the peer may be
+    /// gone without notice. Then the idle sessions of the pool may be lost too, and none of them is leased again.
     pub(crate) fn suspect_silence(&self) {
         let Some(session) = &self.session else { return };
         if let Some(pool) = Object::pool(session).filter(|_| session.connection.last_heard < self.since) {
@@ -265,7 +266,7 @@ impl PooledSession {
         }
     }
 
-    /// Throws the session away, whatever its state.
+    /// Closes the session instead of returning it to the pool.
     pub fn discard(mut self) {
         if let Some(session) = self.session.take() {
             stop(session);
@@ -281,7 +282,8 @@ impl Drop for PooledSession {
     }
 }
 
-/// Its place in the pool stays taken until the backend is gone, so that there are never more of them than there may be.
+/// Ends a session in the background. Its slot stays taken until the backend is gone, so the number of backends never
+/// exceeds the limit of the pool.
 fn stop(mut session: Object<Manager>) {
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return drop(Object::take(session)) };
     if session.is_broken() {
@@ -292,7 +294,8 @@ fn stop(mut session: Object<Manager>) {
         if !session.is_idle() && tokio::time::timeout(STOP_TIMEOUT, interrupt(&mut session)).await.is_err() {
             tracing::warn!(backend_pid = session.backend_pid(), "the backend does not stop");
         }
-        // The socket stays open until the cancel is in: a closed one would let the backend's number be used again.
+        // The socket stays open until the cancel request has arrived. If it closed earlier, the process id of the
+        // backend could be reused.
         session.end(GOODBYE).await;
         drop(Object::take(session));
     }));

@@ -10,9 +10,10 @@ use crate::client::session_settings::SessionSettings;
 /// How a pooler treats the backends that it lends. `None` if this could not be determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolerReport {
-    /// Whether there is one at all.
+    /// Whether there is a pooler.
     pub is_there: bool,
-    /// Whether what a transaction has left in a backend is still there for the next one (no `server_reset_query_always`).
+    /// Whether settings that a transaction leaves in a backend remain for the next one (no
+    /// `server_reset_query_always`).
     pub keeps_settings: Option<bool>,
     /// Whether it renames prepared statements, so that `EXECUTE` does not find them (`max_prepared_statements`).
     pub renames_statements: bool,
@@ -55,7 +56,7 @@ async fn examine(target: &ConnectOptions) -> Result<PoolerReport, Error> {
     Ok(PoolerReport { is_there, keeps_settings, renames_statements })
 }
 
-/// Whether SQL does not find what the protocol has prepared in the same transaction.
+/// Whether EXECUTE does not find a statement that the protocol has prepared in the same transaction.
 async fn renames(session: &mut Session) -> Result<bool, Error> {
     session.begin(None, &[]).await.map_err(|failed| failed.error)?;
     session.describe(PREPARED, "select 1", &[]).await?;
@@ -70,7 +71,8 @@ async fn renames(session: &mut Session) -> Result<bool, Error> {
     }
 }
 
-/// Whether a setting of the session that one transaction has made is there in the next one, if that has the same backend.
+/// Whether a session setting that one transaction has made is still in force in the next one. `None` if the next one
+/// has another backend.
 async fn keeps(session: &mut Session, mark: &str) -> Result<Option<bool>, Error> {
     let mark = mark.to_owned();
     let set = format!("select pg_catalog.set_config('{MARK}', $1, false)");

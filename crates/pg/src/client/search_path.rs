@@ -1,5 +1,5 @@
-//! The search path of reads: the schemas of the login's own path in which no other user can put a function in front of what
-//! an agent calls (PostgreSQL manual, "Schemas", "Usage Patterns").
+//! The search path of reads: the schemas of the login's own path in which no other user can create a function that
+//! shadows one that an agent calls (PostgreSQL manual, "Schemas", "Usage Patterns").
 
 use crate::client::connect_options::ConnectOptions;
 use crate::client::error::Error;
@@ -26,11 +26,12 @@ pub struct UntrustedSchema {
     pub creators: Vec<String>,
 }
 
-/// The statements after the second one see PostgreSQL's own schema only.
+/// The statements after the second one see only PostgreSQL's own schema.
 const LOGIN_PATH_SQL: &str = "select pg_catalog.current_schemas(false)";
 const PIN_SQL: &str = "select pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)";
 
-/// A row for each of these schemas, in order: its name, and the roles that may create in it besides its owner and superusers.
+/// One row for each of these schemas, in order: its name, and the roles that may create objects in it besides its
+/// owner and superusers.
 const CREATORS_SQL: &str = "\
 select n.nspname, array_to_json(array( \
     select case a.grantee when 0 then 'PUBLIC' else pg_get_userbyid(a.grantee) end \
@@ -41,10 +42,10 @@ where left(n.nspname, 3) <> 'pg_' \
 order by path.position";
 
 impl SearchPath {
-    /// Asks the database for the path of the login that this target names.
+    /// Asks the database for the search path of the target's login.
     ///
     /// # Errors
-    /// Whatever the connection or the server says.
+    /// An error of the connection or the server.
     pub async fn load(target: &ConnectOptions) -> Result<Self, Error> {
         // Every name in the two statements that run under the login's own path is qualified.
         let settings = SessionSettings::default().with_login_search_path();

@@ -1,4 +1,5 @@
-//! A session: statements in, rows of text out. Knows nothing of JSON, of pools or of what its statements mean.
+//! A session: runs statements and returns rows of text. It has no notion of JSON, of pools, or of the meaning of
+//! statements.
 
 mod collector;
 mod description;
@@ -27,11 +28,11 @@ pub(crate) use transaction_settings::TransactionSettings;
 /// One statement of a pipeline.
 #[derive(Debug, Clone, Copy)]
 pub struct PipelineStatement<'a> {
-    /// One statement. Prepared once a session and kept, so the number of different texts must be bounded.
+    /// One statement. The session prepares it once and keeps it, so the number of different texts must be bounded.
     pub sql: &'a str,
     /// Its parameters in text form; `None` is SQL NULL.
     pub params: &'a [Option<String>],
-    /// The types of its parameters by oid, where they are not to be inferred.
+    /// The oids of the parameter types that the server must not infer.
     pub param_types: &'a [u32],
 }
 
@@ -46,7 +47,7 @@ impl<'a> PipelineStatement<'a> {
 /// The result of a statement.
 #[derive(Debug, Clone, Default)]
 pub struct StatementResult {
-    /// Its result columns; empty for a statement that returns none.
+    /// The result columns; empty for a statement that returns no rows.
     pub columns: Vec<FieldDescription>,
     /// Its rows, in text form.
     pub rows: Vec<Vec<Option<String>>>,
@@ -65,7 +66,7 @@ impl StatementResult {
 /// A pipeline that stopped.
 #[derive(Debug)]
 pub struct PipelineError {
-    /// Which step, from 0. Those before it ran; those after it did not.
+    /// The index of the failed step, from 0. The steps before it ran; those after it did not.
     pub step: usize,
     /// The reason.
     pub error: Error,
@@ -74,7 +75,7 @@ pub struct PipelineError {
 /// The most bytes of text that one pipeline may return; more is [`Error::MessageTooLarge`].
 pub(crate) const MAX_PIPELINE_BYTES: usize = 8 << 20;
 
-/// The tag, the length and the number of columns, which every row has.
+/// The tag, the length and the number of columns: the bytes of a row message without its values.
 const ROW_HEADER_BYTES: usize = 7;
 
 /// The time limit for the end of a session.
@@ -84,23 +85,24 @@ const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Session {
     pub(crate) connection: Connection,
-    /// The beginning of each transaction through a pooler.
+    /// The statements that begin each transaction through a pooler.
     ground: Option<TransactionPreamble>,
     /// The names of prepared statements by text and parameter types.
     pub(crate) prepared: HashMap<(String, Vec<u32>), String>,
     /// The number of names used so far.
     names: u64,
-    /// Whether the statements around a read are prepared (`query::read::read_transaction`), or need not be, through a pooler.
+    /// Whether the statements around a read are prepared (`query::read::read_transaction`). Always set through a
+    /// pooler, where none are.
     pub(crate) boundary_prepared: bool,
     /// Whether the check of functions is prepared (`query::read::function_policy`).
     pub(crate) guard_prepared: bool,
-    /// The circumstances of the next read.
+    /// The settings of the next read's transaction.
     pub(crate) settings: TransactionSettings,
     /// The statements of agents that are prepared.
     pub(crate) statements: StatementCache,
-    /// Whether names that are not qualified are looked up in PostgreSQL's own schema only.
+    /// Whether unqualified names are looked up in PostgreSQL's own schema only.
     pub(crate) has_system_path: bool,
-    /// The database has changed under a prepared statement: only a new session forgets it.
+    /// The schema has changed under a prepared statement, so the session must not be reused.
     outdated: bool,
 }
 
@@ -139,18 +141,19 @@ impl Session {
         !self.connection.has_pending() && self.connection.transaction_status == TransactionStatus::Open
     }
 
-    /// Whether a transaction is open or has failed, and nothing is under way.
+    /// Whether a transaction block is open, failed or not, and no answer is pending.
     pub(crate) fn is_in_block(&self) -> bool {
         self.in_sync() && self.connection.transaction_status != TransactionStatus::Idle
     }
 
-    /// Whether nothing is under way, and it is known what the server says next.
+    /// Whether no answer is pending and the connection is usable.
     #[must_use]
     pub fn in_sync(&self) -> bool {
         !self.connection.has_pending() && !self.connection.is_broken
     }
 
-    /// Whether it can be lent again: idle, or about to be, and its prepared statements still fit the database.
+    /// Whether the session can be leased again: it is idle or only waits for its reset, and its prepared statements
+    /// still fit the database.
     #[must_use]
     pub fn is_reusable(&self) -> bool {
         (self.is_idle() || self.connection.reset_pending()) && !self.outdated
@@ -161,13 +164,13 @@ impl Session {
         self.connection.is_broken
     }
 
-    /// Whether the server has ended it while it lay idle.
+    /// Whether the server has closed the connection while the session was idle.
     pub(crate) fn was_closed(&mut self) -> bool {
         self.connection.is_closed()
     }
 
-    /// Has the next pipeline find out first whether the peer is still there, if that is in doubt. A pooler may have no server for
-    /// it yet.
+    /// Begins the next pipeline with a probe if the peer has been silent for long. Not through a pooler, which may
+    /// have no backend for it yet.
     pub(crate) fn push_probe(&mut self) {
         if !self.is_pooled() {
             self.connection.push_probe();
@@ -203,7 +206,7 @@ impl Session {
         }
     }
 
-    /// Like [`Session::run`], but in whatever transaction there is.
+    /// Like [`Session::run`], but within the transaction that is open, if one is.
     async fn run_pipeline(&mut self, steps: &[PipelineStatement<'_>]) -> Result<Vec<StatementResult>, PipelineError> {
         let mut parsing = Vec::with_capacity(steps.len());
         let pushed = self.connection.pushed();
@@ -229,8 +232,8 @@ impl Session {
         self.forget_unparsed(&parsing, collector.parsed.map_or(0, |last| last.since(before)));
         if let Some(Failure { statement, error }) = failure {
             let step = step_of(statement);
-            // feature_not_supported: "cached plan must not change result type", after a change of the schema. Not of a text
-            // that is new in this very pipeline: it has meant that from the beginning.
+            // feature_not_supported: "cached plan must not change result type", after a change of the schema. If this
+            // pipeline parsed the text itself, the error has another cause.
             let is_new = parsing.get(step).is_some_and(Option::is_some);
             self.outdated |= !is_new && error.sqlstate == "0A000";
             return Err(PipelineError { step, error: Error::Server(error) });
@@ -246,7 +249,7 @@ impl Session {
     /// Collects an answer up to the next ReadyForQuery.
     async fn collect(&mut self, collector: &mut Collector) -> Result<Option<Failure>, Error> {
         let ended = self.connection.converse(&mut |event| collector.take(event)).await;
-        // A value that is not UTF-8: nothing more may be read, nor sent.
+        // A value is not UTF-8: the connection must not be used further.
         ended.inspect_err(|error| {
             if matches!(error, Error::Server(_)) {
                 self.connection.poison(error);
@@ -268,7 +271,7 @@ impl Session {
         outcome
     }
 
-    /// Queues one step; the name under which its statement is being prepared now, if it was not before.
+    /// Queues one step. Returns the name of its statement if the step prepares it now.
     fn push_step(&mut self, step: &PipelineStatement<'_>) -> Result<Option<String>, Error> {
         if self.is_pooled() {
             self.push_unnamed(step.sql, step.params, step.param_types)?;
@@ -296,7 +299,7 @@ impl Session {
         Ok(is_new.then_some(name))
     }
 
-    /// Queues Parse and Bind of a statement without a name, which is there until the next one.
+    /// Queues Parse and Bind of the unnamed statement, which the next Parse without a name replaces.
     pub(crate) fn push_unnamed(
         &mut self,
         sql: &str,
@@ -308,13 +311,13 @@ impl Session {
         Ok(self.connection.push_bind("", "", params)?)
     }
 
-    /// Queues Parse of a statement under a name, for the next pipeline to begin with.
+    /// Queues Parse of a named statement as the beginning of the next pipeline.
     pub(crate) fn push_ahead(&mut self, name: &str, sql: &str) -> Result<(), Error> {
         self.connection.next_statement();
         self.connection.push_parse(name, sql, &[])
     }
 
-    /// Closes the prepared statement of a text that does not come again. Only queued: it is sent with the next
+    /// Closes the prepared statement of a text that will not be used again. Only queued: Close is sent with the next
     /// pipeline.
     pub(crate) fn forget(&mut self, sql: &str) -> Result<(), Error> {
         let key = (sql.to_owned(), Vec::new());
@@ -324,7 +327,7 @@ impl Session {
         }
     }
 
-    /// Forgets statements after an error, which were never parsed. `parsed` is the number of steps up to the last
+    /// Forgets the statements that an error kept from being parsed. `parsed` is the number of steps up to the last
     /// parsed one.
     fn forget_unparsed(&mut self, parsing: &[Option<String>], parsed: usize) {
         let unparsed: Vec<&String> = parsing.iter().skip(parsed).flatten().collect();
@@ -333,7 +336,7 @@ impl Session {
         }
     }
 
-    /// Runs a constant text of the server, which may have several statements, in the simple protocol.
+    /// Runs a constant text of this program, which may contain several statements, in the simple protocol.
     ///
     /// # Errors
     /// An error of the server or the connection.
@@ -346,12 +349,12 @@ impl Session {
     /// Reads up to the next ReadyForQuery.
     ///
     /// # Errors
-    /// [`Error::Server`] for a statement that failed, or what the connection says.
+    /// [`Error::Server`] for a statement that failed, or an error of the connection.
     pub(crate) async fn finish(&mut self) -> Result<(), Error> {
         self.connection.finish().await
     }
 
-    /// Ends the session politely.
+    /// Sends Terminate and closes the connection.
     pub async fn close(mut self) {
         self.end(GOODBYE_TIMEOUT).await;
     }

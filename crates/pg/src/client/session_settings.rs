@@ -68,7 +68,7 @@ impl SessionSettings {
         self
     }
 
-    /// Whether names that are not qualified are looked up in PostgreSQL's own schema only.
+    /// Whether unqualified names are looked up in PostgreSQL's own schema only.
     pub(crate) fn has_system_path(&self) -> bool {
         self.iter().any(|setting| setting == (SEARCH_PATH, SYSTEM_PATH))
     }

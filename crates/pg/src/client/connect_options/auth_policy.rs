@@ -8,19 +8,19 @@ use super::keywords::KeywordValues;
 pub enum ChannelBinding {
     /// Never.
     Disable,
-    /// If the connection is encrypted and the server can.
+    /// If the connection is encrypted and the server supports it.
     #[default]
     Prefer,
-    /// Always; a server that asks in another way is refused.
+    /// Always. The client refuses a server that requests another method.
     Require,
 }
 
-/// A way in which a server asks who we are, as `require_auth` calls it.
+/// An authentication method, with the name that `require_auth` has for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuthMethod {
-    /// The password itself.
+    /// The password in clear text.
     Password,
-    /// MD5 of it.
+    /// The MD5 hash of the password.
     Md5,
     /// GSSAPI, which is not supported.
     Gss,
@@ -30,7 +30,7 @@ pub enum AuthMethod {
     Scram,
     /// OAuth, which is not supported.
     OAuth,
-    /// It does not ask.
+    /// No authentication.
     None,
 }
 
@@ -56,9 +56,10 @@ impl std::fmt::Display for AuthMethod {
 pub struct AuthPolicy {
     /// Whether SCRAM is tied to the server's certificate.
     pub channel_binding: ChannelBinding,
-    /// The ways that are allowed.
+    /// The methods that a server may request.
     pub methods: Vec<AuthMethod>,
-    /// Whether `require_auth` names `password`: then it is sent in clear as well, beyond this machine.
+    /// Whether `require_auth` names `password`. Only then is the password sent in clear text over an unencrypted
+    /// connection to another machine.
     pub names_password: bool,
 }
 

@@ -1,7 +1,7 @@
-//! The two forms of a connection string, read as libpq reads them (PostgreSQL manual, "Connection Strings"): what comes
-//! out is keys and values, whatever they mean.
+//! The two forms of a connection string, parsed as libpq parses them (PostgreSQL manual, "Connection Strings"). This
+//! module splits the text into keys and values and does not interpret them.
 //!
-//! No message repeats a value: any part of a string that is read wrongly may be a piece of its password.
+//! No error message repeats a value: if a string is misread, any part of it may be a piece of its password.
 
 use std::collections::HashMap;
 
@@ -10,13 +10,13 @@ use super::ConnectOptionsError;
 /// Keys and values in their order. The last one of a repeated key is used.
 type Pairs = Vec<(String, String)>;
 
-/// The keys and values of a connection string, to which a caller may add; `ConnectOptions` checks them. Not `Debug`: a
-/// password may be among them.
+/// The keys and values of a connection string. A caller may add more; `ConnectOptions` checks them. Not `Debug`: they
+/// may include a password.
 pub struct Conninfo {
     pairs: Pairs,
     /// The source of the text.
     origin: Option<String>,
-    /// The sources of single keys, where they differ.
+    /// The sources of those keys whose source is not `origin`.
     origins: HashMap<String, String>,
 }
 
@@ -35,17 +35,17 @@ impl Conninfo {
         Self { origin: Some(origin.into()), ..self }
     }
 
-    /// Whether the text is meant as the form that begins with `postgresql://`.
+    /// Whether the text begins like a URI (`postgresql://`).
     pub fn is_uri(text: &str) -> bool {
         behind_scheme(text).is_some()
     }
 
-    /// The value of a key; it may be empty.
+    /// The value of a key, which may be empty.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.pairs.iter().rev().find(|(said, _)| said == key).map(|(_, value)| value.as_str())
     }
 
-    /// Whether it has the key, even with an empty value.
+    /// Whether the key was given, even with an empty value.
     pub fn contains_key(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
@@ -56,12 +56,12 @@ impl Conninfo {
         self.origins.insert(key.to_owned(), origin.to_owned());
     }
 
-    /// The source of the value of a key, if it is known.
+    /// The source of a key's value, if it is known.
     pub(super) fn origin(&self, key: &str) -> Option<&str> {
         self.origins.get(key).or(self.origin.as_ref()).map(String::as_str)
     }
 
-    /// All of it in its order.
+    /// All keys and values, in order.
     pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.pairs.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
@@ -75,14 +75,14 @@ fn behind_scheme(text: &str) -> Option<&str> {
     ["postgresql://", "postgres://"].iter().find_map(|scheme| text.strip_prefix(scheme))
 }
 
-/// `key = value` pairs; a value in single quotes may hold spaces, and a backslash takes the next character as it is.
+/// Parses `key = value` pairs. A value in single quotes may contain spaces. A backslash escapes the next character.
 fn from_keywords(text: &str) -> Result<Pairs, String> {
     let mut pairs = Pairs::new();
     let mut rest = text.trim_start();
     while !rest.is_empty() {
         let (key, after) = rest.split_once('=').ok_or("a key without \"=\" behind it")?;
         let key = key.trim_end();
-        // A word between two values that is no key may be the second word of a password.
+        // A word that cannot be a key may be the second word of an unquoted password, so it is not repeated.
         if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
             return Err("\"=\" without a key before it; a value with spaces is written in single quotes".to_owned());
         }
@@ -93,7 +93,7 @@ fn from_keywords(text: &str) -> Result<Pairs, String> {
     Ok(pairs)
 }
 
-/// The value at the beginning of `text`, and what comes after it.
+/// The value at the beginning of `text`, and the text after it.
 fn keyword_value(text: &str) -> Result<(String, &str), String> {
     let quoted = text.starts_with('\'');
     let body = text.strip_prefix('\'').unwrap_or(text);
@@ -133,7 +133,7 @@ fn from_uri(text: &str) -> Result<Pairs, String> {
             return Err("a second \"=\" in a parameter behind \"?\"; within a value it is written %3D".to_owned());
         }
         pairs.push(match (decoded(key)?, decoded(value)?) {
-            // JDBC's spelling, which libpq takes as well.
+            // JDBC's spelling, which libpq accepts too.
             (key, value) if key == "ssl" && value == "true" => ("sslmode".to_owned(), "require".to_owned()),
             pair => pair,
         });
@@ -141,7 +141,7 @@ fn from_uri(text: &str) -> Result<Pairs, String> {
     Ok(pairs)
 }
 
-/// The hosts and the ports, each separated by commas. An address of version 6 loses its brackets.
+/// The hosts and the ports, each as a list separated by commas. IPv6 addresses lose their brackets.
 fn servers_of(text: &str) -> Result<(String, String), String> {
     let mut hosts = Vec::new();
     let mut ports = Vec::new();
@@ -158,7 +158,8 @@ fn servers_of(text: &str) -> Result<(String, String), String> {
             return Err("a second \"@\" before the host; within a user or a password it is written %40".to_owned());
         }
         if !port.bytes().all(|byte| byte.is_ascii_digit()) {
-            // Not shown: after `user:pass/word@host` it would be the beginning of the password.
+            // The text is not repeated: in `user:pass/word@host` the part before the slash is the beginning of the
+            // password.
             return Err("a port that is no number; within a password \"/\" is written %2F".to_owned());
         }
         hosts.push(host);

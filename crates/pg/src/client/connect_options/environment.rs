@@ -1,5 +1,5 @@
-//! The surroundings of a connection string: environment variables, the user's home, the user's name. They supply
-//! what the string leaves out.
+//! The environment of a connection string: environment variables, the user's home directory and name. They supply the
+//! values that the string leaves out.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::DEFAULT_CONNECT_TIMEOUT;
 /// The default folders of the server's socket: Debian, Red Hat and Alpine use the first, PostgreSQL itself the second.
 const SOCKET_FOLDERS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
 
-/// The surroundings of a connection string. Not `Debug`: PGPASSWORD is among them.
+/// The environment of a connection string. Not `Debug`: it may contain PGPASSWORD.
 #[derive(Clone)]
 pub struct ConnectEnvironment {
     variables: HashMap<String, String>,
@@ -23,7 +23,8 @@ pub struct ConnectEnvironment {
 }
 
 impl ConnectEnvironment {
-    /// Those of this process, as libpq sees them. `connect_timeout` counts unless something says otherwise.
+    /// The environment of this process, as libpq sees it. `connect_timeout` applies unless the string or a variable
+    /// sets another.
     #[must_use]
     pub fn from_process(connect_timeout: Duration) -> Self {
         let variables = std::env::vars_os()
@@ -35,7 +36,8 @@ impl ConnectEnvironment {
         Self { variables, home, connect_timeout, ..Self::empty() }
     }
 
-    /// Surroundings without variables and files of the user, for the machine's own name and time only.
+    /// An environment without variables and without files of the user: the system supplies only the user's name and
+    /// the socket folders.
     #[must_use]
     pub fn empty() -> Self {
         Self {
@@ -47,7 +49,7 @@ impl ConnectEnvironment {
         }
     }
 
-    /// A `PG*` variable that is set and not empty.
+    /// The value of a `PG*` variable, unless it is unset or empty.
     pub(super) fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
@@ -57,7 +59,7 @@ impl ConnectEnvironment {
         self.home.as_ref().map(|home| home.join(path))
     }
 
-    /// The path in the user's home, if a file exists there.
+    /// The path of a file in the user's home, if the file exists.
     pub(super) fn there_in_home(&self, path: &str) -> Option<PathBuf> {
         self.in_home(path).filter(|path| path.exists())
     }
@@ -84,7 +86,7 @@ pub(super) fn is_default(folder: &Path) -> bool {
 
 #[cfg(test)]
 impl ConnectEnvironment {
-    /// Surroundings of a test's own.
+    /// An environment for tests.
     pub(super) fn made(variables: &[(&str, &str)], home: &Path, socket_folders: &[&Path]) -> Self {
         Self {
             variables: variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),

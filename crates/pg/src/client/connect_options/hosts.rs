@@ -1,5 +1,5 @@
-//! Which servers to try, in which order, and what they must be (`host`, `hostaddr`, `port`, `target_session_attrs`,
-//! `load_balance_hosts`).
+//! The servers to try, their order, and the properties that they must have (`host`, `hostaddr`, `port`,
+//! `target_session_attrs`, `load_balance_hosts`).
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -16,15 +16,15 @@ const DEFAULT_PORT: u16 = 5432;
 pub enum Address {
     /// Over TCP.
     Tcp {
-        /// A name or an address: what a certificate must bear and a password file is asked for.
+        /// A name or an address. The certificate is checked against it, and the password file is searched for it.
         host: String,
         /// The address; if `None`, `host` is resolved.
         hostaddr: Option<IpAddr>,
         /// The port.
         port: u16,
     },
-    /// A folder that holds the socket, and the port that names it. On Linux a name that begins with `@` is one of the
-    /// abstract namespace.
+    /// The folder with the socket, and the port that is part of the socket's file name. On Linux, a path that begins
+    /// with `@` is in the abstract namespace.
     Unix(PathBuf, u16),
 }
 
@@ -41,16 +41,16 @@ impl std::fmt::Display for Address {
 /// `target_session_attrs`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TargetSessionAttrs {
-    /// Any server that lets us in.
+    /// Any server that accepts the login.
     #[default]
     Any,
-    /// One whose sessions may write by default.
+    /// A server whose sessions may write by default.
     ReadWrite,
-    /// One whose sessions may not.
+    /// A server whose sessions may not write by default.
     ReadOnly,
-    /// One that is not in recovery.
+    /// A server that is not in recovery.
     Primary,
-    /// One that is.
+    /// A server that is in recovery.
     Standby,
     /// A standby, or any server if there is none.
     PreferStandby,
@@ -69,12 +69,11 @@ pub(super) fn session_attrs(given: &KeywordValues) -> Result<TargetSessionAttrs,
     given.choice("target_session_attrs", &SESSION_ATTRS, TargetSessionAttrs::Any)
 }
 
-/// Whether the servers are tried in an order of chance.
+/// Whether the servers are tried in random order.
 pub(super) fn are_shuffled(given: &KeywordValues) -> Result<bool, ConnectOptionsError> {
     given.choice("load_balance_hosts", &[("disable", false), ("random", true)], false)
 }
 
-/// The servers, as they are listed.
 pub(super) fn addresses(
     given: &KeywordValues,
     surroundings: &ConnectEnvironment,

@@ -9,11 +9,12 @@ use std::collections::HashMap;
 use super::environment::ConnectEnvironment;
 use super::{ConnectOptionsError, Conninfo};
 
-/// Every key of libpq, with the variable that gives its value where nothing else does.
+/// All keys of libpq, each with the environment variable that supplies its value if nothing else does.
 const KEYS: [(&str, Option<&str>); 51] = [
     ("application_name", Some("PGAPPNAME")),
     ("channel_binding", Some("PGCHANNELBINDING")),
-    // PGCLIENTENCODING is about what a terminal shows, and the three of GSSAPI about what is never tried here.
+    // PGCLIENTENCODING is left out because it concerns what a terminal displays, and three variables of GSSAPI because
+    // GSSAPI is not supported.
     ("client_encoding", None),
     ("connect_timeout", Some("PGCONNECT_TIMEOUT")),
     ("dbname", Some("PGDATABASE")),
@@ -65,7 +66,8 @@ const KEYS: [(&str, Option<&str>); 51] = [
     ("user", Some("PGUSER")),
 ];
 
-/// Keys that ask for what is not done here: the values that ask for nothing, and why the others are refused.
+/// Keys of unsupported features: the values that do not request the feature, and the reason why all other values are
+/// refused.
 const REFUSED: [(&str, &[&str], &str); 17] = [
     ("client_encoding", &["auto", "utf8", "utf-8", "unicode"], "text is always UTF8 here"),
     ("gssdelegation", &["0"], GSS),
@@ -89,7 +91,7 @@ const REFUSED: [(&str, &[&str], &str); 17] = [
 const GSS: &str = "GSSAPI is not supported";
 const OAUTH: &str = "OAuth is not supported";
 
-/// The given values, by key. Not `Debug`: a password may be among them.
+/// The given values, by key. Not `Debug`: they may include a password.
 #[derive(Default)]
 pub(super) struct KeywordValues {
     values: HashMap<&'static str, Value>,
@@ -110,7 +112,7 @@ impl KeywordValues {
         let mut before = "";
         for (key, value) in conninfo.pairs() {
             let Some(known) = known(key) else {
-                // A password with a space and without quotes goes on as something that looks like a key.
+                // An unquoted password with a space: the text after the space looks like the next key.
                 return Err(if before == "password" {
                     ConnectOptionsError::Malformed(
                         "what follows the password is no key; is it a part of it?".to_owned(),
@@ -153,13 +155,13 @@ impl KeywordValues {
         value.map_or("default", |value| value.source.as_ref().unwrap_or(&value.origin)).to_owned()
     }
 
-    /// The error that the value of this key makes.
+    /// The error for the value of this key.
     pub(super) fn wrong(&self, key: &str, problem: impl Into<String>) -> ConnectOptionsError {
         let origin = self.values.get(key).map_or(key, |value| value.origin.as_str());
         ConnectOptionsError::Setting { origin: origin.to_owned(), problem: problem.into() }
     }
 
-    /// One of these words, or the default.
+    /// The choice that the value names, or the default.
     pub(super) fn choice<T: Copy>(
         &self,
         key: &str,
@@ -174,7 +176,7 @@ impl KeywordValues {
         })
     }
 
-    /// A whole number; `None` if none is given.
+    /// The value as a whole number; `None` if it was not given.
     pub(super) fn number(&self, key: &str) -> Result<Option<i32>, ConnectOptionsError> {
         let number = |text: &str| text.trim().parse().map_err(|_| self.wrong(key, "it is a whole number"));
         self.get(key).map(number).transpose()
@@ -191,7 +193,6 @@ impl KeywordValues {
     }
 }
 
-/// The name of this key, if there is one.
 pub(super) fn known(key: &str) -> Option<&'static str> {
     KEYS.iter().map(|(name, _)| *name).find(|name| *name == key)
 }

@@ -1,5 +1,5 @@
-//! The server to connect to and the login: libpq's connection strings, and the surroundings that complete them
-//! (PostgreSQL manual, "Database Connection Control Functions").
+//! The server to connect to and the login, from libpq's connection strings and their environment (PostgreSQL manual,
+//! "Database Connection Control Functions").
 //!
 //! `conninfo` parses the text. `keywords` lists the keys and merges the text, the service file (`service`) and the
 //! variables (`environment`). `hosts`, `tls` and `auth_policy` interpret the values. `passfile` is read when a server
@@ -37,7 +37,7 @@ const APPLICATION_NAME: &str = "countersign";
 /// The pooler that may stand between this process and PostgreSQL.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Pooler {
-    /// Nothing that lends backends: a connection is a session. One that is not is refused when it is made.
+    /// No pooler: each connection has a backend of its own. A connection to a pooler is refused when it is opened.
     #[default]
     None,
     /// A pooler that lends a backend for a transaction (PgBouncer's `pool_mode = transaction`), or for longer.
@@ -49,7 +49,7 @@ pub enum Pooler {
 pub struct ConnectOptions {
     /// The servers to try, in order.
     pub addresses: Vec<Address>,
-    /// Whether they are tried in an order of chance instead.
+    /// Whether the servers are tried in random order instead.
     pub is_shuffled: bool,
     /// The properties that the server must have.
     pub session_attrs: TargetSessionAttrs,
@@ -59,25 +59,25 @@ pub struct ConnectOptions {
     pub password: Option<Secret>,
     /// The file in which the password is looked up if it is not given.
     pub passfile: Option<PathBuf>,
-    /// The ways in which a server may ask.
+    /// The authentication methods that a server may request.
     pub login: AuthPolicy,
-    /// As whom the server at a unix socket must run.
+    /// The operating-system user that the server behind a unix socket must run as.
     pub requirepeer: Option<String>,
     /// The database.
     pub dbname: String,
     /// `application_name` of the sessions.
     pub application_name: String,
-    /// `options` of the connection string, passed on as they are.
+    /// `options` of the connection string, forwarded to the server unchanged.
     pub options: Option<String>,
-    /// Whether the connection is encrypted, and how much is checked.
+    /// Whether the connection is encrypted, and how the server's certificate is verified.
     pub tls: TlsOptions,
     /// How a lost peer is detected.
     pub keepalive: Keepalive,
     /// The time limit for logging in at one server; 10 s unless the connection string has another.
     pub connect_timeout: Duration,
-    /// The pooler in between.
+    /// The pooler between this process and the server.
     pub pooler: Pooler,
-    /// The sources of some parts.
+    /// The sources of host, user and database, for messages.
     pub origins: ParameterOrigins,
 }
 
@@ -85,7 +85,7 @@ pub struct ConnectOptions {
 /// `default`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ParameterOrigins {
-    /// The source of the host, or of its address where only that is given.
+    /// The source of the host, or of its address if only the address was given.
     pub host: String,
     /// The source of the user.
     pub user: String,
@@ -93,13 +93,13 @@ pub struct ParameterOrigins {
     pub dbname: String,
 }
 
-/// How a silent loss of the peer is detected: settings of a TCP socket (`None` is the system's default), and the probe
-/// of an idle session.
+/// How a silent loss of the peer is detected: options of the TCP socket (`None` is the system's default), and the
+/// probe of an idle session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keepalive {
-    /// Whether the system asks a silent peer for a sign of life at all.
+    /// Whether TCP keepalive is on.
     pub is_on: bool,
-    /// After how long a silence it is asked.
+    /// The time without data after which the system sends the first probe.
     pub idle: Option<Duration>,
     /// The interval between probes of the system.
     pub interval: Option<Duration>,
@@ -107,15 +107,15 @@ pub struct Keepalive {
     pub count: Option<u32>,
     /// How long sent data may stay without an acknowledgement (Linux).
     pub user_timeout: Option<Duration>,
-    /// After how long a silence the next pipeline of a session begins with a probe, which PostgreSQL answers at once. Not through
-    /// a pooler, which may have no server for it yet.
+    /// The time without data after which the next pipeline of a session begins with a probe, which PostgreSQL answers
+    /// at once. No probe is sent through a pooler, since the pooler may have no backend for it yet.
     pub probe_after: Duration,
     /// How long PostgreSQL may take to answer a probe before the connection counts as lost.
     pub probe_timeout: Duration,
 }
 
 impl Default for Keepalive {
-    /// The system's own defaults are hours (Linux: 2 h, and 15 min without an acknowledgement).
+    /// The system's defaults are too long (Linux: 2 h, and 15 min for unacknowledged data).
     fn default() -> Self {
         Self {
             is_on: true,
@@ -139,7 +139,7 @@ pub enum ConnectOptionsError {
          or host=localhost user=me dbname=mine"
     )]
     Malformed(String),
-    /// libpq does not know the key either.
+    /// The key is not one of libpq's.
     #[error("there is no key \"{key}\" in {place}; the keys are libpq's, such as host, user, dbname, sslmode")]
     UnknownKey {
         /// The key.
@@ -147,21 +147,22 @@ pub enum ConnectOptionsError {
         /// Its source.
         place: String,
     },
-    /// A value that cannot be used.
+    /// The value is malformed or requests an unsupported feature.
     #[error("{origin}: {problem}")]
     Setting {
         /// The key or the variable that has it.
         origin: String,
-        /// The mistake, and what to do.
+        /// The problem and the remedy.
         problem: String,
     },
 }
 
 impl ConnectOptions {
-    /// Reads `postgresql://…` or `host=… dbname=…`. Nothing around it has a say but the name of the user who runs this.
+    /// Parses `postgresql://…` or `host=… dbname=…`. Of the environment it uses only the name of the operating-system
+    /// user.
     ///
     /// # Errors
-    /// [`ConnectOptionsError`] if the text is neither, or asks for what is not supported.
+    /// [`ConnectOptionsError`] if the text is neither, or requests an unsupported feature.
     pub fn parse(text: &str) -> Result<Self, ConnectOptionsError> {
         Self::parse_with(text, &ConnectEnvironment::empty())
     }
@@ -189,7 +190,8 @@ impl ConnectOptions {
             .or_else(|| surroundings.os_user().map(str::to_owned))
             .ok_or_else(|| given.wrong("user", "no user is named, and the user who runs this has no name: add one"))?;
         let application_name = text("application_name").or_else(|| text("fallback_application_name"));
-        // As in libpq, 0 and less do not limit it; here something always does.
+        // In libpq, 0 and negative values mean no limit. Here a connection attempt always has a limit, so they mean
+        // the default.
         let timeout = given.number("connect_timeout")?.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0);
         Ok(Self {
             addresses: hosts::addresses(&given, surroundings)?,
@@ -221,7 +223,7 @@ impl ConnectOptions {
     /// [`ConnectOptionsError`] if the options need something that the pooler does not forward.
     pub fn with_pooler(self, pooler: Pooler) -> Result<Self, ConnectOptionsError> {
         if pooler == Pooler::Transaction && self.options.is_some() {
-            // A pooler refuses it or, if configured to ignore it, drops it.
+            // A pooler refuses this parameter or, if it is configured to ignore it, drops it.
             let problem = "a pooler does not hand it on; set it for the role instead (alter role .. set ..)".to_owned();
             return Err(ConnectOptionsError::Setting { origin: "options".to_owned(), problem });
         }
@@ -241,17 +243,17 @@ impl ConnectOptions {
         self.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 
-    /// Host, user and database with the places where they were found, for a message: no password.
+    /// Host, user and database with their sources, for a message. Without the password.
     #[must_use]
     pub fn described(&self) -> String {
         let ParameterOrigins { host, user, dbname } = &self.origins;
         format!("host {} ({host}), user {} ({user}), database {} ({dbname})", self.address(), self.user, self.dbname)
     }
 
-    /// The password for one of the servers, from the options or from their password file.
+    /// The password for a server, from the options or from the password file.
     ///
     /// # Errors
-    /// The reason why there is none: the end of a sentence.
+    /// The reason why there is no password: the end of a sentence.
     pub(crate) fn password_for(&self, address: &Address) -> Result<Password<'_>, String> {
         if let Some(password) = &self.password {
             return Ok(Password { secret: password.clone(), file: None });
@@ -259,7 +261,7 @@ impl ConnectOptions {
         let Some(file) = self.passfile.as_deref() else { return Err("none is given".to_owned()) };
         let (host, port) = match address {
             Address::Tcp { host, port, .. } => (host.clone(), port),
-            // The name of a socket in a default folder, in a password file.
+            // Password files use `localhost` for a socket in a default folder.
             Address::Unix(folder, port) if environment::is_default(folder) => ("localhost".to_owned(), port),
             Address::Unix(folder, port) => (folder.display().to_string(), port),
         };
@@ -273,7 +275,7 @@ impl ConnectOptions {
     }
 }
 
-/// A password, and the file that it is from.
+/// A password, and the file that contains it.
 pub(crate) struct Password<'t> {
     pub(crate) secret: Secret,
     pub(crate) file: Option<&'t Path>,
@@ -281,7 +283,7 @@ pub(crate) struct Password<'t> {
 
 fn keepalive(given: &KeywordValues) -> Result<Keepalive, ConnectOptionsError> {
     let usual = Keepalive::default();
-    // As in libpq, what is not above zero is the system's choice.
+    // As in libpq, zero and negative values leave the choice to the system.
     let positive = |number: i32| u32::try_from(number).ok().filter(|number| *number > 0);
     let time = |key, usual, unit: fn(u64) -> Duration| {
         Ok(given.number(key)?.map_or(usual, |number| positive(number).map(|number| unit(number.into()))))

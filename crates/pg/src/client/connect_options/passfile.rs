@@ -1,4 +1,4 @@
-//! The password file (PostgreSQL manual, "The Password File"). It is read for each connection: a password that changes
+//! The password file (PostgreSQL manual, "The Password File"). It is read for each connection, so a changed password
 //! needs no restart.
 
 use std::os::unix::fs::PermissionsExt;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use types::Secret;
 
-/// The values that a line must match: host, port, database, user.
+/// The fields that a line must match: host, port, database, user.
 pub(super) type Wanted<'a> = [&'a str; 4];
 
 /// The password for this connection, if the file has one.
@@ -26,7 +26,7 @@ pub(super) fn look_up(path: &Path, wanted: &Wanted<'_>) -> Result<Option<Secret>
     Ok(text.lines().filter(|line| !line.starts_with('#')).find_map(|line| password(line, wanted)).map(Secret::new))
 }
 
-/// The password of a line `host:port:database:user:password`, if the rest of it fits.
+/// The password of a line `host:port:database:user:password`, if the other fields match.
 fn password(line: &str, wanted: &Wanted<'_>) -> Option<String> {
     let mut rest = line;
     for wanted in wanted {
@@ -36,11 +36,11 @@ fn password(line: &str, wanted: &Wanted<'_>) -> Option<String> {
         }
         rest = after;
     }
-    // As in libpq, a colon that is part of the password is escaped as well.
+    // As in libpq, a colon in the password is escaped as well.
     Some(field(rest).map_or_else(|| unescaped(rest), |(password, _)| password)).filter(|password| !password.is_empty())
 }
 
-/// The field up to the next colon that no backslash takes away, and what follows it.
+/// The field up to the next unescaped colon, and the text after the colon.
 fn field(text: &str) -> Option<(String, &str)> {
     let mut chars = text.char_indices();
     while let Some((at, c)) = chars.next() {

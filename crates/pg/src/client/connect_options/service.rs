@@ -6,10 +6,11 @@ use super::ConnectOptionsError;
 use super::environment::ConnectEnvironment;
 use super::keywords::{KeywordValues, known};
 
-/// The folders of the system's file without PGSYSCONFDIR: those of Debian, of Red Hat, and of a build by hand.
+/// The folders of the system's service file if PGSYSCONFDIR is not set: those of Debian, of Red Hat, and of a build
+/// from source.
 const SYSTEM_FOLDERS: [&str; 3] = ["/etc/postgresql-common", "/etc/sysconfig/pgsql", "/usr/local/pgsql/etc"];
 
-/// Adds what the service says that is named by `service` or PGSERVICE, if one is.
+/// Adds the parameters of the service that `service` or PGSERVICE names, if any.
 pub(super) fn add(given: &mut KeywordValues, surroundings: &ConnectEnvironment) -> Result<(), ConnectOptionsError> {
     let named = given.get("service").or_else(|| surroundings.variable("PGSERVICE"));
     let Some(name) = named.map(str::to_owned) else { return Ok(()) };
@@ -36,7 +37,7 @@ fn problem(path: &Path, problem: String) -> ConnectOptionsError {
     ConnectOptionsError::Setting { origin: format!("the service file {}", path.display()), problem }
 }
 
-/// Whether the file has the service.
+/// Adds the parameters of the service, if the file has it. Returns whether it does.
 fn add_from(given: &mut KeywordValues, text: &str, service: &str, path: &Path) -> Result<bool, ConnectOptionsError> {
     let mut is_found = false;
     for (number, line) in text.lines().enumerate().map(|(index, line)| (index + 1, line.trim())) {

@@ -15,14 +15,14 @@ use super::keywords::KeywordValues;
 pub enum SslMode {
     /// Never.
     Disable,
-    /// If the server can, without checking who it is; `allow` is read as this.
+    /// If the server supports it, without verification of its certificate. `allow` is treated the same.
     #[default]
     Prefer,
-    /// Always, without checking who it is.
+    /// Always, without verification of the certificate.
     Require,
-    /// Always, with a certificate that the roots vouch for.
+    /// Always, with a certificate that is issued by one of the roots.
     VerifyCa,
-    /// Always, with a certificate that the roots vouch for and that names the host.
+    /// Always, with a certificate that is issued by one of the roots and names the host.
     VerifyFull,
 }
 
@@ -39,7 +39,7 @@ pub enum RootCertificates {
 /// The client's own certificate, for a server that requests one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCertificate {
-    /// A PEM file with the certificate, followed by those between it and a root.
+    /// A PEM file with the certificate, followed by the intermediate certificates.
     pub certificate: PathBuf,
     /// A PEM file with its private key.
     pub key: PathBuf,
@@ -48,31 +48,31 @@ pub struct ClientCertificate {
 /// The TLS configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// Whether, and how much is checked.
+    /// Whether the connection is encrypted, and how the certificate is verified.
     pub mode: SslMode,
     /// The authorities that may sign the server's certificate.
     pub roots: RootCertificates,
-    /// A PEM file with lists of certificates that count no more.
+    /// A PEM file with certificate revocation lists.
     pub revoked: Option<PathBuf>,
     /// The client's own certificate.
     pub client: Option<ClientCertificate>,
-    /// Whether the handshake begins at once, without asking in PostgreSQL's own words first (PostgreSQL 17).
+    /// Whether the TLS handshake begins at once, without PostgreSQL's SSLRequest (PostgreSQL 17).
     pub is_direct: bool,
     /// Whether the client sends the server name (SNI).
     pub sends_name: bool,
-    /// Whether version 1.2 is taken.
+    /// Whether TLS 1.2 is allowed.
     pub takes_1_2: bool,
-    /// Whether version 1.3 is taken.
+    /// Whether TLS 1.3 is allowed.
     pub takes_1_3: bool,
-    /// The configuration that the files have made.
+    /// The configuration that was built from these options and their files.
     pub(crate) cache: TlsConfigCache,
 }
 
-/// The configuration that the files have made, for all connections, until one of the files changes.
+/// The configuration that was built from the files. All connections share it until one of the files changes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TlsConfigCache(pub(super) Arc<Mutex<Option<LoadedTlsConfig>>>);
 
-/// A configuration, and when its files were written.
+/// A configuration, and the modification times of its files.
 #[derive(Debug)]
 pub(super) struct LoadedTlsConfig {
     pub(super) config: Arc<ClientConfig>,
@@ -80,7 +80,7 @@ pub(super) struct LoadedTlsConfig {
     pub(super) written: Vec<Option<SystemTime>>,
 }
 
-/// The cache is not a part of the options.
+/// Always equal: the cache is not part of the options.
 impl PartialEq for TlsConfigCache {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -100,7 +100,7 @@ const MODES: [(&str, SslMode); 6] = [
 
 pub(super) fn of(given: &KeywordValues, surroundings: &ConnectEnvironment) -> Result<TlsOptions, ConnectOptionsError> {
     let has_system_roots = given.get("sslrootcert") == Some("system");
-    // As in libpq: a public authority proves nothing unless the name is checked as well.
+    // As in libpq: a certificate of a public authority proves nothing unless the host name is verified as well.
     let usual = if has_system_roots { SslMode::VerifyFull } else { SslMode::Prefer };
     let mut mode = given.choice("sslmode", &MODES, usual)?;
     if has_system_roots && mode != SslMode::VerifyFull {
@@ -136,7 +136,7 @@ pub(super) fn of(given: &KeywordValues, surroundings: &ConnectEnvironment) -> Re
     })
 }
 
-/// The certificate that is named, or else the one at its usual place, if there is one.
+/// The certificate that was named, or the one at the default place if it exists.
 fn client(
     given: &KeywordValues,
     surroundings: &ConnectEnvironment,
@@ -156,7 +156,7 @@ fn client(
     }
 }
 
-/// Whether TLS 1.2 and 1.3 are taken. Nothing older ever is.
+/// Whether TLS 1.2 and TLS 1.3 are allowed. Older versions never are.
 fn versions(given: &KeywordValues) -> Result<(bool, bool), ConnectOptionsError> {
     const OLDEST: [(&str, u8); 4] = [("TLSv1", 2), ("TLSv1.1", 2), ("TLSv1.2", 2), ("TLSv1.3", 3)];
     const NEWEST: [(&str, u8); 2] = [("TLSv1.2", 2), ("TLSv1.3", 3)];

@@ -1,4 +1,4 @@
-//! The TLS configuration that the options and the files that they name make.
+//! The TLS configuration, built from the options and the files that they name.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -16,21 +16,21 @@ use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStor
 
 use super::tls::{ClientCertificate, LoadedTlsConfig, RootCertificates, SslMode, TlsOptions};
 
-/// The protocol that both sides announce where the handshake comes first (PostgreSQL 17).
+/// The ALPN protocol name, which both sides announce in a direct handshake (PostgreSQL 17).
 pub(crate) const TLS_PROTOCOL: &[u8] = b"postgresql";
 
-/// How long roots of the system are cached: they are no single file whose time could be compared.
+/// How long the roots of the system are cached. They are not a single file whose modification time could be compared.
 const SYSTEM_ROOTS_AGE: Duration = Duration::from_secs(60);
 
 impl TlsOptions {
-    /// The configuration, from the files as they are now.
+    /// The configuration for the files in their current state.
     ///
     /// # Errors
     /// A file cannot be used.
     pub(crate) fn client_config(&self) -> io::Result<Arc<ClientConfig>> {
         let tls = self;
         let mut loaded = self.cache.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Before they are read: what is written meanwhile shows the next time.
+        // Taken before the files are read, so that a change during the read is noticed the next time.
         let written = written(tls);
         let is_current = |loaded: &&LoadedTlsConfig| {
             loaded.written == written
@@ -45,7 +45,7 @@ impl TlsOptions {
     }
 }
 
-/// When the files were written: those that are named and there.
+/// The modification times of the files that are named and exist.
 fn written(tls: &TlsOptions) -> Vec<Option<SystemTime>> {
     let roots = match &tls.roots {
         RootCertificates::File(path) => Some(path),
@@ -90,7 +90,7 @@ fn config(tls: &TlsOptions) -> io::Result<ClientConfig> {
 
 type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-/// The certificate that we show, and its key.
+/// The client's certificate and its key.
 fn identity(client: &ClientCertificate) -> io::Result<Identity> {
     let chain = all_in("sslcert", &client.certificate)?;
     let path = client.key.display();
@@ -115,7 +115,7 @@ fn identity(client: &ClientCertificate) -> io::Result<Identity> {
     Ok((chain, key))
 }
 
-/// Everything of one kind in a PEM file, which must not be nothing.
+/// All items of one kind in a PEM file; an error if there are none.
 fn all_in<T: PemObject>(key: &str, path: &Path) -> io::Result<Vec<T>> {
     let unusable = |why: &dyn std::fmt::Display| io::Error::other(format!("{key} {}: {why}", path.display()));
     let found = T::pem_file_iter(path).map_err(|error| unusable(&error))?;
@@ -130,7 +130,7 @@ fn chain_verifier(tls: &TlsOptions, provider: &Arc<CryptoProvider>) -> io::Resul
     });
     let mut builder = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider));
     if let Some(path) = &tls.revoked {
-        // As in libpq: every certificate of the chain, and a list that is too old vouches for nothing.
+        // As in libpq, every certificate of the chain is checked, and an expired revocation list is an error.
         let lists: Vec<CertificateRevocationListDer<'static>> = all_in("sslcrl", path)?;
         builder = builder.with_crls(lists).enforce_revocation_expiration();
     }

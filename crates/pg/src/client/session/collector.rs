@@ -5,12 +5,12 @@ use crate::client::error::Error;
 use crate::client::limits::TruncatedBy;
 use crate::client::wire::{Event, StatementId, owned_row};
 
-/// The rows to keep.
+/// How much of a result is kept.
 #[derive(Debug, Clone, Copy)]
 pub struct RowRetention {
     /// The number of rows.
     pub rows: usize,
-    /// The bytes of text. A single row that is larger ends the connection unread.
+    /// The bytes of text. A single row that is larger ends the connection.
     pub bytes: usize,
 }
 
@@ -22,13 +22,13 @@ pub(super) struct Collector {
     keep: RowRetention,
     /// The bytes to count for each row besides its values.
     row_header_bytes: usize,
-    /// All rows, those that were left out included.
+    /// The bytes of all rows, including rows that were left out.
     pub(super) bytes: usize,
     /// Which limit left rows out.
     pub(super) truncated_by: Option<TruncatedBy>,
     /// The last statement that was parsed.
     pub(super) parsed: Option<StatementId>,
-    /// A text had no statement.
+    /// Whether a text had no statement.
     pub(super) is_empty: bool,
     /// The last statement whose result is left out.
     after: Option<StatementId>,

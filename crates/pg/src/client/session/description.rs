@@ -34,7 +34,8 @@ impl Session {
         failure.map_or(Ok(described), |failure| Err(failure.into()))
     }
 
-    /// Receives the answer to Describe, up to the next ReadyForQuery, and the first error. `also` sees every event.
+    /// Receives the answer to Describe up to the next ReadyForQuery. Returns the first error. `also` receives every
+    /// event.
     pub(crate) async fn receive_description(
         &mut self,
         also: &mut (impl FnMut(&Event) -> Result<(), Error> + Send),
@@ -46,7 +47,7 @@ impl Session {
             match event {
                 Event::Parameters(statement, params) => match params {
                     Some(params) => described.params = params,
-                    // PostgreSQL describes any number of parameters, with a count of 16 bits; Bind takes no more.
+                    // PostgreSQL may describe more parameters than Bind can carry: Bind has a count of 16 bits.
                     None => failure = Some(Failure { statement, error: too_many_params() }),
                 },
                 Event::Columns(_, columns) => described.columns = columns,

@@ -33,7 +33,7 @@ const ABORT_AND_RESET: &str =
     "rollback and chain; select pg_catalog.pg_advisory_unlock_all(); deallocate all; rollback";
 
 impl TransactionPreamble {
-    /// The preamble for sessions that are started with these settings, where no pooler is in between.
+    /// The preamble for sessions that start with these settings if there is no pooler.
     pub(crate) fn new(settings: &SessionSettings) -> Self {
         let mut mode = String::new();
         let mut rest = Vec::new();
@@ -48,7 +48,7 @@ impl TransactionPreamble {
         Self { mode, settings: format!("select {}", setting(&rest)) }
     }
 
-    /// The statements that open a transaction block, of the usual mode or of another.
+    /// The statements that open a transaction block. `mode` replaces the session's mode.
     fn opening(&self, mode: Option<&str>) -> [String; 2] {
         let begin = match mode {
             None => format!("begin{}", self.mode),
@@ -58,7 +58,7 @@ impl TransactionPreamble {
     }
 }
 
-/// Calls that set these for the transaction.
+/// A query that makes these settings for the transaction.
 pub(crate) fn setting(settings: &[(&str, &str)]) -> String {
     let calls = settings.iter().map(|(name, value)| {
         format!("pg_catalog.set_config({}, {}, true)", sql_literal(Some(name)), sql_literal(Some(value)))
@@ -105,7 +105,7 @@ impl Session {
     ) -> Result<Vec<StatementResult>, PipelineError> {
         let ground = self.ground.as_ref().map(|ground| ground.opening(None).to_vec());
         let begin = ground.clone().unwrap_or_else(|| vec!["begin".to_owned()]);
-        // The modes of the first block hold for the second, and what was set for it does not.
+        // The second block keeps the modes of the first, but not its settings.
         let again: Vec<String> = ground.unwrap_or_default().into_iter().skip(1).collect();
         let commit = PipelineStatement::without_params("commit and chain");
         let opening = begin.iter().map(|sql| PipelineStatement::without_params(sql));
@@ -129,7 +129,7 @@ impl Session {
     /// Opens a transaction block that sees what the exported snapshot sees (`pg_export_snapshot`).
     ///
     /// # Errors
-    /// Whatever the server or the connection says. The block may be open, and has failed then.
+    /// An error of the server or the connection. A block may be open then, and has failed.
     pub async fn begin_with_snapshot(&mut self, snapshot: &str) -> Result<(), Error> {
         let settings = self.ground.as_ref().map(|ground| ground.settings.clone()).unwrap_or_default();
         let import = format!("set transaction snapshot {}", sql_literal(Some(snapshot)));
@@ -147,7 +147,7 @@ impl Session {
         if let Ok(outcomes) = &mut outcome {
             outcomes.truncate(steps.len());
         } else if self.is_open() {
-            // The block outlives its first error.
+            // A block stays open after an error in it.
             self.batch_execute("rollback").await.map_err(|error| PipelineError { step: 0, error })?;
         }
         outcome
@@ -171,15 +171,17 @@ impl Session {
             .map_err(|failed| failed.error)
     }
 
-    /// Ends a transaction block, failed or not, without a trace. Where the session is our own, its prepared statements stay.
+    /// Rolls back a transaction block, failed or not, and removes its traces. On a direct connection, the prepared
+    /// statements remain.
     ///
     /// # Errors
-    /// Whatever the server or the connection says.
+    /// An error of the server or the connection.
     pub(crate) async fn roll_back(&mut self) -> Result<(), Error> {
         if self.is_pooled() { self.batch_execute(ABORT_AND_RESET).await } else { self.batch_execute("rollback").await }
     }
 
-    /// Queues the same; one ReadyForQuery is owed for it, and then the session can be used again.
+    /// Queues a rollback that removes these traces through a pooler. One ReadyForQuery answers it; after it the
+    /// session can be reused.
     pub(crate) fn push_abort_and_reset(&mut self) -> Result<(), Error> {
         self.connection.push_simple_query(ABORT_AND_RESET, Purpose::Reset)?;
         Ok(())

@@ -4,8 +4,8 @@ use super::{PipelineStatement, Session};
 use crate::client::error::{Error, ServerError};
 use crate::client::wire::{Event, Purpose, row_texts};
 
-/// Prepared once in a session. The first column of the query says whether SQL's PREPARE has left a statement. The session is
-/// not used again then.
+/// Prepared once in a session. The first column of the query says whether SQL's PREPARE has left a statement. If it
+/// has, the session is not reused.
 const RESET_SQL: [&str; 7] = [
     "set session authorization default",
     "reset all",
@@ -17,7 +17,7 @@ const RESET_SQL: [&str; 7] = [
 ];
 
 impl Session {
-    /// Ends a pipeline after which the session can be used again.
+    /// Queues the Sync after which the session can be reused.
     pub(crate) fn push_last_sync(&mut self) {
         self.connection.push_sync(Purpose::Reset);
     }
@@ -25,7 +25,7 @@ impl Session {
     /// Waits for the end of a reset, if one is pending.
     ///
     /// # Errors
-    /// If the session is not clean: it must not be used again then.
+    /// The session is not clean and must not be used again.
     pub(crate) async fn await_reset(&mut self) -> Result<(), Error> {
         while self.connection.reset_pending() {
             self.receive_reset().await?;
@@ -36,7 +36,8 @@ impl Session {
     async fn receive_reset(&mut self) -> Result<(), Error> {
         let mut has_statements = false;
         let mut take = |event| {
-            // The check of `read::read_transaction`: something is left that a reset does not remove.
+            // A row of the check in `read::read_transaction`: the statement left something that a reset does not
+            // remove.
             if let Event::Row(_, body) = event {
                 has_statements |= row_texts(&body)?.first() == Some(&Some("t"));
             }
@@ -50,7 +51,7 @@ impl Session {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Closes the statements of agents, so that the next text cannot read them. Only queued.
+    /// Closes the statements of agents, so that the next text cannot read their texts. Only queued.
     pub(crate) fn push_close_remembered(&mut self) -> Result<(), Error> {
         for known in self.statements.take_all() {
             self.connection.push_close_statement(&known)?;
@@ -58,7 +59,7 @@ impl Session {
         Ok(())
     }
 
-    /// It is not known what of the frame around a read is prepared.
+    /// Marks the statements around a read as not prepared, since an error left this unknown.
     pub(crate) fn invalidate_boundary_statements(&mut self) {
         self.boundary_prepared = self.is_pooled();
         self.guard_prepared = false;

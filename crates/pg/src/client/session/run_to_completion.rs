@@ -14,9 +14,9 @@ use crate::client::wire::Purpose;
 pub struct CompleteResult {
     /// The rows that were kept.
     pub outcome: StatementResult,
-    /// Which of the limits left rows out, if one did.
+    /// The limit that left rows out, if any.
     pub truncated_by: Option<TruncatedBy>,
-    /// Whether the text holds no statement at all.
+    /// Whether the text contains no statement.
     pub is_empty: bool,
 }
 
@@ -26,8 +26,8 @@ impl Session {
         self.outdated = true;
     }
 
-    /// Whether a statement may set another client encoding than UTF8: its caller takes back what it has set, and sends nothing
-    /// but ASCII until then. An answer that is not UTF-8 is an error all the same.
+    /// Whether statements may set a client encoding other than UTF8. The caller restores the encoding, and sends only
+    /// ASCII until then. A row that is not UTF-8 remains an error.
     pub fn allow_client_encoding_change(&mut self, bears: bool) {
         self.connection.allow_client_encoding_change = bears;
     }

@@ -32,14 +32,14 @@ struct Known {
 /// The statements of one session, by their text.
 #[derive(Debug)]
 pub(crate) struct StatementCache {
-    /// Whether the session keeps any: not if the next transaction may have another backend.
+    /// Whether the session keeps statements. It keeps none if the next transaction may have another backend.
     is_on: bool,
     secret: RandomState,
     count: u64,
     by_text: HashMap<String, Known>,
     /// The texts, the oldest first.
     order: VecDeque<String>,
-    /// Names of statements that are of no use any more.
+    /// Names of statements that can be closed.
     obsolete: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ impl StatementCache {
         }
     }
 
-    /// The name of a statement that is new in this session.
+    /// A name that this session has not used yet.
     pub(crate) fn new_name(&mut self) -> String {
         self.count += 1;
         let mut hasher = self.secret.build_hasher();
@@ -63,7 +63,8 @@ impl StatementCache {
         format!("agent_{:016x}", hasher.finish())
     }
 
-    /// The metadata and the name of a text that is prepared here; `None` if it has to be inspected again.
+    /// The metadata and the name of a text that this session has prepared; `None` if the text must be inspected
+    /// again.
     pub(crate) fn get<T: Any + Send + Sync>(&mut self, text: &str) -> Option<(Arc<T>, String)> {
         let known = self.by_text.get(text)?;
         if known.seen.elapsed() >= SEEN_FOR {
@@ -96,14 +97,14 @@ impl StatementCache {
         }
     }
 
-    /// A statement that is not to be kept.
+    /// Marks the name of a statement as obsolete.
     pub(crate) fn drop_name(&mut self, name: String) {
         if self.is_on {
             self.obsolete.push(name);
         }
     }
 
-    /// Forgets all of them, and those that are of no use any more; their names, to close them at once.
+    /// Forgets all statements. Returns their names and the obsolete ones, so that the caller can close them.
     pub(crate) fn take_all(&mut self) -> Vec<String> {
         self.order.clear();
         let known = self.by_text.drain().map(|(_, known)| known.name);

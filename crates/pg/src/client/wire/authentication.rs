@@ -12,11 +12,11 @@ use super::connection::Connection;
 use crate::client::connect_options::{Address, AuthMethod, AuthPolicy, ChannelBinding, ConnectOptions, Password};
 use crate::client::error::{Error, ServerError};
 
-/// Up to the server's word that we are in.
+/// Authenticates, up to AuthenticationOk.
 pub(super) async fn authenticate(connection: &mut Connection, target: &ConnectOptions) -> Result<(), Error> {
     let address = connection.key.route.address.clone();
     let outcome = answer(connection, target, &address).await;
-    // As libpq does: the usual mistake is a password in a forgotten file.
+    // As in libpq, the error names the password file: a common cause is an outdated password in a forgotten file.
     outcome.map_err(|error| match (error, target.password_for(&address)) {
         (Error::Server(mut error), Ok(Password { file: Some(file), .. })) if error.sqlstate == "28P01" => {
             error.message.push_str(&format!("; the password is that of the file {}", file.display()));
@@ -43,7 +43,7 @@ async fn answer(connection: &mut Connection, target: &ConnectOptions, address: &
             Message::AuthenticationSspi => AuthMethod::Sspi,
             _ => return Err(unexpected(message)),
         };
-        // Before anything is answered: the answer may be the password.
+        // Checked before the client answers, since the answer may contain the password.
         check(&target.login, asked, is_bound)?;
         if asked == AuthMethod::Password && !target.login.names_password && connection.socket().is_exposed() {
             return Err(not_allowed(
@@ -90,7 +90,7 @@ fn no_password(user: &str, why: &str) -> Error {
     Error::Server(Box::new(ServerError::synthetic("28P01", message)))
 }
 
-/// Whether the server may ask in this way (`require_auth`), and without channel binding.
+/// Whether `require_auth` and `channel_binding` allow the method that the server requests.
 fn check(login: &AuthPolicy, asked: AuthMethod, is_bound: bool) -> Result<(), Error> {
     if !login.methods.contains(&asked) {
         let what =
@@ -107,7 +107,7 @@ fn not_allowed(what: &str) -> Error {
     Error::Lost(io::Error::other(what.to_owned()))
 }
 
-/// Whether it was tied to the server's certificate.
+/// Performs SCRAM. Returns whether it was bound to the server's certificate.
 async fn scram(
     connection: &mut Connection,
     body: &AuthenticationSaslBody,
@@ -168,7 +168,7 @@ fn iterations(message: &[u8]) -> u64 {
     number.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok()).unwrap_or_default()
 }
 
-/// A message, unless it is an error.
+/// The message, or its error if it is an ErrorResponse.
 fn accepted(message: Message) -> Result<Message, Error> {
     match message {
         Message::ErrorResponse(_) => Err(unexpected(message)),

@@ -43,7 +43,7 @@ pub(crate) struct CancelKey {
 }
 
 impl CancelKey {
-    /// Whether the server has given one.
+    /// Whether the server has sent a key.
     pub(crate) fn is_given(&self) -> bool {
         (self.process_id, self.secret_key) != (0, 0)
     }
@@ -58,9 +58,9 @@ pub(crate) struct Reported {
 
 /// A connection after start-up.
 ///
-/// Messages are collected with the `push_*` functions and sent by [`Connection::flush`]; answers come one at a time
-/// from [`Connection::receive`]. But for what arrives while something is sent, nothing is read ahead of what is asked
-/// for, so a slow consumer slows the server down instead of filling memory.
+/// The `push_*` functions queue messages, and [`Connection::flush`] sends them; [`Connection::receive`] returns one
+/// answer at a time. Except while data is being sent, the connection does not read ahead, so a slow consumer slows
+/// the server down instead of filling memory.
 #[derive(Debug)]
 pub(crate) struct Connection {
     socket: Socket,
@@ -68,8 +68,8 @@ pub(crate) struct Connection {
     /// The number of bytes in the inbox that belong to a skipped message.
     skipped: usize,
     outbox: BytesMut,
-    /// The largest message that answers what is pushed next, in bytes. A larger one stays unread. Of an error the beginning
-    /// is read, and a notice is skipped.
+    /// The largest message that may answer the requests pushed next, in bytes. Of a larger error, the beginning is
+    /// read; a larger notice is skipped; any other larger message is an error.
     pub(crate) max_message_bytes: usize,
     pub(crate) key: CancelKey,
     pub(crate) transaction_status: TransactionStatus,
@@ -77,9 +77,9 @@ pub(crate) struct Connection {
     pub(crate) reported: Reported,
     /// The reason that the server gave before it closed this connection.
     fatal_error: Option<String>,
-    /// Nothing comes or goes any more.
+    /// Whether the connection can no longer be used.
     pub(crate) is_broken: bool,
-    /// Whether another client encoding than UTF8 is allowed for now. Only ASCII is sent meanwhile.
+    /// Whether the session may have a client encoding other than UTF8 for now. Only ASCII is sent meanwhile.
     pub(crate) allow_client_encoding_change: bool,
     /// How long an answer may take to begin; `None` is no limit.
     pub(crate) read_timeout: Option<Duration>,
@@ -91,7 +91,7 @@ pub(crate) struct Connection {
     probe_deadline: Option<Instant>,
 }
 
-/// PostgreSQL answers this at once, whatever follows: Close of the unnamed statement, and Flush.
+/// A request that PostgreSQL answers at once, whatever follows: Close of the unnamed statement, and Flush.
 const PROBE: &[u8] = b"C\0\0\0\x06S\0H\0\0\0\x04";
 
 /// The default limit for a message.
@@ -100,10 +100,10 @@ pub(crate) const MAX_MESSAGE_BYTES: usize = 1 << 20;
 /// The initial capacity of the outbox.
 const OUTBOX_BYTES: usize = 1024;
 
-/// The most room that either buffer keeps while nothing is in it.
+/// The largest capacity that an empty buffer keeps, in bytes.
 const MAX_IDLE_BYTES: usize = 64 * 1024;
 
-/// A message begins with its tag and its length.
+/// The length of a message's tag and length field, in bytes.
 const HEADER_BYTES: usize = 5;
 
 /// The least number of bytes to request from the socket at once.
@@ -114,7 +114,7 @@ const READ_BYTES: usize = 8 * 1024;
 /// each side would wait for the other to read.
 const MAX_BYTES_AHEAD: usize = 16 << 20;
 
-/// The most bytes that are read only to be dropped.
+/// The most bytes of rows that [`Connection::drain_responses`] reads only to drop them.
 const MAX_FORGOTTEN_BYTES: usize = 1 << 20;
 
 impl Connection {
@@ -139,7 +139,7 @@ impl Connection {
         }
     }
 
-    /// Whether the server has closed it, as far as that can be seen without asking.
+    /// Whether the server has closed the connection, as far as this is visible without a request.
     pub(crate) fn is_closed(&mut self) -> bool {
         self.is_broken |= self.socket.is_closed(&mut self.inbox);
         if !self.has_pending() && !self.is_broken && self.has_unasked() {
@@ -148,7 +148,8 @@ impl Connection {
         self.is_broken
     }
 
-    /// Whether the inbox holds an answer: at idle it would be taken for one to what is asked next.
+    /// Whether the inbox holds a message that only a request can cause. On an idle connection it would be taken for
+    /// the answer to the next request.
     fn has_unasked(&self) -> bool {
         let mut rest = self.inbox.get(self.skipped..).unwrap_or_default();
         while let Some(&tag) = rest.first() {
@@ -162,12 +163,12 @@ impl Connection {
         false
     }
 
-    /// Whether the server still has to report that it is ready: nothing else may use the connection until then.
+    /// Whether a ReadyForQuery is still expected. No other call may use the connection until then.
     pub(crate) fn has_pending(&self) -> bool {
         self.exchange.pending_syncs().next().is_some()
     }
 
-    /// Whether everything was sent, and only answers to resets are still to come.
+    /// Whether everything was sent, and only the answers to resets are pending.
     pub(crate) fn reset_pending(&self) -> bool {
         let is_reset = self.exchange.pending_syncs().all(|purpose| purpose == Purpose::Reset);
         self.has_pending() && is_reset && self.outbox.is_empty() && !self.is_broken
@@ -208,7 +209,8 @@ impl Connection {
         }
         let (mut reading, mut writing) = tokio::io::split(socket);
         let send = async {
-            // Not `mem::take`: the buffer keeps its room, and a cancelled call leaves only what was not sent.
+            // `mem::take` would lose the capacity of the buffer. A cancelled call leaves in it exactly the bytes that
+            // were not sent.
             while outbox.has_remaining() {
                 let sent = within(*read_timeout, writing.write(outbox)).await?;
                 if sent == 0 {
@@ -218,7 +220,7 @@ impl Connection {
             }
             within(*read_timeout, writing.flush()).await?;
             if outbox.capacity() > MAX_IDLE_BYTES {
-                // A query of megabytes must not take their room for as long as the session lives.
+                // The memory for a query of megabytes must not be kept for the rest of the session.
                 *outbox = BytesMut::with_capacity(OUTBOX_BYTES);
             }
             Ok(())
@@ -242,8 +244,8 @@ impl Connection {
         }
     }
 
-    /// Nothing more is to be sent or read: the other side would take it for something else. With the connection ends what it
-    /// has not committed.
+    /// Makes the connection unusable: the server would misinterpret further messages. The server rolls back an open
+    /// transaction when the connection closes.
     pub(crate) fn poison(&mut self, why: &Error) {
         self.is_broken = true;
         self.fatal_error.get_or_insert_with(|| why.to_string());
@@ -262,10 +264,11 @@ impl Connection {
         usize::try_from(header.len()).is_ok_and(|size| size < self.inbox.len())
     }
 
-    /// The connection is gone. What the server said last is the reason, not how the socket took it.
+    /// Marks the connection as lost. If the server gave a reason before it closed the connection, that reason
+    /// replaces the socket's error.
     fn lost(&mut self, error: io::Error) -> io::Error {
         self.is_broken = true;
-        // It may have arrived together with the end, and not been looked at yet.
+        // The server's reason may have arrived together with the end of the connection, and is still unread.
         self.socket.is_closed(&mut self.inbox);
         while self.fatal_error.is_none() && self.holds_message() {
             let Ok(Some(message)) = Message::parse(&mut self.inbox) else { break };
@@ -279,8 +282,8 @@ impl Connection {
         }
     }
 
-    /// Reads and forgets what is still to come. Returns when that is all, and also when the connection has to be closed to
-    /// end it: the server is in the middle of sending, or of reading what was not sent whole.
+    /// Reads and drops the pending answers. Also returns when only closing the connection can end them: the server is
+    /// still sending a large result, or a request was sent only in part.
     pub(crate) async fn drain_responses(&mut self) {
         let mut bytes = 0;
         while self.has_pending() && self.outbox.is_empty() && bytes <= MAX_FORGOTTEN_BYTES {
@@ -294,7 +297,7 @@ impl Connection {
 
     /// Sends Terminate and waits until the server has received it. The connection cannot be used afterwards.
     pub(crate) async fn terminate(&mut self, within: Duration) {
-        // Half a statement: the server must not get the other half.
+        // The outbox holds the rest of a request. The server must not receive it.
         if !self.outbox.is_empty() {
             return;
         }
@@ -302,17 +305,17 @@ impl Connection {
         let goodbye = async {
             let _ = self.flush().await;
             let _ = self.socket.shutdown().await;
-            // The backend closes when it is gone, and its place is free.
+            // The backend closes the socket when it has ended and its slot in the server is free.
             while matches!(self.socket.read_buf(&mut self.inbox).await, Ok(1..)) {
                 self.inbox.clear();
             }
         };
-        // A server that is gone, or that takes nothing more, needs none.
+        // A server that is gone, or that no longer reads, needs no Terminate.
         let _ = tokio::time::timeout(within, goodbye).await;
     }
 }
 
-/// The result of `work`, or an error if the server does nothing for this time.
+/// The result of `work`, or an error if the server is silent for this time.
 async fn within<T>(read_timeout: Option<Duration>, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     let Some(read_timeout) = read_timeout else { return work.await };
     tokio::time::timeout(read_timeout, work).await.unwrap_or_else(|_| {

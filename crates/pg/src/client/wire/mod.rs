@@ -1,10 +1,11 @@
 //! The frontend side of PostgreSQL's protocol, version 3 (PostgreSQL manual, "Frontend/Backend Protocol"), over the
 //! messages of the `postgres-protocol` crate.
 //!
-//! Why not tokio-postgres, which is a dependency anyway? It asks for every result in binary form, and a type without a
-//! binary send function (`aclitem`, many an extension's) cannot be read that way, while `regclass`, `money` or `record`
-//! lose what only the server knows. It also holds a whole row in memory however large, and separates every statement
-//! with a Sync, so that a pipeline cannot stop at its first error. See docs/adr/0001-own-postgresql-client.md.
+//! tokio-postgres is a dependency anyway, but it does not replace this module. It requests every result in binary
+//! form: types without a binary send function (`aclitem`, types of many extensions) cannot be read that way, and the
+//! binary form of `regclass`, `money` or `record` lacks what only the server knows. It also holds a whole row in
+//! memory, however large, and puts a Sync after every statement, so that a pipeline cannot stop at its first error.
+//! See docs/adr/0001-own-postgresql-client.md.
 
 mod authentication;
 mod channel_binding;

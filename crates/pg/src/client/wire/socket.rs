@@ -1,4 +1,4 @@
-//! The sockets that PostgreSQL listens on, and TLS on top of one of them.
+//! The sockets that PostgreSQL listens on, with optional TLS.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,10 +24,10 @@ pub(crate) enum Socket {
     Unix(UnixStream),
 }
 
-/// The way to one server, all of it decided: what a CancelRequest takes as well.
+/// The address of one server and everything needed to connect to it. CancelRequests use it as well.
 #[derive(Debug, Clone)]
 pub(crate) struct Endpoint {
-    /// Over TCP always with its `hostaddr`.
+    /// A TCP address always has its `hostaddr` here.
     pub(crate) address: Address,
     pub(crate) tls: TlsOptions,
     pub(crate) keepalive: Keepalive,
@@ -51,7 +51,7 @@ impl Endpoint {
 }
 
 impl Socket {
-    /// Connects. A unix socket has no TLS: it never leaves the machine.
+    /// Connects. A unix socket never uses TLS: its data does not leave the machine.
     pub(crate) async fn connect(route: &Endpoint) -> io::Result<Self> {
         match &route.address {
             Address::Tcp { host, hostaddr, port } => {
@@ -92,24 +92,24 @@ impl Socket {
         }
     }
 
-    /// Whether what is sent here is encrypted.
+    /// Whether sent data is encrypted.
     pub(crate) fn is_encrypted(&self) -> bool {
         matches!(self, Self::Tls(_))
     }
 
-    /// Whether others may read what is sent here: it leaves the machine, and is not encrypted.
+    /// Whether others may read sent data: it leaves the machine unencrypted.
     pub(crate) fn is_exposed(&self) -> bool {
         let Self::Tcp(stream) = self else { return false };
         !stream.peer_addr().is_ok_and(|peer| peer.ip().to_canonical().is_loopback())
     }
 
-    /// The data that ties a login to this connection (RFC 5929, `tls-server-end-point`); `None` if there is none.
+    /// The channel-binding data of the connection (RFC 5929, `tls-server-end-point`); `None` if there is none.
     pub(crate) fn end_point(&self) -> Option<Vec<u8>> {
         let Self::Tls(stream) = self else { return None };
         super::channel_binding::end_point(stream.get_ref().1.peer_certificates()?.first()?)
     }
 
-    /// Takes in what has arrived, without waiting; whether the other side has closed the connection.
+    /// Reads what has arrived, without waiting. Returns whether the peer has closed the connection.
     pub(crate) fn is_closed(&mut self, inbox: &mut BytesMut) -> bool {
         let mut context = Context::from_waker(Waker::noop());
         let mut bytes = [0; 1024];
@@ -128,14 +128,14 @@ impl Socket {
 
 fn socket_path(folder: &Path, port: u16) -> PathBuf {
     let path = folder.join(format!(".s.PGSQL.{port}"));
-    // A name of the abstract namespace begins with a zero byte.
+    // In an address of the abstract namespace, a zero byte replaces the `@`.
     match path.to_str().and_then(|path| path.strip_prefix('@')) {
         Some(name) => PathBuf::from(format!("\0{name}")),
         None => path,
     }
 }
 
-/// `requirepeer`: the process behind the socket must belong to this user.
+/// `requirepeer`: checks that the process behind the socket runs as this user.
 fn check_peer(stream: &UnixStream, user: &str) -> io::Result<()> {
     let uid = Uid::from_raw(stream.peer_cred()?.uid());
     let found = User::from_uid(uid)?.map_or_else(|| uid.to_string(), |user| user.name);

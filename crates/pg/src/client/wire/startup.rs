@@ -1,4 +1,5 @@
-//! From a target to a session that is ready: which server, start-up message, backend key; and CancelRequest.
+//! Opens a session: chooses the server, sends the start-up message, receives the cancel key. Also sends
+//! CancelRequests.
 
 use std::io;
 use std::net::IpAddr;
@@ -18,10 +19,10 @@ use crate::client::connect_options::{Address, AuthMethod, ConnectOptions, Pooler
 use crate::client::error::{ConnectError, Error, POOLER_SAYS, ServerError};
 use crate::client::session_settings::SessionSettings;
 
-/// A setting that poolers forward as well.
+/// A start-up setting that poolers forward too.
 const ENCODING: (&str, &str) = ("client_encoding", "UTF8");
 
-/// The time limit for the goodbye to a server that is not the requested one.
+/// The time limit for closing the connection to a server without the requested properties.
 const GOODBYE: Duration = Duration::from_millis(100);
 
 /// The most bytes to read in answer to a cancel request.
@@ -29,8 +30,8 @@ const MAX_CANCEL_BYTES: usize = 4096;
 
 const READ_ONLY_SETTING: &str = "default_transaction_read_only";
 
-/// Connects to the first server that answers and is what the target asks for. Each address may take the target's
-/// `connect_timeout`.
+/// Connects to the first server that accepts the login and has the requested properties. Each address may take the
+/// target's `connect_timeout`.
 pub(crate) async fn connect(target: &ConnectOptions, settings: &SessionSettings) -> Result<Connection, ConnectError> {
     let mut addresses = target.addresses.clone();
     if target.is_shuffled {
@@ -58,7 +59,8 @@ pub(crate) async fn connect(target: &ConnectOptions, settings: &SessionSettings)
                 Ok((connection, Fit::Wanted)) => return Ok(connection),
                 Ok((connection, Fit::SecondBest)) => second_best = second_best.or(Some(connection)),
                 Err(error) if error.tries_the_next() => failures.push(error),
-                // A server that answered has the last word: another one would hide a wrong password.
+                // A server that answered decides the outcome: another server's error would hide, for example, a wrong
+                // password.
                 Err(error) => return Err(error),
             }
         }
@@ -108,10 +110,10 @@ fn unreachable_for(address: &Address, error: &io::Error) -> ConnectError {
     }
 }
 
-/// Whether a server is what `target_session_attrs` asks for.
+/// Whether a server has the properties of `target_session_attrs`.
 enum Fit {
     Wanted,
-    /// It is taken if there is no better one.
+    /// Used if no better server is found.
     SecondBest,
 }
 
@@ -122,7 +124,8 @@ async fn connect_to(
 ) -> Result<(Connection, Fit), ConnectError> {
     let route = Endpoint::new(address.clone(), target);
     let mut connection = match open(&route, target, settings).await {
-        // As in libpq: a server that wants no encryption from us (pg_hba.conf: hostnossl) may say so only now.
+        // As in libpq: a server that accepts only unencrypted connections (pg_hba.conf: hostnossl) may report this
+        // only now.
         Err(failed) if failed.is_about_encryption && target.tls.mode == SslMode::Prefer => {
             open(&route.plain(), target, settings).await.map_err(|_| failed.error)?
         }
@@ -145,10 +148,10 @@ async fn connect_to(
     }
 }
 
-/// The reason why there is no session.
+/// Why a connection attempt failed.
 struct Failed {
     error: ConnectError,
-    /// Whether it may be different without TLS.
+    /// Whether an attempt without TLS may succeed.
     is_about_encryption: bool,
 }
 
@@ -160,7 +163,8 @@ async fn open(route: &Endpoint, target: &ConnectOptions, settings: &SessionSetti
     let is_encrypted = socket.is_encrypted();
     let mut connection = Connection::new(socket, route.clone());
     start(&mut connection, target, settings).await.map_err(|error| {
-        // Once it has asked, it is not about encryption; and a password that was sent is not sent again in clear.
+        // After an authentication request, the error has nothing to do with encryption, and a password that was sent
+        // encrypted must not be sent again in clear text.
         let refused_at_once =
             connection.asked == AuthMethod::None && matches!(&error, Error::Server(error) if error.sqlstate == "28000");
         let error = match error {
@@ -215,7 +219,8 @@ async fn start(connection: &mut Connection, target: &ConnectOptions, settings: &
     }
 }
 
-/// A message that cannot be read is one of a newer version: NegotiateProtocolVersion, or a key of another length.
+/// An unreadable message belongs to a newer protocol version: NegotiateProtocolVersion, or a cancel key of another
+/// length.
 fn of_another_protocol(error: Error) -> Error {
     match error {
         Error::Lost(error) if error.kind() == io::ErrorKind::InvalidInput => Error::Lost(io::Error::other(format!(
@@ -237,7 +242,7 @@ async fn check_is_direct(connection: &mut Connection) -> Result<(), Error> {
     Err(Error::Connect(ConnectError::Pooled { place, reason }))
 }
 
-/// Whether the server has the requested properties, or the reason why not.
+/// Whether the server has the requested properties; if not, the reason.
 ///
 /// A read-only session is read-only because this client requests it, which says nothing about the server. For such a
 /// session, read-write means a primary and read-only a standby.
@@ -277,7 +282,7 @@ async fn fit(
     })
 }
 
-/// The one value of a constant of this crate.
+/// The value that a constant query returns.
 async fn ask(connection: &mut Connection, own_text: &str) -> Result<String, Error> {
     connection.push_simple_query(own_text, Purpose::Call)?;
     connection.flush().await?;
@@ -292,15 +297,15 @@ async fn ask(connection: &mut Connection, own_text: &str) -> Result<String, Erro
     failure.map_or(Ok(answer), |failure| Err(failure.into()))
 }
 
-/// Asks the server to stop what the session of this key is running, and returns when the server has taken the request
-/// in. The signal may still be on its way then, so a session that was cancelled is never used again.
+/// Asks the server to cancel what the session of this key is running. Returns when the server has received the
+/// request. The signal may reach the backend later, so a cancelled session is never reused.
 pub(crate) async fn cancel(key: &CancelKey) -> io::Result<()> {
     let mut socket = Socket::connect(&key.route).await?;
     let mut request = BytesMut::new();
     frontend::cancel_request(key.process_id, key.secret_key, &mut request);
     socket.write_all(&request).await?;
     socket.flush().await?;
-    // It says nothing: it closes the connection.
+    // The server answers a CancelRequest by closing the connection, without a message.
     let (mut bytes, mut said) = ([0; 512], 0);
     while said <= MAX_CANCEL_BYTES {
         match socket.read(&mut bytes).await? {

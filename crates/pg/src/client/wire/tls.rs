@@ -1,4 +1,4 @@
-//! TLS over the socket: what is checked depends on `sslmode`.
+//! TLS over the socket. `sslmode` determines what is verified.
 
 use std::io;
 
@@ -9,14 +9,14 @@ use tokio_rustls::client::TlsStream;
 
 use crate::client::connect_options::{SslMode, TLS_PROTOCOL, TlsOptions};
 
-/// The TLS handshake on a socket whose server has agreed to it, or expects it at once.
+/// Performs the TLS handshake. The server has agreed to TLS or expects a direct handshake.
 pub(super) async fn handshake(stream: TcpStream, host: &str, tls: &TlsOptions) -> io::Result<TlsStream<TcpStream>> {
     let name = match ServerName::try_from(host.to_owned()) {
         Ok(name) => name,
         Err(_) if tls.mode == SslMode::VerifyFull => {
             return Err(io::Error::other(format!("\"{host}\" is no name that a certificate can have")));
         }
-        // No name is checked then, and that of an address is not sent.
+        // The host is not a valid server name. Then no name is verified, and an IP address is not sent as SNI.
         Err(_) => ServerName::from(stream.peer_addr()?.ip()),
     };
     let connector = TlsConnector::from(tls.client_config()?);

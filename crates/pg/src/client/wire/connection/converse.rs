@@ -1,4 +1,4 @@
-//! The one loop that reads answers, and what it hands them to.
+//! The loop that reads answers, and the interface of its consumers.
 
 use std::ops::ControlFlow;
 
@@ -8,17 +8,17 @@ use tokio::time::{Instant, timeout_at};
 use super::{Connection, Event, StatementId};
 use crate::client::error::{Error, ServerError};
 
-/// Takes the events of an answer one by one. Closures implement it if they do not wait.
+/// Consumes the events of an answer one by one. Closures implement it if they need not wait.
 pub(crate) trait EventConsumer: Send {
-    /// Takes an event; [`ControlFlow::Break`] if the rest of the answer is not to be read.
+    /// Consumes an event. [`ControlFlow::Break`] leaves the rest of the answer unread.
     fn take(&mut self, event: Event) -> impl Future<Output = Result<ControlFlow<()>, Error>> + Send;
 
-    /// When [`EventConsumer::flush`] has to be called, although nothing has arrived.
+    /// The time at which [`EventConsumer::flush`] must be called even if no event has arrived.
     fn due(&self) -> Option<Instant> {
         None
     }
 
-    /// Passes on what it holds.
+    /// Passes on what the consumer has buffered.
     fn flush(&mut self) -> impl Future<Output = Result<(), Error>> + Send {
         std::future::ready(Ok(()))
     }
@@ -76,10 +76,10 @@ impl Connection {
         }
     }
 
-    /// Like [`Connection::converse`], but nothing except the error is of interest.
+    /// Like [`Connection::converse`], but drops all events.
     ///
     /// # Errors
-    /// [`Error::Server`] for a statement that failed; else as [`Connection::converse`].
+    /// [`Error::Server`] for a statement that failed, otherwise as [`Connection::converse`].
     pub(crate) async fn finish(&mut self) -> Result<(), Error> {
         match self.converse(&mut |_| Ok(())).await? {
             None => Ok(()),
@@ -87,8 +87,9 @@ impl Connection {
         }
     }
 
-    /// While the server waits for data it takes no notice of the Sync that has been sent. But it may have failed by then (a
-    /// view, a trigger), and answer both: how many answers are still to come is unknown.
+    /// Answers CopyInResponse with CopyFail. While the server waits for COPY data, it ignores the Sync that has been
+    /// sent, so another Sync is sent. If the statement has failed by then (a view, a trigger), the server answers
+    /// both Syncs. So the number of pending ReadyForQuery messages is unknown.
     async fn refuse_copy(&mut self) -> Result<(), Error> {
         frontend::copy_fail(NO_COPY, &mut self.outbox)?;
         frontend::sync(&mut self.outbox);

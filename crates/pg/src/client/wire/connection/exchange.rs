@@ -1,8 +1,8 @@
-//! Which request each message of the server answers.
+//! Assigns each message of the server to the request that it answers.
 //!
-//! The server answers requests in the order in which they were sent, and after an error it skips those up to the next Sync.
-//! The queue of the requests that have no answer yet therefore says what every message belongs to. A message that does not
-//! belong to the first of them is a violation of the protocol.
+//! The server answers requests in the order in which they were sent; after an error it skips those up to the next
+//! Sync. So the queue of unanswered requests determines which request a message belongs to. A message that does not
+//! belong to the first request of the queue is a protocol violation.
 
 use std::collections::VecDeque;
 use std::io;
@@ -28,7 +28,7 @@ impl StatementId {
 /// The purpose of a Sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Work of a caller, who waits for it.
+    /// Work of a caller. The caller waits for it.
     Call,
     /// The reset of the session after a call. The next user of the session waits for it.
     Reset,
@@ -67,15 +67,15 @@ pub(crate) enum Event {
     Row(StatementId, DataRowBody),
     /// The statement has ended, with this command tag.
     Completed(StatementId, String),
-    /// More rows can be asked for.
+    /// The portal has more rows.
     Suspended(StatementId),
     /// The text has no statement.
     Empty(StatementId),
-    /// The statement wants data from the client.
+    /// The server expects COPY data from the client.
     CopyIn,
-    /// The statement sends data that is not rows.
+    /// The server sends COPY data.
     CopyOut,
-    /// With the statement that raised it, unless it was raised at idle.
+    /// A notice, and the statement that raised it; `None` if no statement was running.
     Notice(Option<StatementId>, Box<ServerError>),
     Failed(StatementId, Box<ServerError>),
     /// The server is ready for the next pipeline.
@@ -87,12 +87,12 @@ pub(crate) enum Event {
 pub(super) struct Exchange {
     pending: VecDeque<Request>,
     last: StatementId,
-    /// A statement copies data: the server may answer a Sync that it has taken no notice of.
+    /// Whether a statement copies data. The server may also answer a Sync that it ignored during COPY IN.
     is_copying: bool,
 }
 
 impl Exchange {
-    /// Begins another statement: requests that are pushed from now on are for it.
+    /// Begins another statement. Requests that are pushed from now on belong to it.
     pub(super) fn next_statement(&mut self) -> StatementId {
         self.last.0 += 1;
         self.last
@@ -133,7 +133,7 @@ impl Exchange {
         })
     }
 
-    /// The limit of the message that comes next.
+    /// The size limit of the next message.
     pub(super) fn max_message_bytes(&self) -> Option<usize> {
         self.pending.front().map(|request| request.max_message_bytes)
     }
@@ -143,7 +143,7 @@ impl Exchange {
         self.pending.front().map(|request| request.statement)
     }
 
-    /// Whether a copy has begun. How many ReadyForQuery follow is unknown then.
+    /// Whether a COPY has begun. The number of ReadyForQuery messages that follow is unknown then.
     pub(super) fn is_copying(&self) -> bool {
         self.is_copying
     }
@@ -151,7 +151,7 @@ impl Exchange {
     /// Assigns a message to the request that it answers. `None` for an answer without content.
     ///
     /// # Errors
-    /// A violation of the protocol: the connection must not be used any more.
+    /// A protocol violation. The connection must not be used further.
     pub(super) fn accept(&mut self, message: Message) -> io::Result<Option<Event>> {
         use RequestKind as Kind;
         let Some(&Request { statement: id, kind, .. }) = self.pending.front() else {
@@ -203,8 +203,8 @@ impl Exchange {
         Ok(Some(event))
     }
 
-    /// After an error the server skips everything up to the next Sync, a simple query included. The error of a simple query
-    /// ends that query alone.
+    /// After an error, the server skips everything up to the next Sync, including simple queries. An error in a
+    /// simple query ends only that query.
     fn skip_to_sync(&mut self) {
         if !matches!(self.pending.front(), Some(Request { kind: RequestKind::Query(_), .. })) {
             let is_sync = |request: &Request| matches!(request.kind, RequestKind::Sync(_));

@@ -1,4 +1,4 @@
-//! Properties of single messages: well-formed, allowed at idle, and their encoding.
+//! Properties of single messages: whether they are well-formed or allowed at idle, and the encoding that they report.
 
 use std::io;
 
@@ -11,20 +11,21 @@ use postgres_protocol::message::backend::{
 use super::HEADER_BYTES;
 use crate::client::error::{ENCODING_HINT, ServerError};
 
-/// In PostgreSQL's spelling, or in that of a pooler that forwards the spelling of a client.
+/// Whether the name is PostgreSQL's spelling of UTF8, or another spelling that a pooler forwards from a client.
 pub(super) fn is_utf8(encoding: &str) -> bool {
     let letters: String = encoding.chars().filter(char::is_ascii_alphanumeric).collect();
     ["utf8", "unicode"].iter().any(|name| letters.eq_ignore_ascii_case(name))
 }
 
-/// feature_not_supported. With a CONTEXT: it is not the statement that does not fit the database ([`ServerError::is_outdated`]).
+/// feature_not_supported, with a CONTEXT: the error does not mean that the statement no longer fits the database
+/// ([`ServerError::is_schema_drift`]).
 pub(crate) fn other_encoding(encoding: &str) -> ServerError {
     let message = format!("the client encoding was set to {encoding}, and it is UTF8 here: nothing of it was done");
     let (hint, context) = (Some(ENCODING_HINT.to_owned()), Some("client_encoding".to_owned()));
     ServerError { hint, context, ..ServerError::synthetic("0A000", message) }
 }
 
-/// The error message that has these fields, of which the last one may be cut.
+/// An error message with these fields. The last field may be cut off.
 pub(super) fn beginning(fields: &[u8]) -> BytesMut {
     let mut body = BytesMut::with_capacity(fields.len() + 2);
     let mut rest = fields;
@@ -46,7 +47,7 @@ pub(super) fn beginning(fields: &[u8]) -> BytesMut {
     message
 }
 
-/// Checks the body of a message, so that a malformed one ends the connection here and not where its fields are used.
+/// Checks the body of a message, so that a malformed body ends the connection here, before its fields are used.
 pub(super) fn check_body(message: &Message) -> io::Result<()> {
     match message {
         Message::RowDescription(body) => body.fields().count().map(drop),
@@ -57,7 +58,7 @@ pub(super) fn check_body(message: &Message) -> io::Result<()> {
     }
 }
 
-/// Whether a server may say this when nothing was asked.
+/// Whether a server may send this message without a request.
 pub(super) fn may_be_volunteered(tag: u8) -> bool {
     [NOTICE_RESPONSE_TAG, PARAMETER_STATUS_TAG, NOTIFICATION_RESPONSE_TAG, ERROR_RESPONSE_TAG].contains(&tag)
 }

@@ -17,7 +17,8 @@ pub(crate) struct Pushed {
 }
 
 impl Connection {
-    /// Pushes all of it or nothing: half a message, or half a pipeline, must not go out with what is pushed next.
+    /// Queues all messages of `push` or, if it fails, none: the next flush must not send half a message or half a
+    /// pipeline.
     pub(crate) fn push_whole<T, E>(&mut self, push: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, E> {
         let before = self.pushed();
         push(self).inspect_err(|_| self.take_back(before))
@@ -28,13 +29,13 @@ impl Connection {
         Pushed { bytes: self.outbox.len(), requests: self.exchange.len() }
     }
 
-    /// Takes back what was pushed since then. Nothing may have been sent in between.
+    /// Removes the messages that were queued since then. None of them may have been sent.
     pub(crate) fn take_back(&mut self, before: Pushed) {
         self.outbox.truncate(before.bytes);
         self.exchange.truncate(before.requests);
     }
 
-    /// Begins another statement: what is pushed from now on is for it.
+    /// Begins another statement. Messages that are queued from now on belong to it.
     pub(crate) fn next_statement(&mut self) -> StatementId {
         self.exchange.next_statement()
     }
@@ -50,10 +51,10 @@ impl Connection {
         Ok(())
     }
 
-    /// `param_types`: `pg_type.oid`s, 0 or missing where the server shall infer.
+    /// `param_types` are `pg_type.oid`s; 0 or a missing entry lets the server infer the type.
     ///
-    /// The protocol cannot carry a NUL, so a text with one is refused here, in the words that PostgreSQL has for it: it
-    /// must neither leave half a message in the outbox nor look like a lost connection.
+    /// The protocol cannot carry a NUL, so a text with one is refused here, with PostgreSQL's own error. It must
+    /// neither leave half a message in the outbox nor look like a lost connection.
     pub(crate) fn push_parse(&mut self, name: &str, sql: &str, param_types: &[u32]) -> Result<(), Error> {
         if let Some(index) = sql.chars().position(|c| c == '\0') {
             return Err(Error::Server(Box::new(ServerError {
@@ -102,7 +103,7 @@ impl Connection {
         })
     }
 
-    /// Queues Close of a prepared statement; no error if there is none of this name.
+    /// Queues Close of a prepared statement. It is not an error if the statement does not exist.
     pub(crate) fn push_close_statement(&mut self, name: &str) -> io::Result<()> {
         self.push_request(RequestKind::Close, |outbox| frontend::close(b'S', name, outbox))
     }
@@ -115,7 +116,7 @@ impl Connection {
         self.push_request(RequestKind::DescribePortal, |outbox| frontend::describe(b'P', name, outbox))
     }
 
-    /// `max_rows` 0 is no limit.
+    /// Queues Execute. `max_rows` 0 means no limit.
     pub(crate) fn push_execute(&mut self, portal: &str, max_rows: i32) -> io::Result<()> {
         self.push_request(RequestKind::Execute, |outbox| frontend::execute(portal, max_rows, outbox))
     }
@@ -125,8 +126,8 @@ impl Connection {
         self.exchange.push(RequestKind::Sync(purpose), self.max_message_bytes);
     }
 
-    /// After a long silence the peer may be gone without a word: lets the next pipeline begin with a probe. Nothing is sent for
-    /// it alone.
+    /// Lets the next pipeline begin with a probe if the peer has been silent for long: it may be gone without notice.
+    /// The probe is not sent on its own.
     pub(crate) fn push_probe(&mut self) {
         if self.last_heard.elapsed() >= self.key.route.keepalive.probe_after && !self.outbox.starts_with(PROBE) {
             let rest = self.outbox.split();
@@ -136,7 +137,7 @@ impl Connection {
         }
     }
 
-    /// The simple protocol, which takes several statements at once: only for text that is a constant of this crate.
+    /// Queues a simple query, which may contain several statements. `sql` must be a constant of this crate.
     pub(crate) fn push_simple_query(&mut self, sql: &str, purpose: Purpose) -> io::Result<()> {
         self.push_request(RequestKind::Query(purpose), |outbox| frontend::query(sql, outbox))
     }

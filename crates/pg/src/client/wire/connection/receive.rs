@@ -1,4 +1,4 @@
-//! Messages in: within their limits, and as events of the statements that were sent.
+//! Receives messages within their size limits, and turns them into events of the statements that were sent.
 
 use std::io;
 
@@ -20,9 +20,9 @@ use crate::client::error::{Error, ServerError};
 const ERROR_HEAD_BYTES: usize = 16 * 1024;
 
 impl Connection {
-    /// The next event of the statements that were sent. The only way to read once the session has started.
+    /// The next event. After start-up, this is the only way to read from the connection.
     ///
-    /// Safe to cancel: bytes that have arrived stay in the inbox.
+    /// Cancel safe: bytes that have arrived stay in the inbox.
     pub(crate) async fn event(&mut self) -> Result<Event, Error> {
         loop {
             let event = match self.next_message().await? {
@@ -67,7 +67,7 @@ impl Connection {
             match &message {
                 Message::NoticeResponse(body) => {
                     let notice = ServerError::from_fields(body.fields())?;
-                    // Not its words: a function that raises it may quote whatever it was given.
+                    // The text of the notice is not logged: the function that raised it may quote any value.
                     tracing::debug!(severity = notice.severity, sqlstate = notice.sqlstate, "the server has a notice");
                 }
                 Message::ParameterStatus(body) => {
@@ -108,7 +108,7 @@ impl Connection {
             self.skipped -= passed_over;
             if let Some(header) = Header::parse(&self.inbox)? {
                 let size = usize::try_from(header.len()).unwrap_or(usize::MAX);
-                // The announced length decides, before a byte of the body is stored: a value of 1 GB costs nothing.
+                // The announced length is checked before the body is stored, so a value of 1 GB takes no memory.
                 let limit = self.exchange.max_message_bytes().unwrap_or(self.max_message_bytes);
                 if size <= limit {
                     self.inbox.reserve((size + 1).saturating_sub(self.inbox.len()));
@@ -122,10 +122,10 @@ impl Connection {
                 }
             }
             if self.inbox.is_empty() && self.inbox.capacity() > MAX_IDLE_BYTES {
-                // The room of a large row is given back with it.
+                // The capacity for a large row is released with the row.
                 self.inbox = BytesMut::with_capacity(READ_BYTES);
             }
-            // A parsed message takes its part of the buffer with it: without this, reads shrink to a few bytes.
+            // A parsed message takes its part of the buffer with it. Without this, reads would shrink to a few bytes.
             self.inbox.reserve(READ_BYTES);
             match self.read().await {
                 Ok(0) => return Err(Error::Lost(self.lost(closed()))),
@@ -145,7 +145,8 @@ impl Connection {
         Ok(read)
     }
 
-    /// A message of `size` bytes is larger than allowed: what is taken of it, once enough of it is there.
+    /// Handles a message of `size` bytes that exceeds the limit. Returns the usable part of it once enough bytes have
+    /// arrived.
     fn pass_over(&mut self, tag: u8, size: usize, limit: usize) -> Result<Option<Message>, Error> {
         match tag {
             NOTICE_RESPONSE_TAG | PARAMETER_STATUS_TAG | NOTIFICATION_RESPONSE_TAG => {

@@ -1,4 +1,4 @@
-//! Rows, their columns and command tags, out of the messages that have them.
+//! Parses rows, their columns and command tags.
 
 use std::io;
 
@@ -14,11 +14,11 @@ pub struct FieldDescription {
     pub name: String,
     /// `pg_type.oid`; of the base type for a domain.
     pub type_oid: u32,
-    /// The table column that it shows unchanged, if any: `pg_class.oid` and `pg_attribute.attnum`.
+    /// The table column that it shows unchanged, if any, as `pg_class.oid` and `pg_attribute.attnum`.
     pub source: Option<(u32, i16)>,
 }
 
-/// The longest command tag that is kept, in bytes; those of PostgreSQL have less than 64 (`COMPLETION_TAG_BUFSIZE`).
+/// The longest command tag that is kept, in bytes. PostgreSQL's tags have less than 64 (`COMPLETION_TAG_BUFSIZE`).
 const MAX_TAG_BYTES: usize = 128;
 
 pub(super) fn tag(body: &CommandCompleteBody) -> String {
