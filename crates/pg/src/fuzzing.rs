@@ -1,4 +1,4 @@
-//! Entrances for the fuzz targets in `fuzz/`.
+//! Entry points for the fuzz targets in `fuzz/`.
 
 use bytes::Buf;
 use tokio::io::AsyncWriteExt;
@@ -7,7 +7,7 @@ use tokio::net::UnixStream;
 use crate::client::connect_options::{Address, Keepalive, TlsOptions};
 use crate::client::wire::{Connection, Endpoint, Event, MAX_MESSAGE_BYTES, Purpose, Socket};
 
-/// The most statements that are sent.
+/// The maximum number of statements to send.
 const MAX_STATEMENTS: u8 = 16;
 
 /// Reads these bytes as a server's answers to statements, up to the end of the connection. The first bytes choose the

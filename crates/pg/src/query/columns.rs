@@ -22,7 +22,7 @@ pub(crate) async fn resolve(
     Ok(columns)
 }
 
-/// `a`, `a` becomes `a`, `a_2`; a name that is taken by then is passed over.
+/// `a`, `a` becomes `a`, `a_2`. A number is skipped if its name is taken.
 fn unique_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let names: Vec<&str> = names.collect();
     let mut taken: HashSet<String> = HashSet::new();
@@ -35,7 +35,7 @@ fn unique_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
                 let count = next.entry(name).or_insert(1);
                 *count += 1;
                 let candidate = format!("{name}_{count}");
-                // Not a name that a later column bears by right.
+                // A name that a later column has itself is skipped.
                 unique = if names.contains(&candidate.as_str()) { (*name).to_owned() } else { candidate };
             }
             unique

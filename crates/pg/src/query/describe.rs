@@ -1,9 +1,9 @@
-//! The parameters and result columns of a statement, found without running it.
+//! Finds the parameters and result columns of a statement without running it.
 //!
-//! PostgreSQL reports which table column a result column comes from, and the catalog whether that column is NOT NULL.
-//! That is not enough: the nullable side of an outer join and the columns of grouping sets come from the same table
-//! columns and may be NULL. Only the plan shows them, so where it matters the statement is planned too (EXPLAIN
-//! without ANALYZE).
+//! PostgreSQL reports which table column a result column comes from, and the catalog says whether that column is NOT
+//! NULL. This is not enough: columns from the nullable side of an outer join and columns of grouping sets come from
+//! the same table columns and may be NULL. Only the plan shows this, so where it matters the statement is also
+//! planned (EXPLAIN without ANALYZE).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,13 +22,13 @@ use crate::query::type_catalog::TypeCatalog;
 use crate::query::value;
 use crate::query::writer_pool::WriterPool;
 
-/// The time limit for describing a statement: a locked table must not block the start for ever.
+/// The time limit for describing a statement: a locked table must not block the start indefinitely.
 const DESCRIBE_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The name of the statement that is being described.
 const DESCRIBED: &str = "countersign_described";
 
-/// The foreign tables among the tables of the arrays $1 (schemas) and $2 (names), and among their partitions and child tables.
+/// The foreign tables among the tables of $1 (schemas) and $2 (names), and among their partitions and child tables.
 const FOREIGN_TABLES_SQL: &str = "\
 with recursive written (oid) as ( \
     select c.oid from rows from (unnest($1::text[]), unnest($2::text[])) as w (schema_name, table_name) \
@@ -46,8 +46,8 @@ from pg_catalog.pg_attribute a join pg_catalog.pg_class c on c.oid = a.attrelid 
 left join pg_catalog.pg_index i on i.indrelid = a.attrelid and i.indisprimary and a.attnum = any(i.indkey::smallint[]) \
 where a.attrelid = $1 and a.attnum = $2 and not a.attisdropped";
 
-/// The functions with these names that may not be part of a condition, and why. A plan shows names, so a name is refused if
-/// any function of that name is.
+/// The functions with these names that a condition may not call, and the reasons. A plan shows only names, so a name
+/// is refused if any function of that name is refused.
 const REFUSED_IN_CONDITIONS_SQL: &str = concat!(
     "select f.proname, f.why from (",
     include_str!("read/functions.sql"),
@@ -63,7 +63,7 @@ const REFUSED_IN_CONDITIONS_SQL: &str = concat!(
 /// A statement that has been described.
 struct Described {
     shape: StatementShape,
-    /// The names of the functions that its plan shows.
+    /// The names of the functions that the plan shows.
     functions: BTreeSet<String>,
 }
 
@@ -98,7 +98,8 @@ impl WriterPool {
     async fn describe_again(&self, sql: &str, param_types: &[u32]) -> Result<Described, DescribeError> {
         let deadline = Instant::now() + DESCRIBE_DEADLINE;
         let answer = match self.describe_once(sql, param_types, deadline).await {
-            // The session may have died in the pool (PostgreSQL restarted): a fresh one can be asked the same.
+            // The session may have been lost while it was in the pool (PostgreSQL restarted). The question is
+            // repeated on a new session.
             Err(Error::Lost(error)) => {
                 tracing::info!(%error, "a pooled connection was lost; describing again on a fresh one");
                 self.invalidate_idle();
@@ -109,7 +110,7 @@ impl WriterPool {
         answer.unwrap_or_else(|error| Err(DescribeError::Unavailable(error.to_string())))
     }
 
-    /// The inner result is PostgreSQL's judgement of `sql`; the outer error says that it could not be had.
+    /// The inner result is PostgreSQL's judgement of `sql`. The outer error means that there is no judgement.
     async fn describe_once(
         &self,
         sql: &str,
@@ -123,7 +124,8 @@ impl WriterPool {
     }
 }
 
-/// Through a pooler all questions are asked in one transaction: what is prepared in it has another backend afterwards.
+/// Through a pooler, all questions are asked in one transaction: the next transaction may have another backend,
+/// without the statement prepared here.
 async fn ask_on(
     session: &mut Session,
     sql: &str,
@@ -138,7 +140,7 @@ async fn ask_on(
     answer
 }
 
-/// `around`: what keeps a plan that cannot be made from failing the transaction, if there is one.
+/// `around` has the statements that keep a failed plan from failing an open transaction.
 async fn ask_here(
     session: &mut Session,
     sql: &str,
@@ -146,13 +148,13 @@ async fn ask_here(
     around: Option<(&str, &str)>,
 ) -> Result<Result<Described, DescribeError>, Error> {
     let raw = match session.describe(DESCRIBED, sql, param_types).await {
-        // An error that may not occur the next time (a timeout, a server that shuts down) says nothing about the text,
-        // and neither does an error of the catalog queries below.
+        // An error that may not recur (a timeout, a shutdown of the server) says nothing about the text; neither does
+        // an error of the catalog queries below.
         Err(Error::Server(error)) if !error.is_retryable() => return Ok(Err(refused(*error))),
         answer => answer?,
     };
-    // Not those that are known already: a type may have changed since (ALTER TYPE .. ADD VALUE), and describing is how
-    // that is found out.
+    // The cached types are not used: a type may have changed since (ALTER TYPE .. ADD VALUE), and describing detects
+    // this.
     let types = TypeCatalog::default();
     let params = types.resolve_all(session, &raw.params).await?;
     let planned = plan(session, around, DESCRIBED, PlanParameters::AnyValues(params.len())).await?;
@@ -165,7 +167,7 @@ async fn ask_here(
     let functions = planned.functions();
     let Some(raw_columns) = raw.columns else {
         return Ok(match planned {
-            // Not a statement that is planned. COMMIT in a manifest would end the transaction of the write protocol.
+            // The statement has no plan. COMMIT in a manifest would end the transaction of the write protocol.
             PlanResult::Utility | PlanResult::Empty => Err(DescribeError::Refused {
                 message:
                     "only SELECT, INSERT, UPDATE, DELETE and MERGE can be part of a manifest: COMMIT, CALL, DDL and \
@@ -195,7 +197,7 @@ async fn ask_here(
     Ok(Ok(Described { shape, functions }))
 }
 
-/// Adds the foreign tables that the statement writes.
+/// Adds the foreign tables that the statement writes to.
 async fn with_foreign_tables(
     session: &mut Session,
     mut objects: ReferencedObjects,
@@ -224,7 +226,7 @@ fn refused(error: ServerError) -> DescribeError {
 /// Catalog facts about the table column that a result column comes from.
 #[derive(Debug, Clone, Copy, Default)]
 struct ColumnSource {
-    /// It is NOT NULL. Foreign tables only claim it.
+    /// Whether the column is NOT NULL. For foreign tables this is only a claim.
     not_null: bool,
     /// The number of columns in the primary key of the table, if this is one of them.
     key_columns: Option<usize>,
@@ -251,7 +253,7 @@ async fn sources(session: &mut Session, columns: &[FieldDescription]) -> Result<
     Ok(outcomes.iter().map(source).collect())
 }
 
-/// The columns of the primary keys that are there as a whole.
+/// The columns of those primary keys that are complete in the result.
 fn key(columns: &[Column], raw: &[FieldDescription], sources: &[ColumnSource]) -> Vec<String> {
     let place = |index: usize| raw.get(index).and_then(|column| column.source);
     let is_whole = |table: u32, key_columns: usize| {
@@ -267,7 +269,7 @@ fn key(columns: &[Column], raw: &[FieldDescription], sources: &[ColumnSource]) -
 }
 
 impl PlanResult {
-    /// Whether the statement may give NULL for a column that has none. If there is no plan to see, it may.
+    /// Whether the statement may return NULL for a column that contains none. Without a plan, it may.
     fn may_add_nulls(&self) -> bool {
         match self {
             Self::Plan(plan) => adds_nulls(plan),
@@ -293,7 +295,7 @@ impl PlanResult {
     }
 }
 
-/// Whether a plan has a node that adds NULLs, or one whose output is unknown. An anti join may be the rest of a left
+/// Whether a plan has a node that adds NULLs, or a node with unknown output. An anti join may be the rest of a left
 /// join whose other side must be NULL.
 fn adds_nulls(plan: &Value) -> bool {
     match plan {

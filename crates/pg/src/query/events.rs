@@ -1,4 +1,4 @@
-//! A statement of a caller's own, and what it gives on its way ([`RowSink`]).
+//! A statement of a front end's user, and the events of its execution ([`RowSink`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,23 +10,24 @@ use types::{Column, PgType};
 use crate::client::error::ServerError;
 use crate::query::value::{self, EncodeError};
 
-/// One statement of the caller's own.
+/// One statement of a front end's user.
 #[derive(Debug, Clone)]
 pub struct Query {
-    /// One statement.
+    /// The text of one statement.
     pub sql: String,
-    /// `$1`, `$2`, ... as JSON; as many as the statement takes.
+    /// The values of `$1`, `$2`, ... as JSON, one for each parameter.
     pub params: Vec<Value>,
-    /// Whether strings among them are in PostgreSQL's text form, whatever the type: for json the text of the JSON, not
-    /// a JSON string.
+    /// Whether strings in `params` are in PostgreSQL's text form for every type. For json, a string is then the text
+    /// of a JSON value, not a JSON string.
     pub params_are_texts: bool,
-    /// Whether it runs in a transaction that cannot write and is rolled back. Within a [`Transaction`](crate::Transaction), the mode of that transaction applies.
+    /// Whether the statement runs in a transaction that cannot write and is rolled back. Within a
+    /// [`Transaction`](crate::Transaction), the mode of that transaction applies.
     pub read_only: bool,
     /// `statement_timeout`; zero means no limit.
     pub statement_timeout: Duration,
     /// `lock_timeout`; zero means no limit.
     pub lock_timeout: Duration,
-    /// How its rows are delivered.
+    /// The delivery of the rows.
     pub delivery: RowDelivery,
 }
 
@@ -43,18 +44,19 @@ impl Query {
 /// How rows are delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowDelivery {
-    /// All at once, at the end; more than this is [`ExecuteError::TooLarge`](crate::ExecuteError::TooLarge), and nothing was done.
+    /// All at once, at the end. More than the limits is [`ExecuteError::TooLarge`](crate::ExecuteError::TooLarge), and
+    /// the statement has no effect.
     Inline {
         /// The most rows.
         max_rows: usize,
-        /// The most bytes of all rows as JSON, each row by itself.
+        /// The most bytes of all rows as JSON.
         max_bytes: usize,
     },
     /// As they arrive.
     Batches {
-        /// Rows in a batch.
+        /// The maximum number of rows in a batch.
         rows: usize,
-        /// A batch ends with the row that reaches so many bytes of JSON.
+        /// The bytes of JSON after which a batch is complete.
         bytes: usize,
     },
 }
@@ -62,11 +64,11 @@ pub enum RowDelivery {
 /// An event of a running statement.
 #[derive(Debug)]
 pub enum QueryEvent {
-    /// Its result columns, names made unique, before any row; not for a statement that returns none.
+    /// The result columns with unique names, before any row. Not sent for a statement that returns no rows.
     Columns(Vec<Column>),
-    /// Some rows, at least one; at most one such chunk for [`RowDelivery::Inline`].
+    /// At least one row. [`RowDelivery::Inline`] has at most one such event.
     Rows {
-        /// A JSON array of objects by column name. Nobody looks whether it is one.
+        /// A JSON array of objects by column name. It is not validated.
         json: String,
         /// The number of rows.
         count: u64,
@@ -75,7 +77,8 @@ pub enum QueryEvent {
     Notice(Box<ServerError>),
     /// All rows have been sent, and nothing is committed yet.
     AwaitAck {
-        /// Whoever has taken everything says so; if it is dropped instead, the statement is undone.
+        /// The receiver sends on this channel when it has taken everything. If it drops the channel instead, the
+        /// statement is undone.
         taken: oneshot::Sender<()>,
         /// The correlation id, if the ledger will have a record.
         correlation_id: Option<String>,
@@ -85,15 +88,15 @@ pub enum QueryEvent {
 /// The result of a statement.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QuerySummary {
-    /// PostgreSQL's command tag; `None` where it does not say (a command within the ledger's transaction).
+    /// PostgreSQL's command tag; `None` for a command within the ledger's transaction, where PostgreSQL reports none.
     pub tag: Option<String>,
-    /// Whether it has result columns.
+    /// Whether the statement has result columns.
     pub returns_rows: bool,
-    /// The rows it returned or, if it has no result columns, touched.
+    /// The number of rows that it returned or, without result columns, changed.
     pub row_count: u64,
-    /// The rows as JSON, in bytes.
+    /// The length of the rows as JSON, in bytes.
     pub payload_bytes: u64,
-    /// The receipt of a write that the ledger has recorded.
+    /// The correlation id of a write that the ledger has recorded.
     pub correlation_id: Option<String>,
 }
 

@@ -1,7 +1,7 @@
 //! The rows of a result as JSON text, up to a number of bytes.
 //!
-//! It is the text that is bounded: with a name of 63 bytes before each cell, rows of 1 MiB as PostgreSQL sends them are
-//! 14 MiB of JSON, more than clients take in one message.
+//! The limit applies to the JSON text: with a column name of 63 bytes before each value, rows of 1 MiB in
+//! PostgreSQL's form become 14 MiB of JSON, more than clients accept in one message.
 
 use postgres_protocol::message::backend::DataRowBody;
 use serde::de::DeserializeOwned;
@@ -14,9 +14,9 @@ use crate::query::row_writer::RowWriter;
 /// Rows as JSON text: objects by column name, or arrays in column order.
 #[derive(Debug, Default)]
 pub struct JsonRows {
-    /// The rows as a JSON array without its end: each row is after `[` or `,`.
+    /// The rows as a JSON array without its closing bracket: `[` or `,` precedes each row.
     open_array: String,
-    /// Where each row ends in it.
+    /// The end of each row in `open_array`.
     ends: Vec<usize>,
 }
 
@@ -44,10 +44,10 @@ impl JsonRows {
         (0..self.len()).filter_map(|index| self.get(index))
     }
 
-    /// The rows as values.
+    /// The rows as values of a type.
     ///
     /// # Errors
-    /// A row is no `T`.
+    /// A row does not have the form of `T`.
     pub fn deserialize<T: DeserializeOwned>(&self) -> serde_json::Result<Vec<T>> {
         self.iter().map(serde_json::from_str).collect()
     }
@@ -86,29 +86,29 @@ impl JsonRows {
 pub(crate) struct JsonRowsBuilder {
     writer: RowWriter,
     max_bytes: usize,
-    /// The bytes of the rows so far, with one that did not fit.
+    /// The bytes of the rows so far, including a row that did not fit.
     bytes: usize,
     open_array: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl JsonRowsBuilder {
-    /// `max_bytes` of JSON text at the most.
+    /// A builder for at most `max_bytes` of JSON text.
     pub(crate) fn new(writer: RowWriter, max_bytes: usize) -> Self {
         Self { writer, max_bytes, bytes: 0, open_array: Vec::new(), ends: Vec::new() }
     }
 
-    /// Takes one row as it arrives, in PostgreSQL's text form. Returns `false` if it does not fit after the earlier
-    /// ones.
+    /// Appends a row in PostgreSQL's text form, as it arrives. Returns `false` if it does not fit after the earlier
+    /// rows.
     ///
     /// # Errors
-    /// [`Error::MessageTooLarge`] or [`Error::TooManyValues`] for a row that is too large alone.
+    /// [`Error::MessageTooLarge`] or [`Error::TooManyValues`] for a row that exceeds the limit on its own.
     pub(crate) fn take(&mut self, body: &DataRowBody) -> Result<bool, Error> {
         let max_bytes = self.max_bytes;
         self.push(|writer, out| writer.write(out, body, max_bytes))
     }
 
-    /// Takes a row that is split into texts.
+    /// Appends a row that is split into texts.
     ///
     /// # Errors
     /// As [`JsonRowsBuilder::take`].
@@ -117,7 +117,7 @@ impl JsonRowsBuilder {
         self.push(|writer, out| writer.write_texts(out, row, max_bytes))
     }
 
-    /// Takes a row of JSON values.
+    /// Appends a row of JSON values.
     ///
     /// # Errors
     /// As [`JsonRowsBuilder::take`].
@@ -140,12 +140,12 @@ impl JsonRowsBuilder {
         if self.ends.is_empty() { Err(Error::MessageTooLarge { size, limit: self.max_bytes }) } else { Ok(false) }
     }
 
-    /// The rows that were taken, and what wrote them.
+    /// The rows, and their writer.
     pub(crate) fn finish(self) -> (JsonRows, RowWriter) {
-        // All of it is UTF-8: texts of PostgreSQL were checked, and serde_json writes nothing else.
+        // The bytes are UTF-8: texts of PostgreSQL were checked, and serde_json writes only UTF-8.
         let mut open_array = String::from_utf8(self.open_array)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
-        // A row that did not fit may have been large.
+        // Releases the memory of a row that did not fit.
         open_array.shrink_to_fit();
         (JsonRows { open_array, ends: self.ends }, self.writer)
     }

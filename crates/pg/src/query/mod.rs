@@ -1,8 +1,8 @@
 //! The query layer: what statements mean, and their results as JSON.
 //!
-//! - `read` is the one way to read; `plan` plans a statement, `referenced_objects` says what a plan touches.
-//! - `type_catalog` has the types by their oid, `value` converts values, `row_writer` writes rows, which
-//!   `json_rows` and `row_sink` collect.
+//! - `read` is the only read path. `plan` plans a statement, and `referenced_objects` lists what a plan uses.
+//! - `type_catalog` has the types by oid, `value` converts values, `row_writer` writes rows; `json_rows` and
+//!   `row_sink` collect them.
 //! - `describe` describes statements for the crate `manifest`.
 //! - `sql_executor` runs statements of a front end's user; `writer_pool` is for the crate `ledger` alone.
 

@@ -1,4 +1,4 @@
-//! The plan of a prepared statement, without running it.
+//! Plans a prepared statement without running it.
 
 use serde_json::Value;
 
@@ -7,8 +7,8 @@ use crate::client::session::pooler_transaction::setting;
 use crate::client::session::{PipelineStatement, Session};
 use crate::query::value;
 
-/// A plan that cannot be made fails the transaction, so it is made behind a savepoint. Statements of agents run
-/// outside of savepoints: within one, a conflict with recovery ends the whole session and not only the statement.
+/// A failed plan fails the transaction, so planning happens after a savepoint. Statements of agents run without
+/// savepoints: inside a subtransaction, a conflict with recovery ends the whole session instead of the statement.
 pub(crate) const SAVEPOINT: &str = "savepoint before_plan";
 pub(crate) const BACK_TO_SAVEPOINT: &str = "rollback to savepoint before_plan";
 pub(crate) const RELEASE: &str = "release savepoint before_plan";
@@ -20,14 +20,14 @@ pub enum PlanResult {
     Plan(Value),
     /// A command without a plan: DDL, SET, COMMIT, ...
     Utility,
-    /// There is no statement in the text.
+    /// The text contains no statement.
     Empty,
-    /// It cannot be planned here and now.
+    /// PostgreSQL cannot plan the statement for these parameters in the current state of the database.
     Refused(Box<ServerError>),
 }
 
 impl PlanResult {
-    /// The result in a row of EXPLAIN.
+    /// The result from a row of EXPLAIN.
     pub(crate) fn parse(row: Option<&str>) -> Self {
         match row.and_then(|text| serde_json::from_str(text).ok()) {
             Some(plan @ Value::Array(_)) if plan.pointer("/0/Plan").is_some() => Self::Plan(plan),
@@ -43,7 +43,7 @@ impl PlanResult {
     /// The result for an error of EXPLAIN.
     ///
     /// # Errors
-    /// The error, if the next attempt may succeed.
+    /// The error itself, if the next attempt may succeed.
     pub(crate) fn refused(error: Box<ServerError>) -> Result<Self, Error> {
         if error.is_retryable() { Err(Error::Server(error)) } else { Ok(Self::Refused(error)) }
     }
@@ -51,15 +51,15 @@ impl PlanResult {
 
 /// The values of the parameters for which a statement is planned.
 pub(crate) enum PlanParameters<'a> {
-    /// Whatever they are (this many): as they are unknown, nothing that depends on them is left out. With values, an
-    /// outer join over `id = NULL` leaves nothing of itself.
+    /// Any values of so many parameters. The planner then leaves out nothing that depends on them. With values it
+    /// might: an outer join over `id = NULL` disappears from the plan.
     AnyValues(usize),
-    /// These, in text form.
+    /// These values, in text form.
     These(&'a [Option<String>]),
 }
 
-/// Plans the statement that is prepared under `statement`, a name of the server. In a transaction, `around` has the
-/// statements before the plan and after a successful plan, so that a failed plan does not fail the transaction.
+/// Plans the prepared statement with the server's own name `statement`. In a transaction, `around` has the statements
+/// before the plan and after a successful plan, so that a failed plan does not fail the transaction.
 pub(crate) async fn plan(
     session: &mut Session,
     around: Option<(&str, &str)>,
@@ -67,7 +67,7 @@ pub(crate) async fn plan(
     values: PlanParameters<'_>,
 ) -> Result<PlanResult, Error> {
     let set_mode = format!("select {}", setting(values.settings()));
-    // Later statements in the same transaction are planned as usual.
+    // The settings are reset, so later statements in the transaction are planned as usual.
     let (before, behind) = around.unzip();
     let before: Vec<&str> = before.into_iter().chain([set_mode.as_str()]).collect();
     let behind: Vec<&str> =
@@ -102,8 +102,8 @@ impl Session {
 }
 
 impl PlanParameters<'_> {
-    /// PostgreSQL often decides which partitions it skips when a statement starts, and EXPLAIN starts it with NULL and omits them
-    /// all, so for unknown values no partition is skipped.
+    /// No partition is skipped for unknown values: PostgreSQL often decides which partitions it skips when a
+    /// statement starts, and EXPLAIN starts it with NULL and omits them all.
     fn settings(&self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::AnyValues(_) => &[("plan_cache_mode", "force_generic_plan"), ("enable_partition_pruning", "off")],
@@ -118,7 +118,7 @@ impl PlanParameters<'_> {
         }
     }
 
-    /// The EXPLAIN of the statement of this name. Without the costs a plan is smaller.
+    /// The EXPLAIN statement for the prepared statement of this name. A plan without costs is smaller.
     pub(crate) fn explain(&self, statement: &str, has_costs: bool) -> String {
         let values = match self {
             Self::AnyValues(count) => vec!["null".to_owned(); *count],

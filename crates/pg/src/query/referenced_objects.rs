@@ -1,12 +1,12 @@
 //! The objects that a statement uses, as its plan shows them.
 //!
-//! `EXPLAIN (VERBOSE)` names the schema of every relation that is read or changed, with views resolved, and of every
-//! function that is scanned. Functions within expressions are printed by PostgreSQL. The search path of these sessions
-//! is `pg_catalog` alone, so a function of any other schema is printed with its schema, however the statement spells
-//! it.
+//! `EXPLAIN (VERBOSE)` shows the schema of every relation that is read or changed, with views resolved, and of every
+//! function in FROM. PostgreSQL prints the functions in expressions. The search path of these sessions is
+//! `pg_catalog` alone, so PostgreSQL prints a function of any other schema with its schema, however the statement
+//! spells it.
 //!
-//! A plan does not show the bodies of functions and triggers, the assignments of ON CONFLICT DO UPDATE and MERGE, and
-//! the rows of VALUES. There the privileges of the role are the limit.
+//! A plan does not show the bodies of functions and triggers, the assignments of ON CONFLICT DO UPDATE and MERGE, or
+//! the rows of VALUES. For these, only the privileges of the role are the limit.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ use types::{Privilege, ReferencedObjects, RemotePart, TableAccess};
 
 use crate::client::literal::identifier;
 
-/// The reach of a statement with this plan.
+/// The objects that a statement with this plan uses.
 #[must_use]
 pub fn referenced_objects(plan: &Value) -> ReferencedObjects {
     let mut found = Found::default();
@@ -40,8 +40,8 @@ pub fn referenced_objects(plan: &Value) -> ReferencedObjects {
     }
 }
 
-/// Whether Citus carries out a part of this plan on other nodes. EXPLAIN shows one of the tasks there, or none if the
-/// parameters decide which node it is.
+/// Whether Citus runs a part of this plan on other nodes. EXPLAIN shows one of the tasks there, or none if the
+/// parameters determine the node.
 pub(crate) fn is_distributed(plan: &Value) -> bool {
     match plan {
         Value::Array(items) => items.iter().any(is_distributed),
@@ -90,7 +90,8 @@ impl Found {
                 let is_apart = matches!(text("Parent Relationship"), Some("SubPlan" | "InitPlan"));
                 let locked = locks || locked && !is_apart;
                 if let (Some(schema), Some(table)) = (text("Schema"), text("Relation Name")) {
-                    // Of several targets (a partitioned table, inheritance), the others are in a list of their own.
+                    // If a node changes several tables (a partitioned table, inheritance), the others are in a
+                    // separate list.
                     let written = modifies || !node.contains_key("Node Type");
                     let found = self.tables.entry((schema.to_owned(), table.to_owned())).or_default();
                     found.written |= written;
@@ -109,8 +110,8 @@ impl Found {
     }
 }
 
-/// The tables that a statement with this plan uses, each once: `schema.table`, quoted where SQL needs quotes. The text of a
-/// scan that joins tables on a foreign server is one of them.
+/// The tables that a statement with this plan uses, each once: `schema.table`, quoted if SQL requires it. The text of
+/// a scan that joins tables on a foreign server counts as one table.
 pub(crate) fn table_names(plan: &Value) -> Arc<[String]> {
     let mut names = BTreeSet::new();
     add_table_names(plan, &mut names);
@@ -132,7 +133,7 @@ fn add_table_names(plan: &Value, names: &mut BTreeSet<String>) {
     }
 }
 
-/// A name in double quotes, unless it is of lower-case letters, digits and underscores.
+/// A name in double quotes, unless it consists of lower-case letters, digits and underscores.
 fn quoted(name: &str) -> Cow<'_, str> {
     let is_plain = name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))
         && !name.starts_with(|first: char| first.is_ascii_digit());
@@ -151,14 +152,14 @@ fn privileges_to_modify(node: &serde_json::Map<String, Value>) -> Vec<Privilege>
     if text("Conflict Resolution") == Some("UPDATE") {
         privileges.push(Privilege::Update);
     }
-    // RETURNING, and what ON CONFLICT compares.
+    // Needed for RETURNING, and for the columns that ON CONFLICT compares.
     if node.contains_key("Output") || node.contains_key("Conflict Arbiter Indexes") {
         privileges.push(Privilege::Select);
     }
     privileges
 }
 
-/// A function that is called, as PostgreSQL writes it: with its schema unless the search path finds it without.
+/// A called function as PostgreSQL prints it: with its schema, unless the search path finds the function without it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FunctionCall {
     pub(crate) schema: Option<String>,
@@ -179,7 +180,7 @@ pub(crate) fn called(plan: &Value) -> BTreeSet<FunctionCall> {
 fn calls(expression: &str) -> Vec<FunctionCall> {
     let mut calls = Vec::new();
     let mut rest = expression.chars().peekable();
-    // The last two names of a path, as long as it goes on.
+    // The last two names of the current path.
     let (mut schema, mut last): (Option<String>, Option<String>) = (None, None);
     while let Some(&next) = rest.peek() {
         match next {
@@ -228,7 +229,7 @@ pub(crate) fn name(rest: &mut Peekable<Chars<'_>>) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// A literal with its quotes; in an E'' one a backslash takes the next character with it.
+/// Skips a literal with its quotes. With `backslashes` (E''), a backslash escapes the next character.
 pub(crate) fn skip_literal(rest: &mut Peekable<Chars<'_>>, backslashes: bool) {
     rest.next();
     while let Some(next) = rest.next() {

@@ -1,4 +1,4 @@
-//! Delivers the rows of a statement as JSON, in batches, as fast as the receiver takes them.
+//! Delivers the rows of a statement as JSON, in batches, as fast as the receiver accepts them.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use super::events::{QueryEvent, QuerySummary, RowDelivery};
 use crate::client::error::{Error, ServerError};
 use crate::query::row_writer::RowWriter;
 
-/// The largest row, as PostgreSQL sends it, where rows are handed on as they arrive.
+/// The largest row, in bytes as PostgreSQL sends it, if rows are delivered as they arrive.
 const MAX_ROW_BYTES: usize = 16 << 20;
 
-/// The most room that a batch keeps for the next one.
+/// The largest capacity that a new batch inherits from the previous one, in bytes.
 const MAX_IDLE_BYTES: usize = 1 << 20;
 
 /// How long a row waits for others to fill its batch.
@@ -26,32 +26,32 @@ const MAX_WAIT: Duration = Duration::from_millis(200);
 pub struct RowSink {
     out: mpsc::Sender<QueryEvent>,
     delivery: RowDelivery,
-    /// Writes rows, once the columns are known.
+    /// The writer of the rows, once the columns are known.
     rows: Option<RowWriter>,
-    /// Whether their columns have been sent.
+    /// Whether the columns have been sent.
     is_begun: bool,
-    /// A JSON array that is not closed yet; empty if no row is in it.
+    /// A JSON array without its closing bracket; empty if the batch has no row.
     batch: Vec<u8>,
     in_batch: u64,
-    /// When the batch is handed on although it is not full.
+    /// When the batch must be delivered even if it is not full.
     due: Option<Instant>,
     /// The time spent waiting for the receiver.
     blocked: Duration,
     /// The number of rows.
     row_count: u64,
     bytes: u64,
-    /// PostgreSQL's command tag, once it is known.
+    /// PostgreSQL's command tag, once the statement has ended.
     tag: Option<String>,
     /// The last number of the command tag.
     affected: u64,
-    /// The limit that was exceeded, if one was. No more rows are taken then.
+    /// The limit that was exceeded, if any. No more rows are accepted then.
     overflow: Option<String>,
-    /// The receipt of what is being recorded.
+    /// The correlation id of the record that is being written.
     correlation_id: Option<String>,
 }
 
 impl RowSink {
-    /// To this receiver.
+    /// A sink that sends to this receiver.
     #[must_use]
     pub fn new(out: mpsc::Sender<QueryEvent>, delivery: RowDelivery) -> Self {
         Self {
@@ -95,7 +95,7 @@ impl RowSink {
         self.tag.as_deref()
     }
 
-    /// The limit that was exceeded, if one was.
+    /// The limit that was exceeded, if any.
     #[must_use]
     pub fn overflow(&self) -> Option<&str> {
         self.overflow.as_deref()
@@ -117,7 +117,7 @@ impl RowSink {
         }
     }
 
-    /// The number of rows to request; `None` is all.
+    /// The number of rows to request; `None` means all.
     pub(crate) fn row_limit(&self) -> Option<usize> {
         match self.delivery {
             RowDelivery::Inline { max_rows, .. } => Some(max_rows.saturating_add(1)),
@@ -125,12 +125,12 @@ impl RowSink {
         }
     }
 
-    /// The statement returns rows of these columns.
+    /// Sets the columns of the rows that follow.
     pub(crate) fn set_columns(&mut self, columns: &[Column]) {
         self.rows = Some(RowWriter::new(columns.to_vec(), RowFormat::Object));
     }
 
-    /// Takes a row as it arrives. False if it is too much: the rest need not come.
+    /// Takes a row as it arrives. False if a limit is exceeded and the remaining rows are not needed.
     pub(crate) async fn push_row(&mut self, body: &DataRowBody) -> Result<bool, Error> {
         let max_bytes = self.max_message_bytes();
         self.push(|rows, batch| rows.write(batch, body, max_bytes)).await
@@ -172,7 +172,7 @@ impl RowSink {
         self.overflow = Some(what);
     }
 
-    /// When [`RowSink::flush_batch`] is to be called at the latest.
+    /// The latest time for [`RowSink::flush_batch`].
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due
     }
@@ -182,12 +182,12 @@ impl RowSink {
         self.blocked
     }
 
-    /// Whether rows are handed on before all of them are there.
+    /// Whether rows are delivered before all of them have arrived.
     pub(crate) fn is_streamed(&self) -> bool {
         matches!(self.delivery, RowDelivery::Batches { .. })
     }
 
-    /// Hands on the batch as it is.
+    /// Delivers the current batch, even if it is not full.
     pub(crate) async fn flush_batch(&mut self) -> Result<(), Error> {
         self.due = None;
         if let Some(rows) = self.rows.as_ref().filter(|_| !self.is_begun) {
@@ -206,21 +206,21 @@ impl RowSink {
         self.send(QueryEvent::Rows { json, count }).await
     }
 
-    /// Delivers a notice. Rows that are not in a full batch yet follow it.
+    /// Delivers a notice. It overtakes rows of the current batch.
     pub(crate) async fn push_notice(&mut self, notice: Box<ServerError>) -> Result<(), Error> {
         self.send(QueryEvent::Notice(notice)).await
     }
 
-    /// Takes in how the statement ended.
+    /// Sets the command tag with which the statement ended.
     pub(crate) fn set_tag(&mut self, tag: &str) {
         self.affected = tag.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or_default();
         self.tag = Some(tag.to_owned());
     }
 
-    /// Hands on the rest, and waits until all of it has been taken.
+    /// Delivers the remaining rows, and waits until the receiver has acknowledged everything.
     ///
     /// # Errors
-    /// [`Error::ReceiverDropped`].
+    /// [`Error::ReceiverDropped`] if the receiver is gone or did not acknowledge.
     pub async fn finish(&mut self) -> Result<(), Error> {
         if self.overflow.is_some() {
             return Ok(());

@@ -1,7 +1,7 @@
-//! Rows as JSON text, one at a time.
+//! Writes rows as JSON text, one at a time.
 //!
-//! A row is kept as the text that will be sent, never as a tree of values: of 210,000 cells with one digit each the text
-//! takes 2 MB and the tree 50 MB.
+//! A row is kept as the text that will be sent, never as a tree of values: for 210,000 values of one digit each, the
+//! text takes 2 MB and the tree 50 MB.
 
 use std::io;
 
@@ -15,8 +15,8 @@ use crate::client::error::{Error, utf8};
 use crate::client::wire::row_texts;
 use crate::query::value;
 
-/// A value takes a hundred bytes while its row is converted, however short its text is: so each counts as many of the
-/// bytes that an answer may have.
+/// The bytes of an answer's limit that each value counts as. During the conversion of its row, a value takes a
+/// hundred bytes of memory, however short its text is.
 const BYTES_A_VALUE: usize = 8;
 
 /// The mask of each column of a result, `None` for most.
@@ -26,11 +26,11 @@ pub(crate) struct ColumnMasks {
     pub(crate) key: MaskKey,
 }
 
-/// Writes rows as JSON. The names of their columns are escaped once.
+/// Writes rows as JSON. Column names are escaped once.
 #[derive(Debug)]
 pub(crate) struct RowWriter {
     columns: Vec<Column>,
-    /// The text before each value: of an object `{"id":`, then `,"text":`; of an array `[`, then `,`.
+    /// The text before each value: for an object `{"id":`, then `,"text":`; for an array `[`, then `,`.
     before_values: Vec<Vec<u8>>,
     /// The text after the last value, or the whole row if it has no columns.
     end: &'static [u8],
@@ -70,7 +70,7 @@ impl RowWriter {
         &self.columns
     }
 
-    /// The columns and their masks, which may be `None`.
+    /// The columns, and their masks if the writer has any.
     pub(crate) fn into_columns(self) -> (Vec<Column>, Option<ColumnMasks>) {
         (self.columns, self.masks)
     }
@@ -78,7 +78,7 @@ impl RowWriter {
     /// Appends a row, as it arrives in PostgreSQL's text form, to `out`.
     ///
     /// # Errors
-    /// [`Error::TooManyValues`] for a row of more values than belong into `max_bytes`.
+    /// [`Error::TooManyValues`] for a row with more values than `max_bytes` allows.
     pub(crate) fn write(&self, out: &mut Vec<u8>, body: &DataRowBody, max_bytes: usize) -> Result<(), Error> {
         if self.has_nested {
             check_size(&row_texts(body)?, &self.columns, max_bytes)?;
@@ -152,7 +152,7 @@ fn write_json(out: &mut Vec<u8>, value: &impl Serialize) -> Result<(), Error> {
     Ok(serde_json::to_writer(out, value).map_err(io::Error::other)?)
 }
 
-/// Whether a row in text form may be converted: not if it is made of too many values, at any depth.
+/// Whether a row in text form may be converted. Refuses rows with too many values, at any depth.
 ///
 /// # Errors
 /// [`Error::TooManyValues`].
@@ -172,8 +172,8 @@ fn is_nested(kind: &TypeKind) -> bool {
     }
 }
 
-/// At least as many as there are values in the text of an array, a composite or JSON. An object counts as several, since
-/// its index takes room as well.
+/// An upper bound of the number of values in the text of an array, a composite or JSON. An object counts as several
+/// values, since its index takes memory too.
 fn values_in(text: &str) -> usize {
     let weight = |byte| match byte {
         b'{' => 4,
@@ -183,7 +183,7 @@ fn values_in(text: &str) -> usize {
     text.bytes().map(weight).sum()
 }
 
-/// One value in text form. What it is made of is not kept: most types go straight from text to text.
+/// One value in text form. Most types are written directly from text to text, without an intermediate value.
 struct Cell<'a> {
     text: Option<&'a str>,
     ty: &'a PgType,

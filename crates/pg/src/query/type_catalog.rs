@@ -1,4 +1,4 @@
-//! Types by their oid: PostgreSQL's own from a table, all others from the catalog, once.
+//! Types by oid. PostgreSQL's own come from a built-in table; all others are looked up in the catalog once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -12,14 +12,15 @@ use crate::client::error::Error;
 use crate::client::session::{PipelineStatement, Session};
 use crate::client::wire::{Connection, StatementId};
 
-/// The known types of a database. All sessions on that database share it.
+/// The known types of a database, shared by all sessions on it.
 #[derive(Debug, Default)]
 pub struct TypeCatalog {
     by_oid: RwLock<HashMap<u32, Arc<PgType>>>,
 }
 
-// A cast to json counts where `to_jsonb` looks for one (`jsonb_categorize_type`, `find_coercion_pathway`): for types that
-// are not PostgreSQL's own (16384 is `FirstNormalObjectId`), and neither arrays, rows nor domains.
+// A cast to json counts under the same conditions as in `to_jsonb` (`jsonb_categorize_type`,
+// `find_coercion_pathway`): only for types that are not PostgreSQL's own (16384 is `FirstNormalObjectId`), and not
+// for arrays, row types or domains.
 const TYPE_SQL: &str = "\
 select t.typname, t.typtype, t.typelem, t.typbasetype, t.typrelid, \
        t.typsubscript = 'pg_catalog.array_subscript_handler'::pg_catalog.regproc, t.oid >= 16384 and exists( \
@@ -44,8 +45,8 @@ pub(crate) const SET_PATH_SQL: &str = "select pg_catalog.set_config('countersign
 pub(crate) const RESTORE_PATH_SQL: &str =
     "select pg_catalog.set_config('search_path', pg_catalog.current_setting('countersign.search_path'), true)";
 
-/// The row types among some types, with their fields as they were when they were looked up. They are what
-/// can change in a type that has been looked up: a table's row type does with every column that is added or renamed.
+/// The row types among some types, with their fields as they were looked up. Row types are the types that may change
+/// after the lookup: a table's row type changes when a column is added or renamed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RowTypes {
     /// An array of oids in text form.
@@ -54,7 +55,7 @@ pub(crate) struct RowTypes {
 }
 
 impl RowTypes {
-    /// `None` if there are none.
+    /// `None` if there are no row types.
     pub(crate) fn of<'a>(types: impl Iterator<Item = &'a Arc<PgType>>) -> Option<Self> {
         let mut found = BTreeMap::new();
         types.for_each(|ty| collect_rows(ty, &mut found));
@@ -69,10 +70,10 @@ impl RowTypes {
         Some(Self { oids, fields: fields.collect::<Vec<_>>().join("\n") })
     }
 
-    /// Asks the catalog for the fields as they are now: one row of one column, which [`RowTypes::are`] reads. Queued only.
+    /// Queues a query for the current fields. It returns one row of one column, which [`RowTypes::are`] compares.
     pub(crate) fn push(&self, connection: &mut Connection) -> Result<StatementId, Error> {
         let statement = connection.next_statement();
-        // It is there from the last time.
+        // The statement may exist from an earlier call.
         connection.push_close_statement(ROWS_STATEMENT)?;
         connection.push_parse(ROWS_STATEMENT, ROWS_SQL, &[])?;
         connection.push_bind("", ROWS_STATEMENT, &[Some(self.oids.clone())])?;
@@ -80,7 +81,7 @@ impl RowTypes {
         Ok(statement)
     }
 
-    /// Whether the fields are what the catalog says.
+    /// Whether the fields are those in the catalog's answer.
     pub(crate) fn are(&self, answer: &[Option<String>]) -> bool {
         matches!(answer, [Some(fields)] if *fields == self.fields)
     }
@@ -92,7 +93,7 @@ impl RowTypes {
     }
 }
 
-/// A statement without a name would take the place of another one.
+/// The name of the statement. An unnamed statement would replace another one.
 const ROWS_STATEMENT: &str = "countersign_rows";
 
 fn collect_rows<'a>(ty: &'a PgType, found: &mut BTreeMap<u32, &'a [CompositeField]>) {
@@ -108,10 +109,11 @@ fn collect_rows<'a>(ty: &'a PgType, found: &mut BTreeMap<u32, &'a [CompositeFiel
 }
 
 impl TypeCatalog {
-    /// The type with this oid. Asks the catalog through `session` the first time, if it is not one of PostgreSQL's own.
+    /// The type with this oid. If it is not one of PostgreSQL's own, the first call looks it up in the catalog,
+    /// through `session`.
     ///
     /// # Errors
-    /// Whatever the session says.
+    /// An error of the session.
     pub async fn resolve(&self, session: &mut Session, oid: u32) -> Result<Arc<PgType>, Error> {
         if let Some(known) = self.known(oid) {
             return Ok(known);
@@ -127,7 +129,7 @@ impl TypeCatalog {
     /// The types with these oids.
     ///
     /// # Errors
-    /// Whatever the session says.
+    /// An error of the session.
     pub async fn resolve_all(&self, session: &mut Session, oids: &[u32]) -> Result<Vec<Arc<PgType>>, Error> {
         let mut types = Vec::with_capacity(oids.len());
         for &oid in oids {
@@ -136,7 +138,7 @@ impl TypeCatalog {
         Ok(types)
     }
 
-    /// Forgets all types: a row type has changed, and other types may contain it.
+    /// Forgets all types, after a row type has changed: other types may contain it.
     pub(crate) fn forget(&self) {
         self.by_oid.write().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -166,7 +168,7 @@ impl TypeCatalog {
                 ],
             ) = rows.into_iter().next().and_then(|row| <[Option<String>; 8]>::try_from(row).ok())
             else {
-                // Dropped since: its values can still be shown as text.
+                // The type has been dropped since. Its values can still be shown as text.
                 return Ok(PgType { oid, name: format!("type {oid}"), kind: TypeKind::Scalar(Scalar::Text) });
             };
             let oid_of = |text: &str| text.parse::<u32>().unwrap_or_default();
@@ -206,7 +208,7 @@ fn first_column(rows: Vec<Vec<Option<String>>>) -> Vec<String> {
     rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect()
 }
 
-/// One of PostgreSQL's own types; `None` for row types, which are read from the catalog.
+/// One of PostgreSQL's own types; `None` for row types, which are looked up in the catalog.
 fn built_in(ty: &Type) -> Option<PgType> {
     let kind = match ty.kind() {
         _ if *ty == Type::RECORD => TypeKind::Scalar(Scalar::Record),
@@ -246,8 +248,8 @@ fn scalar(ty: &Type) -> Scalar {
 }
 
 impl Session {
-    /// The rows of a statement of the server's own, as text. Unqualified names in it are PostgreSQL's own, also in a
-    /// session with another search path.
+    /// The rows of one of the server's own statements, as text. Unqualified names in it always mean PostgreSQL's own
+    /// objects, whatever the session's search path is.
     pub(crate) async fn rows(
         &mut self,
         sql: &str,

@@ -18,7 +18,7 @@ use crate::query::sql_executor::{ExecuteError, StatementTimeouts, reject_session
 use crate::query::type_catalog::TypeCatalog;
 use crate::query::{Query, RowSink};
 
-/// The time that a server may be silent beyond the timeout of a statement. After it, the record of the write is looked
+/// How much longer than the statement timeout a server may be silent. Afterwards, the record of the write is looked
 /// up.
 const READ_TIMEOUT_MARGIN: Duration = Duration::from_secs(2);
 
@@ -30,32 +30,33 @@ pub struct WriterPool {
 }
 
 impl WriterPool {
-    /// A writer on this database, over at most so many sessions. Opens no connection yet.
+    /// A pool on this database, of at most this many sessions. Opens no connection yet.
     #[must_use]
     pub fn new(target: ConnectOptions, sessions: usize) -> Self {
-        // The names of a manifest that are not qualified are looked up in PostgreSQL's own schema only, so that no table
-        // in front of the search path can take a write.
+        // Unqualified names in a manifest are looked up in PostgreSQL's own schema only, so that no other table in
+        // the search path can receive a write.
         Self::with_settings(target, SessionSettings::default(), sessions)
     }
 
-    /// Uses the search path of the role, for people, who expect the names of their other sessions.
+    /// Like [`WriterPool::new`], but with the search path of the role: people expect the names of their other
+    /// sessions.
     #[must_use]
     pub fn interactive(target: ConnectOptions, sessions: usize) -> Self {
         Self::with_settings(target, SessionSettings::default().with_login_search_path(), sessions)
     }
 
-    /// The ledger's functions need to see, statement by statement, what was committed before it, whatever the role's or the
-    /// database's default is.
+    /// The ledger's functions rely on READ COMMITTED: each statement must see what was committed before it, whatever
+    /// the defaults of the role and the database are.
     fn with_settings(target: ConnectOptions, settings: SessionSettings, sessions: usize) -> Self {
         let settings = settings.with("default_transaction_isolation", "read committed");
         Self { pool: Pool::new(target, settings, sessions), types: Arc::default() }
     }
 
-    /// Runs one statement of the caller's own under this name, in the transaction that is open on the session, to its end.
+    /// Runs one statement of a front end's user under this name to its end, in the open transaction of the session.
     ///
     /// # Errors
-    /// [`ExecuteError`]: the transaction must go back to before it. COMMIT, ROLLBACK and PREPARE TRANSACTION are refused before they
-    /// do anything.
+    /// [`ExecuteError`]. The transaction must be rolled back to a point before the statement. COMMIT, ROLLBACK and
+    /// PREPARE TRANSACTION are refused before they have an effect.
     pub async fn run_user_statement(
         &self,
         lease: &mut PooledSession,
@@ -75,15 +76,15 @@ impl WriterPool {
     /// Leases a session, before `deadline`.
     ///
     /// # Errors
-    /// The reason why there is none.
+    /// As [`Pool::acquire`](crate::Pool::acquire).
     pub async fn acquire(&self, deadline: Instant) -> Result<PooledSession, Error> {
         self.pool.acquire(deadline).await
     }
 
-    /// Runs one statement of the server's own on a session of the pool, before `deadline`.
+    /// Runs one of the server's own statements on a session of the pool, before `deadline`.
     ///
     /// # Errors
-    /// Like [`PooledSession::run_one`](crate::PooledSession::run_one), on a session of the pool.
+    /// As [`PooledSession::run_one`](crate::PooledSession::run_one), or as [`WriterPool::acquire`].
     pub async fn run_one(
         &self,
         sql: &str,
@@ -99,7 +100,7 @@ impl WriterPool {
         self.pool.status()
     }
 
-    /// After a lost connection: the other sessions of the pool may be lost as well.
+    /// Retires all present sessions, after a lost connection: the others may be lost too.
     pub fn invalidate_idle(&self) {
         self.pool.invalidate_idle();
     }
@@ -109,18 +110,18 @@ impl WriterPool {
         self.pool.drain().await;
     }
 
-    /// The types of these oids.
+    /// The types with these oids.
     ///
     /// # Errors
-    /// Whatever the session says when a type has to be looked up.
+    /// An error of the session while it looks a type up.
     pub async fn resolve_types(&self, lease: &mut PooledSession, oids: &[u32]) -> Result<Vec<Arc<PgType>>, Error> {
         self.types.resolve_all(lease.session(), oids).await
     }
 
-    /// The result columns with their types, names made unique.
+    /// The result columns with their types and unique names.
     ///
     /// # Errors
-    /// Whatever the session says when a type has to be looked up.
+    /// An error of the session while it looks a type up.
     pub async fn resolve_columns(
         &self,
         lease: &mut PooledSession,

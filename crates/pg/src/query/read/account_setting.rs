@@ -1,9 +1,9 @@
 //! Keeps a read from changing `countersign.account_id`, which policies of row level security use.
 //!
-//! SET returns no rows, so `set_config` is the only way. Calls in a query are searched in its text: a plan does not
-//! show every part of a query (`function_policy`), and a call needs the function's name. Calls in views are searched
-//! in the plan. In both, the first argument must be the name of another setting, as a plain literal. The author of a
-//! function is responsible for the settings in its body.
+//! SET returns no rows, so `set_config` is the only way to change it. The text of a query is searched for calls: a
+//! plan does not show every part of a query (`function_policy`), and a call needs the function's name. Calls in views
+//! are searched in the plan. In both, the first argument must be the name of another setting, as a plain literal.
+//! Bodies of functions are not searched: the author of a function is responsible for the settings in it.
 
 use serde_json::Value;
 
@@ -44,7 +44,7 @@ fn refusal_of_text(sql: &str) -> Option<&'static str> {
                 Some(name) => name.starts_with(OURS).then_some(IS_OURS),
                 None => Some(NOT_LITERAL),
             },
-            // A parenthesis may follow the comment; without one it is not a call.
+            // A parenthesis may follow a comment. Without a parenthesis, the name is not a call.
             None => (behind.starts_with("/*") || behind.starts_with("--")).then_some(NOT_LITERAL),
         }
     })

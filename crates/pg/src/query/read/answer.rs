@@ -1,4 +1,4 @@
-//! The answer to a caller's statement, on its way to where its rows go.
+//! Receives the answer to a statement and passes its rows to their output.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -16,26 +16,26 @@ use crate::client::wire::{Event, EventConsumer, FieldDescription, StatementId, o
 
 /// Receives the rows of a statement.
 pub(crate) trait RowOutput: Send {
-    /// The columns may be others than announced when the rows arrive.
+    /// Whether the columns of arriving rows may differ from the described ones.
     const MAY_CHANGE: bool;
 
     /// The number of rows in the first portion of rows that need a conversion.
     const FIRST_PORTION: usize;
 
-    /// The statement is about to be sent. Rows of an attempt before it are void.
+    /// The statement is about to be sent. Rows of an earlier attempt must be dropped.
     fn begin(&mut self, metadata: &StatementMetadata);
 
-    /// The number of rows to ask for.
+    /// The number of rows to request; `None` for all.
     fn row_limit(&self) -> Option<usize>;
 
-    /// The largest message to receive.
+    /// The largest message to receive, in bytes.
     fn max_message_bytes(&self) -> usize;
 
-    /// Whether a row of `bytes` may wait for its conversion, in a portion that has `portion_bytes` so far. False if
-    /// the remaining rows are not needed.
+    /// Whether a row of `bytes` may be kept until its conversion, in a portion that has `portion_bytes` so far. False
+    /// if the remaining rows are not needed.
     ///
     /// # Errors
-    /// Too many rows wait.
+    /// The rows that are kept take too much memory.
     fn accept_draft(&mut self, _bytes: usize, portion_bytes: usize) -> Result<bool, Error> {
         let limit = MAX_LARGEST_DRAFTS * self.max_message_bytes();
         if portion_bytes > limit { Err(too_many_drafts(limit)) } else { Ok(true) }
@@ -51,19 +51,19 @@ pub(crate) trait RowOutput: Send {
         Duration::ZERO
     }
 
-    /// The rows have these columns, other than announced.
+    /// The rows have these columns, which differ from the described ones.
     fn describe(&mut self, _columns: Vec<FieldDescription>) {}
 
-    /// Takes a row as it arrives. False if the rest need not come.
+    /// Takes a row as it arrived. False if the remaining rows are not needed.
     fn take(&mut self, body: &DataRowBody) -> impl Future<Output = Result<bool, Error>> + Send;
 
-    /// Takes a row that is JSON. False if the rest need not come.
+    /// Takes a row of JSON values. False if the remaining rows are not needed.
     fn take_values(&mut self, row: Vec<Value>) -> impl Future<Output = Result<bool, Error>> + Send;
 
-    /// There is more than fits.
+    /// A further row does not fit.
     ///
     /// # Errors
-    /// `error`, unless the rows so far are the answer.
+    /// `error`, unless the output accepts the rows so far as the answer.
     fn cut(&mut self, error: Error) -> Result<(), Error> {
         Err(error)
     }
@@ -76,12 +76,12 @@ pub(crate) trait RowOutput: Send {
     /// The statement has ended with this command tag.
     fn complete(&mut self, _tag: &str) {}
 
-    /// When [`RowOutput::flush`] has to be called, although nothing has arrived.
+    /// The time at which [`RowOutput::flush`] must be called even if no row has arrived.
     fn due(&self) -> Option<Instant> {
         None
     }
 
-    /// Passes on what it holds.
+    /// Passes on the rows that the output has buffered.
     fn flush(&mut self) -> impl Future<Output = Result<(), Error>> + Send {
         std::future::ready(Ok(()))
     }
@@ -93,34 +93,34 @@ pub(crate) struct Answer<'a, O> {
     statement: StatementId,
     metadata: &'a StatementMetadata,
     pub(super) output: &'a mut O,
-    /// Whether rows that are not taken any more are received all the same: a write has to come to its end before it can be
-    /// rolled back in order.
+    /// Whether rows that the output no longer takes are still received: a write must run to its end before it can be
+    /// rolled back cleanly.
     run_to_end: bool,
     /// The check of the row types, if one was sent before the statement.
     row_types_check: Option<StatementId>,
     /// The check of the functions that the statement calls, if one was sent before the statement.
     guard: Option<StatementId>,
-    /// The names of these functions that exist in other schemas than `pg_catalog`.
+    /// The names of these functions that also exist in schemas other than `pg_catalog`.
     pub(super) elsewhere: BTreeSet<String>,
-    /// A row type has changed since the statement was described.
+    /// Whether a row type has changed since the statement was described.
     pub(super) is_stale: bool,
     pub(crate) was_bound: bool,
-    /// More rows can be asked for.
+    /// Whether the portal has more rows.
     pub(super) is_suspended: bool,
-    /// The output takes no more, and the rest was not received.
+    /// Whether the output took no more rows and the remaining ones were not received.
     pub(super) is_cut: bool,
-    /// The statement copies from or to the client.
+    /// Whether the statement copies from or to the client.
     pub(crate) copies: bool,
-    /// The text has no statement.
+    /// Whether the text has no statement.
     pub(crate) is_empty: bool,
-    /// The output takes no more rows that need a conversion.
+    /// Whether the output takes no more rows that need a conversion.
     is_full: bool,
     /// Rows that wait for a conversion.
     drafts: Vec<PartialRow>,
     draft_bytes: usize,
 }
 
-/// The number of rows of the largest size that may wait for a conversion at once, by their bytes.
+/// The maximum number of rows of the largest size that wait for a conversion at once.
 const MAX_LARGEST_DRAFTS: usize = 4;
 
 impl<'a, O: RowOutput> Answer<'a, O> {
@@ -145,12 +145,12 @@ impl<'a, O: RowOutput> Answer<'a, O> {
         }
     }
 
-    /// Expects the rows of these checks before those of the statement.
+    /// Expects the rows of these checks before the rows of the statement.
     pub(super) fn with_checks(self, row_types_check: Option<StatementId>, guard: Option<StatementId>) -> Self {
         Self { row_types_check, guard, ..self }
     }
 
-    /// Receives the rest of the rows where the output takes no more.
+    /// Receives all rows, even if the output takes no more.
     pub(crate) fn run_to_end(self) -> Self {
         Self { run_to_end: true, ..self }
     }

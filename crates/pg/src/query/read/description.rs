@@ -1,4 +1,4 @@
-//! Describes a new text, and plans it, in the transaction in which it will run.
+//! Describes and plans a new text in the transaction in which it will run.
 
 use super::function_policy::failure;
 use super::mask::Masking;
@@ -11,20 +11,20 @@ use crate::client::wire::{Event, FieldDescription, Purpose, StatementId, row_tex
 use crate::query::columns;
 use crate::query::plan::{PlanParameters, PlanResult};
 
-/// A statement that was described in the transaction that is open.
+/// A statement that was described in the open transaction.
 pub(super) struct Described {
     pub(super) metadata: StatementMetadata,
-    /// Its plan for any parameters, if it was asked for.
+    /// Its plan for any parameters, if one was requested.
     pub(super) planned: Option<PlanResult>,
-    /// The columns of tables that its columns show.
+    /// The table columns that its result columns show.
     pub(super) sources: Vec<Option<(u32, i16)>>,
-    /// The answer of the catalog about masked columns, if it was asked.
+    /// The catalog's answer about masked columns, if it was requested.
     pub(super) masked_columns: Option<String>,
 }
 
 impl Reader {
-    /// Opens the transaction and describes the statement in it; plans it as well, for any values of so many parameters, if a
-    /// number is given. Nothing of the statement runs.
+    /// Opens the transaction and describes the statement in it. With a number of parameters, also plans the statement
+    /// for any values of so many parameters. The statement is not run.
     pub(super) async fn describe(
         &self,
         session: &mut Session,
@@ -43,7 +43,7 @@ impl Reader {
             session.connection.push_sync(Purpose::Call);
             Ok::<_, Error>((statement, asked, explain))
         });
-        // A text that cannot be sent takes the opening with it.
+        // If the text cannot be queued, the statements that open the transaction are not sent either.
         let (statement, asked, explain) = pushed.inspect_err(|_| session.invalidate_boundary_statements())?;
         session.connection.flush().await.map_err(Error::Lost)?;
         let (mut planned, mut masked_columns) = (None, None);
@@ -70,7 +70,8 @@ impl Reader {
         }
         let StatementDescription { params, columns: raw } = described;
         let returns_rows = raw.is_some();
-        // Before the error of planning, which says less: the reader may not write to the table.
+        // Reported before an error of planning. That error says less: only that the reader may not write to the
+        // table.
         if !returns_rows && !self.allow_commands {
             return Err(ReadError::NoResultColumns);
         }
@@ -103,7 +104,7 @@ impl Reader {
     }
 }
 
-/// Queues the plan of a statement for any values of so many parameters.
+/// Queues EXPLAIN of a statement for any values of so many parameters.
 pub(super) fn push_explain(
     session: &mut Session,
     name: &str,

@@ -11,21 +11,21 @@ pub enum ReadError {
     /// The statement returns no rows, so it is not a read.
     #[error("the statement returns no rows")]
     NoResultColumns,
-    /// PostgreSQL would not let it write.
+    /// PostgreSQL refused a write.
     #[error("{0}")]
     WouldWrite(Box<ServerError>),
-    /// Its plan has a node that PostgreSQL would not run in a transaction that cannot write.
+    /// The plan has a node that PostgreSQL would refuse to run in a read-only transaction.
     #[error("the plan has a {0} node, which writes")]
     PlannedWrite(String),
-    /// It calls a function that acts beyond the transaction.
+    /// The statement calls a function with effects beyond the transaction.
     #[error("{function} may not be called in a read: {why}")]
     ForbiddenFunction {
-        /// Its name.
+        /// The function's name.
         function: String,
-        /// Its effect, or its owner: the end of a sentence.
+        /// The function's effect or its owner: the end of a sentence.
         why: String,
     },
-    /// It reads a relation of a schema that is not for reads.
+    /// The statement reads a relation of a schema that reads may not use.
     #[error("{schema}.{relation} is not for reads")]
     RefusedRelation {
         /// The schema.
@@ -33,19 +33,19 @@ pub enum ReadError {
         /// The table or view.
         relation: String,
     },
-    /// It uses a masked column in a way that may reveal its values.
+    /// The statement uses a masked column in a way that may reveal its values.
     #[error(transparent)]
     Masked(#[from] MaskError),
     /// The parameters do not fit the statement.
     #[error("{0}")]
     Params(String),
-    /// It copies from or to the client.
+    /// The statement copies from or to the client.
     #[error("COPY from or to the client is not supported here")]
     Copy,
-    /// One row is larger than a whole answer may be.
+    /// One row exceeds the limit of an answer.
     #[error("{0}")]
     TooLarge(Error),
-    /// The rest: PostgreSQL's own errors, the connection, the deadline.
+    /// Any other error: of PostgreSQL, of the connection, or the deadline.
     #[error(transparent)]
     Database(#[from] Error),
 }
@@ -56,7 +56,7 @@ impl From<EncodeError> for ReadError {
     }
 }
 
-/// SQLSTATE 25006, `read_only_sql_transaction`: the statement would have written.
+/// Turns SQLSTATE 25006 (`read_only_sql_transaction`) into [`ReadError::WouldWrite`].
 pub(super) fn refusal(error: Error) -> ReadError {
     match error {
         Error::Server(error) if error.sqlstate == "25006" => ReadError::WouldWrite(error),
@@ -71,7 +71,7 @@ pub(super) fn too_large(error: Error) -> ReadError {
     }
 }
 
-/// A read that masks do not allow, or masks that do not fit the database.
+/// A read that the masks do not allow, or masks that do not fit the database.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct MaskError {

@@ -1,13 +1,14 @@
-//! Runs one statement in the transaction of a read.
+//! Runs one statement in a read transaction.
 //!
 //! ```text
 //! known text   the transaction around the statement                             one round trip
 //! new text     its beginning, description and plan · the statement and the end   two round trips
 //! ```
-//! A text that a session has run is known in that session, and new in every other one (`client::session::statement_cache`). Further
-//! round trips: types that the process does not know, and texts that PostgreSQL cannot plan for any parameters.
+//! A text is known only in sessions that have run it, and new in every other one
+//! (`client::session::statement_cache`). Types that the process does not know, and texts that PostgreSQL cannot plan
+//! for unknown parameters, take further round trips.
 //!
-//! Rows that need a conversion, or that are passed on as they arrive, come portion by portion.
+//! Rows that need a conversion, and rows that are passed on as they arrive, come in portions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ use crate::query::value::EncodeError;
 /// The error of a text without a statement.
 pub(crate) const EMPTY_STATEMENT: &str = "there is no statement in the text";
 
-/// The statements that were queued for a read.
+/// The ids of the statements that were queued for a read.
 struct Sent {
     /// The first statement after those of the transaction.
     first: StatementId,
@@ -45,7 +46,7 @@ struct Sent {
 }
 
 impl Reader {
-    /// Runs the text with so many parameters, which `encode` gives in text form; its rows into `output`.
+    /// Runs the text. `encode` returns the text forms of its parameters. The rows go to `output`.
     pub(super) async fn run<O: RowOutput>(
         &self,
         session: &mut Session,
@@ -53,12 +54,12 @@ impl Reader {
         encode: impl Fn(&[Arc<PgType>]) -> Result<Vec<Option<String>>, EncodeError> + Send,
         output: &mut O,
     ) -> Result<(), ReadError> {
-        // What masks allow depends on the caller, and on the catalog as it is now.
+        // Not cached: the result of a mask check depends on the caller and on the current catalog.
         let known = if self.masking.is_none() { session.statements.get::<StatementMetadata>(sql) } else { None };
         if let Some((metadata, name)) = known {
             let params = encode(&metadata.params)?;
             match self.execute(session, &metadata, StatementHandle::Prepared(&name), &params, output).await {
-                // Nothing has run: the text does not fit the database as it was described.
+                // The statement did not run: it no longer fits the database.
                 Err(FetchError::Outdated(_)) => {
                     self.types.forget();
                     session.statements.forget(sql);
@@ -80,8 +81,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Describes the text under this name, inspects its plan, and runs it. Returns its metadata if they are valid for other
-    /// calls as well.
+    /// Prepares the text under this name, inspects its plan, and runs it. Returns its metadata if other calls may use
+    /// them.
     async fn run_new<O: RowOutput>(
         &self,
         session: &mut Session,
@@ -106,7 +107,7 @@ impl Reader {
         if let Some(masking) = &self.masking {
             let masks = masking.inspect(session, (sql, plan.as_ref()), &sources, masked_columns.as_deref()).await?;
             metadata.masks = Some(masks);
-            // Its plan was made without index scans.
+            // The plan was made without index scans, so the statement must be parsed again to run.
             inspection.is_unpruned = true;
         }
         let metadata = Arc::new(metadata);
@@ -136,10 +137,10 @@ impl Reader {
         self.transaction.push_begin(session)
     }
 
-    /// Ends a transaction that is still open and resets the session, without waiting for it.
+    /// Ends an open transaction and resets the session, without waiting for the answers.
     pub(super) async fn push_abort_and_reset(&self, session: &mut Session) -> Result<(), Error> {
         if !session.boundary_prepared {
-            // The statements of the transaction's boundary may be missing: they are prepared again at the next opening.
+            // The statements around a read may be missing. The next read prepares them again.
             session.batch_execute("rollback").await?;
             return session.discard_all().await;
         }
@@ -150,8 +151,8 @@ impl Reader {
         Ok(session.connection.flush().await?)
     }
 
-    /// Runs the statement up to the limits of `output`, rolls back and resets the session. The end of the reset is not
-    /// waited for.
+    /// Runs the statement up to the limits of `output`, rolls back and resets the session. Does not wait for the
+    /// reset.
     pub(super) async fn execute<O: RowOutput>(
         &self,
         session: &mut Session,
@@ -188,7 +189,8 @@ impl Reader {
                 match (&failure, metadata.returns_rows) {
                     (Some(_), true) => self.reset_failed(session, metadata).await?,
                     (Some(_), false) => self.push_abort_and_reset(session).await?,
-                    // Whatever it has done to the session (DEALLOCATE ALL): it ends with it.
+                    // The command may have changed the session in any way (DEALLOCATE ALL), so the session is not
+                    // reused.
                     (None, false) => session.mark_unusable(),
                     (None, true) => {}
                 }
@@ -204,7 +206,7 @@ impl Reader {
         }
     }
 
-    /// Queues the pipeline of one statement, with the transaction around it.
+    /// Queues the statement and the statements of the transaction around it.
     fn push_statement<O: RowOutput>(
         &self,
         session: &mut Session,
@@ -224,7 +226,7 @@ impl Reader {
             }
             StatementHandle::Inspected { name, sql, inspection } => push_inspected(session, (name, sql), inspection)?,
         };
-        // The row types of a known text may have other fields now.
+        // The row types of a known text may have other fields by now.
         let row_types_check = match metadata.row_types.as_ref().filter(|_| is_prepared) {
             Some(row_types) => Some(row_types.push(&mut session.connection)?),
             None => None,
@@ -234,7 +236,8 @@ impl Reader {
         let portal = if portions.is_some() { PORTAL } else { "" };
         let formats = metadata.conversion.as_ref().map_or(&[][..], ServerJson::formats);
         session.connection.push_bind_as(portal, name, (&[], params), formats)?;
-        // A prepared statement is refused when the types of its columns have changed; not when a row type has.
+        // PostgreSQL refuses a prepared statement whose result columns have changed their types, but not one whose
+        // row types have changed their fields.
         if O::MAY_CHANGE && (metadata.row_types.is_some() || !is_prepared) {
             session.connection.push_describe_portal(portal)?;
         }
@@ -247,7 +250,7 @@ impl Reader {
         Ok(Sent { first, guard, row_types_check, statement })
     }
 
-    /// Remembers functions that have passed the guard; the error if they have not.
+    /// Remembers functions that passed the guard. Returns the error if one did not.
     async fn verify(
         &self,
         session: &mut Session,
@@ -272,8 +275,8 @@ impl Reader {
         forbidden(session, names).await?.map_or(Ok(()), Err)
     }
 
-    /// Waits for the end of the transaction, which has been sent; returns the error of PostgreSQL if it failed. The reset is
-    /// not waited for.
+    /// Waits for the end of the transaction, which has been sent. Returns PostgreSQL's error if the transaction
+    /// failed. Does not wait for the reset.
     pub(super) async fn ended(
         &self,
         session: &mut Session,
@@ -289,8 +292,8 @@ impl Reader {
         }
     }
 
-    /// Resets a session whose transaction has failed after its end was sent. Directly, `ROLLBACK` runs all the same, but the
-    /// check for advisory locks has not run.
+    /// Resets a session whose transaction failed after its end was sent. On a direct connection `ROLLBACK` runs
+    /// anyway, but the query that releases advisory locks did not run.
     async fn reset_failed(&self, session: &mut Session, metadata: &StatementMetadata) -> Result<(), Error> {
         if session.is_pooled() || metadata.leaves_nothing {
             self.transaction.push_rollback(session)?;
@@ -308,11 +311,12 @@ impl Reader {
         has_params: bool,
     ) -> FetchError {
         let is_unbound = !answer.was_bound;
-        // Its parameters may be of other types now, or its columns; or they were made for a row type as it was.
+        // The types of parameters or columns may have changed, or the parameters were encoded for an earlier version
+        // of a row type.
         if is_unbound && (answer.is_stale || matches!(handle, StatementHandle::Prepared(_))) {
             return FetchError::Outdated(error);
         }
-        // PostgreSQL judges the parameters when they are bound; the statement has not started then.
+        // PostgreSQL checks the parameters at Bind, before the statement starts.
         if is_unbound && has_params && is_about_values(&error) {
             return FetchError::Read(ReadError::Params(error.about_parameter()));
         }
@@ -321,7 +325,8 @@ impl Reader {
     }
 }
 
-/// Queues what precedes a statement that was inspected: the first statement that is not of the transaction, and the guard.
+/// Queues what precedes an inspected statement: the return from planning, and the guard. Returns the first statement
+/// after those of the transaction.
 fn push_inspected(
     session: &mut Session,
     (name, sql): (&str, &str),
@@ -332,7 +337,7 @@ fn push_inspected(
     }
     let first = session.connection.next_statement();
     if inspection.in_planning && inspection.is_unpruned {
-        // Its plan was made without partition pruning, and PostgreSQL would keep it.
+        // The statement was planned without partition pruning, and PostgreSQL would keep that plan.
         session.connection.push_close_statement(name)?;
         session.connection.push_parse(name, sql, &[])?;
     }
@@ -341,8 +346,8 @@ fn push_inspected(
     Ok((first, guard))
 }
 
-/// data_exception and, for domains, integrity_constraint_violation: a type does not take the text of a parameter. Not
-/// division_by_zero, which PostgreSQL evaluates while it plans.
+/// data_exception and, for domains, integrity_constraint_violation: a type does not accept the text of a parameter.
+/// Not division_by_zero, which PostgreSQL may raise while it plans.
 pub(crate) fn is_about_values(error: &ServerError) -> bool {
     let class = error.sqlstate.get(..2);
     matches!(class, Some("22" | "23")) && error.sqlstate != "22012"

@@ -1,4 +1,4 @@
-//! The plan of a read, without running it.
+//! Plans a read without running it.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ use crate::query::plan::{BACK_TO_SAVEPOINT, PlanParameters, PlanResult, SAVEPOIN
 use crate::query::referenced_objects::table_names;
 use crate::query::value;
 
-/// The only text that is ever put in front of an agent's: EXPLAIN takes its statement in no other way. Why nothing that
-/// follows can turn it into something else:
+/// The only text that is ever put before an agent's text: EXPLAIN takes its statement in no other way. The agent's
+/// text cannot change the meaning of the result, for these reasons:
 ///
 /// - It is whole tokens and ends outside quotes and comments, so the agent's text means here what it means alone; and
 ///   alone it has been parsed before, as one statement that returns rows. A comment that never ends, a second
@@ -33,10 +33,10 @@ use crate::query::value;
 ///   itself as EXPLAIN does.
 const PREFIX: &str = "explain (format json) ";
 
-/// As long as a character each, since positions are counted in characters.
+/// The length of the prefix in characters, the unit of error positions.
 const PREFIX_CHARS: u32 = PREFIX.len() as u32;
 
-/// Nodes that a read-only transaction refuses to run (`ExecCheckXactReadOnly`), but does plan.
+/// Nodes that PostgreSQL plans but refuses to run in a read-only transaction (`ExecCheckXactReadOnly`).
 const WRITING_NODES: [&str; 2] = ["ModifyTable", "LockRows"];
 
 const NOT_EXPLAINABLE: &str =
@@ -95,7 +95,8 @@ impl Reader {
             push_end_of_planning(session)?;
         }
         let text_params = value::encode_all(params, &own.params)?;
-        // PostgreSQL calls STABLE functions now, and an estimate or an error may reveal their results.
+        // PostgreSQL calls STABLE functions while it plans, and an estimate or an error may reveal their results. So
+        // no statements of other agents may be prepared.
         session.push_close_remembered()?;
         if let Some(trace) = trace {
             trace.set_tables(planned_tables(session, sql, &text_params).await?);
@@ -141,7 +142,7 @@ impl Reader {
     }
 }
 
-/// The tables that the plan for these parameters reads; `None` if it cannot be planned, which EXPLAIN will say.
+/// The tables that the plan for these parameters reads; `None` if planning fails, which EXPLAIN reports.
 async fn planned_tables(
     session: &mut Session,
     sql: &str,
@@ -161,7 +162,7 @@ async fn planned_tables(
     }
 }
 
-/// The error with its position counted in the agent's text.
+/// The error with its position counted in the agent's own text.
 fn in_own_text(error: Error) -> Error {
     match error {
         Error::Server(mut error) => {
@@ -184,7 +185,7 @@ fn not_explainable(error: Error) -> Error {
     }
 }
 
-/// The first node of a plan, however deep, that a read-only transaction would refuse to run.
+/// The first node, at any depth, that PostgreSQL would refuse to run in a read-only transaction.
 fn writing_node(plan: &Value) -> Option<&str> {
     match plan {
         Value::Array(items) => items.iter().find_map(writing_node),

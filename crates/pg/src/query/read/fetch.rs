@@ -1,4 +1,4 @@
-//! The statement of a pipeline, and why it may fail.
+//! The source of a statement in a pipeline, and the ways in which it may fail.
 
 use super::inspection::Inspection;
 use super::{ReadError, read_transaction, refusal};
@@ -8,20 +8,20 @@ use crate::client::wire::{Failure, StatementId};
 /// The source of the statement in a pipeline.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum StatementHandle<'a> {
-    /// It was described and inspected in the transaction that is open.
+    /// The statement was described and inspected in the open transaction.
     Inspected {
         /// The name of the prepared statement.
         name: &'a str,
         sql: &'a str,
         inspection: &'a Inspection,
     },
-    /// It is prepared in this session, under this name.
+    /// The session has prepared the statement under this name.
     Prepared(&'a str),
 }
 
 /// The reason why a statement returned no rows.
 pub(super) enum FetchError {
-    /// It was not parsed, or not bound, as it was described.
+    /// Parse or Bind failed: the statement no longer fits its description.
     Outdated(ServerError),
     Read(ReadError),
 }
@@ -53,7 +53,7 @@ impl From<std::io::Error> for FetchError {
     }
 }
 
-/// The error to report for a statement, where it or a statement of the server's own after it has failed.
+/// The error to report, if the statement or one of the server's own statements after it failed.
 pub(super) fn statement_error(failure: Failure, statement: StatementId) -> ServerError {
     let error = *failure.error;
     if failure.statement > statement { read_transaction::statement_error(error) } else { error }

@@ -1,21 +1,21 @@
-//! The functions that a read may call: none that acts beyond its transaction, where `ROLLBACK` does not reach.
+//! Which functions a read may call: none with effects beyond its transaction, which `ROLLBACK` cannot undo.
 //!
-//! PostgreSQL lets every role cancel the sessions of its own login, and lets a superuser read files, all of it from a SELECT
-//! in a read-only transaction. So before a session runs a text for the first time, its plan shows which functions it calls
-//! (`EXPLAIN (VERBOSE)` writes out the expressions, with views resolved), and the catalog says what these functions are
-//! (`functions.sql`). A text without a plan does not run.
+//! PostgreSQL lets every role cancel the sessions of its own login, and lets a superuser read files, all of this from
+//! a SELECT in a read-only transaction. So before a session runs a text for the first time, the plan of the text
+//! shows which functions it calls (`EXPLAIN (VERBOSE)` prints the expressions, with views resolved), and the catalog
+//! says what these functions are (`functions.sql`). A text without a plan does not run.
 //!
-//! The plan is the one for any parameters, with all partitions: it shows every call that a later run may make, since only
-//! constants are evaluated in it. A query can find out that it is being planned (`plan_cache_mode`) and make its planning
-//! fail; it is refused then.
+//! The plan is made for unknown parameters, with all partitions: it shows every call that a later run may make, since
+//! only constants are evaluated in it. A query can detect that it is being planned (`plan_cache_mode`) and make the
+//! planning fail. Then the query is refused.
 //!
-//! A plan of Citus shows one of the tasks on other nodes or none, and calls that the coordinator evaluates are not in it. So
-//! for such a plan every name that occurs in the text counts as that of a function.
+//! A plan of Citus shows at most one of the tasks on other nodes, and no calls that the coordinator evaluates. So for
+//! such a plan, every name that occurs in the text is checked as if it were a function.
 //!
-//! This is one layer. A plan does not show the bodies of functions, the functions that operators, casts and domains call,
-//! the left side of IN, ANY and ALL over a subquery, the counts of LIMIT and OFFSET, the frame of a window, the rows of
-//! VALUES if there are several, or what EXPLAIN ANALYZE and CALL run. The login, which has no right to call such functions,
-//! is the layer that does not depend on plans.
+//! This is one layer of defence. A plan does not show the bodies of functions, the functions that operators, casts
+//! and domains call, the left side of IN, ANY and ALL over a subquery, the counts of LIMIT and OFFSET, the frame of a
+//! window, the rows of VALUES if there are several, or what EXPLAIN ANALYZE and CALL run. The layer that does not
+//! depend on plans is the login, which has no privilege to call such functions.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -36,15 +36,15 @@ use crate::query::referenced_objects::{called, is_distributed, referenced_object
 use crate::query::type_catalog::{RESTORE_PATH_SQL, SET_PATH_SQL};
 use crate::query::value;
 
-/// The first of these functions that a read may not call, and why.
+/// The first of these functions that a read may not call, and the reason.
 const FORBIDDEN_SQL: &str = concat!(
     "select f.proname, f.why from (",
     include_str!("functions.sql"),
     ") f where f.why is not null order by f.proname limit 1"
 );
 
-/// Fails with SQLSTATE 22P02 if a read may not call one of these functions: a reason is no number. Otherwise one row, with
-/// the names that exist in other schemas than `pg_catalog` as JSON.
+/// Fails with SQLSTATE 22P02 if a read may not call one of these functions: the query casts the reason to a number.
+/// Otherwise returns one row: the names that also exist in schemas other than `pg_catalog`, as JSON.
 const GUARD_SQL: &str = concat!(
     "select pg_catalog.to_json(pg_catalog.array_agg(distinct f.proname) filter (where f.nspname <> 'pg_catalog')), \
             pg_catalog.min(f.why::pg_catalog.int4) from (",
@@ -53,7 +53,7 @@ const GUARD_SQL: &str = concat!(
 );
 const GUARD: &str = "countersign_functions";
 
-/// The function of the view `pg_prepared_statements`.
+/// The function behind the view `pg_prepared_statements`.
 const LISTS_STATEMENTS: &str = "pg_prepared_statement";
 
 /// Functions of `pg_catalog` whose effects on the session outlast the transaction or a setting in it, besides those for
@@ -63,17 +63,18 @@ const LEAVES_TRACES: [&str; 2] = ["set_config", "setseed"];
 const PORTAL: &str = "countersign_looked_at";
 const NO_ROW: &str = "move forward 0 in countersign_looked_at";
 
-/// The number of names that are remembered as harmless. A database has some thousands of functions, a name at most 63 bytes.
+/// The maximum number of names to remember. A database has some thousands of functions, and a name has at most 63
+/// bytes.
 const MAX_NAMES: usize = 5_000;
 
-/// The functions that were found harmless. The catalog is asked about a name once, and again after [`SEEN_FOR`]: privileges
-/// are revoked, and extensions bring functions of the same name.
+/// The functions that a read may call. The catalog is asked about a name again after [`SEEN_FOR`], since privileges
+/// may be revoked, and extensions may add functions of the same name.
 #[derive(Debug, Default)]
 pub(super) struct FunctionPolicy {
     harmless: Mutex<Harmless>,
-    /// The schema whose relations are not read.
+    /// The schema whose relations reads may not use.
     refused_schema: Option<&'static str>,
-    /// Whether the statements may change `countersign.account_id`.
+    /// Whether statements may change `countersign.account_id`.
     takes_any_setting: bool,
     /// Whether inspections list the tables that a plan reads.
     collects_tables: bool,
@@ -81,7 +82,7 @@ pub(super) struct FunctionPolicy {
 
 #[derive(Debug)]
 struct Harmless {
-    /// The names; the value says whether the function exists in `pg_catalog` only.
+    /// The names; the value is whether the function exists in `pg_catalog` only.
     names: HashMap<String, bool>,
     since: Instant,
 }
@@ -103,14 +104,14 @@ impl FunctionPolicy {
         Self { takes_any_setting: true, ..Self::default() }
     }
 
-    /// The same policy, whose inspections list the tables that a plan reads.
+    /// The same policy, but inspections also list the tables that a plan reads.
     pub(super) fn collecting_tables(&self) -> Self {
         let Self { refused_schema, takes_any_setting, .. } = *self;
         Self { refused_schema, takes_any_setting, collects_tables: true, ..Self::default() }
     }
 
-    /// Inspects a text that has been described in the transaction that is open, so the relations that it reads are
-    /// locked until the end. It is planned under another name, and refused if it cannot be planned.
+    /// Inspects a text that has been described in the open transaction, so the relations that it reads stay locked
+    /// until the end. The text is planned under another name, and refused if it cannot be planned.
     ///
     /// # Errors
     /// [`ReadError`]: the text calls a function that a read may not call, or cannot be planned.
@@ -138,8 +139,8 @@ impl FunctionPolicy {
         Ok(verdict)
     }
 
-    /// Inspects a text by the plan for any parameters, or by the plan for these if that one cannot be made. `is_open`: the
-    /// settings for planning are still in force.
+    /// Inspects a text by its plan for unknown parameters or, if that plan cannot be made, by its plan for these
+    /// parameters. `is_open`: the settings for planning are still in force.
     ///
     /// # Errors
     /// [`ReadError`]: the plan shows that the text must not run, or there is no plan.
@@ -155,7 +156,7 @@ impl FunctionPolicy {
             PlanResult::Plan(plan) => (Some(plan), PolicyVerdict::Always, is_open),
             PlanResult::Utility | PlanResult::Empty => (None, PolicyVerdict::Unseen, is_open),
             PlanResult::Refused(error) if is_too_much(&error) => return Err(too_much(&error)),
-            // `case when $1 then 1/0 end` is evaluated while it is planned, unless $1 is known to be false.
+            // PostgreSQL evaluates `case when $1 then 1/0 end` while it plans, unless $1 is known to be false.
             PlanResult::Refused(_) => {
                 let (plan, verdict) = plan_for_these(session, name, params).await?;
                 (plan, verdict, false)
@@ -179,7 +180,7 @@ impl FunctionPolicy {
         Ok(Inspection { tables, ..Inspection::of(plan.as_ref(), verdict, in_planning, unverified, leaves_nothing) })
     }
 
-    /// The names that the catalog has to be asked about, and whether all of them are known to exist in `pg_catalog` only.
+    /// The names to ask the catalog about, and whether all names are known to exist in `pg_catalog` only.
     fn unverified(&self, names: &BTreeSet<String>) -> (Vec<String>, bool) {
         let harmless = self.harmless();
         let unverified = names.iter().filter(|name| !harmless.names.contains_key(*name)).cloned().collect();
@@ -187,7 +188,8 @@ impl FunctionPolicy {
         (unverified, are_built_in)
     }
 
-    /// Remembers names that a read may call; `elsewhere` are those that exist in other schemas than `pg_catalog`.
+    /// Remembers names that a read may call. `elsewhere` has those that also exist in schemas other than
+    /// `pg_catalog`.
     pub(super) fn remember(&self, names: &[String], elsewhere: &BTreeSet<String>) {
         let facts = names.iter().map(|name| (name.clone(), !elsewhere.contains(name)));
         self.harmless().names.extend(facts);
@@ -202,7 +204,8 @@ impl FunctionPolicy {
     }
 }
 
-/// Queues a statement that fails if a read may not call one of these functions, so that the statements after it do not run.
+/// Queues a statement that fails if a read may not call one of these functions. The later statements of the pipeline
+/// then do not run.
 pub(super) fn push_guard(session: &mut Session, names: &[String]) -> Result<StatementId, Error> {
     push_path(session, SET_PATH_SQL)?;
     let guard = session.connection.next_statement();
@@ -230,13 +233,13 @@ fn push_path(session: &mut Session, sql: &str) -> Result<(), Error> {
     Ok(session.connection.push_execute("", 0)?)
 }
 
-/// The names in the row of the guard.
+/// The names in the guard's row.
 pub(super) fn names_of(row: &DataRowBody) -> Result<BTreeSet<String>, Error> {
     let names = owned_row(row)?.into_iter().next().flatten();
     Ok(names.and_then(|names| serde_json::from_str(&names).ok()).unwrap_or_default())
 }
 
-/// Whether the guard has failed because of a function.
+/// Whether the guard failed because of a function.
 pub(super) fn is_forbidden(error: &ServerError) -> bool {
     error.sqlstate == "22P02"
 }
@@ -262,7 +265,7 @@ fn names_to_check(plan: &Value, sql: &str) -> BTreeSet<String> {
     names
 }
 
-/// Refuses a plan that reads a relation of this schema. Views are resolved in a plan.
+/// Refuses a plan that reads a relation of this schema. A plan has views resolved.
 fn refuse_relations(plan: &Value, refused: &str) -> Result<(), ReadError> {
     let ReferencedObjects::Planned { tables, .. } = referenced_objects(plan) else { return Ok(()) };
     match tables.into_iter().find(|table| table.schema == refused) {
@@ -271,22 +274,22 @@ fn refuse_relations(plan: &Value, refused: &str) -> Result<(), ReadError> {
     }
 }
 
-/// The plan of a prepared statement for these parameters, where there is none for any parameters.
+/// The plan of a prepared statement for these parameters, for statements that cannot be planned for unknown ones.
 async fn plan_for_these(
     session: &mut Session,
     name: &str,
     params: &[Option<String>],
 ) -> Result<(Option<Value>, PolicyVerdict), ReadError> {
-    // PostgreSQL calls STABLE functions while it plans, before the plan shows that they are called, and an error quotes what
-    // they return. This error is passed on, so no statements of others may be visible.
+    // PostgreSQL calls STABLE functions while it plans, before the plan reveals these calls, and an error may quote
+    // their results. This error is passed on, so no statements of other agents may be visible.
     session.push_close_remembered()?;
     match plan_in_full(session, BACK_TO_SAVEPOINT, name, PlanParameters::These(params)).await.map_err(failure)? {
         PlanResult::Plan(plan) => Ok((Some(plan), PolicyVerdict::ThisTime)),
         PlanResult::Utility | PlanResult::Empty => Ok((None, PolicyVerdict::Unseen)),
         PlanResult::Refused(error) if is_too_much(&error) => Err(too_much(&error)),
-        // It might run all the same, since a query can ask for the settings that are made for planning. The error is the
-        // answer even so. Only for a missing privilege there may be a better one: PostgreSQL checks whether a statement writes
-        // when it runs, and privileges when it is planned.
+        // A statement that fails here might still run later, since a query can read the settings for planning. So the
+        // error is final. Only a missing privilege may hide a better error: PostgreSQL checks privileges at planning,
+        // and whether a statement writes at execution.
         PlanResult::Refused(error) if error.sqlstate == "42501" => {
             Err(refusal(would_write(session, name, params).await?.unwrap_or(Error::Server(error))))
         }
@@ -294,8 +297,8 @@ async fn plan_for_these(
     }
 }
 
-/// The error of PostgreSQL for this prepared statement if it writes. Bind starts a plain query without running it. MOVE by no
-/// row starts any other statement, which a read-only transaction refuses.
+/// PostgreSQL's error if this prepared statement writes. Bind starts a plain query without running it. MOVE by zero
+/// rows starts any other statement, which a read-only transaction refuses.
 async fn would_write(session: &mut Session, name: &str, params: &[Option<String>]) -> Result<Option<Error>, Error> {
     session.push_unnamed(BACK_TO_SAVEPOINT, &[], &[])?;
     session.connection.push_execute("", 0)?;
@@ -312,8 +315,8 @@ async fn would_write(session: &mut Session, name: &str, params: &[Option<String>
     }
 }
 
-/// program_limit_exceeded, out_of_memory: a plan contains the constants that were evaluated while it was made, and ROW in
-/// ROW doubles in size with each step.
+/// program_limit_exceeded or out_of_memory: a plan contains the constants that were evaluated for it, and a ROW
+/// nested in ROW doubles in size at each level.
 fn is_too_much(error: &ServerError) -> bool {
     matches!(error.sqlstate.as_str(), "54000" | "53200")
 }

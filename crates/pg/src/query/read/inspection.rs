@@ -9,18 +9,19 @@ use serde_json::Value;
 pub(super) struct Inspection {
     /// The calls of the text for which the inspection holds.
     pub(super) verdict: PolicyVerdict,
-    /// Whether the outermost node of the plan is a `Limit`: LIMIT, FETCH FIRST and OFFSET at the top level of the query, or of
-    /// a view that is all the query reads. PostgreSQL drops LIMIT ALL.
+    /// Whether the outermost node of the plan is a `Limit`: LIMIT, FETCH FIRST or OFFSET at the top level of the
+    /// query, or of a view that the query consists of. PostgreSQL drops LIMIT ALL.
     pub(super) has_limit: bool,
     /// Whether the plan has a `Gather` or a `Gather Merge`, which collect the rows of parallel workers.
     pub(super) is_parallel: bool,
-    /// Whether the plan may differ from the one with partition pruning: the statement must be parsed anew to run.
+    /// Whether the plan may differ from the one with partition pruning. The statement must then be parsed again
+    /// before it runs.
     pub(super) is_unpruned: bool,
     /// Whether the settings for planning are still in force.
     pub(super) in_planning: bool,
-    /// The functions that the catalog has to be asked about before the text runs.
+    /// The functions to ask the catalog about before the text runs.
     pub(super) unverified: Vec<String>,
-    /// Whether the text leaves nothing that outlasts `ROLLBACK`, as far as a plan shows that.
+    /// Whether the text has no effects that outlast `ROLLBACK`, as far as a plan shows this.
     pub(super) leaves_nothing: bool,
     /// The tables that the plan reads, if the reader collects them.
     pub(super) tables: Option<Arc<[String]>>,
@@ -31,11 +32,11 @@ pub(super) struct Inspection {
 pub(super) enum PolicyVerdict {
     /// All calls, whatever their parameters are.
     Always,
-    /// This call, and only while no statements of others are prepared: the text lists prepared statements.
+    /// This call, and only while no statements of other agents are prepared: the text lists prepared statements.
     SeesStatements,
     /// This call, with its parameters.
     ThisTime,
-    /// The text is a command without a plan: the functions that it calls are unknown.
+    /// None: the text is a command without a plan, so the functions that it calls are unknown.
     Unseen,
 }
 

@@ -1,9 +1,10 @@
-//! The names that a text may mention, for checks that a plan cannot answer alone: a call needs the name of its function.
+//! The names that a text may mention, for checks that a plan alone cannot answer: a call needs the name of its
+//! function.
 
 use std::collections::BTreeSet;
 
-/// Every name that the text may mention, literals and comments included: each word as it is and in lower case, and
-/// everything between double quotes. Identifiers with Unicode escapes are refused elsewhere (`account_setting`).
+/// Every name that the text may mention, including in literals and comments: each word as it is and in lower case,
+/// and everything between double quotes. Identifiers with Unicode escapes are refused elsewhere (`account_setting`).
 pub(super) fn mentioned_names(sql: &str) -> BTreeSet<String> {
     const QUOTE: &str = "\u{0}";
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
@@ -18,7 +19,7 @@ pub(super) fn mentioned_names(sql: &str) -> BTreeSet<String> {
     words.chain(quoted).map(cut).collect()
 }
 
-/// `NAMEDATALEN` - 1: PostgreSQL has no longer name, and cuts longer ones in a text off.
+/// `NAMEDATALEN` - 1. PostgreSQL truncates longer names.
 const MAX_NAME_BYTES: usize = 63;
 
 #[cfg(test)]

@@ -1,17 +1,18 @@
-//! The read path: one statement, in a transaction that cannot write, within bounds.
+//! The read path: runs one statement within limits, in a transaction that cannot write.
 //!
-//! - `description` describes and plans a new text, `execution` runs a statement, `read_transaction` has the server's own statements around it.
+//! - `description` describes and plans a new text, `execution` runs a statement, `read_transaction` has the server's
+//!   own statements around it.
 //! - `function_policy` and `account_setting` inspect a new text, `inspection` is their result. `statement_metadata`
-//!   keeps what is known of a text, so that it takes one round trip the next time.
-//! - `mask` says which result columns are masked, and refuses other uses of masked columns. `mentioned_names` finds the
-//!   names in a text, where a plan does not show every call.
+//!   keeps what is known of a text, so that the next call takes one round trip.
+//! - `mask` determines which result columns are masked, and refuses other uses of masked columns. `mentioned_names`
+//!   finds the names in a text, because a plan does not show every call.
 //! - `answer` receives rows; `row_buffer` keeps them until the last one, `stream` delivers them as they arrive.
 //! - `portioned`, `portions` and `server_json` are for rows that arrive in portions: they are streamed, or their text
 //!   does not determine their JSON.
-//! - `page` reads the next page of a cut result. `page_plan` and `page_order` find the order of a query, `page_text` is the
-//!   query after a key.
-//! - `trace` has the facts of a read for a log.
-//! - `explain` shows the plan of a read. `response_budget` bounds the answers in memory.
+//! - `page` reads the next page of a truncated result. `page_plan` and `page_order` find the order of a query,
+//!   `page_text` builds the query for the rows after a key.
+//! - `trace` collects the facts of a read for a log.
+//! - `explain` plans a read. `response_budget` limits the answers in memory.
 
 mod account_setting;
 mod answer;
@@ -70,18 +71,19 @@ pub use response_budget::ResponsePermit;
 pub(crate) use statement_metadata::StatementMetadata;
 pub use trace::{ReadFacts, ReadTrace};
 
-/// The bounds of a read.
+/// The limits of a read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadLimits {
-    /// Rows when neither the caller nor the query says how many.
+    /// The number of rows if neither the caller nor the query sets one.
     pub default_rows: u32,
-    /// The most rows that a caller can ask for.
+    /// The most rows that a caller can request.
     pub max_rows: u32,
-    /// Bytes of the rows, as PostgreSQL sends them and as JSON text; a single row included.
+    /// The maximum size of the rows, both as PostgreSQL sends them and as JSON text, in bytes. It also applies to a
+    /// single row.
     pub max_bytes: usize,
-    /// From the call to the answer, waiting for a connection included.
+    /// The time from the call to the answer, including the wait for a connection.
     pub deadline: Duration,
-    /// The most reads at once; more wait, within their deadlines.
+    /// The maximum number of concurrent reads. Further reads wait, within their deadlines.
     pub sessions: usize,
 }
 
@@ -92,7 +94,7 @@ impl Default for ReadLimits {
 }
 
 impl ReadLimits {
-    /// The number of rows to return at most. A query with a LIMIT of its own is bounded by the maximum only.
+    /// The maximum number of rows to return. For a query with its own LIMIT, only `max_rows` applies.
     fn rows(&self, asked: Option<u32>, has_limit: bool) -> usize {
         let rows = asked.unwrap_or(if has_limit { self.max_rows } else { self.default_rows });
         rows.min(self.max_rows) as usize
@@ -104,37 +106,37 @@ impl ReadLimits {
 pub struct ReadRequest<'a> {
     /// One statement.
     pub sql: &'a str,
-    /// `$1`, `$2`, ... as JSON.
+    /// The values of `$1`, `$2`, ... as JSON.
     pub params: &'a [Value],
     /// The maximum number of rows. If `None`: the default of [`ReadLimits`], or its maximum if the query has a LIMIT
     /// of its own.
     pub row_limit: Option<u32>,
     /// The form of each row.
     pub format: RowFormat,
-    /// On whose behalf: `countersign.account_id` in the transaction, for row level security to go by. A query cannot set it
-    /// to something else (`account_setting`).
+    /// The account on whose behalf the read runs: `countersign.account_id` in the transaction, for policies of row
+    /// level security. A query cannot change it (`account_setting`).
     pub account: Option<&'a str>,
-    /// Collects the facts of the read, if its caller wants them.
+    /// Collects the facts of the read, if the caller wants them.
     pub trace: Option<&'a ReadTrace>,
 }
 
 /// The result of a read.
 #[derive(Debug)]
 pub struct ResultSet {
-    /// The columns, their names made unique.
+    /// The columns, with unique names.
     pub columns: Vec<Column>,
     /// The mask of each column; empty for a caller without masks.
     pub masks: Vec<Option<Mask>>,
     /// The rows as JSON text: objects by column name, or arrays as long as `columns`.
     pub rows: JsonRows,
-    /// Which limit left rows out, if one did.
+    /// The limit that left rows out, if any.
     pub truncated_by: Option<TruncatedBy>,
-    /// The room that a large answer takes; given back when it is dropped.
+    /// The permit of a large answer, released when the answer is dropped.
     pub permit: Option<ResponsePermit>,
 }
 
 impl ResultSet {
-    /// These rows up to `max_bytes` of JSON text.
+    /// The first of these rows, up to `max_bytes` of JSON text.
     #[must_use]
     pub fn truncate_to(
         columns: Vec<Column>,
@@ -147,7 +149,7 @@ impl ResultSet {
         Self::new(json, if is_whole { truncated_by } else { Some(TruncatedBy::MaxBytes) })
     }
 
-    /// The rows that were taken.
+    /// The result with these rows.
     fn new(rows: JsonRowsBuilder, truncated_by: Option<TruncatedBy>) -> Self {
         let (rows, writer) = rows.finish();
         let (columns, masks) = writer.into_columns();
@@ -161,32 +163,33 @@ impl ResultSet {
 pub struct Reader {
     pool: Pool,
     types: Arc<TypeCatalog>,
-    /// `None` for trusted texts: what they call is not looked up.
+    /// `None` for trusted texts, whose functions are not checked.
     functions: Option<Arc<FunctionPolicy>>,
     transaction: Arc<ReadTransaction>,
     budget: ResponseBudget,
     limits: ReadLimits,
-    /// Whether statements without result columns are run, too.
+    /// Whether the reader also runs statements without result columns.
     allow_commands: bool,
     masking: Option<Masking>,
     checked_rules: Arc<CheckedRules>,
 }
 
 impl Reader {
-    /// A reader of this database whose statements are read with this search path. Opens no connection yet.
+    /// A reader on this database whose statements use this search path. Opens no connection yet.
     #[must_use]
     pub fn new(options: ConnectOptions, path: &SearchPath, limits: ReadLimits) -> Self {
         let settings = SessionSettings::default()
             .with_search_path(path.setting())
-            // Compiling takes seconds where the estimates are off, as on the catalog, and 500 rows never pay for it.
+            // JIT compilation takes seconds if the estimates are wrong, as on the catalog. It never pays off for 500
+            // rows.
             .with("jit", "off")
             // Statements outside the read transaction cannot write either.
             .with("default_transaction_read_only", "on");
         Self::with_settings(options, settings, limits)
     }
 
-    /// A reader for statements of the caller's own, with or without result columns, on sessions as the database gives them,
-    /// in which others may write.
+    /// A reader for statements of a front end's user, with or without result columns. The transactions of its sessions
+    /// are not read-only by default, since other statements on them may write.
     pub(crate) fn for_adhoc_sql(options: ConnectOptions, sessions: usize) -> Self {
         let limits = ReadLimits { sessions, ..ReadLimits::default() };
         let settings = SessionSettings::default().with_login_search_path();
@@ -224,21 +227,21 @@ impl Reader {
         self
     }
 
-    /// A reader for texts that are constants of this program: what they call is not looked up.
+    /// A reader for constant texts of this program. Their functions are not checked.
     #[must_use]
     pub fn for_trusted_sql(&self) -> Self {
         Self { functions: None, masking: None, ..self.clone() }
     }
 
-    /// A reader over the same sessions for a caller with these masks. `is_declared`: the statements are the operator's, so
-    /// only their result columns are masked.
+    /// A reader over the same sessions for a caller with these masks. `is_declared`: the operator wrote the
+    /// statements, so only their result columns are masked.
     #[must_use]
     pub fn with_masks(&self, masks: Arc<Masks>, is_declared: bool) -> Self {
         Self { masking: Some(Masking::new(masks, Arc::clone(&self.checked_rules), is_declared)), ..self.clone() }
     }
 
-    /// A reader over the same sessions with other defaults: rows when neither the caller nor the query has a number, and
-    /// bytes of an answer. Neither exceeds the limit that is in force.
+    /// A reader over the same sessions with another default row limit and another byte limit. Neither exceeds the
+    /// current limits.
     #[must_use]
     pub fn with_defaults(mut self, rows: Option<u32>, max_bytes: Option<usize>) -> Self {
         let limits = &mut self.limits;
@@ -262,7 +265,7 @@ impl Reader {
     /// Leases a session of the reader's login, for queries about that login.
     ///
     /// # Errors
-    /// The reason why there is none.
+    /// As [`Pool::acquire`], within the reader's deadline.
     pub async fn acquire(&self) -> Result<PooledSession, Error> {
         self.pool.acquire(Instant::now() + self.limits.deadline).await
     }
@@ -277,7 +280,7 @@ impl Reader {
         &self.types
     }
 
-    /// Gives a session back after a read.
+    /// Returns a session after a read.
     pub(crate) async fn end<T>(&self, lease: PooledSession, outcome: Result<T, ReadError>) -> Result<T, ReadError> {
         self.give_back(lease, Ok(outcome)).await
     }
@@ -313,7 +316,7 @@ impl Reader {
         outcome
     }
 
-    /// A read changes nothing, so it can be done once more.
+    /// Whether to repeat a read. A read changes nothing, so repeating it is safe.
     fn should_retry_read<T>(&self, outcome: &Result<T, ReadError>, deadline: Instant) -> bool {
         matches!(outcome, Err(ReadError::Database(error)) if self.pool.should_retry_read(error, deadline))
     }
@@ -340,8 +343,8 @@ impl Reader {
         let has_pending = session.connection.has_pending();
         let is_under_way = has_pending && !session.connection.reset_pending();
         let is_open = !has_pending && !session.is_idle();
-        // Rows are still arriving that are not needed: cancel the statement. Or the transaction is open because the
-        // text was refused: end it. If the end cannot be sent at once, the session is discarded.
+        // Unneeded rows are still arriving: cancel the statement. Or the transaction is open because the text was
+        // refused: end it. If the end cannot be sent at once, the session is discarded.
         if is_under_way
             || (is_open && (!session.boundary_prepared || self.push_abort_and_reset(session).await.is_err()))
         {

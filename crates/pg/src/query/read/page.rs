@@ -5,7 +5,8 @@
 //!                                                                           one if the rows are not ordered
 //! next page      the same, if the session has no order of the text · the read of the text behind the key, as any text
 //! ```
-//! A page is a read of its own, in its own transaction: the rows that the query has now, behind the key.
+//! A page is a separate read in its own transaction: it returns the rows that the query has at that time, after the
+//! key.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,16 +29,16 @@ use crate::query::plan::PlanResult;
 use crate::query::referenced_objects::called;
 use crate::query::value::{self, EncodeError};
 
-/// The maximum time for the order of a query whose rows are there already.
+/// The time limit for finding the order of a query whose rows have already arrived.
 const ORDER_DEADLINE: Duration = Duration::from_secs(2);
 
-/// The time left of a call that searches no order any more, so that its rows are not lost.
+/// How long before the call's deadline the search for an order ends, so that the rows are not lost.
 const MARGIN: Duration = Duration::from_millis(100);
 
-/// The maximum length of a key as JSON, in bytes. An index takes less than 3 kB.
+/// The maximum length of a key as JSON, in bytes. An index entry has less than 3 kB.
 const MAX_KEY_BYTES: usize = 8 * 1024;
 
-/// The result of a read, and how to have the rows that were left out.
+/// The result of a read, and how to read the rows that were left out.
 #[derive(Debug)]
 pub struct Page {
     /// The rows.
@@ -46,16 +47,16 @@ pub struct Page {
     pub next: Option<NextPage>,
 }
 
-/// How to have the next rows.
+/// How to read the next rows.
 #[derive(Debug)]
 pub enum NextPage {
-    /// The values of the last row, as JSON, in the order of the columns in ORDER BY: the next page begins behind them.
+    /// The values of the ORDER BY columns in the last row, as JSON. The next page begins after them.
     After(Vec<Box<RawValue>>),
     /// The query cannot be continued by a key.
     Unavailable(PageProblem),
 }
 
-/// The order of the rows of a text, as a session has found it.
+/// The order of the rows of a text, as found in a session.
 #[derive(Debug)]
 struct PageOrder {
     params: Vec<Arc<PgType>>,
@@ -66,11 +67,11 @@ struct PageOrder {
 }
 
 impl Reader {
-    /// Runs one read; the rows behind `after` if it is given. It must be a value that [`NextPage::After`] has had for the same
-    /// text and parameters.
+    /// Runs one read. With `after`, returns only the rows after that key. `after` must be a value of
+    /// [`NextPage::After`] for the same text and parameters.
     ///
     /// # Errors
-    /// [`ReadError`]; nothing of the database has changed in any case. [`ReadError::Params`] if the query cannot be continued
+    /// [`ReadError`]; the database is unchanged in any case. [`ReadError::Params`] if the query cannot be continued
     /// by a key, or not by this one.
     pub async fn query_page(&self, request: &ReadRequest<'_>, after: Option<&[Value]>) -> Result<Page, ReadError> {
         let deadline = Instant::now() + self.limits.deadline;
@@ -97,7 +98,7 @@ impl Reader {
         Ok(Page { result, next: Some(next) })
     }
 
-    /// The rows, and the order of the text if it could be found over the same session.
+    /// The rows, and the order of the text if it was found on the same session.
     async fn attempt_page(
         &self,
         deadline: Instant,
@@ -146,7 +147,8 @@ impl Reader {
         let page = ReadRequest {
             sql: &text,
             params: &params.collect::<Vec<_>>(),
-            // The plan of this text has its LIMIT further inside.
+            // The text of a page has the query's own LIMIT inside a subquery, so the plan's outermost node does not
+            // show it.
             row_limit: request.row_limit.or(order.has_limit.then_some(self.limits.max_rows)),
             format: request.format,
             account: request.account,
@@ -157,8 +159,8 @@ impl Reader {
         Ok((result, Some(order)))
     }
 
-    /// The order of a text whose rows this session has just read. `None` if it is not found, or if rows are still arriving: it
-    /// takes another session then.
+    /// The order of a text whose rows this session has just read. `None` if it was not found, or if rows are still
+    /// arriving; then another session is needed.
     async fn order_after(
         &self,
         session: &mut Session,
@@ -180,7 +182,7 @@ impl Reader {
         found.await.ok()?.ok()
     }
 
-    /// The order of a text, over a session of its own. `None` if it cannot be had: the rows are there without it.
+    /// The order of a text, found on another session. `None` if it was not found: the rows are returned without it.
     async fn order_of(&self, deadline: Instant, request: &ReadRequest<'_>) -> Option<Arc<PageOrder>> {
         let mut lease = self.pool.acquire(deadline).await.ok()?;
         let outcome = tokio::time::timeout_at(deadline, self.order_on(lease.session(), request)).await;
@@ -188,7 +190,8 @@ impl Reader {
         outcome.inspect_err(|error| tracing::debug!(%error, "the order of a cut result is not known")).ok()
     }
 
-    /// The order of a text: what the session has found within the last minute, or what the database says.
+    /// The order of a text: the one that the session found within the last minute, otherwise the one that the
+    /// database reports.
     async fn order_on(&self, session: &mut Session, request: &ReadRequest<'_>) -> Result<Arc<PageOrder>, ReadError> {
         let cache_key = cache_key(request.sql);
         if let Some((order, _)) = session.statements.get::<PageOrder>(&cache_key) {
@@ -247,8 +250,8 @@ impl Reader {
         Ok(PageOrder { params, names, keys, has_limit })
     }
 
-    /// Describes the text alone, parses it as a part of a statement, and plans it for its order, in one round trip. Nothing of
-    /// it runs.
+    /// Describes the text alone, parses it as a part of a statement, and plans it for its order, in one round trip.
+    /// The text is not run.
     async fn plan_sorted(
         &self,
         session: &mut Session,
@@ -298,13 +301,13 @@ impl Reader {
     }
 }
 
-/// The end of the search for an order: before `deadline`, which ends the whole call.
+/// The deadline of the search for an order, before `deadline`, which ends the whole call.
 fn order_deadline(deadline: Instant) -> Instant {
     let latest = deadline.checked_sub(MARGIN).unwrap_or(deadline);
     latest.min(Instant::now() + ORDER_DEADLINE)
 }
 
-/// The place of an order among the statements of a session. No text of an agent has U+0000.
+/// The key of an order in the session's statement cache. Texts of agents cannot contain U+0000.
 fn cache_key(sql: &str) -> String {
     format!("\0order\0{sql}")
 }
@@ -314,7 +317,7 @@ impl PageOrder {
     fn key_of_last_row(&self, result: &ResultSet, format: RowFormat) -> Result<Vec<Box<RawValue>>, PageProblem> {
         let keys = self.keys.as_ref().map_err(|problem| *problem)?;
         let row = result.rows.last().ok_or(PageProblem::Unknown)?;
-        // The columns may be others since the rows were read.
+        // The columns may have changed since the rows were read.
         if result.columns.len() != self.names.len() {
             return Err(PageProblem::Unknown);
         }
@@ -357,8 +360,8 @@ fn key_values(keys: &[PageKey], after: &[Value]) -> Result<Vec<Option<String>>, 
     values.collect()
 }
 
-/// The error with its position counted in the agent's text, and about `after` if it is about a parameter behind those of the
-/// agent.
+/// The error with its position counted in the agent's own text. If the error is about a parameter after the agent's
+/// own parameters, it is reported as one about `after`.
 fn in_own_text(error: ReadError, chars_before: u32, param_count: usize) -> ReadError {
     match error {
         ReadError::Params(why) => {

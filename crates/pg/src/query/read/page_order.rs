@@ -1,7 +1,7 @@
-//! The columns by which the rows of a query can be told apart and continued.
+//! Finds the columns that identify the rows of a query and order them.
 //!
-//! The order is what the plan shows (`page_plan`). That it tells all rows apart follows from unique indexes over columns that
-//! are not NULL (`page_facts.sql`): each table that determines a row must have one whose columns are all in the order.
+//! The order is the one that the plan shows (`page_plan`). It identifies every row if each table that determines a
+//! row has a unique index over NOT NULL columns that are all part of the order (`page_facts.sql`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use crate::query::type_catalog::TypeCatalog;
 
 const FACTS_SQL: &str = include_str!("page_facts.sql");
 
-/// PostgreSQL's own types that have an order and whose text, under the settings of a session, is read as the same value.
+/// PostgreSQL's own types that have an order and whose text form, under the session's settings, is parsed as the same
+/// value.
 const KEY_TYPES: [Type; 22] = [
     Type::BOOL,
     Type::CHAR,
@@ -46,25 +47,25 @@ const KEY_TYPES: [Type; 22] = [
 /// The reason why no `after` is offered for a query: the end of a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PageProblem {
-    /// There is no ORDER BY at the top of the query.
+    /// The query has no ORDER BY at its top level.
     #[error("its rows are not ordered")]
     Unordered,
-    /// ORDER BY has something other than result columns.
+    /// ORDER BY has a key that is not a result column.
     #[error("it orders by something that is no plain table column of its result")]
     Expression,
     /// Rows may be equal in all columns of ORDER BY.
     #[error("it does not order by a unique key of its tables, so rows may be equal in the order")]
     NotUnique,
-    /// A value of the order may not be read back as the same value.
+    /// The text of a value may not be parsed as the same value.
     #[error("it orders by a column of a type that cannot be given in `after`")]
     Type,
-    /// The settings in which values are written may be others.
+    /// The settings that determine the text form may change during the query.
     #[error("it calls set_config, so its values may be written in another form")]
     Settings,
-    /// The text is valid alone, and not as a part of a statement.
+    /// The text is valid alone, but not as a part of a statement.
     #[error("it cannot be continued as it stands: leave out `;` and comments at its end, and EXPLAIN or SHOW")]
     Text,
-    /// The plan could not be made, or the catalog could not be asked.
+    /// Planning or the catalog query failed.
     #[error("its order is not known at the moment")]
     Unknown,
 }
@@ -91,7 +92,7 @@ pub(super) struct PageKey {
     pub(super) not_null: bool,
 }
 
-/// What the catalog has about a table (`page_facts.sql`).
+/// The catalog's facts about a table (`page_facts.sql`).
 #[derive(Debug)]
 struct TableFacts {
     name: TableName,
@@ -114,7 +115,7 @@ impl TableFacts {
         Some((oid?.parse().ok()?, facts))
     }
 
-    /// Whether the rows of these tables are rows of this one.
+    /// Whether all rows of these tables are rows of this one.
     fn has_rows_of(&self, tables: &[TableName]) -> bool {
         tables.iter().all(|table| *table == self.name || self.partitions.contains(table))
     }
@@ -135,7 +136,7 @@ pub(super) async fn page_keys(
     let facts: BTreeMap<u32, TableFacts> = rows.into_iter().filter_map(TableFacts::parse).collect();
     let mut keys = Vec::new();
     for (sorted, (table, number)) in order.columns.iter().zip(&sources) {
-        // A view has no facts: its columns may be anything.
+        // A view has no facts: its columns may be any expressions.
         let Some(facts) = facts.get(table) else { return Ok(Err(PageProblem::Expression)) };
         let Some((not_null, collation)) = facts.columns.get(number) else { return Ok(Err(PageProblem::Expression)) };
         if *collation != sorted.collation {

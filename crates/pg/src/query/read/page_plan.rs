@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::client::literal;
 
-/// The settings for this plan, in the transaction. No index and no merge gives an order, and a nested loop keeps the rows
-/// of its outer side.
+/// The settings for this plan, local to the transaction: no index scan and no merge join can provide the order, and a
+/// nested loop keeps the rows of its outer side.
 pub(super) const SORT_MODE_SQL: &str = "\
 select pg_catalog.set_config('enable_indexscan', 'off', true), pg_catalog.set_config('enable_indexonlyscan', 'off', true), \
        pg_catalog.set_config('enable_hashjoin', 'off', true), pg_catalog.set_config('enable_mergejoin', 'off', true), \
@@ -55,13 +55,14 @@ pub(super) struct SortColumn {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PlannedOrder {
     pub(super) columns: Vec<SortColumn>,
-    /// The tables that determine a row; several for one that is read partition by partition. Each is read once.
+    /// The tables that determine a row. An inner list has several tables for a table that is read partition by
+    /// partition. Each table is read once.
     pub(super) tables: Vec<Vec<TableName>>,
     /// Whether the outermost node is a `Limit`.
     pub(super) has_limit: bool,
 }
 
-/// The reason why a plan shows no order by which rows can be told apart.
+/// The reason why a plan does not show an order that identifies the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OrderProblem {
     Unordered,
@@ -69,7 +70,7 @@ pub(super) enum OrderProblem {
     NotUnique,
 }
 
-/// The order of the first `width` columns that the outermost node of this plan returns.
+/// The order of the first `width` columns of this plan's output.
 pub(super) fn planned_order(plan: &Value, width: usize) -> Result<PlannedOrder, OrderProblem> {
     let outermost = plan.pointer("/0/Plan").ok_or(OrderProblem::Unordered)?;
     let sort = sort_below(outermost).ok_or(OrderProblem::Unordered)?;
@@ -102,7 +103,7 @@ fn plans(node: &Value) -> impl Iterator<Item = &Value> {
     node.get("Plans").and_then(Value::as_array).into_iter().flatten()
 }
 
-/// The children whose rows the node reads: not its subqueries in expressions.
+/// The children whose rows the node reads. Subqueries in expressions are not among them.
 fn inputs(node: &Value) -> Vec<&Value> {
     let is_input = |child: &&Value| {
         let relationship = child.get("Parent Relationship").and_then(Value::as_str).unwrap_or_default();
@@ -111,7 +112,7 @@ fn inputs(node: &Value) -> Vec<&Value> {
     plans(node).filter(is_input).collect()
 }
 
-/// The `Sort` that gives the rows their order.
+/// The `Sort` that determines the order of the rows.
 fn sort_below(outermost: &Value) -> Option<&Value> {
     let mut node = outermost;
     loop {
@@ -123,10 +124,11 @@ fn sort_below(outermost: &Value) -> Option<&Value> {
     }
 }
 
-/// The result column of a sort key, which is its text and what `show_sortorder_options` of PostgreSQL adds to it.
+/// The result column of a sort key: the column's text, and the suffix that PostgreSQL's `show_sortorder_options`
+/// adds.
 ///
-/// A query over one table has `id` in its output and `t.id` in its sort keys: `alias` is `t` then. PostgreSQL quotes it if it
-/// has to.
+/// A query over one table has `id` in its output but `t.id` in its sort keys; then `alias` is `t`, quoted as
+/// PostgreSQL writes it.
 fn sort_column(key: &str, alias: Option<&str>, output: &[&str]) -> Option<SortColumn> {
     let (rest, nulls) = match (key.strip_suffix(" NULLS FIRST"), key.strip_suffix(" NULLS LAST")) {
         (Some(rest), _) => (rest, Some(true)),
@@ -146,7 +148,7 @@ fn sort_column(key: &str, alias: Option<&str>, output: &[&str]) -> Option<SortCo
     })
 }
 
-/// Every node of the plan that reads a table.
+/// Collects the nodes that read a table.
 fn tables_read<'a>(node: &'a Value, read: &mut Vec<&'a Value>) {
     read.extend(table(node).map(|_| node));
     plans(node).for_each(|below| tables_read(below, read));
@@ -163,8 +165,8 @@ fn table(node: &Value) -> Option<TableName> {
     Some((text("Schema")?, text("Relation Name")?))
 }
 
-/// The tables whose rows determine a row of this node; `None` if that is unknown. None of their columns is NULL because of
-/// an outer join.
+/// The tables whose rows determine a row of this node; `None` if unknown. An outer join makes none of their columns
+/// NULL.
 fn determining_tables(node: &Value) -> Option<Vec<Vec<TableName>>> {
     let kind = kind(node);
     if SCANS.contains(&kind) {

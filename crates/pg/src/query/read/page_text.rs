@@ -1,31 +1,32 @@
-//! The text of a query after a key.
+//! Builds the query for the rows after a key.
 //!
 //! ```text
 //! select page.c1 as "id", page.c2 as "name" from (
 //! THE QUERY
 //! ) as page (c1, c2) where row(page.c1) operator(pg_catalog.>) row($1) order by page.c1
 //! ```
-//! Why an agent's text cannot break out of it: alone it has been parsed before, as one statement that returns rows. So it
-//! is whole tokens, its quotes, comments and parentheses are closed, and the line break ends a `--` comment. The result is
-//! parsed by the extended protocol, which takes one statement, and inspected like any other text (`function_policy`).
+//! An agent's text cannot break out of this frame: it has been parsed alone before, as one statement that returns
+//! rows. So it consists of whole tokens, its quotes, comments and parentheses are closed, and the line break ends a
+//! `--` comment. The result is parsed by the extended protocol, which takes one statement, and inspected like any
+//! other text (`function_policy`).
 
 use std::fmt::Write as _;
 
 use super::page_order::PageKey;
 use crate::client::literal;
 
-/// The query without `;` at its end. The `;` ends the statement, or it is part of a comment: the text alone has to be parsed
-/// after this.
+/// The query without a trailing `;`. The `;` may also be part of a comment, so the result must be parsed alone before
+/// it is used.
 pub(super) fn without_end(sql: &str) -> &str {
     sql.trim_end_matches(|c: char| c == ';' || c.is_ascii_whitespace())
 }
 
-/// A statement with the query as its part. It is only parsed, never run.
+/// A statement that contains the query. It is only parsed, never run.
 pub(super) fn as_part(sql: &str) -> String {
     format!("select from (\n{sql}\n) as page")
 }
 
-/// The characters before the query in the statement for a page, for positions in errors.
+/// The number of characters before the query in the statement of a page, for error positions.
 pub(super) fn chars_before(names: &[String]) -> u32 {
     u32::try_from(head(names).chars().count()).unwrap_or(u32::MAX)
 }
@@ -40,8 +41,8 @@ fn column(index: usize) -> String {
     format!("page.c{}", index + 1)
 }
 
-/// The rows of the query behind these values of its keys. `param_count` is the number of parameters of the query; those
-/// values that are not NULL are the parameters after them.
+/// The query for the rows after these key values. `param_count` is the number of the query's own parameters. The
+/// values that are not NULL become the parameters after them.
 pub(super) fn behind(
     sql: &str,
     names: &[String],
@@ -70,7 +71,7 @@ fn sort_key(key: &PageKey) -> String {
     format!("{} {direction} nulls {nulls}", column(key.index))
 }
 
-/// A key and the parameter with its value; `None` for NULL.
+/// A key, and the number of the parameter with its value; `None` for NULL.
 struct Bound<'a> {
     key: &'a PageKey,
     param: Option<usize>,
@@ -85,7 +86,7 @@ impl Bound<'_> {
         if self.key.is_descending { "<" } else { ">" }
     }
 
-    /// The key of a row is behind this one.
+    /// The condition that a row comes after this key.
     fn is_behind(&self) -> String {
         let column = column(self.key.index);
         match self.param {
@@ -110,7 +111,7 @@ fn condition(bounds: &[Bound<'_>]) -> String {
     let mut directions = bounds.iter().map(Bound::direction);
     let direction = directions.next().unwrap_or(">");
     let is_row = bounds.iter().all(|bound| bound.key.not_null) && directions.all(|other| other == direction);
-    // An index serves a comparison of rows.
+    // An index supports a row comparison.
     if let (true, Some(params)) = (is_row, params) {
         let (columns, params) = (columns.join(", "), params.join(", "));
         return format!("row({columns}) operator(pg_catalog.{direction}) row({params})");
@@ -123,7 +124,7 @@ fn condition(bounds: &[Bound<'_>]) -> String {
         })
     });
     let nested = nested.unwrap_or_else(|| "false".to_owned());
-    // An index serves this bound too, and not the OR.
+    // An index supports this additional bound, but not the OR.
     match bounds.first() {
         Some(bound @ Bound { param: Some(param), key }) if key.not_null => {
             format!("{} and {nested}", bound.compare(&format!("{}=", bound.direction()), *param))

@@ -1,4 +1,4 @@
-//! Rows that come portion by portion: because they need a conversion, or because they are passed on as they arrive.
+//! Receives rows in portions: because they need a conversion, or because they are passed on as they arrive.
 
 use super::answer::{Answer, RowOutput};
 use super::fetch::{FetchError, statement_error};
@@ -10,12 +10,13 @@ use crate::client::error::{Error, ServerError};
 use crate::client::session::{Session, TransactionSettings};
 use crate::client::wire::{Failure, Purpose, StatementId};
 
-/// The portal of a statement whose rows come in portions: one without a name would not outlive a conversion of its rows.
+/// The portal of a statement whose rows come in portions. An unnamed portal would not survive the conversion of its
+/// rows.
 pub(super) const PORTAL: &str = "countersign_portal";
 
 impl Reader {
-    /// Receives portion by portion up to the end of the transaction; returns what PostgreSQL refused. The server makes JSON of
-    /// what only it can before it gives the next rows.
+    /// Receives portions up to the end of the transaction. Returns PostgreSQL's error if the statement was refused.
+    /// The server converts values to JSON before it sends the next portion.
     pub(super) async fn run_portions<O: RowOutput>(
         &self,
         session: &mut Session,
@@ -44,7 +45,7 @@ impl Reader {
                 return Ok(None);
             }
             if is_last {
-                // The end fails with the conversion.
+                // If the conversion failed, the end failed with it: they are in one pipeline.
                 let ended = self.ended(session, answer.metadata()).await?;
                 return Ok(converted.or(ended));
             }
@@ -73,7 +74,7 @@ impl Reader {
         }
     }
 
-    /// Queues the next portion, for what is left of the statement's time. `None` if no time is left.
+    /// Queues the next portion, with the remaining time of the statement as its timeout. `None` if no time is left.
     fn push_portion<O: RowOutput>(
         &self,
         session: &mut Session,
@@ -95,7 +96,7 @@ impl Reader {
         Ok(Some(statement))
     }
 
-    /// Passes on rows that needed a conversion; returns what PostgreSQL refused of it.
+    /// Converts rows and passes them on. Returns PostgreSQL's error if the conversion was refused.
     async fn take_converted<O: RowOutput>(
         &self,
         session: &mut Session,
@@ -128,7 +129,7 @@ impl Reader {
     }
 }
 
-/// The number of rows for Execute; 0 is all.
+/// The row count for Execute; 0 means all rows.
 pub(super) fn rows_to_ask<O: RowOutput>(portions: Option<&Portions>, output: &O) -> i32 {
     let wanted = output.row_limit().map(|rows| i32::try_from(rows).unwrap_or(i32::MAX));
     match (portions.map(Portions::rows), wanted) {
@@ -137,8 +138,8 @@ pub(super) fn rows_to_ask<O: RowOutput>(portions: Option<&Portions>, output: &O)
     }
 }
 
-/// The portions in which the rows come; `None` if all of them come at once. PostgreSQL uses parallel workers only for a
-/// statement whose rows are asked for at once.
+/// The portions in which the rows come; `None` if all come at once. PostgreSQL uses parallel workers only if all rows
+/// are requested at once.
 pub(super) fn portions_of<O: RowOutput>(metadata: &StatementMetadata, output: &O) -> Option<Portions> {
     if metadata.conversion.is_some() {
         return Some(Portions::new(O::FIRST_PORTION, server_json::MAX_PORTION));
@@ -147,7 +148,7 @@ pub(super) fn portions_of<O: RowOutput>(metadata: &StatementMetadata, output: &O
     comes_in_portions.then(|| Portions::new(1, portions::MAX_ROWS))
 }
 
-/// The words of PostgreSQL for a statement that takes too long.
+/// PostgreSQL's own error for a statement that exceeds its timeout.
 fn out_of_time() -> ServerError {
     ServerError::synthetic("57014", "canceling statement due to statement timeout")
 }

@@ -1,11 +1,11 @@
 //! The number of rows to request from a portal at once.
 //!
-//! PostgreSQL sends rows when 8 KiB are full or the client requests more. So few rows are requested as long as they
+//! PostgreSQL sends rows when it has 8 KiB of them or when the portion ends. So few rows are requested while they
 //! arrive slowly, and more when they arrive fast.
 
 use std::time::{Duration, Instant};
 
-/// A portion that took less is followed by a larger one.
+/// A portion that took less time is followed by a larger one.
 const SHORT: Duration = Duration::from_millis(20);
 
 /// The intended maximum duration of a portion.
@@ -14,10 +14,10 @@ const LONG: Duration = Duration::from_millis(100);
 /// The maximum growth from one portion to the next.
 const GROWTH: usize = 8;
 
-/// The most rows of a portion: one round trip for so many costs nothing.
+/// The maximum number of rows in a portion. With so many rows, the round trip no longer matters.
 pub(super) const MAX_ROWS: usize = 32_768;
 
-/// The most bytes of a portion that has to be kept until its end, as far as its rows are like those before.
+/// The target size of a portion that is kept in memory until its end, estimated from the rows before it.
 const MAX_KEPT_BYTES: usize = 4 << 20;
 
 /// The sizes of the portions of one portal.
@@ -26,18 +26,18 @@ pub(super) struct Portions {
     rows: usize,
     max_rows: usize,
     began: Instant,
-    /// When the last one was asked for, and how long its reader had been waited for by then.
+    /// When the last portion was requested, and how long the receiver had blocked by then.
     asked: (Instant, Duration),
 }
 
 impl Portions {
-    /// The first one has `first` rows.
+    /// Portions whose first one has `first` rows.
     pub(super) fn new(first: usize, max_rows: usize) -> Self {
         let now = Instant::now();
         Self { rows: first, max_rows, began: now, asked: (now, Duration::ZERO) }
     }
 
-    /// The next one is asked for. `blocked` is how long the reader has been waited for so far.
+    /// Notes that the next portion is requested. `blocked` is the time spent waiting for the receiver so far.
     pub(super) fn ask(&mut self, blocked: Duration) {
         self.asked = (Instant::now(), blocked);
     }
@@ -52,8 +52,8 @@ impl Portions {
         self.began.elapsed()
     }
 
-    /// It has arrived. `blocked` is as for [`Portions::ask`]: a slow reader makes no portion smaller. `largest_row` is in bytes,
-    /// and 0 where rows are not kept.
+    /// Notes that the portion has arrived. `blocked` is as for [`Portions::ask`]: a slow receiver does not reduce the
+    /// portions. `largest_row` is in bytes, 0 if rows are not kept.
     pub(super) fn arrived(&mut self, blocked: Duration, largest_row: usize) {
         let (asked_at, blocked_before) = self.asked;
         let took = asked_at.elapsed().saturating_sub(blocked.saturating_sub(blocked_before));

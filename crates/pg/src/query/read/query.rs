@@ -1,4 +1,4 @@
-//! One read on one session, its rows kept.
+//! Runs one read on one session and keeps its rows.
 
 use super::row_buffer::RowBuffer;
 use super::{ReadError, ReadRequest, Reader, ResultSet, too_large};
@@ -19,7 +19,7 @@ impl Reader {
         let columns = match rows.changed() {
             None => None,
             Some(raw) => {
-                // The schema has changed since the text was described: what came back counts.
+                // The schema has changed since the text was described. The arrived rows and columns are the answer.
                 session.statements.forget(request.sql);
                 self.types.forget();
                 session.await_reset().await?;

@@ -1,4 +1,4 @@
-//! The transaction of a read: statements of the server's own around the statement of an agent.
+//! The transaction of a read: the server's own statements around an agent's statement.
 //!
 //! Every session prepares them once:
 //!
@@ -7,8 +7,8 @@
 //! new text     BEGIN READ ONLY · settings · Parse, Describe · SAVEPOINT · mode · EXPLAIN · Sync
 //!              ROLLBACK TO · RELEASE · the statement · encoding · Sync             ROLLBACK · reset · Sync
 //! ```
-//! A statement that fails takes the rest of its pipeline with it, up to the next Sync. `ROLLBACK` stands after a Sync, so it
-//! runs in any case, and no answer waits for it.
+//! A statement that fails makes PostgreSQL skip the rest of its pipeline, up to the next Sync. `ROLLBACK` comes after
+//! a Sync, so it runs in any case, and no answer waits for it.
 //!
 //! A pooler may lend the next transaction another backend, so nothing is prepared, and the reset precedes the end of the
 //! transaction:
@@ -17,10 +17,10 @@
 //! BEGIN READ ONLY · settings · the statement · encoding · advisory locks · DEALLOCATE ALL · ROLLBACK · Sync
 //! ```
 //!
-//! `ROLLBACK` undoes all that a statement can do to its session, except for session-level advisory locks and statements made
-//! by SQL's PREPARE. The encoding check releases the locks. The rest of the reset repeats what `ROLLBACK` does and looks for
-//! prepared statements; a statement whose plan shows that it can leave nothing needs none of it (see
-//! [`super::inspection::Inspection::leaves_nothing`]).
+//! `ROLLBACK` undoes everything that a statement can do to its session, except session-level advisory locks and
+//! statements of SQL's PREPARE. The encoding check releases the locks. The rest of the reset repeats what `ROLLBACK`
+//! does and looks for prepared statements. It is omitted after a statement whose plan shows that it leaves nothing
+//! (see [`super::inspection::Inspection::leaves_nothing`]).
 
 use crate::client::error::{Error, ServerError};
 use crate::client::session::pooler_transaction::{RESET_STATEMENTS, setting};
@@ -29,7 +29,7 @@ use crate::client::session_settings::{SessionSettings, check_client};
 use crate::client::wire::{MAX_MESSAGE_BYTES, Purpose, other_encoding};
 use crate::query::plan::{BACK_TO_SAVEPOINT, RELEASE, SAVEPOINT};
 
-/// The first column says whether SQL's PREPARE has left a statement: the session must not be used again then.
+/// The first column says whether SQL's PREPARE has left a statement. The session must not be reused then.
 const CHECK_SQL: &str = "\
 select exists(select from pg_catalog.pg_prepared_statements where from_sql), pg_catalog.pg_advisory_unlock_all()";
 
@@ -40,8 +40,8 @@ select pg_catalog.convert_from(case when pg_catalog.pg_client_encoding() operato
                                     then ''::pg_catalog.bytea else '\\xff' end, 'UTF8'), \
        pg_catalog.pg_advisory_unlock_all()";
 
-/// The first query fixes the mode of the transaction: SET TRANSACTION READ WRITE is an error after it. It makes the settings
-/// of [`TransactionSettings`], in this order.
+/// As the first query of the transaction it fixes the mode: SET TRANSACTION READ WRITE is an error afterwards. It
+/// makes the settings of [`TransactionSettings`], in this order.
 const SETTINGS_SQL: &str = concat!(
     "select pg_catalog.set_config('countersign.account_id', $1, true), \
             pg_catalog.set_config('statement_timeout', $2, true), pg_catalog.set_config('lock_timeout', $3, true), \
@@ -49,18 +49,18 @@ const SETTINGS_SQL: &str = concat!(
     check_client!()
 );
 
-/// The plan for any parameters, with no partition left out of it: PostgreSQL often decides which partitions it skips when a
-/// statement starts, and EXPLAIN would show only the others.
+/// Settings for a plan for unknown parameters with all partitions: PostgreSQL often decides which partitions it skips
+/// when a statement starts, and EXPLAIN would show only the others.
 const PLAN_MODE_SQL: &str = "\
 select pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', true), \
        pg_catalog.set_config('enable_partition_pruning', 'off', true)";
 
-/// The plan in which every use of a column is shown, in addition: an index gives an order without a sort.
+/// Additional settings for a plan that shows every use of a column: an index would provide an order without a sort.
 const MASKED_PLAN_MODE_SQL: &str = "\
 select pg_catalog.set_config('enable_seqscan', 'on', true), pg_catalog.set_config('enable_indexscan', 'off', true), \
        pg_catalog.set_config('enable_indexonlyscan', 'off', true), pg_catalog.set_config('enable_bitmapscan', 'off', true)";
 
-/// A statement of the server's own.
+/// One of the server's own statements.
 #[derive(Debug, Clone, Copy)]
 struct Own {
     name: &'static str,
@@ -79,7 +79,7 @@ const AUTHORIZATION: Own = Own { name: "countersign_authorization", sql: "set se
 const RESET: Own = Own { name: "countersign_reset", sql: "reset all" };
 const CHECK: Own = Own { name: "countersign_check", sql: CHECK_SQL };
 
-/// Those that a session prepares inside of its first transaction.
+/// The statements that a session prepares in its first transaction.
 const PREPARED: [Own; 10] = [
     SETTINGS,
     SET_SAVEPOINT,
@@ -96,12 +96,12 @@ const PREPARED: [Own; 10] = [
 /// The statements around reads, for the sessions of one pool.
 #[derive(Debug)]
 pub(super) struct ReadTransaction {
-    /// The second statement through a pooler: it also makes the settings that a direct session is started with.
+    /// The second statement through a pooler. It also makes the settings that a direct session starts with.
     pooled_settings: String,
 }
 
 impl ReadTransaction {
-    /// The statements for sessions that are started with these settings, where no pooler is in between.
+    /// The statements for sessions that start with these settings if there is no pooler.
     pub(super) fn new(settings: &SessionSettings) -> Self {
         let all: Vec<_> = settings.iter().collect();
         Self { pooled_settings: format!("{SETTINGS_SQL}, {}", setting(&all)) }
@@ -120,15 +120,16 @@ impl ReadTransaction {
         }
         push_own(session, BEGIN)?;
         if !session.boundary_prepared {
-            // After BEGIN: to parse a query takes a snapshot, and the mode of a transaction cannot change after that.
+            // Sent after BEGIN: parsing a query takes a snapshot, after which the mode of a transaction cannot
+            // change.
             prepare(session, &PREPARED)?;
             session.boundary_prepared = true;
         }
         push_settings(session, &settings)
     }
 
-    /// Queues the end of a transaction, and the reset of the session after a ReadyForQuery of the transaction's own. Through
-    /// a pooler, the transaction must not have failed. [`statement_error`] says what errors of the end mean.
+    /// Queues the end of a transaction, and the reset of the session after the transaction's own ReadyForQuery.
+    /// Through a pooler, the transaction must not have failed. [`statement_error`] interprets errors of the end.
     pub(super) fn push_end(&self, session: &mut Session, leaves_nothing: bool) -> Result<(), Error> {
         session.connection.max_message_bytes = MAX_MESSAGE_BYTES;
         push_own(session, ENCODING)?;
@@ -144,8 +145,8 @@ impl ReadTransaction {
         push_rollback(session, leaves_nothing)
     }
 
-    /// Queues `ROLLBACK` and the reset of the session. One ReadyForQuery answers all of it; then the session can be used
-    /// again.
+    /// Queues `ROLLBACK` and the reset of the session. One ReadyForQuery answers both; after it the session can be
+    /// reused.
     pub(super) fn push_rollback(&self, session: &mut Session) -> Result<(), Error> {
         session.connection.max_message_bytes = MAX_MESSAGE_BYTES;
         if session.is_pooled() {
@@ -155,15 +156,15 @@ impl ReadTransaction {
     }
 }
 
-/// Queues the query that fixes the mode and makes the settings. Not through a pooler.
+/// Queues the query that fixes the mode and makes the settings. Not used through a pooler.
 pub(super) fn push_settings(session: &mut Session, settings: &TransactionSettings) -> Result<(), Error> {
     session.connection.next_statement();
     session.connection.push_bind("", SETTINGS.name, &settings.params())?;
     Ok(session.connection.push_execute("", 0)?)
 }
 
-/// Queues the settings for a plan that is only looked at. [`push_end_of_planning`] undoes them, together with whatever the
-/// functions have set that PostgreSQL evaluates while it plans.
+/// Queues the settings for a plan that will not be executed. [`push_end_of_planning`] undoes them, and also undoes
+/// settings made by functions that PostgreSQL evaluates while it plans.
 pub(super) fn push_planning(session: &mut Session, is_masked: bool) -> Result<(), Error> {
     push_own(session, SET_SAVEPOINT)?;
     push_own(session, PLAN_MODE)?;
@@ -194,7 +195,7 @@ fn push_rollback(session: &mut Session, leaves_nothing: bool) -> Result<(), Erro
     Ok(())
 }
 
-/// The error of the caller's statement, for an error that a statement after it has raised.
+/// The error to report if a statement after the caller's statement has failed.
 pub(super) fn statement_error(error: ServerError) -> ServerError {
     match error.sqlstate.as_str() {
         "22021" => other_encoding("another one"),
@@ -212,14 +213,14 @@ pub(super) fn statement_error(error: ServerError) -> ServerError {
 fn prepare(session: &mut Session, statements: &[Own]) -> Result<(), Error> {
     for own in statements {
         session.connection.next_statement();
-        // A statement of this name may exist: after an error it is unknown which ones were prepared.
+        // A statement of this name may exist: after an error it is unknown which statements were prepared.
         session.connection.push_close_statement(own.name)?;
         session.connection.push_parse(own.name, own.sql, &[])?;
     }
     Ok(())
 }
 
-/// Queues one statement without parameters.
+/// Queues one of the server's own statements, without parameters.
 fn push_own(session: &mut Session, own: Own) -> Result<(), Error> {
     if session.is_pooled() {
         session.push_unnamed(own.sql, &[], &[])?;

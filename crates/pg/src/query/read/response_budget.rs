@@ -1,4 +1,4 @@
-//! Bounds the number of answers in memory.
+//! Limits the number of answers in memory.
 //!
 //! An answer takes memory until its client has received it. A client that sends requests and does not read answers
 //! would fill the memory of the server. So the number of answers is bounded, and the next read waits for a permit
@@ -13,19 +13,19 @@ use tokio::time::Instant;
 use super::ResultSet;
 use crate::client::error::Error;
 
-/// Answers that are shorter, in bytes, take no room: what a thousand of them take does not count.
+/// Answers up to this length in bytes keep no permit: even a thousand of them take little memory.
 const SMALL_BYTES: usize = 16 << 10;
 
-/// The number of answers that may wait for their clients besides those that sessions produce.
+/// The number of answers that may wait for their clients, in addition to one per session.
 const WAITING: usize = 4;
 
-/// The room of one answer.
+/// The permit of one answer.
 #[derive(Debug)]
 pub struct ResponsePermit {
     _place: OwnedSemaphorePermit,
 }
 
-/// All the room.
+/// The permits of all answers.
 #[derive(Debug, Clone)]
 pub(super) struct ResponseBudget {
     places: Arc<Semaphore>,
@@ -49,7 +49,7 @@ impl Drop for Waits<'_> {
 }
 
 impl ResponseBudget {
-    /// One answer for each session that reads, and some that wait to be taken.
+    /// One permit for each session that reads, and some for answers that wait for their clients.
     pub(super) fn new(sessions: usize) -> Self {
         Self { places: Arc::new(Semaphore::new(sessions + WAITING)), waiting: Arc::default() }
     }
@@ -59,20 +59,20 @@ impl ResponseBudget {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// The room of one answer, before `deadline`.
+    /// Waits for a permit, until `deadline`.
     pub(super) async fn one(&self, deadline: Instant) -> Result<ResponsePermit, Error> {
         let _waits = Waits::new(&self.waiting);
         let place = tokio::time::timeout_at(deadline, Arc::clone(&self.places).acquire_owned()).await;
         match place {
             Ok(Ok(place)) => Ok(ResponsePermit { _place: place }),
-            // Never closed.
+            // The semaphore is never closed.
             _ => Err(Error::Deadline),
         }
     }
 }
 
 impl ResultSet {
-    /// Adds the permit that the answer holds while it is in memory.
+    /// Attaches the permit, which the answer holds while it is in memory.
     pub(super) fn with_permit(mut self, permit: ResponsePermit) -> Self {
         self.permit = (self.rows.bytes() > SMALL_BYTES).then_some(permit);
         self

@@ -1,4 +1,4 @@
-//! Rows that are kept until the last one has arrived.
+//! Keeps rows until the last one has arrived.
 
 use postgres_protocol::message::backend::DataRowBody;
 use serde_json::Value;
@@ -22,7 +22,7 @@ pub(super) struct RowBuffer<'a> {
     format: RowFormat,
     row_limit: usize,
     rows: JsonRowsBuilder,
-    /// The columns as they are now, if they are not as described; the rows are kept as text then.
+    /// The actual columns, if they differ from the described ones. Rows are then kept as text.
     changed: Option<Vec<FieldDescription>>,
     raw: Vec<Vec<Option<String>>>,
     arrived: usize,
@@ -47,19 +47,19 @@ impl<'a> RowBuffer<'a> {
         }
     }
 
-    /// The columns as they turned out to be, if they are not as described.
+    /// The actual columns, if they differ from the described ones.
     pub(super) fn changed(&mut self) -> Option<Vec<FieldDescription>> {
         self.changed.take()
     }
 
-    /// The answer; with these columns, if they are not as described.
+    /// The result, with `changed` columns if they differ from the described ones.
     ///
     /// # Errors
-    /// [`Error::MessageTooLarge`] or [`Error::TooManyValues`] for a first row that does not fit.
+    /// [`Error::MessageTooLarge`] or [`Error::TooManyValues`] if the first row exceeds the limits.
     pub(super) fn finish(mut self, changed: Option<Vec<Column>>) -> Result<ResultSet, Error> {
         let mut rows = self.rows;
         if let Some(columns) = changed {
-            // Nothing has been written for the columns as they were described.
+            // Nothing was written for the described columns.
             let (_, masks) = rows.finish().1.into_columns();
             rows = JsonRowsBuilder::new(RowWriter::new(columns, self.format).with_masks(masks), self.limits.max_bytes);
         }
@@ -99,7 +99,7 @@ impl RowOutput for RowBuffer<'_> {
         self.raw.clear();
     }
 
-    /// One row more than wanted shows whether there are more.
+    /// One row more than wanted, to see whether there are more.
     fn row_limit(&self) -> Option<usize> {
         Some((self.row_limit + 1).saturating_sub(self.arrived))
     }

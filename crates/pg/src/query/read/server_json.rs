@@ -1,10 +1,12 @@
-//! Columns whose text alone does not give their JSON: anonymous records, and types with a cast to json (`hstore`).
+//! Columns whose text alone does not determine their JSON: anonymous records, and types with a cast to json
+//! (`hstore`).
 //!
-//! A record is asked for in binary form, which says what its fields are. What is left for the server to say goes back to
-//! it in one more round trip, in the same transaction: `values (to_json($1)), (to_json($2)), ..`, each parameter with
-//! its own type. So its settings are those of the query, and nothing of the agent's runs twice.
+//! A record is requested in binary form, which contains the types of its fields. Values that only the server can
+//! convert are sent back to it in one more round trip, in the same transaction: `values (to_json($1)), (to_json($2)),
+//! ..`, each parameter with its own type. So the settings are those of the query, and no part of the agent's
+//! statement runs twice.
 //!
-//! Rows of such columns come in portions: the answer is cut between them, and the session can go on.
+//! Rows with such columns come in portions: the answer is truncated between portions, and the session remains usable.
 
 use std::ops::ControlFlow;
 
@@ -22,7 +24,8 @@ use crate::query::value::{BinaryDecodeError, PartialJson, Unresolved, draft_bina
 /// The number of leaves in one statement.
 const LEAVES_AT_ONCE: usize = 512;
 
-/// The maximum number of rows in a portion. Rows beyond the byte limit are received in vain, so a portion is small.
+/// The maximum number of rows in a portion. Rows beyond the byte limit are received for nothing, so a portion is
+/// small.
 pub(super) const MAX_PORTION: usize = 512;
 
 const CAST_IT: &str = "Cast it to text in the query (value::text), or leave it out.";
@@ -38,16 +41,16 @@ pub(crate) struct ServerJson {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Need {
-    /// Its text is enough.
+    /// The text form is enough.
     Nothing,
-    /// It has something inside that has a cast to json.
+    /// The value contains a type with a cast to json.
     Cast,
-    /// It is an anonymous record, or an array of such.
+    /// An anonymous record, or an array of such records.
     Binary,
 }
 
 impl ServerJson {
-    /// `None` if the text of every column is enough, as it nearly always is.
+    /// `None` if the text form of every column is enough, as for almost every statement.
     pub(super) fn of(columns: &[Column]) -> Option<Self> {
         let needs = columns.iter().map(|column| {
             if column.ty.contains(Scalar::Record) {
@@ -74,7 +77,7 @@ impl ServerJson {
         self.columns.contains(&Need::Binary)
     }
 
-    /// One row as it arrived.
+    /// Parses one row as it arrived.
     pub(crate) fn draft(&self, body: &DataRowBody, columns: &[Column]) -> Result<PartialRow, Error> {
         let mut row = PartialRow { bytes: body.buffer().len(), ..PartialRow::default() };
         let mut ranges = body.ranges();
@@ -92,30 +95,30 @@ impl ServerJson {
     }
 }
 
-/// A row of which the server has to make some parts JSON.
+/// A row that has parts which the server must convert to JSON.
 #[derive(Debug, Default)]
 pub(crate) struct PartialRow {
     values: Vec<PartialJson>,
     leaves: Vec<Unresolved>,
-    /// As it arrived.
+    /// The length of the row as it arrived, in bytes.
     pub(crate) bytes: usize,
 }
 
-/// More of such rows arrived at once than may be kept.
+/// The error if such rows exceed the memory limit.
 pub(crate) fn too_many_drafts(limit: usize) -> Error {
     // program_limit_exceeded
     unexpected("54000", format!("the rows with records take more than {limit} bytes at once"), Some(CAST_FIELDS))
 }
 
-/// Rows as they are given to the agent.
+/// The converted rows of a portion.
 #[derive(Debug, Default)]
 pub(super) struct ConvertedRows {
     pub(super) rows: Vec<Vec<Value>>,
-    /// The leaves as JSON exceed the limit: `rows` are the rows before, and more are still to come.
+    /// Whether the converted rows exceed the limit: `rows` are those before, and more rows exist.
     pub(super) is_cut: bool,
 }
 
-/// Asks the server for what is left. Queued only; [`receive`] has the answer. False if nothing is left.
+/// Queues the conversions of these rows; [`receive`] reads the answer. False if there is nothing to convert.
 pub(super) fn push(session: &mut Session, rows: &[PartialRow]) -> Result<bool, Error> {
     let leaves: Vec<&Unresolved> = rows.iter().flat_map(|row| &row.leaves).collect();
     for some in leaves.chunks(LEAVES_AT_ONCE) {
@@ -134,10 +137,11 @@ pub(super) fn push(session: &mut Session, rows: &[PartialRow]) -> Result<bool, E
     Ok(!leaves.is_empty())
 }
 
-/// The rows, filled with the server's JSON. They take `max_bytes` at the most, like those that need no conversion.
+/// The rows with the server's JSON in place. They take at most `max_bytes`, like rows that need no conversion.
 ///
 /// # Errors
-/// [`Error::Server`] for a value that cannot be made JSON, [`Error::MessageTooLarge`] if not even the first row fits.
+/// [`Error::Server`] for a value that cannot be converted to JSON, [`Error::MessageTooLarge`] if even the first row
+/// does not fit.
 pub(super) async fn receive(
     session: &mut Session,
     rows: Vec<PartialRow>,
@@ -172,7 +176,7 @@ pub(super) async fn receive(
     Ok(converted)
 }
 
-/// The JSON texts of the leaves, one row each.
+/// The JSON texts of the leaves, one per row of the answer.
 struct LeafTexts {
     texts: Vec<String>,
     /// For each leaf, the bytes of rows since the previous leaf, its own row included, and the bytes of the leaf
@@ -211,7 +215,8 @@ fn missing() -> Error {
     unexpected("08P01", "the server did not send all values".to_owned(), None)
 }
 
-/// An error of the server in place of one of PostgreSQL's. Not a lost connection, which would cause a retry.
+/// An error that this server reports in PostgreSQL's form. It is not reported as a lost connection, which would cause
+/// a retry.
 fn unexpected(sqlstate: &str, message: String, hint: Option<&str>) -> Error {
     Error::Server(Box::new(ServerError { hint: hint.map(str::to_owned), ..ServerError::synthetic(sqlstate, message) }))
 }
@@ -230,7 +235,7 @@ fn not_taken(refused: BinaryDecodeError, column: &Column) -> Error {
     }
 }
 
-/// SQLSTATE 42883 while rows are sent: a field of a record is of a type without a binary send function.
+/// Explains SQLSTATE 42883 while rows are sent: a field of a record has a type without a binary send function.
 pub(super) fn explained(mut error: ServerError, conversion: Option<&ServerJson>) -> ServerError {
     let is_sending = error.sqlstate == "42883" && error.position.is_none() && error.context.is_none();
     if is_sending && conversion.is_some_and(ServerJson::has_binary) {

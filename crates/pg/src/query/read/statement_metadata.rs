@@ -1,7 +1,8 @@
-//! The description of a prepared text.
+//! What is known of a prepared text.
 //!
-//! PostgreSQL refuses a prepared statement whose columns have changed their types. Row types are compared each time.
-//! So a change of the schema is noticed at once, and the text is described anew.
+//! PostgreSQL refuses a prepared statement whose result columns have changed their types. Changes of row types are
+//! not refused, so row types are compared on each call. So a change of the schema is noticed at once, and the text is
+//! described again.
 
 use std::sync::Arc;
 
@@ -17,19 +18,19 @@ use crate::query::type_catalog::RowTypes;
 pub(crate) struct StatementMetadata {
     pub(crate) params: Vec<Arc<PgType>>,
     pub(crate) columns: Vec<Column>,
-    /// Whether it has result columns; there may be none of them (`select`).
+    /// Whether the statement has a result; it may have zero columns (`select`).
     pub(crate) returns_rows: bool,
-    /// The types of the columns as the server names them, to see whether they are still the same.
+    /// The types of the result columns as the server reports them, to detect changes.
     pub(crate) column_oids: Vec<u32>,
     /// The conversions that columns need beyond their text; `None` for nearly every statement.
     pub(crate) conversion: Option<ServerJson>,
-    /// The row types, which must be unchanged when the text comes again; `None` for most statements.
+    /// The row types, which must be unchanged when the text is used again; `None` for most statements.
     pub(crate) row_types: Option<RowTypes>,
     /// Whether the outermost node of its plan is a `Limit`.
     pub(crate) has_limit: bool,
-    /// Whether its plan has parallel workers.
+    /// Whether its plan uses parallel workers.
     pub(crate) is_parallel: bool,
-    /// Whether it leaves nothing in its session that outlasts `ROLLBACK`.
+    /// Whether it has no effects on its session that outlast `ROLLBACK`.
     pub(crate) leaves_nothing: bool,
     /// The masks of its columns, if its caller has masks.
     pub(crate) masks: Option<ColumnMasks>,
@@ -56,7 +57,7 @@ impl StatementMetadata {
         }
     }
 
-    /// Adds what the plan has shown.
+    /// Adds the facts from the inspection of the plan.
     pub(super) fn apply(&mut self, inspection: &Inspection) {
         self.has_limit = inspection.has_limit;
         self.is_parallel = inspection.is_parallel;
@@ -64,12 +65,13 @@ impl StatementMetadata {
         self.tables.clone_from(&inspection.tables);
     }
 
-    /// Whether PostgreSQL itself says so when it does not hold any more, and it is small enough to be kept with its text.
+    /// Whether the metadata may be cached: PostgreSQL reports when they become outdated, and they are small enough.
     pub(crate) fn is_cacheable(&self, sql: &str) -> bool {
         self.returns_rows && self.row_types.is_none() && self.is_small(sql)
     }
 
-    /// Whether it is small enough to be kept with its text, and the columns can be read if they turn out to be others.
+    /// Whether the metadata may be cached for a caller that checks the columns itself: they are small enough, and the
+    /// columns can be read even if they have changed.
     pub(crate) fn is_cacheable_with_recheck(&self, sql: &str) -> bool {
         let is_binary = self.conversion.as_ref().is_some_and(ServerJson::has_binary);
         !is_binary && (self.conversion.is_none() || self.row_types.is_none()) && self.is_small(sql)
@@ -80,7 +82,7 @@ impl StatementMetadata {
     }
 }
 
-/// The maximum length of a text that is kept, and the maximum number of its parameters and columns. All of them
+/// The maximum length of a cached text, and the maximum number of its parameters and columns. All cached texts
 /// together take some megabytes. A short text may have 1,600 columns (`select * from wide`).
 const MAX_TEXT_BYTES: usize = 8 * 1024;
 const MAX_WIDTH: usize = 100;

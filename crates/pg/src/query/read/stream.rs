@@ -1,5 +1,5 @@
-//! A read whose rows are passed on as they arrive, for front ends that run statements of their caller's own. It takes commands
-//! as well (SET, CREATE TABLE): PostgreSQL says which of them a transaction that cannot write refuses.
+//! A read whose rows are passed on as they arrive, for front ends that run statements of their users. It also runs
+//! commands (SET, CREATE TABLE): PostgreSQL decides which of them a read-only transaction refuses.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use crate::client::session::{Session, TransactionSettings};
 use crate::client::wire::Purpose;
 use crate::query::{Query, QueryDescription, RowSink};
 
-/// The calls of a command without a plan are unknown, and those of a superuser can do anything (COPY TO PROGRAM). So
-/// such a command runs as a role that may only read. A login that may do such things without being a superuser cannot
-/// run it. This is one layer: a DO block can set its role back.
+/// Makes the transaction run as a role that may only read. A command without a plan may call any function, and a
+/// superuser's calls can do anything (COPY TO PROGRAM). A login that can do this without being a superuser may not
+/// run such a command. This is one layer of defence: a DO block can set its role back.
 const LESS_SQL: &str = "select pg_catalog.current_setting('role'), \
     case when pg_catalog.current_setting('is_superuser') = 'on' \
          then pg_catalog.set_config('role', 'pg_read_all_data', true) end, \
@@ -78,7 +78,7 @@ impl RowOutput for RowSink {
 }
 
 impl Reader {
-    /// Runs the query on this session. Its end is not passed on yet ([`RowSink::finish`]).
+    /// Runs the query on this session. Does not finish the sink ([`RowSink::finish`]).
     pub(crate) async fn stream_on(
         &self,
         session: &mut Session,
@@ -93,8 +93,8 @@ impl Reader {
         self.run(session, (&query.sql, query.params.len()), |types| query.encoded(types), sink).await
     }
 
-    /// Refuses this text, which has been described, if it calls what a read may not. If that is not to be seen, it runs as a
-    /// role that may only read; the role that it was before is for [`Session::set_role`].
+    /// Refuses a described text that calls a function which a read may not call. If the plan does not show the calls,
+    /// the text runs as a role that may only read; the returned role must be restored with [`Session::set_role`].
     pub(crate) async fn check_streamed(
         &self,
         session: &mut Session,
@@ -108,7 +108,7 @@ impl Reader {
         }
     }
 
-    /// The parameters and columns of a statement. Nothing of it runs.
+    /// The parameters and columns of a statement. The statement is not run.
     pub(crate) async fn describe_on(&self, session: &mut Session, sql: &str) -> Result<QueryDescription, ReadError> {
         session.settings = TransactionSettings::default();
         let name = session.statements.new_name();
@@ -122,8 +122,8 @@ impl Reader {
 }
 
 impl Session {
-    /// Makes the rest of this transaction run as a role that may only read, if its role is a superuser. Returns the role before.
-    /// `in_planning`: the settings for planning are still in force.
+    /// Makes the rest of this transaction run as a role that may only read, if its role is a superuser. Returns the
+    /// previous role. `in_planning`: the settings for planning are still in force.
     pub(super) async fn drop_superuser(&mut self, in_planning: bool) -> Result<String, ReadError> {
         if in_planning {
             read_transaction::push_end_of_planning(self)?;
@@ -142,7 +142,7 @@ impl Session {
         Ok(role.unwrap_or_else(|| "none".to_owned()))
     }
 
-    /// The role that it was before.
+    /// Restores a role that [`Session::drop_superuser`] returned.
     pub(crate) async fn set_role(&mut self, role: String) -> Result<(), Error> {
         self.rows(ROLE_SQL, &[Some(role)]).await?;
         Ok(())

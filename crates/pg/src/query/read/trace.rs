@@ -1,10 +1,10 @@
-//! Facts about a read for the log of its caller.
+//! Facts about a read, for the caller's log.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::ResultSet;
 
-/// Facts about one read. A failed read has those that were known by then.
+/// Facts about one read. A failed read has those that were known when it failed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReadFacts {
     /// The text of the statement.
@@ -26,13 +26,13 @@ pub struct ReadTrace {
 }
 
 impl ReadTrace {
-    /// Takes the facts up to now.
+    /// Takes the facts that are known so far.
     #[must_use]
     pub fn take(&self) -> ReadFacts {
         std::mem::take(&mut *self.facts.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Sets the text: of a statement, or of another request to read.
+    /// Sets the text of the statement, or of another kind of read request.
     pub fn set_text(&self, sql: &str) {
         self.update(|facts| facts.sql = Some(sql.to_owned()));
     }

@@ -1,4 +1,4 @@
-//! COMMIT, and how long a server is waited for.
+//! COMMIT, and how long a server may be silent.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use tokio_util::sync::CancellationToken;
 use super::ExecuteError;
 use crate::client::pool::PooledSession;
 
-/// The time that a server may be silent beyond the timeout of a statement before the connection counts as lost. BEGIN
-/// and ROLLBACK have this time alone.
+/// How much longer than the statement timeout a server may be silent before the connection counts as lost. For BEGIN
+/// and ROLLBACK this is the whole limit.
 pub(crate) const READ_TIMEOUT_MARGIN: Duration = Duration::from_secs(4);
 
 /// The wait for a connection has no time limit: its caller can cancel.
@@ -30,14 +30,14 @@ pub(super) async fn unless_cancelled<T>(
     }
 }
 
-/// Commits the open transaction, and reports only an outcome that the server has reported. Deferred triggers may take
-/// as long as a statement; zero means no limit.
+/// Commits the open transaction, and returns only an outcome that the server has reported. Deferred triggers may take
+/// as long as a statement. A `statement_timeout` of zero means no limit.
 pub(super) async fn commit(lease: &mut PooledSession, statement_timeout: Duration) -> Result<String, ExecuteError> {
     let session = lease.session();
     session.connection.read_timeout = read_timeout(statement_timeout);
     let within = session.connection.read_timeout.unwrap_or(NO_DEADLINE);
     let Ok(committed) = tokio::time::timeout(within, session.commit_block()).await else {
-        // A cancel request would have to wait for it, too, and could only make a COMMIT worse.
+        // A cancel request would have to wait as well, and could only make the outcome worse.
         session.connection.poison(&crate::Error::Deadline);
         return Err(unknown("the server did not answer to COMMIT"));
     };

@@ -25,16 +25,17 @@ use crate::client::wire::MAX_MESSAGE_BYTES;
 use crate::query::read::Reader;
 use crate::query::{Query, QueryDescription, QueryEvent, QuerySummary, RowSink};
 
-/// Connections of one session, at the most.
+/// The maximum number of connections of one session.
 const SESSIONS: usize = 5;
 
-/// How long the server may be silent while it describes a statement, which has no timeout and may wait for a lock.
+/// How long the server may be silent while it describes a statement. Describing has no statement timeout and may wait
+/// for a lock.
 const DESCRIBE_READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs statements on PostgreSQL, over its own pools.
 #[derive(Debug, Default)]
 pub struct DirectExecutor {
-    /// By session, with the generation of the pool.
+    /// By session name, with the generation of the pool.
     pools: Mutex<HashMap<String, (u64, Reader)>>,
 }
 
@@ -47,7 +48,8 @@ impl DirectExecutor {
         let mut pools = self.pools();
         match pools.get(&place.session) {
             Some((generation, reader)) if *generation == place.generation => return reader.clone(),
-            // A statement that was sent before the session moved runs at the old place, and is the last one there.
+            // The statement was sent before the session moved to another server. It runs on the old server, as one of
+            // the last there.
             Some((generation, _)) if *generation > place.generation => {
                 return Reader::for_adhoc_sql(place.target.clone(), SESSIONS);
             }
@@ -67,7 +69,7 @@ impl DirectExecutor {
         Ok(sink.finish().await?)
     }
 
-    /// Everything but the COMMIT.
+    /// Runs a write up to, but not including, COMMIT.
     async fn write(
         &self,
         place: &NamedSession,
@@ -78,7 +80,7 @@ impl DirectExecutor {
         let mut lease = acquire(&reader, read_timeout(query.statement_timeout)).await?;
         let session = lease.session();
         session.open_block("read write", StatementTimeouts::of(query)).await?;
-        // A name that the text cannot contain: a statement that executes itself does not end.
+        // The text cannot contain this name, so it cannot EXECUTE itself, which would never end.
         let statement = session.statements.new_name();
         let ran = run_user_statement(session, reader.types(), (&statement, None), query, sink).await;
         let outcome = ran.and_then(|()| reject_session_commands(sink));
@@ -160,7 +162,7 @@ impl SqlExecutor for DirectExecutor {
     }
 }
 
-/// A connection whose server may be silent so long.
+/// A connection whose server may be silent for this long.
 async fn acquire(reader: &Reader, read_timeout: Option<Duration>) -> Result<PooledSession, ExecuteError> {
     let mut lease = reader.acquire_until(Instant::now() + NO_DEADLINE).await?;
     let connection = &mut lease.session().connection;

@@ -26,7 +26,7 @@ use crate::query::{Query, QueryDescription, QueryEvent, QuerySummary};
 pub use direct::DirectExecutor;
 pub(crate) use user_statement::{StatementTimeouts, reject_session_commands, run_user_statement};
 
-/// Which database, under the name that its connections are kept by.
+/// A database, and the name under which its connections are pooled.
 #[derive(Debug, Clone)]
 pub struct NamedSession {
     /// The name of the session. Each session has its own pool.
@@ -38,14 +38,14 @@ pub struct NamedSession {
     pub target: ConnectOptions,
 }
 
-/// A transaction that several statements share.
+/// The options of a transaction of several statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransactionOptions {
-    /// Whether it cannot write.
+    /// Whether the transaction cannot write.
     pub read_only: bool,
     /// The isolation level; `None` is the session's default.
     pub isolation: Option<IsolationLevel>,
-    /// After how long it is rolled back.
+    /// The time after which the transaction is rolled back.
     pub timeout: Duration,
 }
 
@@ -61,10 +61,10 @@ pub enum IsolationLevel {
 }
 
 impl IsolationLevel {
-    /// All of them.
+    /// All levels, from the weakest to the strictest.
     pub const ALL: [Self; 3] = [Self::ReadCommitted, Self::RepeatableRead, Self::Serializable];
 
-    /// In SQL's words.
+    /// The level as SQL spells it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -75,66 +75,68 @@ impl IsolationLevel {
     }
 }
 
-/// The reason why a statement failed. Nothing was written, unless it is [`ExecuteError::CommitOutcomeUnknown`].
+/// The reason why a statement failed. Nothing was written, except possibly for
+/// [`ExecuteError::CommitOutcomeUnknown`].
 #[derive(Debug, thiserror::Error)]
 pub enum ExecuteError {
-    /// PostgreSQL refused it.
+    /// PostgreSQL refused the statement.
     #[error("{0}")]
     Sql(Box<ServerError>),
     /// The parameters do not fit the statement.
     #[error("{0}")]
     Params(String),
-    /// It gives more than [`RowDelivery::Inline`](crate::RowDelivery::Inline) allows, or a row that is too large for any answer.
+    /// The result exceeds [`RowDelivery::Inline`](crate::RowDelivery::Inline), or a row is too large for any answer.
     #[error("{message}")]
     TooLarge {
         /// The limit.
         message: String,
-        /// The number of rows up to the first one that exceeded the limit, and the bytes of their JSON; `None` where a
+        /// The number of rows up to the first one that exceeded the limit, and the bytes of their JSON; `None` if a
         /// single row is too large.
         taken: Option<(u64, u64)>,
     },
-    /// Not here: COPY from or to the client, LISTEN, transaction control as a text, what a read may not call.
+    /// An unsupported statement: COPY from or to the client, LISTEN, transaction control as a statement, or a read
+    /// with a forbidden call.
     #[error("{message}")]
     Unsupported {
-        /// The unsupported feature.
+        /// A message that names the unsupported feature.
         message: String,
         /// The alternative.
         hint: Option<String>,
     },
-    /// Somebody asked for it.
+    /// The caller cancelled the statement.
     #[error("the query was cancelled")]
     Cancelled,
     /// There is no connection.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The connection is gone.
+    /// The connection is lost.
     #[error("the connection to the database was lost: {0}")]
     Lost(String),
-    /// The answer to COMMIT did not come.
+    /// The answer to COMMIT did not arrive.
     #[error("{message}")]
     CommitOutcomeUnknown {
-        /// The known facts.
+        /// What is known of the outcome.
         message: String,
         /// The correlation id, if the ledger will have a record.
         correlation_id: Option<String>,
     },
-    /// The ledger cannot take the write in.
+    /// The ledger cannot record the write.
     #[error("{message}")]
     Ledger {
         /// The reason.
         message: String,
         /// The remedy.
         hint: Option<String>,
-        /// Whether it may go well the next time.
+        /// Whether a later attempt may succeed.
         retryable: bool,
     },
-    /// A defect.
+    /// A defect of this program.
     #[error("{0}")]
     Internal(String),
 }
 
 impl ExecuteError {
-    /// The error of a statement in a failed transaction: in_failed_sql_transaction, in PostgreSQL's words.
+    /// The error of a statement in a failed transaction: in_failed_sql_transaction, with PostgreSQL's message.
     #[must_use]
     pub fn in_failed_transaction() -> Self {
         Self::Sql(Box::new(ServerError {
@@ -146,7 +148,7 @@ impl ExecuteError {
         }))
     }
 
-    /// The error of a statement that exceeded its timeout: query_canceled, in PostgreSQL's words.
+    /// The error of a statement that exceeded its timeout: query_canceled, with PostgreSQL's message.
     #[must_use]
     pub fn timed_out() -> Self {
         Self::Sql(Box::new(ServerError {
@@ -199,13 +201,13 @@ impl From<ReadError> for ExecuteError {
     }
 }
 
-/// The future of an executor's function.
+/// The future that a function of an executor returns.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ExecuteError>> + Send + 'a>>;
 
-/// Runs statements of the caller's own. Dropping a future stops what it does, and undoes it.
+/// Runs statements of a front end's user. Dropping a future stops its statement and undoes it.
 pub trait SqlExecutor: Send + Sync + 'static {
-    /// Runs one statement in a transaction of its own. `cancel` stops it, until COMMIT is sent; then the outcome of
-    /// COMMIT is the answer.
+    /// Runs one statement in a transaction of its own. `cancel` stops it until COMMIT has been sent; from then on,
+    /// the outcome of COMMIT is the answer.
     fn query<'a>(
         &'a self,
         place: &'a NamedSession,
@@ -214,7 +216,7 @@ pub trait SqlExecutor: Send + Sync + 'static {
         cancel: CancellationToken,
     ) -> BoxFuture<'a, QuerySummary>;
 
-    /// Says what a statement takes and gives. Nothing of it runs.
+    /// Describes the parameters and result columns of a statement. The statement is not run.
     fn describe<'a>(
         &'a self,
         place: &'a NamedSession,
@@ -222,20 +224,20 @@ pub trait SqlExecutor: Send + Sync + 'static {
         cancel: CancellationToken,
     ) -> BoxFuture<'a, QueryDescription>;
 
-    /// Opens a transaction on its own connection.
+    /// Opens a transaction on a connection of its own.
     fn begin<'a>(&'a self, place: &'a NamedSession, begin: TransactionOptions) -> BoxFuture<'a, Box<dyn Transaction>>;
 
-    /// The session of this name goes elsewhere from now on: its connections are not used again.
+    /// The session moves to another server: the current connections of this name are not used again.
     fn forget(&self, session: &str);
 
-    /// Waits until PostgreSQL has received every pending cancel request. For the end of the process.
+    /// Waits until PostgreSQL has received every pending cancel request. Called before the process ends.
     fn drain(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
-/// An open transaction. Dropping it rolls it back. After a statement that failed, every other one fails with 25P02
-/// (`in_failed_sql_transaction`), as in PostgreSQL, until it is rolled back.
+/// An open transaction. Dropping it rolls it back. After a failed statement, every other one fails with 25P02
+/// (`in_failed_sql_transaction`), as in PostgreSQL, until the transaction is rolled back.
 pub trait Transaction: Send {
-    /// Runs one statement in it.
+    /// Runs one statement in the transaction.
     fn query<'a>(
         &'a mut self,
         query: Query,
@@ -248,9 +250,9 @@ pub trait Transaction: Send {
         None
     }
 
-    /// Commits it. The transaction is over, whatever the answer is.
+    /// Commits the transaction. It is over whatever the outcome is.
     fn commit(self: Box<Self>) -> BoxFuture<'static, QuerySummary>;
 
-    /// Rolls it back.
+    /// Rolls the transaction back.
     fn roll_back(self: Box<Self>) -> BoxFuture<'static, QuerySummary>;
 }

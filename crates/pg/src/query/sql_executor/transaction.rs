@@ -1,4 +1,4 @@
-//! A transaction of several statements on a connection that is theirs.
+//! A transaction of several statements on a connection of its own.
 
 use std::time::Duration;
 
@@ -13,25 +13,26 @@ use crate::client::session::Session;
 use crate::query::read::Reader;
 use crate::query::{Query, QueryEvent, QuerySummary, RowSink};
 
-/// A block that is open.
+/// An open transaction block.
 #[derive(Debug)]
 pub(super) struct OpenTransaction {
     reader: Reader,
     /// Whether the transaction cannot write.
     read_only: bool,
-    /// `None` once the block is over: a statement in it has failed, was stopped, or its result was not taken.
+    /// `None` once the block is over: one of its statements failed, was cancelled, or its result was not taken.
     lease: Option<PooledSession>,
     savepoints: Savepoints,
     /// The longest statement timeout so far, zero for none; `None` before the first statement.
     longest: Option<Duration>,
 }
 
-/// The savepoints of a block.
+/// The savepoints of a transaction block.
 #[derive(Debug, Default)]
 struct Savepoints {
-    /// When the block began, once a savepoint was set in it. A statement that PostgreSQL refuses does not end the block then.
+    /// The begin time of the transaction, once a savepoint is set. From then on, a statement that PostgreSQL refuses
+    /// does not end the block.
     begun_at: Option<String>,
-    /// Whether nothing goes on but going back to a savepoint.
+    /// Whether the block has failed, so that only returning to a savepoint is possible.
     has_failed: bool,
 }
 
@@ -68,7 +69,7 @@ async fn run(
     Ok(sink.finish().await?)
 }
 
-/// `ROLLBACK TO SAVEPOINT`, and nothing else that ends a transaction or goes back in it.
+/// Runs `ROLLBACK TO SAVEPOINT`. Any other statement that ends the transaction is refused.
 async fn go_back(
     session: &mut Session,
     savepoints: &Savepoints,
@@ -81,19 +82,20 @@ async fn go_back(
     if !query.params.is_empty() {
         return Err(ExecuteError::in_failed_transaction());
     }
-    // AND CHAIN ends a transaction as well, and begins another one.
+    // With AND CHAIN, a statement ends the transaction and begins another one.
     if !session.go_back(&query.sql).await? || begun_at(session).await? != *known {
         return Err(control("it ends the transaction"));
     }
     if query.read_only {
-        // A savepoint is set by a command without a plan, which runs with fewer rights: what it goes back to.
+        // The savepoint was set by a command without a plan, which runs with a weaker role. Returning to the
+        // savepoint restores that role.
         session.batch_execute("reset role").await?;
     }
     sink.set_tag("ROLLBACK");
     Ok(())
 }
 
-/// When the open transaction began; no other one of the session has begun then.
+/// The begin time of the open transaction, which identifies it within the session.
 async fn begun_at(session: &mut Session) -> Result<String, ExecuteError> {
     let sql = "select pg_catalog.to_char(pg_catalog.timezone('utc', pg_catalog.transaction_timestamp()), \
                       'YYYY-MM-DD HH24:MI:SS.US')";
@@ -112,7 +114,8 @@ impl Transaction for OpenTransaction {
         Box::pin(async move {
             let query = Query { read_only: self.read_only, ..query };
             let mut sink = RowSink::new(out, query.delivery);
-            // It comes back if all went well. Otherwise the block is over: what has run in it is not what its caller has seen.
+            // The connection is put back if the statement succeeded. Otherwise the block is over: its effects are not
+            // what the caller has seen.
             let mut lease = self.lease.take().ok_or_else(ExecuteError::in_failed_transaction)?;
             let running = run(&mut lease, &mut self.savepoints, &self.reader, &query, &mut sink);
             match unless_cancelled(&cancel, running).await {
@@ -146,7 +149,8 @@ impl Transaction for OpenTransaction {
                 return Err(ExecuteError::in_failed_transaction());
             }
             let tag = if self.read_only {
-                // Nothing of it can be kept, so nothing is: a NOTIFY would be sent.
+                // A read-only transaction leaves nothing to keep, and a COMMIT could send a NOTIFY. So it is rolled
+                // back.
                 lease.session().leave_block("rollback").await;
                 "COMMIT".to_owned()
             } else {
@@ -166,7 +170,7 @@ impl Transaction for OpenTransaction {
     }
 }
 
-/// The longer one; zero is without end.
+/// The longer timeout; zero means no limit.
 fn longer(one: Duration, other: Duration) -> Duration {
     if one.is_zero() || other.is_zero() { Duration::ZERO } else { one.max(other) }
 }

@@ -1,4 +1,4 @@
-//! A caller's statement in a transaction block that is open already.
+//! Runs a user's statement in an open transaction block.
 
 use std::time::Duration;
 
@@ -18,12 +18,13 @@ const LIMITS_SQL: &str = concat!(
     check_client!()
 );
 
-/// A statement that is one of transaction control is taken even where the transaction has failed (`IsTransactionExitStmt`),
-/// if it ends the transaction or goes back in it. Anything else is refused with 25P02 before it does anything.
+/// Puts the transaction into the failed state. PostgreSQL then accepts only a statement that ends the transaction or
+/// returns to a savepoint (`IsTransactionExitStmt`). It refuses any other statement with 25P02, before the statement
+/// has an effect.
 const FAIL: [&str; 2] = ["savepoint countersign_probe", DIVISION_BY_ZERO];
 const RECOVER: [&str; 2] = ["rollback to savepoint countersign_probe", "release savepoint countersign_probe"];
 
-/// Fails, whatever the transaction is.
+/// Fails in every transaction.
 const DIVISION_BY_ZERO: &str = "select 1 operator(pg_catalog./) 0";
 
 const CONTROL_HINT: &str = "A statement runs in a transaction of its own. For several in one, use the commands begin, commit and rollback of the pipe.";
@@ -45,17 +46,17 @@ impl StatementTimeouts {
     }
 }
 
-/// Whether a statement has run.
+/// How much of a statement has run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ran {
-    /// To its end.
+    /// The whole statement.
     Whole,
-    /// Nothing of it: it ends the transaction, or goes back in it.
+    /// Nothing: the statement ends the transaction or returns to a savepoint.
     TransactionExit,
 }
 
-/// Runs the query under this name. Whatever it fails with, the transaction must be rolled back. `forbids` says what a read may
-/// not call, where it is one.
+/// Runs the query, prepared under this name. After any error, the transaction must be rolled back. `forbids` is the
+/// policy for the functions of a read; `None` for a write.
 pub(crate) async fn run_user_statement(
     session: &mut Session,
     types: &TypeCatalog,
@@ -69,7 +70,7 @@ pub(crate) async fn run_user_statement(
     }
 }
 
-/// Runs the query, and reports a transaction exit instead of refusing it.
+/// Runs the query. Reports a transaction exit instead of refusing it.
 pub(super) async fn run_unless_exit(
     session: &mut Session,
     types: &TypeCatalog,
@@ -109,7 +110,7 @@ async fn run_named(
         Some(reader) => reader.check_streamed(session, &query.sql, &params).await?,
         None => None,
     };
-    // Rows are taken as text, whatever their columns are.
+    // All columns are received as text, whatever their types are.
     let metadata = StatementMetadata { conversion: None, ..StatementMetadata::new(param_types, columns, Vec::new()) };
     session.run_described(statement, &params, &metadata, sink).await?;
     if let Some(role) = role {
@@ -119,7 +120,7 @@ async fn run_named(
 }
 
 impl Session {
-    /// Opens a transaction block. Its mode is fixed by a first query: no statement in it can change that.
+    /// Opens a transaction block. A first query fixes its mode, so no statement in it can change the mode.
     pub(super) async fn open_block(&mut self, mode: &str, limits: StatementTimeouts) -> Result<(), ExecuteError> {
         let begin = format!("begin {mode}");
         let params = limits.params();
@@ -131,7 +132,8 @@ impl Session {
         Ok(())
     }
 
-    /// Without a prepared statement: what the caller has run may have taken it away (DEALLOCATE ALL).
+    /// Sets the timeouts without a prepared statement, since the user's statement may have removed those (DEALLOCATE
+    /// ALL).
     pub(crate) async fn set_limits(&mut self, limits: StatementTimeouts) -> Result<(), ExecuteError> {
         self.push_unnamed(LIMITS_SQL, &limits.params(), &[])?;
         self.connection.push_execute("", 0).map_err(Error::Lost)?;
@@ -140,9 +142,9 @@ impl Session {
         Ok(self.finish().await?)
     }
 
-    /// Commits; the command tag, which must say so.
+    /// Commits, and returns the command tag, which must be COMMIT.
     pub(super) async fn commit_block(&mut self) -> Result<String, Error> {
-        // Not what was prepared before: the caller may have taken that away.
+        // The user's statement may have removed prepared statements, so none is assumed to exist.
         self.prepared.clear();
         let outcomes = self.run(&[PipelineStatement::without_params("commit")]).await.map_err(|failed| failed.error)?;
         match outcomes.last().map(|outcome| outcome.tag.as_str()) {
@@ -159,8 +161,8 @@ impl Session {
         }
     }
 
-    /// Ends the block, if this takes no waiting for a statement that still runs, and discards the state of the
-    /// session. If that fails, the session is not used again.
+    /// Ends the block if this does not have to wait for a running statement, and discards the state of the session.
+    /// If this fails, the session is not reused.
     pub(super) async fn leave_block(&mut self, end: &str) {
         if !self.in_sync() {
             return;
@@ -172,8 +174,8 @@ impl Session {
         }
     }
 
-    /// Whether the statement of this name, which takes no parameters, ends a transaction or goes back in it: COMMIT, ROLLBACK,
-    /// PREPARE TRANSACTION, ROLLBACK TO. Nothing of it runs.
+    /// Whether the prepared statement, which takes no parameters, ends a transaction or returns to a savepoint:
+    /// COMMIT, ROLLBACK, PREPARE TRANSACTION, ROLLBACK TO. The statement is not run.
     async fn is_transaction_exit(&mut self, statement: &str) -> Result<bool, Error> {
         for sql in FAIL {
             self.push_unnamed(sql, &[], &[])?;
@@ -203,11 +205,11 @@ impl Session {
     /// Runs a statement that ends the transaction or returns to a savepoint. Returns whether the transaction is open
     /// afterwards.
     ///
-    /// It runs in a failed transaction, where `ROLLBACK TO SAVEPOINT` works as usual, and every other accepted
-    /// statement, COMMIT included, is a ROLLBACK.
+    /// The statement runs in a failed transaction, where `ROLLBACK TO SAVEPOINT` works as usual, and every other
+    /// accepted statement, including COMMIT, is a ROLLBACK.
     ///
     /// # Errors
-    /// The error of PostgreSQL, 25P02 for any other statement. The transaction has failed then.
+    /// PostgreSQL's error; 25P02 for any other statement. The transaction has failed then.
     pub(super) async fn go_back(&mut self, sql: &str) -> Result<bool, Error> {
         let is_open = self.in_transaction();
         self.push_whole(|it| {
@@ -232,10 +234,11 @@ impl Session {
         Ok(self.in_transaction())
     }
 
-    /// Runs the statement that was described under this name to its end, its rows into the sink.
+    /// Runs the statement that was described under this name to its end. Its rows go to the sink.
     ///
     /// # Errors
-    /// [`ExecuteError`]: the transaction must be rolled back, and if the session is not idle by then it must not be used again.
+    /// [`ExecuteError`]. The transaction must be rolled back. If the session is not idle afterwards, it must not be
+    /// reused.
     async fn run_described(
         &mut self,
         statement: &str,
@@ -272,7 +275,7 @@ impl Session {
     }
 }
 
-/// Command tags of what works only where a session stays with its caller.
+/// Command tags of statements that need a session of their own.
 const OF_A_SESSION: [&str; 2] = ["LISTEN", "UNLISTEN"];
 
 /// Command tags of transaction control.
@@ -286,7 +289,7 @@ pub(super) fn control(why: &str) -> ExecuteError {
     }
 }
 
-/// Whether what has run is to be kept: it was a statement that may be one, and it gave no more than it may.
+/// Refuses the result of a statement that exceeded a limit, or that is not supported in a transaction of its own.
 pub(crate) fn reject_session_commands(sink: &RowSink) -> Result<(), ExecuteError> {
     if let Some(overflow) = sink.overflow() {
         return Err(ExecuteError::TooLarge { message: overflow.to_owned(), taken: Some(sink.taken()) });

@@ -1,6 +1,6 @@
 //! The text form of row types (PostgreSQL manual, "Composite Type Input and Output Syntax").
 
-/// The fields of a row literal, `None` for NULL; `None` as a whole if it is not one.
+/// The fields of a row literal, `None` for NULL. Returns `None` if the text is not a row literal.
 pub(super) fn parse_row(text: &str) -> Option<Vec<Option<String>>> {
     let mut chars = text.chars().peekable();
     (chars.next()? == '(').then_some(())?;

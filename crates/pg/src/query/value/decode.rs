@@ -1,4 +1,4 @@
-//! PostgreSQL's text form to JSON, as `to_jsonb` would.
+//! Converts PostgreSQL's text form to JSON, as `to_jsonb` would.
 
 use serde_json::{Map, Number, Value};
 use types::{PgType, Scalar, TypeKind};
@@ -6,24 +6,24 @@ use types::{PgType, Scalar, TypeKind};
 use super::composite::parse_row;
 use crate::client::literal::{Element, parse_array};
 
-/// The maximum nesting of a value. JSON parsers stop at 128 (serde_json) or a few hundred levels and reject the whole
-/// message; the answer around the value has some levels too.
+/// The maximum nesting of a value. JSON parsers reject a whole message with more than 128 (serde_json) or a few
+/// hundred levels, and the answer around the value has some levels too.
 pub(crate) const MAX_DEPTH: usize = 100;
 
-/// The prefix of the keys by which serde_json keeps a number to the digit: an object with that one key, which it reads
-/// as a number.
+/// The prefix of the keys that serde_json uses for numbers of arbitrary precision: it parses an object with only such
+/// a key as a number.
 const RESERVED_KEY: &str = "$serde_json::private::";
 
 /// The JSON of a value in PostgreSQL's text form; `None` is SQL NULL.
 ///
-/// Never fails: text that is not what its type promises (a query may change `DateStyle` for itself) stays a string.
+/// Never fails: a text that is not valid for its type (a query may change `DateStyle` for itself) becomes a string.
 #[must_use]
 pub fn decode(text: Option<&str>, ty: &PgType) -> Value {
     text.map_or(Value::Null, |text| decode_in(text, ty, MAX_DEPTH))
 }
 
-/// The JSON in this text, which may nest so deep. What a strict reader cannot take (deeper, a lone surrogate) is given as
-/// the text that it is.
+/// The JSON in this text, with at most `room` levels of nesting. If the text is nested deeper or is not strict JSON
+/// (a lone surrogate), the result is a string with the text.
 pub(crate) fn json_text(text: &str, room: usize) -> Value {
     let value = serde_json::from_str(text).ok().filter(|value| is_within(value, room));
     value.filter(|_| !text.contains(RESERVED_KEY)).unwrap_or_else(|| Value::from(text))
@@ -37,11 +37,11 @@ fn is_within(value: &Value, room: usize) -> bool {
     }
 }
 
-/// `room` is how many levels are left.
+/// `room` is the number of levels that are left.
 fn decode_in(text: &str, ty: &PgType, room: usize) -> Value {
     let inner = room.saturating_sub(1);
     match &ty.kind {
-        // An oid is text to `to_jsonb`, alone and in its vector.
+        // `to_jsonb` writes an oid as text, both alone and in an `oidvector`.
         TypeKind::Scalar(Scalar::Vector) if ty.name == "oidvector" => parts(text).map(Value::from).collect(),
         TypeKind::Scalar(Scalar::Json) => json_text(text, room),
         TypeKind::Scalar(scalar) => decode_scalar(text, *scalar),
@@ -50,7 +50,7 @@ fn decode_in(text: &str, ty: &PgType, room: usize) -> Value {
         TypeKind::Array { element, delimiter } => parse_array(text, *delimiter)
             .map_or_else(|| Value::from(text), |elements| decode_elements(elements, element, inner)),
         TypeKind::Composite(fields) => match parse_row(text) {
-            // The same text as a row of one NULL field.
+            // `()` is also the text of a row with one NULL field.
             Some(_) if fields.is_empty() && text == "()" => Map::new().into(),
             Some(values) if values.len() == fields.len() => fields
                 .iter()
@@ -84,14 +84,14 @@ fn decode_scalar(text: &str, scalar: Scalar) -> Value {
             "f" => Value::Bool(false),
             _ => Value::from(text),
         },
-        // NaN and the infinities are no JSON numbers and stay strings.
+        // NaN and the infinities are not JSON numbers and become strings.
         Scalar::Int2 | Scalar::Int4 | Scalar::Int8 | Scalar::Float | Scalar::Numeric => {
             text.parse::<Number>().map_or_else(|_| Value::from(text), Value::Number)
         }
         Scalar::Json => json_text(text, MAX_DEPTH),
         Scalar::Timestamp | Scalar::Timestamptz => Value::from(iso8601(text)),
         Scalar::Vector => parts(text).map(|part| decode_scalar(part, Scalar::Int2)).collect(),
-        // The last two are asked of the server where it can be asked (`read/convert.rs`).
+        // The last two are normally converted by the server (`read/server_json.rs`). This is the fallback.
         Scalar::Date | Scalar::Uuid | Scalar::Text | Scalar::JsonCast | Scalar::Record => Value::from(text),
     }
 }
@@ -100,7 +100,7 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
     text.split(' ').filter(|part| !part.is_empty())
 }
 
-/// `2026-01-02 03:04:05+05` to `2026-01-02T03:04:05+05:00`; anything of another form stays as it is.
+/// `2026-01-02 03:04:05+05` becomes `2026-01-02T03:04:05+05:00`. Other forms are unchanged.
 fn iso8601(text: &str) -> String {
     let (moment, era) = text.strip_suffix(" BC").map_or((text, ""), |moment| (moment, " BC"));
     let Some((date, time)) = moment.split_once(' ') else { return text.to_owned() };

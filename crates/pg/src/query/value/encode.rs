@@ -1,4 +1,4 @@
-//! JSON to the text form of a parameter, judged by the type that the prepared statement reports.
+//! Converts JSON to the text form of a parameter, according to the type that the prepared statement reports.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use types::{CompositeField, PgType, Scalar, TypeKind, is_safe_decimal, is_safe_i
 use super::composite::push_row;
 use crate::client::literal::push_quoted;
 
-/// The reason why a JSON value cannot be a parameter of that type: the end of a sentence that begins with the
+/// The reason why a JSON value cannot be a parameter of a type: the end of a sentence that begins with the
 /// parameter's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct EncodeError(String);
 
 impl EncodeError {
-    /// The whole sentence for another number of parameters than the query takes.
+    /// The error for a wrong number of parameters: a whole sentence.
     pub(crate) fn of_count(takes: usize, got: usize) -> Self {
         Self(format!("the query takes {takes} parameter(s) and {got} were given in params"))
     }
@@ -39,11 +39,12 @@ fn kind_of(value: &Value) -> String {
 
 /// The text form of `value` as a parameter of type `ty`; `None` is SQL NULL.
 ///
-/// A string is taken for every type but JSON's own: it is what PostgreSQL would read between quotes, and PostgreSQL
-/// judges it.
+/// A string is accepted for every type except JSON's own: PostgreSQL parses it like a literal in quotes, and reports
+/// an error if it is invalid.
 ///
 /// # Errors
-/// [`EncodeError`] if the JSON value has the wrong shape for the type, or holds U+0000, which PostgreSQL cannot store.
+/// [`EncodeError`] if the JSON value has the wrong form for the type, or contains U+0000, which PostgreSQL cannot
+/// store.
 pub fn encode(value: &Value, ty: &PgType) -> Result<Option<String>, EncodeError> {
     let base = ty.base();
     if let (TypeKind::Scalar(Scalar::Json), false) = (&base.kind, value.is_null()) {
@@ -63,16 +64,16 @@ pub fn encode(value: &Value, ty: &PgType) -> Result<Option<String>, EncodeError>
     }))
 }
 
-/// The values of `$1`, `$2`, ... in text form: as many as there are types.
+/// The values of `$1`, `$2`, ... in text form, one for each type.
 ///
 /// # Errors
-/// [`EncodeError`] as a whole sentence, also for a number that clients may have changed.
+/// [`EncodeError`] as a whole sentence. A number whose digits a client may have changed is an error too.
 pub fn encode_all(given: &[Value], types: &[Arc<PgType>]) -> Result<Vec<Option<String>>, EncodeError> {
     encode_each(given, types, encode_safe)
 }
 
-/// As [`encode`]. A number with more digits than every client keeps is an error: JavaScript sends 9007199254740992 for
-/// 9007199254740993.
+/// Like [`encode`], but a number with more digits than every client preserves is an error: JavaScript sends
+/// 9007199254740992 for 9007199254740993.
 ///
 /// # Errors
 /// [`EncodeError`].
@@ -85,7 +86,7 @@ pub(crate) fn encode_safe(value: &Value, ty: &PgType) -> Result<Option<String>, 
     Err(EncodeError(format!("is {} here and {digits}", ty.name)))
 }
 
-/// Whether every client sends the numbers in it as they are. Those in documents are not looked at.
+/// Whether every client sends the numbers in this value unchanged. Numbers in JSON documents are not checked.
 fn is_safe(value: &Value, ty: &PgType) -> bool {
     match (value, &ty.base().kind) {
         (Value::Number(number), TypeKind::Scalar(Scalar::Int8)) => is_safe_integer(&number.to_string()),
@@ -101,7 +102,7 @@ fn is_safe(value: &Value, ty: &PgType) -> bool {
     }
 }
 
-/// Encodes parameters whose strings are in PostgreSQL's text form already, also those of JSON types.
+/// Encodes parameters whose strings are already in PostgreSQL's text form, including those of JSON types.
 ///
 /// # Errors
 /// [`EncodeError`] as a whole sentence.
@@ -112,8 +113,8 @@ pub fn encode_texts(given: &[Value], types: &[Arc<PgType>]) -> Result<Vec<Option
     })
 }
 
-/// Encodes parameters; one that is not a string, for a type that takes strings only, becomes its JSON text: `[123]`
-/// for a `text` is `123`.
+/// Encodes parameters. A value that is not a string becomes its JSON text if the type accepts only strings: `[123]`
+/// for a `text` becomes `123`.
 ///
 /// # Errors
 /// [`EncodeError`] as a whole sentence.
@@ -127,7 +128,7 @@ fn with_json_texts<'v>(value: &'v Value, ty: &PgType) -> Cow<'v, Value> {
         (_, TypeKind::Scalar(Scalar::Text)) => Cow::Owned(Value::from(value.to_string())),
         (Value::Array(items), TypeKind::Array { element, .. }) => {
             let of_element = |item: &Value| match item {
-                // A further dimension, as where it is encoded.
+                // The item is a further dimension of the array, as in `encode_array`.
                 Value::Array(_) if !takes_array(element) => with_json_texts(item, ty).into_owned(),
                 item => with_json_texts(item, element).into_owned(),
             };
@@ -156,7 +157,7 @@ fn encode_scalar(value: &Value, scalar: Scalar, ty: &PgType) -> Result<String, E
         (Value::Bool(truth), Scalar::Bool) => Ok(truth.to_string()),
         (Value::Number(number), Scalar::Int2 | Scalar::Int4 | Scalar::Int8) => {
             let whole = whole(&number.to_string()).ok_or_else(|| expected("a whole number", ty, value))?;
-            // PostgreSQL names the range of a smaller type.
+            // The error is PostgreSQL's if the number exceeds the range of a smaller type.
             whole.parse::<i64>().map(|_| whole).map_err(|_| expected("a whole number of 64 bits", ty, value))
         }
         (Value::Number(number), Scalar::Float | Scalar::Numeric) => Ok(number.to_string()),
@@ -170,7 +171,7 @@ fn encode_scalar(value: &Value, scalar: Scalar, ty: &PgType) -> Result<String, E
     }
 }
 
-/// `7`, `7.0` and `7.00` are the whole number 7 (JSON Schema says so too); `7.5` and `1e3` are not taken for one.
+/// The whole number in a text: `7`, `7.0` and `7.00` are 7, as in JSON Schema. `7.5` and `1e3` are not accepted.
 fn whole(number: &str) -> Option<String> {
     let (digits, fraction) = number.split_once('.').unwrap_or((number, ""));
     let is_whole =
@@ -178,7 +179,7 @@ fn whole(number: &str) -> Option<String> {
     is_whole.then(|| digits.to_owned())
 }
 
-/// `1 2 3`. The oids of an `oidvector` are strings where they are read, so they are taken as such.
+/// A vector, such as `1 2 3`. The oids of an `oidvector` are strings in results, so strings are accepted here.
 fn encode_vector(items: &[Value], ty: &PgType, value: &Value) -> Result<String, EncodeError> {
     let parts = items.iter().map(|item| match item {
         Value::Number(number) => whole(&number.to_string()),
@@ -196,7 +197,7 @@ fn encode_array(items: &[Value], element: &PgType, delimiter: char) -> Result<St
             out.push(delimiter);
         }
         match item {
-            // An inner array is a further dimension, unless the element takes arrays itself.
+            // An inner array is a further dimension, unless the element type itself accepts arrays.
             Value::Array(inner) if !takes_array(element) => out.push_str(&encode_array(inner, element, delimiter)?),
             _ => match encode(item, element).map_err(|EncodeError(why)| in_element(&why))? {
                 Some(text) => push_quoted(&mut out, &text),
@@ -208,7 +209,7 @@ fn encode_array(items: &[Value], element: &PgType, delimiter: char) -> Result<St
     Ok(out)
 }
 
-/// JSON, a vector, or a domain over an array.
+/// Whether a JSON array can be a single value of the type: JSON, a vector, or a domain over an array.
 fn takes_array(ty: &PgType) -> bool {
     matches!(ty.base().kind, TypeKind::Scalar(Scalar::Json | Scalar::Vector) | TypeKind::Array { .. })
 }

@@ -1,8 +1,8 @@
-//! Values between PostgreSQL's text form and JSON.
+//! Converts values between PostgreSQL's text form and JSON.
 //!
-//! PostgreSQL writes and reads every type as text, so text is the one form that carries them all exactly, extension
-//! types included. [`decode`] makes of it what `to_jsonb` would; [`encode`] makes the text of a parameter from JSON. What
-//! the text does not say, `draft` prepares for the server to say.
+//! PostgreSQL reads and writes every type as text, so the text form carries all types exactly, including those of
+//! extensions. [`decode`] converts it to JSON as `to_jsonb` would; [`encode`] converts JSON to the text of a
+//! parameter. `partial_json` handles values whose text does not determine their JSON: the server converts the rest.
 
 mod composite;
 mod decode;

@@ -1,10 +1,10 @@
-//! Values of which the server still has to convert some parts to JSON.
+//! Values that have parts which the server must still convert to JSON.
 //!
-//! Two kinds of types need that. Only a cast to `json` determines the JSON of its type (`hstore`). And the text of an
-//! anonymous record does not contain the types of its fields, while its binary form does (`record_send`: the type of
-//! each field by oid, then its value in binary form).
+//! This concerns two kinds of types. For some types, only a cast to `json` determines the JSON (`hstore`). And the
+//! text of an anonymous record does not contain the types of its fields, while its binary form does (`record_send`:
+//! each field's type oid and value in binary form).
 //!
-//! A draft has the rest in place already, and lists the [`Unresolved`] parts in its order.
+//! A draft has all other parts converted, and lists the [`Unresolved`] parts in order.
 
 use bytes::{Buf, Bytes};
 use serde_json::{Map, Value};
@@ -17,17 +17,17 @@ use super::decode::{MAX_DEPTH, decode, json_text};
 #[derive(Debug)]
 pub(crate) enum PartialJson {
     Done(Value),
-    /// The next of the leaves.
+    /// The next unresolved part.
     Unresolved,
     Array(Vec<PartialJson>),
     Object(Vec<(String, PartialJson)>),
 }
 
-/// A value that the server shall make JSON of.
+/// A value that the server must convert to JSON.
 #[derive(Debug)]
 pub(crate) struct Unresolved {
     pub(crate) type_oid: u32,
-    /// 0: `bytes` are the text form, 1: the binary form.
+    /// The form of `bytes`: 0 is text, 1 is binary.
     pub(crate) format: i16,
     pub(crate) bytes: Bytes,
 }
@@ -35,16 +35,16 @@ pub(crate) struct Unresolved {
 /// The reason why a binary value was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BinaryDecodeError {
-    /// It is not what PostgreSQL's send functions write.
+    /// The bytes do not have the format of PostgreSQL's send functions.
     Malformed,
-    /// Records within records, deeper than a reader of JSON goes.
+    /// Records are nested deeper than JSON parsers accept.
     TooDeep,
 }
 
 /// PostgreSQL's own limit (`MAXDIM`).
 const MAX_DIMENSIONS: usize = 6;
 
-/// The draft of a value in text form; what has a cast to json becomes leaves.
+/// The draft of a value in text form. Values with a cast to json become leaves.
 pub(crate) fn draft_text(text: Option<&str>, ty: &PgType, leaves: &mut Vec<Unresolved>) -> PartialJson {
     part(decode(text, ty), ty, leaves)
 }
@@ -61,7 +61,7 @@ fn part(value: Value, ty: &PgType, leaves: &mut Vec<Unresolved>) -> PartialJson 
         }
         (Value::Array(items), TypeKind::Array { element, .. }) => {
             let elements = items.into_iter().map(|item| match item {
-                // A further dimension, unless the elements are arrays themselves (a domain can be one).
+                // The item is a further dimension, unless the elements are arrays themselves (a domain may be one).
                 item @ Value::Array(_) if !matches!(element.base().kind, TypeKind::Array { .. }) => {
                     part(item, base, leaves)
                 }
@@ -73,7 +73,7 @@ fn part(value: Value, ty: &PgType, leaves: &mut Vec<Unresolved>) -> PartialJson 
             let fields = object.into_iter().zip(fields);
             PartialJson::Object(fields.map(|((name, value), field)| (name, part(value, &field.ty, leaves))).collect())
         }
-        // NULL, or text that is not what its type promises.
+        // NULL, or a text that is not valid for its type.
         (value, _) => PartialJson::Done(value),
     }
 }
@@ -99,17 +99,18 @@ fn draft(
     let text = || str::from_utf8(&bytes).map(str::to_owned).map_err(malformed);
     Ok(match known {
         Some(Type::RECORD) => record(bytes, depth, leaves)?,
-        // Empty vectors and tsqueries are sent and not taken back (`int2vectorrecv`, `tsqueryrecv`), so the server is not
-        // asked for them.
+        // PostgreSQL sends empty vectors and tsqueries, but does not accept them in binary form (`int2vectorrecv`,
+        // `tsqueryrecv`). So the server is not asked.
         Some(
             Type::RECORD_ARRAY | Type::ANYARRAY | Type::INT2_VECTOR | Type::OID_VECTOR | Type::INT2_VECTOR_ARRAY
             | Type::OID_VECTOR_ARRAY | Type::TSQUERY_ARRAY,
         ) => array(bytes, depth, leaves)?,
         Some(Type::TSQUERY) if bytes.iter().all(|byte| *byte == 0) => PartialJson::Done(Value::from("")),
-        // Types whose binary form is their text. `unknown`, `cstring` and `void` are no types of parameters either.
+        // The binary form of these types is their text. `unknown`, `cstring` and `void` are not possible types of
+        // parameters.
         Some(
             Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::UNKNOWN | Type::CSTRING | Type::VOID
-            // These have no input function that takes a value.
+            // The input functions of these types accept no value.
             | Type::PG_NODE_TREE,
         ) => PartialJson::Done(Value::from(text()?)),
         Some(ty @ (Type::BOOL | Type::INT2 | Type::INT4 | Type::INT8 | Type::JSON | Type::JSONB)) => {
@@ -122,7 +123,7 @@ fn draft(
     })
 }
 
-/// Decodes the types of most fields, which need no round trip.
+/// Decodes most types of fields without a round trip.
 fn scalar(ty: &Type, mut bytes: Bytes, room: usize) -> Result<Value, BinaryDecodeError> {
     let number = match *ty {
         Type::BOOL => return Ok(Value::Bool(bytes.try_get_u8().map_err(malformed)? != 0)),
@@ -130,7 +131,7 @@ fn scalar(ty: &Type, mut bytes: Bytes, room: usize) -> Result<Value, BinaryDecod
         Type::INT4 => bytes.try_get_i32().map_err(malformed)?.into(),
         Type::INT8 => bytes.try_get_i64().map_err(malformed)?,
         _ => {
-            // The version of jsonb's binary form; what follows is its text.
+            // The version of jsonb's binary form. The text follows.
             if *ty == Type::JSONB && bytes.try_get_u8().map_err(malformed)? != 1 {
                 return Err(BinaryDecodeError::Malformed);
             }
@@ -143,11 +144,11 @@ fn scalar(ty: &Type, mut bytes: Bytes, room: usize) -> Result<Value, BinaryDecod
 fn record(mut bytes: Bytes, depth: usize, leaves: &mut Vec<Unresolved>) -> Result<PartialJson, BinaryDecodeError> {
     let count = bytes.try_get_u32().map_err(malformed)?;
     let mut fields = Vec::new();
-    // Each turn takes bytes or fails, so a count that lies ends the loop early and reserves nothing.
+    // Each iteration consumes bytes or fails. So a wrong count ends the loop early, and no memory is reserved for it.
     for number in 1..=count {
         let type_oid = bytes.try_get_u32().map_err(malformed)?;
         let field = draft(counted(&mut bytes)?, type_oid, depth + 1, leaves)?;
-        // As `row(..)` names its fields; names that a subquery has given are not on the wire.
+        // `row(..)` names its fields like this. Names from a subquery are not transmitted.
         fields.push((format!("f{number}"), field));
     }
     Ok(PartialJson::Object(fields))
@@ -165,7 +166,7 @@ fn array(mut bytes: Bytes, depth: usize, leaves: &mut Vec<Unresolved>) -> Result
         lengths.push(bytes.try_get_u32().map_err(malformed)?);
         let _lower_bound = bytes.try_get_u32().map_err(malformed)?;
     }
-    // No dimensions, or one of no length.
+    // There are no dimensions, or one of them is empty.
     if lengths.iter().copied().min().unwrap_or_default() == 0 {
         return Ok(PartialJson::Array(Vec::new()));
     }
@@ -183,14 +184,14 @@ fn elements(
         return draft(counted(bytes)?, element, depth + 1, leaves);
     };
     let mut items = Vec::new();
-    // Each turn takes bytes or fails.
+    // Each iteration consumes bytes or fails.
     for _ in 0..*length {
         items.push(elements(bytes, inner, element, depth, leaves)?);
     }
     Ok(PartialJson::Array(items))
 }
 
-/// A value after its length; -1 is NULL.
+/// A value with its length before it; -1 is NULL.
 fn counted(bytes: &mut Bytes) -> Result<Option<Bytes>, BinaryDecodeError> {
     let length = bytes.try_get_i32().map_err(malformed)?;
     if length == -1 {
@@ -206,7 +207,7 @@ fn malformed<E>(_: E) -> BinaryDecodeError {
 }
 
 impl PartialJson {
-    /// The value, with the JSON that the server made of the leaves; `None` if there are fewer than it waits for.
+    /// The value, with the server's JSON in place of its leaves; `None` if there are too few leaves.
     pub(crate) fn fill(self, leaves: &mut impl Iterator<Item = String>) -> Option<Value> {
         self.fill_in(leaves, MAX_DEPTH)
     }

@@ -1,7 +1,7 @@
 //! The references to columns in an expression as EXPLAIN writes it.
 //!
-//! EXPLAIN writes a column as `alias.column`, or as `column` where a plan reads one relation only, and a whole row as
-//! `alias.*`. A name that cannot be told from a column is taken for one.
+//! EXPLAIN writes a column as `alias.column`, or as `column` if a plan reads only one relation, and a whole row as
+//! `alias.*`. A name that might be a column is treated as one.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -19,7 +19,7 @@ pub(super) enum Reference {
     WholeRow(String),
 }
 
-/// The reference that is the whole expression, if it is one.
+/// The reference, if it is the whole expression.
 pub(super) fn plain(expression: &str) -> Option<Reference> {
     let mut rest = expression.chars().peekable();
     let reference = path(&mut rest)?;
@@ -46,7 +46,7 @@ pub(super) fn references(expression: &str) -> Vec<Reference> {
                 let reference = path(&mut rest);
                 let is_literal = rest.peek() == Some(&'\'');
                 if is_literal {
-                    // E'..', with backslashes.
+                    // The literal is E'..', which has backslash escapes.
                     skip_literal(&mut rest, reference == Some(Reference::Bare("E".to_owned())));
                 } else if !is_type && rest.peek() != Some(&'(') {
                     found.extend(reference);
@@ -62,13 +62,13 @@ pub(super) fn references(expression: &str) -> Vec<Reference> {
     found
 }
 
-/// The longest alias that is certainly not cut off, in bytes; a name has at most 63.
+/// The longest alias that PostgreSQL certainly does not truncate, in bytes. A name has at most 63.
 const MAX_ALIAS_BYTES: usize = 48;
 
-/// Whether an alias may be followed by a list of column names in a text: `alias (a, b)`. Literals and comments of the text
-/// count as well.
+/// Whether a list of column names may follow an alias in a text: `alias (a, b)`. Matches in literals and comments
+/// count too.
 pub(super) fn may_have_column_names(sql: &str, alias: &str) -> bool {
-    // PostgreSQL cuts long names off, and those that it makes unique even more.
+    // PostgreSQL truncates long names, and those that it makes unique further.
     if alias.len() > MAX_ALIAS_BYTES || alias.is_empty() {
         return true;
     }
@@ -81,7 +81,7 @@ pub(super) fn may_have_column_names(sql: &str, alias: &str) -> bool {
     })
 }
 
-/// The text behind white space and comments; comments with a beginning and an end can be nested.
+/// The text after white space and comments. Block comments can be nested.
 fn without_comments(mut text: &str) -> &str {
     loop {
         text = text.trim_start();
@@ -95,7 +95,7 @@ fn without_comments(mut text: &str) -> &str {
     }
 }
 
-/// The text behind the end of a comment that has begun.
+/// The text after the end of an open block comment.
 fn behind_comment(mut text: &str) -> &str {
     let mut depth = 1;
     while depth > 0 {

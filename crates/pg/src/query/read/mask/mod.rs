@@ -1,8 +1,9 @@
-//! Masks: what a read may show of columns that are masked for its caller.
+//! Masks: what a read may show of the columns that are masked for its caller.
 //!
-//! A masked column may be a result column by itself; its values are replaced in the answer then. Any other use is refused,
-//! since a condition, an order or an expression reveals the value. The catalog is asked for the masked columns in the
-//! transaction of each read, so that partitions and renamed tables are not missed. `plan` says what its limits are.
+//! A masked column may be a result column on its own; its values are replaced in the answer. Any other use is
+//! refused, since a condition, an order or an expression would reveal the value. Each read looks up the masked
+//! columns in its own transaction, so that partitions and renamed tables are included. The documentation of `plan`
+//! lists its limits.
 
 mod expression;
 mod nodes;
@@ -96,11 +97,11 @@ impl MaskError {
     }
 }
 
-/// The rules of views that give no other names to the columns of a table, each as `oid:version`.
+/// The rules of views that do not rename the columns of a table, each as `oid:version`.
 #[derive(Debug, Default)]
 pub(super) struct CheckedRules(Mutex<HashSet<String>>);
 
-/// The number of rules that are remembered.
+/// The maximum number of rules to remember.
 const MAX_RULES: usize = 5_000;
 
 impl CheckedRules {
@@ -127,12 +128,12 @@ impl CheckedRules {
 pub(super) struct Masking {
     masks: Arc<Masks>,
     rules: Arc<CheckedRules>,
-    /// Whether the statements are the operator's: then only their result columns are masked.
+    /// Whether the operator wrote the statements. Then only their result columns are masked.
     is_declared: bool,
 }
 
 impl Reader {
-    /// The columns of the database that these masks are for, those of partitions and child tables included.
+    /// The database columns that these masks apply to, including those of partitions and child tables.
     ///
     /// # Errors
     /// [`ReadError::Masked`] if a mask does not fit the database, or an error of the connection.
@@ -140,10 +141,10 @@ impl Reader {
         Ok(self.masked_relations(masks).await?.columns())
     }
 
-    /// Makes sure that these masks fit the database, and that no view or generated column defeats them.
+    /// Checks that these masks fit the database, and that no view or generated column defeats them.
     ///
     /// # Errors
-    /// [`ReadError::Masked`] if they do not, or an error of the connection.
+    /// [`ReadError::Masked`] if the check fails, or an error of the connection.
     pub async fn check_masks(&self, masks: &Masks) -> Result<(), ReadError> {
         let rules = rule_oids(&self.masked_relations(masks).await?.rules);
         if let Some([schema, view]) =
@@ -167,7 +168,7 @@ impl Reader {
         Ok(MaskedRelations::parse(&answer.to_string(), masks)?)
     }
 
-    /// The rows of a query of the server's own about the catalog.
+    /// The rows of one of the server's own queries about the catalog.
     async fn ask_catalog<T: DeserializeOwned>(&self, sql: &str, params: &[Value]) -> Result<Vec<T>, ReadError> {
         let format = RowFormat::Array;
         let request = ReadRequest { sql, params, row_limit: None, format, account: None, trace: None };
@@ -192,8 +193,8 @@ impl Masking {
         Self { masks, rules, is_declared }
     }
 
-    /// Hides why a query could not be planned. PostgreSQL calls STABLE functions while it plans, before it is known which
-    /// functions these are, and an error can quote what they return.
+    /// Hides why a query could not be planned. PostgreSQL calls STABLE functions while it plans, before these
+    /// functions are known, and an error may quote their results.
     ///
     /// # Errors
     /// [`MaskError`], unless the operator wrote the query.
@@ -201,7 +202,7 @@ impl Masking {
         if self.is_declared { Ok(()) } else { Err(MaskError::not_planned()) }
     }
 
-    /// Queues the question which relations have masked columns.
+    /// Queues the query for the relations that have masked columns.
     pub(super) fn push(&self, session: &mut Session) -> Result<StatementId, Error> {
         let params = masked_names(&self.masks).map(|names| Some(value::text_array(&names)));
         let usual = std::mem::replace(&mut session.connection.max_message_bytes, MAX_PIPELINE_BYTES);
@@ -213,10 +214,11 @@ impl Masking {
         Ok(asked)
     }
 
-    /// The masks of the result columns of a query with this plan. `answer`: the catalog's about the masked columns.
+    /// The masks of the result columns of a query with this plan. `answer` is the catalog's answer about the masked
+    /// columns.
     ///
     /// # Errors
-    /// [`ReadError::Masked`] if the query may not run, or an error of the database.
+    /// [`ReadError::Masked`] if the masks do not allow the query, or an error of the database.
     pub(super) async fn inspect(
         &self,
         session: &mut Session,
@@ -234,7 +236,7 @@ impl Masking {
         Ok(ColumnMasks { columns, key: self.masks.key.clone() })
     }
 
-    /// Refuses every query while a view gives other names to the columns of a masked table.
+    /// Refuses every query while a view renames columns of a masked table.
     async fn check_rules(&self, session: &mut Session, rules: &[String]) -> Result<(), ReadError> {
         let rules = self.rules.unchecked(rules);
         if rules.is_empty() {
@@ -250,8 +252,8 @@ impl Masking {
         }
     }
 
-    /// Refuses functions that may read masked columns: those that the plan shows, and those that have a name that occurs in
-    /// the text. A plan does not show every call, and a call needs the name of the function.
+    /// Refuses functions that may read masked columns: those that the plan shows, and those whose name occurs in the
+    /// text. A plan does not show every call, but a call needs the name of the function.
     async fn check_functions(&self, session: &mut Session, sql: &str, plan: &Value) -> Result<(), ReadError> {
         let calls: BTreeSet<FunctionCall> =
             called(plan).into_iter().filter(|call| call.schema.as_deref() != Some("pg_catalog")).collect();

@@ -1,4 +1,4 @@
-//! The nodes of a plan: what EXPLAIN shows of them.
+//! The nodes of a plan, and what EXPLAIN shows of them.
 
 use serde_json::Value;
 

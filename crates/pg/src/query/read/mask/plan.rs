@@ -1,18 +1,20 @@
-//! The masked columns in a plan: which result columns show them, and whether anything else of the query uses them.
+//! Finds the masked columns in a plan: which result columns show them, and whether the query uses them in another
+//! way.
 //!
-//! The plan is made without index scans and without partition pruning, so that it shows every use: an order is a `Sort`
-//! with its keys. Uses that EXPLAIN does not show are excluded by the form of the plan:
+//! The plan is made without index scans and without partition pruning, so that it shows every use: an order is a
+//! `Sort` with its keys. Some uses are not shown by EXPLAIN. Plans of these forms are refused:
 //!
 //! - The left side of IN, ANY and ALL over a subquery, before PostgreSQL 17.
 //! - The counts of LIMIT and OFFSET, the frame of a window, and the rows of VALUES, where they can depend on an outer row.
 //! - The comparisons of INTERSECT, EXCEPT and UNION in a recursive query.
 //! - Conditions that a foreign data wrapper evaluates.
 //!
-//! A custom scan hides more than conditions: the tables themselves need not be in the plan. So a plan with one is refused,
-//! whatever it reads and whoever wrote the query.
+//! A custom scan hides more than conditions: even the tables may be missing from the plan. So a plan with a custom
+//! scan is refused, whatever it reads and whoever wrote the query.
 //!
-//! The columns of a subquery or CTE have names of their own, which a plan does not relate to those of the tables. If a
-//! subquery returns a masked column, each of its columns counts as masked, until the result shows where it is from.
+//! The columns of a subquery or CTE have names of their own, and a plan does not relate these to the columns of
+//! tables. If a subquery returns a masked column, each of its columns counts as masked until the result shows its
+//! origin.
 
 use std::collections::{HashMap, HashSet};
 
@@ -26,18 +28,18 @@ use super::nodes::{
 };
 use super::relations::{ColumnMask, MaskedRelation, MaskedRelations};
 
-/// The relations with samples of the values of columns.
+/// The relations that contain samples of column values.
 const STATISTICS: [&str; 2] = ["pg_statistic", "pg_statistic_ext_data"];
 
-/// The first version whose plans show the comparisons of a subquery.
+/// The first server version whose plans show the comparisons of a subquery.
 const SHOWS_COMPARISONS: u32 = 170_000;
 
-/// The mask of each result column of a query with this plan, `None` for most. `sources` are the columns of tables that
+/// The mask of each result column of a query with this plan, `None` for most. `sources` are the table columns that
 /// the result columns show, as PostgreSQL describes them. `is_declared`: the operator wrote the query, so it may use
 /// masked columns in any way, and only its result columns are masked.
 ///
 /// # Errors
-/// [`MaskError`] if the query uses a masked column for anything but a result column.
+/// [`MaskError`] if the query uses a masked column for anything other than a result column.
 pub(super) fn result_masks(
     sql: &str,
     plan: Option<&Value>,
@@ -80,14 +82,14 @@ pub(super) fn result_masks(
         });
     }
     match columns.find_map(Exposure::into_masked) {
-        // A column that only the order of the rows needs.
+        // The column is needed only for the order of the rows.
         Some(masked) if !is_declared => Err(MaskError::used(&masked, "for the order of the rows")),
         _ => Ok(masks),
     }
 }
 
-/// Whether an extension reads a part of the query. EXPLAIN need not show the tables there, nor how their columns are used: of a
-/// distributed table of Citus it shows a shard of another name, or nothing.
+/// Whether an extension reads a part of the query. EXPLAIN may show neither the tables there nor the uses of their
+/// columns: for a distributed table of Citus it shows a shard with another name, or nothing.
 fn has_custom_scan(node: &Node) -> bool {
     text(node, "Node Type") == Some("Custom Scan") || children(node).any(has_custom_scan)
 }
@@ -121,7 +123,7 @@ enum Exposure {
     None,
     /// This masked column, unchanged.
     Column(ColumnMask),
-    /// A column of a subquery that returns this masked column, among others perhaps.
+    /// A column of a subquery that returns this masked column and perhaps others.
     Unknown(ColumnMask),
 }
 
@@ -162,8 +164,9 @@ impl<'a> Scans<'a> {
         children(node).try_for_each(|child| self.collect(child, relations, is_declared))
     }
 
-    /// Refuses a text that may give other names to the columns of a relation with masked columns: `customers as c (a, b)`. A
-    /// plan shows these names. They follow the alias, which is unique in a plan: `c_1` may be `c` in the text.
+    /// Refuses a text that may rename the columns of a relation with masked columns: `customers as c (a, b)`. A plan
+    /// shows the new names. In the text they follow the alias; the plan makes aliases unique, so its `c_1` may be `c`
+    /// in the text.
     fn refuse_renamed_columns(&self, sql: &str) -> Result<(), MaskError> {
         for (alias, relation) in &self.masked {
             let base = alias.rsplit_once('_').filter(|(_, number)| number.bytes().all(|byte| byte.is_ascii_digit()));
@@ -177,8 +180,8 @@ impl<'a> Scans<'a> {
         Ok(())
     }
 
-    /// Relates aliases that no node has to partitioned tables: where a result column is `alias.column` and PostgreSQL
-    /// describes it as a column of a table, the alias is that of the table.
+    /// Assigns aliases that no node has to partitioned tables: if a result column is `alias.column` and PostgreSQL
+    /// describes it as a column of a table, the alias is that table's.
     fn bind_aliases(&mut self, root: &Node, relations: &'a MaskedRelations, sources: &[Option<(u32, i16)>]) {
         let entries = root.get("Output").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
         for (entry, source) in entries.zip(sources) {
@@ -199,8 +202,8 @@ struct Analysis<'a> {
     subqueries: HashMap<String, ColumnMask>,
     /// The CTEs that return masked columns, by name.
     ctes: HashMap<String, ColumnMask>,
-    /// A masked column among those of a UNION ALL or a partitioned table. EXPLAIN writes these under an alias that no
-    /// node has.
+    /// A masked column of a UNION ALL or a partitioned table. EXPLAIN writes these columns with an alias that no node
+    /// has.
     appended: Option<ColumnMask>,
     is_declared: bool,
 }
@@ -215,9 +218,9 @@ impl<'a> Analysis<'a> {
         if self.is_declared { Ok(()) } else { Err(error) }
     }
 
-    /// What the columns of the plan show.
+    /// What each output column of the plan shows.
     fn run(mut self, root: &Node) -> Result<Vec<Exposure>, MaskError> {
-        // A CTE can be read in a node before the one that has its plan.
+        // A node may read a CTE before the node with the CTE's plan.
         loop {
             let known = (self.subqueries.len(), self.ctes.len(), self.appended.is_some());
             let columns = self.node(root, None)?;
@@ -227,7 +230,8 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// `outer`: a masked column of the rows on which this part of the plan may depend.
+    /// Inspects a node and the nodes below it. `outer` is a masked column of the rows on which this part of the plan
+    /// may depend.
     fn node(&mut self, node: &Node, outer: Option<&ColumnMask>) -> Result<Vec<Exposure>, MaskError> {
         let kind = text(node, "Node Type").unwrap_or_default();
         let own = text(node, "Alias").and_then(|alias| self.scans.masked.get(alias)).and_then(|it| it.any()).cloned();
@@ -287,7 +291,7 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// The subqueries of a node that are evaluated on their own. `row`: a masked column of the rows of the node.
+    /// Inspects the subqueries that a node evaluates on their own. `row` is a masked column of the node's rows.
     fn subplans(&mut self, node: &Node, row: Option<ColumnMask>, outer: Option<&ColumnMask>) -> Result<(), MaskError> {
         for child in children(node).filter(|child| is_subplan(child)) {
             let is_correlated = text(child, "Parent Relationship") == Some("SubPlan");
@@ -366,7 +370,7 @@ impl<'a> Analysis<'a> {
         self.scans.masked.values().find_map(|relation| relation.column(name))
     }
 
-    /// What the columns of an Append show: each of its parts has to show the same.
+    /// What the columns of an Append show: all of its parts must show the same.
     fn merge(&mut self, parts: Vec<Vec<Exposure>>) -> Result<Vec<Exposure>, MaskError> {
         let Some(masked) = parts.iter().find_map(|part| exposed(part)) else {
             return Ok(parts.into_iter().next().unwrap_or_default());

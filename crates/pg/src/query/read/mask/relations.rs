@@ -7,7 +7,7 @@ use types::{Mask, MaskedColumn, Masks};
 
 use super::MaskError;
 
-/// Returns one row with one column, JSON.
+/// Returns one row with one column of JSON.
 pub(super) const RELATIONS_SQL: &str = include_str!("relations.sql");
 
 /// The relations with masked columns.
@@ -71,7 +71,7 @@ struct CatalogColumn {
 }
 
 impl MaskedRelations {
-    /// The relations from the answer of [`RELATIONS_SQL`].
+    /// Parses the answer of [`RELATIONS_SQL`].
     ///
     /// # Errors
     /// [`MaskError`]: a mask does not fit the database.
