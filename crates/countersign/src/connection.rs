@@ -1,5 +1,5 @@
-//! Which database: what is configured, then `DATABASE_URL`, then `PGHOST` and the like. What a connection string leaves out
-//! the `PG*` variables say, as for every program that uses libpq.
+//! Chooses the database: the configuration, then `DATABASE_URL`, then `PGHOST` and similar variables. The `PG*`
+//! variables supply what a connection string leaves out, as in every program that uses libpq.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use types::Secret;
 
 use crate::settings::{SecretSource, Settings};
 
-/// The variable that many programs read.
+/// The variable that many programs use for the connection string.
 const DATABASE_URL: &str = "DATABASE_URL";
 
-/// The variables that name a database by themselves.
+/// The variables that name a database without a connection string.
 const PLACES: [&str; 4] = ["PGHOST", "PGHOSTADDR", "PGDATABASE", "PGSERVICE"];
 
 /// The configured database.
 ///
 /// # Errors
-/// A message that says how to configure one.
+/// No database is configured. The message says how to configure one.
 pub(crate) fn configured(settings: &Settings) -> anyhow::Result<ConnectOptions> {
     if let Some(database) = named(settings) {
         return parse(&database, settings);
@@ -34,7 +34,7 @@ pub(crate) fn configured(settings: &Settings) -> anyhow::Result<ConnectOptions> 
         .context("the variables of libpq (PGHOST, PGDATABASE and so on)")
 }
 
-/// The connection string in force; `None` if there is none.
+/// The connection string to use; `None` if there is none.
 pub(crate) fn named(settings: &Settings) -> Option<SecretSource> {
     let shared =
         || variable(DATABASE_URL).map(|url| SecretSource { text: Secret::new(url), origin: DATABASE_URL.to_owned() });
@@ -44,7 +44,7 @@ pub(crate) fn named(settings: &Settings) -> Option<SecretSource> {
 /// Parses a connection string.
 ///
 /// # Errors
-/// A message that names its source.
+/// An invalid connection string. The message names its source.
 pub(crate) fn parse(string: &SecretSource, settings: &Settings) -> anyhow::Result<ConnectOptions> {
     let read = || {
         let conninfo = Conninfo::parse(string.text.expose())?.with_origin(&string.origin);
@@ -58,7 +58,8 @@ fn target(conninfo: &Conninfo, settings: &Settings) -> Result<ConnectOptions, Co
         .with_pooler(settings.pooler)
 }
 
-/// The sources of host, user and database, after a failed connection to the configured database: the end of a message.
+/// The sources of host, user and database, if the error is a failed connection to the configured database: the end of
+/// a message.
 pub(crate) fn origins(error: &anyhow::Error, settings: &Settings) -> Option<String> {
     let is_connect = error.chain().any(|cause| {
         let schema = cause.downcast_ref().map(|error| matches!(error, SchemaError::Database(Error::Connect(_))));
@@ -73,10 +74,10 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The time limit of `init` and `check`: a silent server must not delay them for ever.
+/// The time limit of `init` and `check`: an unresponsive server must not delay them indefinitely.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The result of a command that uses the configured database, unless the database does not answer.
+/// Runs a command that uses the configured database, with a time limit.
 ///
 /// # Errors
 /// The errors of the command, and a timeout after 120 s.

@@ -1,7 +1,7 @@
-//! Logs go to standard error: standard output belongs to the protocol.
+//! Logs go to standard error: standard output is reserved for the protocol.
 //!
-//! Messages contain texts of clients, of PostgreSQL and of the issuer. Each event is one line all the same, and
-//! escapes hidden characters: no text can look like a line of the program or control a terminal.
+//! Messages contain texts of clients, of PostgreSQL and of the issuer. So each event is one line with hidden
+//! characters escaped: no text can look like another line of the program or control a terminal.
 
 use std::io;
 
@@ -15,18 +15,19 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::settings::LogFormat;
 
-/// Crates that, below this level, log whole messages with the texts of queries and parameters. rmcp warns of every
-/// request that its client cancels or that is invalid. The client has its error, and could fill the log.
+/// Crates that, below this level, log whole messages with the texts of queries and parameters. rmcp logs a warning
+/// for every request that is invalid or that its client cancels. The client gets an error anyway, and could fill the
+/// log.
 const TALKATIVE: [(&str, Level); 3] =
     [("rmcp", Level::ERROR), ("refinery_core", Level::WARN), ("tokio_postgres", Level::WARN)];
 
 /// # Errors
-/// If `level` is neither a level nor filters.
+/// `level` is neither a level nor a list of filters.
 pub(crate) fn start(level: &str, format: LogFormat) -> anyhow::Result<()> {
     let asked = EnvFilter::try_new(level).with_context(|| {
         format!("log (--log, COUNTERSIGN_LOG) is \"{level}\": it takes error, warn, info, debug or filters")
     })?;
-    // Whatever was asked for: no filter may bring a parameter into the log.
+    // Applied to every configured level: no filter may bring a parameter into the log.
     let filter = asked.and(filter_fn(is_free_of_messages));
     let layer = layer(format, || OneLine(io::stderr()));
     tracing_subscriber::registry().with(layer.with_filter(filter)).init();
@@ -45,8 +46,8 @@ where
     }
 }
 
-/// Takes an event at a time, with the end of its line. Whatever is hidden in it is shown as JSON escapes it, so a line that is
-/// JSON still says the same.
+/// Receives one event at a time, with its line break. Hidden characters are replaced with JSON escapes, so a line of
+/// JSON keeps its meaning.
 struct OneLine<W>(W);
 
 impl<W: io::Write> io::Write for OneLine<W> {

@@ -1,4 +1,5 @@
-//! The binary: arguments, wiring, and what a person sees. Everything else lives in the crates below it.
+//! The binary: parses arguments, connects the crates, and prints for people. Everything else is in the library
+//! crates.
 //!
 //! To add a command: a variant in `cli::Command`, a module with its `run`, and a line in [`run`].
 
@@ -54,12 +55,12 @@ fn main() -> ExitCode {
         Err(error) => return failed(&error.into()),
     };
     let outcome = runtime.block_on(run(command, sources, settings.clone()));
-    // Nothing that is still running (a blocked read of standard input) may hold up the end.
+    // A task that still runs (a blocked read of standard input) must not delay the end.
     runtime.shutdown_background();
     outcome.unwrap_or_else(|error| failed_with(&error, &settings))
 }
 
-/// Prints an error, and where the connection came from if that is its cause.
+/// Prints an error. If the connection may be its cause, also prints the sources of host, user and database.
 fn failed_with(error: &anyhow::Error, settings: &Settings) -> ExitCode {
     match connection::origins(error, settings) {
         Some(origins) => failed(&anyhow::anyhow!("{error:#}; {origins}")),

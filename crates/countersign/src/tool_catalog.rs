@@ -1,7 +1,8 @@
-//! The tools of manifests, compiled against the live database: those that fit it, and why the others do not.
+//! Compiles the tools of manifests against the live database: those that fit it, and the reasons why the others do
+//! not.
 //!
-//! A tool that does not fit is not served, and everything else is. A write whose declared undo does not fit is served only if its
-//! recorded changes undo it.
+//! A tool that does not fit is not served; everything else is. A write whose declared undo does not fit is served
+//! only if its recorded changes can undo it.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -26,7 +27,7 @@ pub(crate) fn read_manifests(paths: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
         .collect()
 }
 
-/// Describes statements like the ledger, and adds the hints that a query gets.
+/// Describes statements like the ledger, and adds the hints that a query also gets.
 struct HintingDescriber<'a> {
     ledger: &'a Ledger,
     /// Reads the catalog with the privileges of the servers' login.
@@ -51,10 +52,10 @@ impl DescribeStatement for HintingDescriber<'_> {
     }
 }
 
-/// Compiles manifests against the live database, whole or not at all, and checks that the tools that profiles name exist.
+/// Compiles manifests against the live database, all or nothing, and checks that the tools named in profiles exist.
 ///
 /// # Errors
-/// Contains [`Diagnostics`] with all mistakes if manifests or profiles are wrong.
+/// Contains [`Diagnostics`] with all errors if manifests or profiles are wrong.
 pub(crate) async fn compile(
     sources: &[Source],
     profiles: &[ProfileConfig],
@@ -65,10 +66,11 @@ pub(crate) async fn compile(
     if catalog.misfits.is_empty() { Ok(catalog) } else { Err(not_fitting(catalog.misfits)) }
 }
 
-/// Compiles manifests against the live database. The catalog has the tools that fit it, and why the others do not.
+/// Compiles manifests against the live database. The catalog has the tools that fit, and the reasons why the others
+/// do not.
 ///
 /// # Errors
-/// Contains [`Diagnostics`] with all mistakes if a file or a profile is wrong by itself.
+/// Contains [`Diagnostics`] with all errors if a file or a profile is wrong regardless of the database.
 pub(crate) async fn compile_fitting(
     sources: &[Source],
     profiles: &[ProfileConfig],
@@ -94,10 +96,10 @@ pub(crate) async fn compile_fitting(
     }
 }
 
-/// Compiles manifests without regard to profiles and undo: what their statements are, and which tables they use.
+/// Compiles manifests without profiles and undo: only the statements, and the tables that they use.
 ///
 /// # Errors
-/// Contains [`Diagnostics`] with all mistakes if manifests are wrong.
+/// Contains [`Diagnostics`] with all errors if manifests are wrong.
 pub(crate) async fn compile_statements(
     sources: &[Source],
     ledger: &Ledger,
@@ -128,8 +130,8 @@ fn not_fitting(mut mistakes: Vec<Diagnostic>) -> anyhow::Error {
     anyhow::Error::new(Diagnostics(mistakes)).context("the manifests do not fit the database")
 }
 
-/// Finds out how the writes are undone: by recorded changes, by a tool, or not at all. A write without a declared undo whose
-/// changes are not all recorded is outdated, and so is one whose declared undo does not fit.
+/// Determines how the writes are undone: by recorded changes, by a tool, or not at all. A write is outdated if it
+/// declares no undo and its changes are not all recorded, or if its declared undo does not fit.
 async fn settle(ledger: &Ledger, compiled: Compilation) -> anyhow::Result<ToolCatalog> {
     let Compilation { mut catalog, mut undo_mistakes } = compiled;
     let tracking = ledger.tracking();
@@ -150,7 +152,7 @@ async fn settle(ledger: &Ledger, compiled: Compilation) -> anyhow::Result<ToolCa
     for (name, mistake) in unrecorded {
         withdraw(&mut catalog, &name, vec![mistake]);
     }
-    // A tool that goes may be the undo of another one.
+    // A withdrawn tool may be the declared undo of another one.
     while let Some((name, mistakes)) = without_undo(&catalog, &undo_mistakes) {
         if catalog.recorded.contains(&name) {
             drop_undo(&mut catalog, &name, mistakes);
@@ -164,7 +166,7 @@ async fn settle(ledger: &Ledger, compiled: Compilation) -> anyhow::Result<ToolCa
     Ok(catalog)
 }
 
-/// The mistake of a write that declares no undo, and whose changes are not all recorded.
+/// The error for a write that declares no undo and whose changes are not all recorded.
 fn not_recorded(tool: &ToolSpec, coverage: &Coverage) -> Diagnostic {
     let gap = |(table, gap): (&CoveredTable, Gap)| format!("{} ({})", table.name, gap.as_str());
     let gaps: Vec<String> = coverage.gaps().map(gap).collect();
@@ -179,7 +181,7 @@ fn not_recorded(tool: &ToolSpec, coverage: &Coverage) -> Diagnostic {
     }
 }
 
-/// The first tool whose declared undo does not fit or is not served, and why.
+/// The first tool whose declared undo does not fit or is not served, and the reasons.
 fn without_undo(catalog: &ToolCatalog, undo_mistakes: &[Diagnostic]) -> Option<(String, Vec<Diagnostic>)> {
     let served: BTreeSet<&str> = catalog.tools.iter().map(|tool| tool.name.as_str()).collect();
     catalog.tools.iter().find_map(|tool| {
@@ -199,7 +201,7 @@ fn without_undo(catalog: &ToolCatalog, undo_mistakes: &[Diagnostic]) -> Option<(
     })
 }
 
-/// Moves a tool from those that are served to those that do not fit.
+/// Moves a tool from the served ones to those that do not fit.
 fn withdraw(catalog: &mut ToolCatalog, name: &str, mistakes: Vec<Diagnostic>) {
     if let Some(index) = catalog.tools.iter().position(|tool| tool.name == name) {
         let tool = catalog.tools.remove(index);
@@ -208,7 +210,7 @@ fn withdraw(catalog: &mut ToolCatalog, name: &str, mistakes: Vec<Diagnostic>) {
     }
 }
 
-/// Leaves a tool to its recorded changes, which undo it without its declared undo.
+/// Drops the declared undo of a tool, whose recorded changes can undo it.
 fn drop_undo(catalog: &mut ToolCatalog, name: &str, mistakes: Vec<Diagnostic>) {
     if let Some(tool) = catalog.tools.iter_mut().find(|tool| tool.name == name) {
         Arc::make_mut(tool).undo = UndoSpec::None;
@@ -232,7 +234,7 @@ fn recorded_in_clear(tool: &ToolSpec, coverage: &Coverage) -> Option<Diagnostic>
     })
 }
 
-/// The error of mistakes in profiles.
+/// The error for invalid profiles.
 pub(crate) fn refused(mistakes: Vec<Diagnostic>) -> anyhow::Error {
     anyhow::Error::new(Diagnostics(mistakes)).context("the profiles do not fit the tools")
 }

@@ -1,5 +1,5 @@
-//! Construction of the served tools from a database and manifests. Everything is checked before the first request, and
-//! again before the tools change.
+//! Builds the served tools from a database and manifests. Everything is checked before the first request, and again
+//! before the tools change.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub(crate) fn check_files(settings: &Settings, demo: bool) -> anyhow::Result<Too
         .map_err(|mistakes| anyhow::Error::new(mistakes).context("the manifests cannot be used"))
 }
 
-/// The tools of a server that has not reached its database yet. Mistakes in the manifests are reported elsewhere.
+/// The tools of a server that has not reached its database yet. Errors in the manifests are reported elsewhere.
 pub(crate) fn unavailable_tools(
     settings: &Settings,
     demo: bool,
@@ -56,7 +56,7 @@ fn profiles(settings: &Settings) -> Vec<Profile> {
     Profile::builtin().into_iter().chain(settings.profiles.iter().map(|own| own.profile.clone())).collect()
 }
 
-/// Makes the tools. The objects that they use stay the same while the tools change.
+/// Builds the tools. The ledger and the services that they use stay the same when the tools change.
 pub(crate) struct ServerBuilder {
     pub(crate) ledger: Ledger,
     pub(crate) backends: Services,
@@ -111,8 +111,8 @@ impl ServerBuilder {
         manifest_sources(settings, self.demo)
     }
 
-    /// Builds the tools of every profile, with all checks from the files to the schemas. Without `strict` the tools that do not
-    /// fit the database are left out.
+    /// Builds the tools of every profile and checks everything from the files to the schemas. Unless `strict` is set,
+    /// tools that do not fit the database are left out.
     pub(crate) async fn tools(&self, sources: &[Source], settings: &Settings) -> anyhow::Result<BuiltTools> {
         let (profiles_config, ledger, target) = (&settings.profiles, &self.ledger, &self.target);
         let catalog = match settings.strict {
@@ -139,14 +139,14 @@ impl ServerBuilder {
 /// The tools that fit the database.
 pub(crate) struct BuiltTools {
     pub(crate) registries: ProfileRegistries,
-    /// Why the other tools and notes do not.
+    /// Why the other tools and notes do not fit.
     pub(crate) misfits: Vec<Diagnostic>,
-    /// The tables on which all of this depends.
+    /// The tables that the tools depend on.
     pub(crate) watched: WatchedTables,
 }
 
 impl BuiltTools {
-    /// Logs what does not fit, each mistake on a line of its own.
+    /// Logs the misfits, one line for each.
     pub(crate) fn log_misfits(&self) {
         for mistake in &self.misfits {
             tracing::error!("does not fit the database: {mistake}");
@@ -154,14 +154,14 @@ impl BuiltTools {
     }
 }
 
-/// Creates a server for the configured principal.
+/// Creates a server for the configured account and actor.
 pub(crate) fn server(registry: &LiveRegistry, settings: &Settings, elicitation: Elicitation) -> mcp::McpServer {
     let principal =
         Principal { account_id: settings.account.clone(), actor: settings.actor.clone(), ..Principal::default() };
     mcp::McpServer::new(registry.of_profile(&settings.profile), principal, settings.content.into(), elicitation)
 }
 
-/// The keys of the ledger that seal data which clients keep, and the name of the current one.
+/// The ledger's keys that seal data held by clients, and the name of the current key.
 pub(crate) async fn state_keys(ledger: &Ledger) -> anyhow::Result<(String, Vec<StateKey>)> {
     let keys = ledger.state_keys().all().await.context("the keys for states cannot be read from the ledger")?;
     let sealing =
@@ -170,11 +170,11 @@ pub(crate) async fn state_keys(ledger: &Ledger) -> anyhow::Result<(String, Vec<S
     Ok((sealing, keys.into_iter().map(|key| StateKey { id: key.id, key: key.key.expose().into() }).collect()))
 }
 
-/// The interval at which a server looks for new keys. A key is used three minutes after it was made, so every server
-/// knows it by then.
+/// The interval at which a server looks for new keys. A key is used three minutes after it was made, when every
+/// server knows it.
 const KEY_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Keeps the keys up to date; never returns.
+/// Keeps the sealing keys up to date. Never returns.
 pub(crate) async fn refresh_state_keys(ledger: Ledger, codec: StateCodec) {
     let mut turns = tokio::time::interval(KEY_INTERVAL);
     turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -202,7 +202,7 @@ async fn warn_of_settings(target: &ConnectOptions, reader: Option<&ConnectOption
     Ok(())
 }
 
-/// Checks that the server's login has the needed privileges, and no more.
+/// Checks that the server's login has the needed privileges and no others.
 async fn check_role(target: &ConnectOptions, settings: &Settings) -> anyhow::Result<()> {
     let Some(excess) = ledger::check_server_role(target).await? else { return Ok(()) };
     let advice = "log in as the role that `countersign init` makes for servers (countersign_writer), granted what the manifests need";
@@ -211,7 +211,7 @@ async fn check_role(target: &ConnectOptions, settings: &Settings) -> anyhow::Res
     Ok(())
 }
 
-/// The masks of callers, if they fit the database.
+/// The masks of callers. An error if they do not fit the database.
 pub(crate) async fn masks(settings: &Settings, reader: Option<&Reader>) -> anyhow::Result<MaskPolicy> {
     let MaskConfig { rules, trusted_functions } = &settings.masks;
     let policy = MaskPolicy::new(rules, trusted_functions, &MaskKey::new(settings.mask_key()?));
@@ -236,7 +236,7 @@ pub(crate) fn not_searched(schema: &UntrustedSchema) -> String {
     )
 }
 
-/// Returns the read path, if there is a login that may be used for it. Otherwise the log has the reason and the remedy.
+/// The read path, if a login may be used for it. Otherwise the reason and the remedy are logged.
 async fn reader(target: &ConnectOptions, settings: &Settings) -> anyhow::Result<Option<Reader>> {
     let login = match &settings.read {
         Some(read) => connection::parse(read, settings)?,

@@ -87,7 +87,7 @@ pub(crate) async fn freeze(arguments: FreezeArgs, settings: &Settings) -> anyhow
             )
         }
     });
-    // The freeze is made. A failure of this check does not change that.
+    // The freeze is in force. An error of this check does not change that.
     if let Ok(false) = freezes.is_known(&scope).await {
         print_line(&format!("warning: {} is in none of the newest 100,000 records: is the name right?", name(&scope)));
     }
@@ -163,8 +163,8 @@ fn subject(scope: &FreezeScope) -> String {
     if *scope == FreezeScope::All { "All writes".to_owned() } else { format!("Writes of {}", name(scope)) }
 }
 
-/// Opens the freezes of the configured database. To change them, its ledger must have been made for it: an operator who
-/// freezes a copy believes that the original is frozen.
+/// Opens the freezes of the configured database. With `changes`, the ledger must have been made for this database: an
+/// operator who freezes a copy would believe that the original is frozen.
 async fn open(settings: &Settings, changes: bool) -> anyhow::Result<Freezes> {
     let target = connection::configured(settings)?;
     ledger::check(&target).await.map_err(|error| match error {

@@ -1,4 +1,4 @@
-//! `countersign init`: the ledger's schema, its roles and the reader's login, and the demo's data if asked.
+//! `countersign init`: creates the ledger's schema, its roles, the reader's login and, on request, the demo's data.
 
 use ledger::{InitOptions, InitReport, ReaderTables};
 use types::visible;
@@ -10,7 +10,7 @@ use crate::connection;
 use crate::settings::Settings;
 use crate::terminal::print_line;
 
-/// The number of names of a list to print.
+/// The maximum number of names to print from a list.
 const MAX_NAMES: usize = 12;
 
 pub(crate) async fn run(arguments: &InitArgs, settings: &Settings) -> anyhow::Result<()> {
@@ -46,7 +46,7 @@ pub(crate) async fn run(arguments: &InitArgs, settings: &Settings) -> anyhow::Re
     }
     match ensure_key(settings).await {
         Ok(lines) => lines.iter().for_each(|line| print_line(line)),
-        // The ledger is there and works; what is missing can be made later.
+        // The ledger exists and works. The key can be made later.
         Err(error) => print_line(&format!("  warning  the log of the ledger is not signed: {error:#}")),
     }
     if report.is_new {

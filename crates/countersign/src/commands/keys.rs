@@ -1,4 +1,4 @@
-//! `countersign keys`: the keys that seal what clients carry for the servers (session ids, states of questions).
+//! `countersign keys`: the keys that seal data which clients keep for the servers (session ids, states of questions).
 
 use clap::{Args, Subcommand};
 use ledger::Ledger;

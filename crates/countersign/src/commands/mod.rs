@@ -1,4 +1,4 @@
-//! The commands, with the arguments that they have in common.
+//! The commands and their shared arguments.
 
 pub(crate) mod audit;
 pub(crate) mod bootstrap;

@@ -1,4 +1,4 @@
-//! `countersign scaffold`: a manifest for the tables of a schema, and what to do before it fits.
+//! `countersign scaffold`: writes a manifest for the tables of a schema, and lists what to do before it fits.
 
 use ::manifest::Source;
 use ::scaffold::{Scaffold, discover};
@@ -12,7 +12,7 @@ use crate::terminal::undo_way::UndoWay;
 use crate::terminal::{print_error, print_line, write_bytes};
 use crate::{connection, tool_catalog};
 
-/// The number of tools above which agents choose badly, and clients warn or cut the list.
+/// The number of tools above which agents choose badly, and clients warn or truncate the list.
 const MANY_TOOLS: usize = 30;
 
 pub(crate) async fn run(arguments: &ScaffoldArgs, settings: &Settings) -> anyhow::Result<()> {
@@ -31,7 +31,8 @@ pub(crate) async fn run(arguments: &ScaffoldArgs, settings: &Settings) -> anyhow
     Ok(())
 }
 
-/// The privileges that the tools need, as `check --grants` finds them. It does not matter whether the tables are tracked.
+/// Prints the privileges that the tools need, as `check --grants` finds them. Tracking of the tables does not matter
+/// for this.
 async fn print_grants(
     scaffold: &Scaffold,
     role: &str,
@@ -46,7 +47,7 @@ async fn print_grants(
     Ok(())
 }
 
-/// What is left to do.
+/// The remaining steps for the operator.
 fn advice(scaffold: &Scaffold, arguments: &ScaffoldArgs) -> Vec<String> {
     let tables: Vec<String> = scaffold.tables.iter().map(|table| shell_word(table)).collect();
     let flags = |flag: &str, words: &[String]| -> String {
@@ -78,7 +79,7 @@ fn advice(scaffold: &Scaffold, arguments: &ScaffoldArgs) -> Vec<String> {
     lines
 }
 
-/// A word of a shell's command line, with nothing hidden in it.
+/// A text as one word of a shell's command line, with hidden characters escaped.
 fn shell_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     if word.chars().all(is_plain) {

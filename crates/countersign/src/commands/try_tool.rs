@@ -1,4 +1,4 @@
-//! `countersign try`: one call of a tool from the shell, over the code of `preview_mutation`: a write runs and is rolled back.
+//! `countersign try`: calls one tool from the shell. A write runs in `preview_mutation` and is rolled back.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -42,10 +42,10 @@ struct PreviewedPolicy {
     tier: Tier,
 }
 
-/// The answer to a call.
+/// The answer to a call of a tool.
 struct Answer {
     envelope: Envelope,
-    /// Whether it is the preview of a write.
+    /// Whether the answer is the preview of a write.
     is_preview: bool,
     /// The tier of the tool, if it has one.
     tier: Option<Tier>,
@@ -67,7 +67,7 @@ pub(crate) async fn run(arguments: &TryArgs, settings: &Settings) -> anyhow::Res
     print(arguments, outcome?)
 }
 
-/// The arguments of the call, as strict as a server reads them.
+/// The arguments of the call, parsed as strictly as in a server.
 fn parse(text: &str) -> anyhow::Result<Map<String, Value>> {
     const MAX_VALUES: usize = 70_000;
     let wrong = "the arguments are not a JSON object, such as '{\"id\": 17}'";
@@ -75,7 +75,7 @@ fn parse(text: &str) -> anyhow::Result<Map<String, Value>> {
     serde_json::from_str(text).context(wrong)
 }
 
-/// Calls the tool if it only reads; otherwise the tool that tries it.
+/// Calls a tool that only reads directly, and any other tool through [`PREVIEW`].
 async fn call(
     registry: &Arc<Registry>,
     arguments: &TryArgs,
@@ -105,7 +105,7 @@ async fn call(
     Ok(Answer { envelope: result.envelope, is_preview: called == PREVIEW, tier: info.tier })
 }
 
-/// The answer for people, or as JSON. A failure is printed on standard error, unless it is JSON.
+/// Prints the answer as text or as JSON. As text, a failure goes to standard error.
 fn print(arguments: &TryArgs, answer: Answer) -> anyhow::Result<ExitCode> {
     let Answer { envelope, is_preview, tier } = answer;
     let code = if envelope.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
@@ -136,7 +136,7 @@ fn print_failure(failure: &Failure) {
     print_error(&format!("countersign: {code}: {message}{detail}{hint}\nNothing was written."));
 }
 
-/// The lines of a preview, as those of a proposal.
+/// The lines of a preview, in the form of a proposal.
 fn preview(data: &PreviewedWrite, tier: Option<Tier>, shown: Shown) -> Vec<String> {
     let style = Style::of_stdout();
     let mut lines = beside("tool", [visible(&data.tool)]);

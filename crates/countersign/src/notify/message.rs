@@ -6,7 +6,7 @@ use types::visible;
 
 use super::NoticeForm;
 
-/// The body in this form, with a link if there are pages of proposals.
+/// The body in this form, with a link to the proposal's page if `link_base` is set.
 pub(super) fn body(notice: &Notice, form: NoticeForm, link_base: Option<&str>) -> String {
     let link = link_base.map(|base| format!("{base}{}", notice.data.proposal_id));
     match form {
@@ -19,7 +19,7 @@ pub(super) fn body(notice: &Notice, form: NoticeForm, link_base: Option<&str>) -
     }
 }
 
-/// One sentence, and where to look.
+/// One sentence and, with `link`, where to look.
 fn text(notice: &Notice, link: Option<&str>) -> String {
     let data = &notice.data;
     let field = |text: &Option<String>| text.as_deref().map(escaped).unwrap_or_default();
@@ -28,7 +28,7 @@ fn text(notice: &Notice, link: Option<&str>) -> String {
         Some(actor) => format!("{}, {}", escaped(&data.account), escaped(actor)),
         None => escaped(&data.account),
     };
-    // On the command line the login is what PostgreSQL has verified.
+    // On the command line, PostgreSQL has verified the login.
     let is_login = data.decided_via.as_deref() == Some("command_line");
     let decider = field(if is_login { &data.decided_login } else { &data.decided_by });
     let sentence = match notice.event.as_str() {
@@ -45,7 +45,7 @@ fn text(notice: &Notice, link: Option<&str>) -> String {
     }
 }
 
-/// Text in which Slack reads no link, mention or format. Names of accounts and actors are chosen by clients.
+/// Text in which Slack recognises no link, mention or format. Clients choose the names of accounts and actors.
 fn escaped(text: &str) -> String {
     let escaped = visible(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     escaped.replace(['*', '~', '`', '|'], " ")

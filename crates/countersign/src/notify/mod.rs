@@ -1,12 +1,12 @@
-//! Notices of proposals are posted to the operator's receiver. The ledger has the outbox ([`ledger::Notices`]); a write
-//! never waits for any of this.
+//! Posts notices about proposals to the operator's webhook. The ledger has the outbox ([`ledger::Notices`]). Writes
+//! never wait for notices.
 //!
 //! ```text
 //! claim: due, for LEASE ──> post ──> 2xx: removed
 //!                                └─> anything else: due again, 1 s, 2 s, 4 s .. 10 min later
 //! ```
-//! A server that is killed while it sends leaves the notice to the next one when LEASE is over. The receiver may get a
-//! notice twice then, with the same `webhook-id`.
+//! If a server is killed while it sends, another server claims the notice after LEASE. The receiver may then get a
+//! notice twice, with the same `webhook-id`.
 
 mod message;
 mod signature;
@@ -32,12 +32,12 @@ pub(crate) enum NoticeForm {
     Slack,
 }
 
-/// What is sent where.
+/// The settings of notices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NotifySettings {
     pub(crate) url: HttpsUrl,
     pub(crate) form: NoticeForm,
-    /// `None`: no signature.
+    /// The secret for signatures; `None` for no signature.
     pub(crate) secret: Option<SigningSecret>,
     /// The address of a proposal's page, without its id.
     pub(crate) link_base: Option<String>,
@@ -46,10 +46,10 @@ pub(crate) struct NotifySettings {
 /// Poll interval: a person waits for a notice.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The most notices that are sent at the same time.
+/// The maximum number of notices that are sent at the same time.
 const AT_ONCE: usize = 8;
 
-/// For how long notices belong to a server. A request takes 5 s at most.
+/// How long claimed notices belong to a server. A request takes 5 s at most.
 const LEASE: Duration = Duration::from_secs(30);
 
 /// The pause after the first failure; it doubles after each one.
@@ -58,7 +58,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
-/// After this many attempts, about a day, a notice is given up.
+/// The number of attempts, about a day, after which a notice is given up.
 const MOST_ATTEMPTS: u32 = 150;
 
 /// Sends the notices of one ledger.
@@ -76,7 +76,7 @@ impl Notifier {
         Ok(Self { client: HttpClient::new(settings.url.clone())?, settings, notices })
     }
 
-    /// Sends notices, for as long as the future is polled. Several servers may do it at once.
+    /// Sends notices while the future is polled. Several servers may send at the same time.
     pub(crate) async fn run(self) {
         let mut ticks = tokio::time::interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -124,7 +124,7 @@ impl Notifier {
 
     async fn send(&self, notice: &Notice) -> Result<(), String> {
         let body = message::body(notice, self.settings.form, self.settings.link_base.as_deref());
-        // The time of this attempt: receivers refuse old ones.
+        // The time of this attempt: receivers refuse old timestamps.
         let now = OffsetDateTime::now_utc().unix_timestamp();
         let headers = signature::headers(&notice.notice_id, now, &body, self.settings.secret.as_ref())?;
         let mut request =

@@ -1,4 +1,4 @@
-//! The headers of a notice, as Standard Webhooks (standardwebhooks.com) has them.
+//! The headers of a notice, as specified by Standard Webhooks (standardwebhooks.com).
 
 use anyhow::ensure;
 use base64::Engine;
@@ -7,19 +7,19 @@ use http::{HeaderMap, HeaderValue, header};
 use ring::hmac;
 use types::Secret;
 
-/// The beginning of a secret in text.
+/// The prefix of a secret in text form.
 const PREFIX: &str = "whsec_";
 
 /// The lengths of a secret, in bytes.
 const LENGTHS: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// A secret that the receiver has too, as text. `Debug` does not show it.
+/// A secret that is shared with the receiver, in text form. `Debug` does not show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SigningSecret(Secret);
 
 impl SigningSecret {
     /// # Errors
-    /// The text is not such a secret.
+    /// The text is not a valid secret.
     pub(crate) fn parse(text: &str) -> anyhow::Result<Self> {
         let bytes = decoded(text);
         ensure!(
@@ -46,7 +46,7 @@ fn decoded(text: &str) -> Option<Vec<u8>> {
 /// The headers of an attempt at this time, in seconds since 1970.
 ///
 /// # Errors
-/// A value that no header can have.
+/// A value cannot be part of a header.
 pub(super) fn headers(
     id: &str,
     timestamp: i64,

@@ -1,4 +1,4 @@
-//! `[console]`: where browsers reach the console, and who signs in to it.
+//! `[console]`: the address of the console, and who may sign in to it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -24,12 +24,12 @@ const GROUPS: &str = "groups";
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ConsoleSettings {
     pub(crate) url: Option<String>,
-    /// `None`: as long as the session.
+    /// `None`: the whole session.
     pub(crate) approve_within: Option<Duration>,
     pub(crate) oidc: Option<OidcSettings>,
 }
 
-/// The provider where people sign in. Its secret is read by the console only: other commands may not be able to.
+/// The provider where people sign in. Only the console reads its secret: other commands may have no access to it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct OidcSettings {
     pub(crate) config: OidcConfig,
@@ -70,7 +70,8 @@ impl ConsoleSettings {
             );
         }
         let oidc = oidc.map(|mut config| {
-            // Agents with tokens of this provider propose under names that follow from the same claims.
+            // Agents with tokens of this provider propose writes under accounts that are derived from the same
+            // claims.
             config.rules.accounts = oauth.and_then(|oauth| oauth.account_claims(&config.issuer));
             OidcSettings { config, client_secret: secret }
         });
@@ -83,7 +84,7 @@ impl ConsoleSettings {
 }
 
 impl IssuerConfig {
-    /// How servers name the accounts of this issuer's people; `None` if it is another issuer.
+    /// How servers derive accounts from the tokens of this issuer; `None` if the issuer differs.
     fn account_claims(&self, issuer: &HttpsUrl) -> Option<AccountClaims> {
         let own = self.issuer();
         (own.issuer == *issuer).then(|| AccountClaims {
@@ -95,7 +96,7 @@ impl IssuerConfig {
 }
 
 impl<'s> Reader<'s> {
-    /// The provider, if there is one, and its secret.
+    /// The provider, if one is configured, and the keys of its secret.
     pub(super) fn oidc(&mut self, console: &mut DeTable<'s>) -> (OidcSecretKeys, Option<OidcConfig>) {
         let Some(start) = console.get(OIDC).map(|value| value.span().start) else { return Default::default() };
         let mut table = self.table(console, OIDC);
@@ -108,7 +109,7 @@ impl<'s> Reader<'s> {
         (secret, self.provider(keys, groups, was_read, start))
     }
 
-    /// `was_read`: what is not there was not given, either.
+    /// The provider. With `was_read` false, missing keys are not reported: they may be present with an error.
     fn provider(
         &mut self,
         keys: OidcKeys,

@@ -1,4 +1,4 @@
-//! `countersign.toml`: the same keys as flags and variables, in a file. Every mistake in it is reported, with its place.
+//! `countersign.toml`: the same keys as flags and variables, in a file. Every error in it is reported with its place.
 
 use std::path::{Path, PathBuf};
 
@@ -34,7 +34,7 @@ impl ConfigFile {
     /// Reads the file.
     ///
     /// # Errors
-    /// That it cannot be read, or every mistake in it with file, line and column.
+    /// The file cannot be read, or a list of all errors in it with file, line and column.
     pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
         let source = Source::read(path)
             .map_err(|error| anyhow::anyhow!("the configuration file (--config, COUNTERSIGN_CONFIG) {error}"))?;
@@ -84,7 +84,7 @@ impl<'s> Reader<'s> {
         let mut console = self.table(&mut top, CONSOLE);
         let (oidc_secret, oidc) = self.oidc(&mut console);
         let profiles = self.table(&mut top, profiles::TABLE);
-        // A profile with a mistake in it is no unknown one.
+        // A profile that has an error is still a known profile.
         let names: Vec<String> = profiles.keys().map(|name| name.get_ref().to_string()).collect();
         let tokens = self.tokens(&mut top);
         self.mistakes.extend(http_auth::mistakes(&tokens, names.iter().map(String::as_str)));
@@ -128,7 +128,7 @@ impl<'s> Reader<'s> {
             self.refuse_rest(&table, &format!("profiles.{name}."), &known);
             match ProfileConfig::new(&name, at, keys, |offset| self.source.locate(offset)) {
                 Ok(profile) => profiles.push(profile),
-                // What could not be read is no reason to call it empty.
+                // A profile whose keys could not be read is not reported as empty.
                 Err(_) if self.mistakes.len() > before => {}
                 Err(mistake) => self.mistakes.push(mistake),
             }

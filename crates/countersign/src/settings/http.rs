@@ -1,4 +1,4 @@
-//! How HTTP is served.
+//! The settings of HTTP.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -35,14 +35,14 @@ const SESSION_IDLE: Duration = Duration::from_secs(300);
 const STREAMS: u32 = 256;
 const CONNECTIONS: usize = 1024;
 
-/// An address has this part of all connections: one that misbehaves leaves the rest to the others.
+/// One address may use this fraction of all connections, so that others remain for other addresses.
 const SHARE_OF_ADDRESS: usize = 4;
 
-/// And no fewer than these: a client has a stream of events and a few requests at once.
+/// The minimum number of connections per address: a client has an event stream and a few concurrent requests.
 const MIN_PER_ADDRESS: usize = 16;
 
 impl HttpSettings {
-    /// `None` without an address: then standard input and output are served.
+    /// `None` if no address is configured. Then MCP is served on standard input and output.
     pub(super) fn new(keys: HttpKeys, read: &ReadLimits) -> anyhow::Result<Option<Self>> {
         let tls = match (keys.tls_certificate, keys.tls_key) {
             (None, None) => None,

@@ -1,4 +1,4 @@
-//! `[[tokens]]` and `[oauth]`: who may call over HTTP.
+//! `[[tokens]]` and `[oauth]`: the credentials for HTTP.
 
 use std::path::Path;
 
@@ -14,10 +14,10 @@ use super::http_auth_keys::{Expiry, OAUTH, OAuthKeys, TOKENS, TokenKeys};
 use super::reader::Reader;
 use super::schema;
 
-/// The table in it that maps scopes to profiles.
+/// The table in `[oauth]` that maps scopes to profiles.
 const SCOPES: &str = "scopes";
 
-/// A token, and where it stands.
+/// A token and its place in the file.
 #[derive(Debug, Clone)]
 pub(super) struct TokenConfig {
     pub(super) token: BearerToken,
@@ -25,16 +25,16 @@ pub(super) struct TokenConfig {
     profile_at: Location,
 }
 
-/// The issuer of the file, but for what follows from the address of the server.
+/// The issuer of the file, except for what depends on the server's address.
 #[derive(Debug, Clone)]
 pub(super) struct IssuerConfig {
     issuer: Issuer,
-    /// As it is given.
+    /// The audience, if it is configured.
     audience: Option<String>,
 }
 
 impl IssuerConfig {
-    /// That of the server which clients find at this address; `None` if nothing says whom its tokens are for.
+    /// The issuer for a server at this address; `None` if the audience of its tokens is unknown.
     pub(super) fn of_server(self, public_url: Option<&str>) -> Option<Issuer> {
         let audience = self.audience.or_else(|| public_url.map(mcp_http::resource_uri))?;
         Some(Issuer { audience, ..self.issuer })
@@ -46,7 +46,7 @@ impl IssuerConfig {
     }
 }
 
-/// The mistakes that only show when all tokens and profiles are known.
+/// The errors that can be found only when all tokens and profiles are known.
 pub(super) fn mistakes<'p>(tokens: &[TokenConfig], profiles: impl Iterator<Item = &'p str> + Clone) -> Vec<Diagnostic> {
     let mistake = |at: &Location, message| Diagnostic { at: at.clone(), tool: None, message };
     let mut found = Vec::new();
@@ -67,10 +67,10 @@ fn unknown_profile<'p>(name: &str, profiles: impl Iterator<Item = &'p str>) -> O
     (!known.contains(&name)).then(|| format!("there is no profile \"{name}\": it is one of {}", known.join(", ")))
 }
 
-/// The tokens of a file that has nothing else.
+/// The tokens of a file that contains nothing else.
 ///
 /// # Errors
-/// That it cannot be read, or every mistake in it; `others` are the tokens that there are already.
+/// The file cannot be read, or a list of all errors in it. `others` are the tokens that are already configured.
 pub(super) fn read_file<'p>(
     path: &Path,
     others: Vec<TokenConfig>,
@@ -115,7 +115,7 @@ impl<'s> Reader<'s> {
         let before = self.mistakes.len();
         let keys: TokenKeys = self.group(&mut table, TokenKeys::NAMES);
         self.refuse_rest(&table, "tokens.", &schema::names(Some(TOKENS)));
-        // What could not be read is no reason to call it missing.
+        // A key that could not be read is not reported as missing.
         let was_read = self.mistakes.len() == before;
         for (name, is_there) in [("hash", keys.hash.is_some()), ("account", keys.account.is_some())] {
             if was_read && !is_there {
@@ -141,7 +141,7 @@ impl<'s> Reader<'s> {
         Some(TokenConfig { token, at, profile_at })
     }
 
-    /// The issuer, if there is one. `profiles` are the names of those that the file makes.
+    /// The issuer, if the file has one. `profiles` are the names of the profiles in the file.
     pub(super) fn oauth(&mut self, top: &mut DeTable<'s>, folder: &Path, profiles: &[String]) -> Option<IssuerConfig> {
         let start = top.get(OAUTH)?.span().start;
         let mut table = self.table(top, OAUTH);
@@ -182,7 +182,7 @@ impl<'s> Reader<'s> {
         Some(IssuerConfig { issuer, audience: keys.audience.map(Spanned::into_inner) })
     }
 
-    /// Which scope gives which profile, in their order.
+    /// The profile of each scope, in the order of the file.
     fn scopes(&mut self, oauth: &mut DeTable<'s>, start: usize, profiles: &[String]) -> Vec<(String, String)> {
         let at = oauth.get(SCOPES).map_or(start, |value| value.span().start);
         let before = self.mistakes.len();
@@ -221,7 +221,8 @@ impl<'s> Reader<'s> {
         given.into_iter().map(Spanned::into_inner).collect()
     }
 
-    /// Exactly one of the two. `start` is where to say so, if both could be read.
+    /// Requires exactly one of the two keys. `start` is the place for the error, which is reported only if both keys
+    /// could be read.
     fn key_source(
         &mut self,
         url: Option<Spanned<String>>,

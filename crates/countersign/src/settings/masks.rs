@@ -12,22 +12,22 @@ use types::{AccountId, Mask, MaskedColumn};
 
 use super::reader::Reader;
 
-/// The table that the masks stand in.
+/// The table of the masks.
 pub(super) const TABLE: &str = "mask";
 
-/// The key of the functions, among the columns.
+/// The key for functions in that table.
 const FUNCTIONS: &str = "functions";
 
 /// The masks of the file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct MaskConfig {
     pub(crate) rules: Vec<MaskRule>,
-    /// By schema and name.
+    /// Schema and name of each function.
     pub(crate) trusted_functions: Vec<(String, String)>,
 }
 
 impl MaskConfig {
-    /// Every column that is masked for some caller, with the mask that hides most.
+    /// Every column that is masked for some caller, with its strictest mask.
     pub(crate) fn columns(&self) -> Vec<MaskedColumn> {
         self.rules.iter().filter_map(MaskRule::strictest).collect()
     }
@@ -88,7 +88,7 @@ pub(super) fn schema() -> Value {
 }
 
 impl<'s> Reader<'s> {
-    /// The masks. `profiles` are the names of the profiles that there are.
+    /// The masks. `profiles` are the names of the existing profiles.
     pub(super) fn masks(&mut self, top: &mut DeTable<'s>, profiles: &[String]) -> MaskConfig {
         let mut config = MaskConfig::default();
         for (name, value) in self.table(top, TABLE) {

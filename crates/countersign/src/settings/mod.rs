@@ -1,6 +1,7 @@
-//! What the operator configured: flags, then `COUNTERSIGN_*` variables, then the configuration file, then the defaults.
+//! The operator's configuration: flags, then `COUNTERSIGN_*` variables, then the configuration file, then defaults.
 //!
-//! To add a key: a field in `keys`, and what becomes of it in [`Settings`]. Flag, variable, file and schema follow.
+//! To add a key, add a field in `keys` and use it in [`Settings`]. Flag, variable, file and schema follow from the
+//! field.
 
 mod addresses;
 mod bounded;
@@ -50,10 +51,10 @@ pub(crate) use secrets::{OpenSecretFile, SecretSource};
 use secrets::{open_secret_files, secret};
 pub(crate) use signing_keys::{SigningKeys, config_directory};
 
-/// Where settings come from. The file can be read again; the rest is as it was at the start.
+/// The sources of settings. The file can be read again; flags and variables are fixed at the start.
 #[derive(Debug, Clone)]
 pub(crate) struct ConfigSources {
-    /// `--config` or `COUNTERSIGN_CONFIG`. Nothing is looked for in the working directory: that may be anybody's.
+    /// `--config` or `COUNTERSIGN_CONFIG`. The working directory is not searched, since anybody may control it.
     pub(crate) config: Option<PathBuf>,
     /// Flags and variables.
     pub(crate) given: Keys,
@@ -64,62 +65,62 @@ pub(crate) struct ConfigSources {
 pub(crate) struct Settings {
     pub(crate) log: String,
     pub(crate) log_format: LogFormat,
-    /// `None`: neither flag, variable nor file names a database.
+    /// The source of the connection string; `None` if neither flag, variable nor file has one.
     pub(crate) database: Option<SecretSource>,
     pub(crate) read: Option<SecretSource>,
-    /// What stands in front of both.
+    /// The pooler in front of the databases for writing and for reading.
     pub(crate) pooler: Pooler,
     pub(crate) manifests: Vec<PathBuf>,
-    /// One of those that every server has, or of `profiles`.
+    /// The name of a built-in profile or of one in `profiles`.
     pub(crate) profile: String,
     pub(crate) profiles: Vec<ProfileConfig>,
     pub(crate) masks: MaskConfig,
     pub(crate) account: AccountId,
     pub(crate) actor: Option<String>,
-    /// Who may call over HTTP with a token, from the configuration file and `tokens_file`.
+    /// The bearer tokens for HTTP, from the configuration file and `tokens_file`.
     pub(crate) tokens: Vec<BearerToken>,
-    /// Whose JWTs count over HTTP.
+    /// The issuer whose JWTs are accepted over HTTP.
     pub(crate) oauth: Option<Issuer>,
     pub(crate) allow_privileged_reader: bool,
     pub(crate) execute_sql: bool,
-    /// Who has to agree to what execute_sql does; `None` for nobody.
+    /// The tier of execute_sql.
     pub(crate) execute_sql_tier: Tier,
-    /// Whether a tool that does not fit the database stops a start.
+    /// Whether a tool that does not fit the database prevents the start.
     pub(crate) strict: bool,
     /// How often a server looks for changes of the database.
     pub(crate) drift_check: Duration,
     pub(crate) content: Content,
     pub(crate) strict_roles: bool,
-    /// Whether no write of the command line goes without a record.
+    /// Whether every write of the command line must be recorded.
     pub(crate) require_audit: bool,
     pub(crate) ledger: ledger::LedgerOptions,
     pub(crate) connect_timeout: Duration,
     pub(crate) read_limits: ReadLimits,
     pub(crate) call_deadline: Duration,
-    /// How long a call waits for what its user says.
+    /// How long a call waits for the answer of its user.
     pub(crate) ask_timeout: Duration,
-    /// `None`: nobody is notified.
+    /// `None` if no notices are sent.
     pub(crate) notify: Option<NotifySettings>,
-    /// `None`: standard input and output.
+    /// `None` if MCP is served on standard input and output.
     pub(crate) http: Option<HttpSettings>,
     pub(crate) console: ConsoleSettings,
-    /// The proxies of `[http]`, before the console as well: addresses and networks.
+    /// The proxies of `[http]`, as addresses and networks. They also apply to the console.
     pub(crate) trusted_proxies: Vec<String>,
     /// The files with secrets that every user of this machine may read, each with the key that names it.
     pub(crate) open_secret_files: Vec<OpenSecretFile>,
 }
 
 impl ConfigSources {
-    /// Reads the file, if there is one, and merges all of it.
+    /// Reads the file, if one is configured, and merges all sources.
     ///
     /// # Errors
-    /// What is wrong with the file or the secrets, all mistakes of the file at once.
+    /// The errors of the file, all of them, or of the secrets.
     pub(crate) fn load(&self) -> anyhow::Result<Settings> {
         let file = self.config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
         self.merge(file)
     }
 
-    /// Signs with this key, unless the user has named others.
+    /// Adds a signing key, unless the user has configured others.
     pub(crate) fn add_signing_key(&mut self, file: &Path) {
         self.given.signing.signing_key.get_or_insert_with(|| vec![file.to_owned()]);
     }
@@ -224,7 +225,7 @@ impl ConfigSources {
 }
 
 impl Settings {
-    /// The key of the hashes of masked values; a new one at each call if none is configured.
+    /// The key for the hashes of masked values. If none is configured, each call makes a new one.
     pub(crate) fn mask_key(&self) -> anyhow::Result<Secret> {
         match self.ledger.fingerprints.key() {
             Some(key) => Ok(key.clone()),
@@ -232,7 +233,7 @@ impl Settings {
         }
     }
 
-    /// Those that every server has, and those of the file.
+    /// The names of the built-in profiles and of those in the file.
     pub(crate) fn profile_names(&self) -> impl Iterator<Item = &str> {
         Profile::BUILTIN.into_iter().chain(self.profiles.iter().map(|own| own.profile.name.as_str()))
     }
@@ -242,29 +243,29 @@ impl Settings {
         self.profile_names().any(|known| known == name)
     }
 
-    /// Whether everything is as in these but manifests, profiles, tokens and the issuer, which can change while it runs, and
-    /// the console, which is another process.
+    /// Whether the settings differ from these only in what may change at a reload: manifests, profiles, tokens and
+    /// issuer; and in the console, which is another process.
     pub(crate) fn same_but_for_tools(&self, from: &Self) -> bool {
         let own = self.clone();
         let (manifests, profiles, tokens, oauth) = (own.manifests, own.profiles, own.tokens, own.oauth);
         Self { manifests, profiles, tokens, oauth, console: own.console, ..from.clone() } == *self
     }
 
-    /// Who may call over HTTP. Reads the issuer's keys if they are in a file, so a new one is made at SIGHUP.
+    /// The authenticator of HTTP. It reads the issuer's keys if they are in a file, so a new one is made at SIGHUP.
     ///
     /// # Errors
-    /// If these keys cannot be read.
+    /// The file with these keys cannot be read.
     pub(crate) fn authenticator(&self) -> anyhow::Result<auth::Authenticator> {
         Ok(auth::Authenticator::new(self.tokens.clone(), self.oauth.clone())?)
     }
 }
 
-/// Many clients give a call up after a minute by themselves.
+/// The default time to wait for a user. Many clients give up on a call after a minute anyway.
 const DEFAULT_ASK_TIMEOUT: Duration = Duration::from_secs(120);
 
 const DEFAULT_DRIFT_CHECK: Duration = Duration::from_secs(60);
 
-/// The shortest key of the fingerprints, in bytes: shorter ones can be guessed.
+/// The minimum length of the fingerprint key, in bytes. Shorter keys can be guessed.
 const MIN_KEY_BYTES: usize = 16;
 
 fn ledger_settings(

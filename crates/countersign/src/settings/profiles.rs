@@ -27,7 +27,7 @@ impl ProfileKeys {
     pub(super) const NAMES: &[&str] = &["access", "tools", "except"];
 }
 
-/// Whether a profile can be called so.
+/// Whether a profile can have this name.
 pub(crate) fn is_name(name: &str) -> bool {
     let mut letters = name.bytes();
     letters.next().is_some_and(|first| first.is_ascii_lowercase())
@@ -35,7 +35,7 @@ pub(crate) fn is_name(name: &str) -> bool {
         && name.len() <= 32
 }
 
-/// A profile of the operator's own, and where each part of it stands.
+/// A profile of the operator, with the places of its parts in the file.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ProfileConfig {
     pub(crate) profile: Profile,
@@ -46,7 +46,7 @@ pub(crate) struct ProfileConfig {
 
 impl ProfileConfig {
     /// # Errors
-    /// What is wrong with it, whatever tools there are.
+    /// The errors that do not depend on which tools exist.
     pub(super) fn new(
         name: &str,
         at: Location,
@@ -78,7 +78,7 @@ impl ProfileConfig {
         Ok(Self { profile, at, named })
     }
 
-    /// A mistake for each name that is no tool's. `known` are the names of all tools there are, served or not.
+    /// An error for each name that is not the name of a tool. `known` are the names of all tools, served or not.
     pub(crate) fn unknown_tools(&self, known: &[&str]) -> Vec<Diagnostic> {
         let unknown = self.named.iter().filter(|(name, _)| !known.contains(&name.as_str()));
         let mistake = |(name, at): &(String, Location)| Diagnostic {
@@ -93,7 +93,7 @@ impl ProfileConfig {
         unknown.map(mistake).collect()
     }
 
-    /// The mistake of a profile that has no tool after all.
+    /// The error for a profile without tools.
     pub(crate) fn empty(&self) -> Diagnostic {
         let message = format!("profile {}: no tool that is served is in it", self.profile.name);
         Diagnostic { at: self.at.clone(), tool: None, message }

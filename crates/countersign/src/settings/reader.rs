@@ -1,4 +1,4 @@
-//! Reads tables of a TOML document into groups of keys, and collects the mistakes with their locations.
+//! Reads tables of a TOML document into groups of keys, and collects all errors with their places.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use serde_spanned::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 use types::nearest_names;
 
-/// A document that is being read, and the mistakes found so far.
+/// A document that is being read, and the errors found so far.
 pub(super) struct Reader<'s> {
     pub(super) source: &'s Source,
     pub(super) mistakes: Vec<Diagnostic>,
@@ -26,7 +26,7 @@ impl<'s> Reader<'s> {
         self.mistakes.push(Diagnostic { at, tool: None, message: message.into() });
     }
 
-    /// Everything, if it is TOML.
+    /// The root table, if the text is TOML.
     pub(super) fn top(&mut self) -> Option<DeTable<'s>> {
         match DeTable::parse(&self.source.text) {
             Ok(document) => Some(document.into_inner()),
@@ -37,7 +37,7 @@ impl<'s> Reader<'s> {
         }
     }
 
-    /// Takes a table out of another one; empty if it is not there.
+    /// Takes a table out of another one; an empty table if it does not exist.
     pub(super) fn table(&mut self, from: &mut DeTable<'s>, name: &str) -> DeTable<'s> {
         let Some(value) = from.remove(name) else { return DeTable::new() };
         let span = value.span();
@@ -53,8 +53,8 @@ impl<'s> Reader<'s> {
         }
     }
 
-    /// Takes the keys of a group out of a table. A key with a wrong value is noted and left out, and the rest is read
-    /// again: serde stops at the first mistake.
+    /// Takes the keys of a group out of a table. serde stops at the first error, so a key with a wrong value is noted
+    /// and removed, and the rest is read again.
     pub(super) fn group<T: DeserializeOwned + Default>(&mut self, from: &mut DeTable<'s>, names: &[&str]) -> T {
         let mut table = DeTable::new();
         for name in names {
@@ -78,7 +78,7 @@ impl<'s> Reader<'s> {
         }
     }
 
-    /// What nobody took is unknown.
+    /// Reports the keys that no group has taken as unknown.
     pub(super) fn refuse_rest(&mut self, rest: &DeTable<'s>, prefix: &str, known: &[String]) {
         for key in rest.keys() {
             let name = key.get_ref();
@@ -92,7 +92,7 @@ impl<'s> Reader<'s> {
     }
 }
 
-/// A message of serde with types as people call them.
+/// A message of serde, with types in plain words.
 fn in_words(message: &str) -> String {
     let Some((before, wanted)) = message.rsplit_once("expected ") else { return message.to_owned() };
     let words = match wanted.trim_start_matches("a nonzero ") {

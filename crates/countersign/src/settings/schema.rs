@@ -1,4 +1,5 @@
-//! JSON Schema of `countersign.toml`, for editors; generated from the keys, checked in as `countersign.schema.json`.
+//! The JSON Schema of `countersign.toml`, for editors. It is generated from the keys, and checked in as
+//! `countersign.schema.json`.
 
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
@@ -82,7 +83,7 @@ fn oauth() -> Value {
     oauth
 }
 
-/// The keys of the file, or of one of its tables (`http`, `console.oidc`), or of each table of a list.
+/// The keys of the file, of one of its tables (`http`, `console.oidc`), or of each table of a list.
 pub(super) fn names(table: Option<&str>) -> Vec<String> {
     let schema = schema();
     let mut path = table.into_iter().flat_map(|table| table.split('.'));
@@ -92,11 +93,11 @@ pub(super) fn names(table: Option<&str>) -> Vec<String> {
     properties.into_iter().flat_map(|properties| properties.keys().cloned()).collect()
 }
 
-/// The table that has this key, as a person writes it, if that is another one than `prefix` (`limits.`).
+/// The table that has this key, in the user's notation, if it is not the table `prefix` (`limits.`).
 pub(super) fn elsewhere(key: &str, prefix: &str) -> Option<String> {
     let tables = [None, Some(LIMITS), Some(HTTP), Some(READS), Some(NOTIFY), Some(CONSOLE), Some(CONSOLE_OIDC)];
     let prefix_of = |table: Option<&str>| table.map(|table| format!("{table}.")).unwrap_or_default();
-    // A key of a token or a profile is meant for nothing else.
+    // Keys of tokens and profiles belong to no other table.
     tables.iter().find(|table| prefix_of(**table) == prefix)?;
     let mut others = tables.into_iter().filter(|table| prefix_of(*table) != prefix);
     let found = others.find(|table| names(*table).iter().any(|name| name == key))?;
@@ -107,7 +108,7 @@ fn table(description: &str, properties: Map<String, Value>) -> Value {
     json!({"description": description, "type": "object", "properties": properties, "additionalProperties": false})
 }
 
-/// The properties of a type, everything inline. A key may be left out, but there is no null in TOML.
+/// The properties of a type, with all definitions inline. A key may be missing, but TOML has no null.
 fn properties<T: JsonSchema>() -> Map<String, Value> {
     let settings =
         schemars::generate::SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);

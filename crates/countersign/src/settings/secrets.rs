@@ -1,4 +1,4 @@
-//! Secrets: themselves, or in a file of their own.
+//! Secrets: given directly, or in a separate file.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use types::Secret;
 
-/// A connection string or a key, and where it stands, for messages.
+/// A connection string or a key, and its source, for messages.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SecretSource {
     pub(crate) text: Secret,
     pub(crate) origin: String,
 }
 
-/// Where a secret is.
+/// Where a secret is found.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum SecretLocation {
     Given(SecretSource),
@@ -29,18 +29,18 @@ pub(crate) struct OpenSecretFile {
     pub(crate) key: &'static str,
 }
 
-/// Those of these files, by their keys, that every user may read.
+/// Those of these files that every user of this machine may read, with their keys.
 pub(super) fn open_secret_files<const N: usize>(files: [(&'static str, &Option<PathBuf>); N]) -> Vec<OpenSecretFile> {
     let is_open = |path: &Path| std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o007 != 0);
     let of_keys = files.into_iter().filter_map(|(key, path)| Some((key, path.clone()?)));
     of_keys.filter(|(_, path)| is_open(path)).map(|(key, path)| OpenSecretFile { path, key }).collect()
 }
 
-/// How a secret is called.
+/// The names of a secret in messages.
 pub(super) struct SecretNames<'a> {
     pub(super) flag: &'a str,
     pub(super) variable: &'a str,
-    /// The key of the file, without that of its table.
+    /// The key of the file, without its table.
     pub(super) key: &'a str,
 }
 
@@ -76,8 +76,8 @@ pub(super) fn secret(
     locate(&names, config, layers)?.map(SecretLocation::read).transpose()
 }
 
-/// Where the secret of the first layer is that has one: itself, or in a file of its own. A layer that has both is refused,
-/// since one of them would be ignored.
+/// The location of the secret in the first layer that has one: the secret itself, or a file. A layer with both is
+/// refused, since one of them would be ignored.
 pub(super) fn locate(
     names: &SecretNames<'_>,
     config: Option<&Path>,
@@ -97,7 +97,7 @@ pub(super) fn locate(
     Ok(None)
 }
 
-/// A secret of the command line or a variable, as clap reads it.
+/// Parses a secret from the command line or a variable, for clap.
 pub(super) fn parse_secret(text: &str) -> Result<Secret, std::convert::Infallible> {
     Ok(Secret::new(text))
 }

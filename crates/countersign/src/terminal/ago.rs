@@ -24,7 +24,7 @@ const SHORT: Units = ["days", "h", "min", "s"];
 /// Units for sentences.
 pub(crate) const WORDS: Units = ["days", "hours", "minutes", "seconds"];
 
-/// In the largest unit of which there are at least two.
+/// The duration in the largest unit of which there are at least two.
 pub(crate) fn rounded(duration: Duration, [days, hours, minutes, seconds]: Units) -> String {
     let units = [(86_400, days), (3600, hours), (60, minutes)];
     let largest = units.into_iter().find(|(unit, _)| duration.as_secs() >= 2 * unit);

@@ -1,4 +1,4 @@
-//! Effects of a write for people: one line for each row.
+//! The effects of a write for people, one line for each row.
 
 use serde_json::Value;
 use types::{ChangeKind, ColumnEffect, Columns, Effects, RowEffect, visible};
@@ -8,7 +8,7 @@ use crate::terminal::table::json_line;
 /// Maximum length of a value in a line, in characters.
 const LONGEST: usize = 60;
 
-/// `shop.orders id=7: status open -> paid`, the rows in the order in which they were changed; `full` cuts no value.
+/// Lines such as `shop.orders id=7: status open -> paid`, in the order of the changes. `full` truncates no value.
 pub(crate) fn lines(effects: &Effects<Value>, full: bool) -> Vec<String> {
     let line =
         |row: &RowEffect<Value>| format!("{} {}: {}", visible(&row.table), key(row.key.as_ref()), change(row, full));
@@ -42,7 +42,7 @@ pub(crate) fn change(row: &RowEffect<Value>, full: bool) -> String {
     }
 }
 
-/// `id=7, line=2`; a table without a key has none.
+/// The key of a row: `id=7, line=2`. Empty for a table without a key.
 pub(crate) fn key(key: Option<&Columns<Value>>) -> String {
     let Some(key) = key else { return "without a key".to_owned() };
     let part = |(name, value): (&String, &Value)| {
@@ -52,7 +52,7 @@ pub(crate) fn key(key: Option<&Columns<Value>>) -> String {
     key.iter().map(part).collect::<Vec<_>>().join(", ")
 }
 
-/// A value, or its beginning.
+/// The text or, unless `full`, its beginning.
 pub(crate) fn short(text: &str, full: bool) -> String {
     if full || text.chars().count() <= LONGEST {
         return visible(text);

@@ -24,7 +24,7 @@ pub(crate) fn print_line(line: &str) {
 /// Prints a line on standard output at once.
 ///
 /// # Errors
-/// The reader has closed it.
+/// The reader has closed standard output.
 pub(crate) fn try_print_line(line: &str) -> io::Result<()> {
     let mut output = io::stdout().lock();
     writeln!(output, "{line}").and_then(|()| output.flush())
@@ -53,7 +53,7 @@ pub(crate) fn is_input_interactive() -> bool {
 /// Reads standard input to its end, but at most `max_bytes`.
 ///
 /// # Errors
-/// Errors of reading, and text that is not UTF-8.
+/// Reading failed, or the text is not UTF-8.
 pub(crate) fn read_input(max_bytes: u64) -> io::Result<String> {
     let mut text = String::new();
     io::stdin().lock().take(max_bytes).read_to_string(&mut text)?;
@@ -63,7 +63,7 @@ pub(crate) fn read_input(max_bytes: u64) -> io::Result<String> {
 /// Asks a question and reads one line of the terminal, without surrounding whitespace. Empty at the end of the input.
 ///
 /// # Errors
-/// Errors of reading.
+/// Reading failed.
 pub(crate) async fn ask(question: &str) -> io::Result<String> {
     // Discard text that was typed before the question.
     let _ = nix::sys::termios::tcflush(io::stdin(), nix::sys::termios::FlushArg::TCIFLUSH);
@@ -76,7 +76,7 @@ pub(crate) async fn ask(question: &str) -> io::Result<String> {
     tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?
 }
 
-/// Width of the terminal in characters; `None` if standard output is not a terminal. Then nothing is cut.
+/// The width of the terminal in characters; `None` if standard output is not a terminal. Then nothing is truncated.
 pub(crate) fn width() -> Option<usize> {
     terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0))
 }
@@ -91,7 +91,7 @@ impl Style {
         Self { colours: io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() }
     }
 
-    /// Without colours, for tests.
+    /// A style without colours, for tests.
     #[cfg(test)]
     pub(crate) const fn plain() -> Self {
         Self { colours: false }

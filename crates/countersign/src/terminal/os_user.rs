@@ -11,14 +11,14 @@ pub(crate) fn name() -> String {
 
 /// The person who decided on a proposal.
 pub(crate) struct Decider {
-    /// The database login of a person; the account that decided by its client otherwise.
+    /// The database login of a person, or the account whose client decided.
     name: String,
-    /// The user of the operating system, of a person.
+    /// The operating-system user of a person.
     os_user: Option<String>,
 }
 
-/// Reads what the ledger keeps of a decision. On the command line the login is what the ledger has checked, and the user of the
-/// operating system is what the command said.
+/// The decider in a recorded decision. On the command line, the ledger has verified the login, but the
+/// operating-system user is only what the command reported.
 pub(crate) fn decided_by(who: &str, login: Option<&str>, via: Option<&str>) -> Decider {
     match (login, via) {
         (Some(login), Some("command_line")) => Decider { name: visible(login), os_user: Some(visible(who)) },
@@ -27,7 +27,7 @@ pub(crate) fn decided_by(who: &str, login: Option<&str>, via: Option<&str>) -> D
 }
 
 impl Decider {
-    /// The name that counts.
+    /// The name of the decider, without the operating-system user.
     pub(crate) fn short(self) -> String {
         self.name
     }

@@ -1,17 +1,17 @@
-//! Ids as people type and read them: the first characters are enough where they identify one.
+//! Ids as people type and read them: the first characters are enough if they identify one id.
 
 use anyhow::bail;
 use types::IdPrefix;
 
 pub(crate) use review::sentences::short_id as short;
 
-/// The number of matches in an error.
+/// The maximum number of matches that an error names.
 const NAMED: u32 = 5;
 
-/// So many matches are looked for: one more than are named.
+/// The number of matches to look for: one more than an error names.
 pub(crate) const LOOKED_FOR: u32 = NAMED + 1;
 
-/// Reads an argument.
+/// Parses an argument.
 pub(crate) fn parse(text: &str) -> Result<IdPrefix, String> {
     IdPrefix::parse(text).ok_or_else(|| {
         format!(
@@ -24,7 +24,7 @@ pub(crate) fn parse(text: &str) -> Result<IdPrefix, String> {
 /// The only match; `None` if there is none. Each match has its id and its description.
 ///
 /// # Errors
-/// There are several; the message names them.
+/// There are several matches. The message names them.
 pub(crate) fn only<T>(
     prefix: &IdPrefix,
     matches: Vec<T>,

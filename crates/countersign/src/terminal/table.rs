@@ -14,13 +14,13 @@ pub(crate) fn json_line(value: &Value) -> String {
     visible(&value.to_string())
 }
 
-/// JSON on several lines, for people.
+/// JSON on several lines.
 pub(crate) fn json_lines(value: &Value) -> Vec<String> {
     let pretty = serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string());
     pretty.lines().map(visible).collect()
 }
 
-/// A value in a table: a string without its quotes, nothing for null.
+/// A value in a table: a string without quotes, and nothing for null.
 pub(crate) fn cell(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => "-".to_owned(),
@@ -29,7 +29,7 @@ pub(crate) fn cell(value: Option<&Value>) -> String {
     }
 }
 
-/// A text in a table, nothing for none.
+/// A text in a table; a dash if there is none.
 pub(crate) fn or_dash(text: Option<&str>) -> String {
     text.map_or_else(|| "-".to_owned(), visible)
 }
@@ -46,10 +46,10 @@ pub(crate) fn field(heading: &str, value: Option<&Value>) -> Vec<String> {
     }
 }
 
-/// Extent to which large values are shown.
+/// How much of large values is shown.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shown {
-    /// All of them.
+    /// Whether values are shown completely.
     pub(crate) full: bool,
     /// Characters that fit beside a heading; `None` if standard output is not a terminal.
     pub(crate) width: Option<usize>,
@@ -94,7 +94,7 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// The rows without the columns that have a value in no row except the heading.
+/// The rows without those columns that are empty in every row except the heading.
 pub(crate) fn without_empty_columns(rows: Vec<Vec<String>>) -> Vec<Vec<String>> {
     let columns = rows.first().map_or(0, Vec::len);
     let says = |column| rows.iter().skip(1).filter_map(|row| row.get(column)).any(|text| text != "-");

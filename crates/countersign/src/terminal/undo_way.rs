@@ -1,4 +1,4 @@
-//! How the writes of a tool are undone, in the words of every command that says so.
+//! How the writes of a tool are undone, in the same words for all commands.
 
 use std::fmt;
 
@@ -8,11 +8,12 @@ use types::visible;
 /// How the writes of a tool are undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum UndoWay<'a> {
-    /// By the changes that the ledger records.
+    /// By the changes that the ledger has recorded.
     RecordedChanges,
-    /// By the same, but by people only, since the manifest says that nothing undoes them, for this reason.
+    /// By the recorded changes, but only by people: the manifest says that the tool cannot be undone, with this
+    /// reason.
     PeopleOnly(&'a str),
-    /// By this tool, or by the changes that the ledger records.
+    /// By this tool, or by the recorded changes.
     ToolOrRecordedChanges(&'a str),
     /// By this tool.
     Tool(&'a str),

@@ -43,7 +43,7 @@ pub(super) async fn run(command: &LogKeysCommand, settings: &Settings) -> anyhow
     Ok(())
 }
 
-/// Makes a key for a log that has none. Lines that say so.
+/// Makes a key for a log that has none. Returns lines that report it.
 pub(crate) async fn ensure_key(audit: &Audit, signing: &Signing) -> anyhow::Result<Vec<String>> {
     let keys = audit.keys().await?;
     let active: Vec<_> = keys.into_iter().filter(|key| !key.is_retired).collect();
@@ -68,14 +68,15 @@ fn describe(key: &VerifierKey, path: &std::path::Path) -> Vec<String> {
     ]
 }
 
-/// The file of the key that `init` makes.
+/// The file for the key that `init` makes.
 fn key_file(signing: &Signing, ledger_id: &str) -> anyhow::Result<PathBuf> {
     signing.default_key_file(ledger_id).context(
         "there is no folder for the private key of the log: give --signing-key FILE, or set HOME or XDG_CONFIG_HOME",
     )
 }
 
-/// Makes a private key in the configured file or in this one, or reads it from there, and adds its public key to the log.
+/// Reads the private key from the configured file or from `file`, or makes it there, and adds its public key to the
+/// log.
 async fn add_new(audit: &Audit, signing: &Signing, file: PathBuf) -> anyhow::Result<(VerifierKey, PathBuf)> {
     let path = signing.key_files.last().cloned().unwrap_or(file);
     if !path.exists() {
@@ -86,7 +87,7 @@ async fn add_new(audit: &Audit, signing: &Signing, file: PathBuf) -> anyhow::Res
             None => format!("countersign/{}", audit.ledger_id().await?),
         };
         let written = write_key(&path, &SigningKey::generate(&name, KeyKind::Log)?);
-        // Another `init` may have been quicker.
+        // Another `init` may have created the file in the meantime.
         if !path.exists() {
             written?;
         }
@@ -97,7 +98,7 @@ async fn add_new(audit: &Audit, signing: &Signing, file: PathBuf) -> anyhow::Res
     Ok((key.verifier_key().clone(), path))
 }
 
-/// A file that is not there yet, for the key behind the first one.
+/// A path that does not exist yet, for a further key.
 fn free_file(path: PathBuf) -> PathBuf {
     let mut free = path.clone();
     let mut number = 2;

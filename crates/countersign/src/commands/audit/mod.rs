@@ -1,4 +1,4 @@
-//! `countersign audit`: what people ask the ledger. The ledger answers (`ledger::audit`); here is what they see of it.
+//! `countersign audit`: the commands for auditors. The crate `ledger` answers (`ledger::audit`); this module prints.
 
 pub(crate) mod age;
 pub(crate) mod args;
@@ -49,14 +49,14 @@ pub(crate) async fn run(command: AuditCommand, settings: &Settings) -> anyhow::R
     Ok(ExitCode::SUCCESS)
 }
 
-/// The ledger of the configured database, which must be there.
+/// The ledger of the configured database; an error if there is none.
 pub(crate) async fn open(settings: &Settings) -> anyhow::Result<Audit> {
     let target = connection::configured(settings)?;
     ledger::check(&target).await?;
     Ok(Ledger::new(target, settings.ledger.clone()).audit())
 }
 
-/// The record whose correlation id begins like this.
+/// The only record whose correlation id begins with this prefix.
 pub(crate) async fn find(audit: &Audit, prefix: &IdPrefix) -> anyhow::Result<CorrelationId> {
     let matches = audit.find(prefix, short_id::LOOKED_FOR).await?;
     let describe = |one: &RecordName| {

@@ -12,7 +12,7 @@ use crate::terminal::write_bytes;
 
 pub(super) async fn entry(arguments: &ProveArgs, settings: &Settings) -> anyhow::Result<()> {
     let audit = open(settings).await?;
-    // A pruned record is known by its whole id only.
+    // A pruned record can be found only by its whole id.
     let id = match types::CorrelationId::parse(arguments.correlation_id.as_str()) {
         Some(id) => id,
         None => find(&audit, &arguments.correlation_id).await?,

@@ -14,7 +14,7 @@ use crate::settings::Settings;
 use crate::terminal::os_user;
 use crate::terminal::print_line;
 
-/// The pause before a failed pruning is tried again; it doubles each time.
+/// The pause before the first retry of a failed pruning; it doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -34,8 +34,8 @@ pub(crate) async fn run(arguments: PruneArgs, settings: &Settings) -> anyhow::Re
     Ok(())
 }
 
-/// Prunes now and then every so often, until a signal ends it. What passes by itself is only logged: a database that cannot be
-/// reached, a lock, an upgrade that is under way. A batch that a signal interrupts is rolled back.
+/// Prunes now and then at each interval, until a signal ends the process. Temporary errors are only logged: an
+/// unreachable database, a lock, an upgrade in progress. A batch that a signal interrupts is rolled back.
 async fn keep_pruning(older_than: Age, every: Age, settings: &Settings) -> anyhow::Result<()> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tracing::info!(
@@ -86,7 +86,7 @@ async fn prune(audit: &Audit, older_than: Age) -> anyhow::Result<Pruned> {
     })
 }
 
-/// Whether the login lacks a privilege: no later attempt would do better.
+/// Whether the login lacks a privilege, so that a retry cannot succeed.
 fn may_not(error: &anyhow::Error) -> bool {
     let server = error.chain().find_map(|cause| cause.downcast_ref::<Error>()).and_then(Error::server_error);
     server.is_some_and(|error| error.sqlstate == "42501")
@@ -102,7 +102,7 @@ fn told(pruned: &Pruned) -> Vec<String> {
     std::iter::once(removed).chain(decisions).chain(left_over(pruned.left)).collect()
 }
 
-/// The old records that stay, and the reasons.
+/// The old records that cannot be removed, and the reasons.
 fn left_over(left: PrunePlan) -> Vec<String> {
     let reasons = [
         (left.needed, "still needed: an identical call is answered from it, or its idempotency key is bound"),

@@ -1,4 +1,4 @@
-//! `countersign audit row`: what became of one row of a tracked table, and by whom.
+//! `countersign audit row`: the recorded changes of one row of a tracked table, and who made them.
 
 use serde_json::{Value, json};
 use types::{RowHistoryEntry, visible};
@@ -26,7 +26,7 @@ pub(crate) async fn run(arguments: RowArgs, settings: &Settings) -> anyhow::Resu
     Ok(())
 }
 
-/// When, by what and by whom, and below it what changed.
+/// Two lines: time, tool and account, and below them the change.
 fn lines(change: &RowHistoryEntry<Value>, full: bool) -> [String; 2] {
     let text = |text: &Option<String>| text.as_deref().map(visible);
     let at = text(&change.changed_at).map(|time| to_the_second(&time)).unwrap_or_default();

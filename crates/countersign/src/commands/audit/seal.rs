@@ -1,4 +1,4 @@
-//! `countersign audit seal`: seals what is final, and signs a checkpoint of it, which the witnesses cosign.
+//! `countersign audit seal`: seals the final records, and signs a checkpoint, which the witnesses cosign.
 
 use anyhow::{Context, bail};
 use ledger::audit::{Audit, Signed, Uncosigned};
@@ -33,13 +33,13 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Seals everything that is final, and signs it if a key of the log is here.
+/// Seals all final records, and signs a checkpoint if a key of the log is configured.
 pub(super) async fn seal_and_sign(audit: &Audit, settings: &Settings) -> anyhow::Result<Signed> {
     audit.seal().await.context("the records cannot be sealed")?;
     Ok(audit.sign(&settings.ledger.signing).await?)
 }
 
-/// Which witnesses have not cosigned, and why.
+/// The witnesses that have not cosigned, and the reasons.
 pub(super) fn describe(uncosigned: &[Uncosigned]) -> String {
     let each = uncosigned.iter().map(|Uncosigned { witness, error }| {
         format!("the witness {} ({}) has not cosigned it: {error}", witness.key.name(), witness.url.as_str())

@@ -1,4 +1,4 @@
-//! `countersign audit show`: a record and the records that it is tied to.
+//! `countersign audit show`: a record and the records that are linked to it.
 
 use ledger::audit::Record;
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ pub(crate) async fn run(arguments: ShowArgs, settings: &Settings) -> anyhow::Res
     Ok(())
 }
 
-/// The fields of the record in order. Those with null are left out.
+/// The fields of the record in order. Null fields are left out.
 fn lines(record: &Record, shown: Shown) -> Vec<String> {
     let text = |heading: &str, text: &str| table::field(heading, Some(&text.into()));
     let optional = |heading: &str, text: &Option<String>| table::field(heading, Some(&json!(text)));
@@ -68,7 +68,7 @@ fn lines(record: &Record, shown: Shown) -> Vec<String> {
     .concat()
 }
 
-/// The rows that the write found and left, where its tool looked at them.
+/// The rows before and after the write, if its tool recorded them.
 fn rows(record: &Record, shown: Shown) -> Vec<String> {
     match (&record.before_image, &record.after_image) {
         (Some(before), Some(after)) => {
@@ -86,7 +86,7 @@ fn client(client: ClientInfo) -> Vec<String> {
     fields.into_iter().flat_map(|(heading, value)| table::field(heading, value.map(Value::from).as_ref())).collect()
 }
 
-/// The records that point here, and those that this one points to.
+/// Prints the records that refer to this one, and those that it refers to.
 fn chain(record: &Record) {
     let tell = |heading: &str, text: String| beside(heading, [text]).iter().for_each(|line| print_line(line));
     for reversed in record.reverses.iter().flatten() {

@@ -43,7 +43,7 @@ async fn verify_ledger(arguments: &VerifyArgs, settings: &Settings) -> anyhow::R
         Ok(kept) => kept,
         Err(finding) => return Ok(disagree(&finding)),
     };
-    // What is sealed now would hide where the log was cut, so only a log that fits its checkpoints goes on.
+    // Sealing now could hide that the log was truncated. So the log is sealed only if it fits its checkpoints.
     if let Some(finding) = audit.compare(&kept).await? {
         return Ok(disagree(&finding));
     }
@@ -62,8 +62,8 @@ fn disagree(finding: &impl std::fmt::Display) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// An auditor's login may be unable to write, and so may a standby, and a copy has no log of its own: then the last minute
-/// is left unsealed.
+/// Seals the records of the last minute. An auditor's login or a standby may be unable to write, and a copy has no
+/// log of its own: then these records stay unsealed.
 async fn seal(audit: &Audit) -> anyhow::Result<()> {
     match audit.seal().await {
         Ok(_) => Ok(()),
@@ -100,7 +100,7 @@ fn summary(verified: &Verified, is_given: bool) {
     }
 }
 
-/// A checkpoint that was kept elsewhere; a text if it is not accepted.
+/// Reads a checkpoint that was kept outside the database. The inner error is the reason why it is not accepted.
 fn read(path: &Path, trust: &Trust) -> anyhow::Result<Result<KeptCheckpoint, String>> {
     let place = path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(|| format!("the checkpoint {place} cannot be read"))?;

@@ -1,4 +1,4 @@
-//! The groups that have to approve: a group without a role has no members, so nobody could approve.
+//! The groups that have to approve. A group without a role has no members, so nobody could approve.
 
 use manifest::ToolCatalog;
 use serde::Deserialize;
@@ -14,7 +14,7 @@ struct Found {
     role: String,
 }
 
-/// A warning for each tool whose group of approvers is not there.
+/// A warning for each tool whose group of approvers does not exist.
 ///
 /// # Errors
 /// As [`CatalogQueries::ask`].

@@ -5,7 +5,7 @@ use manifest::ToolCatalog;
 
 use crate::terminal::undo_way::UndoWay;
 
-/// A heading and a line for each write tool whose statements the manifest has; nothing if there is none.
+/// A heading and a line for each write tool with SQL statements in the manifest; empty if there is none.
 ///
 /// # Errors
 /// An error of the database.

@@ -7,8 +7,8 @@ use serde_json::json;
 use super::CatalogQueries;
 
 /// For role $1 and the tables $2 (an array of [`Needed`]): the schemas without USAGE; the tables with the missing
-/// privileges, for a partition those on its root; the sequences that number rows inserted there; and, as comments, the triggers of
-/// these tables that run with the role's rights.
+/// privileges (for a partition, those on its root); the sequences that supply values for inserted rows; and, as
+/// comments, the triggers of these tables that run with the role's privileges.
 const SQL: &str = "\
 with needed as ( \
     select coalesce(pg_partition_root(c.oid), c.oid) as oid, p.privilege \
@@ -43,7 +43,7 @@ join pg_proc p on p.oid = t.tgfoid and not p.prosecdef \
 where d.privilege in ('insert', 'update', 'delete') and t.tgtype & case d.privilege when 'insert' then 4 when 'delete' then 8 else 16 end <> 0 \
 order by 1, 2";
 
-/// Comments come from this place of the answer on.
+/// From this position on, the answer contains comments.
 const COMMENTS: i64 = 4;
 
 #[derive(Serialize)]
@@ -59,11 +59,12 @@ struct Grant {
     statement: String,
 }
 
-/// The `GRANT` statements, or a comment that says that nothing is missing; then comments about triggers. The plans are those of the tables' owner: PostgreSQL
-/// plans nothing for a login without privileges, and its errors name neither schema nor privilege.
+/// The `GRANT` statements, or a comment that nothing is missing; then comments about triggers. The plans are made as
+/// the owner of the tables: PostgreSQL plans nothing for a login without privileges, and its errors name neither
+/// schema nor privilege.
 ///
 /// # Errors
-/// As [`CatalogQueries::ask`]; that there is no such role.
+/// As [`CatalogQueries::ask`], and if the role does not exist.
 pub(crate) async fn missing(
     questions: &CatalogQueries,
     catalog: &ToolCatalog,
@@ -76,7 +77,7 @@ pub(crate) async fn missing(
         .map(|(writes, table)| Needed {
             schema_name: &table.schema,
             table_name: &table.table,
-            // Reads use the reader's login; the servers' login only has to resolve the names.
+            // Reads use the reader's login. The servers' login only has to resolve the names.
             privileges: table.privileges.iter().filter(|_| writes).map(|privilege| privilege.as_str()).collect(),
         })
         .collect();

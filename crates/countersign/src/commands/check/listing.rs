@@ -7,7 +7,7 @@ use types::{TableAccess, visible};
 
 use crate::terminal::undo_way::UndoWay;
 
-/// A line for each tool; on a terminal of this width a line that is too long is continued below itself.
+/// A line for each tool. On a terminal of this width, a longer line is wrapped.
 pub(super) fn lines(catalog: &ToolCatalog, width: Option<usize>) -> Vec<String> {
     let widest = |text: fn(&ToolSpec) -> &str| catalog.tools.iter().map(|tool| text(tool).len()).max().unwrap_or(0);
     let (names, tiers) = (widest(|tool| &tool.name), widest(tier));
@@ -22,13 +22,13 @@ pub(super) fn lines(catalog: &ToolCatalog, width: Option<usize>) -> Vec<String> 
     catalog.tools.iter().flat_map(|tool| of_tool(tool)).collect()
 }
 
-/// Its rules, each on a line: `rule 1: confirm if param.amount > 100`.
+/// The rules of a tool, one per line: `rule 1: confirm if param.amount > 100`.
 fn rules(tool: &ToolSpec) -> Vec<String> {
     let numbered = tool.rules.iter().zip(1..);
     numbered.map(|(rule, number)| format!("rule {number}: {} if {}", rule.then.as_str(), visible(&rule.when))).collect()
 }
 
-/// `read` for a tool that does not write.
+/// The tier of a tool; `read` if it does not write.
 fn tier(tool: &ToolSpec) -> &str {
     if tool.access.writes() { tool.tier.as_str() } else { "read" }
 }
@@ -46,13 +46,12 @@ fn about(catalog: &ToolCatalog, tool: &ToolSpec) -> String {
     format!("{params}; {written}{}; {}{}", policy(tool), UndoWay::of(tool, catalog), undo_tier(catalog, tool))
 }
 
-/// The tier of `undo_mutation`, if it is another one than that of the write.
+/// The tier of `undo_mutation` for this tool, if it differs from the tier of the write.
 fn undo_tier(catalog: &ToolCatalog, tool: &ToolSpec) -> String {
     let tier = catalog.effective_undo_tier(tool);
     if tier == tool.tier { String::new() } else { format!("; undo_mutation {}", tier.as_str()) }
 }
 
-/// Its limit.
 fn policy(tool: &ToolSpec) -> String {
     tool.limit.map_or_else(String::new, |limit| {
         format!("; limit {} in {} s by {}", limit.amount(), limit.per_s, limit.by.as_str())
@@ -73,12 +72,12 @@ fn listed<'a>(tables: impl Iterator<Item = &'a TableAccess>) -> String {
     if names.is_empty() { "no table".to_owned() } else { names.into_iter().collect::<Vec<_>>().join(", ") }
 }
 
-/// A sentence on a terminal of this width.
+/// A sentence, wrapped to the width of the terminal.
 pub(super) fn sentence(text: &str, width: Option<usize>) -> Vec<String> {
     wrapped(&visible(text), &[' '], 2, width)
 }
 
-/// A line within this width, broken after one of these characters, and continued at column `indent`.
+/// A line wrapped after one of the characters `breaks`; further lines begin at column `indent`.
 fn wrapped(line: &str, breaks: &[char], indent: usize, width: Option<usize>) -> Vec<String> {
     let length = |text: &str| text.trim_end().chars().count();
     let Some(width) = width.filter(|width| length(line) > *width && indent + 20 <= *width) else {

@@ -1,4 +1,4 @@
-//! `countersign check`: every mistake of every manifest, and what its tools do, without serving.
+//! `countersign check`: reports every error of every manifest, and what the tools do, without serving.
 
 mod approvers;
 mod changed;
@@ -69,7 +69,7 @@ pub(crate) async fn run(arguments: &CheckArgs, settings: &Settings) -> anyhow::R
     Ok(())
 }
 
-/// The summary of valid manifests. Compiling them has checked every executor.
+/// The summary of valid manifests. Compiling them has already checked every executor.
 pub(crate) fn summary(catalog: &ToolCatalog) -> String {
     let writes = catalog.tools.iter().filter(|tool| tool.access.writes()).count();
     let of = |tier: Tier| catalog.tools.iter().filter(|tool| tool.tier == tier).count();
@@ -82,7 +82,7 @@ pub(crate) fn summary(catalog: &ToolCatalog) -> String {
     )
 }
 
-/// Questions about the catalog, on the read path.
+/// Queries on the catalog, over the read path.
 pub(crate) struct CatalogQueries(Reader);
 
 impl CatalogQueries {
@@ -92,7 +92,7 @@ impl CatalogQueries {
     }
 
     /// # Errors
-    /// The database cannot be asked, or its answer is malformed.
+    /// The query fails, or its answer is malformed.
     async fn ask<T: DeserializeOwned>(&self, sql: &str, params: &[Value]) -> anyhow::Result<Vec<T>> {
         let request =
             ReadRequest { sql, params, row_limit: Some(10_000), format: RowFormat::Object, account: None, trace: None };

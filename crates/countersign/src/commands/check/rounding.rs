@@ -1,5 +1,5 @@
-//! The numeric parameters without `scale` that have the name of a column which keeps fewer digits: PostgreSQL rounds a value that
-//! has more, and says nothing.
+//! Finds numeric parameters without `scale` that have the name of a column which keeps fewer digits. PostgreSQL
+//! rounds a value with more digits without a notice.
 
 use manifest::{Param, ToolCatalog};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use types::visible;
 
 use super::CatalogQueries;
 
-/// The columns of the tables $1 (an array of [`Written`]) that are `numeric(p, s)`, or of a domain over it.
+/// The columns of the tables $1 (an array of [`Written`]) that are `numeric(p, s)` or a domain over it.
 const SQL: &str = "\
 select distinct n.nspname || '.' || c.relname as table, a.attname as column, \
     ((case t.typtype when 'd' then t.typtypmod else a.atttypmod end - 4) & 65535)::int as scale \

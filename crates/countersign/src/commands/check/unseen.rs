@@ -1,5 +1,5 @@
-//! The changes of a write of a tier above `auto` that its proposal may not show: rows that neither `before` nor `after` reads, and
-//! what foreign keys and triggers do beyond its statements.
+//! Finds changes of a write above tier `auto` that its proposal may not show: rows that neither `before` nor `after`
+//! reads, and effects of foreign keys and triggers.
 
 use manifest::{ToolCatalog, ToolSpec};
 use serde::{Deserialize, Serialize};
@@ -8,9 +8,9 @@ use types::{Privilege, TableAccess, Tier, visible};
 
 use super::CatalogQueries;
 
-/// For the tables $1 (an array of [`Written`]), of which `before` and `after` read those of $2. A partition counts as its partitioned
-/// table: a plan that writes names both, one that reads names the partitions alone. The bits of `pg_trigger.tgtype` are
-/// PostgreSQL's `TRIGGER_TYPE_INSERT`, `_UPDATE` and `_DELETE`.
+/// For the tables $1 (an array of [`Written`]); $2 are those that `before` and `after` read. A partition counts as
+/// its partitioned table: a plan that writes names both, but a plan that reads names only the partitions. The bits of
+/// `pg_trigger.tgtype` are PostgreSQL's `TRIGGER_TYPE_INSERT`, `_UPDATE` and `_DELETE`.
 const SQL: &str = "\
 with relation as ( \
     select c.oid, n.nspname as schema_name, c.relname as table_name, coalesce(pg_partition_root(c.oid)::oid, c.oid) as root \
@@ -43,13 +43,13 @@ where f.changed is null or r.root not in (select s.oid from shown s) order by 1,
 #[derive(Deserialize)]
 struct UnseenEffects {
     table: String,
-    /// The table whose rows change as well; what a trigger does is not known.
+    /// The other table whose rows change. The effects of a trigger are unknown.
     changes: Option<String>,
-    /// `None` for the statement itself.
+    /// The foreign key or trigger; `None` for the statement itself.
     what: Option<String>,
 }
 
-/// A line for each tool of such a tier of which there is something to say.
+/// The notes on all tools above tier `auto`.
 ///
 /// # Errors
 /// As [`CatalogQueries::ask`].
@@ -103,7 +103,7 @@ impl<'a> From<&'a TableAccess> for Shown<'a> {
     }
 }
 
-/// A table that a tool writes, and what it does there.
+/// A table that a tool writes to, and the kind of the change.
 #[derive(Serialize)]
 struct Written<'a> {
     schema_name: &'a str,
@@ -113,7 +113,7 @@ struct Written<'a> {
     deletes: bool,
 }
 
-/// Once for each statement that writes the table.
+/// The tables that a tool writes to, once for each statement.
 fn written(tool: &ToolSpec) -> Vec<Written<'_>> {
     let needs = |table: &TableAccess, privilege| table.privileges.contains(&privilege);
     tool.written_tables()

@@ -1,4 +1,4 @@
-//! What `countersign --help` and `-h` show: what fits a screen. `--help` of a command has the rest.
+//! The output of `countersign --help` and `-h`, which fits on a screen. `--help` of a command shows the rest.
 
 use std::fmt::Write as _;
 
@@ -22,10 +22,10 @@ pub(crate) const MOST_USED: [&str; 12] = [
     "query_timeout_ms",
 ];
 
-/// The settings of a server that matter to a command that runs none.
+/// The server settings that matter to a command that runs no server.
 const OF_A_CHECK: [&str; 3] = ["database_url", "manifests", "profile"];
 
-/// The commands, by what they are for. Those that share a line are opposites, and the first one tells what it does.
+/// The commands by purpose. Commands on one line are opposites; the description is that of the first one.
 const GROUPS: [(&str, &[&[&str]]); 5] = [
     ("Start", &[&["demo"], &["init"], &["install", "uninstall"], &["serve"], &["doctor"]]),
     ("Tools", &[&["scaffold"], &["check"], &["try"], &["track", "untrack"]]),

@@ -1,4 +1,4 @@
-//! Everything that is configured of a server, as arguments of a command.
+//! All settings of a server, as arguments of a command.
 
 use clap::Args;
 

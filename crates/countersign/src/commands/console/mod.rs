@@ -1,4 +1,4 @@
-//! `countersign console`: the web page of reviewers and auditors, and the links that log them in.
+//! `countersign console`: the web page for reviewers, auditors and operators, and the links that log them in.
 
 pub(crate) mod args;
 mod oidc;
@@ -22,7 +22,7 @@ const DEFAULT_URL: &str = "http://127.0.0.1:7788";
 
 const NO_LINK: &str = "the link cannot be made; this takes a member of countersign_owner";
 
-/// Makes the check of the health page, for a database and its settings.
+/// Makes the health check for the console, from a database and its settings.
 pub(crate) type MakeHealthCheck = fn(&ConnectOptions, &Settings) -> HealthCheck;
 
 pub(crate) async fn run(arguments: ConsoleArgs, settings: &Settings, health: MakeHealthCheck) -> anyhow::Result<()> {
@@ -35,7 +35,8 @@ pub(crate) async fn run(arguments: ConsoleArgs, settings: &Settings, health: Mak
     }
 }
 
-/// The ledger of a database, which must have been made for it: a decision on a copy would be one on the original's proposals.
+/// The ledger of a database, if it was made for this database: a decision in a copy would apply to a proposal of the
+/// original.
 async fn open(target: &ConnectOptions, settings: &Settings) -> anyhow::Result<Ledger> {
     ledger::check(target).await?;
     ledger::check_identity(target, &settings.ledger).await?;
@@ -71,10 +72,10 @@ async fn serve(ledger: &Ledger, arguments: ServeArgs, health: HealthCheck, setti
     Ok(())
 }
 
-/// The console at this address.
+/// The console at this origin.
 ///
 /// # Errors
-/// The address cannot be used, or the settings lack the key of masks.
+/// The origin cannot be used, or the settings lack the key of masks.
 pub(crate) fn console(
     ledger: &Ledger,
     operator: Option<&Ledger>,
@@ -88,7 +89,7 @@ pub(crate) fn console(
     Console::new(parts).with_context(|| format!("--url {url} cannot be used"))
 }
 
-/// The same ledger over the login that undoes and freezes.
+/// The same ledger over the login that undoes writes and freezes accounts.
 async fn operator(text: Secret, console: &Ledger, settings: &Settings) -> anyhow::Result<Ledger> {
     let source = SecretSource { text, origin: "--operator-url".to_owned() };
     let target = connection::parse(&source, settings)?;
@@ -113,7 +114,7 @@ async fn log_in(ledger: &Ledger, arguments: LoginArgs, settings: &Settings) -> a
     Ok(())
 }
 
-/// The address that logs a person in, once, within 5 minutes.
+/// A link that logs a person in, once, within 5 minutes.
 pub(crate) async fn make_link(ledger: &Ledger, origin: &str, person: &ConsolePerson) -> anyhow::Result<String> {
     let token = generate_token()?;
     let made = ledger.console_sessions().make_link(&token, person).await;

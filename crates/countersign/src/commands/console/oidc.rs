@@ -1,4 +1,4 @@
-//! The provider of the settings.
+//! The OpenID Connect provider from the settings.
 
 use ::console::{CALLBACK_PATH, Console, Oidc};
 use anyhow::Context;
@@ -23,7 +23,7 @@ pub(super) fn provider(settings: &OidcSettings, origin: &str) -> anyhow::Result<
     Ok(Oidc { provider, name: config.name, rules: config.rules })
 }
 
-/// Asks the provider what it is, so that the log of the start says what is wrong with the settings.
+/// Fetches the provider's metadata at the start, so that errors in the settings are logged.
 pub(super) async fn ask_provider(console: Console) {
     match console.discover().await {
         Ok(()) => {}

@@ -35,7 +35,7 @@ pub(super) async fn run(fresh: bool, style: Style, settings: &Settings, health: 
     Ok(())
 }
 
-/// Makes a few writes and proposals, as an agent would; how many proposals wait for another person.
+/// Makes a few writes and proposals, as an agent would. Returns how many proposals wait for another person.
 async fn propose(client: &Client) -> anyhow::Result<usize> {
     let text = "select 'Notes of ' || to_char(clock_timestamp(), 'YYYY-MM-DD HH24:MI:SS.US') as text";
     let text = data(client, "query_database", json!({"query": text})).await?;
@@ -45,7 +45,7 @@ async fn propose(client: &Client) -> anyhow::Result<usize> {
     let packages = data(client, "query_database", json!({"query": packages})).await?;
     let packages = packages.get("rows").and_then(Value::as_array).cloned().unwrap_or_default();
     let mut waiting = 0;
-    // The last one has bookings in no demo, so its deletion can be carried out.
+    // The last package has no bookings in the demo, so its deletion can be executed.
     for package in packages.iter().rev().take(2) {
         let proposed = data(client, "delete_package", json!({"package_id": package.get("package_id")})).await;
         waiting += usize::from(proposed.is_ok());

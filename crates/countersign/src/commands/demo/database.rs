@@ -37,7 +37,7 @@ const SCHEMAS: [(&str, [&str; 2]); 2] = [
 const NAME: &str = "demo";
 const DATABASE: &str = "postgres";
 
-/// A private PostgreSQL that runs as long as this value lives (and as long as other processes use it).
+/// A private PostgreSQL. It runs while this value or another process uses it.
 pub(crate) struct DemoDatabase {
     cluster: Cluster,
     /// The private key of the log.
@@ -45,27 +45,27 @@ pub(crate) struct DemoDatabase {
 }
 
 impl DemoDatabase {
-    /// The database, as the person who owns it.
+    /// The target for the owner of the database.
     pub(crate) fn owner(&self) -> anyhow::Result<ConnectOptions> {
         owner(&self.cluster)
     }
 
-    /// The connection string of the person who owns it.
+    /// The connection string of the owner of the database.
     pub(crate) fn owner_url(&self) -> String {
         self.cluster.connection_string(DATABASE)
     }
 
-    /// The database, as the login that `init` made for servers.
+    /// The target for the servers' login, which `init` creates.
     pub(crate) fn target(&self) -> anyhow::Result<ConnectOptions> {
         self.as_login(ledger::DEFAULT_WRITER)
     }
 
-    /// The database, as another login.
+    /// The target for another login.
     pub(crate) fn as_login(&self, login: &str) -> anyhow::Result<ConnectOptions> {
         Ok(self.owner()?.as_role(login, None))
     }
 
-    /// The private key of the log, which is beside the data.
+    /// The private key of the log, a file beside the data.
     pub(crate) fn key_file(&self) -> &Path {
         &self.key_file
     }
@@ -84,7 +84,7 @@ pub(crate) fn manifests() -> [Source; 2] {
     [source("manifests/social.toml", SOCIAL), source("manifests/studio.toml", STUDIO)]
 }
 
-/// Starts or joins the demo's PostgreSQL and makes sure that everything is in it. `progress` gets a line for each step.
+/// Starts or joins the demo's PostgreSQL and creates what is missing in it. `progress` receives a line for each step.
 pub(crate) async fn prepare(fresh: bool, progress: impl Fn(&str) + Send + 'static) -> anyhow::Result<DemoDatabase> {
     let (cluster, progress) = tokio::task::spawn_blocking(move || {
         let home = std::env::var_os("COUNTERSIGN_DEMO_DIR").map(PathBuf::from);
@@ -113,7 +113,8 @@ fn owner(cluster: &Cluster) -> anyhow::Result<ConnectOptions> {
     Ok(ConnectOptions::parse(&cluster.connection_string(DATABASE))?)
 }
 
-/// Makes a key for the log, unless it has one; its file. Fresh data are another ledger, which has another key.
+/// Makes a key for the log unless the log has one. Returns its file. Fresh data belong to a new ledger, which needs a
+/// new key.
 async fn ensure_key(cluster: &Cluster, target: &ConnectOptions) -> anyhow::Result<PathBuf> {
     let audit = Ledger::new(target.clone(), LedgerOptions::default()).audit();
     let signing = Signing { directory: Some(cluster.data_dir().with_file_name("keys")), ..Signing::default() };
@@ -121,8 +122,8 @@ async fn ensure_key(cluster: &Cluster, target: &ConnectOptions) -> anyhow::Resul
     signing.default_key_file(&audit.ledger_id().await?).context("the key has no folder")
 }
 
-/// Loads the demo's schemas and data, each unless it is there, and tracks their tables; of each, whether it did. Safe when several processes start at
-/// once.
+/// Loads the demo's schemas and data unless they exist, and tracks their tables. Returns, for each schema, whether it
+/// was loaded. Safe if several processes start at once.
 pub(crate) async fn load(target: &ConnectOptions) -> anyhow::Result<Vec<(&'static str, bool)>> {
     let mut schemas = Vec::new();
     for (schema, texts) in SCHEMAS {

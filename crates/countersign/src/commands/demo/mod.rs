@@ -1,4 +1,4 @@
-//! `countersign demo`: a private PostgreSQL, the real server, a real MCP client, and what they say to each other.
+//! `countersign demo`: shows a session between a real MCP client and the real server, on a private PostgreSQL.
 #![expect(
     clippy::indexing_slicing,
     reason = "a serde_json::Value indexed by a name that it lacks is null, not a panic"
@@ -45,7 +45,7 @@ pub(crate) async fn run(arguments: DemoArgs, settings: &Settings, health: MakeHe
     Ok(())
 }
 
-/// The steps. Each says what must come back; the first that does not ends the demo with an error.
+/// Plays the steps. Each checks its result; the first unexpected result ends the demo with an error.
 async fn play(session: &mut Session<'_>, database: &DemoDatabase) -> anyhow::Result<()> {
     session.list_tools(&["query_database", "like_tweet", "unlike_tweet", "get_mutation_detail"]).await?;
 
@@ -124,9 +124,9 @@ async fn play(session: &mut Session<'_>, database: &DemoDatabase) -> anyhow::Res
     verify(session, database).await
 }
 
-/// Undo by effects: a conflict, and a plan.
+/// Undoes a write by its recorded effects: first a conflict, then a plan.
 async fn take_back(session: &mut Session<'_>, database: &DemoDatabase) -> anyhow::Result<()> {
-    // An earlier run has taken its own back, and the same text would be superseded.
+    // The text is unique: an earlier run has undone its own post, and the same text would count as superseded.
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_millis();
     let text = json!({"text": format!("Something to take back ({since}).")});
     let posted = session.succeeds("Another write", "post_tweet", text).await?;

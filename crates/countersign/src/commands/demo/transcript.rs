@@ -1,4 +1,4 @@
-//! The demo's session: each call is shown with its answer, and checked.
+//! The session of the demo: shows each call with its answer, and checks the answer.
 
 use anyhow::{Context, bail, ensure};
 use mcp::Client;
@@ -46,7 +46,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Calls a tool that must succeed; its envelope.
+    /// Calls a tool that must succeed. Returns the envelope.
     pub(crate) async fn succeeds(&mut self, title: &str, tool: &str, arguments: Value) -> anyhow::Result<Value> {
         let envelope = self.call(title, tool, arguments).await?;
         if envelope.get("success") != Some(&Value::Bool(true)) {
@@ -69,7 +69,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Runs a command of this program as the owner of the database does; what it prints.
+    /// Runs a command of this program as the owner of the database. Returns its output.
     pub(crate) async fn runs(
         &mut self,
         title: &str,
@@ -87,7 +87,7 @@ impl<'a> Session<'a> {
         Ok(printed)
     }
 
-    /// Something that must hold, said aloud.
+    /// Prints a fact, and fails if it does not hold.
     pub(crate) fn expect(&self, holds: bool, what: &str) -> anyhow::Result<()> {
         ensure!(holds, "not so: {what}");
         print_line(&self.style.good(&format!("   ok: {what}")));
@@ -108,7 +108,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// A command of this program. Whatever this shell is configured for, the demo is not about it.
+/// A command of this program. The demo ignores the configuration of this shell.
 pub(crate) fn this_program() -> anyhow::Result<Command> {
     let mut command = Command::new(std::env::current_exe().context("the path of this program is not known")?);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("COUNTERSIGN_")) {
@@ -126,7 +126,7 @@ fn indented(prefix: &str, value: &Value) -> String {
     out
 }
 
-/// JSON on one line where it fits, else broken at the outermost level that does not.
+/// Writes JSON on one line if it fits, otherwise broken at the outermost level that does not fit.
 fn push(out: &mut String, value: &Value, indent: usize, column: usize) {
     let flat = value.to_string();
     if column + flat.chars().count() <= WIDTH {

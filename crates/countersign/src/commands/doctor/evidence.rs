@@ -1,4 +1,4 @@
-//! Whether the newest records are what was sealed, and whether the servers make the same fingerprints.
+//! Checks whether the newest records match their sealed form, and whether all servers compute the same fingerprints.
 
 use ledger::Doctor;
 use ledger::audit::{Audit, SignatureState, Verified, WitnessState};
@@ -6,7 +6,7 @@ use ledger::audit::{Audit, SignatureState, Verified, WitnessState};
 use crate::settings::Settings;
 use review::Finding;
 
-/// The least number of records to compare, if there are so many: a second's work.
+/// The minimum number of records to compare, if there are as many: about one second of work.
 const RECORDS: u32 = 1000;
 
 pub(super) async fn examine(audit: &Audit, doctor: &Doctor, settings: &Settings) -> Vec<Finding> {
@@ -43,7 +43,7 @@ async fn records(audit: &Audit) -> Vec<Finding> {
     vec![Finding::ok(AREA, compared), Finding::unchecked(AREA, older)]
 }
 
-/// A server signs every minute; a checkpoint that is this old while there are newer entries was left out.
+/// Servers sign every minute. If the last checkpoint is this old and there are newer entries, a signature is overdue.
 const LATE_S: u64 = 600;
 
 async fn signatures(audit: &Audit) -> Finding {

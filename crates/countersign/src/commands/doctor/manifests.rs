@@ -1,4 +1,4 @@
-//! The manifests, as `countersign check` looks at them.
+//! Checks the manifests like `countersign check`.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ pub(super) async fn examine(ledger: &Ledger, target: &ConnectOptions, settings: 
     }
 }
 
-/// For each way in which writes are undone, the tools that are undone so.
+/// For each way to undo writes, the tools whose writes are undone in this way.
 fn undo(catalog: &ToolCatalog) -> Vec<Finding> {
     let mut ways: BTreeMap<UndoWay<'_>, Vec<&str>> = BTreeMap::new();
     for tool in catalog.tools.iter().filter(|tool| tool.access.writes()) {

@@ -1,5 +1,6 @@
-//! `countersign doctor`: what is stuck or wrong, why, and what to do. The ledger answers (`ledger::Doctor`); what the answers
-//! mean is here: `pooler`, `roles`, `stuck`, `manifests`. To add a question: a finding in one of these.
+//! `countersign doctor`: reports problems, their causes and remedies. The ledger answers queries (`ledger::Doctor`);
+//! the modules `pooler`, `roles`, `stuck`, `manifests` and others interpret the answers. To add a check, add a
+//! finding in one of them.
 
 mod drill;
 mod evidence;
@@ -58,7 +59,7 @@ async fn health(target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
     findings
 }
 
-/// Everything in order; what needs what is broken is left out.
+/// Runs all checks in order. Checks that depend on a failed one are left out.
 async fn examine(target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
     let ledger = Ledger::new(target.clone(), settings.ledger.clone());
     let mut findings = Vec::new();
@@ -101,7 +102,7 @@ fn unchecked_last(findings: &mut [Finding]) {
     findings.sort_by_key(|finding| finding.level == FindingLevel::Unchecked);
 }
 
-/// Whether the ledger's schema is what this program makes.
+/// Whether the ledger's schema is the one that this program creates.
 async fn deviations(target: &ConnectOptions) -> Vec<Finding> {
     const AREA: &str = "ledger";
     match ledger::deviations(target).await {
@@ -123,10 +124,10 @@ async fn deviations(target: &ConnectOptions) -> Vec<Finding> {
     }
 }
 
-/// The oldest PostgreSQL that the ledger's functions run on.
+/// The oldest PostgreSQL version on which the ledger's functions run.
 const OLDEST: i64 = 140_000;
 
-/// The server that answers, and the login.
+/// Checks the server and the login.
 async fn connection(ledger: &Ledger, target: &ConnectOptions) -> Result<(Finding, String), Finding> {
     let server = ledger.doctor().server().await.map_err(|error| match error {
         Error::Connect(ConnectError::Pooled { .. }) => Finding::broken("connection", error.to_string()),

@@ -1,4 +1,4 @@
-//! Whether a pooler is in between, and how it must be configured (docs/setup/pgbouncer.md).
+//! Checks whether there is a pooler, and how it must be configured (docs/setup/pgbouncer.md).
 
 use ledger::{ConnectOptions, Pooler, PoolerReport, probe_pooler};
 
@@ -6,7 +6,7 @@ use review::Finding;
 
 const AREA: &str = "pooler";
 
-/// Returns nothing if there is no pooler and none was announced.
+/// Returns nothing if no pooler was found and none is configured.
 pub(super) async fn examine(target: &ConnectOptions) -> Vec<Finding> {
     if target.pooler == Pooler::None {
         return Vec::new();

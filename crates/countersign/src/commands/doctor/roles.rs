@@ -1,4 +1,4 @@
-//! The privileges of the servers' logins, the reader's, and the approvers' (docs/setup/roles.md).
+//! Checks the privileges of the servers' logins, of the reader and of the approvers (docs/setup/roles.md).
 
 use ledger::read::{Reader, SearchPath, UntrustedSchema};
 use ledger::{ConnectOptions, ExcessPrivileges, Ledger, LoginSetting, ReaderRoleError};
@@ -61,7 +61,7 @@ async fn servers(ledger: &Ledger, target: &ConnectOptions, login: &str, settings
     findings
 }
 
-/// Under strict_roles no server starts with it.
+/// A finding about excess privileges. With strict_roles, no server starts with such a login.
 fn too_much(settings: &Settings, message: String) -> Finding {
     let advice = "take it away from that role, or let servers log in as one without it";
     if settings.strict_roles {
@@ -71,7 +71,7 @@ fn too_much(settings: &Settings, message: String) -> Finding {
     }
 }
 
-/// The owner of the ledger, and the role of the approvers.
+/// Checks the owner of the ledger and the role of the approvers.
 async fn owner(target: &ConnectOptions) -> Vec<Finding> {
     let report = match ledger::examine_roles(target).await {
         Ok(report) => report,
@@ -163,7 +163,7 @@ fn reader_finding(checked: Result<(), ReaderRoleError>, settings: &Settings) -> 
     }
 }
 
-/// The number of names in a finding.
+/// The maximum number of names in a finding.
 const NAMES: usize = 5;
 
 fn people(approvers: &[String]) -> Finding {

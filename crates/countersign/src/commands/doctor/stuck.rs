@@ -1,4 +1,4 @@
-//! Records and proposals that have not come to their end.
+//! Records and proposals that should have ended but have not.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ async fn proposals(doctor: &Doctor) -> Vec<Finding> {
     each(AREA, &found, total, finding, "proposals are confirmed for more than 5 minutes")
 }
 
-/// A finding for each row, and one for those that are not listed.
+/// A finding for each row, and one that counts the rows which are not listed.
 fn each<T: Serialize>(
     area: &'static str,
     rows: &[T],
@@ -149,7 +149,7 @@ async fn waiting(doctor: &Doctor) -> Vec<Finding> {
     found.iter().map(finding).collect()
 }
 
-/// An age as a sentence has it.
+/// An age in words.
 fn age(seconds: u64) -> String {
     rounded(Duration::from_secs(seconds), WORDS)
 }

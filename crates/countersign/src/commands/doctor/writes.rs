@@ -33,7 +33,7 @@ async fn tracking(ledger: &Ledger) -> Vec<Finding> {
     let tracking = ledger.tracking();
     let (count, problems) = match (tracking.count().await, tracking.problems().await) {
         (Ok(count), Ok(problems)) => (count, problems),
-        // The functions of tracking are for servers, operators and owners.
+        // Only servers, operators and owners may call the functions of tracking.
         (_, Err(error)) | (Err(error), _) if error.server_error().is_some_and(|error| error.sqlstate == "42501") => {
             return vec![Finding::unchecked(AREA, "whether tracked tables are recorded: this login may not ask")];
         }

@@ -1,4 +1,4 @@
-//! The executor of the front ends: reads go to the database, writes through the ledger where there is one.
+//! The executor of the front ends: sends reads to the database, and writes through the ledger if there is one.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -23,13 +23,13 @@ use super::ledger_executor::LedgerExecutor;
 pub(super) enum AuditMode {
     /// If the database has a ledger.
     WhereThereIsOne,
-    /// Always: a database without one takes no write.
+    /// Always. Writes to a database without a ledger are refused.
     Always,
     /// Never.
     Never,
 }
 
-/// Writes of one session at once; as many as it may have connections.
+/// The maximum number of concurrent writes of one session. It equals the number of its connections.
 const WRITES: usize = 5;
 
 const NOT_USABLE: &str = "Log in with a role that may write to the ledger (countersign_writer, or one that is granted it), or give \
@@ -60,7 +60,7 @@ pub(super) struct AuditRouter {
     settings: ledger::LedgerOptions,
     /// The ledgers of the sessions that have written.
     ledgers: Mutex<HashMap<String, LedgerLookup>>,
-    /// All gates that were ever used: each has writes to wait for.
+    /// All gates that were used. At the end of the process, the writes of each are awaited.
     gates: Mutex<Vec<Gate>>,
 }
 
@@ -75,7 +75,7 @@ impl AuditRouter {
         self.ledgers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The ledger of the session's database, if writes of it are recorded.
+    /// The ledger of the session's database, if its writes are recorded.
     async fn ledger(&self, place: &NamedSession) -> Result<Option<LedgerExecutor>, ExecuteError> {
         if self.audit == AuditMode::Never {
             return Ok(None);
@@ -104,7 +104,7 @@ impl AuditRouter {
             }
         };
         let mut ledgers = self.ledgers();
-        // The session may have gone elsewhere meanwhile.
+        // The session may have moved to another server in the meantime.
         if ledgers.get(&place.session).is_none_or(|known| known.generation <= place.generation) {
             let found = LedgerLookup { generation: place.generation, ledger: audited.clone(), at: Instant::now() };
             ledgers.insert(place.session.clone(), found);

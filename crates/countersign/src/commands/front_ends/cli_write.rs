@@ -190,7 +190,7 @@ impl Transcript {
     }
 }
 
-/// Changes of rows can be undone where their tables are tracked, which is for the ledger to see.
+/// Whether the changes can be undone depends on tracking, which the ledger determines.
 fn output(data: Value, rows_affected: u64) -> WriteOutput {
     let rollback = match rows_affected {
         0 => Rollback::irreversible(IRREVERSIBLE),

@@ -1,4 +1,4 @@
-//! Hints of the command line: those that an agent's query gets.
+//! Hints for errors on the command line, the same as for an agent's query.
 
 use agent_cli::executor::{BoxFuture, ExecuteError, NamedSession, Query, QueryEvent, QuerySummary, Transaction};
 use ledger::read::{ReadLimits, Reader, SearchPath};
@@ -9,8 +9,8 @@ use types::{ErrorCode, Failure};
 
 use catalog::{CatalogNames, PATIENCE};
 
-/// The error; if PostgreSQL refuses the statement, with the hint that the catalog has for it. Names are read over a connection of
-/// their own, which ends with the error.
+/// If PostgreSQL refused the statement, adds the hint from the catalog to the error. The names are read over a
+/// separate connection, which is closed afterwards.
 pub(super) async fn hinted(place: &NamedSession, sql: &str, error: ExecuteError) -> ExecuteError {
     let ExecuteError::Sql(mut error) = error else { return error };
     let failure = Failure {
@@ -25,7 +25,8 @@ pub(super) async fn hinted(place: &NamedSession, sql: &str, error: ExecuteError)
     ExecuteError::Sql(error)
 }
 
-/// A transaction whose statements fail with hints. What only the transaction can see is not in them.
+/// A transaction that adds hints to errors. The hints do not take uncommitted changes of the transaction into
+/// account.
 pub(super) struct HintedTransaction {
     pub(super) transaction: Box<dyn Transaction>,
     pub(super) place: NamedSession,

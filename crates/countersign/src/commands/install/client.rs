@@ -1,4 +1,4 @@
-//! What is known of a client: where it keeps its servers, and in which form. The table is in [`super::clients`].
+//! The properties of a client: where it keeps its servers, and in which format. The table is in [`super::clients`].
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,8 @@ pub(super) struct Client {
     /// Its name for people.
     pub(super) label: &'static str,
     pub(super) user_files: UserFiles,
-    /// The files of a project, below its folder: the first that exists, or else the first. None if it has no such file.
+    /// The files of a project, relative to its folder: the first that exists, otherwise the first. Empty if the
+    /// client has none.
     pub(super) project_files: &'static [&'static str],
     pub(super) format: Format,
     /// The members of an entry that starts a program.
@@ -34,17 +35,17 @@ pub(super) struct Client {
     pub(super) remote: Remote,
     pub(super) variables: Variables,
     pub(super) link: Option<Link>,
-    /// What its user does to use the new entry.
+    /// What the user must do to use the new entry.
     pub(super) next_step: &'static str,
 }
 
 /// The files of a user.
 #[derive(Debug)]
 pub(super) struct UserFiles {
-    /// Environment variables that name another place, and the path below it. The first that is set counts.
+    /// Environment variables that name another folder, and the path below it. The first variable that is set applies.
     pub(super) variables: &'static [(&'static str, &'static str)],
     pub(super) base: Base,
-    /// The files below it: the first that exists, or else the first.
+    /// The files below the folder: the first that exists, otherwise the first.
     pub(super) paths: &'static [&'static str],
 }
 
@@ -52,7 +53,7 @@ pub(super) struct UserFiles {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Base {
     Home,
-    /// `XDG_CONFIG_HOME`, or else `~/.config`.
+    /// `XDG_CONFIG_HOME`, or `~/.config` if it is not set.
     Xdg,
     /// The same on Linux; `~/.config` on macOS.
     XdgOnLinux,
@@ -78,7 +79,7 @@ pub(super) enum Format {
 /// A member of an entry: its key and its value.
 pub(super) type Member = (&'static str, Part);
 
-/// A value of an entry. A part that an entry has no value for is left out.
+/// A value of an entry. A member is left out if the entry has no value for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     Text(&'static str),
@@ -91,10 +92,10 @@ pub(super) enum Part {
     Command,
     /// Its arguments.
     Arguments,
-    /// Both in one list.
+    /// The path and the arguments in one list.
     CommandLine,
     Url,
-    /// The word for the transport.
+    /// The client's name for the transport.
     Transport {
         http: &'static str,
         sse: &'static str,
@@ -113,29 +114,29 @@ pub(super) enum Remote {
         /// Whether it supports HTTP with SSE.
         sse: bool,
     },
-    /// It only starts programs, and a program connects.
+    /// The client only starts programs; a bridge program connects to the server.
     Bridge,
 }
 
-/// How a client takes the value of an environment variable into a text of an entry.
+/// How a client inserts the value of an environment variable into a text of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Variables {
     /// As `${NAME}`.
     Braces,
     /// As `${env:NAME}`.
     EnvBraces,
-    /// The same, and `${input:ID}` for what its user has answered to a question.
+    /// As `${env:NAME}`, and `${input:ID}` for the user's answer to a question.
     EnvBracesAndInputs,
     /// As `{env:NAME}`.
     Env,
-    /// [`Part::TokenVariable`] names the one with the token. Texts are taken as they are.
+    /// [`Part::TokenVariable`] names the variable with the token. Texts are used as they are.
     Named,
-    /// Texts are taken as they are.
+    /// Texts are used as they are.
     None,
 }
 
 impl Variables {
-    /// The text that is replaced by the value of a variable.
+    /// The reference that the client replaces with the value of a variable.
     pub(super) fn reference(self, name: &str) -> Option<String> {
         match self {
             Self::Braces => Some(format!("${{{name}}}")),
@@ -145,32 +146,32 @@ impl Variables {
         }
     }
 
-    /// What begins a reference. A text with it would change.
+    /// The characters that begin a reference. The client would change a text that contains them.
     pub(super) fn mark(self) -> Option<&'static str> {
         match self {
             Self::Braces | Self::EnvBraces | Self::EnvBracesAndInputs => Some("$"),
-            // `{file:` too.
+            // `{file:` begins a reference too.
             Self::Env => Some("{"),
             Self::Named | Self::None => None,
         }
     }
 }
 
-/// How a client takes a server from a link.
+/// How a client adds a server from a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Link {
     /// This address, with the name and the entry in Base64.
     Base64(&'static str),
-    /// VS Code's.
+    /// VS Code's format.
     Json,
 }
 
 impl Client {
-    /// The files of a scope, of which the client reads the first that exists. `variable` is the environment, `folder` the
-    /// current folder.
+    /// The files of a scope. The client reads the first that exists. `variable` looks up an environment variable;
+    /// `folder` is the current folder.
     ///
     /// # Errors
-    /// There are none, or the home folder is not known.
+    /// The client has no file for the scope, or the home folder is not known.
     pub(super) fn files(
         &self,
         scope: Scope,
@@ -193,7 +194,7 @@ impl Client {
 
 impl UserFiles {
     fn resolve(&self, platform: Platform, variable: &dyn Fn(&str) -> Option<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
-        // Programs ignore a relative path there, or take it as relative to wherever they were started.
+        // Relative paths are not used: programs ignore them or resolve them against their own working directory.
         let folder = |name: &str| variable(name).filter(|path| path.is_absolute());
         let named = self.variables.iter().find_map(|(name, below)| folder(name).map(|place| (place, *below)));
         if let Some((place, below)) = named {

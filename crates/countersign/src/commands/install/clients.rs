@@ -1,5 +1,5 @@
-//! The table of the clients. `docs/setup/clients.md` has the same places, with those on Windows, where this program does not
-//! run.
+//! The table of clients. `docs/setup/clients.md` lists the same places, and also those on Windows, where this program
+//! does not run.
 
 use super::client::{Base, Client, Format, Link, Member, Part, Remote, UserFiles, Variables};
 use crate::commands::cli::ClientName;
@@ -11,7 +11,7 @@ const COMMAND: &[Member] = &[("command", Part::Command), ("args", Part::Argument
 const TYPED_COMMAND: &[Member] =
     &[("type", Part::Text("stdio")), ("command", Part::Command), ("args", Part::Arguments)];
 
-/// The address of a server, whose transport the client finds out.
+/// The address of a server. The client detects the transport.
 const URL: &[Member] = &[("url", Part::Url), ("headers", Part::Headers)];
 
 /// The same with the transport.
@@ -276,7 +276,7 @@ const ANTIGRAVITY: Client = Client {
     next_step: "Antigravity shows the server under MCP Servers of its agent panel, where the list can be read again.",
 };
 
-/// Goose waits this long for an answer; its own default is the same.
+/// The time that Goose waits for an answer; also its own default.
 const SECONDS: Part = Part::Number(300);
 
 const GOOSE: Client = Client {
@@ -311,7 +311,7 @@ const GOOSE: Client = Client {
 };
 
 impl ClientName {
-    /// What is known of it.
+    /// The properties of this client.
     pub(super) const fn client(self) -> &'static Client {
         match self {
             Self::ClaudeDesktop => &CLAUDE_DESKTOP,

@@ -1,6 +1,6 @@
 //! A table `[mcp_servers.NAME]` in the configuration of Codex.
 //!
-//! As in JSON, the text around the table is not written anew, and a new text must mean what it should.
+//! As in JSON, the text around the table is kept, and a new text must parse to the expected content.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -100,7 +100,7 @@ pub(super) fn get(text: &str, name: &str) -> Result<Option<Value>, EditError> {
     Ok(server_of(&table(text)?, name))
 }
 
-/// Removes the table of this name and all below it. `None` if there is none.
+/// Removes the table of this name and all tables below it. `None` if there is none.
 pub(super) fn take(text: &str, name: &str) -> Result<Option<String>, EditError> {
     let document = parse(text)?;
     let Some((key, old)) = servers(&document)?.and_then(|servers| find(servers, name)) else { return Ok(None) };
@@ -116,7 +116,7 @@ pub(super) fn take(text: &str, name: &str) -> Result<Option<String>, EditError> 
     checked(text, &splices, &expected).map(Some)
 }
 
-/// The lines of a table and of those below it, in order.
+/// The lines of a table and of the tables below it, in order.
 fn parts(text: &str, key: &Key<'_>, value: &DeValue<'_>) -> Result<Vec<Range<usize>>, EditError> {
     let mut parts = Vec::new();
     let elsewhere = || {
@@ -124,7 +124,7 @@ fn parts(text: &str, key: &Key<'_>, value: &DeValue<'_>) -> Result<Vec<Range<usi
         EditError::new(key.span().start, message)
     };
     collect(text, key, value, &mut parts).ok_or_else(elsewhere)?;
-    // A header names all tables above its own, so that they begin on the same line.
+    // The header of a table below also names this table, so both may begin on the same line.
     parts.sort_by_key(|part| (part.start, Reverse(part.end)));
     parts.dedup_by_key(|part| part.start);
     Ok(parts)
@@ -150,7 +150,7 @@ fn is_header(text: &str, key: &Key<'_>) -> bool {
     text.get(line_start(text, key.span().start)..).is_some_and(|line| line.trim_start().starts_with('['))
 }
 
-/// The end of a value, with everything in it.
+/// The end of a value, including everything in it.
 fn last_byte(value: &Spanned<DeValue<'_>>) -> usize {
     let inside = match value.get_ref() {
         DeValue::Table(table) => table.iter().map(|(_, value)| last_byte(value)).max(),
@@ -165,7 +165,7 @@ fn line_end(text: &str, at: usize) -> usize {
     text.get(at..).and_then(|rest| rest.find('\n')).map_or(text.len(), |newline| at + newline + 1)
 }
 
-/// The lines and the blank line before them.
+/// The lines, and the blank line before them.
 fn with_blank_line(text: &str, lines: Range<usize>) -> Range<usize> {
     let before = text.get(..lines.start).unwrap_or_default();
     let blank = ["\r\n", "\n"].into_iter().find(|line_break| {
@@ -174,7 +174,7 @@ fn with_blank_line(text: &str, lines: Range<usize>) -> Range<usize> {
     lines.start - blank.map_or(0, str::len)..lines.end
 }
 
-/// The new text, if it means what it should.
+/// The new text, if it parses to the expected content.
 fn checked(text: &str, splices: &[Splice], expected: &Table) -> Result<String, EditError> {
     let text = spliced(text, splices);
     if table(&text)? != *expected {

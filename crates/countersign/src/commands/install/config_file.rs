@@ -1,8 +1,8 @@
-//! A file of another program: read, edited, and replaced without losing anything.
+//! Reads, edits and replaces a file of another program without losing anything.
 //!
-//! The new content is written into a file beside it, which then takes its name, so that a reader sees the old content or the
-//! new one. A lock on the folder keeps two of these commands apart. Against the client itself, which knows no lock, the
-//! content is compared once more before the file is replaced.
+//! The new content is written to a file beside it, which is then renamed, so that a reader sees either the old or the
+//! new content. A lock on the folder keeps two of these commands apart. The client itself takes no lock, so the
+//! content is compared once more just before the file is replaced.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
@@ -14,22 +14,22 @@ use manifest::Source;
 
 use super::edit::EditError;
 
-/// The mark at the start of a text that says that it is UTF-8. Some editors on Windows write it.
+/// The byte order mark of UTF-8. Some editors on Windows write it.
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
-/// How often an edit begins again because another program has changed the file meanwhile.
+/// The maximum number of attempts, if another program keeps changing the file.
 const MAX_ATTEMPTS: usize = 5;
 
-/// The mode of a new file of the user's: it may get secrets of other servers.
+/// The mode of a new file of the user. The file may later contain secrets of other servers.
 const PRIVATE: u32 = 0o600;
 
-/// The mode of a new file of a project, less what the umask of the process takes away.
+/// The mode of a new file of a project, before the umask of the process.
 const SHARED: u32 = 0o666;
 
 /// A configuration file, which may not exist yet.
 #[derive(Debug)]
 pub(super) struct ConfigFile {
-    /// As the client names it.
+    /// The path that the client uses.
     pub(super) path: PathBuf,
     /// The file itself, if `path` is a symbolic link.
     target: PathBuf,
@@ -53,7 +53,7 @@ pub(super) enum Saved {
 }
 
 impl ConfigFile {
-    /// The file at this path. `is_private` is for a new one: only its owner can read it.
+    /// The file at this path. `is_private`: a new file is readable only by its owner.
     pub(super) fn at(path: PathBuf, is_private: bool) -> anyhow::Result<Self> {
         let target = match fs::symlink_metadata(&path) {
             Ok(found) if found.is_symlink() => fs::canonicalize(&path).with_context(|| {
@@ -84,7 +84,8 @@ impl ConfigFile {
         fs::metadata(&self.target).is_ok_and(|found| found.mode() & 0o077 != 0)
     }
 
-    /// Refuses a file that its owner has made read-only: the folder alone decides whether a file can be replaced.
+    /// Refuses a file that its owner has made read-only. A rename would replace it, since a rename depends only on
+    /// the folder's mode.
     pub(super) fn check_writable(&self) -> anyhow::Result<()> {
         let path = self.path.display();
         let named = || format!("{path} cannot be written");
@@ -97,7 +98,7 @@ impl ConfigFile {
         Ok(())
     }
 
-    /// Edits the text. `None` of the edit leaves the file as it is.
+    /// Edits the text. If `edit` returns `None`, the file stays as it is.
     pub(super) fn edit(
         &self,
         mut edit: impl FnMut(&str) -> Result<Option<String>, EditError>,
@@ -125,7 +126,7 @@ impl ConfigFile {
         bail!("{} was changed by another program {MAX_ATTEMPTS} times: close it and try again", self.path.display())
     }
 
-    /// A mistake in the text, with its line and column.
+    /// The error for an invalid text, with line and column.
     pub(super) fn located(&self, text: &str, error: &EditError) -> anyhow::Error {
         let source = Source { path: self.path.clone(), text: text.to_owned() };
         anyhow::anyhow!("{}: {}; nothing was changed", source.locate(error.at), error.message)
@@ -145,7 +146,7 @@ impl ConfigFile {
         })
     }
 
-    /// The content, if there is a file.
+    /// The content, if the file exists.
     fn content(&self) -> anyhow::Result<Option<Content>> {
         let named = || format!("{} cannot be read", self.path.display());
         let mut file = match File::open(&self.target) {
@@ -160,7 +161,7 @@ impl ConfigFile {
         Ok(Some(Content { bytes, metadata }))
     }
 
-    /// Replaces the content. `None` if another program has changed it meanwhile.
+    /// Replaces the content. `None` if another program has changed it in the meantime.
     fn replace(&self, folder: &Path, old: Option<Content>, new: &str) -> anyhow::Result<Option<Saved>> {
         let path = self.path.display();
         let mode = if self.is_private { PRIVATE } else { SHARED };
@@ -192,7 +193,8 @@ impl ConfigFile {
         Ok(Some(saved))
     }
 
-    /// Keeps the old content in a file beside it. A backup that differs stays, and the new one gets another name.
+    /// Keeps the old content in a file beside it. An existing backup with other content stays, and the new one gets
+    /// another name.
     fn back_up(&self, folder: &Path, old: &Content) -> anyhow::Result<PathBuf> {
         let name = self.target.file_name().unwrap_or_default();
         for number in 1_u32.. {
@@ -218,7 +220,7 @@ impl ConfigFile {
     }
 }
 
-/// A new file in the folder with this content, on the disk.
+/// A new file in the folder with this content, synced to disk.
 fn written(folder: &Path, mode: u32, content: &[u8]) -> io::Result<tempfile::NamedTempFile> {
     let permissions = Permissions::from_mode(mode);
     let mut file = tempfile::Builder::new().prefix(".countersign-").permissions(permissions).tempfile_in(folder)?;
@@ -236,10 +238,10 @@ fn give(file: &File, from: &Metadata) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(from.mode() & 0o7777))
 }
 
-/// Writes a file that only its owner can read. `false` if the same file is there already.
+/// Writes a file that only its owner can read. `false` if the same file exists already.
 ///
 /// # Errors
-/// A file with another content is there, and `replace` is not set.
+/// A file with other content exists, and `replace` is not set.
 pub(super) fn write_private(path: &Path, content: &str, replace: bool) -> anyhow::Result<bool> {
     let named = || format!("{} cannot be written", path.display());
     let folder = path.parent().with_context(named)?;
@@ -267,7 +269,7 @@ pub(super) fn write_private(path: &Path, content: &str, replace: bool) -> anyhow
     Ok(true)
 }
 
-/// A lock on a folder, which is released with this value. It leaves no file behind.
+/// A lock on a folder, released when this value is dropped. It leaves no file behind.
 struct FolderLock(File);
 
 impl FolderLock {
@@ -276,7 +278,8 @@ impl FolderLock {
         let opened = OpenOptions::new().read(true).custom_flags(nix::libc::O_DIRECTORY).open(folder);
         let opened = opened.with_context(named)?;
         match opened.lock() {
-            // Some network file systems have no locks on folders. The comparison before the replacement remains.
+            // Some network file systems do not support locks on folders. The comparison before the replacement
+            // remains.
             Err(error)
                 if matches!(error.raw_os_error(), Some(nix::libc::EBADF | nix::libc::ENOTSUP | nix::libc::ENOLCK)) => {}
             locked => locked.with_context(|| format!("the folder {} cannot be locked", folder.display()))?,

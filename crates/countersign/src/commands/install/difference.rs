@@ -1,21 +1,21 @@
-//! The difference of two entries, without their secrets: an entry of another server may contain any.
+//! The difference of two entries, without secrets: an entry of another server may contain secrets in any place.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 use types::visible;
 
-/// What replaces a secret.
+/// The replacement of a secret.
 const HIDDEN: &str = "***";
 
-/// The members whose values are secrets as a rule.
+/// The members whose values are usually secrets.
 const SECRET_MEMBERS: [&str; 7] =
     ["env", "envs", "environment", "headers", "http_headers", "env_http_headers", "oauth"];
 
-/// The words in the name of an option whose value is a secret.
+/// The words in option names that indicate a secret value.
 const SECRET_WORDS: [&str; 6] = ["key", "token", "secret", "password", "url", "auth"];
 
-/// The lines of the members that differ: what is there with `-`, what would be there with `+`.
+/// The lines of the members that differ: the present ones with `-`, the new ones with `+`.
 pub(super) fn lines(old: &Value, new: &Value) -> Vec<String> {
     let members =
         |value: &Value| value.as_object().into_iter().flat_map(|value| value.keys().cloned()).collect::<Vec<_>>();
@@ -62,7 +62,8 @@ fn masked(key: &str, value: &Value) -> Value {
     }
 }
 
-/// `--api-key`, whose value is the next argument. An option for the file with a secret is none.
+/// Whether the text is an option such as `--api-key`, whose secret is the next argument. An option that names a file
+/// with the secret is not one.
 fn is_secret_option(text: &str) -> bool {
     let name = text.to_ascii_lowercase();
     text.starts_with('-') && !text.contains('=') && !name.ends_with("-file") && contains_secret_word(&name)
@@ -72,7 +73,7 @@ fn contains_secret_word(name: &str) -> bool {
     SECRET_WORDS.iter().any(|word| name.contains(word))
 }
 
-/// A text without what may be a password in it.
+/// A text with a possible password removed.
 fn without_password(text: &str) -> String {
     let option = text.split_once('=').filter(|(name, _)| contains_secret_word(&name.to_ascii_lowercase()));
     if let Some((name, _)) = option {

@@ -1,10 +1,10 @@
-//! Changes of a text at places, and what an edit of a configuration file results in.
+//! Edits of a text at certain places, and the result of editing a configuration file.
 
 use std::ops::Range;
 
 use serde_json::Value;
 
-/// A part of a text and what replaces it.
+/// A range of a text and its replacement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Splice {
     pub(super) range: Range<usize>,
@@ -21,7 +21,7 @@ impl Splice {
     }
 }
 
-/// The text with these changes, which are in order and do not overlap.
+/// The text with these splices applied. They must be in order and must not overlap.
 pub(super) fn spliced(text: &str, splices: &[Splice]) -> String {
     let mut result = String::with_capacity(text.len());
     let mut at = 0;
@@ -34,7 +34,7 @@ pub(super) fn spliced(text: &str, splices: &[Splice]) -> String {
     result
 }
 
-/// Why a text cannot be edited: the offset in bytes, and what is wrong there.
+/// Why a text cannot be edited: the offset in bytes, and the problem there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct EditError {
     pub(super) at: usize,
@@ -46,7 +46,7 @@ impl EditError {
         Self { at, message: message.into() }
     }
 
-    /// The new text does not have the meaning that it should have. A mistake here must never reach the file.
+    /// The new text does not parse to the expected content. It must never be written.
     pub(super) fn unsafe_edit() -> Self {
         Self::new(0, "the entry cannot be put into this file without changing something else: edit it by hand")
     }

@@ -10,7 +10,7 @@ use super::client::{Client, Member, Part, Remote, Variables};
 /// The version of the bridge for clients that can only start programs. `docs/setup/clients.md` names the same one.
 const BRIDGE: &str = "mcp-remote@0.15.1";
 
-/// A server, as a client should use it.
+/// A server, as a client will use it.
 #[derive(Debug, Clone)]
 pub(super) enum Server {
     /// A program that the client starts.
@@ -22,11 +22,11 @@ pub(super) enum Server {
 /// How a client gets the token of a remote server.
 #[derive(Debug, Clone)]
 pub(super) enum Token {
-    /// It needs none, or signs in with OAuth.
+    /// The server needs no token, or the client signs in with OAuth.
     None,
     /// The token itself.
     Text(Secret),
-    /// From this environment variable.
+    /// The client reads it from this environment variable.
     Variable(String),
 }
 
@@ -35,11 +35,11 @@ pub(super) enum Token {
 pub(super) struct Entry {
     /// The member of the object of servers.
     pub(super) value: Value,
-    /// The question for the token, where the client asks its user and stores the answer.
+    /// The question for the token, if the client asks its user and stores the answer.
     pub(super) input: Option<Value>,
 }
 
-/// What the parts of an entry are filled with.
+/// The values for the parts of an entry.
 #[derive(Debug, Default)]
 struct Values<'s> {
     name: &'s str,
@@ -80,7 +80,7 @@ impl Server {
     /// The entry of this server.
     ///
     /// # Errors
-    /// The client cannot use such a server.
+    /// The client does not support such a server.
     pub(super) fn entry(&self, client: &Client, name: &str) -> anyhow::Result<Entry> {
         let (url, token) = match self {
             Self::Program { command, arguments } => {
@@ -139,8 +139,8 @@ fn is_sse(url: &str) -> bool {
     url.split('?').next().is_some_and(|path| path.trim_end_matches('/').ends_with("/sse"))
 }
 
-/// The bridge from a program to a remote server. The header is in a variable: Claude Desktop splits arguments at spaces on
-/// some systems, and the arguments of a program are visible to every user of the machine.
+/// The bridge from a program to a remote server. The header is in a variable: Claude Desktop splits arguments at
+/// spaces on some systems, and the arguments of a process are visible to every user of the machine.
 fn bridge(url: &str, bearer: Option<String>) -> Value {
     let mut arguments = vec!["-y", BRIDGE, url];
     if is_sse(url) {

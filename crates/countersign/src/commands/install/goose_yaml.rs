@@ -1,7 +1,7 @@
 //! An entry of the mapping `extensions` in the configuration of Goose, which is YAML.
 //!
-//! As in JSON, the text around the entry is not written anew, and a new text must mean what it should. An entry is put into
-//! lines of its own, and only such an entry is replaced or removed.
+//! As in JSON, the text around the entry is kept, and a new text must parse to the expected content. An entry is
+//! written on separate lines, and only such an entry is replaced or removed.
 
 mod node;
 
@@ -15,10 +15,10 @@ use super::edit::{EditError, Put, Splice, line_break, line_start, spliced};
 /// The mapping of all servers.
 const SERVERS: &str = "extensions";
 
-/// The indentation of an entry where there is no other.
+/// The indentation of an entry if the file has none.
 const STEP: &str = "  ";
 
-/// Words that YAML, in one of its versions, takes for something else than text.
+/// Words that some version of YAML does not parse as text.
 const NO_TEXTS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
 
 /// The lines of an entry.
@@ -78,7 +78,7 @@ pub(super) fn put(text: &str, name: &str, value: &Value, replace: bool) -> Resul
         expected_servers.iter_mut().find(|(key, _)| key.is_text(SERVERS)).map(|(_, servers)| servers);
     let Some(expected_servers) = expected_servers else { return Err(EditError::unsafe_edit()) };
     let splices = if servers.is_empty() {
-        // `{}` and `null` give way to the entry.
+        // `{}` or `null` is replaced by the entry.
         *expected_servers = Node::mapping(vec![(new_key, new_value)]);
         let colon = colon(text, servers_key)?;
         let value_end = servers.range.end.max(colon);
@@ -91,7 +91,7 @@ pub(super) fn put(text: &str, name: &str, value: &Value, replace: bool) -> Resul
         let pairs = expected_servers.pairs_mut().ok_or_else(|| elsewhere(servers))?;
         match servers.pair(name) {
             None => {
-                // Directly below `extensions:`, so that comments stay above the entries that they are about.
+                // Inserted directly below `extensions:`, so that comments stay above their entries.
                 pairs.insert(0, (new_key, new_value));
                 let at = line_end(text, colon(text, servers_key)?);
                 let first = servers.pairs().and_then(|pairs| pairs.first()).map(|(key, _)| indent(text, key));
@@ -133,13 +133,13 @@ pub(super) fn take(text: &str, name: &str) -> Result<Option<String>, EditError> 
     let Some(pairs) = pairs else { return Err(EditError::unsafe_edit()) };
     pairs.retain(|(key, _)| !key.is_text(name));
     if pairs.is_empty() {
-        // Goose reads no `null` there.
+        // Goose does not accept `null` here.
         splices.insert(0, Splice::insert(colon(text, servers_key)?, " {}"));
     }
     checked(text, &splices, expected.as_ref()).map(Some)
 }
 
-/// The mapping of all servers behind everything else.
+/// The whole mapping, appended to the text.
 fn whole(text: &str, name: &str, value: &Value, line_break: &str) -> Splice {
     let end_of_line = if text.is_empty() || text.ends_with('\n') { "" } else { line_break };
     let entry = lines(name, value, STEP, line_break);
@@ -147,7 +147,7 @@ fn whole(text: &str, name: &str, value: &Value, line_break: &str) -> Splice {
 }
 
 /// # Errors
-/// The members of a mapping are not on lines of their own.
+/// The members of the mapping are not on separate lines.
 fn require_lines(mapping: &Node) -> Result<(), EditError> {
     if mapping.is_block_mapping() { Ok(()) } else { Err(elsewhere(mapping)) }
 }
@@ -157,7 +157,7 @@ fn elsewhere(node: &Node) -> EditError {
     EditError::new(node.range.start, message)
 }
 
-/// The lines of an entry, without comments and blank lines behind it.
+/// The lines of an entry, without comments and blank lines after it.
 fn entry_lines(text: &str, key: &Node, value: &Node) -> Result<Range<usize>, EditError> {
     let start = line_start(text, key.range.start);
     if text.get(start..key.range.start).is_none_or(|before| !before.chars().all(|c| c == ' ')) {
@@ -168,7 +168,7 @@ fn entry_lines(text: &str, key: &Node, value: &Node) -> Result<Range<usize>, Edi
     Ok(start..if is_after_line { end } else { line_end(text, end) })
 }
 
-/// The place behind the colon of a key.
+/// The offset after the colon of a key.
 fn colon(text: &str, key: &Node) -> Result<usize, EditError> {
     let behind = text.get(key.range.end..).unwrap_or_default();
     let at = behind.find(':').filter(|at| behind.get(..*at).is_some_and(|between| between.trim().is_empty()));
@@ -185,7 +185,7 @@ fn line_end(text: &str, at: usize) -> usize {
     text.get(at..).and_then(|rest| rest.find('\n')).map_or(text.len(), |newline| at + newline + 1)
 }
 
-/// The new text, if it means what it should.
+/// The new text, if it parses to the expected content.
 fn checked(text: &str, splices: &[Splice], expected: Option<&Node>) -> Result<String, EditError> {
     let text = spliced(text, splices);
     match (parse(&text), expected) {

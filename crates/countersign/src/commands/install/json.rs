@@ -1,7 +1,7 @@
 //! An entry in a JSON file, in which comments and trailing commas are allowed.
 //!
-//! The library finds the places; the text around them is not written anew. So everything that is not the entry stays as it
-//! is, byte for byte. A new text is read again before anything uses it, and must mean what it should.
+//! The library only finds the places; the surrounding text is not reformatted. So everything outside the entry stays
+//! the same, byte for byte. A new text is parsed again before it is used, and must have the expected content.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use super::edit::{EditError, Put, Splice, indentation, line_break, spliced};
 use super::json_container::{Comment, Container};
 use super::json_style::Style;
 
-/// JSON with comments and trailing commas, and nothing else that is not JSON.
+/// JSON with comments and trailing commas, otherwise strict.
 const JSONC: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_loose_object_property_names: false,
@@ -29,7 +29,7 @@ const JSONC: ParseOptions = ParseOptions {
     allow_extended_string_escapes: false,
 };
 
-/// The indentation of a file that has none.
+/// The indentation for a file that has none.
 const UNIT: &str = "  ";
 
 /// A JSON text whose root is an object.
@@ -105,7 +105,7 @@ fn kind(node: &Node<'_>) -> &'static str {
     }
 }
 
-/// The property of an object with this name, and its number.
+/// The property of an object with this name, and its index.
 fn property<'o, 'a>(object: &'o Object<'a>, name: &str) -> Result<Option<(usize, &'o ObjectProp<'a>)>, EditError> {
     let mut found = object.properties.iter().enumerate().filter(|(_, property)| property.name.as_str() == name);
     let (first, second) = (found.next(), found.next());
@@ -117,7 +117,7 @@ fn property<'o, 'a>(object: &'o Object<'a>, name: &str) -> Result<Option<(usize,
     }
 }
 
-/// A file with nothing in it.
+/// Whether the text is empty or blank.
 fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
@@ -255,7 +255,7 @@ fn has_id(element: &Node<'_>, value: &Value) -> bool {
     element.get("id").is_some_and(|id| Some(id) == value.get("id"))
 }
 
-/// The new text, if it means what it should.
+/// The new text, if it parses to the expected content.
 fn checked(text: &str, splices: &[Splice], expected: &Map<String, Value>) -> Result<String, EditError> {
     let text = spliced(text, splices);
     match Document::parse(&text) {

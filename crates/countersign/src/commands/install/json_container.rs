@@ -1,15 +1,14 @@
-//! An object or an array of a JSON text: where a member can be added, and what removing one takes away.
+//! Adds and removes members of an object or an array in a JSON text.
 
 use std::ops::Range;
 
 use super::edit::{Splice, indentation, line_start};
 use super::json_style::Style;
 
-/// A comment of the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Comment {
     pub(super) range: Range<usize>,
-    /// It ends with its line.
+    /// Whether it ends with its line.
     pub(super) is_line: bool,
 }
 
@@ -37,7 +36,8 @@ impl Container<'_> {
         self.commas.iter().copied().find(|comma| (start..end).contains(comma))
     }
 
-    /// Adds a member at the end. `write` gets the indentation of its line, or `None` if it is written on the line of others.
+    /// Adds a member at the end. `write` receives the indentation of the member's line, or `None` if the member is
+    /// written on a shared line.
     pub(super) fn add(&self, style: &Style, write: impl Fn(Option<&str>) -> String) -> Vec<Splice> {
         match self.members.last() {
             Some(last) => self.add_after(last, style, &write),
@@ -61,7 +61,7 @@ impl Container<'_> {
     fn add_after(&self, last: &Range<usize>, style: &Style, write: &dyn Fn(Option<&str>) -> String) -> Vec<Splice> {
         let comma = self.comma_after(self.members.len() - 1);
         let end = comma.map_or(last.end, |comma| comma + 1);
-        // A file that ends its members with a comma goes on doing so.
+        // If the file has trailing commas, the new member gets one too.
         let closing = if comma.is_some() { "," } else { "" };
         let (at, member) = match indentation(self.text, last.start) {
             Some(indent) => {
@@ -88,7 +88,7 @@ impl Container<'_> {
         )
     }
 
-    /// Removes a member with its line, and the comma that it needed.
+    /// Removes a member with its line, and the comma that belonged to it.
     pub(super) fn remove(&self, number: usize) -> Vec<Splice> {
         let Some(member) = self.members.get(number).cloned() else { return Vec::new() };
         let comma = self.comma_after(number);
@@ -110,14 +110,14 @@ impl Container<'_> {
         splices
     }
 
-    /// The start of what is removed before a member: its indentation and the line break before it.
+    /// The start of the text to remove before a member: its indentation and the line break before it.
     fn lead(&self, member: &Range<usize>, end: usize) -> usize {
         let before = self.slice(self.inside.start..member.start);
         let blank = before.trim_end_matches([' ', '\t']);
         let line = blank.strip_suffix("\r\n").or_else(|| blank.strip_suffix('\n'));
         let Some(line) = line else { return self.inside.start + blank.len() };
         let lead = self.inside.start + line.len();
-        // What follows on the line would become a part of the comment before it.
+        // If the line break were removed, the rest of the line would become part of the comment before it.
         let is_after_comment = self.comments.iter().any(|comment| comment.is_line && comment.range.end == lead);
         let rest = self.slice(end..self.text.len());
         let is_last_on_line = rest.trim_start_matches([' ', '\t', '\r']).starts_with('\n');

@@ -1,4 +1,4 @@
-//! JSON as a person would write it into a file: in the file's own indentation, lists of texts on one line.
+//! Writes JSON as a person would: with the file's own indentation, and lists of texts on one line.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ pub(super) struct Style {
 }
 
 impl Style {
-    /// A value whose first line begins at `indent`, or on one line.
+    /// The text of a value. With `indent`, on several lines that begin there; otherwise on one line.
     pub(super) fn write(&self, value: &Value, indent: Option<&str>) -> String {
         let mut text = String::new();
         self.push(&mut text, value, indent);

@@ -21,7 +21,7 @@ pub(super) fn link(client: &Client, name: &str, entry: &Entry, has_token: bool) 
                     "a link with the token in it would stay in histories and logs: use --token-env NAME, or install without --link"
                 );
             }
-            // The name needs no encoding; `+`, `/` and `=` of Base64 have a meaning in a query.
+            // The name needs no encoding. `+`, `/` and `=` of Base64 have a special meaning in a query.
             let config = percent_encoded(&STANDARD.encode(entry.value.to_string()));
             Ok(format!("{address}?name={name}&config={config}"))
         }
@@ -32,7 +32,7 @@ pub(super) fn link(client: &Client, name: &str, entry: &Entry, has_token: bool) 
                 server.extend(input);
                 server.extend(value.iter().map(|(key, value)| (key.clone(), value.clone())));
             }
-            // VS Code decodes the text twice, so that a percent sign would begin an escape again.
+            // VS Code decodes the text twice, so a percent sign would begin another escape.
             let server = server.to_string().replace('%', "\\u0025");
             Ok(format!("vscode:mcp/install?{}", percent_encoded(&server)))
         }
@@ -40,7 +40,7 @@ pub(super) fn link(client: &Client, name: &str, entry: &Entry, has_token: bool) 
     }
 }
 
-/// The text with everything encoded that is not a letter or a digit.
+/// The text with everything percent-encoded that is not a letter or a digit.
 fn percent_encoded(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }

@@ -1,4 +1,5 @@
-//! `countersign install` and `countersign uninstall`: this server in the configuration of an MCP client.
+//! `countersign install` and `countersign uninstall`: add or remove this server in the configuration of an MCP
+//! client.
 //!
 //! To add a client: a variant of `cli::ClientName`, its line in the table of `clients`, in the test there and in
 //! `tests/acceptance/install`.
@@ -39,7 +40,7 @@ use crate::terminal::{print_error, print_line};
 /// The array of VS Code with the questions to its user.
 const INPUTS: &str = "inputs";
 
-/// What stands for a token where an entry is printed.
+/// The placeholder for a token in a printed entry.
 const TOKEN_PLACEHOLDER: &str = "THE_TOKEN";
 
 pub(crate) async fn install(
@@ -127,7 +128,7 @@ pub(crate) fn uninstall(arguments: &UninstallArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The files of secrets that an entry names and that `install` has made.
+/// The secret files that an entry names and that `install` has created.
 fn secret_files(entry: &Value) -> Vec<&str> {
     let folder = crate::settings::config_directory().map(|folder| folder.join("clients"));
     let members = entry.as_object().into_iter().flat_map(|entry| entry.values());
@@ -143,7 +144,7 @@ fn path_of(entry: &EntryArgs) -> anyhow::Result<PathBuf> {
     Ok(files.swap_remove(used))
 }
 
-/// The server that the client shall use.
+/// The server for the client to use.
 fn server(
     arguments: &InstallArgs,
     sources: &ConfigSources,
@@ -180,7 +181,7 @@ fn put(client: &Client, name: &str, entry: &Entry, text: &str, replace: bool) ->
     }
 }
 
-/// Removes the entry, and VS Code's question for its token if no other server uses the answer.
+/// Removes the entry, and also VS Code's question for its token unless another server uses the answer.
 fn take(client: &Client, name: &str, text: &str) -> Result<Option<String>, EditError> {
     let key = match client.format {
         Format::Json { key, .. } => key,
@@ -196,7 +197,7 @@ fn take(client: &Client, name: &str, text: &str) -> Result<Option<String>, EditE
     Ok(Some(json::take_element(&taken, INPUTS, &input)?.unwrap_or(taken)))
 }
 
-/// Refuses to write a token into a file that others read: a project's, or one with such a mode.
+/// Refuses to write a token into a file that others can read: a file of a project, or one with a permissive mode.
 fn protect_token(file: &ConfigFile, arguments: &InstallArgs, server: &Server, entry: &Entry) -> anyhow::Result<()> {
     let Server::Remote { token: Token::Text(_), .. } = server else { return Ok(()) };
     if entry.input.is_some() {
@@ -214,10 +215,10 @@ fn protect_token(file: &ConfigFile, arguments: &InstallArgs, server: &Server, en
     Ok(())
 }
 
-/// Does what the server does when it starts.
+/// Makes the same checks as a server at its start.
 ///
 /// # Errors
-/// It would not start, or would start without its database.
+/// The server would not start, or would start without its database.
 async fn check(server: &Server, settings: &Settings) -> anyhow::Result<()> {
     match server {
         Server::Remote { url, token } => remote::check(url, token).await.context(
@@ -230,7 +231,7 @@ async fn check(server: &Server, settings: &Settings) -> anyhow::Result<()> {
                 ));
             }
             let target = connection::configured(settings)?;
-            // Nobody installs a server that lacks tools from its first day on.
+            // An installation should not begin with missing tools.
             let strict = Settings { strict: true, ..settings.clone() };
             let built = connection::answered(settings, async {
                 let builder = bootstrap::ServerBuilder::open(&target, settings, false, Metrics::new()).await?;

@@ -1,7 +1,7 @@
-//! The program that a client starts: `countersign serve` with the options that `install` was given, in absolute paths.
+//! The program that a client starts: `countersign serve` with the options given to `install`, with absolute paths.
 //!
-//! A client starts it in another folder and without the variables of this shell. So a path becomes absolute, a variable
-//! becomes a flag, and a secret goes into a file of its own that the entry names.
+//! The client starts it in another folder and without the variables of this shell. So paths become absolute,
+//! variables become flags, and secrets go into separate files that the entry names.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -18,7 +18,7 @@ use crate::settings::{ConfigSources, Settings, config_directory};
 /// The flag of the connection string, without dashes.
 const DATABASE_URL: &str = "database-url";
 
-/// Variables that complete a connection string, and that a client does not pass on.
+/// Variables that complete a connection string. A client does not pass them on.
 const LIBPQ_VARIABLES: [&str; 16] = [
     "PGHOST",
     "PGHOSTADDR",
@@ -43,18 +43,18 @@ const LIBPQ_VARIABLES: [&str; 16] = [
 pub(super) struct Program {
     pub(super) command: String,
     pub(super) arguments: Vec<String>,
-    /// The files of secrets that are not in a file yet.
+    /// The secrets that are not in a file yet.
     pub(super) secrets: Vec<SecretFile>,
 }
 
-/// A file with a secret, which is still to be written.
+/// A secret and the file that it will be written to.
 #[derive(Debug)]
 pub(super) struct SecretFile {
     pub(super) path: PathBuf,
     pub(super) secret: Secret,
     /// The flag for the secret, without dashes.
     pub(super) flag: String,
-    /// Where the secret comes from, for messages.
+    /// The source of the secret, for messages.
     pub(super) origin: String,
 }
 
@@ -62,7 +62,7 @@ impl Program {
     /// The program for these arguments of `install`.
     ///
     /// # Errors
-    /// The client could not start it, or it would not find its database.
+    /// The client could not start the program, or the program would not find its database.
     pub(super) fn new(arguments: &InstallArgs, sources: &ConfigSources, settings: &Settings) -> anyhow::Result<Self> {
         ensure!(
             settings.http.is_none(),
@@ -137,7 +137,7 @@ impl Program {
     }
 }
 
-/// The variables of this shell that change to which database a connection string leads.
+/// The variables of this shell that influence which database a connection string means.
 pub(super) fn libpq_variables() -> Vec<&'static str> {
     LIBPQ_VARIABLES.into_iter().filter(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty())).collect()
 }
@@ -151,7 +151,7 @@ fn command(arguments: &InstallArgs) -> anyhow::Result<String> {
     Ok(utf8(path.as_os_str())?.to_owned())
 }
 
-/// A program by its path, or by its name in a folder of `PATH`.
+/// The program's path, given directly or found by its name in a folder of `PATH`.
 fn found(command: &Path) -> anyhow::Result<PathBuf> {
     let is_program = |path: &PathBuf| path.is_file() && access(path, AccessFlags::X_OK).is_ok();
     if command.as_os_str().as_bytes().contains(&b'/') {

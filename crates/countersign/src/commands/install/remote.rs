@@ -1,4 +1,4 @@
-//! A server that is running elsewhere: whether it answers, and takes the token.
+//! Checks whether a remote server answers and accepts the token.
 
 use std::path::Path;
 
@@ -31,10 +31,10 @@ fn read(file: &Path) -> anyhow::Result<Secret> {
     Ok(Secret::new(token))
 }
 
-/// Asks the server for its capabilities, as a client does first.
+/// Asks the server for its capabilities, like a client's first request.
 ///
 /// # Errors
-/// It does not answer, or refuses the token.
+/// The server does not answer, or refuses the token.
 pub(super) async fn check(url: &HttpsUrl, token: &Token) -> anyhow::Result<()> {
     let token = match token {
         Token::None => None,
@@ -65,7 +65,7 @@ pub(super) async fn check(url: &HttpsUrl, token: &Token) -> anyhow::Result<()> {
     let response = response.with_context(|| format!("{} does not answer", url.as_str()))?;
     match response.status.as_u16() {
         200 => Ok(()),
-        // Without a token the client signs in with OAuth, or finds it in a variable that this shell does not have.
+        // Without a token here, the client signs in with OAuth, or reads a variable that this shell does not have.
         401 if token.is_none() => Ok(()),
         401 | 403 => bail!("{} refuses the token (status {})", url.as_str(), response.status),
         _ => bail!("{} does not answer as an MCP server does (status {})", url.as_str(), response.status),

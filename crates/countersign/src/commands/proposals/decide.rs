@@ -40,7 +40,7 @@ pub(crate) async fn approve(arguments: ApproveArgs, settings: &Settings) -> anyh
     outcome(&ledger, &proposal).await
 }
 
-/// The approval that was just given, or was given before.
+/// The message about an approval that was just given, or had been given before.
 fn approved(shown: &Proposal, proposal: &Proposal) -> String {
     let needed = proposal.rule.approvals;
     let [before, given] = [shown, proposal].map(|proposal| proposal.approved_by.len());
@@ -55,7 +55,7 @@ fn approved(shown: &Proposal, proposal: &Proposal) -> String {
     }
 }
 
-/// Asks for the approval of the proposal that was just shown.
+/// Asks the reviewer to approve the proposal that was just shown.
 async fn agree(arguments: &ApproveArgs, shown: &Proposal, who: &str) -> anyhow::Result<()> {
     if let Some(digest) = arguments.digest.as_ref().filter(|digest| **digest != shown.digest) {
         bail!(
@@ -63,7 +63,7 @@ async fn agree(arguments: &ApproveArgs, shown: &Proposal, who: &str) -> anyhow::
             shown.digest
         );
     }
-    // The ledger refuses these, with its reasons, so there is no question.
+    // The ledger refuses such a decision and gives the reason, so the reviewer is not asked.
     let can_be_approved = matches!(undecidable(shown, who, true), None | Some(Undecidable::ApprovedBefore));
     if arguments.digest.is_some() || arguments.yes || !can_be_approved {
         return Ok(());
@@ -78,7 +78,7 @@ async fn agree(arguments: &ApproveArgs, shown: &Proposal, who: &str) -> anyhow::
     Ok(())
 }
 
-/// Tells what became of an approved proposal.
+/// Prints what became of an approved proposal.
 async fn outcome(ledger: &Ledger, proposal: &Proposal) -> anyhow::Result<ExitCode> {
     let why = || visible(proposal.error_message.as_deref().unwrap_or("the ledger does not say why"));
     match proposal.status {

@@ -48,7 +48,7 @@ fn decider(proposal: &ProposalSummary) -> String {
     proposal.decided_by.as_ref().map_or_else(|| "-".to_owned(), decided)
 }
 
-/// The state; with the approvals while a proposal waits for more than one.
+/// The state, with the approvals so far if a proposal needs more than one.
 pub(super) fn state(proposal: &ProposalSummary) -> String {
     let progress = progress_of(proposal.rule.approvals, &proposal.approved_by);
     match progress.filter(|_| proposal.status == ProposalStatus::Pending) {
@@ -58,7 +58,7 @@ pub(super) fn state(proposal: &ProposalSummary) -> String {
 }
 
 fn narrow(proposal: &ProposalSummary, now: SystemTime) -> Vec<String> {
-    // Pending: time until it expires. Otherwise: time of the decision, or of the end.
+    // Pending: the time until it expires. Otherwise: the time of the decision or of the end.
     let when = match proposal.status {
         ProposalStatus::Pending => format!("ends {}", ago(&proposal.expires_at, now)),
         _ => ago(proposal.decided_at.as_ref().or(proposal.completed_at.as_ref()).unwrap_or(&proposal.expires_at), now),

@@ -1,5 +1,5 @@
-//! `countersign proposals`: a person reads what waits for agreement and decides on it. The ledger decides what counts
-//! (`ledger::proposals`); here is what they see and what they are asked.
+//! `countersign proposals`: reviewers read and decide on proposals. The ledger decides which decisions are valid
+//! (`ledger::proposals`); this module shows proposals and asks.
 
 pub(crate) mod args;
 mod decide;
@@ -31,7 +31,7 @@ pub(crate) async fn run(command: ProposalsCommand, settings: &Settings) -> anyho
     Ok(ExitCode::SUCCESS)
 }
 
-/// The ledger of the configured database, which must be there and readable.
+/// The ledger of the configured database; an error if it does not exist or cannot be read.
 async fn open(settings: &Settings) -> anyhow::Result<Ledger> {
     let target = connection::configured(settings)?;
     ledger::check(&target).await.map_err(|error| {
@@ -43,7 +43,8 @@ async fn open(settings: &Settings) -> anyhow::Result<Ledger> {
     Ok(Ledger::new(target, settings.ledger.clone()))
 }
 
-/// Opens the ledger, if it was made for this database: a decision on a copy would be one on the original's proposals.
+/// Opens the ledger, if it was made for this database: a decision in a copy would apply to a proposal of the
+/// original.
 async fn open_to_decide(settings: &Settings) -> anyhow::Result<Ledger> {
     let ledger = open(settings).await?;
     ledger::check_identity(&connection::configured(settings)?, &settings.ledger).await?;
@@ -71,7 +72,7 @@ fn not_found(prefix: &IdPrefix) -> anyhow::Error {
     )
 }
 
-/// A failure in words for people.
+/// A failure as an error for people.
 fn refused(failure: &Failure) -> anyhow::Error {
     anyhow!(refused_decision(failure))
 }

@@ -1,4 +1,4 @@
-//! `countersign proposals show`: everything that a reviewer needs, with nothing hidden in it.
+//! `countersign proposals show`: prints everything that a reviewer needs, with hidden characters escaped.
 
 use ledger::proposals::{Approval, Preview, Proposal, ProposalStatus};
 use serde_json::Value;
@@ -34,19 +34,19 @@ pub(super) fn approver(approval: &Approval) -> Decider {
     decided_by(&approval.decided_by, Some(&approval.decided_login), Some(&approval.decided_via))
 }
 
-/// How many of the approvals are there: `1 of 2 approved, by anna`. `None` if nobody or one person has to approve.
+/// The progress of approvals: `1 of 2 approved, by anna`. `None` if at most one person has to approve.
 pub(super) fn progress(proposal: &Proposal) -> Option<String> {
     progress_of(proposal.rule.approvals, &proposal.approved_by)
 }
 
-/// The same for the parts of a proposal.
+/// Like [`progress`], from the parts of a proposal.
 pub(super) fn progress_of(needed: u32, approved_by: &[Approval]) -> Option<String> {
     let people: Vec<String> = approved_by.iter().map(|approval| visible(&approval.person).to_string()).collect();
     let by = if people.is_empty() { String::new() } else { format!(", by {}", people.join(", ")) };
     (needed > 1).then(|| format!("{} of {needed} approved{by}", people.len()))
 }
 
-/// The proposal; with the rows of a large write only if it is to be `full`.
+/// Prints the proposal. The rows of a large write are printed only with `full`.
 pub(super) fn print(proposal: &Proposal, full: bool) {
     let shown = Shown::new(full);
     let style = Style::of_stdout();
@@ -110,7 +110,7 @@ fn preview(preview: &Preview, shown: Shown, style: &Style) -> Vec<String> {
     lines
 }
 
-/// The rows before and after a write that was tried.
+/// The rows before and after the write, as tried for the proposal.
 pub(crate) fn images_lines(
     images: (Option<&Value>, Option<&Value>),
     row_key: &[String],
@@ -125,7 +125,7 @@ pub(crate) fn images_lines(
     }
 }
 
-/// How a write could be undone.
+/// Whether and how the write could be undone.
 pub(crate) fn undo_lines(rollback: &Rollback, style: &Style) -> Vec<String> {
     let how = match (&rollback.undo_tool, rollback.reversible) {
         (Some(tool), true) => format!("with {}", visible(tool)),
@@ -136,7 +136,7 @@ pub(crate) fn undo_lines(rollback: &Rollback, style: &Style) -> Vec<String> {
     beside("undo", [format!("{how}{note}")])
 }
 
-/// The result of the proposal.
+/// The outcome of the proposal.
 fn outcome(proposal: &Proposal) -> Vec<String> {
     let mut lines = Vec::new();
     for approval in proposal.approved_by.iter().filter(|_| proposal.rule.approvals > 1) {

@@ -29,7 +29,7 @@ pub(crate) async fn run(arguments: &WatchArgs, settings: &Settings) -> anyhow::R
     }
 }
 
-/// Prints changes until it cannot. A ledger that is out of reach later on is asked again.
+/// Prints changes until the output is closed. If the ledger becomes unreachable, it is asked again.
 async fn watch(proposals: &Proposals, is_json: bool) -> anyhow::Result<()> {
     let mut watch = ProposalWatch::default();
     let mut ticks = tokio::time::interval(EVERY);
@@ -41,7 +41,7 @@ async fn watch(proposals: &Proposals, is_json: bool) -> anyhow::Result<()> {
             Ok(changed) => {
                 for proposal in &changed {
                     let text = if is_json { json_line(&serde_json::to_value(proposal)?) } else { line(proposal) };
-                    // Without a reader there is nothing left to do.
+                    // Standard output has no reader any more.
                     if try_print_line(&text).is_err() {
                         return Ok(());
                     }
@@ -58,7 +58,7 @@ async fn watch(proposals: &Proposals, is_json: bool) -> anyhow::Result<()> {
     }
 }
 
-/// When, what state, who, what.
+/// One line: time, state, account and call.
 fn line(proposal: &ProposalSummary) -> String {
     let at = proposal.completed_at.as_ref().or(proposal.decided_at.as_ref());
     let at = at.or(proposal.approved_by.last().map(|last| &last.decided_at)).unwrap_or(&proposal.created_at);

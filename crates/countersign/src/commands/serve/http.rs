@@ -1,4 +1,4 @@
-//! MCP over HTTP. The process listens before the database is available, and survives its outages.
+//! MCP over HTTP. The process listens before the database is available, and survives outages of the database.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -19,7 +19,7 @@ use super::{Obstacle, RunningServer, Served, Startup};
 use crate::commands::bootstrap::ServerBuilder;
 use crate::settings::{HttpSettings, Settings};
 
-/// The interval at which freed memory is returned to the system: after bursts of requests, and for closed sessions.
+/// The interval at which freed memory is returned to the system, such as after bursts of requests.
 const GIVE_BACK: Duration = Duration::from_secs(10);
 
 /// The time limit of a health check of the database.
@@ -77,7 +77,7 @@ async fn give_memory_back() {
     }
 }
 
-/// Starts as soon as the database is available. Mistakes in the database or the manifests end the process.
+/// Starts as soon as the database is available. Errors in the database or the manifests end the process.
 async fn started(start: Startup, settings: &Settings, http: &HttpFrontend) -> anyhow::Result<(RunningServer, Backend)> {
     let told = |obstacle: Obstacle<'_>| match obstacle {
         Obstacle::Unfit(error) => ControlFlow::Break(error),
@@ -135,7 +135,7 @@ impl HttpFrontend {
     /// The settings that a reload changes: the accepted credentials, and the certificate.
     ///
     /// # Errors
-    /// The mistake in them; nothing is changed then.
+    /// The configuration has an error. Nothing is changed then.
     pub(crate) fn reread(&self, settings: &Settings) -> anyhow::Result<ReloadedAuth> {
         let authenticator = settings.authenticator()?;
         warn_of_audience(settings);
@@ -158,7 +158,7 @@ impl HttpFrontend {
     }
 }
 
-/// Some issuers always use one audience, so an audience that differs from the one that clients request is not an error.
+/// Some issuers always use one audience. So an audience other than the one that clients request is only a warning.
 fn warn_of_audience(settings: &Settings) {
     let Some(issuer) = &settings.oauth else { return };
     let Some(url) = settings.http.as_ref().and_then(|options| options.public_url.as_deref()) else { return };
@@ -173,7 +173,7 @@ fn warn_of_audience(settings: &Settings) {
     }
 }
 
-/// The settings that a reload has read for a [`HttpFrontend`].
+/// The settings that were read again for an [`HttpFrontend`].
 pub(crate) struct ReloadedAuth {
     authenticator: Authenticator,
     certificate: Option<rustls::ServerConfig>,

@@ -31,10 +31,10 @@ pub(crate) async fn run(
     mut sources: ConfigSources,
     mut settings: Settings,
 ) -> anyhow::Result<()> {
-    // Registered at once: a SIGHUP without a handler ends a process.
+    // Registered first: without a handler, SIGHUP ends the process.
     let hangup = signal(SignalKind::hangup())?;
     let stop = signals::stop_on_signals()?;
-    // Otherwise only its log would say, once a minute, that nothing is signed.
+    // Checked at the start: otherwise only the log would report, once a minute, that nothing is signed.
     settings.ledger.signing.check()?;
     // Kept until the end: the private PostgreSQL runs while it has users.
     let mut private = None;
@@ -53,13 +53,13 @@ pub(crate) async fn run(
     }
 }
 
-/// The first pause before a server tries to connect again; it doubles after each attempt.
+/// The first pause before a server tries to connect again. It doubles after each attempt.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
-/// Maximum pause if no server has responded.
+/// The maximum pause if the database server has not responded.
 const UNREACHABLE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Maximum pause if a server has refused the login: each attempt writes a line to its log.
+/// The maximum pause if the database server has refused the login: each attempt adds a line to its log.
 const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 
 /// The reason why a server has not started yet.
@@ -70,7 +70,7 @@ enum Obstacle<'a> {
     Unfit(anyhow::Error),
 }
 
-/// The state of calls from the first one on, also while the database is unavailable.
+/// The state that calls use from the first one on, even while the database is unavailable.
 #[derive(Clone)]
 struct Served {
     registry: LiveRegistry,
@@ -105,7 +105,7 @@ impl Startup {
         Ok(Prepared { builder, manifests, tools, state_keys })
     }
 
-    /// Starts as soon as the database allows it. `told` is called for each obstacle, and may give up.
+    /// Starts as soon as the database allows it. `told` is called for each obstacle and may stop the attempts.
     async fn open_when_possible(
         &self,
         settings: &Settings,
@@ -119,7 +119,7 @@ impl Startup {
                 Err(failure) => failure,
             };
             let (answer, longest) = match ledger::can_connect(&self.target).await {
-                // A database that came up during the check is not an error.
+                // The database became reachable during the check. This is not an error.
                 Ok(()) if !was_unfit => {
                     was_unfit = true;
                     continue;
@@ -180,7 +180,7 @@ struct Prepared {
     builder: ServerBuilder,
     manifests: Vec<Source>,
     tools: BuiltTools,
-    /// The keys, with the name of the one that seals.
+    /// The sealing keys, and the name of the current one.
     state_keys: (String, Vec<StateKey>),
 }
 
@@ -210,7 +210,7 @@ impl RunningServer {
         );
     }
 
-    /// Waits for the running work; no more is started.
+    /// Stops accepting work and waits for running work.
     async fn drain(self) {
         self.proposal_worker.abort();
         self.backends.gate.drain().await;

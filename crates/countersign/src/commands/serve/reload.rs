@@ -1,5 +1,5 @@
-//! Changes of the tools while a server runs: at SIGHUP manifests and profiles are read again, and if the database has changed, the
-//! tools are compiled again. If a file has a mistake, the old tools stay.
+//! Changes the tools while a server runs. At SIGHUP, manifests and profiles are read again; if the database has
+//! changed, the tools are compiled again. If a file has an error, the old tools stay.
 
 use anyhow::Context;
 use ledger::{CatalogVersion, WatchedTables};
@@ -12,7 +12,7 @@ use super::HttpFrontend;
 use crate::commands::bootstrap::{BuiltTools, ServerBuilder};
 use crate::settings::{ConfigSources, Settings};
 
-/// Reloads at every signal, and looks for changes of the database at an interval; one of both at a time.
+/// Reloads at every SIGHUP, and checks the database for changes at an interval, never both at the same time.
 pub(crate) async fn at_every(mut hangup: Signal, mut reloader: Reloader) {
     let mut turns = tokio::time::interval(reloader.running.drift_check);
     turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -35,19 +35,19 @@ pub(crate) struct Reloader {
     pub(crate) running: Settings,
     pub(crate) builder: ServerBuilder,
     pub(crate) registry: LiveRegistry,
-    /// For a server over HTTP.
+    /// The HTTP part of the server, if it serves HTTP.
     pub(crate) http: Option<HttpFrontend>,
     pub(crate) compiled: CompiledState,
 }
 
-/// What the served tools were made of.
+/// The inputs of the served tools.
 pub(crate) struct CompiledState {
     pub(crate) settings: Settings,
     pub(crate) manifests: Vec<Source>,
     pub(crate) misfits: Vec<Diagnostic>,
     pub(crate) watched: WatchedTables,
-    /// The version of what is watched, from before the tools were compiled; `None` if it is not known, as after the start: then
-    /// the first look compiles them again.
+    /// The version of the watched tables before the tools were compiled; `None` if unknown, as after the start. Then
+    /// the first check compiles the tools again.
     pub(crate) version: Option<CatalogVersion>,
 }
 
@@ -59,7 +59,7 @@ impl Reloader {
         }
     }
 
-    /// Returns the number of tools that are served now.
+    /// Compiles and serves the tools again. Returns their number.
     async fn replace(&mut self) -> anyhow::Result<usize> {
         let settings = self.sources.load()?;
         anyhow::ensure!(
@@ -86,7 +86,7 @@ impl Reloader {
     async fn follow_database(&mut self) {
         let version = match self.builder.ledger.catalog_version(&self.compiled.watched).await {
             Ok(version) => version,
-            // Its calls say so.
+            // Calls report an unavailable database themselves.
             Err(error) => return tracing::debug!(%error, "whether the database has changed is not known"),
         };
         if self.compiled.version.as_ref() == Some(&version) {
@@ -108,7 +108,7 @@ impl Reloader {
             }
             Err(error) => {
                 log("the database has changed, and the old tools stay", &error);
-                // Without a database they are compiled once it is back.
+                // Without a database, the tools are compiled once it is available again.
                 if error.downcast_ref::<Diagnostics>().is_some() && self.builder.is_reachable().await {
                     self.compiled.version = Some(version);
                 }
@@ -116,8 +116,8 @@ impl Reloader {
         }
     }
 
-    /// Compiles the tools. The version is of what they use, from before they were compiled, so that no later change is missed;
-    /// `None` if the database changes too fast to tell.
+    /// Compiles the tools. The returned version is from before the compilation, so that no later change is missed;
+    /// `None` if the database changes too fast to determine it.
     async fn compile(
         &self,
         manifests: &[Source],
@@ -144,17 +144,17 @@ impl Reloader {
         let BuiltTools { registries, misfits, watched } = built;
         let tools = registries.get(&self.running.profile).map_or(0, |registry| registry.infos().count());
         self.registry.replace(registries);
-        // The idle sessions contain prepared statements of the old tools, so they are discarded.
+        // Idle sessions have prepared statements of the old tools, so they are discarded.
         self.builder.ledger.forget_idle_sessions();
         (self.compiled.misfits, self.compiled.watched, self.compiled.version) = (misfits, watched, version);
         tools
     }
 }
 
-/// How often the tools are compiled in a row, if each time they use other tables.
+/// The maximum number of compilations in a row if each one uses other tables.
 const MOST_ROUNDS: u32 = 3;
 
-/// Logs the message, and each mistake on a line of its own.
+/// Logs the message, and one line for each error.
 fn log(what: &str, error: &anyhow::Error) {
     let mistakes = error.downcast_ref::<Diagnostics>();
     let why = if mistakes.is_some() { error.to_string() } else { format!("{error:#}") };

@@ -1,5 +1,5 @@
-//! MCP over standard input and output. A client starts the process and shows little of its exit. So the process serves
-//! the read tools before its database is available, and their responses explain the failure.
+//! MCP over standard input and output. A client starts the process and shows little if the process exits. So the
+//! process serves the read tools before its database is available, and their responses explain the failure.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -59,7 +59,8 @@ pub(super) async fn serve(start: Startup, settings: Settings, stop: Cancellation
     Ok(outcome?)
 }
 
-/// Returns when the database has not responded for a while. A start that is slow for another reason is awaited.
+/// Returns when the database has not responded for a while. A start that is slow for another reason is not
+/// interrupted.
 async fn no_answer(target: &ConnectOptions) {
     loop {
         tokio::time::sleep(PATIENCE).await;
@@ -69,8 +70,8 @@ async fn no_answer(target: &ConnectOptions) {
     }
 }
 
-/// Starts as soon as the database is available. Mistakes in the database or the manifests stop the start. If clients
-/// are served already, their calls return the mistakes instead.
+/// Starts as soon as the database is available. Errors in the database or the manifests stop the start. If clients
+/// are served already, their calls return the errors instead.
 async fn started(
     start: Startup,
     settings: Settings,

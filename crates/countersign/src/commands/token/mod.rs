@@ -1,4 +1,4 @@
-//! `countersign token`: bearer tokens for the HTTP transport. What is kept of one is its hash, in the configuration.
+//! `countersign token`: bearer tokens for the HTTP transport. The configuration contains only their hashes.
 
 pub(crate) mod args;
 
@@ -14,7 +14,7 @@ use crate::settings::{ConfigSources, Settings};
 use crate::terminal::{is_input_interactive, print_error, print_line, read_input};
 use args::{NewArgs, TokenCommand};
 
-/// More than any token has, so that a longer one is reported and not cut.
+/// More bytes than any token has, so that a longer input is reported and not truncated.
 const MAX_INPUT_BYTES: u64 = 64 * 1024;
 
 pub(crate) fn run(command: TokenCommand, sources: &ConfigSources, settings: &Settings) -> anyhow::Result<()> {
@@ -26,7 +26,7 @@ pub(crate) fn run(command: TokenCommand, sources: &ConfigSources, settings: &Set
 
 fn new(arguments: NewArgs, sources: &ConfigSources, settings: &Settings) -> anyhow::Result<()> {
     let NewArgs { account, profile, label, expires_in, json } = arguments;
-    // Without a configuration it is unknown which profiles there will be.
+    // Without a configuration, its profiles are unknown.
     ensure!(
         sources.config.is_none() || settings.has_profile(&profile),
         "there is no profile \"{profile}\" in the configuration: it is one of {}",
@@ -58,7 +58,7 @@ fn new(arguments: NewArgs, sources: &ConfigSources, settings: &Settings) -> anyh
     Ok(())
 }
 
-/// `[[tokens]]`, as the configuration has it.
+/// The token as a `[[tokens]]` table of the configuration.
 fn table(token: &BearerToken) -> anyhow::Result<String> {
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
     let mut table = String::from("[[tokens]]\n");

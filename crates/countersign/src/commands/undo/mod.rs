@@ -54,7 +54,7 @@ async fn one(ledger: &Ledger, arguments: &OneArgs) -> anyhow::Result<ExitCode> {
     Ok(exit_code(&outcome))
 }
 
-/// The result of the command, for scripts.
+/// The exit code of the command, for scripts.
 fn exit_code(outcome: &UndoOutcome) -> ExitCode {
     match outcome {
         UndoOutcome::Undone { .. } | UndoOutcome::WouldUndo { .. } => ExitCode::SUCCESS,
@@ -82,7 +82,7 @@ fn tell(subject: &str, outcome: &UndoOutcome) {
     }
 }
 
-/// The line of an undo.
+/// The JSON line of an undo.
 #[derive(Debug, Serialize)]
 struct Undone<'a> {
     status: &'static str,
@@ -93,7 +93,7 @@ struct Undone<'a> {
     set_again: Option<&'a SetAgain>,
 }
 
-/// Prints one object for the outcome, or for each conflict.
+/// Prints one JSON object for the outcome, or one for each conflict.
 fn tell_json(outcome: &UndoOutcome) {
     match outcome {
         UndoOutcome::Undone { correlation_id, rows, effects, set_again } => {
@@ -110,13 +110,13 @@ fn tell_json(outcome: &UndoOutcome) {
     }
 }
 
-/// Effects for an operator, who may see every column of what they undo.
+/// The effects with all columns: an operator may see every column of what they undo.
 fn all_columns(effects: Effects) -> Effects<Value> {
     effects.shown(&mut CellMasks::new(None))
 }
 
-/// Opens the ledger of the configured database, which must have been made for it: in a copy, an undo would change the
-/// copy.
+/// Opens the ledger of the configured database. It must have been made for this database: in a copy, an undo would
+/// change only the copy.
 async fn open(settings: &Settings) -> anyhow::Result<Ledger> {
     let target = connection::configured(settings)?;
     ledger::check(&target).await.map_err(|error| match error {

@@ -17,7 +17,7 @@ use crate::terminal::print_line;
 use crate::terminal::short_id::{only, short};
 use crate::terminal::table::{json_line, to_the_second};
 
-/// Maximum number of writes that a plan lists, and of rows: it counts the others.
+/// The maximum number of writes, and of rows, that a plan lists. It counts the others.
 const MOST_LISTED: usize = 20;
 const MOST_ROWS: u32 = 20;
 
@@ -71,7 +71,7 @@ pub(super) async fn make(ledger: &Ledger, arguments: PlanArgs) -> anyhow::Result
     } else if plan.report.is_ready {
         ExitCode::SUCCESS
     } else {
-        // Nothing is to be undone: a script must not take it for a plan.
+        // There is nothing to undo, so a script must not treat the output as a plan.
         ExitCode::FAILURE
     })
 }
@@ -88,7 +88,7 @@ async fn freeze(ledger: &Ledger, account: Option<&str>, actor: Option<&str>, who
     Ok(())
 }
 
-/// A plan as its operator sees it.
+/// A plan as the operator sees it.
 struct ShownPlan<'a> {
     selection: &'a Selection,
     writes: &'a [SelectedWrite],
@@ -152,7 +152,7 @@ fn shown(plan: &ShownPlan<'_>, full: bool) -> Vec<String> {
     lines
 }
 
-/// The rows that the undo changes: the first ones, and how many there are by table and column.
+/// The rows that the undo changes: the first ones, and the number of rows by table and column.
 fn changes(effects: Option<&Effects<Value>>, summary: &[PlanSummary], full: bool) -> Vec<String> {
     let Some(listed) = effects.map(|effects| effects::lines(effects, full)) else { return Vec::new() };
     let mut lines = vec!["The undo changes these rows (now -> after):".to_owned()];
@@ -165,7 +165,7 @@ fn changes(effects: Option<&Effects<Value>>, summary: &[PlanSummary], full: bool
     lines
 }
 
-/// The writes that are left out, each with the reason.
+/// The writes that are left out, with the reasons.
 fn left_out(conflicts: &[Conflict<Value>], most: usize) -> Vec<String> {
     if conflicts.is_empty() {
         return Vec::new();
@@ -261,7 +261,7 @@ pub(super) async fn run(ledger: &Ledger, arguments: &RunArgs) -> anyhow::Result<
     Ok(ExitCode::SUCCESS)
 }
 
-/// The result of a plan of which nothing was undone now.
+/// Prints the result of a plan of which nothing was undone now.
 fn tell_plan(arguments: &RunArgs, plan: &StoredPlan, status: &str, text: String) {
     print_line(&if arguments.json {
         json_line(&json!({"status": status, "plan_id": plan.plan_id, "message": text}))

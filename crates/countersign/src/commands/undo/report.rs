@@ -22,7 +22,7 @@ pub(super) fn set_again(set_again: &SetAgain) -> String {
     )
 }
 
-/// The report on an undo that is refused.
+/// The report about a refused undo.
 pub(super) fn lines(subject: &str, conflicts: &[Conflict<Value>], all: u64) -> Vec<String> {
     let mut lines = vec![format!("Nothing was changed: {subject} cannot be undone as it is."), summary(conflicts, all)];
     lines.extend(conflicts.iter().flat_map(block));

@@ -1,4 +1,5 @@
-//! `countersign witness`: a witness of logs on a machine that their operators do not control. It needs no database.
+//! `countersign witness`: a witness of logs, for a machine that the operators of the logs do not control. It needs no
+//! database.
 
 pub(crate) mod args;
 

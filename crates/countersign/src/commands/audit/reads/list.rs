@@ -109,7 +109,7 @@ fn milliseconds(read: &ReadLogLine) -> String {
     read.duration_us.map_or_else(|| "-".to_owned(), |us| format!("{}.{}", us / 1000, us % 1000 / 100))
 }
 
-/// The tables that were read; or what is missing in the log.
+/// The tables that were read, or the gap in the log.
 fn what(read: &ReadLogLine) -> String {
     let between = || {
         let [first, last] = [&read.first_at, &read.last_at].map(|at| to_the_second(&or_dash(at.as_deref())));

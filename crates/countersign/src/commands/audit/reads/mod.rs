@@ -19,7 +19,7 @@ pub(super) async fn run(command: ReadsCommand, settings: &Settings) -> anyhow::R
     }
 }
 
-/// The answer of the database, or what a login without the privilege can do.
+/// Adds the remedy to the error of a login that lacks the privilege.
 fn permitted<T>(answer: Result<T, Error>) -> anyhow::Result<T> {
     let lacks_privilege = |error: &Error| error.server_error().is_some_and(|error| error.sqlstate == "42501");
     match answer {

@@ -7,7 +7,7 @@ use serde_json::{Number, Value};
 
 use crate::commands::install::edit::EditError;
 
-/// How deep nodes are nested at most.
+/// The maximum nesting of nodes.
 const MOST_DEPTH: usize = 100;
 
 /// A node, with its place in bytes.
@@ -15,7 +15,7 @@ const MOST_DEPTH: usize = 100;
 pub(super) struct Node {
     pub(super) range: Range<usize>,
     kind: Kind,
-    /// What other nodes refer to it by, and its tag.
+    /// The anchor of the node, and its tag.
     marks: (usize, Option<String>),
     /// Whether it is written in brackets or braces.
     is_in_brackets: bool,
@@ -34,7 +34,7 @@ impl Node {
         Self { range: 0..0, kind, marks: (0, None), is_in_brackets: false }
     }
 
-    /// A word.
+    /// A scalar.
     pub(super) fn text(text: &str) -> Self {
         Self::new(Kind::Scalar { text: text.to_owned(), is_plain: true })
     }
@@ -79,7 +79,7 @@ impl Node {
         }
     }
 
-    /// The end of the last thing that is written of it.
+    /// The end of the last token of the node.
     pub(super) fn last_byte(&self) -> Option<usize> {
         let of_pair = |(key, value): &(Self, Self)| value.last_byte().or(Some(key.range.end));
         let inside = match &self.kind {
@@ -88,16 +88,16 @@ impl Node {
             Kind::Sequence(nodes) => nodes.last().and_then(Self::last_byte),
             Kind::Mapping(pairs) => pairs.last().and_then(of_pair),
         };
-        // The end of a node in brackets is its own, that of lines is where the next node begins.
+        // A node in brackets has an end of its own. A block node ends where the next node begins.
         if self.is_in_brackets { Some(self.range.end) } else { inside }
     }
 
-    /// Whether each of its members is written on lines of its own.
+    /// Whether each member is written on separate lines.
     pub(super) fn is_block_mapping(&self) -> bool {
         self.pairs().is_some() && !self.is_in_brackets
     }
 
-    /// Whether both have the same content, wherever they are.
+    /// Whether both nodes have the same content, regardless of their places.
     pub(super) fn means(&self, other: &Self) -> bool {
         let is_same = match (&self.kind, &other.kind) {
             (Kind::Scalar { text, is_plain }, Kind::Scalar { text: other, is_plain: plain }) => {
@@ -139,19 +139,19 @@ impl Node {
     }
 }
 
-/// The document of a text. `None` if there is nothing but comments.
+/// Parses a document. `None` if the text contains only comments.
 ///
 /// # Errors
-/// The text is not YAML, or more than one document.
+/// The text is not YAML, or has more than one document.
 pub(super) fn parse(text: &str) -> Result<Option<Node>, EditError> {
     Reader::new(text).document()
 }
 
-/// Makes nodes of the parser's events, whose places are in characters.
+/// Builds nodes from the parser's events. Their places are in characters.
 struct Reader<'t> {
     text: &'t str,
     parser: Parser<'t, saphyr_parser::StrInput<'t>>,
-    /// Where each character begins, and the end.
+    /// The byte offset of each character, and the end.
     bytes: Vec<usize>,
 }
 
