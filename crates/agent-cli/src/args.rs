@@ -217,14 +217,14 @@ pub fn parse(front_end: FrontEnd, argv: &[String], env: HashMap<String, String>)
     }
 }
 
-/// An `error` event of an invocation that cannot be run after all, for a reason that its command line does not show.
+/// Creates an `error` event for an invocation that cannot run for a reason other than its command line.
 #[must_use]
 pub fn refused_later(message: &str, invocation: &Invocation) -> ParseExit {
     let problem = CliError::invalid(redaction::without_password(message));
     ParseExit { stdout: invocation.output.render(&Event::error(None, problem, 0)), code: 2 }
 }
 
-/// An `error` event in the form that was asked for, as far as that can be seen.
+/// Creates an `error` event in the requested format, as far as the format can be determined.
 fn exit(problem: CliError, argv: &[String]) -> ParseExit {
     let named = argv.iter().position(|argument| argument == "--output").and_then(|at| argv.get(at + 1));
     let form =
@@ -237,13 +237,13 @@ fn exit(problem: CliError, argv: &[String]) -> ParseExit {
     ParseExit { stdout: form.render(&Event::error(None, problem, 0)), code: 2 }
 }
 
-/// clap's error in words without any value: each may be a secret in the wrong place.
+/// Describes clap's error without any value: a value may be a secret in the wrong place.
 fn refused(error: &clap::Error, name: &str, argv: &[String]) -> CliError {
     let hint = format!("{name} --help lists the flags");
     CliError::invalid(without_values(error, argv)).hint(hint)
 }
 
-/// The mistake in a command line, without any value of it.
+/// Describes the error in a command line without any of its values.
 #[must_use]
 pub fn without_values(error: &clap::Error, argv: &[String]) -> String {
     let text = |kind| match error.get(kind) {
@@ -272,7 +272,7 @@ pub fn without_values(error: &clap::Error, argv: &[String]) -> String {
             };
             format!("the flag {flag} takes {known}, and was given something else")
         }
-        // These name flags only.
+        // These messages contain only flags.
         _ => {
             let text = error.render().to_string();
             let lines = text.lines().map(str::trim);
@@ -350,7 +350,7 @@ fn invocation(mode: Mode, connection: ConnectionArgs, common: CommonArgs) -> Res
     })
 }
 
-/// `batch_rows is 0; ..` as it is said of a flag.
+/// Rewrites a message about an option (`batch_rows is 0; ..`) for the flag.
 fn kebab(problem: CliError) -> CliError {
     let (name, rest) = problem.message.split_once(' ').unwrap_or((&problem.message, ""));
     CliError { message: format!("--{} {rest}", name.replace('_', "-")), ..problem }

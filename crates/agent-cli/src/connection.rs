@@ -14,8 +14,9 @@
 //!   whole string is ignored: neither its password nor its `sslmode` is meant for another server;
 //! - port, user, database or password in a layer above refine it: the same server with other values;
 //! - its password belongs to its user: with another user from a layer above, the password is ignored;
-//! - the layers below supply what it leaves out; a service that it names (or `PGSERVICE`) precedes the last two;
-//! - what the string of the fourth layer leaves out is found as for every other command: by libpq's rules.
+//! - the layers below supply what it leaves out; a service that it names (or `PGSERVICE`) takes precedence over the
+//!   last two;
+//! - what the string of the fourth layer leaves out is found by libpq's rules, as for every other command.
 //!
 //! All other settings (`sslmode`, `connect_timeout`, ..) follow libpq.
 
@@ -48,7 +49,7 @@ pub struct ConnectionFields {
 
 /// The keys that are merged, in this order.
 const KEYS: [&str; 5] = ["host", "port", "user", "dbname", "password"];
-/// The values where no layer has any.
+/// The values for keys that no layer has.
 const DEFAULTS: [(&str, &str); 4] =
     [("host", "127.0.0.1"), ("port", "5432"), ("user", "postgres"), ("dbname", "postgres")];
 
@@ -105,11 +106,11 @@ impl ConnectionFields {
         Ok(dsn.or(conninfo))
     }
 
-    /// Checks that there is at most one connection string, in the field for its kind: in another field it would be
-    /// shown.
+    /// Checks that there is at most one connection string, and that it is in the field for its kind. In another field
+    /// it would be shown.
     ///
     /// # Errors
-    /// The mistake, without the string.
+    /// The problem, without the string.
     pub fn check(&self) -> Result<(), CliError> {
         self.text()?;
         for (name, value) in [("host", &self.host), ("user", &self.user), ("dbname", &self.dbname)] {
@@ -132,7 +133,7 @@ fn unusable(error: &ConnectOptionsError) -> CliError {
     CliError::invalid(format!("the connection cannot be made: {error}"))
 }
 
-/// The connection string of every command that is given none of its own.
+/// The connection string that is shared by all commands, used if a command is given none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectionString {
     /// `postgresql://…` or `host=… dbname=…`.
@@ -235,7 +236,7 @@ impl ConnectionLayers {
             }
             None => (layers.len(), Conninfo::parse("").map_err(|error| unusable(&error))?),
         };
-        // What it leaves out is found as for every other command.
+        // The shared string is completed by libpq's rules, as for every other command.
         let is_shared = layers.get(depth).is_some_and(|layer| matches!(layer.source, Source::Shared(_)));
         // PGHOSTADDR applies to PGHOST, or to no host name at all.
         let is_named = conninfo.contains_key("host") || first(own, "host").is_some();
@@ -246,7 +247,7 @@ impl ConnectionLayers {
         let follows_libpq = is_shared || self.has_service || conninfo.contains_key("service");
         let layers = if follows_libpq { own } else { layers.as_slice() };
         let (over, below) = layers.split_at_checked(depth + 1).unwrap_or((layers, &[]));
-        // Its password belongs to its user and is ignored for another user. A service has no password for another user
+        // A password belongs to its user and is ignored for another user. A service has no password for another user
         // either.
         let user = first(over.get(..depth).unwrap_or_default(), "user").map(|(user, _)| user);
         let is_anothers =
@@ -272,9 +273,9 @@ impl ConnectionLayers {
     }
 }
 
-/// The connection string that applies.
+/// The connection string to use.
 struct Base<'f> {
-    /// The number of layers above it.
+    /// The number of layers above the one with this string.
     depth: usize,
     text: &'f str,
     origin: String,

@@ -1,4 +1,4 @@
-//! The event that ends a request, for an error of [`pg`].
+//! Creates the event that ends a failed request, from an error of [`pg`].
 
 use pg::{ConnectError, ConnectOptions, ExecuteError, ServerError};
 
@@ -109,7 +109,7 @@ fn problem(failed: ExecuteError, target: Option<&ConnectOptions>) -> CliError {
             CliError { hint, ..CliError::new(ErrorCode::Unsupported, message) }.retryable(retryable)
         }
         ExecuteError::Internal(_) => CliError::new(ErrorCode::InternalError, message),
-        // Both have separate events.
+        // These errors have events of their own.
         ExecuteError::Sql(_) | ExecuteError::CommitOutcomeUnknown { .. } => {
             CliError::new(ErrorCode::InternalError, message)
         }

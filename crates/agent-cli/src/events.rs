@@ -60,8 +60,9 @@ impl From<&Column> for ColumnName {
     }
 }
 
-/// A JSON array of rows, each an object by column name. The array is kept as text on one line and is empty by default.
-/// As a field of an event it serialises as an empty array, which [`crate::output::Output`] replaces with the text.
+/// A JSON array of rows, each an object by column name. The array is kept as one line of text, and is empty by
+/// default. As a field of an event it serialises as an empty array, which [`crate::output::Output`] replaces with the
+/// text.
 #[derive(Debug, Default)]
 pub struct Rows(Option<String>);
 
@@ -69,7 +70,7 @@ impl Rows {
     /// Creates rows from the text of an array (`pg::QueryEvent::Rows`).
     #[must_use]
     pub fn from_json(json: String) -> Self {
-        // Between two tokens of a json value a line break has no meaning. A string contains none.
+        // A line break between two tokens of a json value has no meaning, and strings contain none.
         let has_breaks = [b'\n', b'\r'].iter().any(|byte| json.as_bytes().contains(byte));
         Self(Some(if has_breaks { json.replace(['\n', '\r'], " ") } else { json }))
     }
@@ -102,10 +103,10 @@ pub struct ResultEvent {
     pub rows: Rows,
     /// The number of rows that were returned or, by a statement that returns none, changed.
     pub row_count: u64,
-    /// Receipt of a write that the ledger has recorded.
+    /// The correlation id of a write that the ledger has recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
-    /// Whether it reports a COMMIT; not shown.
+    /// Whether the event reports a COMMIT. Not serialised.
     #[serde(skip)]
     pub is_commit: bool,
     /// The cost of the request.
@@ -143,10 +144,10 @@ pub struct ResultEnd {
     pub session: String,
     /// Command tag: `ROWS n`.
     pub command_tag: String,
-    /// Receipt of a write that the ledger has recorded.
+    /// The correlation id of a write that the ledger has recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
-    /// Whether it reports a COMMIT; not shown.
+    /// Whether the event reports a COMMIT. Not serialised.
     #[serde(skip)]
     pub is_commit: bool,
     /// Duration and counts of the whole result.
@@ -194,7 +195,7 @@ pub struct ErrorEvent {
     pub hint: Option<String>,
     /// Whether a retry may succeed.
     pub retryable: bool,
-    /// The correlation id of a write whose outcome only the ledger has.
+    /// The correlation id of a write whose outcome only the ledger knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
     /// The cost of the request.
@@ -262,7 +263,7 @@ pub struct CloseTrace {
     pub requests_total: u64,
 }
 
-/// An event that `log` of the configuration requests.
+/// An event that the `log` setting requests.
 #[derive(Debug, Default, Serialize)]
 pub struct Log {
     /// Name of the event: `startup`, `query.result`, `query.error` or `query.sql_error`.
@@ -350,7 +351,7 @@ impl Event {
         matches!(self, Self::SqlError(_) | Self::Error(_))
     }
 
-    /// The commit that the event reports: one that has happened or, after `commit_outcome_unknown`, may have happened.
+    /// The commit that the event reports. After `commit_outcome_unknown` the commit may not have happened.
     pub(crate) fn commit(&self) -> Option<Commit> {
         let (id, command_tag, correlation_id) = match self {
             Self::Result(it) if it.is_commit => (&it.id, Some(&it.command_tag), &it.correlation_id),

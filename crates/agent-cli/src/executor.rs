@@ -1,4 +1,4 @@
-//! The interface to the database, re-exported: the author of an executor needs nothing else of `pg`.
+//! Re-exports the interface to the database: an executor needs nothing else from `pg`.
 
 pub use pg::{
     BoxFuture, ConnectError, ConnectOptions, DirectExecutor, ExecuteError, IsolationLevel, NamedSession, Query,

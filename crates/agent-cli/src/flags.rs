@@ -1,6 +1,6 @@
 //! Flags in error messages, for both parsers of command lines.
 
-/// Flags of numbers.
+/// Flags that take numbers.
 pub(crate) const NUMBERS: [&str; 6] = [
     "--batch-rows",
     "--batch-bytes",
@@ -10,7 +10,7 @@ pub(crate) const NUMBERS: [&str; 6] = [
     "--inline-max-bytes",
 ];
 
-/// The part of an unknown flag that a message shows. A value may be attached to it: `-Wsecret`.
+/// The part of an unknown flag that a message may show. A value may be attached to the flag: `-Wsecret`.
 pub(crate) fn shown_flag(flag: &str) -> &str {
     let name = flag.split('=').next().unwrap_or_default();
     if name.starts_with("--") || name.len() <= 3 { name } else { name.get(..2).unwrap_or("-") }

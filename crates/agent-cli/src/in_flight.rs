@@ -32,7 +32,7 @@ struct Entry {
     kind: Kind,
 }
 
-/// Kind of a request: whether it is limited and whether it can be cancelled.
+/// The kind of a request: whether it is limited, and whether it can be cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A query: limited by [`MAX_IN_FLIGHT`], and can be cancelled.

@@ -44,15 +44,15 @@ pub struct Invocation {
     pub mode: Mode,
     /// The connection in the flags.
     pub connection: ConnectionFields,
-    /// The connection string of every command. The reader of the configuration sets it.
+    /// The shared connection string. The code that reads the configuration sets it.
     pub database: Option<ConnectionString>,
     /// The form of events.
     pub output: Output,
     /// The events that `log` reports.
     pub log: LogFilters,
-    /// `--audit` or `--no-audit`; `None` if neither was given. For the code that makes the executor.
+    /// `--audit` or `--no-audit`; `None` if neither was given. Used by the code that creates the executor.
     pub audit: Option<bool>,
-    /// `--config`, for the reader of the configuration.
+    /// `--config`, for the code that reads the configuration.
     pub config: Option<PathBuf>,
     /// The environment variables.
     pub env: HashMap<String, String>,

@@ -1,17 +1,17 @@
 //! The agent-first front ends (agent-cli.md): `query`, `pipe` and `psql`. They implement the wire protocol; a
 //! [`pg::SqlExecutor`] runs the statements.
 //!
-//! [`parse`] makes an [`Invocation`] of a command line, and [`run`] runs it to its exit code. Environment, executor,
-//! input, output and the stop signal are arguments; this crate reads no variable and opens no connection. It has no
-//! notion of tools, manifests, the ledger or MCP, and takes no decision by looking at SQL text.
+//! [`parse`] turns a command line into an [`Invocation`], and [`run`] runs it and returns the exit code. Environment,
+//! executor, input, output and the stop signal are arguments; this crate reads no variable and opens no connection.
+//! It has no notion of tools, manifests, the ledger or MCP, and makes no decision based on SQL text.
 //!
 //! `args` and `psql` parse command lines, `request` parses lines, `connection` finds the database. `run_query` runs
-//! one statement, for `one_shot` and for `pipe`, which has its requests in `in_flight` and its transactions in
-//! `transactions`. `events` has all events, `output` their form, `writer` the one task that writes them, `undelivered`
-//! those that it could not write.
+//! one statement, for `one_shot` and for `pipe`. `in_flight` has the requests of a pipe, and `transactions` its
+//! transactions. `events` defines all events, `output` formats them, `writer` is the one task that writes them, and
+//! `undelivered` lists the results that it could not write.
 //!
-//! To add an option: its field in `options`, its key in `request`, its flag in `args`, a line of the golden files. To
-//! add a command or an event: see the head docs of `request` and `events`.
+//! To add an option: a field in `options`, a key in `request`, a flag in `args`, and a line in the golden files. To
+//! add a command or an event, see the module docs of `request` and `events`.
 
 pub mod args;
 pub mod config;

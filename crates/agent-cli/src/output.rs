@@ -1,8 +1,8 @@
 //! Events as text: `json` (one line each), `yaml` (one document each) and `plain` (one line of `key=value` each).
 //!
-//! In yaml and plain a number with a unit in its name bears the unit itself: `duration_ms: 16` becomes `duration: 16ms`.
-//! Rows and parameters are shown as they are, whatever they are called. The crate `agent-first-data` needs a newer Rust than
-//! this workspace.
+//! In yaml and plain, a unit in the name of a number moves to its value: `duration_ms: 16` becomes `duration: 16ms`.
+//! Rows and parameters are never changed, whatever their names are. The crate `agent-first-data` needs a newer Rust
+//! than this workspace.
 
 use serde_json::{Map, Value};
 
@@ -20,13 +20,13 @@ pub enum Output {
     Plain,
 }
 
-/// Endings of names, and the unit that the value then bears.
+/// Suffixes of names, and the units that replace them.
 const UNITS: [(&str, &str); 3] = [("_ms", "ms"), ("_s", "s"), ("_bytes", "B")];
 
-/// The longest key that YAML takes without a `?` before it is 1024 characters.
+/// YAML accepts keys of up to 1024 characters without a `?` before them.
 const MAX_SIMPLE_KEY: usize = 1000;
 
-/// The fields with data of the caller, in which nothing is formatted.
+/// The fields with data of the caller, which are not formatted.
 const DATA: [&str; 3] = ["rows", "params", "columns"];
 
 impl Output {
@@ -57,10 +57,10 @@ impl Output {
 const ROWS: &str = "rows";
 const NO_ROWS: &[u8] = br#""rows":[]"#;
 
-/// The event as a line. The rows go in as they are: they are most of it, and were JSON when they came.
+/// The event as a line. The text of the rows is inserted unchanged: it is most of the line, and is JSON already.
 fn line(event: &Event, rows: &str) -> Vec<u8> {
     let around = serde_json::to_vec(event).unwrap_or_default();
-    // Nothing else looks like this: within a string the quotes are escaped.
+    // No other part looks like this: quotes in strings are escaped.
     let found = around.windows(NO_ROWS.len()).position(|part| part == NO_ROWS);
     let (before, behind) = match found {
         Some(start) => around.split_at(start + NO_ROWS.len() - 2),
@@ -76,7 +76,7 @@ fn line(event: &Event, rows: &str) -> Vec<u8> {
     line
 }
 
-/// Name and value as they are shown: `("duration", "16ms")`; `None` if there is no unit.
+/// The name and value to show: `("duration", "16ms")`; `None` if the name has no unit.
 fn with_unit(name: &str, value: &Value) -> Option<(String, String)> {
     let Value::Number(number) = value else { return None };
     let (ending, unit) = UNITS.iter().find(|(ending, _)| name.ends_with(ending))?;
@@ -122,7 +122,8 @@ fn push_node(text: &mut String, value: &Value, depth: usize, is_formatted: bool)
     }
 }
 
-/// A string that YAML reads as that string: plain where nothing could be taken for something else, else in double quotes.
+/// A string that YAML parses as the same string: plain if it cannot be mistaken for another type, otherwise in double
+/// quotes.
 fn scalar_text(string: &str) -> String {
     let is_word = string.starts_with(|first: char| first.is_ascii_alphabetic())
         && string.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
@@ -133,7 +134,7 @@ fn scalar_text(string: &str) -> String {
     if is_word { string.to_owned() } else { in_quotes(string) }
 }
 
-/// In double quotes, as JSON and YAML both read it; what is not printable is escaped.
+/// The string in double quotes, in a form that both JSON and YAML accept. Unprintable characters are escaped.
 fn in_quotes(string: &str) -> String {
     let mut quoted = String::from("\"");
     for character in string.chars() {
@@ -151,7 +152,7 @@ fn in_quotes(string: &str) -> String {
     quoted
 }
 
-/// Whether a YAML document must escape the character (YAML 1.2, `c-printable`), or would read it as a line break.
+/// Whether YAML requires the character to be escaped (YAML 1.2, `c-printable`), or would parse it as a line break.
 fn is_unprintable(character: char) -> bool {
     character.is_control() || matches!(character, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
@@ -165,7 +166,7 @@ fn push_plain(text: &mut String, above: &str, fields: &Map<String, Value>) {
                 continue;
             }
             (None, Value::String(string)) => (name.clone(), plain_word(string)),
-            // Rows and other data as JSON: quoted, since a space within would look like the end.
+            // Rows and other data are written as quoted JSON, since a space would look like the end of the value.
             (None, other) => (name.clone(), plain_word(&other.to_string())),
         };
         if !text.is_empty() {

@@ -37,7 +37,7 @@ use crate::transactions::{NewTransaction, TransactionCommand, TransactionLookup,
 use crate::writer::{ControlSender, EventSender, OutputClosedError};
 use types::{LineCodec, quoted};
 
-/// How long requests in flight may go on when the session ends.
+/// How long requests in flight may continue when the session ends.
 const CLOSE_GRACE: Duration = Duration::from_secs(5);
 
 /// A parsed line.
@@ -49,14 +49,14 @@ pub(crate) struct Pipe {
     layers: ConnectionLayers,
     executor: Arc<dyn SqlExecutor>,
     transactions: Transactions,
-    /// The number of times that each session has moved.
+    /// The number of times that each session has moved to another server.
     generations: HashMap<String, u64>,
-    /// The databases of the sessions that have not moved.
+    /// The connection options of sessions that have not moved since they were resolved.
     targets: HashMap<String, ConnectOptions>,
     in_flight: InFlight,
-    /// Commands that wait until the first of them can be accepted.
+    /// Deferred commands, which wait until the first of them can be accepted.
     held: VecDeque<Parsed>,
-    /// Time of `close` or of the end of the input.
+    /// When `close` or the end of the input was received.
     asked_to_end: Option<Instant>,
     event_sender: EventSender,
     answers: ControlSender,
@@ -100,8 +100,8 @@ impl Pipe {
         }
     }
 
-    /// Runs to the end; returns the exit code. `closed` is cancelled when the output has no reader any more, `ending`
-    /// when the end begins.
+    /// Runs the pipe and returns the exit code. `closed` is cancelled when the output has no reader any more,
+    /// `ending` when the end begins.
     pub(crate) async fn run<R: AsyncRead + Unpin>(
         mut self,
         input: R,
@@ -126,7 +126,7 @@ impl Pipe {
             Err(rejected) => return self.refuse(rejected.id, rejected.problem, &rejected.meant).await,
         };
         let (id, meant, done) = match command {
-            // The reader of lines has handled it.
+            // `listen` has already handled it.
             Command::Close => return Ok(()),
             Command::Ping => return self.answers.emit(&self.pong()).await,
             Command::Config(patch) => match self.configure(*patch) {
@@ -136,7 +136,7 @@ impl Pipe {
                 Err(problem) => (None, AffectedTransactions::ForNone, Err(problem)),
             },
             Command::Cancel { id } => {
-                // With the id of a running commit, this event would look like its end.
+                // With the id of a running commit, this event would look like its terminal event.
                 let shown = (!self.in_flight.is_there(&id)).then(|| id.clone());
                 (shown, AffectedTransactions::ForNone, self.in_flight.cancel(&id))
             }
@@ -189,7 +189,7 @@ impl Pipe {
         if !is_begin {
             return self.transactions.refuse(&session, problem);
         }
-        // If the session has no database, later requests have none either.
+        // Without a database, later requests of this session fail too.
         let Ok(place) = self.place(Some(&session)) else { return };
         let (executor, event_sender) = (Arc::clone(&self.executor), self.event_sender.clone());
         let new = NewTransaction { executor, place, begin: DEFAULT_BEGIN, event_sender, tasks: &self.tasks };
@@ -230,13 +230,13 @@ impl Pipe {
         Ok(())
     }
 
-    /// The place where a request of this session runs.
+    /// The database in which a request of this session runs.
     fn place(&mut self, session: Option<&str>) -> Result<NamedSession, CliError> {
         let (session, fields) = self.config.session(session)?;
         let generation = self.generations.get(session).copied().unwrap_or_default();
         let target = match self.targets.get(session) {
             Some(known) => known.clone(),
-            // This reads some files.
+            // Resolving the layers reads files.
             None => self.layers.target(&fields.fields())?,
         };
         let place = NamedSession { session: session.to_owned(), generation, target };
@@ -304,14 +304,15 @@ impl Pipe {
         Ok(())
     }
 
-    /// Starts the task of a request. `work` returns its terminal event. It is boxed because it takes some kilobytes.
+    /// Starts the task of a request. `work` returns its terminal event. It is boxed because it has a size of some
+    /// kilobytes.
     fn start(&self, request: Request, work: Pin<Box<dyn Future<Output = Event> + Send>>) {
         let (event_sender, in_flight) = (self.event_sender.clone(), self.in_flight.clone());
         let log = self.config.log.clone();
         self.tasks.spawn(finish(request, work, event_sender, in_flight, log));
     }
 
-    /// Waits for the requests in flight, and ends.
+    /// Waits for the requests in flight, then ends the pipe.
     async fn end(mut self, end: PipeEnd, closed: &CancellationToken, urged: &CancellationToken) -> u8 {
         let grace = CLOSE_GRACE.saturating_sub(self.asked_to_end.map(|asked| asked.elapsed()).unwrap_or_default());
         // Idle transactions are rolled back; the others are rolled back after their queued commands.
@@ -358,7 +359,7 @@ fn request_id(command: Parsed) -> Option<String> {
     }
 }
 
-/// Starts a query in a transaction of its own, after the one before it has ended.
+/// Runs a query in a transaction of its own, after the previous one of the session has ended.
 async fn alone(
     executor: Arc<dyn SqlExecutor>,
     place: NamedSession,
@@ -383,7 +384,7 @@ async fn alone(
         .event
 }
 
-/// Emits the terminal event of a request, whatever the outcome of its work.
+/// Emits the terminal event of a request, whatever its outcome is.
 async fn finish(
     request: Request,
     work: Pin<Box<dyn Future<Output = Event> + Send>>,

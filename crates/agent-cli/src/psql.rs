@@ -28,7 +28,7 @@ The long flags of `countersign query` work too, except --sql, --sql-file and --p
 Exits with 0 for a result, 1 for an error, 2 for wrong arguments. Reads only, unless --write is given.
 ";
 
-/// The reason why there is nothing to translate.
+/// The reason why there are no arguments to translate.
 #[derive(Debug)]
 pub(crate) enum PsqlError {
     /// `--help` was given.
@@ -54,7 +54,7 @@ const FLAGS: [(char, &str); 7] = [
     ('v', "--param"),
 ];
 
-/// Flags of `query` that have only psql's letter.
+/// Flags of `query` whose only form in psql is a letter.
 const WITHOUT_LONG: [&str; 3] = ["--sql", "--sql-file", "--param"];
 
 /// The definition of the command line, from that of `query`.
@@ -158,7 +158,7 @@ fn push_short(
     let long = match letter {
         'd' => flag_of_database(&value),
         'v' if !is_numbered(&value) => {
-            // Without "=" it may be a value.
+            // Without "=" the text may be a value, so it is not shown.
             let name = value.split_once('=').map(|(name, _)| format!("{} ", quoted(name))).unwrap_or_default();
             return Err(CliError::invalid(format!("-v {name}is not taken: -v gives the value of $N, as in -v 1=text"))
                 .hint("there are no named variables and no :name in a statement"));

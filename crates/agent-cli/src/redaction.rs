@@ -11,7 +11,7 @@ const SECRET_NAMES: [&str; 9] = ["SECRET", "PASSWORD", "PASSPHRASE", "TOKEN", "D
 /// Flags whose value is `N=value`, a parameter of the statement. psql writes `-v N=value`, or `-vN=value`.
 const PARAMETER_FLAGS: [&str; 2] = ["--param", "-v"];
 
-/// What the argument behind another one is.
+/// The kind of the argument after a flag.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Value {
     Plain,
@@ -19,7 +19,8 @@ enum Value {
     Parameter,
 }
 
-/// Returns the arguments with `***` for values of `--*-secret` and of parameters, and for every text that may contain a password.
+/// Returns the arguments with `***` for values of `--*-secret`, for parameters, and for every text that may contain a
+/// password.
 #[must_use]
 pub(crate) fn argv(argv: &[String]) -> Vec<String> {
     let mut shown = Vec::with_capacity(argv.len());
@@ -42,7 +43,7 @@ pub(crate) fn argv(argv: &[String]) -> Vec<String> {
     shown
 }
 
-/// `N=***`. A text without a number is a mistake, and no less a value.
+/// `N=***`. A text without a number is invalid, but is still treated as a value.
 fn parameter(pair: &str) -> String {
     pair.split_once('=').map_or_else(|| STARS.to_owned(), |(number, _)| format!("{number}={STARS}"))
 }
@@ -51,14 +52,14 @@ fn is_secret_flag(argument: &str) -> bool {
     argument.starts_with("--") && !argument.contains('=') && argument.ends_with("-secret")
 }
 
-/// Returns the text; from the start of a connection string on, it is `***`.
+/// The text, with everything from the start of a connection string on replaced by `***`.
 #[must_use]
 pub(crate) fn without_password(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
     let words = ["postgres:/", "postgresql:/", "postgres//", "postgresql//", "password"];
     let from = words.iter().filter_map(|word| lower.find(word)).chain(user_info(text)).min();
     match from {
-        // `password` alone is a word of SQL; followed by a value, it may be part of a connection string.
+        // `password` alone may be a word of the SQL text. Followed by a value, it may be part of a connection string.
         Some(at) if lower.get(at..).is_some_and(|rest| rest.contains("//") || rest.contains(['=', '@'])) => {
             format!("{}{STARS}", text.get(..at).unwrap_or_default())
         }
@@ -66,7 +67,7 @@ pub(crate) fn without_password(text: &str) -> String {
     }
 }
 
-/// The start of `user:password@`, if it is there: in one word, as in a URL of any scheme or none.
+/// The start of `user:password@`, if it occurs within one word, as in a URL with or without a scheme.
 fn user_info(text: &str) -> Option<usize> {
     let mut start = 0;
     for word in text.split_inclusive(char::is_whitespace) {
@@ -80,13 +81,13 @@ fn user_info(text: &str) -> Option<usize> {
     None
 }
 
-/// Returns whether a part of it is redacted.
+/// Whether a part of the text would be redacted.
 #[must_use]
 pub(crate) fn may_hold_a_password(text: &str) -> bool {
     without_password(text) != text
 }
 
-/// Returns the variables that have an effect, `COUNTERSIGN_*`, `PG*` and `DATABASE_URL`: secrets are `***`.
+/// The variables that have an effect, `COUNTERSIGN_*`, `PG*` and `DATABASE_URL`, with secrets as `***`.
 #[must_use]
 pub(crate) fn env(env: &HashMap<String, String>) -> BTreeMap<String, String> {
     let has_a_say = |name: &str| name.starts_with("COUNTERSIGN_") || name.starts_with("PG") || name == "DATABASE_URL";

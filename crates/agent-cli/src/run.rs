@@ -18,8 +18,8 @@ use crate::run_query::StopSignals;
 use crate::writer::WriterTask;
 use crate::{one_shot, redaction, writer};
 
-/// The time limit for an end that a signal has requested: requests in flight, their cancellation, and the reader. Any
-/// other end waits this long for a reader that takes nothing.
+/// The time limit for an end that a signal has requested: for requests in flight, for their cancellation, and for a
+/// reader of the output that is stalled. Any other end waits this long only for a stalled reader.
 const LAST_GRACE: Duration = Duration::from_secs(20);
 
 /// The end of a run.
@@ -31,11 +31,11 @@ pub struct Exit {
     pub complaint: Option<String>,
 }
 
-/// Runs the invocation to its end.
+/// Runs the invocation and returns its result.
 ///
-/// `environment` are for what libpq reads besides the variables of the invocation (TLS, password files). Only events
-/// are written, to `stdout`. `reader_gone` completes when the output has no reader any more, before a write fails:
-/// statements that are not committed by then are undone.
+/// `environment` has what libpq reads in addition to the variables of the invocation (TLS, password files). Only
+/// events are written to `stdout`. `reader_gone` completes when the output has no reader any more, before a write
+/// fails; statements that are not committed by then are undone.
 pub async fn run<R, W>(
     invocation: Invocation,
     executor: Arc<dyn SqlExecutor>,
@@ -101,13 +101,13 @@ async fn watch(reader_gone: impl Future<Output = ()>, closed: &CancellationToken
     std::future::pending().await
 }
 
-/// Completes long after the stop: the output has no reader.
+/// Completes when the time limit after the stop has passed: the output has no reader.
 async fn overdue(stop: &CancellationToken) {
     stop.cancelled().await;
     tokio::time::sleep(LAST_GRACE).await;
 }
 
-/// Completes when the end has begun and nothing has been read for a long time.
+/// Completes when the end has begun and nothing has been read from the output for a long time.
 async fn unread(ending: &CancellationToken, writing: &WriterTask) {
     ending.cancelled().await;
     loop {

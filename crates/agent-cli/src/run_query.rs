@@ -1,4 +1,5 @@
-//! Runs one statement on the executor: its events, and the terminal one. Pipe and one-shot share it.
+//! Runs one statement on the executor and emits its events, including the terminal one. Shared by `pipe` and
+//! `one_shot`.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::error_event::{self, RequestEnd};
 use crate::events::{ColumnName, DryRun, Event, ResultEnd, ResultEvent, ResultRows, ResultStart, Rows, Trace};
 use crate::writer::{EventSender, OutputClosedError};
 
-/// Maximum number of chunks that wait to become events.
+/// The maximum number of events of a statement that wait to be forwarded.
 const WAITING_CHUNKS: usize = 2;
 
 /// How long a cancelled statement may take to stop.
@@ -31,7 +32,7 @@ pub struct StopSignals {
     pub urged: CancellationToken,
 }
 
-/// The cancellation of a statement.
+/// The tokens that cancel a statement.
 #[derive(Debug, Clone)]
 pub(crate) struct StopTokens {
     /// Cancelled when the agent cancels the request, and at the end of the session.
@@ -70,7 +71,7 @@ impl Request {
     }
 }
 
-/// The place where a statement runs.
+/// The context in which a statement runs.
 pub(crate) enum ExecutionContext<'a> {
     /// A transaction of its own.
     Alone(&'a dyn SqlExecutor, &'a NamedSession),
@@ -78,11 +79,12 @@ pub(crate) enum ExecutionContext<'a> {
     In(&'a mut dyn Transaction, &'a NamedSession),
 }
 
-/// The end of a statement.
+/// The outcome of a statement.
 pub(crate) struct Outcome {
     /// The terminal event of its request.
     pub(crate) event: Event,
-    /// Whether it did not stop when it was cancelled, and was abandoned: its executor cannot be used again.
+    /// Whether the statement did not stop when it was cancelled, and was abandoned. Its executor cannot be used
+    /// again.
     pub(crate) is_abandoned: bool,
 }
 
@@ -99,7 +101,7 @@ pub(crate) async fn run(
         stop,
         execution: stop.request.child_token(),
         timeout: query.statement_timeout,
-        // In an open transaction nothing is committed yet.
+        // In an open transaction, a statement commits nothing by itself.
         may_commit: !query.read_only && matches!(runner, ExecutionContext::Alone(..)),
         begun: CancellationToken::new(),
         whole: CancellationToken::new(),
@@ -113,7 +115,7 @@ pub(crate) async fn run(
     let mut taken = CollectedResult::default();
     let taking = take_all(chunks, &mut taken, &run, request, event_sender, is_streamed);
     let failed = match run.run(execution, taking).await {
-        // An incomplete result is no result. A write is not committed then.
+        // A result that was received only in part is not a result. A write is not committed then.
         Ran::Ended(Ok(_)) if !run.whole.is_cancelled() => ExecuteError::Cancelled,
         Ran::Ended(Ok(completed)) => {
             return Outcome { event: taken.into_event(request, completed, run.may_commit), is_abandoned: false };
@@ -135,10 +137,10 @@ pub(crate) fn unknown(correlation_id: Option<String>) -> ExecuteError {
     ExecuteError::CommitOutcomeUnknown { message, correlation_id }
 }
 
-/// The end of an execution.
+/// How an execution ended.
 enum Ran {
     Ended(Result<QuerySummary, ExecuteError>),
-    /// It was cancelled and did not stop.
+    /// The statement was cancelled and did not stop.
     Abandoned,
 }
 
@@ -147,8 +149,8 @@ struct QueryRun<'s> {
     stop: &'s StopTokens,
     /// Asks the executor to stop.
     execution: CancellationToken,
-    /// The time limit of the whole statement, zero for none. While its rows are not taken, PostgreSQL does not check
-    /// its own timeout.
+    /// The time limit of the whole statement, zero for none. While rows are not read, PostgreSQL does not check its
+    /// own timeout.
     timeout: Duration,
     may_commit: bool,
     /// Cancelled when the first chunk has arrived.
@@ -182,7 +184,7 @@ impl QueryRun<'_> {
                 };
             }
         };
-        // This drops its end of the channel, so no backend waits for the reader any more.
+        // Dropping the execution closes its end of the channel, so no backend waits for the reader any more.
         drop(execution);
         tokio::select! {
             biased;
@@ -228,7 +230,7 @@ pub(crate) async fn stopped_for(stop: &CancellationToken, grace: Duration) {
     tokio::time::sleep(grace).await;
 }
 
-/// The rows that have been taken so far.
+/// The rows that have been received so far.
 #[derive(Default)]
 struct CollectedResult {
     columns: Vec<ColumnName>,
@@ -303,8 +305,8 @@ impl CollectedResult {
             }
             QueryEvent::Notice(notice) => event_sender.emit(&error_event::notice(*notice, request.ended())).await?,
             QueryEvent::AwaitAck { taken, correlation_id } => {
-                // The acknowledgement commits a write, so every row has to leave this process before it. An inline
-                // result leaves with the terminal event.
+                // The acknowledgement commits a write, so all rows must have been written before it. An inline result
+                // is written with the terminal event.
                 if is_streamed {
                     event_sender.written().await?;
                 }

@@ -1,4 +1,4 @@
-//! Committed writes whose result has not left this process. A failed delivery is not a failed write (exit code 3).
+//! Committed writes whose result could not be delivered. This is not a failed write (exit code 3).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,11 +12,11 @@ pub(crate) struct Commit {
     pub(crate) id: String,
     /// PostgreSQL's command tag; `None` if the response to COMMIT did not arrive.
     pub(crate) command_tag: Option<String>,
-    /// Receipt of a write that the ledger has recorded.
+    /// The correlation id of a write that the ledger has recorded.
     pub(crate) correlation_id: Option<String>,
 }
 
-/// Commits that were announced and not delivered.
+/// The commits that were announced but not delivered.
 #[derive(Clone, Default)]
 pub(crate) struct Undelivered(Arc<Mutex<Table>>);
 

@@ -1,5 +1,5 @@
-//! One task writes all events. Queries wait for room in its queue, so a slow reader slows them down and no events
-//! pile up. The answers of the input loop have a queue of their own, which takes precedence.
+//! One task writes all events. Queries wait for room in its queue, so a slow reader slows them down and events do not
+//! pile up. The answers of the input loop have a separate queue, which takes precedence.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,9 +23,9 @@ const QUEUED_ANSWERS: usize = 256;
 pub(crate) struct OutputClosedError;
 
 enum Outgoing {
-    /// Events as bytes, each with its end, and the number of the commit that one of them reports.
+    /// Serialised events, and the number of the commit that one of them reports.
     Events(Vec<u8>, Option<u64>),
-    /// Answered when everything before it was passed to the operating system.
+    /// Answered when everything queued before it has been passed to the operating system.
     Written(oneshot::Sender<()>),
 }
 
@@ -45,7 +45,7 @@ impl EventSender {
 
     /// Waits for space for some events, which are then queued together without waiting.
     pub(crate) async fn place(&self, events: &[&Event]) -> Result<ReservedSlot<'_>, OutputClosedError> {
-        // Announced before anything can fail.
+        // Announced first: the steps after this may fail.
         let commit = events.iter().find_map(|event| event.commit()).map(|commit| self.undelivered.announce(commit));
         let mut bytes = Vec::new();
         for rendered in events.iter().map(|event| self.form.render(event)) {
@@ -120,7 +120,7 @@ where
     let (answers, own) = mpsc::channel(QUEUED_ANSWERS);
     let writer = Writer { output, writing: writing.clone(), unflushed: Vec::new() };
     let task = tokio::spawn(async move {
-        // Also after a panic: nothing may wait for output that is never written.
+        // Also dropped on a panic: no task may wait for output that is never written.
         let closed = closed.drop_guard();
         let is_written = writer.write(events, own).await.is_ok();
         if is_written {

@@ -3,7 +3,7 @@
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
-/// Their paths. Change the number with the file: browsers keep it for a year.
+/// The paths of the files. Change the number when the file changes: browsers cache it for a year.
 pub(crate) const STYLE_PATH: &str = "/static/console-4.css";
 pub(crate) const SCRIPT_PATH: &str = "/static/console-1.js";
 
@@ -14,7 +14,7 @@ pub(crate) async fn style() -> Response {
     file("text/css; charset=utf-8", STYLE)
 }
 
-/// Every page works without it.
+/// The script. Every page works without it.
 pub(crate) async fn script() -> Response {
     file("text/javascript; charset=utf-8", SCRIPT)
 }

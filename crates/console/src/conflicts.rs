@@ -1,4 +1,4 @@
-//! The reasons why an undo is refused, as pages show them.
+//! The reasons why an undo is refused, for the pages.
 
 use serde_json::Value;
 use types::{Conflict, ConflictColumn, ConflictWrite, Member, RowChanger, visible};
@@ -6,10 +6,10 @@ use types::{Conflict, ConflictColumn, ConflictWrite, Member, RowChanger, visible
 use crate::rows::{key, shown};
 use crate::text::{sentence, to_the_minute};
 
-/// The most conflicts of a page.
+/// The maximum number of conflicts on a page.
 pub(crate) const MOST: usize = 100;
 
-/// A row, or a write, that is in the way, as a page shows it.
+/// A row or a write that prevents an undo, for a page.
 pub(crate) struct ShownConflict {
     /// `shop.orders id = 7, changed since`.
     pub(crate) title: String,
@@ -17,7 +17,7 @@ pub(crate) struct ShownConflict {
     pub(crate) columns: Vec<ShownColumn>,
     pub(crate) write: Option<RecordLink>,
     pub(crate) changed_by: Option<RecordLink>,
-    /// What changed the row outside of countersign.
+    /// A change of the row that was made outside of countersign.
     pub(crate) outside: Option<String>,
     pub(crate) remedy: String,
 }

@@ -1,4 +1,4 @@
-//! What holds for every request and every response: the host, where a POST comes from, and the headers.
+//! Checks and headers for every request and response: the host, the origin of a POST, and the response headers.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ const HEADERS: [(HeaderName, &str); 7] = [
     (HeaderName::from_static("permissions-policy"), "interest-cohort=()"),
 ];
 
-/// Refuses requests for other hosts, and those that change something and come from another origin.
+/// Refuses requests for other hosts, and requests from other origins that change something.
 pub(crate) async fn check(State(console): State<Arc<Console>>, request: Request, next: Next) -> Response {
     let mut response = match refusal(&console, request.method(), request.headers()) {
         Some((status, why)) => message::page(status, "Refused", why),
@@ -56,7 +56,7 @@ fn refusal(console: &Console, method: &Method, headers: &HeaderMap) -> Option<(S
     if [Method::GET, Method::HEAD].contains(method) {
         return None;
     }
-    // A browser that is older than Sec-Fetch-Site sends Origin.
+    // Browsers without Sec-Fetch-Site send Origin.
     let is_own = match (site, origin) {
         (Some(site), None) => site == "same-origin",
         (site, Some(origin)) => origin == console.origin && site.is_none_or(|site| site == "same-origin"),
@@ -68,10 +68,10 @@ fn refusal(console: &Console, method: &Method, headers: &HeaderMap) -> Option<(S
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The header was sent more than once: a proxy and the console could take different ones.
+/// A header was sent more than once. A proxy and the console could use different values.
 struct RepeatedHeaderError;
 
-/// The value of a header that may be there once.
+/// The value of a header that may occur only once.
 fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, RepeatedHeaderError> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {

@@ -1,4 +1,4 @@
-//! What the health page shows. The program that serves the console knows what to look at.
+//! The health page. The program that serves the console supplies the check.
 
 use std::fmt;
 use std::pin::Pin;
@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use review::Finding;
 
-/// The findings of one look.
+/// The findings of one check.
 pub type HealthFindings = Pin<Box<dyn Future<Output = Vec<Finding>> + Send>>;
 
-/// Looks at the ledger and what serves it.
+/// Checks the ledger and the servers.
 #[derive(Clone)]
 pub struct HealthCheck(Arc<dyn Fn() -> HealthFindings + Send + Sync>);
 
 impl HealthCheck {
-    /// The check that this function makes.
+    /// A check that calls this function.
     pub fn new(check: impl Fn() -> HealthFindings + Send + Sync + 'static) -> Self {
         Self(Arc::new(check))
     }

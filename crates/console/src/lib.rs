@@ -1,5 +1,5 @@
-//! The console: a web page for people who decide on proposals, read the ledger and undo writes. A process, an origin and
-//! database logins of its own; no server that agents talk to has its rights.
+//! The console: a web page on which people decide on proposals, read the ledger and undo writes. It has its own
+//! process, origin and database logins; no server that agents use has its privileges.
 //!
 //! ```text
 //! request   Host, same-origin POST, headers of every response   `guard`
@@ -7,7 +7,7 @@
 //! sign-in   an OpenID Connect provider, and its people          `oidc`, `return_path`
 //! pages     each over a template of `templates/`                `pages`
 //! ```
-//! What counts as a decision is the ledger's: the pages show a digest and post it back.
+//! The ledger decides which decisions are valid: a page shows a digest, and its form posts the digest back.
 
 mod assets;
 mod conflicts;

@@ -1,4 +1,4 @@
-//! A page with a title and a sentence: errors, and what has ended.
+//! A page with a title and a sentence: errors, and things that have expired.
 
 use askama::Template;
 use axum::http::{StatusCode, header};
@@ -33,27 +33,27 @@ pub(crate) async fn not_found() -> Response {
     page(StatusCode::NOT_FOUND, "Not found", "The console has no such page.")
 }
 
-/// The address of a form was opened: a browser does that when the answer to a form is loaded again.
+/// Answers a GET of a form's address: browsers send it when the result of a form is reloaded.
 pub(crate) async fn not_a_page() -> Response {
     let text = "This address takes a form and shows no page. Nothing was changed.";
     page(StatusCode::METHOD_NOT_ALLOWED, "Not a page", text)
 }
 
-/// A client has begun too many sign-ins.
+/// The answer to a client that has begun too many sign-ins.
 pub(crate) fn too_many_sign_ins() -> Response {
     let text = "Too many sign-ins were begun from this address, and nobody was signed in. Try again in a few seconds.";
     let wait = [(header::RETRY_AFTER, AttemptLimitError::retry_after_s().to_string())];
     (wait, page(StatusCode::TOO_MANY_REQUESTS, "Too many sign-ins", text)).into_response()
 }
 
-/// The database cannot be asked. The reason is for the operator's log.
+/// The answer if the database is unavailable. The reason is logged for the operator.
 pub(crate) fn unavailable(error: &dyn std::fmt::Display) -> Response {
     tracing::warn!(%error, "the ledger cannot be asked");
     let text = "The database does not answer. Nothing was changed that this page does not show; try again.";
     page(StatusCode::SERVICE_UNAVAILABLE, "The ledger cannot be asked", text)
 }
 
-/// What the ledger refuses.
+/// The answer to an action that the ledger refuses.
 pub(crate) fn refused(failure: &Failure) -> Response {
     let status = match failure.code {
         ErrorCode::NotFound => StatusCode::NOT_FOUND,

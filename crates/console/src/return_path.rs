@@ -1,4 +1,4 @@
-//! The page that a person wanted to see before they signed in.
+//! The page that a person wanted before they signed in.
 
 use form_urlencoded::byte_serialize;
 use serde::Deserialize;
@@ -10,7 +10,7 @@ const MAX_BYTES: usize = 2048;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ReturnPath(String);
 
-/// The parameter of pages that lead to one of these.
+/// The query parameter with the page to return to.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct NextQuery {
@@ -18,12 +18,12 @@ pub(crate) struct NextQuery {
 }
 
 impl ReturnPath {
-    /// The path, if it is one; the inbox otherwise. Browsers read `//host` and `/\host` as other hosts, and leave out
-    /// control characters before they read.
+    /// The path, if it is valid; otherwise the inbox. Browsers treat `//host` and `/\host` as other hosts, and remove
+    /// control characters before they parse a URL.
     pub(crate) fn new(path: &str) -> Self {
         let is_plain = path.bytes().all(|byte| matches!(byte, b'!'..=b'~') && byte != b'\\');
         let is_path = path.starts_with('/') && !path.starts_with("//");
-        // The login page would lead back to itself.
+        // The login page would redirect to itself.
         let is_login = path.starts_with("/login") || path.starts_with("/logout");
         let is_allowed = is_plain && is_path && !is_login && path.len() <= MAX_BYTES;
         Self(if is_allowed { path.to_owned() } else { "/".to_owned() })
@@ -33,7 +33,7 @@ impl ReturnPath {
         &self.0
     }
 
-    /// The path of a page that leads to this one afterwards.
+    /// The address of `page`, which redirects to this path afterwards.
     pub(crate) fn after(&self, page: &str) -> String {
         if self.0 == "/" {
             return page.to_owned();

@@ -13,10 +13,10 @@ use crate::oidc::CALLBACK_PATH;
 use crate::state::Console;
 use crate::{assets, guard, message, pages};
 
-/// The most connections at once.
+/// The maximum number of connections.
 const CONNECTIONS: usize = 256;
 
-/// The most connections of one address, other than loopback and trusted proxies.
+/// The maximum number of connections per address, except loopback and trusted proxies.
 const CONNECTIONS_PER_ADDRESS: usize = 64;
 
 /// The largest form, in bytes.
@@ -34,7 +34,7 @@ fn router(console: Arc<Console>) -> Router {
     Router::new()
         .route("/", get(pages::inbox::show))
         .route("/login", get(pages::login::explain).post(pages::login::log_in))
-        // These act: without a method of its own, HEAD would as well.
+        // These routes have effects. Without a handler of its own, HEAD would have them too.
         .route("/login/oidc", get(pages::sign_in::begin).head(message::not_a_page))
         .route(CALLBACK_PATH, get(pages::sign_in::complete).head(message::not_a_page))
         .route("/login/{token}", get(pages::login::ask))

@@ -1,4 +1,4 @@
-//! The rows of a preview, as the page shows them.
+//! The rows of a preview, for the page.
 
 use ledger::proposals::Preview;
 use review::row_diff::{RowChange, RowDiff, column_pairs, columns};
@@ -7,20 +7,20 @@ use types::{ColumnEffect, Columns, Effects, RowEffect, visible};
 
 use crate::text::LongText;
 
-/// The most rows that are shown.
+/// The maximum number of rows that are shown.
 const MOST: usize = 100;
 
-/// The most columns of a changed row that are shown among the changed ones although they stay as they are.
+/// The maximum number of unchanged columns that are shown among the changed ones.
 const MOST_SAME: usize = 8;
 
 /// A row before and after the write.
 pub(crate) struct Row {
     /// `+` added, `-` removed, `~` changed, `=` as before.
     pub(crate) sign: char,
-    /// The same in words.
+    /// The meaning of the sign.
     pub(crate) word: &'static str,
     pub(crate) cells: Vec<Cell>,
-    /// The columns of a changed row that stay as they are, if there are many.
+    /// The unchanged columns of a changed row, if there are many.
     pub(crate) same: Vec<Cell>,
 }
 
@@ -31,14 +31,14 @@ pub(crate) struct Cell {
     pub(crate) is_changed: bool,
 }
 
-/// The rows of a preview, and how many are not shown.
+/// The rows of a preview, and the number of rows that are not shown.
 pub(crate) fn of_preview(preview: &Preview) -> (Vec<Row>, usize) {
     let none = Value::Array(Vec::new());
     let (before, after) = (preview.before.as_ref().unwrap_or(&none), preview.after.as_ref().unwrap_or(&none));
     of(before, after, &preview.row_key)
 }
 
-/// The rows of two images, and how many are not shown.
+/// The rows of two images, and the number of rows that are not shown.
 pub(crate) fn of(before: &Value, after: &Value, row_key: &[String]) -> (Vec<Row>, usize) {
     let diff = RowDiff::new(before, after, row_key);
     let rows = diff.changes.iter().take(MOST).map(|change| row(change, &diff.key)).collect();
@@ -66,7 +66,7 @@ fn row(change: &RowChange<'_>, key: &[String]) -> Row {
     }
 }
 
-/// The key of a wide row stays among its changed columns.
+/// A changed row. The key of a wide row is shown among the changed columns.
 fn changed(before: &Value, after: &Value, key: &[String]) -> Row {
     let keys: Vec<String> = key.iter().map(|column| visible(column)).collect();
     let cells = column_pairs(before, after).into_iter().map(|(name, old, new)| {
@@ -85,7 +85,7 @@ fn changed(before: &Value, after: &Value, key: &[String]) -> Row {
     Row { sign: '~', word: "changed", cells, same }
 }
 
-/// A row of a tracked table that changes.
+/// A changed row of a tracked table.
 pub(crate) struct Effect {
     pub(crate) table: String,
     pub(crate) key: String,
@@ -93,12 +93,12 @@ pub(crate) struct Effect {
     pub(crate) columns: String,
 }
 
-/// The rows of tracked tables that change, in their order.
+/// The changed rows of tracked tables, in order.
 pub(crate) fn effects_of(effects: &Effects<Value>) -> Vec<Effect> {
     effects.rows.iter().map(effect).collect()
 }
 
-/// One of them.
+/// One changed row.
 pub(crate) fn effect(row: &RowEffect<Value>) -> Effect {
     let columns = row.columns.iter().map(|(name, effect)| format!("{}: {}", visible(name), effect_value(effect)));
     let columns = columns.collect::<Vec<_>>().join(", ");
@@ -117,7 +117,7 @@ pub(crate) fn key(key: Option<&Columns<Value>>) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// A value, or what it was and would be.
+/// A value, or its old and new version.
 fn effect_value(effect: &ColumnEffect<Value>) -> String {
     match effect {
         ColumnEffect::Whole(value) => shown(value),

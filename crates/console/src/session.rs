@@ -15,13 +15,13 @@ use crate::message;
 use crate::return_path::ReturnPath;
 use crate::state::Console;
 
-/// Browsers keep a cookie of this prefix to the host, and send it over TLS only; loopback counts as such.
+/// The prefix makes browsers bind the cookie to the host and send it only over TLS (or to loopback).
 const COOKIE: &str = "__Host-countersign";
 
-/// The person of a request. Without a session, a page leads to the login, and a POST changes nothing.
+/// The person of a request. Without a session, a GET is redirected to the login, and a POST is refused.
 pub(crate) struct LoggedIn(pub(crate) ConsolePerson);
 
-/// The same with how the person has signed in, and the token of the session.
+/// The person, the way in which they signed in, and the token of the session.
 pub(crate) struct CurrentSession {
     pub(crate) token: Secret,
     pub(crate) session: ConsoleSession,
@@ -70,7 +70,7 @@ pub(crate) fn token(headers: &HeaderMap) -> Option<Secret> {
     cookie(headers, COOKIE).map(|token| Secret::new(token.to_owned()))
 }
 
-/// Ends the session that a browser had before it got a new one.
+/// Ends the previous session of a browser that gets a new one.
 pub(crate) async fn end_session_before(console: &Console, headers: &HeaderMap) {
     if let Some(before) = token(headers)
         && let Err(error) = console.sessions.log_out(&before).await
@@ -86,14 +86,14 @@ pub(crate) fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> 
     pairs.find(|(own, _)| *own == name).map(|(_, value)| value)
 }
 
-/// A new token, and the header that gives it to the browser.
+/// A new token, and the header that sets its cookie.
 pub(crate) fn new_cookie() -> Option<(Secret, String)> {
     let token = generate_token().ok()?;
     let cookie = format!("{COOKIE}={}; Path=/; Secure; HttpOnly; SameSite=Lax", token.expose());
     Some((token, cookie))
 }
 
-/// The header that takes the cookie away.
+/// The header that removes the cookie.
 pub(crate) fn no_cookie() -> String {
     format!("{COOKIE}=; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=0")
 }

@@ -1,4 +1,4 @@
-//! What the pages work on.
+//! The shared state of the pages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,24 +15,25 @@ use types::{MaskKey, MaskedColumn};
 
 use crate::health::HealthCheck;
 
-/// What a console is made of.
+/// The parts of a console.
 #[derive(Debug, Clone)]
 pub struct ConsoleParts<'a> {
     /// The ledger, over a login with the role `countersign_console`.
     pub ledger: &'a Ledger,
-    /// The same ledger over a login with the role `countersign_operator`. Without it nobody undoes or freezes here.
+    /// The same ledger over a login with the role `countersign_operator`. Without it, nobody can undo writes or
+    /// freeze accounts here.
     pub operator: Option<&'a Ledger>,
     /// The address at which browsers reach the console.
     pub origin: &'a str,
     /// The columns that are masked, and the key of their hashes.
     pub masks: Option<(Vec<MaskedColumn>, MaskKey)>,
-    /// What the health page shows.
+    /// The check of the health page.
     pub health: HealthCheck,
 }
 
 use crate::oidc::Oidc;
 
-/// The time since a sign-in within which the person approves, unless it is configured.
+/// The default time since a sign-in within which a person may approve.
 pub const APPROVE_WITHIN: Duration = Duration::from_secs(60 * 60);
 
 /// The console of one ledger.
@@ -50,15 +51,15 @@ pub struct Console {
     pub(crate) host: String,
     /// The provider where people sign in.
     pub(crate) oidc: Option<Arc<Oidc>>,
-    /// The time since a sign-in within which the person approves; `None` for any.
+    /// The time since a sign-in within which a person may approve; `None` for no limit.
     pub(crate) approve_within: Option<Duration>,
-    /// The proxies that name their clients.
+    /// The proxies whose X-Forwarded-For is trusted.
     pub(crate) proxies: TrustedProxies,
-    /// The sign-ins that were begun, by client.
+    /// Limits the sign-ins that a client begins.
     pub(crate) begun_sign_ins: Arc<AttemptLimits>,
 }
 
-/// What changes data for operators.
+/// The handles that change data on behalf of operators.
 #[derive(Debug, Clone)]
 pub(crate) struct ConsoleOperator {
     pub(crate) undo: Operator,
@@ -71,10 +72,10 @@ pub(crate) struct ConsoleOperator {
 pub struct OriginError;
 
 impl Console {
-    /// The console of a ledger, which browsers reach at its origin.
+    /// The console of a ledger. `parts.origin` is the origin at which browsers reach it.
     ///
     /// # Errors
-    /// [`OriginError`]: no `https` or loopback origin, or with a path.
+    /// [`OriginError`] if the origin is neither `https` nor loopback, or has a path.
     pub fn new(parts: ConsoleParts<'_>) -> Result<Self, OriginError> {
         let ConsoleParts { ledger, operator, origin, masks, health } = parts;
         let (origin, host) = read_origin(origin)?;
@@ -95,28 +96,28 @@ impl Console {
         })
     }
 
-    /// Lets people sign in at a provider, too.
+    /// Also lets people sign in at this provider.
     #[must_use]
     pub fn with_oidc(self, oidc: Option<Oidc>) -> Self {
         Self { oidc: oidc.map(Arc::new), ..self }
     }
 
-    /// Sets the time since a sign-in within which the person approves; `None` for the whole session.
+    /// Sets the time since a sign-in within which a person may approve; `None` for the whole session.
     #[must_use]
     pub fn with_approve_within(self, approve_within: Option<Duration>) -> Self {
         Self { approve_within, ..self }
     }
 
-    /// Takes the address of a client from these proxies, given as addresses and networks.
+    /// Trusts the X-Forwarded-For of these proxies, given as addresses and networks.
     #[must_use]
     pub fn with_trusted_proxies(self, proxies: &[String]) -> Self {
         Self { proxies: TrustedProxies::new(proxies), ..self }
     }
 
-    /// Asks the provider, if there is one, what it is.
+    /// Fetches the provider's metadata, if a provider is configured.
     ///
     /// # Errors
-    /// It does not answer, or cannot be used.
+    /// The provider does not answer, or cannot be used.
     pub async fn discover(&self) -> Result<(), OidcError> {
         match &self.oidc {
             Some(oidc) => oidc.provider.discover().await,
@@ -124,7 +125,7 @@ impl Console {
         }
     }
 
-    /// The address at which browsers reach it.
+    /// The origin at which browsers reach the console.
     #[must_use]
     pub fn origin(&self) -> &str {
         &self.origin
@@ -134,7 +135,7 @@ impl Console {
 /// An origin and its host, as browsers send them.
 ///
 /// # Errors
-/// [`OriginError`]: no `https` or loopback origin, or with a path.
+/// [`OriginError`] if the text is neither an `https` nor a loopback origin, or has a path.
 pub fn read_origin(origin: &str) -> Result<(String, String), OriginError> {
     let uri: Uri = origin.parse().map_err(|_| OriginError)?;
     let (scheme, authority) = uri.scheme_str().zip(uri.authority()).ok_or(OriginError)?;

@@ -1,14 +1,14 @@
-//! Words of the pages.
+//! Texts of the pages.
 
 use types::visible;
 
-/// Something that a page says about its subject.
+/// A labelled value on a page.
 pub(crate) struct Fact {
     pub(crate) name: &'static str,
     pub(crate) value: FactValue,
 }
 
-/// How a value is shown.
+/// A value, and how it is shown.
 pub(crate) enum FactValue {
     Text(String),
     /// An id or a digest.
@@ -39,7 +39,7 @@ impl Fact {
     }
 }
 
-/// Who proposed, for people.
+/// The proposer's name.
 pub(crate) fn proposer(actor: Option<&str>, account: &str) -> String {
     match actor {
         Some(actor) => format!("{} ({})", visible(actor), visible(account)),
@@ -53,8 +53,8 @@ pub(crate) fn to_the_minute(time: impl AsRef<str>) -> String {
     format!("{} UTC", minute.replace('T', " "))
 }
 
-/// The title of the tool in the description of a proposal, and its parameters: `Delete a package`, `package_id 3`. The
-/// description is `{title} with {parameters}. It would touch ..`, where parameters may contain anything.
+/// The title of the tool and its parameters in the description of a proposal: `Delete a package`, `package_id 3`. A
+/// description is `{title} with {parameters}. It would touch ..`. The parameters may contain anything.
 pub(crate) fn title_and_params(description: &str) -> (String, String) {
     let sentence = TOUCHES.iter().filter_map(|touches| description.rfind(touches)).max();
     let sentence = sentence.and_then(|end| description.get(..end)).unwrap_or(description);
@@ -62,7 +62,7 @@ pub(crate) fn title_and_params(description: &str) -> (String, String) {
     (visible(title), visible(params))
 }
 
-/// The beginnings of the sentence after the parameters.
+/// The possible beginnings of the sentence after the parameters.
 const TOUCHES: [&str; 2] = [". It would touch ", ". It was not tried"];
 
 /// A phrase as a sentence: with a capital letter, and a full stop.
@@ -89,11 +89,12 @@ pub(crate) fn query_string<'a>(fields: impl IntoIterator<Item = (&'a str, Option
     if query.is_empty() { query } else { format!("?{query}") }
 }
 
-/// The longest text that is shown whole, and how much of a longer one is, in characters.
+/// The maximum length of a text that is shown completely, and the length of the excerpt of a longer one, in
+/// characters.
 const SHORT: usize = 2_000;
 const EXCERPT: usize = 400;
 
-/// A text, or an excerpt of it with the whole text.
+/// A text, or an excerpt together with the whole text.
 pub(crate) struct LongText {
     pub(crate) start: String,
     pub(crate) whole: Option<String>,

@@ -46,7 +46,7 @@ impl Pipe {
                     self.asked_to_end = Some(Instant::now());
                     Ok(())
                 }
-                // These do not wait for deferred commands.
+                // These commands overtake deferred ones.
                 Ok(Command::Ping) => self.handle(command).await,
                 Ok(Command::Cancel { id }) if !self.in_flight.is_there(&id) => self.cancel_held(id).await,
                 Ok(Command::Cancel { .. }) => self.handle(command).await,

@@ -17,7 +17,7 @@ use crate::options::{Options, in_bounds};
 /// Maximum length of a session's field, in bytes: `config` shows all of them in one event.
 const MAX_FIELD_BYTES: usize = 8192;
 
-/// Keys of a command that has none except `code`.
+/// The keys of a command without keys other than `code`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NoFields {}
@@ -103,10 +103,10 @@ fn keep_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) ->
     Option::deserialize(deserializer).map(Some)
 }
 
-/// Reads the keys of an object that messages call `place`.
+/// Reads the keys of an object. Messages call the object `place`.
 ///
 /// # Errors
-/// The first key that is wrong. The message quotes keys, never a value, so serde's own text is not used as it is.
+/// The first invalid key. The message quotes keys but never a value, so serde's own text is not used directly.
 pub(super) fn read<T: DeserializeOwned>(place: &str, object: Map<String, Value>) -> Result<T, CliError> {
     serde_path_to_error::deserialize(Value::Object(object)).map_err(|error| {
         let (key, text) = (error.path().to_string(), error.inner().to_string());

@@ -1,5 +1,5 @@
-//! One line of input to a [`Command`] (agent-cli.md, "Commands"). An unknown key is an error, since
-//! it may be a misspelt `read_only`.
+//! Parses a line of input into a [`Command`] (agent-cli.md, "Commands"). An unknown key is an error, since it may be
+//! a misspelt `read_only`.
 //!
 //! To add a command: a variant, a line in `COMMANDS` and in `command`, and a struct of its keys in `fields`.
 
@@ -28,7 +28,8 @@ pub const MAX_PARAMS: usize = 65_535;
 pub const MAX_NAME_BYTES: usize = 1024;
 /// Maximum length of an id as JSON, in bytes: a byte of text may be written as six.
 pub(crate) const MAX_ID_BYTES: usize = 6 * MAX_NAME_BYTES;
-/// Maximum number of JSON values in a line: enough for [`MAX_PARAMS`] parameters, of which a fraction counts as two.
+/// Maximum number of JSON values in a line. It is enough for [`MAX_PARAMS`] parameters; a fractional number counts as
+/// two.
 const MAX_VALUES: usize = 2 * MAX_PARAMS + 1000;
 const MANY_VALUES_HINT: &str = "give many values as one array: = any($1)";
 /// Options of a transaction whose `begin` has none.
@@ -52,7 +53,7 @@ pub enum Command {
     Config(Box<Patch>),
     /// Report counters.
     Ping,
-    /// Finish what is in flight, and end.
+    /// Wait for the requests in flight, then end.
     Close,
     /// Open a transaction that the queries of its session then share.
     Begin {
@@ -94,7 +95,7 @@ pub struct QueryCommand {
     pub options: Options,
 }
 
-/// Rejection of a line.
+/// The reason why a line was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct RequestError {
@@ -106,7 +107,8 @@ pub struct RequestError {
     pub meant: AffectedTransactions,
 }
 
-/// Transactions that a rejected line may have belonged to. Their other statements must not be committed without it.
+/// The transactions that a rejected line may belong to. Without the line, their other statements must not be
+/// committed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AffectedTransactions {
     /// No transaction.
@@ -126,7 +128,7 @@ impl AffectedTransactions {
     fn by(line: &serde_json::Map<String, Value>) -> Self {
         let code = line.get("code").and_then(Value::as_str).unwrap_or_default();
         match line.get("session") {
-            // A rejected commit commits nothing; the other commands are not part of a transaction.
+            // A rejected commit commits nothing. The other commands do not belong to a transaction.
             _ if ["cancel", "config", "ping", "close", "commit", "rollback"].contains(&code) => Self::ForNone,
             None | Some(Value::Null) => Self::ForSession { session: None, is_begin: code == "begin" },
             Some(Value::String(session)) => {
@@ -149,7 +151,7 @@ impl RequestError {
 /// Parses a line that is not blank, without its end.
 ///
 /// # Errors
-/// [`RequestError`] with the first mistake. It quotes keys and names, never a value.
+/// [`RequestError`] for the first problem. It quotes keys and names, never a value.
 pub fn parse(line: &[u8]) -> Result<Command, Box<RequestError>> {
     if line.len() > MAX_LINE_BYTES {
         return Err(Box::new(RequestError::too_long(id_of(line))));
@@ -178,12 +180,12 @@ pub fn parse(line: &[u8]) -> Result<Command, Box<RequestError>> {
     command.map_err(|problem| Box::new(RequestError { id: id_of(line), problem, meant }))
 }
 
-/// serde_json's message quotes nothing of a text that is not valid JSON.
+/// serde_json's message quotes nothing of a text that is not valid JSON, so it may be shown.
 fn not_json(error: &serde_json::Error) -> CliError {
     CliError::invalid(format!("line is not valid JSON: {error}"))
 }
 
-/// The id of a rejected line, also of one that is not valid JSON.
+/// The id of a rejected line, even if the line is not valid JSON.
 fn id_of(line: &[u8]) -> Option<String> {
     let mut scanner = IdScanner::new(MAX_ID_BYTES);
     scanner.read(line);

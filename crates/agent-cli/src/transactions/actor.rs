@@ -1,4 +1,4 @@
-//! Task of one transaction: it executes its commands one after another and enforces the transaction timeout.
+//! The task of one transaction: runs its commands one after another and enforces the transaction timeout.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -84,7 +84,7 @@ impl Actor {
                 Some(ActorMessage::TransactionCommand(asked)) => asked,
             };
             if job.is_claimed.swap(true, Ordering::AcqRel) {
-                // Its sender has been told that it was cancelled.
+                // The sender already knows that the query was cancelled.
                 let problem = CliError::new(ErrorCode::Cancelled, "a query of it was cancelled");
                 match job.task {
                     TransactionCommand::Begin => self.did_not_begin(problem),
@@ -266,7 +266,7 @@ impl Actor {
         }
     }
 
-    /// Marks it as over, for the reason in this event.
+    /// Marks the transaction as over, with the reason in this event.
     fn fail(&mut self, event: &Event) {
         let problem = why(event);
         let message = format!("the transaction of this session was rolled back: {}", problem.message);
@@ -290,7 +290,7 @@ impl Actor {
         Event::error(Some(request.id.clone()), problem, request.trace().duration_ms)
     }
 
-    /// The event of a query or a commit whose time has passed.
+    /// The event for a query or a commit after the transaction has timed out.
     fn timed_out(&self, request: &Request) -> Event {
         Event::SqlError(Box::new(SqlError {
             id: Some(request.id.clone()),
@@ -305,7 +305,7 @@ impl Actor {
     }
 }
 
-/// The reason in a failure.
+/// The reason in a failure event.
 fn why(event: &Event) -> CliError {
     match event {
         Event::Error(error) => CliError::new(error.error_code, error.error.clone()),
@@ -330,7 +330,7 @@ fn done(request: &Request, tag: &str, completed: QuerySummary, is_commit: bool) 
     }))
 }
 
-/// A panic as an error for the waiting caller.
+/// Turns a panic into an error, so that the waiting caller gets an answer.
 async fn guarded<T>(running: impl Future<Output = Result<T, ExecuteError>>) -> Result<T, ExecuteError> {
     let ended = std::panic::AssertUnwindSafe(running).catch_unwind().await;
     ended.unwrap_or_else(|_| Err(ExecuteError::Internal("it ended by a defect of countersign".to_owned())))

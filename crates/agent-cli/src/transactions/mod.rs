@@ -1,13 +1,13 @@
-//! Transactions that the queries of a session share.
+//! Transactions that are shared by the queries of a session.
 //!
 //! ```text
 //! begin ──▶ open ──▶ query, query, ..            one after another, in the order of arrival
 //!             │  └─▶ commit, rollback            the end, whatever the response is
 //!             └────▶ over (it has timed out)     queries are refused until a commit or a rollback
 //! ```
-//! A failed begin leaves the session in `over`, too: later queries were sent on the assumption that there is a
-//! transaction, and must not be committed one by one. So does a command that was refused before it reached the
-//! transaction: the others must not be committed without it.
+//! A failed begin also leaves the session in `over`: later queries were sent on the assumption that there is a
+//! transaction, and must not be committed one by one. The same holds for a command that was refused before it reached
+//! the transaction: the others must not be committed without it.
 
 mod actor;
 
@@ -33,18 +33,18 @@ pub(crate) struct Transactions {
     by_session: HashMap<String, TransactionHandle>,
 }
 
-/// The transaction of a session, for a query.
+/// The transaction of a session, as a query finds it.
 pub(crate) enum TransactionLookup<'t> {
-    /// No transaction; `after` completes when an ending one has ended.
+    /// There is none. `after` completes when a transaction that is ending has ended.
     None {
-        /// Cancelled at that end.
+        /// Cancelled when the previous transaction has ended.
         after: Option<CancellationToken>,
     },
     /// An open transaction that accepts the query.
     Open(&'t TransactionHandle),
 }
 
-/// An open transaction, as far as is known.
+/// A transaction that is open as far as the pipe knows.
 pub(crate) struct TransactionHandle {
     /// Queued messages: at most one for each request in flight and each rejected line.
     jobs: mpsc::UnboundedSender<ActorMessage>,
@@ -52,9 +52,9 @@ pub(crate) struct TransactionHandle {
     pub(crate) read_only: bool,
     /// Whether its begin has failed.
     has_failed: Arc<AtomicBool>,
-    /// Whether its end has been requested.
+    /// Whether a commit or a rollback was requested.
     is_ending: bool,
-    /// Cancelled at its end.
+    /// Cancelled when the transaction has ended.
     ended: CancellationToken,
 }
 
@@ -70,8 +70,8 @@ struct TransactionRequest {
     request: Request,
     task: TransactionCommand,
     cancel: CancellationToken,
-    /// The side that sets it sends the response: the transaction that starts the command, or the waiter that stops
-    /// waiting.
+    /// The side that sets it first answers: the transaction, when it starts the command, or the waiting task, when it
+    /// gives up.
     is_claimed: Arc<AtomicBool>,
     answer: oneshot::Sender<Event>,
 }
@@ -116,7 +116,7 @@ impl Transactions {
         !matches!(self.find(session), TransactionLookup::None { after: None })
     }
 
-    /// Whether one can be begun.
+    /// Checks that a transaction can begin in the session.
     pub(crate) fn check_begin(&mut self, session: &str) -> Result<(), CliError> {
         match self.find(session) {
             TransactionLookup::Open(handle) if !handle.has_failed() => {
@@ -127,7 +127,7 @@ impl Transactions {
         }
     }
 
-    /// Begins one: the future gives the terminal event of the request.
+    /// Begins a transaction. The future returns the terminal event of the request.
     pub(crate) fn begin(
         &mut self,
         new: NewTransaction<'_>,
@@ -162,7 +162,7 @@ impl Transactions {
         handle.refuse(problem);
     }
 
-    /// Puts a new one in its place, which begins when the one before it has ended.
+    /// Inserts a transaction, which begins when the previous one has ended.
     fn insert(&mut self, new: NewTransaction<'_>) -> &TransactionHandle {
         let session = new.place.session.clone();
         let after = match self.find(&session) {
@@ -190,7 +190,7 @@ impl Transactions {
         self.by_session.entry(session).insert_entry(handle).into_mut()
     }
 
-    /// Ends one: the future gives the terminal event of the request.
+    /// Ends a transaction. The future returns the terminal event of the request.
     pub(crate) fn end(
         &mut self,
         task: TransactionCommand,
@@ -202,7 +202,7 @@ impl Transactions {
         Some(handle.submit(task, request, cancel))
     }
 
-    /// Whether there is one to end.
+    /// Checks that there is a transaction to end.
     pub(crate) fn check_end(&mut self, session: &str) -> Result<(), CliError> {
         match self.find(session) {
             TransactionLookup::Open(_) => Ok(()),
@@ -224,7 +224,7 @@ impl TransactionHandle {
         let _ = self.jobs.send(ActorMessage::Refused(problem.clone()));
     }
 
-    /// Hands a task on: the future gives the terminal event of its request.
+    /// Queues a command. The future returns the terminal event of its request.
     pub(crate) fn submit(
         &self,
         task: TransactionCommand,
@@ -246,7 +246,7 @@ impl TransactionHandle {
     }
 }
 
-/// Waits for the answer; if it is cancelled before its turn has come, it does not wait for that.
+/// Waits for the answer. If the request is cancelled before its turn, it no longer waits.
 async fn wait(
     mut answered: oneshot::Receiver<Event>,
     is_claimed: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! Signing in at an OpenID Connect provider: what is configured, and who a verified person is.
+//! Sign-in at an OpenID Connect provider: its configuration, and the roles of verified people.
 
 mod person;
 
@@ -7,16 +7,16 @@ use auth::OidcProvider;
 pub(crate) use person::PersonError;
 pub use person::{AccountClaims, PersonRules};
 
-/// The path that browsers come back to from the provider.
+/// The path to which the provider redirects browsers.
 pub const CALLBACK_PATH: &str = "/login/oidc/callback";
 
-/// A provider, and what its people may do in the console.
+/// A provider, and the rules for its people.
 #[derive(Debug)]
 pub struct Oidc {
     /// The provider.
     pub provider: OidcProvider,
-    /// Its name on the login page.
+    /// The provider's name on the login page.
     pub name: String,
-    /// Who its people are.
+    /// The roles and groups of its people.
     pub rules: PersonRules,
 }

@@ -1,13 +1,13 @@
-//! From the claims of an ID token to a person with a role and groups.
+//! Maps the claims of an ID token to a person with a role and groups.
 
 use auth::{IdToken, is_label};
 use ledger::console::{ConsolePerson, ConsoleRole};
 use review::is_same_person;
 
-/// The claim whose values are only taken if the provider has verified them.
+/// The claim whose values count only if the provider has verified them.
 const EMAIL: &str = "email";
 
-/// Who a person is, and what they may do.
+/// The rules for a person's name, role and groups.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PersonRules {
     /// The claim with the name of the person. `email` counts only with `email_verified`.
@@ -26,19 +26,19 @@ pub struct PersonRules {
     pub reviewer_groups: Vec<String>,
     /// Groups of the provider whose members read.
     pub auditor_groups: Vec<String>,
-    /// Groups of the provider, and the group that each is for `approvers` of a tool. Empty: all of them, as the provider
-    /// names them.
+    /// Groups of the provider, each with the name that `approvers` of a tool use for it. If empty, all groups count
+    /// under the provider's names.
     pub groups: Vec<(String, String)>,
     /// The names under which agents of the person propose.
     pub accounts: Option<AccountClaims>,
 }
 
-/// How servers name the account of a person's agents, if these have tokens of the same issuer.
+/// How servers derive the account of a person's agents, if these have tokens of the same issuer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountClaims {
     /// The claim with the account.
     pub account_claim: String,
-    /// What the account begins with.
+    /// The prefix of the account.
     pub account_prefix: String,
     /// The claim with the actor.
     pub label_claim: Option<String>,
@@ -52,10 +52,10 @@ pub(crate) struct SignedIn {
     pub(crate) accounts: Vec<String>,
 }
 
-/// Why a verified person does not get in.
+/// Why a verified person may not use the console.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PersonError {
-    /// The ID token has no name, or none that counts. The text is for the operator's log.
+    /// The ID token has no name, or none that counts. The text is logged for the operator.
     NoName(String),
     /// No role is configured for the person.
     NoRole(String),

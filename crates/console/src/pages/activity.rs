@@ -1,4 +1,4 @@
-//! Who writes lately, and whose writes are frozen.
+//! The recent writes by session, and the frozen accounts.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ struct Freeze {
     reason: String,
 }
 
-/// The writes of one session lately.
+/// The recent writes of one session.
 struct Session {
     account: String,
     actor: String,
@@ -154,7 +154,7 @@ fn freeze_line(freeze: ledger::Freeze) -> Freeze {
         by: visible(&freeze.frozen_by),
         at: freeze.frozen_at,
         reason: freeze.reason.as_deref().map(visible).unwrap_or_default(),
-        // The form posts it back.
+        // The form posts the name back.
         name: freeze.name,
     }
 }

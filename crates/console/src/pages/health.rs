@@ -1,4 +1,4 @@
-//! What `countersign doctor` finds.
+//! The findings of `countersign doctor`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What waits, and what was decided lately.
+//! The pending proposals, and those that were decided recently.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::session::LoggedIn;
 use crate::state::Console;
 use crate::text::{proposer, title_and_params};
 
-/// The most proposals that wait, and that have ended, on the page.
+/// The maximum number of pending and of ended proposals on the page.
 const MOST: u32 = 200;
 const ENDED: u32 = 30;
 
-/// How much of the parameters a line has, in characters.
+/// The maximum length of the parameters in a line, in characters.
 const MOST_OF_PARAMS: usize = 160;
 
 #[derive(Template)]
@@ -26,7 +26,7 @@ struct Inbox<'a> {
     person: Option<&'a str>,
     waiting: Vec<Line>,
     ended: Vec<Line>,
-    /// There are more of these than are shown.
+    /// Whether there are more proposals than are shown.
     is_cut: bool,
 }
 
@@ -41,7 +41,7 @@ struct Line {
     at: String,
     until: String,
     status: &'static str,
-    /// The agent's own user agrees, in the client.
+    /// Whether the agent's own user decides, in the client.
     is_for_account: bool,
 }
 

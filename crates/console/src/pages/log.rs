@@ -1,4 +1,4 @@
-//! The verifiable log: what is sealed, what is signed, and who cosigned it.
+//! The verifiable log: its sealed entries, its signatures and its witnesses.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ struct Page<'a> {
     person: Option<&'a str>,
     ledger_id: String,
     state: SignatureState,
-    /// `3 min`: how long ago the newest checkpoint was signed.
+    /// The age of the newest signed checkpoint, such as `3 min`.
     age: String,
     keys: Vec<Key>,
     witnesses: Vec<WitnessLine>,
@@ -45,7 +45,7 @@ pub(crate) async fn show(LoggedIn(person): LoggedIn, State(console): State<Arc<C
     }
 }
 
-/// The newest signed checkpoint, as witnesses and auditors take it.
+/// The newest signed checkpoint, in the form that witnesses and auditors accept.
 pub(crate) async fn checkpoint(LoggedIn(_): LoggedIn, State(console): State<Arc<Console>>) -> Response {
     match console.records.newest_checkpoint().await {
         Ok(Some(note)) => {

@@ -1,4 +1,5 @@
-//! The login page: a link to the provider, or one that was made on the command line; and logging out.
+//! The login page, with a link to the provider or the button of a link that was made on the command line; and logging
+//! out.
 
 use std::sync::Arc;
 
@@ -19,9 +20,9 @@ use crate::state::Console;
 #[template(path = "login.html")]
 struct Login<'a> {
     person: Option<&'a str>,
-    /// The token of a link, which the button uses up.
+    /// The token of a link. The button uses it up.
     link: Option<&'a str>,
-    /// The name of the provider, and the address where the person signs in there.
+    /// The name of the provider, and the address where a sign-in begins.
     provider: Option<(&'a str, String)>,
 }
 
@@ -36,12 +37,12 @@ pub(crate) async fn explain(State(console): State<Arc<Console>>, Query(query): Q
     render(&Login { person: None, link: None, provider })
 }
 
-/// Opening a link logs nobody in: chat programs open links to show what is behind them.
+/// Opening a link does not log anybody in: chat programs open links to show a preview.
 pub(crate) async fn ask(Path(link): Path<String>) -> Response {
     render(&Login { person: None, link: Some(&link), provider: None })
 }
 
-/// Logs a person in with a link. The session before, of whomever it is, ends: the browser cannot go back to it.
+/// Logs a person in with a link. The previous session of the browser ends, whoever it belonged to.
 pub(crate) async fn log_in(
     State(console): State<Arc<Console>>,
     headers: HeaderMap,

@@ -1,4 +1,4 @@
-//! A proposal: what would change, who wants it and why, and the decision.
+//! A proposal: the changes, the proposer and the reason, and the decision.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::text::{Fact, LongText, proposer, title_and_params};
 
 const NOT_A_REVIEWER: &str = "An auditor reads, and does not decide.";
 
-/// How long a person waits for the outcome of an approval. Servers look for approved proposals every second.
+/// How long the page waits for the outcome of an approval. Servers look for approved proposals every second.
 const OUTCOME_WITHIN: Duration = Duration::from_secs(3);
 
 #[derive(Template)]
@@ -39,12 +39,12 @@ struct Page<'a> {
     proposer: String,
     proposed_at: &'a str,
     open_until: &'a str,
-    /// How many rows the write would change.
+    /// The number of rows that the write would change.
     touches: String,
     /// The rule of the tool that requires the approval.
     rule: Option<String>,
     facts: Vec<Fact>,
-    /// The approvals so far, the decision and what came of it.
+    /// The approvals so far, the decision and the outcome.
     outcome: Vec<Fact>,
     params: Vec<(String, LongText)>,
     warnings: Vec<String>,
@@ -54,16 +54,16 @@ struct Page<'a> {
     generated: String,
     undo: String,
     is_reversible: bool,
-    /// The reason why this person cannot approve.
+    /// Why this person cannot approve.
     why_not: Option<&'static str>,
-    /// The person can approve after another sign-in.
+    /// What the person must do to approve, if the last sign-in is too long ago.
     sign_in_again: Option<SignInAgain<'a>>,
     may_reject: bool,
 }
 
 #[derive(Deserialize)]
 pub(crate) struct ApproveForm {
-    /// What the page has shown.
+    /// The digest of the proposal that the page has shown.
     digest: String,
 }
 
@@ -117,7 +117,7 @@ async fn decide(console: &Console, current: &CurrentSession, id: &str, decision:
         Ok(proposal) => {
             tracing::info!(person = person.name, proposal = %id, status = proposal.status.as_str(), "decided");
             if proposal.status == ProposalStatus::Confirmed {
-                // Whatever the outcome is, the page shows it.
+                // The page shows the outcome, whatever it is.
                 drop(console.proposals.ended(id, Instant::now() + OUTCOME_WITHIN).await);
             }
             Redirect::to(&path(id)).into_response()
@@ -244,7 +244,7 @@ fn approvals(proposal: &Proposal) -> Option<String> {
     let group = rule.approvers.as_deref().map(|group| format!(" of the group {}", visible(group)));
     let text =
         format!("{} of {}{}{people}", proposal.approved_by.len(), rule.approvals, group.as_deref().unwrap_or_default());
-    // Of one approval by anybody, the decision says all.
+    // If one approval by anybody is enough, the decision already says everything.
     let is_plain = rule.approvals == 1 && group.is_none();
     (proposal.tier == Tier::Approve && !is_plain).then_some(text)
 }

@@ -1,4 +1,4 @@
-//! A record: what was written, for whom, with whose approval, and its place in the log.
+//! A record: the write, its account, its approval, and its place in the log.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ pub(crate) async fn show(
     }
 }
 
-/// The proof that the log has the record, as `countersign audit verify --proof` takes it.
+/// The proof that the log has the record, in the form that `countersign audit verify --proof` accepts.
 pub(crate) async fn prove(
     LoggedIn(_): LoggedIn,
     State(console): State<Arc<Console>>,
@@ -146,7 +146,7 @@ fn facts(record: &Record) -> Vec<Fact> {
     .collect()
 }
 
-/// The records that this one is tied to.
+/// The records that this one is linked to.
 fn chain(record: &Record) -> Vec<Fact> {
     let to = |name: &'static str, id: &CorrelationId| Fact::link(name, format!("/records/{id}"), id.to_string());
     let reverses = record.reverses.iter().flatten().map(|id| to("Undoes", id));

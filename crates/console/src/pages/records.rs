@@ -1,4 +1,4 @@
-//! The records of writes, of every account.
+//! The records of writes of all accounts.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -22,21 +22,21 @@ use crate::session::LoggedIn;
 use crate::state::Console;
 use crate::text::{proposer, query_string};
 
-/// The records of a page.
+/// The number of records on a page.
 const PAGE: u32 = 50;
 
-/// The records of a query while an export is written, and the most of an export.
+/// The number of records that an export reads at once, and the maximum number of records in an export.
 const EXPORT_PAGE: u32 = 500;
 const MOST_EXPORTED: usize = 100_000;
 
 /// The states of records, for the filter.
 const STATUSES: [&str; 4] = ["success", "failure", "pending", "duplicate"];
 
-/// The ages, for the filter, and their words. An address may have any other time.
+/// The ages for the filter, and their labels. A URL may have any other time.
 const AGES: [(&str, &str); 4] =
     [("1h", "last hour"), ("24h", "last day"), ("7d", "last 7 days"), ("30d", "last 30 days")];
 
-/// The filter of a page, as the URL has it.
+/// The filter of a page, as query parameters.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct RecordQuery {
@@ -87,7 +87,7 @@ impl RecordQuery {
         ]
     }
 
-    /// Whether it begins at a time that is no choice of the filter.
+    /// Whether the filter begins at a time that its menu does not offer.
     fn has_other_time(&self) -> bool {
         !self.since.is_empty() && AGES.iter().all(|(age, _)| *age != self.since)
     }
@@ -171,7 +171,7 @@ pub(crate) async fn list(
     let filter = match query.filter(&console, PAGE + 1).await {
         Ok(filter) => filter,
         Err(FilterError::Table(RowError::Database(error))) => return message::unavailable(&error),
-        // The form stays, so that the person can correct it.
+        // The form is shown again, so that the person can correct it.
         Err(error) => {
             page.problem = Some(sentence(&error));
             return (StatusCode::BAD_REQUEST, render(&page)).into_response();
@@ -190,7 +190,7 @@ pub(crate) async fn list(
     render(&page)
 }
 
-/// The records as JSON, one on each line, the newest first.
+/// The records as JSON, one per line, the newest first.
 pub(crate) async fn export(
     LoggedIn(_): LoggedIn,
     State(console): State<Arc<Console>>,
@@ -206,7 +206,7 @@ pub(crate) async fn export(
                 return Ok(None);
             }
             let records = console.records.list(&filter).await?;
-            // Writes in flight have no id, and come first.
+            // Writes in flight have no id and come first.
             let Some(before) = records.last().map(|last| last.id) else {
                 return Ok(None);
             };
@@ -251,7 +251,7 @@ pub(crate) fn planned_line(write: &PlannedWrite) -> RecordLine {
     }
 }
 
-/// `tweet_id: 26` of a JSON object. A long one was cut, and stays as it is.
+/// The parameters in words: `tweet_id: 26`. A text that was truncated is not a JSON object and stays as it is.
 fn params_in_words(summary: &str) -> String {
     match serde_json::from_str::<Map<String, Value>>(&visible(summary)) {
         Ok(params) => {

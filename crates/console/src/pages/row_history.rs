@@ -1,4 +1,4 @@
-//! What became of one row of a tracked table, and by whom.
+//! The recorded changes of one row of a tracked table, and who made them.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::session::LoggedIn;
 use crate::state::Console;
 use crate::text::proposer;
 
-/// The most changes of a page.
+/// The maximum number of changes on a page.
 const MOST: u32 = 200;
 
 #[derive(Debug, Default, Deserialize)]
@@ -41,7 +41,7 @@ struct Page<'a> {
 
 struct Change {
     at: String,
-    /// `None`: it was made outside of countersign.
+    /// The record of the change; `None` if it was made outside of countersign.
     record: Option<(String, String)>,
     by: String,
     effect: Effect,

@@ -1,4 +1,4 @@
-//! Undo: of one write, and plans of many writes.
+//! Undo of one write, and of many writes by a plan.
 
 use std::sync::Arc;
 
@@ -25,10 +25,10 @@ use crate::session::LoggedIn;
 use crate::state::{Console, ConsoleOperator};
 use crate::text::Fact;
 
-/// A plan with more rows is carried out in parts.
+/// The number of rows above which a plan runs in several transactions.
 const MOST_ROWS: u64 = 10_000;
 
-/// The most writes that the page of a plan lists, and the most rows; it counts the others.
+/// The maximum number of writes, and of rows, that the page of a plan lists. It counts the others.
 const MOST_LISTED: usize = 100;
 const MOST_EFFECTS: u32 = 20;
 const MOST_EFFECTS_IN_FULL: u32 = 10_000;
@@ -42,7 +42,7 @@ struct SelectionPage<'a> {
     form: &'a SelectionForm,
 }
 
-/// The writes to undo, as the form has them.
+/// The writes to undo, as form fields.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct SelectionForm {
@@ -96,7 +96,7 @@ pub(crate) struct LeftOut {
     pub(crate) why: String,
 }
 
-/// How much of a plan its page shows.
+/// How much of a plan the page shows.
 #[derive(Deserialize)]
 pub(crate) struct PlanQuery {
     /// Every row.
@@ -106,7 +106,7 @@ pub(crate) struct PlanQuery {
 
 #[derive(Deserialize)]
 pub(crate) struct RunForm {
-    /// What the page has shown.
+    /// The digest of the plan that the page has shown.
     digest: String,
 }
 
@@ -116,7 +116,7 @@ pub(crate) async fn ask(LoggedIn(person): LoggedIn, State(console): State<Arc<Co
     render(&SelectionPage { person: Some(&person.name), why_not, problem: None, form: &form })
 }
 
-/// Makes and stores a plan; the rows are compared, and nothing is changed.
+/// Makes and stores a plan. Compares rows but changes nothing.
 pub(crate) async fn plan(
     LoggedIn(person): LoggedIn,
     State(console): State<Arc<Console>>,
@@ -173,7 +173,7 @@ pub(crate) async fn show(
     }
 }
 
-/// Carries out what the page has shown, or nothing.
+/// Runs exactly the plan that the page has shown.
 pub(crate) async fn run(
     LoggedIn(person): LoggedIn,
     State(console): State<Arc<Console>>,
@@ -193,7 +193,7 @@ pub(crate) async fn run(
         return message::page(StatusCode::CONFLICT, "Not done", text);
     }
     tracing::info!(person = person.name, plan = plan.plan_id, "an undo plan is carried out");
-    // It goes on if the browser goes away.
+    // The undo continues if the browser disconnects.
     let running = tokio::spawn(async move { run_parts(&undo, &plan, &person.name).await });
     running.await.unwrap_or_else(|error| message::unavailable(&error))
 }
@@ -250,7 +250,7 @@ fn so_far(undone: u64, receipts: &[CorrelationId]) -> String {
     format!("{} are as before the writes, by the undo {}.", rows(undone), ids.join(", "))
 }
 
-/// What the undo of one write would do.
+/// Shows what the undo of one write would do.
 pub(crate) async fn try_one(
     LoggedIn(person): LoggedIn,
     State(console): State<Arc<Console>>,
@@ -267,7 +267,7 @@ pub(crate) async fn try_one(
     }
 }
 
-/// Undoes one write, if its rows are as it left them.
+/// Undoes one write, if its rows are unchanged since.
 pub(crate) async fn undo_one(
     LoggedIn(person): LoggedIn,
     State(console): State<Arc<Console>>,
@@ -354,7 +354,7 @@ pub(crate) fn left_out_write(conflict: &Conflict<Value>) -> LeftOut {
     }
 }
 
-/// What was selected, and what was found.
+/// The selection of the plan, and its result.
 fn plan_facts(plan: &StoredPlan) -> Vec<Fact> {
     let Selection { scope, from, to } = &plan.selection;
     let named = [
@@ -404,7 +404,7 @@ impl SelectionForm {
     }
 }
 
-/// What changes data for this person, or the reason why nothing does.
+/// The operator's handle for this person, or the reason why the person cannot change data.
 pub(super) fn operator<'a>(console: &'a Console, person: &ConsolePerson) -> Result<&'a ConsoleOperator, &'static str> {
     if !person.role.may_undo() {
         return Err("Only operators undo writes and freeze accounts: you have another role.");

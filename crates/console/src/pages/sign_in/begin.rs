@@ -1,4 +1,4 @@
-//! The way to the provider.
+//! The beginning of a sign-in at the provider.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ use crate::state::Console;
 #[serde(default)]
 pub(crate) struct BeginQuery {
     next: String,
-    /// Not empty: the person signs in again, however lately they did.
+    /// If not empty, the person must sign in again, however recently they did.
     again: String,
 }
 
-/// Remembers the browser, and sends it to the provider.
+/// Ties the sign-in to the browser, and redirects the browser to the provider.
 pub(crate) async fn begin(
     State(console): State<Arc<Console>>,
     Query(query): Query<BeginQuery>,
@@ -32,7 +32,7 @@ pub(crate) async fn begin(
     headers: HeaderMap,
 ) -> Response {
     let Some(oidc) = &console.oidc else { return message::not_found().await };
-    // The ledger keeps a limited number of sign-ins that are begun, so one client must not begin them all.
+    // The ledger keeps a limited number of sign-ins in progress, so one client must not use them all up.
     let client = ClientNetwork::of(console.proxies.client(connection.peer(), &headers));
     if let Err(error) = console.begun_sign_ins.check(client) {
         tracing::warn!(%error, "a sign-in was not begun");

@@ -1,4 +1,4 @@
-//! The way back from the provider.
+//! The end of a sign-in at the provider.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,7 +17,7 @@ use crate::return_path::ReturnPath;
 use crate::session::{end_session_before, new_cookie};
 use crate::state::Console;
 
-/// Signs in the person whom the provider has verified, if this browser has asked for that.
+/// Signs in the person whom the provider has verified, if this browser began the sign-in.
 pub(crate) async fn complete(
     State(console): State<Arc<Console>>,
     RawQuery(query): RawQuery,
@@ -50,7 +50,7 @@ pub(crate) async fn complete(
     }
 }
 
-/// Makes a session for a verified person who may use the console.
+/// Creates a session for a verified person who may use the console.
 async fn admit(
     console: &Console,
     oidc: &Oidc,
@@ -76,7 +76,7 @@ async fn admit(
     tracing::info!(person = person.name, role = person.role.as_str(), "signed in with the provider");
     end_session_before(console, headers).await;
     let cookies = AppendHeaders([(header::SET_COOKIE, cookie), (header::SET_COOKIE, no_cookie())]);
-    // With the origin before it, no path leads to another host.
+    // The origin precedes the path, so no path can lead to another host.
     (cookies, Redirect::to(&format!("{}{}", console.origin, return_to.as_str()))).into_response()
 }
 

@@ -6,30 +6,30 @@ use types::Secret;
 
 use crate::session::cookie;
 
-/// `Lax`, so that browsers send it when the provider sends them back.
+/// `SameSite=Lax`, so that browsers send it when the provider redirects them back.
 const COOKIE: &str = "__Host-countersign-sign-in";
 
-/// As long as a sign-in may take, in seconds.
+/// The maximum duration of a sign-in, in seconds.
 const MAX_AGE_S: u32 = 600;
 
-/// The longest value that is taken for a token, in bytes.
+/// The longest value that is accepted as a token, in bytes.
 const MAX_BYTES: usize = 64;
 
-/// The token of the browser, if it has begun a sign-in lately.
+/// The token of the browser, if it has a sign-in in progress.
 pub(super) fn browser(headers: &HeaderMap) -> Option<Secret> {
     let token = cookie(headers, COOKIE).filter(|token| !token.is_empty() && token.len() <= MAX_BYTES);
     token.map(|token| Secret::new(token.to_owned()))
 }
 
-/// The token of the browser, which can sign in on several pages at once, or a new one; and the header that gives it to the
-/// browser.
+/// The token of the browser, or a new one, and the header that sets it. A browser may have several sign-ins in
+/// progress with one token.
 pub(super) fn browser_or_new(headers: &HeaderMap) -> Option<(Secret, String)> {
     let token = browser(headers).or_else(|| generate_token().ok())?;
     let cookie = format!("{COOKIE}={}; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age={MAX_AGE_S}", token.expose());
     Some((token, cookie))
 }
 
-/// The header that takes the cookie away.
+/// The header that removes the cookie.
 pub(super) fn no_cookie() -> String {
     format!("{COOKIE}=; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=0")
 }

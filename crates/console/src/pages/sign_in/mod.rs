@@ -1,4 +1,4 @@
-//! Signing in at the provider: the way there, the way back, and what is said if that does not succeed.
+//! Sign-in at the provider: its beginning, its end, and the pages for failures.
 
 mod begin;
 mod complete;
@@ -19,33 +19,33 @@ use crate::state::Console;
 pub(crate) use begin::begin;
 pub(crate) use complete::complete;
 
-/// A page with a way to sign in.
+/// A page with a link to sign in.
 #[derive(Template)]
 #[template(path = "sign_in.html")]
 struct SignInPage<'a> {
     person: Option<&'a str>,
     title: &'a str,
     text: &'a str,
-    /// The words of a link, and where it leads.
+    /// The text of a link, and its target.
     link: Option<(&'a str, &'a str)>,
 }
 
-/// What a person does who has signed in too long ago to approve.
+/// What a person must do if their sign-in is too long ago for an approval.
 pub(crate) struct SignInAgain<'a> {
     pub(crate) text: String,
-    /// The name of the provider, and the address where the person signs in there again.
+    /// The name of the provider, and the address where the person signs in again.
     pub(crate) provider: Option<(&'a str, String)>,
 }
 
 impl<'a> SignInAgain<'a> {
-    /// What the person of a session does before they approve on this page; `None` if they may approve as they are.
+    /// What the person must do before they approve on this page; `None` if they may approve now.
     pub(crate) fn needed(console: &'a Console, session: &ConsoleSession, path: &str) -> Option<Self> {
         let within = console.approve_within?;
         let is_late = session.sign_in_age.is_none_or(|age| age > within);
         is_late.then(|| Self::new(console, path))
     }
 
-    /// What a person does whose approval the ledger has refused on this page.
+    /// What the person must do after the ledger has refused their approval on this page.
     pub(crate) fn new(console: &'a Console, path: &str) -> Self {
         let within = console.approve_within.map(words).unwrap_or_default();
         let provider =

@@ -1,4 +1,4 @@
-//! What a person reads whom the console has not signed in. The log has the reason.
+//! The pages for a sign-in that failed. The log has the reason.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// The browser has not begun this sign-in, has completed it already, or has taken too long.
+    /// The browser has not begun this sign-in, has already completed it, or took too long.
     pub(super) const UNKNOWN: Self = Self {
         status: StatusCode::UNAUTHORIZED,
         title: Cow::Borrowed("The sign-in cannot be completed"),
@@ -29,7 +29,7 @@ impl Refusal {
         ),
     };
 
-    /// The provider has let the person through without asking.
+    /// The provider has not asked the person to sign in again.
     pub(super) fn not_fresh(provider: &str) -> Self {
         let text = format!(
             "{provider} was asked to let you sign in again, and has not done so, or does not say when you did (auth_time). Nobody \
@@ -42,7 +42,7 @@ impl Refusal {
         Self { status, title: title.into(), text: text.into() }
     }
 
-    /// The page, with a link to try it again and land on the page that was wanted.
+    /// The page, with a link to try again and return to the wanted page.
     pub(super) fn page(&self, return_to: &ReturnPath) -> Response {
         let login = return_to.after("/login");
         let link = Some(("Sign in", login.as_str()));
@@ -51,7 +51,7 @@ impl Refusal {
     }
 }
 
-/// The page for an error of the protocol.
+/// The page for a protocol error.
 pub(super) fn refused(error: &OidcError, provider: &str, return_to: &ReturnPath) -> Response {
     tracing::warn!(%error, "nobody was signed in");
     refusal(error, provider).page(return_to)
@@ -90,7 +90,7 @@ fn refusal(error: &OidcError, provider: &str) -> Refusal {
     }
 }
 
-/// The page for somebody whom the provider has verified, and who does not get in.
+/// The page for a verified person who may not use the console.
 pub(super) fn not_a_person(error: &PersonError, provider: &str, return_to: &ReturnPath) -> Response {
     let text = match error {
         PersonError::NoName(reason) => {
