@@ -6,12 +6,12 @@ use types::Principal;
 /// The longest label, in bytes.
 const MAX_LABEL_BYTES: usize = 255;
 
-/// What [`is_label`] asks for, for messages.
+/// The rule of [`is_label`], for messages.
 pub const LABEL_RULE: &str =
     "1 to 255 bytes, with a letter or digit, without spaces at its ends and without invisible characters";
 
-/// Whether a text can be the label of a token, which is the actor of records, or the name of a person. It is read by people, who
-/// must be able to tell two of them apart.
+/// Whether a text can be the label of a token, which is the actor in records, or the name of a person. People read
+/// labels and must be able to tell two of them apart.
 #[must_use]
 pub fn is_label(text: &str) -> bool {
     let is_printed = text.chars().any(char::is_alphanumeric) && text.trim() == text;

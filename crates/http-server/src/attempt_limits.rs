@@ -1,5 +1,5 @@
-//! Limits attempts per client: failed authentications, sign-ins that are only begun. After too many, the next ones are refused
-//! unseen.
+//! Limits attempts per client: failed authentications, and sign-ins that were begun. After too many, further attempts
+//! are refused without being checked.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;

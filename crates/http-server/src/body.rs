@@ -8,21 +8,21 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 /// How long the body of a request may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Why there is no body.
+/// Why a body could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
-    /// It took too long.
+    /// The body took too long to arrive.
     #[error("the body of the request did not arrive within {} s", BODY_TIMEOUT.as_secs())]
     TooSlow,
-    /// It is too large.
+    /// The body is too large.
     #[error("the body of the request has more than {0} bytes")]
     TooLarge(usize),
-    /// The client has gone, or sent no valid body.
+    /// The client is gone, or sent an invalid body.
     #[error("the body of the request is broken")]
     Broken,
 }
 
-/// The body, of at most so many bytes.
+/// Reads a body of at most `max_bytes` bytes.
 ///
 /// # Errors
 /// [`BodyError`]: the rest of the body is not read, so the connection must be closed after the response.

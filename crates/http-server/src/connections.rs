@@ -97,13 +97,13 @@ impl Lane {
     }
 }
 
-/// Why a connection is closed at once.
+/// Why a connection is closed immediately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionLimitError {
-    /// The address has too many.
+    /// The address has too many connections.
     #[error("the address has reached its limit of connections (connections_per_address)")]
     PerAddress,
-    /// All addresses together have too many.
+    /// All addresses together have too many connections.
     #[error("the server has reached its limit of connections (connections), reserved ones included")]
     Total,
 }
@@ -157,7 +157,7 @@ impl ConnectionLimits {
     }
 }
 
-/// A connection, as its requests see it.
+/// A connection, as seen by its requests.
 #[derive(Debug)]
 pub struct HttpConnection {
     id: u64,

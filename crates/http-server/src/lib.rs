@@ -1,4 +1,4 @@
-//! Serving HTTP/1.1 to clients that may be slow or hostile. Every server of countersign has the same limits:
+//! Serves HTTP/1.1 to clients that may be slow or hostile. All servers of countersign have the same limits:
 //!
 //! ```text
 //! connection   TLS, time for the first request and for each head, size of a head, slow readers    `connection`, `min_throughput`
@@ -7,8 +7,9 @@
 //! attempts     what a client may try, such as signing in                                          `attempt_limits`
 //! ```
 //!
-//! [`serve`] is the entry point. Requests have their [`HttpConnection`] as an extension: a server tells it which requests it
-//! answers, and which are authenticated. [`limit_requests`] does so for a server whose bodies are small.
+//! [`serve`] is the entry point. Each request has its [`HttpConnection`] as an extension. A server reports to it
+//! which requests it answers, and which of them are authenticated. [`limit_requests`] does this for servers with
+//! small request bodies.
 
 mod attempt_limits;
 mod body;

@@ -1,4 +1,4 @@
-//! The limits of a server whose requests are small: a body is there as a whole before its handler runs.
+//! The limits for servers with small requests: the whole body is read before the handler runs.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use http::{HeaderValue, Request, Response, StatusCode, header};
 
 use crate::{BodyError, HttpConnection, read_body};
 
-/// Reads the body, of at most so many bytes, and notes that the request is answered. A connection may be evicted while the
-/// body arrives.
+/// Reads a body of at most `max_bytes`, and marks the request as being answered. A connection may be evicted while
+/// the body arrives.
 pub async fn limit_requests(
     State(max_body_bytes): State<usize>,
     Extension(connection): Extension<Arc<HttpConnection>>,
@@ -40,7 +40,7 @@ pub async fn limit_requests(
     response
 }
 
-/// The connection is closed: the rest of a body is not read.
+/// Closes the connection after the response, since the rest of the body is not read.
 fn refusal(status: StatusCode, why: &str) -> Response<Body> {
     let mut response = Response::new(Body::from(format!("{why}\n")));
     *response.status_mut() = status;

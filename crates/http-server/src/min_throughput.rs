@@ -13,7 +13,7 @@ use tokio::time::{Sleep, sleep};
 /// How long a client may take to read [`MIN_PROGRESS_BYTES`] bytes.
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// With the timeout, 1.6 kB/s: slower than any line.
+/// With the timeout, this is 1.6 kB/s: slower than any usable network.
 const MIN_PROGRESS_BYTES: usize = 16 << 10;
 
 /// A stream with a minimum write throughput. Writes fail with [`io::ErrorKind::TimedOut`] if the client reads less

@@ -22,21 +22,21 @@ use crate::{ConnectionLimitError, ConnectionLimits, HttpConnection, ReloadableTl
 /// How long the last bytes of responses may take at the end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a server is made of.
+/// The parts of a server.
 #[derive(Debug)]
 pub struct HttpServer {
-    /// Where clients connect to.
+    /// The listener for connections.
     pub listener: TcpListener,
     /// Its certificate; `None` for plain HTTP.
     pub tls: Option<ReloadableTls>,
-    /// What answers requests. Each has its [`HttpConnection`] as an extension.
+    /// The handler of requests. Each request has its [`HttpConnection`] as an extension.
     pub router: Router,
     /// The limits of its connections.
     pub connections: Arc<ConnectionLimits>,
 }
 
-/// Serves until `stop` is cancelled, then accepts no more connections, waits for `drained`, and closes those that are open.
-/// `on_refusal` is told of connections that are closed at once.
+/// Serves until `stop` is cancelled. Then accepts no more connections, waits for `drained`, and closes the open
+/// connections. `on_refusal` is called for each connection that is closed immediately.
 pub async fn serve(
     server: HttpServer,
     on_refusal: impl Fn(IpAddr, ConnectionLimitError) + Send,
@@ -69,7 +69,7 @@ pub async fn serve(
             }
         });
     }
-    // New clients can go to another server at once.
+    // New clients can connect to another server at once.
     drop(listener);
     drained.await;
     if tokio::time::timeout(CLOSE_TIMEOUT, graceful.shutdown()).await.is_err() {

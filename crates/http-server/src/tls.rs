@@ -21,12 +21,12 @@ impl ReloadableTls {
         Self { config: Arc::new(RwLock::new(Arc::new(config))) }
     }
 
-    /// Replaces them for new connections.
+    /// Replaces certificate and key for new connections.
     pub fn replace(&self, config: ServerConfig) {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
 
-    /// The acceptor of a connection that begins now.
+    /// The acceptor for a new connection.
     #[must_use]
     pub fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner)))

@@ -1,8 +1,8 @@
 //! Answers the usual tool call of protocol 2026-07-28 without rmcp's HTTP service, which parses each message once more
 //! and starts three tasks and a service for it.
 //!
-//! Only a request that passes every check of that service is a direct call. Any other one goes to rmcp, which has the
-//! error for it.
+//! Only a request that passes every check of that service is a direct call. rmcp handles all others, and reports
+//! their errors.
 
 use std::io;
 
@@ -66,13 +66,13 @@ pub(crate) fn is_direct(headers: &HeaderMap, request: &ClientRequest) -> bool {
         && meta.client_info().is_some()
 }
 
-/// Whether a header is there once, with this value.
+/// Whether a header occurs exactly once, with this value.
 fn is_only(headers: &HeaderMap, name: &str, value: &str) -> bool {
     let mut values = headers.get_all(name).iter();
     values.next().is_some_and(|only| only == value) && values.next().is_none()
 }
 
-/// Whether a name is itself in a header. Others are encoded.
+/// Whether a header contains the name unencoded.
 fn is_plain(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }

@@ -27,9 +27,9 @@ pub(crate) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// `/readyz`: whether the server can answer calls, as status 200 or 503. With tools that do not fit the database it is ready and
-/// `degraded`. The reasons may name the database, its login and its tables, so only authenticated callers and programs on this
-/// machine see them.
+/// `/readyz`: whether the server can answer calls, as status 200 or 503. If tools do not fit the database, the server
+/// is ready and `degraded`. The reasons may name the database, its login and its tables, so only authenticated
+/// callers and programs on this machine see them.
 pub(crate) async fn readyz(
     State(state): State<Arc<AppState>>,
     Extension(caller): Extension<ClientAddress>,

@@ -167,7 +167,7 @@ pub(crate) struct InFlightBytes {
 mod tests {
     use super::*;
 
-    /// So many that hardly any are replenished while the test runs.
+    /// More requests than can be replenished while the test runs.
     const BURST: u32 = 1000;
 
     fn test_quotas(burst: NonZeroU32) -> AccountQuotas {

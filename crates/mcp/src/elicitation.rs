@@ -46,7 +46,7 @@ pub(crate) enum ElicitationMode {
 /// The key of the question and its answer.
 const QUESTION: &str = "agreement";
 
-/// How long an answer is accepted, whatever the end of the proposal is.
+/// How long an answer is accepted, independent of the expiry of the proposal.
 const TTL: Duration = Duration::from_secs(60 * 60);
 
 /// The state that the client carries.
@@ -105,14 +105,15 @@ impl Elicitation {
         }
     }
 
-    /// Whether the user of this request's client can be asked to open a page within the call. A client that opens pages need
-    /// not show forms.
+    /// Whether the user of this request's client can be asked to open a page within the call. A client that opens
+    /// pages need not support forms.
     pub(crate) fn opens_pages(context: &RequestContext<RoleServer>) -> bool {
         let elicitation = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
         !is_stateless(context) && elicitation.is_some_and(|modes| modes.url.is_some())
     }
 
-    /// Asks the user to open a page. What they answer decides nothing: they decide on the page, and only if they may.
+    /// Asks the user to open a page. The answer decides nothing: the user decides on the page, if they are allowed
+    /// to.
     pub(crate) async fn open(&self, page: &PageRequest, context: &RequestContext<RoleServer>) {
         let params = ElicitRequestParams::UrlElicitationParams {
             meta: None,
@@ -178,7 +179,7 @@ impl Elicitation {
             ErrorData::invalid_params(message, None)
         })?;
         let answer = params.input_responses.as_ref().and_then(|responses| responses.get(QUESTION));
-        // Without an answer it is treated as a first call.
+        // Without an answer, the call is treated as the first one.
         let Some(answer) = answer else { return Ok(None) };
         let result: ElicitResult = serde_json::from_value(answer.clone()).map_err(|error| {
             let message =

@@ -1,9 +1,9 @@
 //! The MCP adapter, over rmcp.
 //!
-//! [`McpServer`] answers requests from a [`tools::Registry`]; `resources` answers those about resources, and
+//! [`McpServer`] answers requests from a [`tools::Registry`]; `resources` answers requests about resources, and
 //! [`Elicitation`] asks users. [`serve_stdio`] serves standard input and output. The crate `mcp-http` serves the same
-//! [`McpServer`] over HTTP, and attaches a [`TransportContext`] to each request. [`Client`] is the other side, for
-//! the demo and the tests.
+//! [`McpServer`] over HTTP, and attaches a [`TransportContext`] to each request. [`Client`] is an MCP client for the
+//! demo and the tests.
 //!
 //! This crate knows neither an HTTP server nor PostgreSQL. To add a transport, serve an [`McpServer`] over it, and
 //! call [`expand_message`] just before a message is written.

@@ -10,10 +10,10 @@ use tokio::io::AsyncWrite;
 /// The number of bytes that are collected before they are written.
 const PART_BYTES: usize = 64 << 10;
 
-/// Serializes a message as a line into an output, as far as the output takes it without waiting. Returns the rest.
+/// Serializes a message as a line into an output, as far as the output accepts it without waiting. Returns the rest.
 ///
-/// So a client reads the first parts of a large answer while the server serializes the others, and the line is in memory as
-/// a whole only if the client does not read.
+/// So a client reads the first parts of a large answer while the server serializes the others. The whole line is in
+/// memory only if the client does not read.
 ///
 /// # Errors
 /// An error of the output.
@@ -36,7 +36,7 @@ struct PartialLine<'a, W> {
 
 impl<W: AsyncWrite + Unpin> PartialLine<'_, W> {
     fn write_part(&mut self) -> io::Result<()> {
-        // The task that writes the rest waits for the output.
+        // The task that writes the rest will wait for the output.
         let mut context = Context::from_waker(Waker::noop());
         let mut written = 0;
         while let Some(part) = self.unwritten.get(written..).filter(|part| !part.is_empty()) {

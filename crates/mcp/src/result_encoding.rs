@@ -77,13 +77,13 @@ fn encode_text(envelope: String, is_success: bool, content: ResultContent, field
     result
 }
 
-/// The envelope as structured content. Clients read its numbers as doubles before the model gets them, so it has the
-/// digits that a double does not hold as text (I-2).
+/// The envelope as structured content. Clients parse its numbers as doubles before the model gets them, so numbers
+/// with more digits than a double holds are written as text (I-2).
 fn structured(envelope: &str, fields: &NumberFields) -> Value {
     JsonText::from_unchecked(fields.double_safe(envelope)).into_opaque_object()
 }
 
-/// Completes a result that is about to be written, if its structured content is only what is known of its numbers.
+/// Completes a result just before it is written, if its structured content holds only the facts about its numbers.
 pub(crate) fn expand(result: &mut CallToolResult) {
     if let Some(fields) = result.structured_content.as_mut().and_then(|content| content.get_mut(NUMBER_FIELDS)) {
         let fields = serde_json::from_value(fields.take()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Seals the state that clients carry between the servers of a ledger: questions, and the ids of sessions.
+//! Seals state that clients carry between the servers of a ledger: questions, and session ids.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -27,7 +27,7 @@ impl StateCodec {
     /// A codec that seals with the key of this name, and opens with all of them.
     ///
     /// # Errors
-    /// [`StateKeyError`].
+    /// [`StateKeyError`] if the keys cannot be used.
     pub fn new(sealing: &str, keys: Vec<StateKey>) -> Result<Self, StateKeyError> {
         Ok(Self { codec: Arc::new(RwLock::new(ring(sealing, keys)?)) })
     }
@@ -36,7 +36,7 @@ impl StateCodec {
     /// they reach their ledger.
     ///
     /// # Errors
-    /// [`StateKeyError`].
+    /// [`StateKeyError`] if the key cannot be used.
     pub fn ephemeral() -> Result<Self, StateKeyError> {
         let halves = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()].map(uuid::Uuid::into_bytes);
         let key = halves.concat();
@@ -46,7 +46,7 @@ impl StateCodec {
     /// Replaces the keys, for every clone. States that only the old keys open become invalid.
     ///
     /// # Errors
-    /// [`StateKeyError`]; the old keys remain in use.
+    /// [`StateKeyError`] if the keys cannot be used. The old keys remain in use.
     pub fn replace(&self, sealing: &str, keys: Vec<StateKey>) -> Result<(), StateKeyError> {
         let new = ring(sealing, keys)?;
         *self.codec.write().unwrap_or_else(PoisonError::into_inner) = new;

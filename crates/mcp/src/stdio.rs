@@ -27,14 +27,14 @@ pub fn standard_pipes() -> (impl AsyncRead + Send + Unpin + 'static, impl AsyncW
     rmcp::transport::stdio_pipes()
 }
 
-/// Lets a pipe at standard output take an answer of usual size at once. With the 64 KiB of Linux, server and client wake each
-/// other a dozen times for each MiB. Whatever else standard output is stays as it is.
+/// Enlarges a pipe at standard output, so that it accepts an answer of usual size at once. With the 64 KiB of Linux,
+/// server and client wake each other a dozen times for each MiB. If standard output is not a pipe, it is not changed.
 fn enlarge_output_pipe() {
     #[cfg(target_os = "linux")]
     let _ = nix::fcntl::fcntl(std::io::stdout(), nix::fcntl::FcntlArg::F_SETPIPE_SZ(OUTPUT_PIPE_BYTES));
 }
 
-/// What an unprivileged process may ask for.
+/// The largest size that an unprivileged process may request.
 #[cfg(target_os = "linux")]
 const OUTPUT_PIPE_BYTES: i32 = 1 << 20;
 

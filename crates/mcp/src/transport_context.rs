@@ -1,4 +1,4 @@
-//! What a transport attaches to a request for the server.
+//! The data that a transport attaches to a request.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -4,18 +4,18 @@ use std::str::FromStr;
 
 use crate::Hash;
 
-/// What a log says about itself: its origin, the number of its entries, and their root.
+/// The signed statement of a log: its origin, its number of entries, and their root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkpoint {
     /// The name of the log.
     pub origin: String,
     /// The number of entries.
     pub size: u64,
-    /// The root of the tree over them.
+    /// The root hash of the tree.
     pub root: Hash,
 }
 
-/// The reason why a text is no checkpoint.
+/// The reason why a text is not a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a checkpoint is an origin, a size and a root in base64, each on a line")]
 pub struct CheckpointError;

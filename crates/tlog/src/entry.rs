@@ -4,19 +4,19 @@ use std::fmt::Write as _;
 
 use crate::Hash;
 
-/// The longest entry that is written, in bytes.
+/// The maximum length of an entry that is written, in bytes.
 pub const MAX_ENTRY_BYTES: usize = 8192;
 
-/// What stands before the digits of a value that names a part.
+/// The prefix of a value that names a part; the digits of its digest follow.
 pub const PART_PREFIX: &str = "sha256:";
 
 const FIRST_LINE: &str = "countersign-entry/v1";
 
-/// The keys that name parts, and those of times.
+/// The keys whose values name parts, and those whose values are times.
 const PART_KEYS: [&str; 5] = ["params", "result", "effects", "context", "details"];
 const TIME_KEYS: [&str; 5] = ["at", "admitted_at", "completed_at", "decided_at", "made_before"];
 
-/// The keys of each kind, in their order.
+/// The keys of each kind, in order.
 const KINDS: [(&str, &[&str]); 10] = [
     (
         "record",
@@ -79,34 +79,34 @@ pub struct Entry {
     fields: Vec<(String, String)>,
 }
 
-/// The reason why bytes are no entry.
+/// The reason why bytes are not an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EntryError {
-    /// Not UTF-8.
+    /// The bytes are not UTF-8.
     #[error("it is not UTF-8")]
     Encoding,
-    /// Not this version, or the last line has no end.
+    /// The version is another one, or the last line does not end with a line break.
     #[error("it does not begin with the line {FIRST_LINE}, or does not end with a line break")]
     Lines,
-    /// A line is no key and value, or has an empty value.
+    /// A line is not a key and a value, or its value is empty.
     #[error("line {0} is not a key, a space and a value")]
     Field(usize),
-    /// A key is there twice, or the first one is not `kind`.
+    /// A key occurs twice, or the first key is not `kind`.
     #[error("the key of line {0} is there already, or `kind` is not the first one")]
     Key(usize),
     /// A part is not named by its digest, or a time is not in UTC with microseconds.
     #[error("the value of line {0} is not of the form that its key has")]
     Form(usize),
-    /// A key of a known kind stands before one that it should stand behind.
+    /// The keys of a known kind are not in its order.
     #[error("the key of line {0} is not in the order of its kind")]
     Order(usize),
-    /// A control character stands for itself, or `%` is not before two digits of one.
+    /// A control character is not encoded, or `%` is not followed by the two digits of one.
     #[error("the value of line {0} is not percent-encoded as it should be")]
     Value(usize),
 }
 
 impl Entry {
-    /// An entry of these keys and values. Fields with an empty value are left out.
+    /// An entry with these keys and values. Fields with an empty value are left out.
     #[must_use]
     pub fn new<K: Into<String>, V: Into<String>>(fields: impl IntoIterator<Item = (K, V)>) -> Self {
         let fields = fields.into_iter().map(|(key, value)| (key.into(), value.into()));
@@ -116,7 +116,7 @@ impl Entry {
     /// Reads an entry.
     ///
     /// # Errors
-    /// [`EntryError`].
+    /// [`EntryError`] if the bytes do not have the format of an entry.
     pub fn parse(bytes: &[u8]) -> Result<Self, EntryError> {
         let text = std::str::from_utf8(bytes).map_err(|_| EntryError::Encoding)?;
         let lines = text.strip_suffix('\n').ok_or(EntryError::Lines)?;
@@ -142,7 +142,7 @@ impl Entry {
         entry.check_kind().map(|()| entry)
     }
 
-    /// Checks what the kind says about its keys. Kinds and keys that are not known are not checked.
+    /// Checks the keys that the kind defines. Unknown kinds and keys are not checked.
     fn check_kind(&self) -> Result<(), EntryError> {
         let kind = self.get("kind").unwrap_or_default();
         let keys = KINDS.iter().find(|(known, _)| *known == kind).map_or(&[][..], |(_, keys)| keys);
@@ -174,7 +174,7 @@ impl Entry {
         self.fields.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
-    /// The digests of the parts that it names.
+    /// The digests of the parts that the entry names.
     pub fn parts(&self) -> impl Iterator<Item = Hash> {
         self.fields().filter(|(key, _)| PART_KEYS.contains(key)).filter_map(|(_, value)| part(value))
     }
@@ -187,8 +187,8 @@ impl std::fmt::Display for Entry {
     }
 }
 
-/// The entries of a file of entries (c2sp.org/tlog-tiles), each of which is behind its length; `None` if the bytes do not end
-/// with one.
+/// The entries of a file of entries (c2sp.org/tlog-tiles), each with its length before it; `None` if the bytes do not
+/// end with a complete entry.
 #[must_use]
 pub fn split_entries(mut bytes: &[u8]) -> Option<Vec<&[u8]>> {
     let mut entries = Vec::new();
@@ -201,7 +201,7 @@ pub fn split_entries(mut bytes: &[u8]) -> Option<Vec<&[u8]>> {
     Some(entries)
 }
 
-/// Adds an entry to a file of entries; `None` if it has more than 65,535 bytes.
+/// Appends an entry to a file of entries; `None` if the entry has more than 65,535 bytes.
 #[must_use]
 pub fn append_entry(file: &mut Vec<u8>, entry: &[u8]) -> Option<()> {
     let length = u16::try_from(entry.len()).ok()?;
@@ -214,7 +214,7 @@ fn part(value: &str) -> Option<Hash> {
     Hash::from_hex(value.strip_prefix(PART_PREFIX)?)
 }
 
-/// Whether a text is like `2026-11-23T09:30:00.000000Z`, with every number in its range.
+/// Whether a text has the form `2026-11-23T09:30:00.000000Z`, with every number in its range.
 fn is_time(text: &str) -> bool {
     const FORM: &[u8] = b"0000-00-00T00:00:00.000000Z";
     let is_of_form = text.len() == FORM.len()
@@ -244,7 +244,7 @@ fn encode(value: &str) -> String {
         if is_encoded(c) {
             let mut buffer = [0; 4];
             c.encode_utf8(&mut buffer).bytes().for_each(|byte| {
-                // A String takes everything.
+                // Writing to a String cannot fail.
                 let _ = write!(encoded, "%{byte:02X}");
             });
         } else {

@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::digest;
 
-/// A SHA-256 hash. `Display` is standard base64, as checkpoints and proofs have it.
+/// A SHA-256 hash. `Display` writes standard base64, as in checkpoints and proofs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hash([u8; 32]);
 

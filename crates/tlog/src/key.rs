@@ -11,7 +11,7 @@ use crate::Hash;
 use crate::hash::{from_hex, to_hex};
 use crate::signature::{Signature, is_key_name};
 
-/// What a key signs.
+/// What a key signs, and so whose key it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KeyKind {
     /// The text of a note: the key of a log (signature type 0x01).
@@ -36,22 +36,22 @@ pub struct SigningKey {
     pair: Ed25519KeyPair,
 }
 
-/// The reason why a text is no key.
+/// The reason why a text is not a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// Not of the form `name+id+base64`.
+    /// The text does not have the form `name+id+base64`.
     #[error("a key is a name, 8 hexadecimal digits and base64, with + between them{0}")]
     Form(&'static str),
     /// The name is empty, or has a space or `+`.
     #[error("the name of a key is not empty, and has no space and no +")]
     Name,
-    /// Another algorithm than Ed25519.
+    /// The algorithm is not Ed25519.
     #[error("the key is not an Ed25519 key of a log (type 1) or of a witness (type 4)")]
     Kind,
-    /// The id is that of another key.
+    /// The id does not belong to this name and key.
     #[error("the id of the key does not fit its name and its public key")]
     Id,
-    /// The operating system gave no random bytes, or they are no key.
+    /// The operating system returned no random bytes, or they are not a valid key.
     #[error("no key could be made")]
     Random,
 }
@@ -85,13 +85,13 @@ impl VerifierKey {
         Ok(Self { name: name.to_owned(), id: [a, b, c, d], kind, public })
     }
 
-    /// The name: for the key of a log the origin of its checkpoints.
+    /// The name. For the key of a log, it is the origin of the log's checkpoints.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it signs.
+    /// What the key signs.
     #[must_use]
     pub const fn kind(&self) -> KeyKind {
         self.kind
@@ -107,7 +107,7 @@ impl VerifierKey {
         &self.public
     }
 
-    /// Verifies what stands behind the id in a signature line. The time of a cosignature, or 0.
+    /// Verifies the bytes after the id in a signature line. Returns the time of a cosignature, or 0.
     pub(crate) fn verify(&self, text: &str, signature: &[u8]) -> Option<u64> {
         let key = UnparsedPublicKey::new(&ED25519, &self.public);
         match self.kind {
@@ -121,7 +121,7 @@ impl VerifierKey {
         }
     }
 
-    /// The signature of a log's key over the text, from its 64 bytes in base64; `None` if it is not this key's.
+    /// The signature of a log's key over the text, from its 64 bytes in base64; `None` if this key did not make it.
     #[must_use]
     pub fn accept(&self, text: &str, base64: &str) -> Option<Signature> {
         let bytes = STANDARD.decode(base64).ok()?;
@@ -130,7 +130,7 @@ impl VerifierKey {
     }
 }
 
-/// What a witness signs.
+/// The text that a witness signs.
 fn cosigned(text: &str, time: u64) -> String {
     format!("cosignature/v1\ntime {time}\n{text}")
 }
@@ -163,17 +163,17 @@ impl SigningKey {
     /// A new key from random bytes of the operating system.
     ///
     /// # Errors
-    /// [`KeyError`]: the name cannot be one, or there are no random bytes.
+    /// [`KeyError`] if the name is invalid, or the operating system returns no random bytes.
     pub fn generate(name: &str, kind: KeyKind) -> Result<Self, KeyError> {
         let mut seed = [0; 32];
         SystemRandom::new().fill(&mut seed).map_err(|_| KeyError::Random)?;
         Self::from_seed(name, kind, seed)
     }
 
-    /// The key of a seed of 32 bytes.
+    /// The key that belongs to a seed of 32 bytes.
     ///
     /// # Errors
-    /// [`KeyError`]: the name cannot be one.
+    /// [`KeyError`] if the name is invalid.
     pub fn from_seed(name: &str, kind: KeyKind, seed: [u8; 32]) -> Result<Self, KeyError> {
         let pair = Ed25519KeyPair::from_seed_unchecked(&seed).map_err(|_| KeyError::Random)?;
         let public = pair.public_key().as_ref().try_into().map_err(|_| KeyError::Random)?;
@@ -194,7 +194,7 @@ impl SigningKey {
         format!("{SECRET_PREFIX}{name}+{}+{}", to_hex(id), STANDARD.encode(key))
     }
 
-    /// Signs the text of a note. A witness signs it with this time, in seconds since 1970.
+    /// Signs the text of a note. A witness also signs this time, in seconds since 1970.
     #[must_use]
     pub fn sign(&self, text: &str, time: u64) -> Signature {
         let VerifierKey { name, id, kind, .. } = &self.verifier;

@@ -1,8 +1,10 @@
-//! The log of a ledger as a transparency log: a Merkle tree (RFC 6962) with signed checkpoints, proofs and bundles in the
-//! formats of C2SP. `docs/reference/log-format.md` says which, byte by byte.
+//! The log of a ledger as a transparency log: a Merkle tree (RFC 6962) with signed checkpoints, proofs and bundles in
+//! the formats of C2SP. `docs/reference/log-format.md` specifies the formats byte by byte.
 //!
-//! - `hash`, `tree`: hashes and proofs. `tile`: the tree in pieces of 256 hashes, as a database or a folder has it.
-//! - `key`, `signature`, `note`, `checkpoint`, `policy`: keys, signatures, what is signed, and which signatures suffice.
+//! - `hash`, `tree`: hashes and proofs. `tile`: the tree in pieces of 256 hashes, as stored in a database or a
+//!   folder.
+//! - `key`, `signature`, `note`, `checkpoint`, `policy`: keys, signatures, signed texts, and which signatures
+//!   suffice.
 //! - `entry`: the text of a leaf. `proof`: the proof of one entry. `witness`: requests to witnesses.
 //! - `bundle`: a whole log as a folder. The only module that reads or writes files.
 

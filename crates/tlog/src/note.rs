@@ -18,13 +18,13 @@ pub struct SignedNote {
 /// The reason why a note is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoteError {
-    /// It is no signed note.
+    /// The text is not a signed note.
     #[error("it is no signed note: {0}")]
     Malformed(&'static str),
-    /// No known key has signed it.
+    /// No known key has signed the note.
     #[error("it is not signed by a trusted key")]
     Unsigned,
-    /// A signature with the name and the id of a known key does not verify, or is there twice.
+    /// A signature with the name and the id of a known key is invalid, or occurs twice.
     #[error("the signature of {0} is invalid")]
     Invalid(String),
 }
@@ -36,13 +36,13 @@ impl From<SignatureError> for NoteError {
 }
 
 impl SignedNote {
-    /// A text, which ends with a line break, and its signatures.
+    /// A note with this text, which must end with a line break, and these signatures.
     #[must_use]
     pub const fn new(text: String, signatures: Vec<Signature>) -> Self {
         Self { text, signatures }
     }
 
-    /// The text with a signature of each key of a log.
+    /// A note with this text and a signature of each of these log keys.
     #[must_use]
     pub fn sign(text: String, keys: &[SigningKey]) -> Self {
         let signatures = keys.iter().map(|key| key.sign(&text, 0)).collect();
@@ -55,7 +55,7 @@ impl SignedNote {
         &self.text
     }
 
-    /// Adds signatures that are not there yet.
+    /// Adds those signatures that the note does not have yet.
     pub fn add(&mut self, signatures: impl IntoIterator<Item = Signature>) {
         for signature in signatures {
             if !self.signatures.contains(&signature) {
@@ -64,7 +64,7 @@ impl SignedNote {
         }
     }
 
-    /// Removes every signature that is not a valid one by one of these keys.
+    /// Removes every signature that is not a valid signature of one of these keys.
     pub fn retain_signed_by(&mut self, keys: &[VerifierKey]) {
         let Self { text, signatures } = self;
         let is_valid = |line: &Signature, key: &VerifierKey| {
@@ -73,11 +73,12 @@ impl SignedNote {
         signatures.retain(|line| keys.iter().any(|key| is_valid(line, key)));
     }
 
-    /// Verifies every signature by one of these keys, and returns who has signed, in the order of the lines, each with the
-    /// time of its cosignature, or 0. Other signatures are ignored.
+    /// Verifies the signatures of these keys. Returns the keys that have signed, in the order of the lines, each with
+    /// the time of its cosignature, or 0. Other signatures are ignored.
     ///
     /// # Errors
-    /// [`NoteError::Unsigned`] and [`NoteError::Invalid`].
+    /// [`NoteError::Unsigned`] if none of the keys has signed, [`NoteError::Invalid`] if one of their signatures is
+    /// invalid.
     pub fn verify<'k>(&self, keys: &'k [VerifierKey]) -> Result<Vec<(&'k VerifierKey, u64)>, NoteError> {
         let mut signers: Vec<(&VerifierKey, u64)> = Vec::new();
         for Signature { name, id, bytes } in &self.signatures {

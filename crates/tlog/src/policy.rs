@@ -1,39 +1,39 @@
-//! Which signatures a verifier accepts: keys of logs, or a policy (c2sp.org/tlog-policy).
+//! The signatures that a verifier requires: keys of logs, or a policy (c2sp.org/tlog-policy).
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use crate::{Checkpoint, KeyKind, NoteError, SignedNote, VerifierKey};
 
-/// Logs, witnesses, and how many of which witnesses must have cosigned.
+/// Logs, witnesses, and how many of the witnesses must have cosigned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     logs: Vec<VerifierKey>,
     witnesses: Vec<VerifierKey>,
-    /// `None`: no witness is needed.
+    /// `None`: no witness is required.
     quorum: Option<Member>,
 }
 
 /// A witness, or a group of members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Member {
-    /// Its index in `witnesses`.
+    /// The index of the witness in `witnesses`.
     Witness(usize),
-    /// How many of these.
+    /// How many of these members must have cosigned.
     Group(usize, Vec<Member>),
 }
 
-/// The reason why a text is no policy.
+/// The reason why a text is not a policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} of the policy: {why}")]
 pub struct PolicyError {
     /// The number of the line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The problem of the line.
     pub why: String,
 }
 
-/// What a verifier trusts. With keys and a policy, both must be satisfied.
+/// The keys and the policy of a verifier. If there are both, both must be satisfied.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trust {
     /// Keys of logs.
@@ -45,26 +45,26 @@ pub struct Trust {
 /// The reason why a checkpoint is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TrustError {
-    /// It is no checkpoint.
+    /// The note is not a checkpoint.
     #[error("it is no signed checkpoint")]
     Malformed,
-    /// No trusted key of its origin has signed it.
+    /// No trusted key with the name of the origin has signed the checkpoint.
     #[error("it is not signed by a trusted key whose name is its origin")]
     Unsigned,
-    /// A signature of a trusted key is wrong, or there twice.
+    /// A signature of a trusted key is invalid, or occurs twice.
     #[error("the signature of {0} is invalid")]
     Invalid(String),
-    /// Too few witnesses have cosigned it.
+    /// Too few witnesses have cosigned the checkpoint.
     #[error("too few witnesses of the policy have cosigned it")]
     Quorum,
 }
 
 impl Trust {
-    /// Reads a signed checkpoint if its signatures suffice. The names of the witnesses that have cosigned it, and when, in
-    /// seconds since 1970.
+    /// Opens a signed checkpoint if its signatures suffice. Also returns the names of the witnesses that have
+    /// cosigned it, with the times in seconds since 1970.
     ///
     /// # Errors
-    /// [`TrustError`].
+    /// [`TrustError`] if the signatures do not suffice.
     pub fn open(&self, note: &SignedNote) -> Result<(Checkpoint, Vec<(String, u64)>), TrustError> {
         let checkpoint: Checkpoint = note.text().parse().map_err(|_| TrustError::Malformed)?;
         let (logs, witnesses) =
@@ -83,7 +83,7 @@ impl Trust {
             is_signed(&self.keys).then_some(()).ok_or(TrustError::Unsigned)?;
         }
         if let Some(policy) = &self.policy {
-            // A policy may leave out the logs if they are known otherwise.
+            // A policy may have no logs if the keys of logs are given otherwise.
             if !logs.is_empty() || self.keys.is_empty() {
                 is_signed(logs).then_some(()).ok_or(TrustError::Unsigned)?;
             }
@@ -109,12 +109,12 @@ impl Member {
     }
 }
 
-/// The lines that were read so far. Names are bytes: a policy need not be UTF-8.
+/// The parsed lines. Names are bytes: a policy need not be UTF-8.
 #[derive(Default)]
 struct Lines<'a> {
     logs: Vec<VerifierKey>,
     witnesses: Vec<VerifierKey>,
-    /// Witnesses and groups by name, and whether each is in a group.
+    /// Witnesses and groups by name, and whether each belongs to a group.
     members: BTreeMap<&'a [u8], (Member, bool)>,
     quorum: Option<Option<Member>>,
 }
@@ -123,7 +123,7 @@ impl Policy {
     /// Reads a policy.
     ///
     /// # Errors
-    /// [`PolicyError`] with the first mistake.
+    /// [`PolicyError`] for the first invalid line.
     pub fn parse(text: &[u8]) -> Result<Self, PolicyError> {
         let mut lines = Lines::default();
         let rows: Vec<&[u8]> = text.split(|byte| *byte == b'\n').collect();
@@ -214,7 +214,7 @@ impl<'a> Lines<'a> {
         Ok(())
     }
 
-    /// The member of this name, which no other group has.
+    /// The member with this name, which must not belong to another group.
     fn take(&mut self, name: &[u8]) -> Result<Member, String> {
         let (member, is_taken) = self.member(name)?;
         if std::mem::replace(is_taken, true) {

@@ -11,29 +11,29 @@ use crate::{Checkpoint, Hash, ProofError, SignedNote};
 
 const FIRST_LINE: &str = "c2sp.org/tlog-proof@v1";
 
-/// An entry, and the proof that a signed tree has it.
+/// An entry, and the proof that a signed tree contains it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryProof {
     /// The bytes of the entry.
     pub entry: Vec<u8>,
     /// Its index in the log.
     pub index: u64,
-    /// From the leaf to the root.
+    /// The hashes of the path from the leaf to the root.
     pub hashes: Vec<Hash>,
     /// The signed checkpoint.
     pub checkpoint: SignedNote,
 }
 
-/// The reason why a text is no proof.
+/// The reason why a text is not a proof.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("it is no proof of an entry: {0}")]
 pub struct ProofTextError(&'static str);
 
 impl EntryProof {
-    /// Verifies that the tree of the checkpoint has the entry. The signatures are verified apart from this.
+    /// Verifies that the tree of the checkpoint contains the entry. Does not verify the signatures.
     ///
     /// # Errors
-    /// [`ProofError`].
+    /// [`ProofError`] if the proof does not lead to the root of the checkpoint.
     pub fn verify(&self, checkpoint: &Checkpoint) -> Result<(), ProofError> {
         verify_inclusion(&leaf_hash(&self.entry), self.index, checkpoint.size, &self.hashes, &checkpoint.root)
     }

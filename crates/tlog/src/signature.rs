@@ -11,7 +11,7 @@ pub struct Signature {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The reason why a line is no signature.
+/// The reason why a line is not a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SignatureError(pub(crate) &'static str);
@@ -21,10 +21,10 @@ impl Signature {
         Self { name: name.to_owned(), id, bytes: bytes.to_vec() }
     }
 
-    /// Reads signature lines, each ended by a line break.
+    /// Parses signature lines, each with a line break at its end.
     ///
     /// # Errors
-    /// [`SignatureError`].
+    /// [`SignatureError`] if a line is not a signature.
     pub fn parse_lines(lines: &str) -> Result<Vec<Self>, SignatureError> {
         let lines = lines.strip_suffix('\n').ok_or(SignatureError("the last line has no end"))?;
         lines.split('\n').map(Self::parse).collect()
@@ -49,7 +49,7 @@ impl std::fmt::Display for Signature {
     }
 }
 
-/// Whether a name may stand in a signature line.
+/// Whether a name may be used in a signature line.
 pub(crate) fn is_key_name(name: &str) -> bool {
     !name.is_empty() && !name.chars().any(|c| c.is_whitespace() || c == '+')
 }

@@ -1,11 +1,12 @@
-//! Tiles (c2sp.org/tlog-tiles): the tree in pieces of 256 hashes. Roots and proofs are computed from those that they need.
+//! Tiles (c2sp.org/tlog-tiles): the tree in pieces of 256 hashes. Roots and proofs are computed from the tiles that
+//! they need.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Hash;
 use crate::tree::node_hash;
 
-/// Hashes of a full tile, and the height of a tile.
+/// The number of hashes of a full tile. `TILE_HEIGHT` is its logarithm.
 pub(crate) const TILE_WIDTH: u64 = 256;
 const TILE_HEIGHT: u32 = 8;
 
@@ -17,13 +18,13 @@ pub struct TileId {
     width: u16,
 }
 
-/// A tile that a computation needs is not there.
+/// A tile that a computation needs is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the tile {} is missing or incomplete", .0.path())]
 pub struct MissingTileError(pub TileId);
 
 impl TileId {
-    /// The tile of a tree of this size; `None` if the tree has none there.
+    /// The tile at this place in a tree of this size; `None` if the tree has none there.
     #[must_use]
     pub fn of_tree(size: u64, level: u32, index: u64) -> Option<Self> {
         let hashes = size.checked_shr(level * TILE_HEIGHT).unwrap_or(0);
@@ -32,7 +33,7 @@ impl TileId {
         Some(Self { level, index, width })
     }
 
-    /// 0 for the hashes of leaves; a hash of level n covers 256^n leaves.
+    /// The level: 0 for the hashes of leaves. A hash of level n covers 256^n leaves.
     #[must_use]
     pub const fn level(self) -> u32 {
         self.level
@@ -81,7 +82,7 @@ pub fn tiles_of(size: u64) -> impl Iterator<Item = TileId> {
     (0..TILE_HEIGHT).flat_map(move |level| (0..).map_while(move |index| TileId::of_tree(size, level, index)))
 }
 
-/// The tiles from which the root of a tree of this size is computed.
+/// The tiles that are needed for the root of a tree of this size.
 #[must_use]
 pub fn tiles_for_root(size: u64) -> BTreeSet<TileId> {
     let mut needed = NeededTiles { size, tiles: BTreeSet::new() };
@@ -89,7 +90,7 @@ pub fn tiles_for_root(size: u64) -> BTreeSet<TileId> {
     needed.tiles
 }
 
-/// The tiles from which the proof is computed that a tree of this size has a leaf at this index.
+/// The tiles that are needed to prove that a tree of this size has a leaf at this index.
 #[must_use]
 pub fn tiles_for_inclusion(index: u64, size: u64) -> BTreeSet<TileId> {
     let mut needed = NeededTiles { size, tiles: BTreeSet::new() };
@@ -97,7 +98,7 @@ pub fn tiles_for_inclusion(index: u64, size: u64) -> BTreeSet<TileId> {
     needed.tiles
 }
 
-/// The tiles from which the proof is computed that a tree of size `new` goes on from one of size `old`.
+/// The tiles that are needed to prove that a tree of size `new` extends one of size `old`.
 #[must_use]
 pub fn tiles_for_consistency(old: u64, new: u64) -> BTreeSet<TileId> {
     let mut needed = NeededTiles { size: new, tiles: BTreeSet::new() };
@@ -112,7 +113,7 @@ pub struct TileSet {
 }
 
 impl TileSet {
-    /// Adds the hashes of a tile. Of two widths of one tile the larger one is kept.
+    /// Adds the hashes of a tile. If the tile exists with another width, the wider version is kept.
     pub fn insert(&mut self, id: TileId, hashes: Vec<Hash>) {
         let kept = self.tiles.entry((id.level, id.index)).or_default();
         if kept.len() < hashes.len() {
@@ -120,16 +121,16 @@ impl TileSet {
         }
     }
 
-    /// The root of the tree when it had this size.
+    /// The root of the tree at this size.
     ///
     /// # Errors
-    /// [`MissingTileError`], as for the other computations.
+    /// [`MissingTileError`] if a needed tile is missing.
     pub fn root(&self, size: u64) -> Result<Hash, MissingTileError> {
         range_root(&mut Loaded { tiles: self, size }, 0, size)
     }
 
-    /// The proof that the tree of this size has a leaf at this index, from the leaf to the root. Empty if the index is not
-    /// in the tree.
+    /// The proof that the tree of this size has a leaf at this index, from the leaf to the root. Empty if the index
+    /// is not in the tree.
     ///
     /// # Errors
     /// [`MissingTileError`].
@@ -137,7 +138,7 @@ impl TileSet {
         inclusion(&mut Loaded { tiles: self, size }, index, 0, size)
     }
 
-    /// The proof that the tree of size `new` goes on from the one of size `old`. Empty if `old` is 0.
+    /// The proof that the tree of size `new` extends the one of size `old`. Empty if `old` is 0.
     ///
     /// # Errors
     /// [`MissingTileError`].
@@ -146,10 +147,10 @@ impl TileSet {
     }
 }
 
-/// Something that knows the roots of full subtrees.
+/// A source of the roots of full subtrees.
 trait Subtrees {
     type Error;
-    /// The root of the subtree with 2^height leaves at this index among the subtrees of its height.
+    /// The root of a subtree with 2^height leaves. `index` counts the subtrees of this height.
     fn root(&mut self, height: u32, index: u64) -> Result<Hash, Self::Error>;
 }
 
@@ -198,12 +199,12 @@ impl Subtrees for Loaded<'_> {
     }
 }
 
-/// The largest power of two below `leaves`, which is more than 1.
+/// The largest power of two below `leaves`, which must be more than 1.
 const fn split(leaves: u64) -> u64 {
     1 << (u64::BITS - 1 - (leaves - 1).leading_zeros())
 }
 
-/// The root over the leaves from `first` to before `end`.
+/// The root over the leaves in `first..end`.
 fn range_root<S: Subtrees>(tree: &mut S, first: u64, end: u64) -> Result<Hash, S::Error> {
     let leaves = end - first;
     if leaves == 0 {
@@ -230,7 +231,7 @@ fn inclusion<S: Subtrees>(tree: &mut S, index: u64, first: u64, end: u64) -> Res
     Ok(proof)
 }
 
-/// `is_known`: whether the subtree is the whole older tree, whose root the verifier has.
+/// The proof for a subtree. `is_known`: the subtree is the whole older tree, whose root the verifier has.
 fn consistency<S: Subtrees>(
     tree: &mut S,
     old: u64,

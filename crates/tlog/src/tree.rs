@@ -25,17 +25,17 @@ pub fn root_of(leaves: &[Hash]) -> Hash {
     tree.root()
 }
 
-/// The right edge of a growing tree: the roots of its full subtrees. Enough to append to it.
+/// The right edge of a growing tree: the roots of its full subtrees. They are enough to append to the tree.
 #[derive(Debug, Clone, Default)]
 pub struct Frontier {
     size: u64,
-    /// From the largest subtree to the smallest: its height, and its root.
+    /// The height and the root of each subtree, from the largest to the smallest.
     subtrees: Vec<(u32, Hash)>,
 }
 
 impl Frontier {
-    /// Appends the hash of a leaf. `completed` gets each subtree that this completes, the leaf among them: its height, its
-    /// index among the subtrees of that height, and its root.
+    /// Appends the hash of a leaf. `completed` is called for each subtree that this completes, including the leaf,
+    /// with its height, its index among the subtrees of that height, and its root.
     pub fn append(&mut self, leaf: Hash, mut completed: impl FnMut(u32, u64, Hash)) {
         let (mut height, mut root) = (0, leaf);
         completed(0, self.size, root);
@@ -62,7 +62,7 @@ impl Frontier {
     }
 }
 
-/// A proof does not hold.
+/// The reason why a proof is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ProofError {
     /// The index is not in a tree of that size, or the older tree is the larger one.
@@ -79,7 +79,7 @@ pub enum ProofError {
 /// Verifies that a tree of this size and root has this leaf at this index.
 ///
 /// # Errors
-/// [`ProofError`].
+/// [`ProofError`] if the proof is not valid.
 pub fn verify_inclusion(leaf: &Hash, index: u64, size: u64, proof: &[Hash], root: &Hash) -> Result<(), ProofError> {
     if index >= size {
         return Err(ProofError::Size);
@@ -106,10 +106,10 @@ pub fn verify_inclusion(leaf: &Hash, index: u64, size: u64, proof: &[Hash], root
     }
 }
 
-/// Verifies that a tree goes on from an older one.
+/// Verifies that a tree extends an older one.
 ///
 /// # Errors
-/// [`ProofError`].
+/// [`ProofError`] if the proof is not valid.
 pub fn verify_consistency(
     (old_size, old_root): (u64, &Hash),
     (new_size, new_root): (u64, &Hash),

@@ -1,4 +1,4 @@
-//! What a log asks of a witness, and how a witness decides (c2sp.org/tlog-witness).
+//! The requests of a log to a witness, and the decision of the witness (c2sp.org/tlog-witness).
 
 use std::str::FromStr;
 
@@ -9,15 +9,15 @@ use crate::{Checkpoint, Hash, NoteError, SignedNote, VerifierKey};
 /// The body of an `add-checkpoint` request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointRequest {
-    /// The size that the witness has cosigned last, as the log knows it.
+    /// The size of the checkpoint that the witness has cosigned last, as far as the log knows.
     pub old_size: u64,
-    /// The proof that the checkpoint goes on from there.
+    /// The proof that the checkpoint extends the tree of that size.
     pub proof: Vec<Hash>,
     /// The signed checkpoint.
     pub checkpoint: SignedNote,
 }
 
-/// The reason why a body is no request.
+/// The reason why a body is not a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the body takes a line `old SIZE`, at most 63 lines of a proof, an empty line, and a signed checkpoint")]
 pub struct RequestError;
@@ -32,7 +32,7 @@ pub struct WitnessState {
 }
 
 impl Default for WitnessState {
-    /// Nothing was cosigned.
+    /// No checkpoint was cosigned yet.
     fn default() -> Self {
         Self { size: 0, root: Hash::EMPTY_ROOT }
     }
@@ -45,13 +45,13 @@ pub enum Verdict {
     Cosign(Checkpoint),
     /// 400: the body is malformed, or the old size is larger than the new one.
     Malformed,
-    /// 403: no trusted key of the log has signed.
+    /// 403: no trusted key of the log has signed the checkpoint.
     Unsigned,
-    /// 404: the log is not known.
+    /// 404: the log is unknown.
     UnknownLog,
-    /// 409: the witness has cosigned another size last, this one.
+    /// 409: the witness has last cosigned another size, which is this one.
     Conflict(u64),
-    /// 422: the checkpoint does not go on from what was cosigned.
+    /// 422: the checkpoint does not extend the one that was cosigned last.
     Inconsistent,
 }
 
@@ -77,7 +77,8 @@ impl std::fmt::Display for CheckpointRequest {
     }
 }
 
-/// Decides on a request. `logs` are the keys that the witness trusts, `state` is what it has cosigned last of an origin.
+/// Decides on a request. `logs` are the keys that the witness trusts; `state` returns the last cosigned checkpoint of
+/// an origin.
 pub fn judge(body: &str, logs: &[VerifierKey], state: impl FnOnce(&str) -> Option<WitnessState>) -> Verdict {
     let Ok(request) = body.parse::<CheckpointRequest>() else { return Verdict::Malformed };
     let Ok(checkpoint) = request.checkpoint.text().parse::<Checkpoint>() else { return Verdict::Malformed };

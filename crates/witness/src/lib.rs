@@ -1,5 +1,6 @@
-//! A witness of logs (c2sp.org/tlog-witness): it cosigns a checkpoint only if that goes on from the last one that it has
-//! cosigned. The decision is [`tlog::judge`]; here are its memory ([`StateFile`]) and its HTTP interface ([`serve`]).
+//! A witness of logs (c2sp.org/tlog-witness): it cosigns a checkpoint only if the checkpoint extends the last one
+//! that it has cosigned. [`tlog::judge`] makes the decision; this crate has the persistent state ([`StateFile`]) and
+//! the HTTP interface ([`serve`]).
 
 mod server;
 mod state_file;

@@ -16,20 +16,20 @@ use tokio_util::sync::CancellationToken;
 
 use crate::StateFile;
 
-/// The largest request: a note of 64 KiB and a proof of 63 hashes.
+/// The maximum size of a request, in bytes: a note of 64 KiB and a proof of 63 hashes.
 const MAX_BODY_BYTES: usize = 72 << 10;
 
-/// The most connections at once.
+/// The maximum number of connections.
 const CONNECTIONS: usize = 64;
 
-/// The most connections of one address, other than loopback.
+/// The maximum number of connections per address, except loopback.
 const CONNECTIONS_PER_ADDRESS: usize = 16;
 
 /// A witness of some logs.
 #[derive(Debug)]
 struct Witness {
     logs: Vec<VerifierKey>,
-    /// Held from the decision until it is on the disk, so that no size is cosigned after a larger one.
+    /// Locked from the decision until it is on the disk, so that no size is cosigned after a larger one.
     state: Mutex<StateFile>,
 }
 
@@ -95,7 +95,7 @@ impl Witness {
         ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], cosignature.to_string()).into_response()
     }
 
-    /// The newest cosigned checkpoint of the log with this hash of its origin.
+    /// The newest cosigned checkpoint of the log whose origin has this hash.
     fn checkpoint(&self, origin_hash: &str) -> Option<SignedNote> {
         let state = self.state();
         let is_meant = |origin: &str| Hash::of(&[origin.as_bytes()]).to_hex() == origin_hash;
@@ -128,9 +128,9 @@ async fn add_checkpoint(
     Extension(connection): Extension<Arc<HttpConnection>>,
     body: String,
 ) -> Response {
-    // It waits for the disk.
+    // The decision waits for the disk.
     let answered = tokio::task::spawn_blocking(move || witness.add_checkpoint(&body)).await;
-    // A log that this witness knows has signed it.
+    // The request is authenticated: a known log has signed it.
     if answered.as_ref().is_ok_and(|answer| [StatusCode::OK, StatusCode::CONFLICT].contains(&answer.status())) {
         connection.mark_authenticated();
     }

@@ -1,5 +1,5 @@
-//! The file of a witness: its private key and the checkpoints that it has cosigned. They are in one file so that the key
-//! cannot be there without its memory.
+//! The file of a witness: its private key and the checkpoints that it has cosigned. One file contains both, so that
+//! the key cannot be restored without the checkpoints.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -25,11 +25,11 @@ pub struct StateFile {
     path: PathBuf,
     key: SigningKey,
     cosigned: Vec<(Checkpoint, SignedNote)>,
-    /// Locked for as long as this lives.
+    /// The lock, held as long as this value lives.
     _lock: File,
 }
 
-/// The reason why a file cannot be used as that of a witness.
+/// The reason why a file cannot be used as the file of a witness.
 #[derive(Debug, thiserror::Error)]
 #[error("{} cannot be used as the file of a witness: {reason}", path.display())]
 pub struct StateFileError {
@@ -60,10 +60,10 @@ enum Reason {
 }
 
 impl StateFile {
-    /// Makes the file of a new witness, readable by its owner only.
+    /// Creates the file of a new witness, readable only by its owner.
     ///
     /// # Errors
-    /// [`StateFileError`], also if the file exists.
+    /// [`StateFileError`] if the file exists or cannot be written.
     pub fn create(path: &Path, key: &SigningKey) -> Result<(), StateFileError> {
         let made = (|| {
             let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
@@ -76,7 +76,7 @@ impl StateFile {
     /// Reads and locks the file.
     ///
     /// # Errors
-    /// [`StateFileError`].
+    /// [`StateFileError`] if the file cannot be read, is invalid, or is in use.
     pub fn open(path: &Path) -> Result<Self, StateFileError> {
         Self::read(path).map_err(|reason| StateFileError { path: path.to_owned(), reason })
     }
@@ -85,7 +85,7 @@ impl StateFile {
         if !path.exists() {
             return Err(Reason::Missing);
         }
-        // The file itself is replaced by each write, so another one is locked.
+        // Each write replaces the file itself, so a separate file is locked.
         let lock = File::create(beside(path, "lock"))?;
         lock.try_lock().map_err(|_| Reason::Locked)?;
         let file = File::open(path)?;
@@ -118,7 +118,7 @@ impl StateFile {
         &self.cosigned
     }
 
-    /// Keeps the newest checkpoint of a log. It is on the disk when this returns.
+    /// Stores the newest checkpoint of a log. It is on the disk when this returns.
     pub(crate) fn keep(&mut self, checkpoint: Checkpoint, note: SignedNote) -> io::Result<()> {
         let mut cosigned = self.cosigned.clone();
         cosigned.retain(|(kept, _)| kept.origin != checkpoint.origin);
@@ -128,7 +128,7 @@ impl StateFile {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         write(&mut file, &Stored { key: self.key.to_secret_text(), cosigned: notes })?;
         std::fs::rename(&new, &self.path)?;
-        // The new file counts from here on, whether or not its name is on the disk yet.
+        // From here on the new file is in use, whether or not its name is on the disk yet.
         self.cosigned = cosigned;
         sync_directory(&self.path)
     }
@@ -139,7 +139,7 @@ fn write(file: &mut File, stored: &Stored) -> io::Result<()> {
     file.sync_all()
 }
 
-/// A file beside another one: `witness.json.lock`.
+/// The path of a file beside another one: `witness.json.lock`.
 fn beside(path: &Path, extension: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
@@ -147,7 +147,7 @@ fn beside(path: &Path, extension: &str) -> PathBuf {
     name.into()
 }
 
-/// A new name of a file is on the disk once its folder is.
+/// Syncs the folder of a file: a new name of the file is on the disk only after that.
 fn sync_directory(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(parent)?.sync_all()

@@ -1,22 +1,22 @@
-//! What a provider says of itself (OpenID Connect Discovery 1.0, RFC 8414).
+//! The provider's metadata (OpenID Connect Discovery 1.0, RFC 8414).
 
 use http_client::HttpsUrl;
 use serde::Deserialize;
 
 use super::OidcError;
 
-/// Where the document of an issuer is.
+/// The URL of the discovery document of an issuer.
 pub(super) fn document_url(issuer: &HttpsUrl) -> String {
     format!("{}/.well-known/openid-configuration", issuer.as_str().trim_end_matches('/'))
 }
 
-/// The parts of the document that are used.
+/// The parts of the discovery document that are used.
 #[derive(Debug)]
 pub(super) struct ProviderMetadata {
     pub(super) authorization_endpoint: HttpsUrl,
     pub(super) token_endpoint: HttpsUrl,
     pub(super) jwks_uri: HttpsUrl,
-    /// Each response names its issuer (RFC 9207), so one without is not from the provider.
+    /// Whether each response names its issuer (RFC 9207). Then a response without an issuer is not from the provider.
     pub(super) sends_issuer: bool,
 }
 
@@ -34,12 +34,12 @@ struct Document {
 }
 
 impl ProviderMetadata {
-    /// Reads the document of this issuer for a client that has a secret, or has none.
+    /// Parses the document of this issuer. `has_secret`: the client has a secret.
     pub(super) fn parse(json: &[u8], issuer: &HttpsUrl, has_secret: bool) -> Result<Self, OidcError> {
         let document: Document = serde_json::from_slice(json)
             .map_err(|error| OidcError::Unavailable(format!("its discovery document is not valid: {error}")))?;
         let misfit = |reason: String| Err(OidcError::Configuration(reason));
-        // A document of another issuer would make its tokens count.
+        // With the document of another issuer, that issuer's tokens would be accepted.
         if document.issuer != issuer.as_str() {
             let named = types::quoted(&document.issuer);
             return misfit(format!("the document at {} is of the issuer {named}", document_url(issuer)));
@@ -52,7 +52,7 @@ impl ProviderMetadata {
                 "the provider does not have the authorization code flow (response_types_supported)".to_owned(),
             );
         }
-        // Several providers support PKCE and do not say so.
+        // Several providers support PKCE without announcing it.
         if lacks(&document.code_challenge_methods_supported, "S256") {
             return misfit("the provider does not have PKCE with S256 (code_challenge_methods_supported)".to_owned());
         }
@@ -65,7 +65,7 @@ impl ProviderMetadata {
             text.parse::<HttpsUrl>()
                 .map_err(|error| OidcError::Configuration(format!("{name} of the provider: {error}")))
         };
-        // A provider elsewhere has nothing to say about servers of this machine.
+        // A remote provider must not name URLs of this machine.
         let url = |name: &str, text: &str| {
             let url = url(name, text)?;
             let is_kept = url.is_https() || !issuer.is_https();

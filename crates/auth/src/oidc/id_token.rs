@@ -2,20 +2,20 @@
 
 use crate::jwt::{JwtClaims, JwtError, LEEWAY_S};
 
-/// The greatest age of an ID token when it arrives, in seconds. It is made when the code is redeemed.
+/// The maximum age of an ID token when it arrives, in seconds. It is issued when the code is redeemed.
 const MAX_AGE_S: f64 = 600.0;
 
 /// The longest subject, in bytes: the limit of the standard.
 const MAX_SUBJECT_BYTES: usize = 255;
 
-/// A verified ID token: what the provider says of the person.
+/// A verified ID token: the provider's claims about the person.
 #[derive(Debug)]
 pub struct IdToken {
     claims: JwtClaims,
     auth_time: Option<f64>,
 }
 
-/// What an ID token has to be for.
+/// The expected values of an ID token.
 pub(super) struct Expected<'a> {
     pub(super) issuer: &'a str,
     pub(super) client_id: &'a str,
@@ -25,7 +25,7 @@ pub(super) struct Expected<'a> {
 }
 
 impl IdToken {
-    /// Checks the claims of a token whose signature is verified.
+    /// Checks the claims of a token whose signature has been verified.
     pub(super) fn check(claims: JwtClaims, expected: &Expected<'_>) -> Result<Self, JwtError> {
         let Expected { issuer, client_id, nonce, now } = *expected;
         claims.check(issuer, client_id, now)?;
@@ -69,13 +69,13 @@ impl IdToken {
         self.claims.texts(claim)
     }
 
-    /// Whether a claim is true. Some providers write it as a text.
+    /// Whether a claim is true. Some providers write it as a string.
     #[must_use]
     pub fn is_true(&self, claim: &str) -> bool {
         self.claims.is_true(claim) || self.claims.text(claim) == Some("true")
     }
 
-    /// When the person has shown the provider who they are, in seconds since 1970; `None` if the provider does not say.
+    /// When the person signed in at the provider, in seconds since 1970; `None` if the token does not say.
     #[must_use]
     pub const fn auth_time(&self) -> Option<f64> {
         self.auth_time

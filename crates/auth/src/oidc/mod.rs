@@ -1,4 +1,4 @@
-//! People who sign in at an OpenID Connect provider, with the authorization code flow and PKCE.
+//! Sign-in of people at an OpenID Connect provider, with the authorization code flow and PKCE.
 //!
 //! ```text
 //! discovery   what the provider says of itself, cached       `discovery`
@@ -6,7 +6,7 @@
 //! response    what the browser comes back with               `response`
 //! code        redeemed for an ID token, which is verified    `provider`, `id_token`
 //! ```
-//! Whoever serves the browser keeps the secrets, and binds them to it.
+//! The caller, which serves the browser, keeps the secrets and binds them to the browser.
 
 mod discovery;
 mod error;

@@ -1,4 +1,4 @@
-//! The provider: where browsers are sent, and the code that they come back with.
+//! The provider: the authorization URL for browsers, and the redemption of authorization codes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,38 +23,38 @@ use crate::jwt::UnverifiedJwt;
 /// The age after which the discovery document is fetched again.
 const REFRESH_AFTER: Duration = Duration::from_secs(60 * 60);
 
-/// The age after which it does not count any more, although the provider does not answer.
+/// The maximum age of the discovery document, even if the provider does not answer.
 const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The pause after an attempt that failed.
+/// The pause after a failed attempt.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// What the provider knows this client by.
+/// The registration of this client at the provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OidcClient {
     /// The provider's issuer, compared exactly.
     pub issuer: HttpsUrl,
-    /// The id.
+    /// The client id.
     pub client_id: String,
-    /// The secret; `None` for a public client.
+    /// The client secret; `None` for a public client.
     pub client_secret: Option<Secret>,
-    /// The address that browsers come back to.
+    /// The URL to which the provider redirects browsers.
     pub redirect_uri: String,
     /// The scopes; `openid` is added if it is missing.
     pub scopes: Vec<String>,
 }
 
-/// One browser that is sent to the provider.
+/// The sign-in of one browser.
 #[derive(Debug, Clone, Copy)]
 pub struct SignInRequest<'a> {
     /// The secrets of this sign-in.
     pub secrets: &'a SignInSecrets,
-    /// The person signs in again, however lately they did, and the ID token says when. The time, in seconds, is the age
-    /// that the provider is told to accept at most.
+    /// If set, the person must sign in again, and the ID token must contain the time of the sign-in. The value is
+    /// sent as `max_age`, in seconds.
     pub fresh_within_s: Option<u64>,
 }
 
-/// A provider, with what it has said of itself.
+/// A provider with its cached metadata.
 #[derive(Debug)]
 pub struct OidcProvider {
     client: OidcClient,
@@ -65,7 +65,7 @@ pub struct OidcProvider {
 #[derive(Debug, Default)]
 struct State {
     known: Option<(Arc<Known>, Instant)>,
-    /// The last attempt that failed, and why.
+    /// The last failed attempt and its error.
     failed: Option<(Instant, OidcError)>,
 }
 
@@ -90,10 +90,10 @@ struct TokenErrorResponse {
 }
 
 impl OidcProvider {
-    /// A provider that has not been asked yet.
+    /// A provider whose metadata have not been fetched yet.
     ///
     /// # Errors
-    /// [`OidcError::Configuration`]: the issuer has a query, or the system has no certificate authorities.
+    /// [`OidcError::Configuration`] if the issuer has a query, or the system has no certificate authorities.
     pub fn new(client: OidcClient) -> Result<Self, OidcError> {
         let issuer = client.issuer.as_str();
         if issuer.contains('?') {
@@ -103,15 +103,15 @@ impl OidcProvider {
         Ok(Self { discovery: http_client(url)?, client, state: Mutex::default() })
     }
 
-    /// Asks the provider what it is, as every sign-in does.
+    /// Fetches the provider's metadata, as every sign-in does.
     ///
     /// # Errors
-    /// [`OidcError::Unavailable`] and [`OidcError::Configuration`].
+    /// [`OidcError::Unavailable`] or [`OidcError::Configuration`].
     pub async fn discover(&self) -> Result<(), OidcError> {
         self.known().await.map(drop)
     }
 
-    /// The address that the browser is sent to.
+    /// The URL to which the browser is redirected.
     ///
     /// # Errors
     /// As [`discover`](Self::discover).
@@ -129,7 +129,7 @@ impl OidcProvider {
             .append_pair("code_challenge", &secrets.challenge())
             .append_pair("code_challenge_method", "S256");
         if let Some(seconds) = fresh_within_s {
-            // With max_age the provider has to say when the person has signed in.
+            // With max_age, the ID token must contain the time of the sign-in.
             query.append_pair("prompt", "login").append_pair("max_age", &seconds.to_string());
         }
         let endpoint = known.metadata.authorization_endpoint.as_str();
@@ -137,10 +137,10 @@ impl OidcProvider {
         Ok(format!("{endpoint}{separator}{}", query.finish()))
     }
 
-    /// The verified ID token of a browser that has come back. `nonce` and `verifier` are those that it was sent with.
+    /// The verified ID token of a browser that has returned. `nonce` and `verifier` must be those of its sign-in.
     ///
     /// # Errors
-    /// [`OidcError`].
+    /// [`OidcError`] if the person is not signed in.
     pub async fn redeem(
         &self,
         response: &AuthorizationResponse,
@@ -158,7 +158,7 @@ impl OidcProvider {
         self.verify(&known, &token, nonce).await
     }
 
-    /// RFC 9207: a response of another provider must not be taken for one of this.
+    /// Checks the issuer of a response (RFC 9207): the response of another provider must not be accepted.
     fn check_issuer(&self, response: &AuthorizationResponse, is_required: bool) -> Result<(), OidcError> {
         match &response.issuer {
             Some(issuer) if issuer == self.client.issuer.as_str() => Ok(()),
@@ -235,8 +235,8 @@ impl OidcProvider {
         openid.into_iter().chain(self.client.scopes.iter().map(String::as_str)).collect::<Vec<_>>().join(" ")
     }
 
-    /// What the provider has said of itself within the hour, or within the day if it does not answer now. One caller asks,
-    /// and the others wait.
+    /// The metadata, at most an hour old, or at most a day old if the provider does not answer. One caller fetches
+    /// them while the others wait.
     async fn known(&self) -> Result<Arc<Known>, OidcError> {
         let mut state = self.state.lock().await;
         if let Some((known, at)) = &state.known

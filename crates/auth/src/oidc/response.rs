@@ -5,10 +5,10 @@ use types::Secret;
 /// The longest query that is read, in bytes. Codes of some providers have 2 KB.
 const MAX_BYTES: usize = 16 * 1024;
 
-/// An authorization response. Nothing in it is verified.
+/// An authorization response, not verified.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuthorizationResponse {
-    /// The state that was sent.
+    /// The state, which must be the one that was sent.
     pub state: Option<Secret>,
     pub(super) code: Option<Secret>,
     pub(super) issuer: Option<String>,
@@ -16,19 +16,19 @@ pub struct AuthorizationResponse {
     pub(super) error_description: Option<String>,
 }
 
-/// A query that no provider sends.
+/// The query does not have the form of an authorization response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AuthorizationResponseError {
-    /// It is too long.
+    /// The query is too long.
     #[error("it has more than {MAX_BYTES} bytes")]
     Long,
-    /// A parameter occurs twice, so it is not clear which one was meant.
+    /// A parameter occurs twice, so its value is ambiguous.
     #[error("it has a parameter twice")]
     Repeated,
 }
 
 impl AuthorizationResponse {
-    /// Reads a query. Parameters that are not known are ignored, as the RFC requires.
+    /// Parses a query. Unknown parameters are ignored, as the RFC requires.
     ///
     /// # Errors
     /// [`AuthorizationResponseError`].

@@ -1,9 +1,10 @@
-//! MCP Apps (`io.modelcontextprotocol/ui`, 2026-01-26): a view of a proposal, for clients that show HTML beside a result.
-//! The result has the same as text.
+//! MCP Apps (`io.modelcontextprotocol/ui`, 2026-01-26): a view of a proposal, for clients that show HTML beside a
+//! result. The result contains the same information as text.
 //!
-//! The view is one static file. It gets the result from the client, shows it as text, and asks for nothing else. For tier
-//! `confirm` it has a button that calls `confirm_proposal`: the server cannot tell that call from one of the model, so the
-//! button carries no more trust than the tool. For tier `approve` it has a link to the console.
+//! The view is one static file. It receives the result from the client, shows it as text, and requests nothing else.
+//! For tier `confirm` it has a button that calls `confirm_proposal`. The server cannot tell that call from a call of
+//! the model, so the button is no more trustworthy than the tool. For tier `approve` the view has a link to the
+//! console.
 
 use rmcp::model::{ClientCapabilities, JsonObject, MetaObject, ReadResourceResult, ResourceContents};
 use serde_json::{Map, Value, json};
@@ -29,7 +30,7 @@ pub(crate) fn is_supported(capabilities: Option<&ClientCapabilities>) -> bool {
     types.is_some_and(|types| types.iter().any(|shown| shown == MIME_TYPE))
 }
 
-/// The entry of `_meta` that names the view of a tool; nothing for a tool that proposes nothing.
+/// The entry of `_meta` that names the view of a tool; empty for a tool that proposes nothing.
 pub(crate) fn tool_meta(info: &ToolInfo) -> Map<String, Value> {
     let may_propose = info.tier.is_some_and(|tier| tier != Tier::Auto)
         || !info.rules.is_empty()
@@ -40,7 +41,7 @@ pub(crate) fn tool_meta(info: &ToolInfo) -> Map<String, Value> {
 
 /// The view of this URI.
 pub(crate) fn read(uri: &str) -> Option<ReadResourceResult> {
-    // It loads nothing: without `csp` a client allows no other origin.
+    // The view loads nothing: without `csp` a client allows no other origin.
     let meta = json!({"ui": {"prefersBorder": true}});
     let contents = ResourceContents::TextResourceContents {
         uri: uri.to_owned(),

@@ -1,4 +1,4 @@
-//! The files of a bundle: which are there, and which belong there.
+//! The files of a bundle: the existing ones, and the expected ones.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -8,10 +8,11 @@ use super::{BundleError, FindingCode, Report};
 use crate::tile::tiles_of;
 use crate::{Hash, TileId};
 
-/// Files of the folder itself that are not verified.
+/// Files at the top level of the folder that are not verified.
 pub(super) const NOT_VERIFIED: [&str; 4] = ["README.md", "verify.py", "policy", "vkey"];
 
-/// Reports the files that are missing and those that do not belong to a tree of this size. The parts that are there, in order.
+/// Reports the files that are missing and those that do not belong to a tree of this size. Returns the parts that
+/// exist, in order.
 pub(super) fn examine(dir: &Path, size: u64, report: &mut Report) -> Result<Vec<Hash>, BundleError> {
     let mut parts = Vec::new();
     for (name, is_file, is_folder) in entries(dir)? {
@@ -61,7 +62,8 @@ fn belongs(path: &str, size: u64) -> bool {
     tile.is_some_and(|tile| path == if level == "entries" { tile.entries_path() } else { tile.path() })
 }
 
-/// Names, and whether each is a regular file or a folder, in the order of the names. A name that is not UTF-8 is shown as it can be.
+/// The names in a folder, sorted, and whether each is a regular file or a folder. A name that is not UTF-8 is shown
+/// as far as possible.
 fn entries(folder: &Path) -> Result<Vec<(String, bool, bool)>, BundleError> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(BundleError::at(folder))? {
@@ -73,7 +75,7 @@ fn entries(folder: &Path) -> Result<Vec<(String, bool, bool)>, BundleError> {
     Ok(names)
 }
 
-/// Tells of everything below a folder but folders with something in them, and whether it is a regular file.
+/// Calls `found` for everything below a folder except non-empty folders, and says whether it is a regular file.
 fn walk(dir: &Path, folder: &str, found: &mut impl FnMut(&str, bool)) -> Result<(), BundleError> {
     let names = entries(&dir.join(folder))?;
     for (name, is_file, is_folder) in names {
@@ -89,7 +91,8 @@ fn walk(dir: &Path, folder: &str, found: &mut impl FnMut(&str, bool)) -> Result<
     Ok(())
 }
 
-/// The bytes of a regular file of the bundle; none of them if there are more than `most`. `None` if there is no such file.
+/// The bytes of a regular file of the bundle; empty if it has more than `most` bytes. `None` if there is no such
+/// file.
 pub(super) fn read(dir: &Path, path: &str, most: u64) -> Result<Option<Vec<u8>>, BundleError> {
     if !is_regular(dir, path) {
         return Ok(None);
@@ -101,7 +104,7 @@ pub(super) fn read(dir: &Path, path: &str, most: u64) -> Result<Option<Vec<u8>>,
     Ok(Some(if bytes.len() as u64 <= most { bytes } else { Vec::new() }))
 }
 
-/// Whether a bundle has a regular file at this path, and no link on the way to it.
+/// Whether the bundle has a regular file at this path that is reached without links.
 fn is_regular(dir: &Path, path: &str) -> bool {
     let folders = path.match_indices('/').filter_map(|(at, _)| path.get(..at));
     let is = |path: &str, of_kind: fn(&fs::Metadata) -> bool| {
@@ -110,7 +113,7 @@ fn is_regular(dir: &Path, path: &str) -> bool {
     folders.into_iter().all(|folder| is(folder, fs::Metadata::is_dir)) && is(path, fs::Metadata::is_file)
 }
 
-/// The bytes of a file that an argument names: a note, or a proof.
+/// The bytes of a file that an argument names: a note or a proof.
 pub(super) fn read_argument(path: &Path) -> Result<Vec<u8>, BundleError> {
     const MOST: u64 = 1 << 18;
     let found = fs::metadata(path).map_err(BundleError::at(path))?;

@@ -1,4 +1,4 @@
-//! The folder of a bundle that is being written: it says that it is incomplete until everything in it is on the disk.
+//! The folder of a bundle that is being written. It is marked as incomplete until everything in it is on the disk.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use super::BundleError;
 use super::files::NOT_VERIFIED;
 
-/// The name of the checkpoint until the bundle is complete. The file is there first, and its last name is the last change of the
-/// folder.
+/// The name of the checkpoint until the bundle is complete. The file is created first, and renaming it is the last
+/// change of the folder.
 pub const INCOMPLETE_CHECKPOINT: &str = "checkpoint.incomplete";
 
 const EXPLANATION: &str = "The export into this folder is not complete: it is running, or it was interrupted. \
@@ -18,13 +18,13 @@ const EXPLANATION: &str = "The export into this folder is not complete: it is ru
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
-    /// The file [`INCOMPLETE_CHECKPOINT`]. It is locked as long as the process lives and has not completed the bundle.
+    /// The file [`INCOMPLETE_CHECKPOINT`]. It stays locked until the bundle is complete or the process ends.
     incomplete: File,
     sync: fn(&Path) -> io::Result<()>,
 }
 
 impl Folder {
-    /// A new folder, an empty one, or that of an export that was interrupted: its files are removed.
+    /// Opens a new folder, an empty one, or that of an interrupted export, whose files are removed.
     pub(super) fn open(path: &Path) -> Result<Self, BundleError> {
         fs::create_dir_all(path).map_err(BundleError::at(path))?;
         Self::begin(path).map_err(BundleError::at(path))
@@ -68,7 +68,7 @@ impl Folder {
         (self.sync)(&self.path).map_err(BundleError::at(&self.path))
     }
 
-    /// Makes the folder a bundle: writes its checkpoint. It is on the disk when this returns.
+    /// Completes the bundle by writing its checkpoint, which is on the disk when this returns.
     pub(super) fn complete(mut self, checkpoint: &[u8]) -> Result<(), BundleError> {
         let (from, to) = (self.path.join(INCOMPLETE_CHECKPOINT), self.path.join("checkpoint"));
         let written = (|| {
@@ -87,7 +87,7 @@ fn is_regular(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
 }
 
-/// Removes what an export writes. A folder with anything else is left alone.
+/// Removes the files of an export. A folder with anything else is not touched.
 fn remove_interrupted(path: &Path) -> io::Result<()> {
     let mut found = Vec::new();
     for entry in fs::read_dir(path)? {
@@ -111,14 +111,14 @@ fn remove_interrupted(path: &Path) -> io::Result<()> {
         .try_for_each(|(path, is_folder)| if *is_folder { fs::remove_dir_all(path) } else { fs::remove_file(path) })
 }
 
-/// Writes the file system of a folder to its disk: one wait, where a bundle may have a file for each part of a million records.
-/// It also waits for what other programs have written to that file system.
+/// Syncs the file system of a folder. This is one wait, while a bundle may have a file for each part of a million
+/// records. It also waits for what other programs have written to that file system.
 #[cfg(target_os = "linux")]
 fn sync(path: &Path) -> io::Result<()> {
     nix::unistd::syncfs(File::open(path)?).map_err(io::Error::from)
 }
 
-/// Writes a folder, its name and everything in it to the disk.
+/// Syncs a folder, its name and everything in it.
 #[cfg(not(target_os = "linux"))]
 fn sync(path: &Path) -> io::Result<()> {
     fn sync_below(path: &Path) -> io::Result<()> {

@@ -1,8 +1,8 @@
-//! What a verification finds.
+//! The findings of a verification.
 
 use crate::Hash;
 
-/// The most findings of one code that are reported.
+/// The maximum number of findings with one code that are reported.
 pub(super) const MOST_OF_A_CODE: usize = 1000;
 
 /// The outcome of a verification.
@@ -10,24 +10,24 @@ pub(super) const MOST_OF_A_CODE: usize = 1000;
 pub struct Report {
     /// The name of the log, if the checkpoint could be read.
     pub origin: Option<String>,
-    /// The number of entries that the checkpoint names.
+    /// The number of entries in the checkpoint.
     pub size: Option<u64>,
-    /// Their root.
+    /// The root hash in the checkpoint.
     pub root: Option<Hash>,
-    /// Entries that were read.
+    /// The number of entries that were read.
     pub entries: u64,
-    /// Parts that are there.
+    /// The number of parts that exist.
     pub parts: u64,
-    /// Parts that an entry names and that are not there.
+    /// The number of parts that an entry names but that are missing.
     pub withheld: u64,
-    /// The witnesses that have cosigned, and when, in seconds since 1970.
+    /// The witnesses that have cosigned, and the times, in seconds since 1970.
     pub cosigned: Vec<(String, u64)>,
-    /// In the order of verification.
+    /// The findings, in the order of verification.
     pub findings: Vec<Finding>,
 }
 
 impl Report {
-    /// Whether nothing was found.
+    /// Whether there are no findings.
     #[must_use]
     pub const fn is_valid(&self) -> bool {
         self.findings.is_empty()
@@ -39,18 +39,18 @@ impl Report {
         }
     }
 
-    /// Whether as many findings of this code are reported as may be.
+    /// Whether the maximum number of findings with this code has been reported.
     pub(super) fn is_full(&self, code: FindingCode) -> bool {
         self.findings.iter().filter(|finding| finding.code == code).count() >= MOST_OF_A_CODE
     }
 }
 
-/// Something that is wrong.
+/// A problem of a bundle or proof.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
-    /// What is wrong.
+    /// The kind of the problem.
     pub code: FindingCode,
-    /// Where: a path, or the index of an entry.
+    /// The place: a path, or the index of an entry.
     pub place: String,
 }
 
@@ -71,7 +71,7 @@ macro_rules! codes {
                 }
             }
 
-            /// A sentence about it, without the place.
+            /// A sentence about the problem, without the place.
             #[must_use]
             pub const fn sentence(self) -> &'static str {
                 match self {

@@ -1,4 +1,4 @@
-//! Verifies a bundle in the order that `docs/reference/log-format.md` gives.
+//! Verifies a bundle in the order of `docs/reference/log-format.md`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,7 +14,7 @@ use crate::{
     split_entries,
 };
 
-/// The largest file of 256 entries, and of 256 hashes.
+/// The maximum size of a file of 256 entries, and of 256 hashes, in bytes.
 const MAX_ENTRIES_BYTES: u64 = 256 * (2 + 65_535);
 const TILE_BYTES: u64 = 256 * 32;
 
@@ -24,28 +24,28 @@ struct TreeVerifier<'a> {
     size: u64,
     from_entries: Option<Frontier>,
     from_tiles: Option<Frontier>,
-    /// The first entries whose hashes are not those of the tiles, and the first tiles for which that is so.
+    /// The first entries whose hashes differ from those of the tiles, and the first tiles that differ.
     differing: (Vec<u64>, Vec<TileId>),
-    /// The roots of full tiles, which the tiles above them must have.
+    /// The roots of full tiles, which must be the hashes of the tiles above them.
     nodes: Vec<Hash>,
-    /// The tiles above level 0 that have another root.
+    /// The tiles above level 0 that differ from the roots below them.
     altered: Vec<TileId>,
-    /// Where earlier checkpoints end: the root over the entries at each size.
+    /// The sizes of earlier checkpoints, with the root of the tree at each size.
     sizes: BTreeMap<u64, Option<Hash>>,
     long: Vec<u64>,
     malformed: Vec<u64>,
-    /// The parts that are there, and which of them an entry names.
+    /// The parts that exist, and which of them an entry names.
     parts: &'a [Hash],
     named: Vec<bool>,
 }
 
-/// Verifies a bundle, and that it goes on from earlier checkpoints.
+/// Verifies a bundle, and that it is consistent with earlier checkpoints.
 ///
 /// # Errors
 /// [`BundleError`]: a file or folder cannot be read.
 pub fn verify_bundle(dir: &Path, trust: &Trust, earlier: &[PathBuf]) -> Result<Report, BundleError> {
     let mut report = Report::default();
-    // An absent folder is no bundle with findings.
+    // An absent folder is an error, not a bundle with findings.
     dir.read_dir().map_err(BundleError::at(dir))?;
     let checkpoint = files::read(dir, "checkpoint", MAX_NOTE_BYTES as u64)?.unwrap_or_default();
     let Some(checkpoint) = open_checkpoint(&checkpoint, "checkpoint", trust, &mut report) else {
@@ -133,7 +133,7 @@ pub fn verify_proof(path: &Path, trust: &Trust) -> Result<Report, BundleError> {
     Ok(report)
 }
 
-/// The checkpoint of these bytes; `None` if it is not accepted.
+/// Opens the checkpoint in these bytes; `None` if it is not accepted.
 fn open_checkpoint(bytes: &[u8], place: &str, trust: &Trust, report: &mut Report) -> Option<Checkpoint> {
     let note = std::str::from_utf8(bytes).ok().and_then(|text| text.parse::<SignedNote>().ok());
     let Some(note) = note else {
@@ -163,7 +163,7 @@ fn accept(
 }
 
 impl TreeVerifier<'_> {
-    /// Reads the entries and the tiles of level 0 side by side.
+    /// Reads the entries together with the tiles of level 0.
     fn read_level_0(&mut self, report: &mut Report) -> Result<(), BundleError> {
         self.note_size();
         let size = self.size;
@@ -208,7 +208,7 @@ impl TreeVerifier<'_> {
         Ok(())
     }
 
-    /// An empty tree has a root as well.
+    /// Notes the root of an empty tree, which an earlier checkpoint may have.
     fn note_size(&mut self) {
         if let Some(root) = self.sizes.get_mut(&0) {
             *root = Some(Hash::EMPTY_ROOT);
@@ -257,7 +257,7 @@ impl TreeVerifier<'_> {
                 let first = usize::try_from(id.index() * 256).unwrap_or(usize::MAX);
                 let expected = below.get(first..).unwrap_or_default();
                 let tile = self.read_tile(id, report)?;
-                // An empty root stands for a tile that could not be read.
+                // The empty root marks a tile that could not be read.
                 let differs = |(own, other): (&Hash, &Hash)| *other != Hash::EMPTY_ROOT && own != other;
                 if tile.as_ref().is_some_and(|tile| tile.iter().zip(expected).any(differs)) {
                     push_bounded(&mut self.altered, id);
@@ -289,7 +289,7 @@ impl TreeVerifier<'_> {
     fn verify_parts(&self, report: &mut Report) -> Result<(), BundleError> {
         for (digest, named) in self.parts.iter().zip(&self.named) {
             let place = format!("parts/{}", digest.to_hex());
-            // An entry that could not be read may name it.
+            // An entry that could not be read may name the part.
             if !named && self.from_entries.is_some() {
                 report.find(FindingCode::FileUnexpected, &place);
             }
@@ -313,7 +313,7 @@ fn entries_of<'a>(id: TileId, bytes: &'a [u8], report: &mut Report) -> Option<Ve
     entries
 }
 
-/// Keeps as many findings as are reported, so that a hostile bundle takes no more memory than a large one.
+/// Keeps at most as many findings as are reported, so that a hostile bundle takes no more memory than a large one.
 fn push_bounded<T>(found: &mut Vec<T>, one: T) {
     if found.len() < MOST_OF_A_CODE {
         found.push(one);

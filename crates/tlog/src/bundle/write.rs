@@ -9,23 +9,24 @@ use crate::tile::TILE_WIDTH;
 use crate::tree::{leaf_hash, root_of};
 use crate::{Hash, SignedNote, TileId, append_entry};
 
-/// Writes the entries of a log one after another, and the tree over them. The checkpoint is written last, when everything else is
-/// on the disk. Until then the folder has a file `checkpoint.incomplete`, and can be written again from the beginning.
+/// Writes the entries of a log one after another, and the tree over them. The checkpoint is written last, when
+/// everything else is on the disk. Until then the folder contains the file `checkpoint.incomplete`, and can be
+/// written again from the beginning.
 #[derive(Debug)]
 pub struct BundleWriter {
     pub(super) folder: Folder,
     size: u64,
-    /// The hashes of the last tile of each level.
+    /// The hashes of the last, incomplete tile of each level.
     levels: Vec<Vec<Hash>>,
-    /// The entries below the last tile, each behind its length.
+    /// The entries below the last tile, each with its length before it.
     entries: Vec<u8>,
 }
 
 impl BundleWriter {
-    /// A bundle in a new folder, in an empty one, or in that of a bundle that was interrupted.
+    /// A bundle in a new folder, an empty one, or that of an interrupted export.
     ///
     /// # Errors
-    /// [`BundleError`]: the folder has other files, another process is writing into it, or it cannot be made.
+    /// [`BundleError`] if the folder has other files, another process is writing to it, or it cannot be created.
     pub fn create(dir: &Path) -> Result<Self, BundleError> {
         Ok(Self { folder: Folder::open(dir)?, size: 0, levels: Vec::new(), entries: Vec::new() })
     }
@@ -33,7 +34,7 @@ impl BundleWriter {
     /// Appends an entry.
     ///
     /// # Errors
-    /// [`BundleError`]: it has more than 65,535 bytes, or a file cannot be written.
+    /// [`BundleError`] if the entry has more than 65,535 bytes, or a file cannot be written.
     pub fn entry(&mut self, entry: &[u8]) -> Result<(), BundleError> {
         append_entry(&mut self.entries, entry)
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "an entry has at most 65,535 bytes"))
@@ -59,7 +60,7 @@ impl BundleWriter {
     /// Adds a part: the salt and the content.
     ///
     /// # Errors
-    /// [`BundleError`]: the file cannot be written.
+    /// [`BundleError`] if the file cannot be written.
     pub fn part(&mut self, salt: &[u8; SALT_BYTES], content: &[u8]) -> Result<Hash, BundleError> {
         let digest = Hash::of(&[salt, content]);
         self.folder.write(&format!("parts/{}", digest.to_hex()), &[salt.as_slice(), content].concat())?;
@@ -69,15 +70,15 @@ impl BundleWriter {
     /// Writes another file of a bundle, such as `README.md`.
     ///
     /// # Errors
-    /// [`BundleError`]: the file cannot be written.
+    /// [`BundleError`] if the file cannot be written.
     pub fn extra(&self, name: &str, content: &[u8]) -> Result<(), BundleError> {
         self.folder.write(name, content)
     }
 
-    /// Writes the tiles that are not full, waits until everything is on the disk, and writes the checkpoint.
+    /// Writes the incomplete tiles, waits until everything is on the disk, and writes the checkpoint.
     ///
     /// # Errors
-    /// [`BundleError`]: a file cannot be written.
+    /// [`BundleError`] if a file cannot be written.
     pub fn finish(mut self, checkpoint: &SignedNote) -> Result<(), BundleError> {
         for level in 0..self.levels.len() {
             if self.levels.get(level).is_some_and(|tile| !tile.is_empty()) {
@@ -97,7 +98,7 @@ impl BundleWriter {
     /// The root over the entries so far.
     #[must_use]
     pub fn root(&self) -> Hash {
-        // The tile of each level is followed by the subtrees of the levels below it.
+        // The hashes of a tile cover earlier leaves than the subtrees of the levels below it.
         self.levels
             .iter()
             .filter(|tile| !tile.is_empty())
@@ -123,7 +124,7 @@ impl BundleWriter {
     }
 }
 
-/// The root over full subtrees of one level, and what is behind them.
+/// The root over full subtrees of one level, followed by the subtree `behind`.
 fn join(hashes: &[Hash], behind: Option<Hash>) -> Hash {
     let mut subtrees = Vec::new();
     let mut rest = hashes;
