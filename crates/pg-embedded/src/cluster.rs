@@ -1,4 +1,4 @@
-//! The handle of a running cluster: start or attach, crash and restart, leave and stop.
+//! The handle of a running cluster: starts or attaches to the server, crashes, restarts and stops it.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,9 +19,10 @@ use crate::progress::Progress;
 use crate::reaper::Reaper;
 use crate::version::Version;
 
-/// A PostgreSQL server that accepts connections, and our use of it. Dropping the last use stops the server and blocks until
-/// it has stopped, for at most 20 seconds. A temporary cluster of a process that was killed, or that never drops the
-/// handle, is removed by its reaper process. The server of a persistent one stays until the next user attaches to it and leaves.
+/// A running PostgreSQL server, and this process's use of it. Dropping the handle of the last user stops the server,
+/// and blocks until it has stopped, for at most 20 seconds. If the process is killed or never drops the handle, the
+/// reaper process removes a temporary cluster; the server of a persistent cluster keeps running until the next user
+/// attaches to it and leaves.
 #[derive(Debug)]
 pub struct Cluster {
     dir: ClusterDir,
@@ -29,22 +30,22 @@ pub struct Cluster {
     settings: Vec<(String, String)>,
     running: Mutex<ServerProcess>,
     attached: bool,
-    /// Present until [`Cluster::leave`] takes it.
+    /// `None` after [`Cluster::leave`] has taken it.
     registration: Option<Registration>,
 }
 
-/// The marks of a process that uses a cluster.
+/// The locks and the reaper of a process that uses a cluster.
 #[derive(Debug)]
 struct Registration {
     in_use: FileLock,
-    /// The remover of a temporary cluster.
+    /// The reaper of a temporary cluster.
     reaper: Option<Reaper>,
 }
 
 impl Cluster {
-    /// Starts the cluster's server, or attaches to it if it already serves this folder; makes the data first if there is
-    /// none. On return the server answers on its socket. Blocks: about a second with new data, less than 100 ms otherwise,
-    /// up to a minute if the binaries must be fetched; do not call it on an async thread.
+    /// Starts the cluster's server, or attaches to it if it already serves this folder. Creates the data first if
+    /// there is none. On return, the server answers on its socket. Blocks: about a second with new data, otherwise
+    /// less than 100 ms, and up to a minute if the programs must be fetched. So do not call it on an async thread.
     pub fn start(options: Options, progress: &mut dyn FnMut(Progress)) -> Result<Self, Error> {
         let begun = Instant::now();
         let dir = ClusterDir::open(&options)?;
@@ -77,7 +78,7 @@ impl Cluster {
         format!("host={} port={PORT} user=postgres dbname='{dbname}'", self.socket_dir().display())
     }
 
-    /// The folder of the unix socket: short, without characters that need quoting, entered by its owner and root only.
+    /// The folder of the unix socket. Its path is short and needs no quoting. Only its owner and root can enter it.
     pub fn socket_dir(&self) -> PathBuf {
         self.running().socket_dir.clone()
     }
@@ -92,7 +93,7 @@ impl Cluster {
         Version::parse(&self.running().version).unwrap_or(self.binaries.version())
     }
 
-    /// The process id of the postmaster; of the last one, if it is down.
+    /// The process id of the postmaster, or of the last one if the server is down.
     pub fn pid(&self) -> i32 {
         match postmaster::server_state(&self.dir.data()) {
             ServerState::Alive(lock) => lock.pid,
@@ -110,7 +111,7 @@ impl Cluster {
         self.dir.data()
     }
 
-    /// The programs that go with the server.
+    /// The programs of the server's installation.
     pub fn binaries(&self) -> &Binaries {
         &self.binaries
     }
@@ -120,26 +121,26 @@ impl Cluster {
         self.attached
     }
 
-    /// Whether a postmaster of this cluster runs, ready or not.
+    /// Whether a postmaster of this cluster is running, ready or not.
     pub fn is_alive(&self) -> bool {
         matches!(postmaster::server_state(&self.dir.data()), ServerState::Alive(_))
     }
 
-    /// Kills the postmaster with SIGKILL, as the system does when memory runs out, and waits until that process has ended.
+    /// Kills the postmaster with SIGKILL, as the out-of-memory killer does, and waits until that process has ended.
     /// Its children end later by themselves; `restart` ends those that do not.
     pub fn kill9(&self) -> Result<(), Error> {
         let _lock = self.dir.lock()?;
         end(&self.dir, &[(Signal::SIGKILL, Duration::from_secs(5))])
     }
 
-    /// Stops the server at once and without a checkpoint (SIGQUIT): the next start recovers as after a crash.
+    /// Stops the server immediately, without a checkpoint (SIGQUIT). The next start recovers as after a crash.
     pub fn stop_immediate(&self) -> Result<(), Error> {
         let _lock = self.dir.lock()?;
         end(&self.dir, &IMMEDIATE)
     }
 
-    /// Starts the server again on the same socket, after a fast stop if it runs. Other processes that use the cluster can
-    /// connect again, too.
+    /// Starts the server again on the same socket, after a fast shutdown if it is running. Other processes that use
+    /// the cluster can then connect again.
     pub fn restart(&self) -> Result<(), Error> {
         let _lock = self.dir.lock()?;
         end(&self.dir, &FAST)?;
@@ -148,15 +149,15 @@ impl Cluster {
         Ok(())
     }
 
-    /// Ends this process's use of the cluster. The last user stops the server and removes a temporary cluster. Dropping the
-    /// handle does the same and discards errors.
+    /// Ends this process's use of the cluster. The last user stops the server and removes a temporary cluster.
+    /// Dropping the handle does the same, but ignores errors.
     pub fn stop(mut self) -> Result<(), Error> {
         self.leave()
     }
 
     fn leave(&mut self) -> Result<(), Error> {
         let Some(Registration { in_use, reaper }) = self.registration.take() else { return Ok(()) };
-        // On failure, dropping the reaper without dismissing it makes it do the same.
+        // After a failure, dropping the reaper without dismissing it removes the cluster.
         let lock = self.dir.lock()?;
         drop(in_use);
         let stopped = match self.dir.register_use(true)? {
@@ -178,7 +179,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // A drop has no caller to report an error to; `stop` has.
+        // A drop cannot report an error; `stop` can.
         let _error = self.leave();
     }
 }
@@ -199,7 +200,7 @@ const IMMEDIATE: [(Signal, Duration); 2] =
 type Started = (Registration, Binaries, ServerProcess, bool);
 
 fn start_at(dir: &ClusterDir, options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Started, Error> {
-    // Before the lock, because it may take long; `bring_up` checks the version of the data again.
+    // Done before the lock is taken, because it may take long. `bring_up` checks the version of the data again.
     let major = if options.fresh { None } else { dir.data_major()? };
     let binaries = options.search.find(dir.account(), major, progress)?;
     progress(Progress::Using {
@@ -210,7 +211,7 @@ fn start_at(dir: &ClusterDir, options: &Options, progress: &mut dyn FnMut(Progre
     let _lock = dir.lock()?;
     let in_use = || Error::InUse { folder: dir.home().to_path_buf() };
     if options.fresh {
-        // Released at once: the start lock keeps other processes out.
+        // Released immediately: the start lock keeps other processes out.
         drop(dir.register_use(true)?.ok_or_else(in_use)?);
     }
     let registration = Registration {
@@ -229,7 +230,7 @@ fn start_at(dir: &ClusterDir, options: &Options, progress: &mut dyn FnMut(Progre
     }
 }
 
-/// Attaches to a running server, or makes the data and starts one. Under the start lock.
+/// Attaches to a running server, or creates the data and starts one. Needs the start lock.
 fn bring_up(
     dir: &ClusterDir,
     binaries: &Binaries,
@@ -267,7 +268,8 @@ fn bring_up(
     Ok((start_server(dir, binaries, &options.settings)?, false))
 }
 
-/// The server that already runs on this data, once it answers; `None` if there is none, or if it ended meanwhile.
+/// The server that already serves this data, once it answers. `None` if there is none, or if it ended in the
+/// meantime.
 fn attach(dir: &ClusterDir) -> Result<Option<ServerProcess>, Error> {
     let mut running = None;
     let settled = wait_until(READY_LIMIT, || {
@@ -294,7 +296,7 @@ fn start_server(dir: &ClusterDir, binaries: &Binaries, settings: &[(String, Stri
     launch::launch(dir, binaries)
 }
 
-/// Ends the server, and its children if it did not end in order. Under the start lock.
+/// Stops the server, and also its children if it did not shut down cleanly. Needs the start lock.
 fn end_with_children(dir: &ClusterDir, signals: &Signals) -> Result<(), Error> {
     end(dir, signals)?;
     match postmaster::server_state(&dir.data()) {
@@ -305,7 +307,7 @@ fn end_with_children(dir: &ClusterDir, signals: &Signals) -> Result<(), Error> {
     }
 }
 
-/// Ends the server, if one runs, with one signal after the other. Under the start lock.
+/// Stops the server, if it is running, with one signal after the other. Needs the start lock.
 fn end(dir: &ClusterDir, signals: &Signals) -> Result<(), Error> {
     let data = dir.data();
     for (signal, limit) in signals {

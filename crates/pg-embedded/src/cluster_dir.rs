@@ -34,10 +34,10 @@ use crate::process::wait_until;
 /// The port, the same for all clusters: each has its own socket folder.
 pub(crate) const PORT: u16 = 5432;
 
-/// A socket's path has 108 bytes in the system's structure (104 on macOS), one of them a zero; stay clear of that.
+/// The system limits the path of a socket to 108 bytes (104 on macOS), including a zero byte. Stay well below.
 const SOCKET_PATH_LIMIT: usize = 100;
 
-/// How long another process may hold the start lock: longer than making a data folder, starting and recovering takes.
+/// How long to wait for the start lock: longer than it takes to create a data folder, start and recover.
 const LOCK_LIMIT: Duration = Duration::from_secs(120);
 
 /// The folder of a cluster, created and checked.
@@ -51,7 +51,7 @@ pub(crate) struct ClusterDir {
 }
 
 impl ClusterDir {
-    /// Makes the folder if it is missing.
+    /// Opens the folder, and creates it if it does not exist.
     pub(crate) fn open(options: &Options) -> Result<Self, Error> {
         let account = OsAccount::choose()?;
         let temporary = matches!(options.home, ClusterHome::Temporary(_));
@@ -81,7 +81,7 @@ impl ClusterDir {
         &self.home
     }
 
-    /// The data folder; it need not exist.
+    /// The path of the data folder, which need not exist.
     pub(crate) fn data(&self) -> PathBuf {
         self.home.join("data")
     }
@@ -96,7 +96,7 @@ impl ClusterDir {
         &self.socket_dir
     }
 
-    /// Whether the folder is removed with the cluster.
+    /// Whether the folder is removed when the cluster is stopped.
     pub(crate) fn is_temporary(&self) -> bool {
         self.temporary
     }
@@ -111,9 +111,9 @@ impl ClusterDir {
         &self.account
     }
 
-    /// A command that runs a program as the server's user, in a process group of its own: a Ctrl-C in the terminal
-    /// does not reach it. It gets neither connection strings, keys and libpq's variables of our environment, nor a locale
-    /// that this machine may lack. The program's output is discarded.
+    /// A command that runs a program as the server's user, in its own process group, so that a Ctrl-C in the terminal
+    /// does not reach it. The program does not get the connection strings, keys and libpq variables of this process's
+    /// environment, nor a locale that this machine may lack. Its output is discarded.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = environment::plain(program);
         command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
@@ -122,8 +122,8 @@ impl ClusterDir {
         command
     }
 
-    /// Registers this process as a user of the cluster until the returned lock is dropped or the process ends. `None`:
-    /// `exclusive` was asked for, and another process uses the cluster. Only under the start lock.
+    /// Registers this process as a user of the cluster until the returned lock is dropped or the process ends. `None`
+    /// if `exclusive` is set and another process uses the cluster. Needs the start lock.
     pub(crate) fn register_use(&self, exclusive: bool) -> Result<Option<FileLock>, Error> {
         let path = self.home.join("in-use");
         let file = File::create(&path).map_err(at("create", &path))?;
@@ -156,7 +156,8 @@ impl ClusterDir {
         }
     }
 
-    /// The major version that made the data, `None` if there is none yet. The error: the folder has other content.
+    /// The major version that created the data; `None` if there is no data yet. An error if the folder has other
+    /// content.
     pub(crate) fn data_major(&self) -> Result<Option<u32>, Error> {
         let data = self.data();
         let version = data.join("PG_VERSION");
@@ -173,8 +174,8 @@ impl ClusterDir {
         }
     }
 
-    /// Removes the data of a stopped server, under the start lock. The folder is renamed first, so that a kill in the middle
-    /// leaves no partial data folder.
+    /// Removes the data of a stopped server. Needs the start lock. The folder is renamed first, so that a kill during
+    /// the removal leaves no partial data folder.
     pub(crate) fn remove_data(&self) -> Result<(), Error> {
         let data = self.data();
         if data.exists() {
@@ -185,7 +186,7 @@ impl ClusterDir {
         Ok(())
     }
 
-    /// Removes the unfinished folders of killed processes, under the start lock.
+    /// Removes unfinished folders of killed processes. Needs the start lock.
     pub(crate) fn remove_partial_data(&self) {
         for entry in fs::read_dir(&self.home).into_iter().flatten().flatten() {
             let left = entry
@@ -198,9 +199,9 @@ impl ClusterDir {
         }
     }
 
-    /// Removes everything: the end of a temporary cluster.
+    /// Removes the whole folder, at the end of a temporary cluster.
     pub(crate) fn remove(&self) {
-        // Children of the stopped server may still write: try until the folder is gone.
+        // Children of the stopped server may still write, so this is repeated until the folder is gone.
         wait_until(Duration::from_secs(5), || {
             let _again = fs::remove_dir_all(&self.home);
             !self.home.exists()
@@ -222,14 +223,15 @@ fn named_home(name: &str, account: &OsAccount) -> Result<PathBuf, Error> {
     })
 }
 
-/// The folder for the data of programs. The home of root is taken only if the server's user can enter it.
+/// The user's folder for application data. Root's home is used only if the server's user can enter it.
 fn data_folder(account: &OsAccount, xdg: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
     let below = if cfg!(target_os = "macos") { "Library/Application Support" } else { ".local/share" };
     let in_home = home.filter(|home| account.check_reaches(home).is_ok()).map(|home| home.join(below));
     xdg.or(in_home).or_else(|| account.is_other().then(|| PathBuf::from("/var/lib")))
 }
 
-/// If this process is root, the server's user must be able to enter the folder; otherwise only its owner may.
+/// The mode of the folder: if this process is root, the server's user must be able to enter it; otherwise only its
+/// owner may.
 fn home_mode(account: &OsAccount) -> u32 {
     if account.is_other() { 0o711 } else { 0o700 }
 }
@@ -244,7 +246,7 @@ fn make_home(home: &Path, account: &OsAccount) -> Result<PathBuf, Error> {
 }
 
 fn make_temporary_home(below: Option<&Path>, account: &OsAccount) -> Result<PathBuf, Error> {
-    // As root, TMPDIR may be a folder that only root can enter.
+    // For root, TMPDIR may be a folder that only root can enter.
     let bases = below.map(Path::to_owned).into_iter().chain([env::temp_dir()]);
     let base = bases.flat_map(|base| base.canonicalize()).find(|base| account.check_reaches(base).is_ok());
     let base = base.unwrap_or_else(|| PathBuf::from("/tmp"));
@@ -269,8 +271,8 @@ fn set_mode(path: &Path, mode: u32) -> Result<(), Error> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(at("change", path))
 }
 
-/// Makes the folder of the socket. Each user who can enter it is a superuser of the server, so only the server's user and
-/// root can.
+/// Creates the folder of the socket. Every user who can enter it can become superuser of the server, so only the
+/// server's user and root may.
 fn make_socket_dir(home: &Path, short: &str, account: &OsAccount) -> Result<PathBuf, Error> {
     let inside = home.join("s");
     if is_plain(&inside) && socket_path(&inside).as_os_str().len() < SOCKET_PATH_LIMIT {
@@ -279,7 +281,8 @@ fn make_socket_dir(home: &Path, short: &str, account: &OsAccount) -> Result<Path
         account.own(&inside)?;
         return Ok(inside);
     }
-    // Below /tmp the name may be taken, by an earlier run or by another user. Only the server user's own folder is reused.
+    // Below /tmp an earlier run or another user may have taken the name. Only a folder of the server's user is
+    // reused.
     let known = PathBuf::from(format!("/tmp/countersign-{}-{short}", account.uid()));
     match DirBuilder::new().mode(0o700).create(&known) {
         Ok(()) => {
@@ -295,7 +298,7 @@ fn make_socket_dir(home: &Path, short: &str, account: &OsAccount) -> Result<Path
     Ok(other)
 }
 
-/// Whether this is a folder, not a link, of the server's user that no other user can enter.
+/// Whether this is a folder (not a link) that belongs to the server's user and that no other user can enter.
 pub(crate) fn is_private_to(folder: &Path, account: &OsAccount) -> bool {
     fs::symlink_metadata(folder)
         .is_ok_and(|found| found.is_dir() && found.uid() == account.uid() && found.mode() & 0o077 == 0)
@@ -306,7 +309,7 @@ pub(crate) fn socket_path(folder: &Path) -> PathBuf {
     folder.join(format!(".s.PGSQL.{PORT}"))
 }
 
-/// Whether the path needs no quoting in a configuration file, a connection string or a shell.
+/// Whether the path needs no quoting in configuration files, connection strings or shells.
 fn is_plain(path: &Path) -> bool {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+".contains(byte);
     OsStr::as_bytes(path.as_os_str()).iter().all(plain)
@@ -330,7 +333,7 @@ mod tests {
         let xdg = home.path().join("data");
         assert_eq!(data_folder(&account, Some(xdg.clone()), Some(PathBuf::from("/"))), Some(xdg));
         if account.is_other() {
-            // The server's user could not enter it.
+            // The server's user cannot enter this folder.
             fs::set_permissions(home.path(), Permissions::from_mode(0o700)).unwrap();
             let fallback = data_folder(&account, None, Some(home.path().to_owned()));
             assert_eq!(fallback.as_deref(), Some(Path::new("/var/lib")));

@@ -1,5 +1,5 @@
-//! The environment of child processes: for each program a list of the variables that it needs. Connection strings, keys
-//! and tokens are on no list.
+//! The environment of child processes: each program has a list of the variables that it needs. Connection strings,
+//! keys and tokens of countersign are on none of them.
 
 use std::env;
 use std::path::Path;
@@ -54,7 +54,7 @@ const NPM: [&str; 4] = ["NODE_EXTRA_CA_CERTS", "NODE_OPTIONS", "NPM_TOKEN", "NOD
 const NPM_SETTINGS: [&str; 2] = ["npm_config_", "NPM_CONFIG_"];
 const PIP_SETTINGS: [&str; 1] = ["PIP_"];
 
-/// A command for a program that needs the common variables only.
+/// A command for a program that needs only the common variables.
 pub(crate) fn plain(program: impl AsRef<Path>) -> Command {
     command(program.as_ref(), |name| COMMON.contains(&name))
 }

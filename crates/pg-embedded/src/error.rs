@@ -17,7 +17,7 @@ pub enum Error {
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// The error of the operating system.
+        /// The operating system's error.
         source: io::Error,
     },
 
@@ -42,11 +42,11 @@ pub enum Error {
     NoPostgres {
         /// Each source that was tried and the reason why it failed.
         tried: Vec<String>,
-        /// How PostgreSQL is installed on this system.
+        /// How to install PostgreSQL on this system.
         install: &'static str,
     },
 
-    /// The data folder was made by another major version than every PostgreSQL at hand.
+    /// The data folder was created by another major version than every available PostgreSQL.
     #[error(
         "the data in {} was made by PostgreSQL {data_major}, but the one at hand is {available} ({}); install PostgreSQL \
          {data_major}, or start anew with --fresh, which deletes that data", data.display(), bindir.display()
@@ -54,15 +54,15 @@ pub enum Error {
     VersionMismatch {
         /// The data folder.
         data: PathBuf,
-        /// The major version that made it.
+        /// The major version that created it.
         data_major: u32,
-        /// The newest version at hand.
+        /// The newest available version.
         available: Version,
-        /// Where that is.
+        /// The folder of that version.
         bindir: PathBuf,
     },
 
-    /// The folder exists and is not a data folder of PostgreSQL.
+    /// The folder exists but is not a data folder of PostgreSQL.
     #[error(
         "{} exists but holds no complete PostgreSQL cluster; move it away, or start anew with --fresh, which deletes it",
         data.display()
@@ -91,7 +91,7 @@ pub enum Error {
         waited: Duration,
     },
 
-    /// The unprivileged user that the server runs as cannot get to a folder.
+    /// The unprivileged user that runs the server cannot enter a folder.
     #[error(
         "as root the server runs as user {user}, who cannot enter {}; allow it (chmod o+x), or choose a folder elsewhere",
         folder.display()
@@ -110,7 +110,7 @@ pub enum Error {
     )]
     NoUnprivilegedUser,
 
-    /// A choice of the caller that cannot work.
+    /// An invalid option of the caller.
     #[error("{what}")]
     Invalid {
         /// The mistake and the valid choices.
@@ -131,7 +131,7 @@ pub enum Error {
     /// The server ended, or did not answer in time.
     #[error("PostgreSQL {reason}; the end of its log {}:\n{tail}", log.display())]
     DidNotStart {
-        /// What was observed.
+        /// The observed failure.
         reason: String,
         /// The log.
         log: PathBuf,

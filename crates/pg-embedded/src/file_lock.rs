@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-/// A lock that is released when the value is dropped, also by the end of the process.
+/// A lock that is released when the value is dropped or the process ends.
 ///
 /// Closing the file is not enough: a child that another thread has forked shares the lock until it runs its program.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ impl FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // The file is closed next, which releases the lock as well unless a child shares it.
+        // The file is closed next. Closing it also releases the lock, unless a child process shares it.
         let _closed_next = self.0.unlock();
     }
 }
@@ -33,7 +33,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let locked = file.reopen().unwrap();
         locked.lock().unwrap();
-        // What a child has between fork and exec: the same open file.
+        // The same open file that a child process has between fork and exec.
         let shared = locked.try_clone().unwrap();
         drop(FileLock::held_by(locked));
         file.reopen().unwrap().try_lock().unwrap();

@@ -1,4 +1,4 @@
-//! Makes a data folder, completely or not at all.
+//! Creates a data folder, completely or not at all.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -13,11 +13,11 @@ use crate::error::{Error, at, last_lines};
 /// Number of lines of the output of `initdb` in an error.
 const LINES: usize = 15;
 
-/// Runs `initdb` in a folder of another name and renames it at the end: after a kill in the middle the next start ignores
-/// it. Under the start lock.
+/// Runs `initdb` in a folder with a temporary name, which is renamed at the end: if the process is killed before, the
+/// next start ignores the folder. Needs the start lock.
 pub(crate) fn initialize(dir: &ClusterDir, binaries: &Binaries) -> Result<(), Error> {
     let data = dir.data();
-    // Since version 17 the server has its own C.UTF-8. Earlier versions use the system's, which may lack it.
+    // Since version 17, PostgreSQL has a built-in C.UTF-8. Earlier versions use the system's, which may be missing.
     let choices: &[&[&str]] = if binaries.version().major >= 17 {
         &[&["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]]
     } else {
@@ -32,11 +32,11 @@ pub(crate) fn initialize(dir: &ClusterDir, binaries: &Binaries) -> Result<(), Er
         }
     }
     outcome?;
-    // The rename has to survive a crash of the machine, too.
+    // The rename must survive a crash of the machine too.
     File::open(dir.home()).and_then(|home| home.sync_all()).map_err(at("sync the folder of", &data))
 }
 
-/// Copies another data folder, whose server was stopped in order, to where `initdb` would make one. Under the start lock.
+/// Copies a data folder whose server was shut down cleanly, instead of running `initdb`. Needs the start lock.
 pub(crate) fn copy(dir: &ClusterDir, from: &Path) -> Result<(), Error> {
     let new = new_folder(dir)?;
     let copied = copy_entries(from, &new, dir);
@@ -62,7 +62,7 @@ fn copy_entries(from: &Path, to: &Path, dir: &ClusterDir) -> Result<(), Error> {
     Ok(())
 }
 
-/// An empty folder that the server's user owns. No start uses it as data folder.
+/// An empty folder that belongs to the server's user. No start uses it as a data folder.
 fn new_folder(dir: &ClusterDir) -> Result<PathBuf, Error> {
     let new = dir.home().join(format!("data.new-{}", std::process::id()));
     let _leftover = fs::remove_dir_all(&new);
@@ -75,7 +75,7 @@ fn new_folder(dir: &ClusterDir) -> Result<PathBuf, Error> {
 fn put_in_place(dir: &ClusterDir, new: &Path) -> Result<(), Error> {
     let data = dir.data();
     if data.exists() {
-        // An empty folder: `data_major` refuses any other. Not all systems rename over an existing folder.
+        // An empty folder: `data_major` refuses any other. Not all systems can rename over an existing folder.
         fs::remove_dir(&data).map_err(at("replace", &data))?;
     }
     fs::rename(new, &data).map_err(at("rename", new))
@@ -86,7 +86,7 @@ fn run(dir: &ClusterDir, binaries: &Binaries, locale: &[&str]) -> Result<(), Err
     let program = binaries.program("initdb");
     let mut command = dir.command(&program);
     command.arg("-D").arg(&new).args(["--username=postgres", "--encoding=UTF8", "--lc-messages=C"]).args(locale);
-    // Only the server's user and root can enter the folder of the socket: that is the authentication.
+    // The folder of the socket is the authentication: only the server's user and root can enter it.
     command.args(["--auth-local=trust", "--auth-host=reject", "--no-instructions"]);
     if dir.is_temporary() {
         command.arg("--no-sync");

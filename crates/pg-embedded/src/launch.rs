@@ -49,7 +49,7 @@ fn base_settings(dir: &ClusterDir) -> Vec<(&'static str, String)> {
             ("full_page_writes", "off".to_owned()),
             ("synchronous_commit", "on".to_owned()),
             ("shared_buffers", "16MB".to_owned()),
-            // Loading the compiler costs more than any query of a small database takes, and so do workers.
+            // Loading the JIT compiler, or starting workers, costs more than any query on a small database.
             ("jit", "off".to_owned()),
             ("max_parallel_workers_per_gather", "0".to_owned()),
         ]);
@@ -57,7 +57,7 @@ fn base_settings(dir: &ClusterDir) -> Vec<(&'static str, String)> {
     settings
 }
 
-/// The settings that keep the cluster private and identify its processes. Callers cannot change them.
+/// The settings that keep the cluster private and identify its processes. The caller cannot change them.
 fn fixed_settings(dir: &ClusterDir) -> [(&'static str, String); 4] {
     [
         ("unix_socket_directories", dir.socket_dir().display().to_string()),
@@ -93,7 +93,8 @@ pub(crate) fn write_configuration(dir: &ClusterDir, chosen: &[(String, String)])
     fs::write(&path, text).map_err(at("write", &path))
 }
 
-/// Removes leftovers of a dead server that keep a new one from starting. Under the start lock, while no server runs.
+/// Removes what a dead server left behind and what would keep a new one from starting. Needs the start lock, while no
+/// server is running.
 pub(crate) fn remove_dead_server(dir: &ClusterDir) -> Result<(), Error> {
     if let ServerState::Stale(lock) = postmaster::server_state(&dir.data()) {
         // Its children still use the shared memory; PostgreSQL refuses to start while they run.
@@ -101,7 +102,8 @@ pub(crate) fn remove_dead_server(dir: &ClusterDir) -> Result<(), Error> {
             return Err(Error::DidNotStop { pid: lock.pid });
         }
         // PostgreSQL takes any process with that id for the server, even a zombie or another program. A zombie whose
-        // parent is a countersign process is reaped at once; a process that still exists after that is not the server.
+        // parent is a countersign process is reaped at once. A process that still exists after this wait is not the
+        // server.
         wait_until(Duration::from_secs(1), || !process::exists(lock.pid) || process::runs(lock.pid));
         if process::exists(lock.pid) {
             let path = dir.data().join("postmaster.pid");
@@ -150,8 +152,8 @@ pub(crate) struct ServerProcess {
     pub(crate) version: String,
 }
 
-/// Starts the server on existing data, after [`remove_dead_server`], and waits until it answers. Under the start lock. On
-/// failure no server is left running.
+/// Starts the server on existing data, after [`remove_dead_server`], and waits until it answers. Needs the start
+/// lock. After a failure no server is running.
 pub(crate) fn launch(dir: &ClusterDir, binaries: &Binaries) -> Result<ServerProcess, Error> {
     let log = dir.log();
     let (file, from) = open_log(&log)?;

@@ -1,18 +1,19 @@
 //! A real PostgreSQL server in a private cluster, for the demo, for `countersign serve --demo` and for tests.
 //!
-//! [`Cluster::start`] finds PostgreSQL's programs, makes the data folder, and starts the server or attaches to the one that
-//! already serves this data. [`Options`] choose the folder and the settings. The server listens on a unix socket that only
-//! its owner can reach. It ends with its last user. The crate prints nothing: the caller gets its steps as [`Progress`].
+//! [`Cluster::start`] finds PostgreSQL's programs, creates the data folder, and starts the server or attaches to the
+//! one that already serves this data. [`Options`] choose the folder and the settings. The server listens on a unix
+//! socket that only its owner can reach. It is stopped by the last process that uses it. The crate prints nothing:
+//! the caller receives its steps as [`Progress`].
 //!
-//! The crate must never depend on MCP, the ledger or manifests, and opens no connection except the one that asks the
-//! server whether it is ready. It is a crate, not a module of the binary, because tests need it. Unix only.
+//! The crate must never depend on MCP, the ledger or manifests. It opens no connection except to check whether the
+//! server is ready. It is a crate, not a module of the binary, because tests need it. Unix only.
 //!
 //! # Shared use
-//! A process holds the start lock while it starts or stops the server, and a shared lock on the file `in-use` as long as
-//! it uses the cluster. A process that leaves takes the start lock, gives up its shared lock and tries an exclusive one: if
-//! it gets that lock, it was the last user and stops the server. The system releases the locks of a process that was
-//! killed. Its server keeps running; the next process attaches to it. A temporary cluster has one user and a reaper process
-//! that removes it if that user is killed.
+//! A process holds the start lock while it starts or stops the server, and a shared lock on the file `in-use` as long
+//! as it uses the cluster. A process that leaves takes the start lock, releases its shared lock and tries to take an
+//! exclusive one. If this succeeds, it was the last user and stops the server. The operating system releases the
+//! locks of a process that was killed. Its server keeps running, and the next process attaches to it. A temporary
+//! cluster has one user, and a reaper process that removes the cluster if that user is killed.
 //!
 //! # How to add
 //! - a folder to look for programs in: one line in `search::known_folders`.

@@ -31,7 +31,7 @@ pub(crate) enum ClusterHome {
     Named(String),
     /// This folder.
     At(PathBuf),
-    /// A temporary folder that is removed with the cluster, below this one or else where such folders are.
+    /// A temporary folder that is removed with the cluster: below this folder, or in the system's default place.
     Temporary(Option<PathBuf>),
 }
 
@@ -48,14 +48,14 @@ impl Options {
         Self::of(ClusterHome::At(folder.into()))
     }
 
-    /// A cluster for a test: in a temporary folder that is removed at the end, without fsync, with little memory. It
-    /// survives crashes of its processes, not of the machine. Nobody attaches to it.
+    /// A cluster for a test: in a temporary folder that is removed at the end, without fsync, with little memory. Its
+    /// data survive crashes of its processes, but not of the machine. No other process attaches to it.
     pub fn ephemeral() -> Self {
         Self::of(ClusterHome::Temporary(None))
     }
 
-    /// The same below this folder, which may be one in memory. Where the server's user cannot enter it, the folder is where
-    /// that of [`Options::ephemeral`] is.
+    /// Like [`Options::ephemeral`], but below this folder, which may be in memory. If the server's user cannot enter
+    /// it, the default place is used.
     pub fn ephemeral_below(folder: impl Into<PathBuf>) -> Self {
         Self::of(ClusterHome::Temporary(Some(folder.into())))
     }
@@ -64,15 +64,15 @@ impl Options {
         Self { home, fresh: false, copy_of: None, settings: Vec::new(), search: Search::default() }
     }
 
-    /// Deletes the data of an earlier run first. Refused while another process uses the cluster.
+    /// Deletes the data of an earlier run first. An error if another process uses the cluster.
     #[must_use]
     pub fn fresh(mut self, fresh: bool) -> Self {
         self.fresh = fresh;
         self
     }
 
-    /// A cluster without data begins with a copy of this data folder, whose server was stopped in order, instead of with
-    /// what `initdb` makes. Copying takes less time than `initdb`.
+    /// If the cluster has no data, it begins with a copy of this data folder, whose server must have been shut down
+    /// cleanly, instead of a new one of `initdb`. Copying is faster than `initdb`.
     #[must_use]
     pub fn copy_of(mut self, data: impl Into<PathBuf>) -> Self {
         self.copy_of = Some(data.into());
@@ -80,7 +80,7 @@ impl Options {
     }
 
     /// A server setting, as in `postgresql.conf`. A later setting of the same name takes precedence, also over the
-    /// defaults of this crate. It has no effect if the server already runs. The listen addresses cannot be set.
+    /// defaults of this crate. It has no effect if the server is already running. The listen addresses cannot be set.
     #[must_use]
     pub fn setting(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));
@@ -94,7 +94,7 @@ impl Options {
         self
     }
 
-    /// Where PostgreSQL's programs are looked for, instead of the usual places.
+    /// Where to look for PostgreSQL's programs, instead of the default places.
     #[must_use]
     pub fn search(mut self, search: Search) -> Self {
         self.search = search;

@@ -1,4 +1,5 @@
-//! The user that the server runs as: the current user, or an unprivileged one if that is root, whom PostgreSQL refuses.
+//! The user that runs the server: the current user or, if that is root, an unprivileged one, since PostgreSQL refuses
+//! to run as root.
 
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
@@ -12,7 +13,7 @@ use crate::error::{Error, at};
 /// The user that runs `initdb` and `postgres`.
 #[derive(Debug, Clone)]
 pub(crate) struct OsAccount {
-    /// `None`: the current user.
+    /// `None` for the current user.
     other: Option<Other>,
 }
 
@@ -24,7 +25,7 @@ struct Other {
 }
 
 impl OsAccount {
-    /// The current user; if that is root, the user `postgres`, or `nobody` if there is none.
+    /// The current user. For root, the user `postgres`, or `nobody` if there is no such user.
     pub(crate) fn choose() -> Result<Self, Error> {
         if !geteuid().is_root() {
             return Ok(Self { other: None });
@@ -33,7 +34,7 @@ impl OsAccount {
         user.map(Self::of).ok_or(Error::NoUnprivilegedUser)
     }
 
-    /// If the current user is root, the owner of an existing data folder: the server has to run as the owner of its data.
+    /// For root, the owner of an existing data folder: the server must run as the owner of its data.
     pub(crate) fn of_owner(self, data: &Path) -> Self {
         let owner = data.metadata().ok().map(|found| found.uid()).filter(|uid| *uid != 0);
         match (&self.other, owner) {
@@ -48,7 +49,7 @@ impl OsAccount {
         Self { other: Some(Other { name: user.name, uid: user.uid.as_raw(), gid: user.gid.as_raw() }) }
     }
 
-    /// Whether the server runs as another user than this process, which is root then.
+    /// Whether the server runs as a user other than the current one, which then is root.
     pub(crate) fn is_other(&self) -> bool {
         self.other.is_some()
     }
@@ -58,7 +59,7 @@ impl OsAccount {
         self.other.as_ref().map_or_else(|| geteuid().as_raw(), |other| other.uid)
     }
 
-    /// Makes a command run as this user. If that is not the current user, supplementary groups are dropped as well.
+    /// Makes a command run as this user. If this is not the current user, supplementary groups are dropped too.
     pub(crate) fn apply_to<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         match &self.other {
             Some(other) => command.uid(other.uid).gid(other.gid),
@@ -74,7 +75,7 @@ impl OsAccount {
         }
     }
 
-    /// Whether this user can enter a folder and every folder above it. The error names the folder that denies it.
+    /// Whether this user can enter a folder and all folders above it. The error names the folder that denies it.
     pub(crate) fn check_reaches(&self, folder: &Path) -> Result<(), Error> {
         let Some(other) = &self.other else { return Ok(()) };
         for part in folder.ancestors() {

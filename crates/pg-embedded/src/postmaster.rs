@@ -18,11 +18,11 @@ pub(crate) struct PidFile {
 /// The state of a data folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ServerState {
-    /// No server and no `postmaster.pid`.
+    /// There is no server and no `postmaster.pid`.
     Nothing,
-    /// The file of a server that has ended. Another process may have its process id now.
+    /// The server has ended. Another process may have its process id by now.
     Stale(PidFile),
-    /// A living server of exactly this data folder.
+    /// A running server of exactly this data folder.
     Alive(PidFile),
 }
 

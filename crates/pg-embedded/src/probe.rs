@@ -1,5 +1,5 @@
-//! Checks by a login whether a PostgreSQL server answers on a socket. (PostgreSQL manual, "Frontend/Backend Protocol",
-//! message formats.)
+//! Checks by logging in whether a PostgreSQL server answers on a socket (PostgreSQL manual, "Frontend/Backend
+//! Protocol", message formats).
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -11,7 +11,7 @@ use std::time::Duration;
 pub(crate) enum ProbeResult {
     /// The server accepts logins; the text is its `server_version`.
     Ready(String),
-    /// No server listens, or it is starting, recovering or stopping.
+    /// No server listens, or the server is starting, recovering or shutting down.
     NotYet,
 }
 
@@ -21,8 +21,8 @@ const CANNOT_CONNECT_NOW: &str = "57P03";
 /// Largest accepted message of a login, in bytes.
 const LONGEST: usize = 1 << 16;
 
-/// Logs in as `postgres` and disconnects. A server that refuses the login with any SQLSTATE except "cannot connect now",
-/// such as too many clients, is ready as well; its version is empty then.
+/// Logs in as `postgres` and disconnects. A server is also ready if it refuses the login with an SQLSTATE other than
+/// "cannot connect now", such as for too many clients. Its version is empty then.
 pub(crate) fn ask(socket: &Path, timeout: Duration) -> ProbeResult {
     match log_in(socket, timeout) {
         Ok(Some(version)) => ProbeResult::Ready(version),
@@ -95,7 +95,7 @@ mod tests {
             let mut hello = [0; 8];
             stream.read_exact(&mut hello).unwrap();
             stream.write_all(reply).unwrap();
-            // Held open until the other side leaves, so that a reset does not eat the reply.
+            // Stays open until the client disconnects, so that a reset does not discard the reply.
             let _rest = stream.read_to_end(&mut Vec::new());
         });
         let answer = ask(&socket, Duration::from_millis(200));

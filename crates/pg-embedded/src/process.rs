@@ -15,7 +15,7 @@ use crate::environment;
 /// Interval between two checks of a condition.
 const STEP: Duration = Duration::from_millis(5);
 
-/// Waits for a condition; `false` if it was still false at the limit.
+/// Waits for a condition. `false` if it does not hold within the limit.
 pub(crate) fn wait_until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + limit;
     loop {
@@ -34,14 +34,14 @@ pub(crate) fn exists(pid: i32) -> bool {
     pid > 0 && !matches!(signal::kill(Pid::from_raw(pid), None), Err(Errno::ESRCH))
 }
 
-/// Whether this process runs: it exists and is no zombie.
+/// Whether this process is running: it exists and is not a zombie.
 pub(crate) fn runs(pid: i32) -> bool {
     exists(pid) && !is_zombie(pid)
 }
 
 fn is_zombie(pid: i32) -> bool {
     if has_proc() {
-        // "pid (name) S ..": the name may contain parentheses, so the state follows the last one.
+        // In "pid (name) S ..", the name may contain parentheses, so the state follows the last one.
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
         return matches!(state, Some('Z' | 'X') | None);
@@ -50,7 +50,7 @@ fn is_zombie(pid: i32) -> bool {
 }
 
 /// Whether this process is a postmaster of this data folder, given by its canonical path. The process id alone is not
-/// enough: the system may have given it to another program.
+/// enough: the system may have reused it for another program.
 pub(crate) fn is_postmaster_of(pid: i32, data: &Path) -> bool {
     if !runs(pid) {
         return false;
@@ -68,8 +68,9 @@ fn command_line(pid: i32) -> String {
     ps(&["-ww", "-o", "command=", "-p", &pid.to_string()])
 }
 
-/// The children of the postmaster of this `cluster_name`, found by their process titles. They may outlive the postmaster and
-/// keep a new server from starting. A child that was forked just before still has the postmaster's command line.
+/// The children of the postmaster with this `cluster_name`, found by their process titles. They may outlive the
+/// postmaster and keep a new server from starting. A child that was forked just before the crash still has the
+/// postmaster's command line.
 fn children_of_cluster(cluster_name: &str, data: &Path) -> Vec<i32> {
     let title = format!("postgres: {cluster_name}: ");
     if has_proc() {
@@ -85,7 +86,7 @@ fn children_of_cluster(cluster_name: &str, data: &Path) -> Vec<i32> {
     lines.filter(|(_, command)| is_child(command)).filter_map(|(pid, _)| pid.parse().ok()).collect()
 }
 
-/// Ends the children of a dead postmaster, with SIGQUIT and then SIGKILL. `false` if some still run.
+/// Ends the children of a dead postmaster, with SIGQUIT and then SIGKILL. `false` if some are still running.
 pub(crate) fn end_children_of_cluster(cluster_name: &str, data: &Path) -> bool {
     let real = data.canonicalize();
     let data = real.as_deref().unwrap_or(data);
@@ -102,13 +103,13 @@ pub(crate) fn end_children_of_cluster(cluster_name: &str, data: &Path) -> bool {
 
 /// Sends a signal. A process that has already ended is not an error.
 pub(crate) fn send(pid: i32, order: Signal) {
-    // Process ids of 1 and less address init, process groups and all processes.
+    // A process id of 1 or less would address init, a process group or all processes.
     if pid > 1 {
         let _gone = signal::kill(Pid::from_raw(pid), order);
     }
 }
 
-/// Runs a program in a folder. The error holds the last line of its standard error.
+/// Runs a program in a folder. The error is the last line of its standard error.
 pub(crate) fn run_in(command: &mut Command, folder: &Path) -> Result<(), String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command

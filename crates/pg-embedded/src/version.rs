@@ -2,17 +2,17 @@
 
 use std::fmt;
 
-/// A version of PostgreSQL, such as 15.18; a beta counts as minor version 0.
+/// A version of PostgreSQL, such as 15.18. A beta counts as minor version 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
-    /// The major version: data folders of different major versions do not fit each other.
+    /// The major version. Data folders of different major versions are incompatible.
     pub major: u32,
     /// The minor version.
     pub minor: u32,
 }
 
 impl Version {
-    /// Reads the first version number of a text: `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`, `18beta1`.
+    /// Parses the first version number in a text: `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`, `18beta1`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let start = text.find(|c: char| c.is_ascii_digit())?;
         let (major, rest) = leading_number(text.get(start..)?)?;

@@ -1,4 +1,4 @@
-//! `countersign audit` on a test's database, and records of any age.
+//! Runs `countersign audit` on a test's database, and inserts records of any age.
 
 use crate::cluster::Database;
 use crate::command::{CommandOutput, run_countersign};
@@ -8,12 +8,12 @@ pub async fn run_audit(url: &str, arguments: &[&str]) -> CommandOutput {
     run_countersign(url, &[&["audit"], arguments].concat()).await
 }
 
-/// Runs `countersign audit`, which has to succeed; its standard output.
+/// Runs `countersign audit`, which must succeed. Returns its standard output.
 pub async fn audit(database: &Database, arguments: &[&str]) -> String {
     audit_exiting(database, 0, arguments).await
 }
 
-/// Runs `countersign audit`, which has to report a discrepancy; its standard output.
+/// Runs `countersign audit`, which must report a discrepancy. Returns its standard output.
 pub async fn audit_discrepancy(database: &Database, arguments: &[&str]) -> String {
     audit_exiting(database, 1, arguments).await
 }
@@ -52,7 +52,7 @@ pub async fn insert_pending_record(database: &Database, days_old: u32) {
         .await;
 }
 
-/// Runs statements as the owner of the tables, who has switched their triggers off.
+/// Runs statements as the owner of the tables, with triggers disabled.
 pub async fn tamper(database: &Database, sql: &str) {
     const TABLES: [&str; 9] =
         ["record", "effect", "reversal", "reversal_part", "event", "leaf", "tree_node", "checkpoint", "log_key"];
@@ -60,6 +60,6 @@ pub async fn tamper(database: &Database, sql: &str) {
     database.run(&format!("begin; {} {sql}; {} commit", switch("disable"), switch("enable"))).await;
 }
 
-/// Builds the log anew over the records and events that are there, which takes the owner's rights.
+/// Rebuilds the log over the present records and events, which takes the owner's privileges.
 pub const REBUILD_LOG: &str = "delete from countersign.leaf; delete from countersign.tree_node; delete from countersign.checkpoint; \
     update countersign.event set sealed = false; select countersign.seal(1000000)";

@@ -1,4 +1,4 @@
-//! The runtime of what outlives the runtime of a single test: kept connections and shared servers.
+//! A runtime for what outlives the runtime of a single test: idle connections and shared servers.
 
 use std::sync::LazyLock;
 

@@ -32,8 +32,8 @@ fn options() -> Options {
     options.setting("max_connections", "300")
 }
 
-/// Where Linux keeps files in memory, if there is room for clusters: each test copies a database of 15 MB, and those that kill
-/// PostgreSQL a whole cluster.
+/// The folder in which Linux keeps files in memory, if it has enough space for clusters: each test copies a database
+/// of 15 MB, and each test that kills PostgreSQL a whole cluster.
 fn folder_in_memory() -> Option<&'static Path> {
     const ROOM_BYTES: u64 = 6 << 30;
     let folder = Path::new("/dev/shm");
@@ -45,8 +45,8 @@ fn folder_in_memory() -> Option<&'static Path> {
     (free_bytes.min(available_kib << 10) > ROOM_BYTES).then_some(folder)
 }
 
-/// The folder that keeps the PostgreSQL of the package registries: with this variable the tests run on that one, as on a machine
-/// without PostgreSQL.
+/// Names a folder for the PostgreSQL of the package registries. If this variable is set, the tests run on that
+/// PostgreSQL, as on a machine without an installed one.
 const PACKAGED: &str = "COUNTERSIGN_TEST_PACKAGED_POSTGRESQL";
 
 fn start(options: Options) -> Cluster {
@@ -59,7 +59,7 @@ fn start(options: Options) -> Cluster {
     Cluster::start(options, &mut |_| {}).expect("a PostgreSQL cluster for the tests")
 }
 
-/// The schemas of the demo, with what makes and fills them.
+/// The schemas of the demo, with the SQL that creates and fills each.
 const SCHEMAS: [(&str, [&str; 2]); 2] = [
     (
         "social",
@@ -71,7 +71,7 @@ const SCHEMAS: [(&str, [&str; 2]); 2] = [
     ),
 ];
 
-/// A database with the ledger and the demo's schemas in it, for one test alone.
+/// A database with the ledger and the demo's schemas, for one test.
 pub async fn database() -> Database {
     exclusive::shared().await;
     static NEXT: AtomicUsize = AtomicUsize::new(1);
@@ -81,8 +81,8 @@ pub async fn database() -> Database {
 
 const TEMPLATE: &str = "template_demo";
 
-/// Loads the ledger and the demo into the template. The first `init` of a cluster names the reader's login, which users of
-/// the template expect, so it precedes every other one.
+/// Loads the ledger and the demo into the template. The first `init` of a cluster names the reader's login, which
+/// tests that use the template expect, so it must be this one.
 async fn load_template() {
     static TEMPLATE_LOADED: OnceCell<()> = OnceCell::const_new();
     // PostgreSQL copies only a database without connections, so no handle of the template is kept.
@@ -97,20 +97,20 @@ pub async fn lone_database() -> Database {
     Database::there(&cluster, LONE)
 }
 
-/// PostgreSQL's own template, without anything.
+/// PostgreSQL's own empty template.
 const EMPTY: &str = "template0";
 
 /// The name of the database of a lone cluster.
 const LONE: &str = "lone";
 
-/// A cluster with the demo's database whose server has stopped. Its data folder is what every lone cluster begins with, and
-/// ends with the process.
+/// A stopped cluster with the demo's database. Every lone cluster begins with a copy of its data folder. It is
+/// removed when the process ends.
 async fn stopped_cluster() -> &'static Arc<Cluster> {
     static STOPPED: OnceCell<Arc<Cluster>> = OnceCell::const_new();
     let stop = async || {
         let cluster = tokio::task::spawn_blocking(|| Arc::new(start(options()))).await.expect("a cluster");
         create(&Database::there(&cluster, "postgres"), LONE, EMPTY).await.load_demo().await;
-        // With a checkpoint: a copy starts without recovery.
+        // SIGINT writes a checkpoint, so a copy starts without recovery.
         kill(Pid::from_raw(cluster.pid()), Signal::SIGINT).expect("a server of ours");
         poll::until("the server has stopped", async || !cluster.is_alive()).await;
         cluster
@@ -128,18 +128,18 @@ async fn create(maintenance: &Database, name: &str, template: &str) -> Database 
     // CREATE DATABASE locks its template: tests of one binary take turns.
     static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
     let _turn = TURN.lock().await;
-    // Version 15 writes a copy to its log unless told otherwise, which takes twice the time.
+    // By default, version 15 and later write the copy to the WAL, which takes twice the time.
     let strategy = if maintenance.cluster.version().major >= 15 { " strategy file_copy" } else { "" };
     maintenance.run(&format!("create database {name} template {template}{strategy}")).await;
     let made = maintenance.beside(name);
     if template != EMPTY {
-        // The copy is a separate database.
+        // The copy must have a ledger and a log of its own.
         made.run("select countersign.fork(); select countersign.seal(1000)").await;
     }
     made
 }
 
-/// A database of a test cluster. One that was made for a test is dropped with the last clone of its handle.
+/// A database of a test cluster. If it was created for a test, it is dropped with the last clone of its handle.
 #[derive(Debug, Clone)]
 pub struct Database {
     cluster: Arc<Cluster>,
@@ -148,7 +148,7 @@ pub struct Database {
     made: Option<Arc<Made>>,
 }
 
-/// A database that was made for a test. Some hundreds of them, at ten megabytes each, would fill a small disk.
+/// A database that was created for a test. Some hundreds of them, ten megabytes each, would fill a small disk.
 #[derive(Debug)]
 struct Made {
     /// Connection string of the maintenance database.
@@ -157,7 +157,8 @@ struct Made {
 }
 
 impl Drop for Made {
-    /// In the background, because nothing can be awaited here. A database that is left over ends with the cluster.
+    /// Drops the database in the background, because nothing can be awaited here. A database that is left over ends
+    /// with the cluster.
     fn drop(&mut self) {
         let (url, statement) = (mem::take(&mut self.url), format!("drop database {} with (force)", self.name));
         background().spawn(async move {
@@ -177,12 +178,12 @@ impl Database {
         create(maintenance(), name, EMPTY).await.for_one_test()
     }
 
-    /// One that is there already, on the cluster of this test binary.
+    /// An existing database on the cluster of this test binary.
     pub fn existing(name: &str) -> Self {
         Self::there(cluster(), name)
     }
 
-    /// Another one on the same cluster, which is there already.
+    /// Another existing database on the same cluster.
     pub fn beside(&self, name: &str) -> Self {
         Self::there(&self.cluster, name)
     }
@@ -207,10 +208,11 @@ impl Database {
         for (schema, texts) in SCHEMAS {
             ledger::load_once(&target, schema, &texts).await.expect("the demo's data");
         }
-        // The tools of studio.toml declare no undo; those of social.toml do, and are tested without effects as well.
+        // The tools of studio.toml declare no undo, so their tables are tracked. Those of social.toml declare one,
+        // and are also tested without recorded effects.
         let studio = ledger::TableNames { tables: Vec::new(), schema: Some("studio".to_owned()), changed: false };
         ledger::track(&target, &studio, &ledger::TrackOptions::default()).await.expect("tracked tables");
-        // Servers log in as the writer; a test's own tables are there for them.
+        // Servers log in as the writer, which needs privileges on the tables that a test creates.
         let writer = ledger::DEFAULT_WRITER;
         self.run(&format!(
             "alter default privileges grant usage on schemas to {writer};
@@ -220,17 +222,17 @@ impl Database {
         .await;
     }
 
-    /// The server it is on.
+    /// The cluster of the database.
     pub fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
     }
 
-    /// Its connection string, as the login that `init` makes for servers.
+    /// The connection string for the login that `init` creates for servers.
     pub fn writer_url(&self) -> String {
         self.url().replace("user=postgres", &format!("user={}", ledger::DEFAULT_WRITER))
     }
 
-    /// Its connection string, as the superuser.
+    /// The connection string for the superuser.
     pub fn url(&self) -> String {
         self.cluster.connection_string(&self.name)
     }
@@ -253,12 +255,12 @@ impl Database {
         client
     }
 
-    /// Runs statements as the superuser, in a session without any state of an earlier one.
+    /// Runs statements as the superuser, in a session without state of an earlier one.
     pub async fn run(&self, sql: &str) {
         self.simple_query(sql).await;
     }
 
-    /// The rows of a query, as text; NULL is the word `NULL`.
+    /// The rows of a query, as text. NULL is the text `NULL`.
     pub async fn rows(&self, sql: &str) -> Vec<Vec<String>> {
         let messages = self.simple_query(sql).await;
         messages
@@ -277,18 +279,18 @@ impl Database {
         result.unwrap_or_else(|error| panic!("{sql}: {error:?}"))
     }
 
-    /// Runs a query every few milliseconds until it has a row; the first value of that row.
+    /// Polls a query until it returns a row. Returns the first value of that row.
     pub async fn first_value(&self, sql: &str) -> String {
         let first = async || Some(self.rows(sql).await.into_iter().next()?.into_iter().next()?);
         poll::until_some(sql, first).await
     }
 
-    /// Runs a query every few milliseconds until its value is this one.
+    /// Polls a query until it returns this value.
     pub async fn until_value(&self, sql: &str, wanted: &str) {
         poll::until(&format!("{wanted} from {sql}"), async || self.value(sql).await == wanted).await;
     }
 
-    /// The one value of a query.
+    /// The single value of a query.
     pub async fn value(&self, sql: &str) -> String {
         self.rows(sql).await.remove(0).remove(0)
     }

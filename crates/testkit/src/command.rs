@@ -9,7 +9,7 @@ use tokio::process::Command;
 use crate::repository;
 use crate::server::countersign;
 
-/// Time until a command has to be over.
+/// The time limit of a command.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// The result of a command.
@@ -35,7 +35,7 @@ pub fn config_home() -> PathBuf {
     repository().join("target/test-config")
 }
 
-/// Runs a command that has to exit with 1 before it writes anything to standard output; its standard error.
+/// Runs a command that must exit with 1 before it writes to standard output. Returns its standard error.
 pub async fn startup_error(command: &mut Command) -> String {
     let output = run(command).await;
     assert_eq!((output.code, output.out.as_str()), (1, ""), "{}", output.err);
@@ -43,7 +43,7 @@ pub async fn startup_error(command: &mut Command) -> String {
     output.err
 }
 
-/// Runs a command without an input.
+/// Runs a command without input.
 pub async fn run(command: &mut Command) -> CommandOutput {
     let output = tokio::time::timeout(DEADLINE, command.stdin(Stdio::null()).output()).await;
     let Output { status, stdout, stderr } = output.expect("it ends by itself").expect("it can be started");

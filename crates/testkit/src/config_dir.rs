@@ -24,14 +24,14 @@ impl ConfigDir {
         self.folder.path()
     }
 
-    /// Writes a file of this name; its path.
+    /// Writes a file of this name. Returns its path.
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path().join(name);
         std::fs::write(&path, text).expect("a file in the folder");
         path
     }
 
-    /// The binary with this configuration only: no variables around it, and the folder as its working directory.
+    /// A command of the binary with only this configuration: without environment variables, in this folder.
     pub fn command(&self, config: &str) -> Command {
         let mut command = Command::new(countersign());
         for (name, _) in std::env::vars_os() {

@@ -1,10 +1,10 @@
-//! Tests run side by side, except for those that measure time.
+//! Tests run in parallel, except those that measure time.
 
 use std::cell::RefCell;
 
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Lock of the machine. Tests with a database hold it shared; tests that measure hold it exclusively.
+/// The lock of the machine. Tests with a database hold it shared; tests that measure time hold it exclusively.
 static MACHINE: RwLock<()> = RwLock::const_new(());
 
 #[expect(dead_code, reason = "held until it is dropped")]
@@ -18,16 +18,16 @@ thread_local! {
     static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 
-/// Waits until no other test works with a database, and keeps them waiting until this test is over. For tests that
-/// measure time on the wall; call it first, in the body of the test.
+/// Waits until no other test uses a database, and keeps other tests waiting until this test has ended. For tests that
+/// measure wall-clock time; call it first in the body of the test.
 pub async fn exclusive() {
-    // Two tests that wait for each other to let go would wait for ever.
+    // If two tests kept their shared lock while they wait for each other, they would wait forever.
     HELD.with_borrow_mut(|held| *held = None);
     let held = Held::Exclusive(MACHINE.write().await);
     HELD.with_borrow_mut(|this| *this = Some(held));
 }
 
-/// Waits until no other test is exclusive, unless this test already holds the machine.
+/// Waits until no other test is exclusive, unless this test already holds the lock.
 pub(crate) async fn shared() {
     if HELD.with_borrow(Option::is_none) {
         let held = Held::Shared(MACHINE.read().await);

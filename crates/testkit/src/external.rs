@@ -1,5 +1,5 @@
-//! Programs and packages that some tests need beyond a Rust toolchain. A test without one is skipped, and says so in a
-//! line on the real standard error, which libtest shows for a test that passes as well.
+//! Programs and packages that some tests need in addition to a Rust toolchain. If one is missing, the test is
+//! skipped, with a line on the real standard error, which libtest shows even for a test that passes.
 //! `COUNTERSIGN_TEST_REQUIRE_ALL=1`, which `.ci/run` sets, turns a skip into a failure.
 
 use std::env;
@@ -10,13 +10,13 @@ use std::thread;
 use crate::long_form::{self, say};
 use crate::repository::repository;
 
-/// The variable that makes a skip a failure.
+/// The variable that turns a skip into a failure.
 pub const REQUIRE_ALL: &str = "COUNTERSIGN_TEST_REQUIRE_ALL";
 
 /// The `GOPATH` below which Debian's packages have the source of Go packages.
 pub const GO_PACKAGES: &str = "/usr/share/gocode";
 
-/// Something that may be missing on a machine with a Rust toolchain.
+/// A program or package that may be missing on a machine with a Rust toolchain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum External {
     /// curl.
@@ -114,7 +114,7 @@ impl External {
         }
     }
 
-    /// Its path: as the variable says, otherwise on the `PATH` or in the repository.
+    /// The path of the program: from the variable, otherwise on the `PATH` or in the repository.
     pub fn path(self) -> Option<PathBuf> {
         let found = match (env::var_os(self.variable()), self) {
             (Some(named), _) => Some(PathBuf::from(named)).filter(|path| path.exists()),
@@ -143,16 +143,16 @@ impl External {
         is_complete.then_some(found)
     }
 
-    /// Its path. A test asks [`skip_without`] first.
+    /// The path of the program. A test calls [`skip_without`] first.
     ///
     /// # Panics
-    /// If it is missing.
+    /// If the program is missing.
     pub fn expected_path(self) -> PathBuf {
         self.path().unwrap_or_else(|| panic!("{}", self.advice()))
     }
 }
 
-/// Whether the test that calls this has to end here, because one of these is missing. Says which, and how to get it.
+/// Whether the calling test must return because one of these is missing. Prints which one, and how to install it.
 ///
 /// # Panics
 /// If one is missing and [`REQUIRE_ALL`] is set.
@@ -162,7 +162,7 @@ pub fn skip_without(externals: &[External]) -> bool {
     missing.inspect(|external| skip(external.advice())).is_some()
 }
 
-/// Says that the test that calls this is skipped, and why.
+/// Prints that the calling test is skipped, and why.
 ///
 /// # Panics
 /// If [`REQUIRE_ALL`] is set.
@@ -176,20 +176,20 @@ pub fn skip_unprivileged(reason: &str) {
     report_skip(reason);
 }
 
-/// What tests do on a machine that has none of [`External::ALL`].
+/// The result of tests that run as on a machine without [`External::ALL`].
 #[derive(Debug)]
 pub struct RunWithoutExternals {
     /// Whether all passed.
     pub success: bool,
     /// Standard output of the tests.
     pub stdout: String,
-    /// How many passed.
+    /// The number of tests that passed.
     pub passed: usize,
-    /// The lines of those that were skipped.
+    /// The lines of the skipped tests.
     pub skipped: Vec<String>,
 }
 
-/// Runs tests of this binary, those with only a long form as well, as on a machine that has nothing they need.
+/// Runs tests of this binary, including those with only a long form, as on a machine without any external program.
 ///
 /// # Panics
 /// If the binary cannot be started.
@@ -227,7 +227,7 @@ pub fn node_script(script: &str) -> tokio::process::Command {
     command
 }
 
-/// The Node.js of these packages. Elsewhere than on Linux they have none, and the one on the `PATH` is taken.
+/// The Node.js of these packages. They have one only on Linux; elsewhere the one on the `PATH` is used.
 pub fn node(modules: &Path) -> Option<PathBuf> {
     let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
     let pinned = modules.join(format!("node-{}-{arch}/bin/node", env::consts::OS));
@@ -249,7 +249,7 @@ fn chromium() -> Option<PathBuf> {
     ["chromium", "google-chrome"].into_iter().find_map(program)
 }
 
-/// A program on the `PATH`, or where Debian has those of the administrator, which a user's `PATH` may leave out.
+/// A program on the `PATH`, or in the administrator's folders of Debian, which a user's `PATH` may lack.
 fn program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(["/usr/local/sbin", "/usr/sbin"].map(PathBuf::from));

@@ -1,4 +1,5 @@
-//! A server that misbehaves as PostgreSQL never does, on TCP and without TLS: for what clients must not fall for.
+//! A server that misbehaves in ways in which PostgreSQL never does, over TCP without TLS: for attacks that clients
+//! must resist.
 
 use std::net::Ipv4Addr;
 use std::num::NonZeroU32;
@@ -15,19 +16,19 @@ use tokio::task::{JoinHandle, JoinSet};
 /// Behaviour of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Misbehaviour {
-    /// Sessions start and then send nothing, also when a client cancels.
+    /// Starts sessions and then sends nothing, even if a client cancels.
     SaysNothing,
-    /// Like `SaysNothing`, but a connection that cancels gets zeros for as long as it is open.
+    /// Like `SaysNothing`, but sends zeros on a connection with a cancel request for as long as it is open.
     AnswersCancels,
     /// Like `SaysNothing`, but sessions have no key for cancel requests.
     HasNoKeys,
-    /// It asks for the password itself.
+    /// Requests the password in clear text.
     AsksInClear,
-    /// It asks for the password itself once SCRAM is done.
+    /// Requests the password in clear text after SCRAM has succeeded.
     AsksAfterScram,
-    /// It asks for this many iterations of SCRAM.
+    /// Requests this many SCRAM iterations.
     Iterations(u32),
-    /// It answers in a newer version of the protocol.
+    /// Answers with a newer protocol version.
     Negotiates,
 }
 
@@ -50,7 +51,7 @@ impl FakeServer {
     /// The password that the server accepts for every user.
     pub const PASSWORD: &str = "secret";
 
-    /// On every address of this machine.
+    /// Starts the server on every address of this machine.
     pub async fn start(misbehaviour: Misbehaviour) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await.expect("a socket to listen on");
         let port = listener.local_addr().expect("its address").port();
@@ -72,17 +73,17 @@ impl FakeServer {
         self.port
     }
 
-    /// Number of cancel requests received.
+    /// The number of cancel requests that the server received.
     pub fn cancels(&self) -> usize {
         self.seen.cancels.load(Ordering::SeqCst)
     }
 
-    /// Number of bytes sent to connections that cancel.
+    /// The number of bytes that the server sent to connections with a cancel request.
     pub fn bytes_taken(&self) -> usize {
         self.seen.bytes.load(Ordering::SeqCst)
     }
 
-    /// The passwords that it was sent in clear.
+    /// The passwords that the server received in clear text.
     pub fn passwords(&self) -> Vec<String> {
         self.seen.passwords.lock().expect("nobody panics while holding it").clone()
     }
@@ -94,7 +95,7 @@ impl Drop for FakeServer {
     }
 }
 
-/// The codes of PostgreSQL's first messages (manual, "Message Formats").
+/// The code of a CancelRequest (PostgreSQL manual, "Message Formats").
 const CANCEL_REQUEST: [u8; 4] = 80_877_102_i32.to_be_bytes();
 const SSL_REQUEST: [u8; 4] = 80_877_103_i32.to_be_bytes();
 
@@ -131,7 +132,7 @@ async fn serve(mut stream: TcpStream, misbehaviour: Misbehaviour, seen: &Seen) -
         stream.write_all(b"K\0\0\0\x0c\0\0\0\x07\0\0\0\x07").await?;
     }
     stream.write_all(b"Z\0\0\0\x05I").await?;
-    // The question for the number of its process, in the simple protocol.
+    // The client's query for its backend's process id, in the simple protocol.
     message(&mut stream).await?;
     let process = if misbehaviour == Misbehaviour::HasNoKeys { b"0" } else { b"7" };
     stream.write_all(&[b"D\0\0\0\x0b\0\x01\0\0\0\x01", &process[..], b"Z\0\0\0\x05I"].concat()).await?;
@@ -140,13 +141,13 @@ async fn serve(mut stream: TcpStream, misbehaviour: Misbehaviour, seen: &Seen) -
     }
 }
 
-/// An authentication request of this kind.
+/// Sends an authentication request of this kind.
 async fn ask(stream: &mut TcpStream, kind: u32, data: &[u8]) -> std::io::Result<()> {
     let length = u32::try_from(data.len() + 8).expect("a size");
     stream.write_all(&[b"R", &length.to_be_bytes()[..], &kind.to_be_bytes(), data].concat()).await
 }
 
-/// SCRAM-SHA-256 (RFC 5802), whose proof is not looked at.
+/// Performs SCRAM-SHA-256 (RFC 5802) without checking the client's proof.
 async fn scram(stream: &mut TcpStream, iterations: u32) -> std::io::Result<()> {
     ask(stream, 10, b"SCRAM-SHA-256\0\0").await?;
     let first = String::from_utf8_lossy(&message(stream).await?).into_owned();

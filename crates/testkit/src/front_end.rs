@@ -1,4 +1,4 @@
-//! The agent-first front ends as an agent starts them: JSON lines in, JSON lines out, nothing on standard error.
+//! The agent-first front ends as an agent starts them: JSON lines in and out, and nothing on standard error.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use crate::cluster::Database;
 use crate::server::countersign;
 
-/// Limit of the wait for an event before the test fails.
+/// The time limit for an event.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Command that starts `countersign query`, `pipe` or `psql` without any configuration.
@@ -44,7 +44,7 @@ pub struct FrontEndOutput {
 }
 
 impl FrontEndOutput {
-    /// Runs it to its end. Standard error must be empty.
+    /// Runs the command to its end. Standard error must be empty.
     pub async fn of(command: &mut Command) -> Self {
         let output = tokio::time::timeout(TIMEOUT, command.stdin(Stdio::null()).output()).await.expect("it ends");
         let output = output.expect("the binary");
@@ -53,7 +53,7 @@ impl FrontEndOutput {
         Self { events: said.lines().map(parse).collect(), status: output.status.code().expect("no signal") }
     }
 
-    /// The one event there is.
+    /// The event, if there is exactly one.
     pub fn single_event(self) -> Value {
         let [event] = <[Value; 1]>::try_from(self.events).unwrap_or_else(|events| panic!("one event, not {events:?}"));
         event
@@ -67,7 +67,7 @@ fn parse(line: &str) -> Value {
     event
 }
 
-/// Whether it is an event that there is, and has, where it is a failure, its code for programs.
+/// Whether the event has a known code and, if it is a failure, an error code for programs.
 fn is_well_formed(event: &Value) -> bool {
     let is_text = |key: &str| event[key].as_str().is_some_and(|text| !text.is_empty());
     let has_trace = event["trace"].is_object();
@@ -111,12 +111,12 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// On this database, as its superuser.
+    /// A pipe on this database, as its superuser.
     pub fn on(database: &Database) -> Self {
         Self::start(front_end("pipe", database))
     }
 
-    /// Of this command.
+    /// A pipe started with this command.
     pub fn start(mut command: Command) -> Self {
         let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = pipes.spawn().expect("the binary");
@@ -126,12 +126,12 @@ impl Pipe {
         Self { child, input, output, errors, waiting: Vec::new() }
     }
 
-    /// Its process.
+    /// The process id.
     pub fn id(&self) -> u32 {
         self.child.id().expect("it runs")
     }
 
-    /// Sends a line as it is.
+    /// Sends a line unchanged.
     pub async fn line(&mut self, line: &str) {
         let input = self.input.as_mut().expect("its input is open");
         input.write_all(line.as_bytes()).await.expect("it reads");
@@ -199,7 +199,7 @@ impl Pipe {
         self.input = None;
     }
 
-    /// The rest of what it says, and how it ends; its input is closed if it is still open. Standard error must be empty.
+    /// Closes the input, and returns the remaining events and the exit status. Standard error must be empty.
     pub async fn finish(mut self) -> FrontEndOutput {
         self.end_input();
         self.rest().await
@@ -219,7 +219,7 @@ impl Pipe {
     }
 }
 
-/// Whether it ends a command.
+/// Whether the event is the last one of its command.
 pub fn is_terminal(event: &Value) -> bool {
     matches!(event["code"].as_str(), Some("result" | "result_end" | "sql_error" | "error" | "dry_run"))
 }

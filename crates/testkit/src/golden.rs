@@ -31,7 +31,7 @@ pub fn assert_page(name: &str, page: &str) {
     assert_eq!(page, expected, "{name} has changed; UPDATE_GOLDEN=1 writes it");
 }
 
-/// The words of a text in lines of at most 98 characters. Lines after the first begin with `indent`.
+/// Wraps the words of a text in lines of at most 98 characters. Lines after the first begin with `indent`.
 pub fn wrapped(text: &str, indent: &str) -> String {
     let (mut page, mut width) = (String::new(), 0);
     for word in text.split([' ', '\n', '\t']).filter(|word| !word.is_empty()) {

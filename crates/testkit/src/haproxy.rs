@@ -19,8 +19,8 @@ pub struct HaProxy {
     base: String,
 }
 
-/// A server is asked again every 100 ms whether it is ready, and has 10 s for its answer. It is left out at the first refusal and
-/// taken in at the first success. A request is sent to another server only if the first one has not taken it.
+/// Every server is checked every 100 ms, with 10 s for its answer. It is taken out at the first failure and put back
+/// at the first success. A request goes to another server only if the first one has not accepted it.
 const CONFIG: &str = "\
 global
     maxconn 2000
@@ -43,7 +43,7 @@ listen countersign
 ";
 
 impl HaProxy {
-    /// Starts it in front of these servers.
+    /// Starts HAProxy in front of these servers.
     pub async fn before(servers: &[HttpServer]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         // The port is free once its listener is dropped; no other test gets it.

@@ -1,4 +1,4 @@
-//! The built binary over HTTP, and clients that send what they like.
+//! The built binary over HTTP, and clients that can send arbitrary requests.
 
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::poll;
 use crate::repository::repository;
 use crate::server::countersign;
 
-/// Limit of each wait before the test fails.
+/// The time limit of each wait.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A server over HTTP on a free port.
@@ -35,14 +35,14 @@ impl HttpServer {
         command
     }
 
-    /// Starts it and waits until it can answer calls.
+    /// Starts the server and waits until it is ready.
     pub async fn start(command: Command) -> Self {
         let server = Self::listening(command).await;
         server.until_ready().await;
         server
     }
 
-    /// The usual server on this database.
+    /// Starts the default server on this database.
     pub async fn on(database: &Database) -> Self {
         Self::start(Self::command(database)).await
     }
@@ -56,7 +56,8 @@ impl HttpServer {
         Self::start(command).await
     }
 
-    /// A token of an account, as `countersign token new` makes it with these arguments, and its table for the configuration.
+    /// A token of an account, made by `countersign token new` with these arguments, and its table for the
+    /// configuration.
     pub async fn token(account: &str, more: &[&str]) -> (String, String) {
         let mut command = Command::new(countersign());
         let output = command.args(["token", "new", "--json", "--account", account]).args(more).output().await;
@@ -65,7 +66,7 @@ impl HttpServer {
         (token, table)
     }
 
-    /// Starts it and waits until it listens.
+    /// Starts the server and waits until it listens.
     pub async fn listening(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the server");
         let mut lines = BufReader::new(child.stderr.take().expect("its log")).lines();
@@ -82,7 +83,7 @@ impl HttpServer {
         server
     }
 
-    /// The first line of the log with these words, as soon as there is one.
+    /// Waits for a line of the log with these words. Returns the first one.
     pub async fn logged(&self, words: &str) -> String {
         let mut log = self.log.clone();
         let has = |lines: &Vec<String>| lines.iter().any(|line| line.contains(words));
@@ -95,12 +96,12 @@ impl HttpServer {
         lines.iter().find(|line| line.contains(words)).cloned().unwrap_or_default()
     }
 
-    /// Its log up to now.
+    /// The log so far.
     pub fn log(&self) -> String {
         self.log.borrow().join("\n")
     }
 
-    /// The address of a path.
+    /// The URL of a path.
     pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base)
     }
@@ -110,12 +111,12 @@ impl HttpServer {
         self.base.split("://").nth(1).unwrap_or_default().to_owned()
     }
 
-    /// Waits until it can answer calls.
+    /// Waits until the server is ready.
     pub async fn until_ready(&self) {
         self.until_status("/readyz", StatusCode::OK).await;
     }
 
-    /// Waits until a path is answered like this; the body.
+    /// Polls a path until it has this status. Returns the body.
     pub async fn until_status(&self, path: &str, wanted: StatusCode) -> String {
         let (client, url) = (reqwest::Client::new(), self.url(path));
         let answer = async || {
@@ -126,33 +127,33 @@ impl HttpServer {
         answer.text().await.expect("its body")
     }
 
-    /// Somebody without a token and without a session.
+    /// A client without a token and without a session.
     pub fn http_client(&self) -> HttpClient {
         HttpClient::at(self.base.clone())
     }
 
-    /// Somebody with a session of this protocol.
+    /// A client with a session of this protocol version.
     pub async fn session(&self, protocol: &str) -> HttpClient {
         self.http_client().open(protocol, json!({})).await
     }
 
-    /// The process.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.child.id().expect("it runs")
     }
 
-    /// Kills it, as a power cut would.
+    /// Kills the server with SIGKILL.
     pub async fn kill(&mut self) {
         self.child.kill().await.expect("it runs");
     }
 
-    /// Waits for its end.
+    /// Waits until the server has ended.
     pub async fn ended(&mut self) -> ExitStatus {
         tokio::time::timeout(TIMEOUT, self.child.wait()).await.expect("the server ends").expect("its status")
     }
 }
 
-/// An HTTP client that sends what a test wants.
+/// An HTTP client that can send arbitrary requests.
 #[derive(Debug, Clone)]
 pub struct HttpClient {
     http: reqwest::Client,
@@ -177,7 +178,7 @@ impl HttpAnswer {
         Self { status, headers, body: response.text().await.expect("the whole body") }
     }
 
-    /// The last JSON-RPC message in it, as JSON or as an event.
+    /// The last JSON-RPC message in the body, as JSON or as an event.
     pub fn message(&self) -> Value {
         let mut events = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
         let text = events.next_back().unwrap_or(&self.body);
@@ -191,7 +192,7 @@ impl HttpAnswer {
 }
 
 impl HttpClient {
-    /// Of a server, or a proxy in front of servers.
+    /// A client of the server, or of a proxy, at this base URL.
     pub fn at(base: String) -> Self {
         let headers = HeaderMap::from_iter([
             (reqwest::header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream")),
@@ -220,12 +221,12 @@ impl HttpClient {
         self.with("authorization", &format!("Bearer {token}"))
     }
 
-    /// The session.
+    /// The id of the session.
     pub fn session_id(&self) -> &str {
         self.headers.get("mcp-session-id").expect("a session").to_str().expect("text")
     }
 
-    /// Whether it has a session; without one it speaks protocol 2026-07-28.
+    /// Whether the client has a session. Without one it speaks protocol 2026-07-28.
     pub fn has_session(&self) -> bool {
         self.headers.contains_key("mcp-session-id")
     }
@@ -244,7 +245,7 @@ impl HttpClient {
         opened
     }
 
-    /// A request that is not sent yet.
+    /// A request, not sent yet.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.http.request(method, format!("{}{path}", self.base)).headers(self.headers.clone())
     }
@@ -288,7 +289,7 @@ impl HttpClient {
         Ok(HttpAnswer { status, headers, body: response.text().await? })
     }
 
-    /// Calls a tool; its envelope.
+    /// Calls a tool. Returns its envelope.
     pub async fn call(&self, tool: &str, arguments: Value) -> Value {
         let answer = self.send(self.calling(1, tool, &arguments)).await;
         let message = answer.message();

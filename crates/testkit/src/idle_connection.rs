@@ -1,4 +1,4 @@
-//! A connection that a test's statements share, one after the other.
+//! A connection that the statements of a test use one after another.
 
 use std::mem;
 use std::sync::{Mutex, PoisonError};
@@ -7,8 +7,8 @@ use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage};
 
 use crate::background::background;
 
-/// Place for the connection between two statements. Statements that run side by side get one connection each, and the
-/// last one to end leaves its connection here.
+/// Holds the connection between two statements. Concurrent statements get one connection each; the last one to end
+/// leaves its connection here.
 #[derive(Debug, Default)]
 pub(crate) struct IdleConnection(Mutex<Option<Client>>);
 

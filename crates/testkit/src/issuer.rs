@@ -1,4 +1,4 @@
-//! An issuer of JWTs: its keys on a URL of this machine, and what it signs.
+//! An issuer of JWTs: signs tokens, and serves its keys on this machine.
 
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,14 +22,14 @@ fn encoded(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Now, in seconds since 1970, as JWTs have it.
+/// The current time, in seconds since 1970, as in JWTs.
 pub fn now_s() -> i64 {
     let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock");
     i64::try_from(elapsed.as_secs()).expect("a clock")
 }
 
 impl SigningKey {
-    /// A new one with this name.
+    /// A new key with this key id.
     pub fn new(kid: &str) -> Self {
         let random = SystemRandom::new();
         let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).expect("a key");
@@ -43,12 +43,12 @@ impl SigningKey {
         json!({"kty": "EC", "crv": "P-256", "kid": self.kid, "x": encoded(x), "y": encoded(y)})
     }
 
-    /// A token with these claims, signed.
+    /// A signed token with these claims.
     pub fn token(&self, claims: &Value) -> String {
         self.token_with(&json!({"alg": "ES256", "kid": self.kid, "typ": "at+jwt"}), claims)
     }
 
-    /// A token with this header and these claims, whatever they say, signed.
+    /// A signed token with this header and these claims, which need not be valid.
     pub fn token_with(&self, header: &Value, claims: &Value) -> String {
         let signed = format!("{}.{}", encoded(header.to_string()), encoded(claims.to_string()));
         let signature = self.pair.sign(&SystemRandom::new(), signed.as_bytes()).expect("a signature");
@@ -79,13 +79,13 @@ impl KeyServer {
         server
     }
 
-    /// It has these keys from now on, and no others.
+    /// Serves these keys from now on, and no others.
     pub fn has(&self, keys: &[&SigningKey]) {
         let keys: Vec<Value> = keys.iter().map(|key| key.jwk()).collect();
         *self.keys.lock().expect("nobody panics here") = json!({"keys": keys});
     }
 
-    /// Where the keys stand.
+    /// The URL of the keys.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -101,6 +101,6 @@ async fn answer(mut stream: TcpStream, keys: Arc<Mutex<Value>>) {
     let body = keys.lock().expect("nobody panics here").to_string();
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
     let answer = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-    // The client may have gone.
+    // The client may have disconnected.
     drop(stream.write_all(answer.as_bytes()).await);
 }

@@ -10,7 +10,7 @@
 //! | `manifest`, `config_dir`, `social`, `golden` | manifests, configuration, the demo's tools, checked-in files |
 //! | `poll`, `exclusive`, `external`, `process`, `small_disk` | waiting, being alone, programs that may be missing, signals and memory, full disks |
 //!
-//! A helper hides plumbing, never an assertion.
+//! A helper hides setup, never an assertion.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,

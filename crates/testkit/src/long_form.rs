@@ -3,15 +3,15 @@
 use std::io::Write;
 use std::{env, thread};
 
-/// The variable that turns the long forms on, with the value 1.
+/// The variable that turns the long forms on, if it is 1.
 pub const VARIABLE: &str = "COUNTERSIGN_TEST_LONG";
 
-/// Whether tests take their long forms.
+/// Whether tests run in their long forms.
 pub fn is_on() -> bool {
     env::var_os(VARIABLE).is_some_and(|value| value == "1")
 }
 
-/// Whether the test that calls this has to end here, because it has only a long form. Says so.
+/// Whether the calling test must return because it has only a long form. Prints this.
 #[must_use]
 pub fn is_left_out() -> bool {
     if !is_on() {
@@ -36,7 +36,7 @@ pub fn variable_or(name: &str, by_default: u64, long: u64) -> u64 {
     variable(name).unwrap_or_else(|| choose(by_default, long))
 }
 
-/// Writes a line to the standard error that libtest does not capture, for what a run is read for.
+/// Writes a line to the real standard error, which libtest does not capture, for what the reader of a run needs.
 pub fn say(line: &str) {
     std::io::stderr().write_all(format!("{line}\n").as_bytes()).expect("standard error");
 }

@@ -9,7 +9,7 @@ use tokio::process::Command;
 use crate::cluster::Database;
 use crate::server::Server;
 
-/// A manifest in a folder that is removed with this value. A server with it has no other manifest.
+/// A manifest in a folder that is removed with this value. A server that is started with it has no other manifest.
 #[derive(Debug)]
 pub struct TestManifest {
     folder: tempfile::TempDir,
@@ -28,12 +28,12 @@ impl TestManifest {
         Self { folder }
     }
 
-    /// Its text.
+    /// The text of the manifest.
     pub fn text(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("test.toml")).expect("the manifest's file")
     }
 
-    /// Its file.
+    /// The path of the manifest's file.
     pub fn path(&self) -> PathBuf {
         self.folder.path().join("test.toml")
     }
@@ -43,20 +43,20 @@ impl TestManifest {
         ["--manifest".into(), self.path().into()]
     }
 
-    /// The command that serves it.
+    /// The command of a server with this manifest.
     pub fn command(&self, database: &Database) -> Command {
         let mut command = Server::bare_command(database);
         command.args(self.arguments());
         command
     }
 
-    /// A server with it.
+    /// Starts a server with this manifest.
     pub async fn serve(&self, database: &Database) -> Server {
         Server::start(self.command(database)).await
     }
 
-    /// The error output of a server with `--strict` that does not start because of it. The server logs in as superuser, so PostgreSQL
-    /// refuses nothing that the compiler accepts.
+    /// The standard error of a server with `--strict` that does not start because of this manifest. The server logs
+    /// in as superuser, so PostgreSQL refuses nothing that the compiler accepts.
     pub async fn compile_error(&self, database: &Database) -> String {
         let mut command = self.command(database);
         command.arg("--strict");

@@ -1,5 +1,5 @@
-//! An OpenID Connect provider: discovery, keys, authorization codes with PKCE, and ID tokens. It checks what a client sends
-//! as a real one does, and lies where a test wants it to.
+//! An OpenID Connect provider: discovery, keys, authorization codes with PKCE, and ID tokens. It checks requests as a
+//! real provider does, and returns wrong answers where a test configures them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -23,30 +23,30 @@ pub struct OidcProvider {
     task: tokio::task::JoinHandle<()>,
 }
 
-/// What the provider does. A test changes it at any time.
+/// The behaviour of the provider. A test can change it at any time.
 #[derive(Debug, Clone)]
 pub struct ProviderBehaviour {
-    /// The id of the one client that it knows.
+    /// The id of the only registered client.
     pub client_id: String,
     /// The secret of the client; `None` for a public one.
     pub client_secret: Option<String>,
     /// The person who is signed in at the provider.
     pub person: Value,
-    /// The time at which the person has signed in there, in seconds since 1970.
+    /// When the person signed in at the provider, in seconds since 1970.
     pub auth_time: i64,
-    /// Whether it lets the person sign in again when the client asks for that.
+    /// Whether the provider lets the person sign in again when the client requests it.
     pub asks_again: bool,
-    /// Members that its discovery document has instead; null for none.
+    /// Members that replace those of the discovery document; null removes one.
     pub discovery: Value,
-    /// Parameters that its authorization responses have instead; null for none.
+    /// Parameters that replace those of authorization responses; null removes one.
     pub response: Value,
-    /// Claims that its ID tokens have instead; null for none.
+    /// Claims that replace those of ID tokens; null removes one.
     pub id_token: Value,
-    /// Whether somebody else signs its ID tokens.
+    /// Whether a foreign key signs the ID tokens.
     pub is_forged: bool,
 }
 
-/// A code that was given out.
+/// An issued code.
 #[derive(Debug, Clone)]
 struct Grant {
     request: HashMap<String, String>,
@@ -59,7 +59,7 @@ struct Shared {
     foreign_key: SigningKey,
     behaviour: Mutex<ProviderBehaviour>,
     grants: Mutex<HashMap<String, Grant>>,
-    /// How many codes were sent, good ones or not.
+    /// The number of codes received, valid or not.
     token_requests: Mutex<usize>,
 }
 
@@ -68,7 +68,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl OidcProvider {
-    /// Starts it on a free port, with a client of this id and anna, who has signed in.
+    /// Starts the provider on a free port, with a client of this id, and with anna signed in.
     pub async fn start(client_id: &str, client_secret: Option<&str>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("its number"));
@@ -101,22 +101,23 @@ impl OidcProvider {
         Self { url, shared, task }
     }
 
-    /// Its issuer.
+    /// The issuer.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Changes what it does.
+    /// Changes the behaviour.
     pub fn set(&self, change: impl FnOnce(&mut ProviderBehaviour)) {
         change(&mut lock(&self.shared.behaviour));
     }
 
-    /// How many codes it was sent, good ones or not.
+    /// The number of codes received, valid or not.
     pub fn token_requests(&self) -> usize {
         *lock(&self.shared.token_requests)
     }
 
-    /// A browser opens the address that a client has sent it to, and the person agrees; where the provider sends it back.
+    /// Opens the authorization URL of a client in a browser, and lets the person agree. Returns the URL that the
+    /// provider redirects to.
     pub async fn authorize(&self, url: &str) -> String {
         let browser =
             reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().expect("a browser");
@@ -140,11 +141,11 @@ async fn answer(mut stream: TcpStream, url: String, shared: Arc<Shared>) {
     let location = location.map(|to| format!("location: {to}\r\n")).unwrap_or_default();
     let head = format!("HTTP/1.1 {status} x\r\ncontent-type: application/json\r\nconnection: close\r\n{location}");
     let answer = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
-    // The client may have gone.
+    // The client may have disconnected.
     drop(stream.write_all(answer.as_bytes()).await);
 }
 
-/// Status, address of a redirect, body.
+/// Status, redirect URL, body.
 type Answer = (u16, Option<String>, String);
 
 fn respond(url: &str, shared: &Shared, request: &ReceivedRequest) -> Answer {
@@ -167,7 +168,7 @@ fn fields(url: &Url) -> HashMap<String, String> {
     url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect()
 }
 
-/// An object with these members instead; null for none.
+/// An object with these members replaced; null removes a member.
 fn with(mut object: Value, instead: &Value) -> Value {
     let members = object.as_object_mut().expect("an object");
     for (name, value) in instead.as_object().unwrap_or(&Map::new()) {
@@ -221,7 +222,7 @@ fn authorize(url: &str, shared: &Shared, behaviour: &ProviderBehaviour, request:
     (302, Some(to.to_string()), String::new())
 }
 
-/// The tokens for a code, which counts once.
+/// Returns the tokens for a code, which can be redeemed once.
 fn redeem(
     url: &str,
     shared: &Shared,
@@ -233,7 +234,7 @@ fn redeem(
     let field = |name: &str| body.get(name).map_or("", String::as_str);
     let authorization = request.headers.get("authorization").map(String::as_str);
     let expected = behaviour.client_secret.as_ref().map(|secret| {
-        // The id and the secrets of tests have no characters that are encoded in forms.
+        // The id and the secrets of tests contain no characters that form encoding changes.
         format!("Basic {}", STANDARD.encode(format!("{}:{secret}", behaviour.client_id)))
     });
     let names_itself = behaviour.client_secret.is_some() || field("client_id") == behaviour.client_id;
@@ -241,7 +242,7 @@ fn redeem(
         return Err("invalid_client");
     }
     let grant = lock(&shared.grants).get(field("code")).cloned().filter(|grant| !grant.request.is_empty());
-    // A code that was used stays known, so that the next one has another name.
+    // A used code stays known, so that it is not issued again.
     lock(&shared.grants).entry(field("code").to_owned()).and_modify(|grant| grant.request.clear());
     let grant = grant.ok_or("invalid_grant")?;
     let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, field("code_verifier").as_bytes()));
@@ -253,7 +254,7 @@ fn redeem(
     }
     let claims = json!({"iss": url, "aud": behaviour.client_id, "iat": now_s(), "exp": now_s() + 300,
         "nonce": grant.request.get("nonce")});
-    // The time is said if the client has asked for a greatest age.
+    // The claim is present if the client has sent max_age.
     let auth_time = grant.request.contains_key("max_age").then(|| json!({"auth_time": grant.auth_time}));
     let claims = with(with(claims, &behaviour.person), &auth_time.unwrap_or(json!({})));
     let key = if behaviour.is_forged { &shared.foreign_key } else { &shared.key };

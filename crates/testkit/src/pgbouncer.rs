@@ -17,8 +17,8 @@ use crate::external::External;
 use crate::poll;
 use crate::proxy::Proxy;
 
-/// PgBouncer in front of the server of a database, on a separate socket. The process ends when this is dropped, and also
-/// when the test is killed.
+/// PgBouncer in front of the server of a database, on a separate socket. The process ends when this is dropped, and
+/// also if the test is killed.
 #[derive(Debug)]
 pub struct PgBouncer {
     database: Database,
@@ -26,8 +26,8 @@ pub struct PgBouncer {
     watcher: Child,
 }
 
-/// Runs PgBouncer until the pipe from the test is closed, by whatever end. Starts it again when it dies, as a service manager
-/// does: 1.18 dies when a client that has sent a cancel is killed before it is answered (fixed in 1.19.1).
+/// Runs PgBouncer until the pipe from the test is closed for any reason. Restarts it if it dies, as a service manager
+/// would: version 1.18 dies if a client that has sent a cancel request is killed before the answer (fixed in 1.19.1).
 const WATCHER: &str = r#"
 file=$1; shift
 (while :; do "$@" & echo $! > "$file"; wait $!; done) &
@@ -37,7 +37,7 @@ kill -9 $loop
 kill -9 "$(cat "$file")"
 "#;
 
-/// Settings of `docs/setup/pgbouncer.md` that make a difference, except passwords.
+/// The settings of `docs/setup/pgbouncer.md` that affect tests, except passwords.
 const SETTINGS: [(&str, &str); 6] = [
     ("pool_mode", "transaction"),
     ("server_reset_query", "DISCARD ALL"),
@@ -48,7 +48,7 @@ const SETTINGS: [(&str, &str); 6] = [
 ];
 
 impl PgBouncer {
-    /// In front of the server of this database.
+    /// Starts PgBouncer in front of the server of this database.
     pub async fn start(database: &Database) -> Self {
         Self::with(database, &[]).await
     }
@@ -58,12 +58,12 @@ impl PgBouncer {
         Self::to(database, &database.cluster().socket_dir(), settings).await
     }
 
-    /// In front of a proxy, with other settings.
+    /// Starts PgBouncer in front of a proxy, with other settings.
     pub async fn before(proxy: &Proxy, database: &Database, settings: &[(&str, &str)]) -> Self {
         Self::to(database, proxy.folder(), settings).await
     }
 
-    /// Starts PgBouncer with this pgbouncer.ini. Paths and the file of passwords are those of this test.
+    /// Starts PgBouncer with this pgbouncer.ini, except for paths and the password file, which are the test's own.
     pub async fn documented(database: &Database, ini: &str, users: &str) -> Self {
         let folder = folder();
         let (place, port) = (folder.path().display().to_string(), database.cluster().port().to_string());
@@ -102,7 +102,7 @@ impl PgBouncer {
     async fn run(database: &Database, folder: TempDir, ini: &str, users: &str) -> Self {
         std::fs::write(folder.path().join("ini"), ini).expect("its settings");
         std::fs::write(folder.path().join("users"), users).expect("its users");
-        // It refuses to run as root, and PostgreSQL does, too: as whoever owns the data.
+        // PgBouncer and PostgreSQL both refuse to run as root, so it runs as the owner of the data.
         let owner = std::fs::metadata(database.cluster().data_dir()).expect("PostgreSQL's data");
         chown(folder.path(), Some(owner.uid()), Some(owner.gid())).expect("its own folder");
         let watcher = run(database, &folder);
@@ -111,17 +111,17 @@ impl PgBouncer {
         started
     }
 
-    /// The database behind it.
+    /// The database behind the pooler.
     pub fn database(&self) -> &Database {
         &self.database
     }
 
-    /// Where its socket is.
+    /// The folder of the pooler's socket.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The connection string of the way through it, as the login that `init` makes for servers.
+    /// The connection string through the pooler, for the login that `init` creates for servers.
     pub fn url(&self) -> String {
         self.url_of(ledger::DEFAULT_WRITER)
     }
@@ -145,7 +145,7 @@ impl PgBouncer {
         std::fs::read_to_string(self.folder.path().join("log")).expect("its log")
     }
 
-    /// Kills it in the middle of whatever it does, and waits until its successor listens.
+    /// Kills PgBouncer at an arbitrary moment, and waits until its successor listens.
     pub async fn crash(&self) {
         let pid = std::fs::read_to_string(self.folder.path().join("running")).expect("its process id");
         let pid = pid.trim().parse().unwrap_or_else(|_| panic!("a process id, not {pid:?}"));
@@ -153,7 +153,7 @@ impl PgBouncer {
         self.until_it_listens().await;
     }
 
-    /// Waits until it has connections to PostgreSQL again: after one that failed it tries no other for a second
+    /// Waits until PgBouncer connects to PostgreSQL again. After a failed connection it tries no other for a second
     /// (`server_login_retry`), and refuses new clients meanwhile.
     pub async fn until_ready(&self) {
         for login in [ledger::DEFAULT_WRITER, "countersign_reader"] {
@@ -207,6 +207,6 @@ fn run(database: &Database, folder: &TempDir) -> Child {
     if nix::unistd::geteuid().is_root() {
         command.uid(owner.uid()).gid(owner.gid());
     }
-    // Ctrl-C is for the test, and ends it through the pipe.
+    // Ctrl-C goes only to the test, which ends PgBouncer through the pipe.
     command.process_group(0).spawn().expect("a shell")
 }

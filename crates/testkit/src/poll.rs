@@ -1,11 +1,11 @@
-//! Waiting for a state that is only visible by asking: an interval between two questions, and a deadline.
+//! Polls for a state, with an interval and a deadline.
 
 use std::time::Duration;
 
-/// Pause between two questions.
+/// The interval between two polls.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// Time until the test fails.
+/// The time after which the test fails.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Polls until the condition is met. `what` names it in the panic message.
@@ -18,7 +18,7 @@ pub async fn until_some<T>(what: &str, value: impl AsyncFnMut() -> Option<T>) ->
     within_deadline(value).await.unwrap_or_else(|| panic!("not within {DEADLINE:?}: {what}"))
 }
 
-/// Polls until there is a value; `None` if there is none until the deadline.
+/// Polls until there is a value; `None` if there is none before the deadline.
 pub async fn within_deadline<T>(mut value: impl AsyncFnMut() -> Option<T>) -> Option<T> {
     let polling = async {
         loop {

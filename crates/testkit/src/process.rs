@@ -3,7 +3,7 @@
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Sends a signal to a process that is there.
+/// Sends a signal to a process, which must exist.
 pub fn send_signal(pid: u32, signal: Signal) {
     kill(Pid::from_raw(pid.try_into().expect("a process id")), signal).expect("a process of ours");
 }
@@ -16,7 +16,7 @@ pub struct ProcessMemory {
 }
 
 impl ProcessMemory {
-    /// Starts measuring. The process is idle now.
+    /// Begins a measurement. The process must be idle.
     pub fn of(pid: u32) -> Self {
         let mut memory = Self { pid, idle_kib: 0 };
         memory.idle_kib = memory.read("VmRSS");
@@ -36,17 +36,17 @@ impl ProcessMemory {
         self.idle_kib
     }
 
-    /// Begins a new peak (proc(5), clear_refs).
+    /// Resets the peak (proc(5), clear_refs).
     pub fn reset_peak(&self) {
         std::fs::write(format!("/proc/{}/clear_refs", self.pid), "5").expect("a process of ours");
     }
 
-    /// The peak since the last reset.
+    /// The peak above the idle level since the last reset, in KiB.
     pub fn peak_above_idle_kib(&self) -> u64 {
         self.read("VmHWM").saturating_sub(self.idle_kib)
     }
 
-    /// The memory that it takes now.
+    /// The current memory above the idle level, in KiB.
     pub fn above_idle_kib(&self) -> u64 {
         self.read("VmRSS").saturating_sub(self.idle_kib)
     }

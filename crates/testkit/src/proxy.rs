@@ -1,8 +1,8 @@
-//! Loses connections at the worst moment: a proxy between the server under test and PostgreSQL's unix socket.
+//! A proxy between the server under test and PostgreSQL's unix socket, which loses connections at chosen moments.
 //!
-//! It forwards whole messages both ways and understands just enough of the protocol to know a statement of the gate's: a
-//! Bind of what was parsed from its text on the way in, CommandComplete on the way out. An admission commits without a
-//! statement `commit`, so what is armed for a COMMIT always meets the transaction of a write.
+//! It forwards whole messages in both directions, and understands enough of the protocol to recognise the gate's
+//! statements: the Bind of a statement parsed from a known text, and its CommandComplete. An admission commits
+//! without a statement `commit`, so a fault that is armed for a COMMIT always hits the transaction of a write.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,10 +20,10 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::cluster::Database;
 
-/// Which moment of a write.
+/// The moment of a write at which a fault is injected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultPoint {
-    /// PostgreSQL has everything of the transaction but the COMMIT.
+    /// PostgreSQL has received the whole transaction except COMMIT.
     BeforeCommit,
     /// PostgreSQL has committed, and its answer is on its way.
     AfterCommit,
@@ -36,7 +36,7 @@ pub enum FaultPoint {
 }
 
 impl FaultPoint {
-    /// Whether this is the text of the statement that is waited for.
+    /// Whether this is the text of the statement to wait for.
     fn is_at(self, sql: &[u8]) -> bool {
         match self {
             Self::BeforeCommit | Self::AfterCommit => sql == b"commit",
@@ -47,7 +47,8 @@ impl FaultPoint {
         }
     }
 
-    /// Whether this message is the good answer to it. PostgreSQL sends it when the pipeline is done, so committed.
+    /// Whether this message is the successful answer to the statement. PostgreSQL sends it after the pipeline, so
+    /// after the commit.
     fn is_answered_by(self, message: &[u8]) -> bool {
         match self {
             Self::BeforeCommit | Self::AfterCommit | Self::AfterAdmission => message == b"C\0\0\0\x0bCOMMIT\0",
@@ -59,15 +60,15 @@ impl FaultPoint {
 /// Fault of a connection at the chosen point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionFault {
-    /// Both sides find it closed.
+    /// Both sides see the connection closed.
     Cut,
     /// The proxy cuts all connections and refuses new ones until [`Proxy::accept_connections`].
     CutAndRefuse,
-    /// Nothing gets through on it, until [`Proxy::thaw`]. Neither side can tell.
+    /// Nothing is forwarded on the connection until [`Proxy::thaw`]. Neither side can notice this.
     Freeze,
 }
 
-/// A socket to PostgreSQL that can be told to fail.
+/// A unix socket to PostgreSQL whose connections can be made to fail.
 #[derive(Debug)]
 pub struct Proxy {
     folder: TempDir,
@@ -95,16 +96,16 @@ struct Armed {
 }
 
 impl Proxy {
-    /// In front of the server of this database.
+    /// A proxy in front of the server of this database.
     pub fn before(database: &Database) -> Self {
         Self::before_socket(database, &database.cluster().socket_dir())
     }
 
-    /// In front of the socket in this folder, such as a pooler's.
+    /// A proxy in front of the socket in this folder, such as a pooler's.
     pub fn before_socket(database: &Database, server: &Path) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("cs-proxy-")
-            // A pooler behind it is another user.
+            // A pooler behind the proxy runs as another user.
             .permissions(PermissionsExt::from_mode(0o711))
             .tempdir_in("/tmp")
             .expect("a short folder");
@@ -125,30 +126,31 @@ impl Proxy {
         Self { folder, database: database.clone(), state, accepting }
     }
 
-    /// Where its socket is.
+    /// The folder of the proxy's socket.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The connection string of the way through this proxy.
+    /// The connection string through this proxy.
     pub fn url(&self) -> String {
         let (folder, port) = (self.folder.path().display(), self.database.cluster().port());
         format!("host={folder} port={port} user=postgres dbname={}", self.database.name())
     }
 
-    /// How many statements and how many pipelines (ended by Sync) went through it so far, without those that reset a session.
+    /// The number of statements and of pipelines (ended by Sync) that were forwarded so far, without those that reset
+    /// a session.
     pub fn traffic(&self) -> [usize; 2] {
         self.state.traffic.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 
-    /// Does this at the next such moment, once. The receiver hears when it has been done.
+    /// Injects this fault at the next such moment, once. The receiver is notified afterwards.
     pub fn arm(&self, when: FaultPoint, what: ConnectionFault) -> oneshot::Receiver<()> {
         let (fired, heard) = oneshot::channel();
         *self.state.armed() = Some(Armed { when, what, fired });
         heard
     }
 
-    /// Takes back what was armed and has not been done.
+    /// Cancels an armed fault that has not happened yet.
     pub fn disarm(&self) {
         self.state.armed().take();
     }
@@ -158,23 +160,23 @@ impl Proxy {
         self.state.refused.subscribe().wait_for(|refused| *refused > 0).await.expect("the state is ours");
     }
 
-    /// Cuts every connection and refuses new ones, until [`Proxy::accept_connections`].
+    /// Cuts all connections and refuses new ones, until [`Proxy::accept_connections`].
     pub fn refuse(&self) {
         self.state.refusing.send_replace(true);
     }
 
-    /// After [`ConnectionFault::CutAndRefuse`].
+    /// Accepts connections again, after [`ConnectionFault::CutAndRefuse`] or [`Proxy::refuse`].
     pub fn accept_connections(&self) {
         self.state.refusing.send_replace(false);
     }
 
-    /// From now on the connections that are open swallow what is sent, and neither side can tell, as after a failover without
-    /// RST; new ones work.
+    /// From now on, the open connections drop all data without either side noticing, as after a failover without RST.
+    /// New connections work.
     pub fn swallow(&self) {
         self.state.swallows.send_modify(|swallows| *swallows += 1);
     }
 
-    /// After [`ConnectionFault::Freeze`].
+    /// Forwards again after [`ConnectionFault::Freeze`].
     pub fn thaw(&self) {
         self.state.thaws.send_modify(|thaws| *thaws += 1);
     }
@@ -182,7 +184,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // Its connections are the task's own and go with it.
+        // The connections belong to the task and are closed with it.
         self.accepting.abort();
     }
 }
@@ -230,18 +232,18 @@ async fn accept(listener: UnixListener, state: Arc<State>) {
     }
 }
 
-/// Until one side closes, or the connection is cut.
+/// Forwards until one side closes or the connection is cut.
 async fn forward(client: UnixStream, server: UnixStream, state: &State) {
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    // The action for the moment at which the response passes.
+    // The fault to inject when the response passes.
     let waiting = Mutex::new(None);
     let progress = Progress::default();
     tokio::select! {
         _ = requests(from_client, to_server, state, &waiting, &progress) => {}
         _ = answers(from_server, to_client, state, &waiting, &progress) => {}
     }
-    // The connection ended without that answer: the next one will do.
+    // The connection ended without that answer, so the fault applies to the next one.
     if let Some(unused) = waiting.into_inner().expect("nobody panics while holding it") {
         state.armed().get_or_insert(unused);
     }
@@ -311,10 +313,10 @@ async fn answers(
     Ok(())
 }
 
-/// The first statement of the pipeline that resets a session. No call waits for it, and it is not counted.
+/// The first statement of the pipeline that resets a session. No call waits for this pipeline, so it is not counted.
 const RESET: &[u8] = b"set session authorization default";
 
-/// Asks for the answers so far.
+/// A Flush message.
 const FLUSH: &[u8] = b"H\0\0\0\x04";
 
 /// Numbers of statements sent and completed on a connection.
@@ -328,22 +330,23 @@ impl Progress {
     fn hears(&self, message: &[u8]) {
         match message.first() {
             Some(b'C' | b'I') => self.done.send_modify(|done| *done += 1),
-            // An error skips the rest, and ReadyForQuery comes behind all of it.
+            // After an error the rest is skipped, and ReadyForQuery follows.
             Some(b'E' | b'Z') => drop(self.done.send_replace(self.sent.load(Ordering::Relaxed))),
             _ => {}
         }
     }
 
-    /// So that a transaction that loses its COMMIT really has done everything else.
+    /// Waits until every statement that was sent has completed, so that a transaction that loses its COMMIT has done
+    /// everything else.
     async fn until_all_is_done(&self) {
         let sent = self.sent.load(Ordering::Relaxed);
         self.done.subscribe().wait_for(|done| *done >= sent).await.expect("the sender is ours");
     }
 }
 
-/// Does what was armed; whether the connection is to be closed now.
+/// Injects the armed fault. Returns whether the connection must be closed now.
 async fn inject(armed: Armed, state: &State) -> bool {
-    // Before anybody hears of it: a thaw that follows at once must not be missed.
+    // Subscribed before the receiver is notified, so that an immediate thaw is not missed.
     let mut thaws = state.thaws.subscribe();
     if armed.what == ConnectionFault::CutAndRefuse {
         state.refusing.send_replace(true);
@@ -355,9 +358,10 @@ async fn inject(armed: Armed, state: &State) -> bool {
     armed.what != ConnectionFault::Freeze
 }
 
-/// The text of the statement that this message from the client binds; `prepared` has what was parsed, by name.
+/// The text of the statement that this message of the client binds. `prepared` has the texts of parsed statements by
+/// name.
 fn bound_statement<'a>(message: &[u8], prepared: &'a mut HashMap<Vec<u8>, Vec<u8>>) -> Option<&'a [u8]> {
-    // Both begin with two strings: Parse with name and text, Bind with portal and name.
+    // Both messages begin with two strings: Parse with name and text, Bind with portal and name.
     let mut strings = message.get(5..)?.split(|byte| *byte == 0);
     let (first, second) = (strings.next()?, strings.next()?);
     match message.first()? {
@@ -370,7 +374,7 @@ fn bound_statement<'a>(message: &[u8], prepared: &'a mut HashMap<Vec<u8>, Vec<u8
     }
 }
 
-/// A stream cut into messages.
+/// Splits a stream into messages.
 struct Messages<R> {
     stream: R,
     bytes: Vec<u8>,
@@ -379,7 +383,7 @@ struct Messages<R> {
 }
 
 impl<R: AsyncRead + Unpin> Messages<R> {
-    /// The next message, whole; `None` at the end of the stream.
+    /// The next message; `None` at the end of the stream.
     async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
             let tag = usize::from(self.tagged);

@@ -1,4 +1,4 @@
-//! JSON-RPC lines to the built binary: for what a proper client would never send.
+//! Sends JSON-RPC lines to the built binary, including lines that a correct client would never send.
 
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
-/// A server on pipes, as Claude Desktop starts it.
+/// A server on pipes, started as Claude Desktop does.
 #[derive(Debug)]
 pub struct RawStdioServer {
     child: Child,
@@ -20,7 +20,7 @@ pub struct RawStdioServer {
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 impl RawStdioServer {
-    /// Starts it and opens an MCP session of the given protocol version.
+    /// Starts a server and opens an MCP session of this protocol version.
     pub async fn start(command: Command, protocol: &str) -> Self {
         Self::logging(command, Stdio::inherit(), protocol).await
     }
@@ -32,7 +32,7 @@ impl RawStdioServer {
         server
     }
 
-    /// Starts it and opens a session of a client with these capabilities.
+    /// Starts a server and opens a session of a client with these capabilities.
     pub async fn capable(command: Command, protocol: &str, capabilities: Value) -> Self {
         let mut server = Self::spawn(command, Stdio::inherit());
         server.open(protocol, capabilities).await;
@@ -56,8 +56,8 @@ impl RawStdioServer {
         (server, log)
     }
 
-    /// Starts a server whose session begins with all of its tools. On a busy machine a session may begin before the server has
-    /// reached its database; such a server is started again.
+    /// Starts a server whose session has all tools from the beginning. On a busy machine, a session may begin before
+    /// the server has reached its database; such a server is started again.
     pub async fn connected(command: impl Fn() -> Command, protocol: &str) -> Self {
         for _ in 0..10 {
             let server = Self::start(command(), protocol).await;
@@ -69,12 +69,12 @@ impl RawStdioServer {
         panic!("the server does not reach its database");
     }
 
-    /// Instructions that the server sends at the beginning of a session.
+    /// The instructions that the server sent at the beginning of the session.
     pub fn instructions(&self) -> &str {
         &self.instructions
     }
 
-    /// Starts it and says nothing yet.
+    /// Starts a server without opening a session.
     pub fn without_session(command: Command) -> Self {
         Self::spawn(command, Stdio::inherit())
     }
@@ -92,7 +92,7 @@ impl RawStdioServer {
         Self { child, input, output, instructions: String::new() }
     }
 
-    /// Sends one line as it is.
+    /// Sends a line unchanged.
     pub async fn send(&mut self, line: &str) {
         self.input.write_all(line.as_bytes()).await.expect("the server reads");
         self.input.write_all(b"\n").await.expect("the server reads");
@@ -106,7 +106,7 @@ impl RawStdioServer {
             .unwrap_or_else(|error| panic!("standard output carries protocol only: {line}: {error}"))
     }
 
-    /// Sends a request and gives the answer to it.
+    /// Sends a request and returns the answer to it.
     pub async fn request(&mut self, id: u32, method: &str, params: Value) -> Value {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()).await;
         let answer = self.receive().await;
@@ -114,20 +114,20 @@ impl RawStdioServer {
         answer
     }
 
-    /// Calls a tool; its envelope.
+    /// Calls a tool. Returns its envelope.
     pub async fn call(&mut self, tool: &str, arguments: Value) -> Value {
         let answer = self.request(1, "tools/call", json!({"name": tool, "arguments": arguments})).await;
         answer["result"]["structuredContent"].clone()
     }
 
-    /// Closes standard input and waits for the end: the lines until then, and whether it was a good one.
+    /// Closes standard input and waits for the end. Returns the remaining lines, and whether the exit was successful.
     pub async fn close_and_read(self) -> (Vec<Value>, bool) {
         let Self { child, input, output, .. } = self;
         drop(input);
         Self::rest(child, output).await
     }
 
-    /// Waits for the end with standard input open.
+    /// Waits for the end with standard input open. Returns the remaining lines, and whether the exit was successful.
     pub async fn ended(self) -> (Vec<Value>, bool) {
         let Self { child, input: _input, output, .. } = self;
         Self::rest(child, output).await
@@ -144,20 +144,20 @@ impl RawStdioServer {
         tokio::time::timeout(TIMEOUT, ending).await.expect("the server ends")
     }
 
-    /// Waits for the end with standard input open; how it ended.
+    /// Waits for the end with standard input open. Returns the exit status.
     pub async fn exit_status(self) -> ExitStatus {
         let Self { mut child, input: _input, output: _output, .. } = self;
         tokio::time::timeout(TIMEOUT, child.wait()).await.expect("the server ends").expect("its status")
     }
 
-    /// Closes standard input and waits for the end; whether it was a good one.
+    /// Closes standard input and waits for the end. Returns whether the exit was successful.
     pub async fn close(self) -> bool {
         let Self { mut child, input, output: _output, .. } = self;
         drop(input);
         tokio::time::timeout(TIMEOUT, child.wait()).await.expect("the server ends").expect("its status").success()
     }
 
-    /// The process.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.child.id().expect("it runs")
     }

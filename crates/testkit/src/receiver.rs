@@ -1,4 +1,4 @@
-//! An HTTP receiver of webhooks that answers as a test wants it to.
+//! An HTTP receiver of webhooks whose answers a test chooses.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -10,15 +10,15 @@ use tokio::net::{TcpListener, TcpStream};
 /// What the receiver does with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reception {
-    /// It answers with this status.
+    /// Answers with this status.
     Status(u16),
-    /// It reads the request, and never answers.
+    /// Reads the request and never answers.
     Silence,
-    /// It closes the connection without an answer.
+    /// Closes the connection without an answer.
     Close,
 }
 
-/// A request as it has arrived. The names of headers are in lower case.
+/// A received request. The names of headers are in lower case.
 #[derive(Debug, Clone)]
 pub struct ReceivedRequest {
     /// The first line.
@@ -44,12 +44,13 @@ pub struct WebhookReceiver {
 }
 
 impl WebhookReceiver {
-    /// A receiver that does this with the first requests, one after the other, and answers 204 to all others.
+    /// Starts a receiver that handles the first requests like this, one after the other, and answers 204 to all
+    /// others.
     pub async fn start(receptions: &[Reception]) -> Self {
         Self::on("127.0.0.1:0".parse().expect("an address"), receptions).await
     }
 
-    /// The same on this address.
+    /// Like [`WebhookReceiver::start`], on this address.
     pub async fn on(address: SocketAddr, receptions: &[Reception]) -> Self {
         let listener = TcpListener::bind(address).await.expect("a free port");
         let address = listener.local_addr().expect("its address");
@@ -79,7 +80,7 @@ impl WebhookReceiver {
         self.state.requests.lock().expect("no panic").clone()
     }
 
-    /// The requests, once there are so many.
+    /// Waits for this number of requests and returns them.
     pub async fn at_least(&self, count: usize) -> Vec<ReceivedRequest> {
         let enough = async || Some(self.requests()).filter(|requests| requests.len() >= count);
         crate::poll::until_some(&format!("{count} requests at the receiver"), enough).await

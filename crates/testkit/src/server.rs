@@ -13,8 +13,8 @@ use crate::pgbouncer::PgBouncer;
 use crate::proxy::Proxy;
 use crate::repository::repository;
 
-/// The built binary: `cargo test --workspace` builds it beside the tests. `cargo test -p acceptance` does not, so an
-/// old one is refused rather than tested.
+/// The built binary. `cargo test --workspace` builds it beside the tests; `cargo test -p acceptance` does not, so an
+/// outdated binary is refused.
 pub fn countersign() -> PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM
@@ -41,7 +41,7 @@ pub fn countersign() -> PathBuf {
         .clone()
 }
 
-/// Time of the last change to a file of this kind, except tests.
+/// The time of the last change to a file with this extension, except tests.
 fn last_change(folder: &Path, kind: &str) -> Option<SystemTime> {
     let entries = std::fs::read_dir(folder).expect("a folder of the repository").map(|entry| entry.expect("an entry"));
     entries
@@ -67,7 +67,7 @@ pub fn arguments(json: Value) -> Map<String, Value> {
     }
 }
 
-/// Whether structured content says what the text says: a number may be the text of its digits (I-2).
+/// Whether structured content equals the text content, where a number may be written as the text of its digits (I-2).
 fn is_same_with_digits(text: &Value, structured: &Value) -> bool {
     match (text, structured) {
         (Value::Number(number), Value::String(digits)) => number.to_string() == *digits,
@@ -82,7 +82,7 @@ fn is_same_with_digits(text: &Value, structured: &Value) -> bool {
     }
 }
 
-/// A running server and the client that talks to it.
+/// A running server and its client.
 #[derive(Debug)]
 pub struct Server {
     client: Client,
@@ -117,12 +117,12 @@ impl Server {
         command
     }
 
-    /// Starts it.
+    /// Starts the server.
     pub async fn start(command: Command) -> Self {
         Self { client: Client::start(command).await.expect("an MCP session") }
     }
 
-    /// Starts a server whose client puts its questions to this user. With `None` the user never answers.
+    /// Starts a server whose questions this user answers. With `None` the user never answers.
     pub async fn with_user(
         command: Command,
         user: impl Fn(&str) -> Option<UserAnswer> + Send + Sync + 'static,
@@ -142,12 +142,12 @@ impl Server {
         Self::start(Self::studio_command(database)).await
     }
 
-    /// The usual server on this database.
+    /// Starts the default server on this database.
     pub async fn on(database: &Database) -> Self {
         Self::start(Self::command(database)).await
     }
 
-    /// Starts a server without the memory layer: every duplicate reaches the ledger and leaves a record.
+    /// Starts a server without the deduplication cache: every duplicate reaches the ledger and leaves a record.
     pub async fn without_dedup_cache(database: &Database) -> Self {
         let mut command = Self::command(database);
         command.env("COUNTERSIGN_DUPLICATE_MEMORY_S", "0");
@@ -165,7 +165,7 @@ impl Server {
         tools.iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect()
     }
 
-    /// Calls a tool; its envelope, whose two forms must be the same.
+    /// Calls a tool. Returns its envelope, whose two forms must be equal.
     pub async fn call(&self, tool: &str, json: Value) -> Value {
         let answer: ToolCallResult = self.client.call(tool, arguments(json)).await.expect("an answer");
         let text: Value = serde_json::from_str(&answer.text).expect("text content is JSON");
@@ -175,21 +175,21 @@ impl Server {
         text
     }
 
-    /// Calls a tool that must succeed; its envelope.
+    /// Calls a tool that must succeed. Returns the envelope.
     pub async fn succeed(&self, tool: &str, json: Value) -> Value {
         let envelope = self.call(tool, json).await;
         assert_eq!(envelope["success"], true, "{tool}: {envelope}");
         envelope
     }
 
-    /// Calls a tool that must fail with this code; its `error`.
+    /// Calls a tool that must fail with this code. Returns its `error`.
     pub async fn fail(&self, tool: &str, json: Value, code: &str) -> Value {
         let envelope = self.call(tool, json).await;
         assert_eq!(envelope["error"]["code"], code, "{tool}: {envelope}");
         envelope["error"].clone()
     }
 
-    /// Runs a query that must succeed; its rows.
+    /// Runs a query that must succeed. Returns its rows.
     pub async fn query(&self, sql: &str) -> Vec<Value> {
         let envelope = self.succeed("query_database", json!({"query": sql})).await;
         envelope["data"]["rows"].as_array().expect("rows").clone()
@@ -201,7 +201,7 @@ impl Server {
         self.succeed("get_mutation_detail", receipt).await["data"].clone()
     }
 
-    /// Calls a tool that must propose its write and write nothing; the proposal.
+    /// Calls a tool that must propose its write and write nothing. Returns the proposal.
     pub async fn propose(&self, tool: &str, json: Value) -> Value {
         let envelope = self.succeed(tool, json).await;
         assert_eq!(envelope["data"]["requires_approval"], true, "{envelope}");

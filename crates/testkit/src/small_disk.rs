@@ -1,18 +1,18 @@
-//! A disk that is full soon.
+//! A small disk, for tests that fill it.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
-/// A small file system in memory, gone with the value.
+/// A small file system in memory, unmounted when this value is dropped.
 #[derive(Debug)]
 pub struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    /// One of this size, owned like this file if one is given.
+    /// Mounts one of this size. With `owned_like`, it gets the owner of that file.
     ///
     /// # Errors
-    /// Why it cannot be mounted: only root can.
+    /// The reason why it cannot be mounted: only root can mount.
     pub fn mount(bytes: u64, owned_like: Option<&Path>) -> Result<Self, String> {
         let folder = tempfile::tempdir_in("/tmp").unwrap();
         let options = format!("size={bytes}");
@@ -29,7 +29,7 @@ impl SmallDisk {
         Ok(Self(folder))
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     pub fn path(&self) -> &Path {
         self.0.path()
     }

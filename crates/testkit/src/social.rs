@@ -1,4 +1,4 @@
-//! The demo's social network, as its tools see it.
+//! The demo's social network.
 
 use serde_json::{Value, json};
 
@@ -19,8 +19,8 @@ pub async fn likes(database: &Database, tweet: i64) -> String {
     database.value(&sql).await
 }
 
-/// Every write tool with valid arguments, in an order in which each has something to do; `own` is the id of a tweet of
-/// the default account.
+/// Every write tool with valid arguments, in an order in which each has an effect. `own` is the id of a tweet of the
+/// default account.
 pub async fn every_write(database: &Database, own: &Value) -> [(&'static str, Value); 14] {
     let tweet = untouched_tweet(database).await;
     let stranger = "select min(user_id) from social.account a where account_id <> 'default' and not exists (

@@ -1,5 +1,5 @@
-//! A streaming standby: made as PostgreSQL's manual says under "Making a Base Backup Using the Low Level API", since the
-//! pinned packages have no `pg_basebackup`.
+//! A streaming standby, made with PostgreSQL's low-level API ("Making a Base Backup Using the Low Level API" in the
+//! manual), since the pinned packages have no `pg_basebackup`.
 
 use std::fs::{DirBuilder, Metadata};
 use std::io;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::cluster::Database;
 
-/// A standby of the cluster that a database is on. It ends when this is dropped.
+/// A standby of the cluster of a database. It is stopped when this is dropped.
 #[derive(Debug)]
 pub struct Standby {
     /// The copy of the database on the standby.
@@ -24,9 +24,9 @@ pub struct Standby {
 const LEFT_OUT: [&str; 4] = ["postmaster.pid", "postmaster.opts", "pg_wal", "pg_replslot"];
 
 impl Standby {
-    /// Starts one, with these settings, and waits until it has everything that the primary has now.
+    /// Starts a standby with these settings, and waits until it has everything that the primary has committed so far.
     pub async fn of(primary: &Database, settings: &[(&str, &str)]) -> Self {
-        // Its own folder, so that the server's user can pass through.
+        // A separate folder that the server's user can enter.
         let folder = tempfile::Builder::new()
             .prefix("cs-standby-")
             .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o711))
@@ -37,7 +37,7 @@ impl Standby {
         let primary_conninfo = format!("host={place} port={} user=postgres", primary.cluster().port());
         let options = Options::persistent_at(folder.path())
             .setting("fsync", "off")
-            // A standby may not have fewer than its primary.
+            // A standby must not have fewer connections than its primary.
             .setting("max_connections", "300")
             .setting("primary_conninfo", primary_conninfo)
             .settings(settings);
@@ -97,7 +97,8 @@ fn copy(from: &Path, to: &Path, owner: &Metadata) -> io::Result<()> {
             std::fs::copy(entry.path(), &to).and_then(|_| chown(&to, Some(owner.uid()), Some(owner.gid())))
         };
         match copied {
-            // The server goes on working: what it removes meanwhile, the log removes from the copy as well.
+            // The primary is still running. Files that it removes during the copy are also removed when the standby
+            // replays the WAL.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             copied => copied?,
         }

