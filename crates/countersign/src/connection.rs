@@ -74,7 +74,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The time limit of `init` and `check`: an unresponsive server must not delay them indefinitely.
+/// The time limit of commands such as `init` and `track`: an unresponsive server must not delay them indefinitely.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Runs a command that uses the configured database, with a time limit.

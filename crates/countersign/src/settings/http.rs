@@ -35,7 +35,7 @@ const SESSION_IDLE: Duration = Duration::from_secs(300);
 const STREAMS: u32 = 256;
 const CONNECTIONS: usize = 1024;
 
-/// One address may use this fraction of all connections, so that others remain for other addresses.
+/// One address may use one in this many of all connections, so that the rest remains for other addresses.
 const SHARE_OF_ADDRESS: usize = 4;
 
 /// The minimum number of connections per address: a client has an event stream and a few concurrent requests.

@@ -26,7 +26,7 @@ pub(crate) async fn run(arguments: RowArgs, settings: &Settings) -> anyhow::Resu
     Ok(())
 }
 
-/// Two lines: time, tool and account, and below them the change.
+/// Two lines: the time, and the call or other origin; below them the change.
 fn lines(change: &RowHistoryEntry<Value>, full: bool) -> [String; 2] {
     let text = |text: &Option<String>| text.as_deref().map(visible);
     let at = text(&change.changed_at).map(|time| to_the_second(&time)).unwrap_or_default();

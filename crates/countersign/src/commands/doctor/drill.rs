@@ -39,7 +39,7 @@ async fn tried(ledger: &Ledger, write: &RecordName) -> Finding {
     finding.with(write)
 }
 
-/// A later change of the same rows prevents every undo, so such a conflict is no problem of this undo.
+/// A later change of the same rows prevents any undo, and says nothing about whether this one works.
 fn found(subject: &str, conflicts: &[Conflict]) -> Finding {
     let is_later = |kind: ConflictKind| {
         use ConflictKind::{ChangedSince, DeletedSince, KeyTaken, NeededBy, ParentMissing, Referenced};

@@ -58,7 +58,7 @@ async fn watch(proposals: &Proposals, is_json: bool) -> anyhow::Result<()> {
     }
 }
 
-/// One line: time, state, account and call.
+/// One line: time, id, state, account, actor and description.
 fn line(proposal: &ProposalSummary) -> String {
     let at = proposal.completed_at.as_ref().or(proposal.decided_at.as_ref());
     let at = at.or(proposal.approved_by.last().map(|last| &last.decided_at)).unwrap_or(&proposal.created_at);
