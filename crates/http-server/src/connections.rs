@@ -3,8 +3,8 @@
 //! ```text
 //! lanes      general: any request        reserve: health checks, and any request from loopback
 //! counted    by the network of the peer, except loopback and trusted proxies
-//! evictable  between requests and while one arrives, if none has been authenticated; the oldest first. Loopback and trusted
-//!            proxies give way to their like only
+//! evictable  between requests and while one arrives, if none has been authenticated; the oldest first. Loopback and
+//!            trusted proxies are evicted only in favour of loopback and trusted proxies
 //! ```
 
 use std::collections::{BTreeMap, HashMap};

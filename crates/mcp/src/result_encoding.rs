@@ -1,8 +1,8 @@
 //! Tools and results as rmcp's types.
 //!
 //! rmcp's result has structured content as a tree of values. For a wide answer the tree takes fifty times the memory
-//! of its text. So an envelope passes through rmcp as text, which every transport writes verbatim. To clients of protocols
-//! before 2026-07-28 rmcp passes structured content only if it is an object.
+//! of its text. So an envelope passes through rmcp as text, which every transport writes verbatim. To clients of
+//! protocols before 2026-07-28, rmcp passes structured content only if it is an object.
 
 use std::sync::Arc;
 

@@ -49,8 +49,8 @@ const PACKAGE_CLIENT: [&str; 25] = [
 /// For `npm`, besides the variables that begin with one of [`NPM_SETTINGS`].
 const NPM: [&str; 4] = ["NODE_EXTRA_CA_CERTS", "NODE_OPTIONS", "NPM_TOKEN", "NODE_AUTH_TOKEN"];
 
-/// Prefixes of a package manager's own settings. They may contain its password for the registry, so no other program gets
-/// them.
+/// Prefixes of a package manager's own settings. They may contain its password for the registry, so no other program
+/// gets them.
 const NPM_SETTINGS: [&str; 2] = ["npm_config_", "NPM_CONFIG_"];
 const PIP_SETTINGS: [&str; 1] = ["PIP_"];
 

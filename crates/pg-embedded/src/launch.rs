@@ -42,8 +42,8 @@ fn base_settings(dir: &ClusterDir) -> Vec<(&'static str, String)> {
         ("shared_buffers", "64MB".to_owned()),
     ];
     if dir.is_temporary() {
-        // Commits still wait for the WAL, so that a crash of the server behaves as usual. A crash of the machine loses the
-        // temporary folder anyway.
+        // Commits still wait for the WAL, so that a crash of the server behaves as usual. A crash of the machine
+        // loses the temporary folder anyway.
         settings.extend([
             ("fsync", "off".to_owned()),
             ("full_page_writes", "off".to_owned()),

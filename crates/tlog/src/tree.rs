@@ -1,5 +1,5 @@
-//! The Merkle tree of RFC 6962, section 2.1, with SHA-256: hashes, roots, and the verification of proofs (RFC 9162, section
-//! 2.1.3 and 2.1.4).
+//! The Merkle tree of RFC 6962, section 2.1, with SHA-256: hashes, roots, and the verification of proofs (RFC 9162,
+//! section 2.1.3 and 2.1.4).
 
 use crate::Hash;
 

@@ -113,8 +113,8 @@ pub(crate) fn assignments(json: &str, implied: Option<&Value>) -> String {
     assignments.join(" ")
 }
 
-/// Lines with aligned columns; the first row is the heading. Numbers are aligned right. With a `width`, a column has at most
-/// 24 characters, except the last one, and each line is cut to `width`.
+/// Lines with aligned columns; the first row is the heading. Numbers are aligned right. With a `width`, each line is
+/// cut to `width`, and a column has at most 24 characters, except the last one.
 pub(crate) fn table(rows: &[Vec<String>], width: Option<usize>) -> Vec<String> {
     const WIDEST: usize = 24;
     let columns = rows.first().map_or(0, Vec::len);

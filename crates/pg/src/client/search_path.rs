@@ -7,8 +7,8 @@ use crate::client::literal::{identifier, text_array};
 use crate::client::session::{PipelineStatement, Session};
 use crate::client::session_settings::SessionSettings;
 
-/// The search path of a login, without the schemas that cannot be trusted. PostgreSQL's own schema always comes first, and
-/// temporary objects last.
+/// The search path of a login, without the schemas that cannot be trusted. PostgreSQL's own schema always comes
+/// first, and temporary objects last.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SearchPath {
     /// The schemas that are searched after `pg_catalog`, in order.

@@ -24,7 +24,8 @@ pub(super) async fn lines(ledger: &Ledger, catalog: &ToolCatalog) -> anyhow::Res
     Ok(lines)
 }
 
-/// `shop.orders, shop.items (by foreign key items_order_fkey, not tracked); not seen: what trigger t of shop.orders writes`.
+/// For example `shop.orders, shop.items (by foreign key items_order_fkey, not tracked); not seen: what trigger t of
+/// shop.orders writes`.
 fn described(coverage: &Coverage) -> String {
     let table = |table: &ledger::CoveredTable| {
         let via = table.via.as_ref().map(|via| format!("by foreign key {via}"));

@@ -109,9 +109,9 @@ const HEADER_BYTES: usize = 5;
 /// The least number of bytes to request from the socket at once.
 const READ_BYTES: usize = 8 * 1024;
 
-/// The most bytes that are read while data remains to be sent: twice what a pipeline may return. Sending and receiving run
-/// at the same time. Otherwise a pipeline with large parameters, whose first statement returns a large row, would stop:
-/// each side would wait for the other to read.
+/// The most bytes that are read while data remains to be sent: twice what a pipeline may return. Sending and
+/// receiving run at the same time. Otherwise a pipeline with large parameters, whose first statement returns a large
+/// row, would stop: each side would wait for the other to read.
 const MAX_BYTES_AHEAD: usize = 16 << 20;
 
 /// The most bytes of rows that [`Connection::drain_responses`] reads only to drop them.

@@ -346,7 +346,8 @@ pub(super) fn plan_too_large(why: &str) -> ReadError {
 mod tests {
     use super::*;
 
-    /// DI-1: a plan of Citus shows no call that the coordinator evaluates, and no task if parameters decide about the node.
+    /// DI-1: a plan of Citus shows no call that the coordinator evaluates, and no task if the parameters determine
+    /// the node.
     #[test]
     fn every_name_in_the_text_counts_where_citus_hides_calls() {
         let plans: Value = serde_json::from_str(include_str!("../testdata/citus_plans.json")).unwrap();

@@ -1,9 +1,9 @@
 //! The pages of a result: the rows of a query after a key.
 //!
 //! ```text
-//! cut answer     the description and a plan of the text · the catalog       two round trips, once for a text and session;
-//!                                                                           one if the rows are not ordered
-//! next page      the same, if the session has no order of the text · the read of the text behind the key, as any text
+//! cut answer   description and plan of the text · the catalog     two round trips, once per text and session;
+//!                                                                 one if the rows are not ordered
+//! next page    the same, unless the session knows the order of the text · the read of the rows after the key
 //! ```
 //! A page is a separate read in its own transaction: it returns the rows that the query has at that time, after the
 //! key.

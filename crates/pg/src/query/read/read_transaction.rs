@@ -10,8 +10,8 @@
 //! A statement that fails makes PostgreSQL skip the rest of its pipeline, up to the next Sync. `ROLLBACK` comes after
 //! a Sync, so it runs in any case, and no answer waits for it.
 //!
-//! A pooler may lend the next transaction another backend, so nothing is prepared, and the reset precedes the end of the
-//! transaction:
+//! A pooler may lend the next transaction another backend, so nothing is prepared, and the reset precedes the end of
+//! the transaction:
 //!
 //! ```text
 //! BEGIN READ ONLY · settings · the statement · encoding · advisory locks · DEALLOCATE ALL · ROLLBACK · Sync
@@ -33,8 +33,8 @@ use crate::query::plan::{BACK_TO_SAVEPOINT, RELEASE, SAVEPOINT};
 const CHECK_SQL: &str = "\
 select exists(select from pg_catalog.pg_prepared_statements where from_sql), pg_catalog.pg_advisory_unlock_all()";
 
-/// Fails with SQLSTATE 22021 if the statement has changed `client_encoding`. PostgreSQL 14 and later report a changed setting
-/// only before ReadyForQuery, and `ROLLBACK` has undone the change by then.
+/// Fails with SQLSTATE 22021 if the statement has changed `client_encoding`. PostgreSQL 14 and later report a changed
+/// setting only before ReadyForQuery, and `ROLLBACK` has undone the change by then.
 const ENCODING_SQL: &str = "\
 select pg_catalog.convert_from(case when pg_catalog.pg_client_encoding() operator(pg_catalog.=) 'UTF8' \
                                     then ''::pg_catalog.bytea else '\\xff' end, 'UTF8'), \

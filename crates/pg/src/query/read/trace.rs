@@ -9,7 +9,8 @@ use super::ResultSet;
 pub struct ReadFacts {
     /// The text of the statement.
     pub sql: Option<String>,
-    /// The tables that its plan reads, as `schema.table`; `None` without a plan, or if the reader does not collect them.
+    /// The tables that its plan reads, as `schema.table`; `None` without a plan, or if the reader does not collect
+    /// them.
     pub tables: Option<Arc<[String]>>,
     /// The number of rows.
     pub rows: Option<usize>,

@@ -2,10 +2,11 @@
 //! way.
 //!
 //! The plan is made without index scans and without partition pruning, so that it shows every use: an order is a
-//! `Sort` with its keys. Some uses are not shown by EXPLAIN. Plans of these forms are refused:
+//! `Sort` with its keys. EXPLAIN does not show the following uses. A plan whose form allows one of them is refused:
 //!
 //! - The left side of IN, ANY and ALL over a subquery, before PostgreSQL 17.
-//! - The counts of LIMIT and OFFSET, the frame of a window, and the rows of VALUES, where they can depend on an outer row.
+//! - The counts of LIMIT and OFFSET, the frame of a window, and the rows of VALUES, where they can depend on an outer
+//!   row.
 //! - The comparisons of INTERSECT, EXCEPT and UNION in a recursive query.
 //! - Conditions that a foreign data wrapper evaluates.
 //!
