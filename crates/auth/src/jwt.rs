@@ -71,7 +71,7 @@ impl<'t> UnverifiedJwt<'t> {
 }
 
 impl JwtClaims {
-    /// The claims of this JSON object; `None` if it is none.
+    /// The claims in this JSON object; `None` if the text is not a JSON object.
     pub(crate) fn from_json(json: &[u8]) -> Option<Self> {
         serde_json::from_slice(json).map(Self).ok()
     }

@@ -7,19 +7,19 @@ use types::Secret;
 
 use crate::{RandomnessError, generate_token};
 
-/// What ties the parts of one sign-in together. Each has 256 random bits.
+/// The secrets that tie the parts of one sign-in together. Each has 256 random bits.
 #[derive(Debug, Clone)]
 pub struct SignInSecrets {
-    /// The provider sends it back with the browser.
+    /// The provider returns it with the browser.
     pub state: Secret,
-    /// The ID token must have it.
+    /// The ID token must contain it.
     pub nonce: Secret,
-    /// Redeems the code (RFC 7636). The provider sees its hash first.
+    /// Redeems the code (RFC 7636). The provider receives only its hash before that.
     pub verifier: Secret,
 }
 
 impl SignInSecrets {
-    /// New ones.
+    /// Generates new secrets.
     ///
     /// # Errors
     /// [`RandomnessError`] if the operating system returns no random numbers.
@@ -27,7 +27,7 @@ impl SignInSecrets {
         Ok(Self { state: generate_token()?, nonce: generate_token()?, verifier: generate_token()? })
     }
 
-    /// The challenge of the verifier, by the method S256.
+    /// The challenge for the verifier, by the method S256.
     pub(super) fn challenge(&self) -> String {
         URL_SAFE_NO_PAD.encode(digest(&SHA256, self.verifier.expose().as_bytes()))
     }

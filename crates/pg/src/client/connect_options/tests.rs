@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 
-/// A home without anything in it, and surroundings with these variables.
+/// An empty home, and an environment with these variables.
 fn in_a_home(variables: &[(&str, &str)]) -> (tempfile::TempDir, ConnectEnvironment) {
     let home = tempfile::tempdir().unwrap();
     let surroundings = ConnectEnvironment::made(variables, home.path(), &[]);
@@ -39,7 +39,7 @@ fn what_is_left_out_is_what_libpq_takes() {
     assert_eq!(target.application_name, "countersign");
     assert_eq!(target.connect_timeout, DEFAULT_CONNECT_TIMEOUT);
     assert_eq!(target.tls.mode, SslMode::Prefer);
-    // H1: libpq leaves these to the system, which takes hours to notice a peer that is gone.
+    // H1: libpq leaves these settings to the system, which takes hours to notice a lost peer.
     assert_eq!(target.keepalive, Keepalive::default());
     assert_eq!(ConnectOptions::parse_with("user=you", &surroundings).unwrap().dbname, "you");
 }
@@ -101,10 +101,10 @@ fn the_text_goes_before_the_service_before_the_variables() {
     assert_eq!((target.user.as_str(), target.dbname.as_str()), ("from-text", "from-variable"));
     assert_eq!(target.password.unwrap().expose(), "from-variable");
     assert_eq!(target.application_name, "from-variable");
-    // A key that is given empty is given.
+    // A key with an empty value counts as given.
     assert!(ConnectOptions::parse_with("password=''", &surroundings).unwrap().password.is_none());
 
-    // Without a file of one's own: the usual one, then the system's.
+    // Without a file of the user's own: the default file, then the system's.
     let surroundings = |home| ConnectEnvironment::made(&[("PGSYSCONFDIR", folder.path().to_str().unwrap())], home, &[]);
     let host = |surroundings| ConnectOptions::parse_with("service=shop", &surroundings).map(|target| target.address());
     let missing = host(surroundings(home.path())).unwrap_err().to_string();
@@ -155,7 +155,7 @@ fn tls_is_as_in_libpq() {
     assert_eq!(tls("sslcert=/c sslkey=/k").client, client);
     assert_eq!(tls("sslcert=/c sslkey=/k sslcertmode=disable").client, None);
 
-    // Files at their usual places are used.
+    // Files at their default places are used.
     let folder = home.path().join(".postgresql");
     std::fs::create_dir(&folder).unwrap();
     for name in ["root.crt", "root.crl", "postgresql.crt"] {
@@ -186,7 +186,7 @@ fn numbers_and_times_are_as_in_libpq() {
     let (_home, surroundings) = in_a_home(&[("PGCONNECT_TIMEOUT", "7")]);
     let target = |text: &str| ConnectOptions::parse_with(text, &surroundings).unwrap();
     assert_eq!(target("").connect_timeout, Duration::from_secs(7));
-    // libpq would wait for ever.
+    // libpq would wait without a limit.
     assert_eq!(target("connect_timeout=0").connect_timeout, DEFAULT_CONNECT_TIMEOUT);
     assert_eq!(target("connect_timeout=-1").connect_timeout, DEFAULT_CONNECT_TIMEOUT);
     let keepalive = target("keepalives_idle=5 keepalives_interval=0 keepalives_count=3 tcp_user_timeout=250").keepalive;
@@ -294,7 +294,7 @@ proptest::proptest! {
         for text in [format!("{text} password={secret}"), format!("postgresql://{text}:{secret}@h/d?{text}")] {
             match ConnectOptions::parse_with(&text, &surroundings) {
                 Ok(target) => { let _ = target.address(); }
-                // A text that ends a value early makes anything look like a key; then the key is named.
+                // If a text ends a value early, anything may look like a key. Then the error names that key.
                 Err(ConnectOptionsError::UnknownKey { .. }) => {}
                 Err(error) => proptest::prop_assert!(!error.to_string().contains(&secret), "{}", error),
             }

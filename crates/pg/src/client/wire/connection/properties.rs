@@ -1,4 +1,5 @@
-//! Whatever is pushed, and wherever a call is dropped, each event names the statement that it belongs to.
+//! Property tests: whatever is queued, and wherever a call is dropped, each event names the statement that it belongs
+//! to.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -10,7 +11,7 @@ use tokio::net::UnixStream;
 
 use super::*;
 
-/// One statement: how many rows it gives, and what fails.
+/// One statement: the number of its rows, and how it fails.
 #[derive(Debug, Clone, Copy)]
 struct Script {
     rows: u8,
@@ -44,7 +45,7 @@ fn groups() -> impl Strategy<Value = Vec<Group>> {
     prop::collection::vec(group, 1..6)
 }
 
-/// The text of a statement says what the server is to do.
+/// The text of a statement, which encodes what the server must do.
 fn text(number: usize, script: Script) -> String {
     let stage = script.fails_at.map_or(' ', |stage| match stage {
         Stage::Parse => 'p',
@@ -59,7 +60,7 @@ fn framed(tag: u8, body: &[u8]) -> Vec<u8> {
     [&[tag][..], &length, body].concat()
 }
 
-/// A server that follows the protocol as PostgreSQL does, and writes its answers in pieces of these sizes.
+/// A server that follows the protocol like PostgreSQL, and writes its answers in pieces of these sizes.
 struct Server {
     statements: HashMap<Vec<u8>, String>,
     portal: String,
@@ -72,7 +73,7 @@ impl Server {
         self.answer.extend(framed(b'E', format!("SERROR\0C22000\0M{number}\0\0").as_bytes()));
     }
 
-    /// Runs a statement; false if it failed.
+    /// Runs a statement. Returns false if it failed.
     fn execute(&mut self, text: &str) -> bool {
         let mut words = text.split(' ');
         let (number, rows) = (words.next().unwrap(), words.next().unwrap().parse::<u8>().unwrap());
@@ -151,7 +152,7 @@ impl Server {
     }
 }
 
-/// Polls once; the future is dropped where it waits.
+/// Polls a future once, and drops it if it is not ready.
 async fn polled_once<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     poll_fn(|cx| match future.as_mut().poll(cx) {
@@ -161,7 +162,7 @@ async fn polled_once<T>(future: impl Future<Output = T>) -> Option<T> {
     .await
 }
 
-/// Drops the future at every await that waits, until one goes through.
+/// Drops a future at each await that is pending, until one attempt completes.
 macro_rules! with_drops {
     ($future:expr) => {
         loop {
@@ -173,7 +174,7 @@ macro_rules! with_drops {
     };
 }
 
-/// Pushes the groups; the numbers of their statements, by id.
+/// Queues the groups. Returns the numbers of their statements, by id.
 fn push(connection: &mut Connection, groups: &[Group]) -> HashMap<StatementId, Vec<usize>> {
     let mut numbers = HashMap::new();
     let mut number = 0;
@@ -207,7 +208,7 @@ fn push(connection: &mut Connection, groups: &[Group]) -> HashMap<StatementId, V
     numbers
 }
 
-/// The rows that the statements give, by their number.
+/// The number of rows that each statement returns, by the statement's number.
 fn expected(groups: &[Group]) -> HashMap<usize, u8> {
     let mut rows = HashMap::new();
     let mut number = 0;
