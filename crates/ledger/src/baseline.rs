@@ -1,4 +1,4 @@
-//! The schema of the ledger, as SQL: records that are final when they are inserted, effects, and undo that is proved.
+//! The schema of the ledger, as SQL files.
 
 /// The files of the schema, by topic, in the order in which they are applied to a database with an empty schema `countersign`.
 pub const BASELINE: [(&str, &str); 21] = [
@@ -25,13 +25,13 @@ pub const BASELINE: [(&str, &str); 21] = [
     ("90_privileges", include_str!("../../../migrations/baseline/90_privileges.sql")),
 ];
 
-/// How the entry of a record in the log is built, and the contents of its parts: a query over `r`.
+/// A query over `r`, a record: the text of its log entry, and the contents of the entry's parts.
 pub(crate) const RECORD_ENTRY: &str = include_str!("../../../migrations/baseline/record_entry.sql");
 
-/// The same for an event, a query over `v`.
+/// A query over `v`, an event: the text of its log entry, and the contents of the entry's parts.
 pub(crate) const EVENT_ENTRY: &str = include_str!("../../../migrations/baseline/event_entry.sql");
 
-/// The functions that seal with these queries. Verifying runs the queries themselves.
+/// Functions around these two queries, which seal records and events. Verification runs the queries themselves.
 const ENTRIES: &str = concat!(
     "create function countersign.record_entries(ids bigint[]) returns table (id bigint, entry text) \
      language sql stable set search_path = pg_catalog, pg_temp as $$\n\
@@ -46,5 +46,5 @@ const ENTRIES: &str = concat!(
      comment on function countersign.event_entry(countersign.event) is 'The entry of an event, and the content of its part.';\n",
 );
 
-/// The grants on it. `{writer}` stands for the login of a server.
+/// The grants on the schema. `{writer}` stands for the login of a server.
 pub const BASELINE_GRANTS: &str = include_str!("../../../migrations/baseline/grants.sql");

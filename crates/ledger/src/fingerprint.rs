@@ -1,4 +1,4 @@
-//! Which calls are the same call: SHA-256 over the tool and every effective parameter, in a canonical form.
+//! Decides which calls are identical, by SHA-256 over the tool and every effective parameter in a canonical form.
 
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Map, Value};
@@ -7,8 +7,8 @@ use types::Secret;
 
 /// Makes fingerprints. All servers of one ledger must have the same key, or none.
 ///
-/// Without a key, any reader of the ledger can find a parameter with few possible values (a number of nine digits) by
-/// trying them all. With a key (HMAC), a reader needs the key as well.
+/// Without a key, a reader of the ledger can guess a parameter with few possible values (a number of nine digits) by
+/// hashing all of them. With a key, the hash is an HMAC, and guessing needs the key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fingerprints {
     key: Option<Secret>,
@@ -19,7 +19,7 @@ pub struct Fingerprints {
 pub struct Fingerprint(String);
 
 impl Fingerprints {
-    /// SHA-256, or HMAC-SHA-256 with this key of any length.
+    /// SHA-256 without a key; with a key of any length, HMAC-SHA-256.
     #[must_use]
     pub const fn new(key: Option<Secret>) -> Self {
         Self { key }
@@ -31,7 +31,7 @@ impl Fingerprints {
         self.key.as_ref()
     }
 
-    /// An id of the key, which does not reveal it; `none` without a key.
+    /// An id of the key, which does not reveal the key; `none` without a key.
     #[must_use]
     pub fn key_id(&self) -> String {
         if self.key.is_none() {
@@ -41,10 +41,11 @@ impl Fingerprints {
         self.of("countersign fingerprint key", &Map::new()).0.chars().take(16).collect()
     }
 
-    /// The fingerprint of a call of `tool` with these effective parameters, defaults and server-filled ones included.
+    /// The fingerprint of a call of `tool`. `params` are the effective parameters, including defaults and values that
+    /// the server fills in.
     #[must_use]
     pub fn of(&self, tool: &str, params: &Map<String, Value>) -> Fingerprint {
-        // No tool name holds a NUL, so no two pairs of name and parameters share their bytes.
+        // No tool name contains a NUL, so different pairs of name and parameters have different bytes.
         let call = format!("{tool}\0{}", canonical_json(&Value::Object(params.clone())));
         let digest = match &self.key {
             Some(key) => {
@@ -64,14 +65,15 @@ pub(crate) fn sha256_hex(text: &str) -> String {
 }
 
 impl Fingerprint {
-    /// The digits.
+    /// The hexadecimal digits.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// JSON with one spelling for each meaning: keys sorted, no white space, numbers by their value (`1`, `1.0` and `1e0` are one number).
+/// Canonical JSON: sorted keys, no white space, and one spelling for each number (`1`, `1.0` and `1e0` are the same
+/// number).
 #[must_use]
 pub fn canonical_json(value: &Value) -> String {
     let mut out = String::new();
@@ -110,8 +112,8 @@ fn push(out: &mut String, value: &Value) {
     }
 }
 
-/// The most zeros that are written out for an exponent. More are spelled as an exponent, whichever way they came: a number
-/// of ten bytes must not become one of a hundred thousand.
+/// The maximum number of zeros that are written out for an exponent. A number with more keeps an exponent, so that
+/// ten bytes of input cannot become a hundred thousand.
 const MAX_ZEROS: i64 = 40;
 
 /// `1.5e3` as `1500`, `2.50` and `25E-1` as `2.5`, `-0.0` as `0`; beyond [`MAX_ZEROS`] the digits and an exponent.
@@ -127,8 +129,8 @@ fn plain_number(number: &str) -> String {
         return "0".to_owned();
     }
     let length = |text: &str| i64::try_from(text.len()).unwrap_or(i64::MAX);
-    // The number is `significant` followed by this many zeros, or with that many of its digits after the point if
-    // negative.
+    // The number is `significant` followed by `zeros` zeros; if negative, `significant` has that many digits after
+    // the decimal point.
     let zeros = (length(digits) - length(significant)).saturating_sub(length(fraction)).saturating_add(exponent);
     if zeros >= 0 {
         if zeros > MAX_ZEROS {

@@ -1,5 +1,5 @@
-//! The audited write path. A caller that writes passes a [`WriteExecutor`] to the [`Gate`]. There is no other way to a
-//! transaction that writes.
+//! The audited write path. A caller that writes passes a [`WriteExecutor`] to the [`Gate`], which is the only source
+//! of a transaction that may write.
 //!
 //! ```text
 //! execute  is this call the same as an earlier one? do the work, record the outcome: one transaction, so both happen or neither
@@ -8,23 +8,25 @@
 //! ```
 //!
 //! Modules:
-//! - `gate` is the order of the protocol; `intent`, `admit`, `execute` and `resolve` are its steps (their SQL is in
-//!   `migrations/baseline/20_admission.sql`). `dedup_cache` has the calls of the last half minute, `existing_write` asks
-//!   whether their effects are still in force, and `fingerprint` decides which calls are the same.
-//! - A write tool implements `executor`; `executor_registry` finds it by its name. `adhoc_sql` runs a text of the caller.
-//!   `preview` runs a write and rolls it back; `definitions` are the objects that it depends on. `policy` are the rules of
-//!   a tool and the limit of its calls.
-//! - `proposals` are writes that wait for agreement.
-//! - `records` reads the ledger for one account. `audit` is for people: the records of all accounts, seals, pruning.
-//!   `undo`, `operator` and `plans` undo writes. `freezes` stop the writes of an account. `tracking` reports whether all
-//!   changes of a write are recorded.
-//! - `doctor` finds what is stuck, `gauges` counts what is open, `sweep` ends what stopped servers left pending.
-//! - `outage` keeps the log short while PostgreSQL is away.
-//! - `read_log` is the log of reads, which servers write beside the reads.
-//! - `setup` is `init`: the schema, its roles and grants. `schema` checks the ledger, `identity` whether it was made for
-//!   this database. `roles` are the owner and the login of the servers, `reader_role` is the login of the read path, and
-//!   `login_settings` are their settings.
-//! - `state_keys` seal values that clients keep.
+//! - `gate` runs the protocol; `intent`, `admit`, `execute` and `resolve` are its steps (their SQL is in
+//!   `migrations/baseline/20_admission.sql`). `dedup_cache` holds the calls of the last half minute, `existing_write`
+//!   checks whether the effects of an identical write are still in force, and `fingerprint` decides which calls are
+//!   identical.
+//! - A write tool implements `executor`, and `executor_registry` finds it by its name. `adhoc_sql` runs SQL text from
+//!   the caller. `preview` runs a write and rolls it back. `definitions` lists the objects that a write depends on.
+//!   `policy` applies the rules of a tool and the limit of its calls.
+//! - `proposals` stores writes that wait for agreement.
+//! - `records` reads the ledger for one account. `audit` is for people: it reads the records of all accounts, seals
+//!   and prunes them. `undo`, `operator` and `plans` undo writes. `freezes` stops the writes of an account.
+//!   `tracking` reports whether all changes of a write are recorded.
+//! - `doctor` finds stuck records and proposals, `gauges` counts the open ones, and `sweep` ends the attempts that
+//!   stopped servers left pending.
+//! - `outage` limits the messages in the server's log while PostgreSQL does not answer.
+//! - `read_log` is the log of reads, which servers write asynchronously.
+//! - `setup` is `init`: it creates the schema, its roles and grants. `schema` checks the ledger, and `identity`
+//!   checks that it was made for this database. `roles` checks the ledger's owner and the servers' login,
+//!   `reader_role` checks the login of the read path, and `login_settings` checks the settings of both logins.
+//! - `state_keys` stores the keys that seal values which clients keep.
 //!
 //! This crate must not depend on tools, manifests or MCP.
 
@@ -94,7 +96,7 @@ use types::{ConditionShape, DescribeError, DescribeStatement, StatementShape};
 use crate::people::console::ConsoleSessions;
 use crate::people::proposals::Proposals;
 
-/// The read path of `pg`. Other crates read through it and do not depend on `pg`, so they cannot name a session that
+/// The read path of `pg`, for other crates. They do not depend on `pg` itself, so they cannot name a session that
 /// writes.
 pub mod read {
     pub use pg::value::{EncodeError, encode};
@@ -104,10 +106,10 @@ pub mod read {
     };
 }
 
-/// Schema of the ledger.
+/// The name of the ledger's schema.
 pub const SCHEMA: &str = "countersign";
 
-/// The ledger of one database. Only the ledger has sessions that may write.
+/// The ledger of one database. No other type has sessions that may write.
 #[derive(Debug, Clone)]
 pub struct Ledger {
     writer: WriterPool,
@@ -118,7 +120,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The ledger in this database. Opens no connection; [`check`] reports whether the ledger exists.
+    /// The ledger in this database. This opens no connection; [`check`] reports whether the ledger exists.
     #[must_use]
     pub fn new(target: ConnectOptions, settings: LedgerOptions) -> Self {
         let states = LedgerGauges::new(target.clone());
@@ -127,7 +129,7 @@ impl Ledger {
         Self { states, read_log, gate: Gate::new(writer.clone(), settings.clone()), writer, settings }
     }
 
-    /// A ledger for statements that a person writes. They use the search path of the role.
+    /// A ledger for statements that a person types. They run with the search path of the login.
     #[must_use]
     pub fn interactive(target: ConnectOptions, settings: LedgerOptions) -> Self {
         let states = LedgerGauges::new(target.clone());
@@ -141,7 +143,7 @@ impl Ledger {
         }
     }
 
-    /// Who is logged in to the console.
+    /// The people who are logged in to the console.
     #[must_use]
     pub fn console_sessions(&self) -> ConsoleSessions {
         ConsoleSessions::new(self.writer.clone())
@@ -156,24 +158,24 @@ impl Ledger {
     /// Checks that the database answers before `deadline` and accepts writes.
     ///
     /// # Errors
-    /// The reason, for an operator.
+    /// The reason, as a message for an operator.
     pub async fn ping(&self, deadline: Instant) -> Result<(), String> {
         match self.writer.run_one("select pg_catalog.pg_is_in_recovery()", &[], deadline).await {
             Ok(answer) if answer.rows.first().and_then(|row| row.first()) == Some(&Some("t".to_owned())) => {
                 Err("the database is a standby: nothing can be written".to_owned())
             }
-            // A full pool means that every session is in use, so the database answers.
+            // The pool is full because every session is in use, so the database does answer.
             Ok(_) | Err(pg::Error::PoolTimeout { .. }) => Ok(()),
             Err(error) => Err(error.to_string()),
         }
     }
 
-    /// Discards the idle sessions with their prepared statements.
+    /// Closes the idle sessions, which also discards their prepared statements.
     pub fn forget_idle_sessions(&self) {
         self.writer.invalidate_idle();
     }
 
-    /// The records of all accounts, for people.
+    /// The records of all accounts, for people who may see them.
     #[must_use]
     pub fn audit(&self) -> audit::Audit {
         audit::Audit::new(self.writer.clone(), self.records())
@@ -185,13 +187,13 @@ impl Ledger {
         Proposals::new(self.writer.clone(), self.gate.clone(), self.records(), &self.settings)
     }
 
-    /// The notices that wait to be sent.
+    /// The notices of proposals that wait to be sent.
     #[must_use]
     pub fn notices(&self) -> Notices {
         Notices::new(self.writer.clone())
     }
 
-    /// The keys that seal values that clients keep.
+    /// The keys that seal values which clients keep.
     #[must_use]
     pub fn state_keys(&self) -> StateKeys {
         StateKeys::new(self.writer.clone())
@@ -227,10 +229,10 @@ impl Ledger {
         plans::Plans::new(self.writer.clone(), self.records())
     }
 
-    /// The version of the catalog's rows that the statements of these tables depend on.
+    /// The version of the catalog rows that the statements on these tables depend on.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn catalog_version(&self, tables: &WatchedTables) -> Result<CatalogVersion, pg::Error> {
         evidence::catalog_version::load(&self.records(), tables).await
     }

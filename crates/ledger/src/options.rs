@@ -6,26 +6,28 @@ use crate::audit::Signing;
 use crate::fingerprint::Fingerprints;
 use crate::reads::read_log::ReadLogDetail;
 
-/// Settings of the write path. All servers of one ledger should have the same ones; the key of the fingerprints must be the same.
+/// Settings of the write path. All servers of one ledger should have the same settings, and must have the same
+/// fingerprint key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerOptions {
-    /// Decides which calls are the same call.
+    /// Decides which calls are identical.
     pub fingerprints: Fingerprints,
-    /// Time in which an identical call is answered from memory; zero turns this off.
+    /// How long an identical call is answered from memory; zero disables this.
     pub duplicate_memory: Duration,
-    /// Whether the commit of an intent waits for the disk. Otherwise it becomes durable with its write, and a crash
-    /// before that loses both.
+    /// Whether the commit of an attempt waits until it is on disk. Otherwise the attempt becomes durable together
+    /// with its write, and a crash before that loses both.
     pub durable_admission: bool,
-    /// Time limit of a call. A pending record that is much older, and that no backend works on, was abandoned.
+    /// The time limit of a call. A pending attempt that is much older, and that no backend is executing, is
+    /// abandoned.
     pub call_deadline: Duration,
     /// Time after which a proposal without a decision expires.
     pub proposal_lifetime: Duration,
-    /// Maximum number of concurrent writes. Others wait, within their deadlines. Writes that commit together share a
-    /// wait for the disk.
+    /// The maximum number of concurrent writes. Further writes wait until their deadline. Writes that commit at the
+    /// same time share one flush of the WAL.
     pub sessions: usize,
-    /// The extent of the log of reads.
+    /// Which reads are logged, and in what detail.
     pub read_log: ReadLogDetail,
-    /// What signs the checkpoints of the ledger's log.
+    /// Who signs the checkpoints of the ledger's log.
     pub signing: Signing,
 }
 

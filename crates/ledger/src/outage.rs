@@ -1,17 +1,18 @@
-//! The log while PostgreSQL is away: one line when it goes, and one a minute. Servers ask the ledger every second.
+//! Limits the server's log while PostgreSQL does not answer: one message at the beginning of an outage, then one a
+//! minute. Without the limit there would be one a second, since servers query the ledger every second.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pg::Error;
 
-/// The pause between two lines about the same outage.
+/// The time between two messages about the same outage.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// The outage of this process's database.
+/// The outage of the database of this process.
 static OUTAGE: Outage = Outage { logged: Mutex::new(None) };
 
-/// When the outage was logged last; `None` while PostgreSQL answers.
+/// When a message about the outage was last logged; `None` while PostgreSQL answers.
 #[derive(Debug)]
 struct Outage {
     logged: Mutex<Option<Instant>>,
@@ -32,37 +33,37 @@ impl Outage {
     }
 }
 
-/// Whether an error goes to the log: everything but an outage that is there already.
+/// Whether an error is logged: all errors are, except those of an outage that was logged less than a minute ago.
 fn is_news(error: &Error) -> bool {
     !is_outage(error) || OUTAGE.is_due(Instant::now())
 }
 
-/// Warns of what will be tried again, unless the log has the outage already.
+/// Warns of an operation that will be retried, unless the outage is in the log already.
 pub(crate) fn warn(error: &Error, what: &str) {
     if is_news(error) {
         tracing::warn!(%error, "{what}");
     }
 }
 
-/// Logs that the ledger cannot be used, unless the log has it already.
+/// Logs an error of the ledger, unless the outage is in the log already.
 pub fn log(error: &Error, what: &str) {
     if is_news(error) {
         tracing::error!(%error, "{what}");
     }
 }
 
-/// PostgreSQL has answered: the next outage is logged at once.
+/// Notes that PostgreSQL has answered, so that the next outage is logged at once.
 pub(crate) fn end() {
     if OUTAGE.end() {
         tracing::info!("the database answers again");
     }
 }
 
-/// Whether it is PostgreSQL that does not answer, and not a statement that it refuses.
+/// Whether PostgreSQL does not answer at all, rather than refuse a statement.
 fn is_outage(error: &Error) -> bool {
     match error {
         Error::Connect(_) | Error::Lost(_) | Error::Deadline => true,
-        // It is stopping, has crashed, or is starting.
+        // PostgreSQL is stopping, has crashed, or is starting.
         Error::Server(error) => error.sqlstate.starts_with("57P"),
         _ => false,
     }

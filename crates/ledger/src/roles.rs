@@ -1,11 +1,11 @@
-//! The roles of the ledger: who owns it, and as whom servers log in (`setup` makes them).
+//! The roles of the ledger: its owner, and the logins of servers (`setup` creates them).
 
 use pg::{ConnectOptions, PipelineStatement, Session, SessionSettings};
 
-/// The login that `init` makes for servers, unless another name is given.
+/// The login that `init` creates for servers if the operator gives no other name.
 pub const DEFAULT_WRITER: &str = "countersign_writer";
 
-/// The role that owns the ledger. Nobody logs in as it.
+/// The role that owns the ledger. It cannot log in.
 pub const OWNER: &str = "countersign_owner";
 
 /// The role of the people who approve proposals.
@@ -17,7 +17,7 @@ pub const CONSOLE: &str = "countersign_console";
 /// The role of the people who undo writes of any account, and who stop accounts.
 pub const OPERATOR: &str = "countersign_operator";
 
-/// Everything that lets a login do more than the manifests' statements and the ledger's protocol need.
+/// Every privilege by which a login can do more than the manifests' statements and the ledger's protocol need.
 const EXCESS_SQL: &str = "\
 select s.rolname::text, array_to_json(case when s.rolsuper then array['is a superuser'] else array( \
     with mine as (select g.* from pg_roles g where pg_has_role(s.oid, g.oid, 'member')) \
@@ -51,19 +51,19 @@ from pg_roles s where ";
 const THIS_SQL: &str = "s.rolname = current_user";
 const SERVERS_SQL: &str = "s.rolname in (select w.role_name from countersign.writer_login w) order by s.rolname";
 
-/// A login, and what it can do beyond what a server needs.
+/// A login, and its privileges beyond what a server needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExcessPrivileges {
     /// The login.
     pub role: String,
-    /// Sentences without a subject: `may create roles`. Empty for a login that is as it should be.
+    /// Phrases without a subject: `may create roles`. Empty if the login has no excess privileges.
     pub powers: Vec<String>,
 }
 
 /// The reason why this login can do more than a server needs; `None` if it cannot.
 ///
 /// # Errors
-/// The database cannot be asked.
+/// The connection or the query failed.
 pub async fn check_server_role(target: &ConnectOptions) -> Result<Option<String>, pg::Error> {
     let excess = check_login(target).await?.filter(|excess| !excess.powers.is_empty());
     Ok(excess.map(|ExcessPrivileges { role, powers }| {
@@ -74,15 +74,15 @@ pub async fn check_server_role(target: &ConnectOptions) -> Result<Option<String>
 /// The excess privileges of the login of this connection.
 ///
 /// # Errors
-/// The database cannot be asked.
+/// The connection or the query failed.
 pub async fn check_login(target: &ConnectOptions) -> Result<Option<ExcessPrivileges>, pg::Error> {
     Ok(excess(target, THIS_SQL).await?.into_iter().next())
 }
 
-/// The logins that `init` has created or named for servers, each with its excess privileges.
+/// The logins that `init` has created for servers or that were named to it, each with its excess privileges.
 ///
 /// # Errors
-/// The database cannot be asked.
+/// The connection or the query failed.
 pub async fn check_all_server_roles(target: &ConnectOptions) -> Result<Vec<ExcessPrivileges>, pg::Error> {
     excess(target, SERVERS_SQL).await
 }

@@ -1,7 +1,8 @@
-//! The keys that seal what clients carry for the servers of a ledger: the state of a question, and the ids of sessions.
+//! The keys that seal values which clients keep for the servers of a ledger: the state of an elicitation, and the ids
+//! of sessions.
 //!
-//! A new key opens at once, and seals three minutes later, when every server has it. The old keys open until nothing that they
-//! sealed is good any more.
+//! Every server opens values with a new key at once, but seals with it only after three minutes, when all servers
+//! have loaded it. Older keys still open values until everything that was sealed with them has expired.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use types::Secret;
 const KEYS_SQL: &str = "select k.id, k.key, k.seals from countersign.state_keys() k";
 const ROTATE_SQL: &str = "select countersign.rotate_state_key($1)";
 
-/// The time limit for a query about the keys.
+/// The time limit of a query for the keys.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// The keys of one ledger.
@@ -24,11 +25,11 @@ pub struct StateKeys {
 /// One key.
 #[derive(Debug, Clone)]
 pub struct StateKey {
-    /// Its number.
+    /// The id of the key.
     pub id: String,
     /// 32 bytes in hexadecimal digits, the same for all servers of the ledger.
     pub key: Secret,
-    /// Whether servers seal with it now; they open with all keys.
+    /// Whether servers seal with this key now. They open values with all keys.
     pub seals: bool,
 }
 
@@ -37,10 +38,10 @@ impl StateKeys {
         Self { writer }
     }
 
-    /// All keys, the oldest first. For logins of servers.
+    /// All keys, the oldest first. The query is permitted to the logins of servers.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn all(&self) -> Result<Vec<StateKey>, pg::Error> {
         let answer = self.writer.run_one(KEYS_SQL, &[], Instant::now() + DEADLINE).await?;
         let key = |row: Vec<Option<String>>| match <[Option<String>; 3]>::try_from(row).ok()? {
@@ -52,10 +53,11 @@ impl StateKeys {
         Ok(answer.rows.into_iter().filter_map(key).collect())
     }
 
-    /// Adds a key; its number. At once: it seals now, and every older key is removed. For members of the ledger's owner.
+    /// Adds a key, and returns its id. With `at_once`, servers seal with it immediately, and all older keys are
+    /// removed. Only members of the ledger's owner may do this.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed, for example because the role is not a member of the owner.
     pub async fn rotate(&self, at_once: bool) -> Result<String, pg::Error> {
         let answer = self.writer.run_one(ROTATE_SQL, &[Some(at_once.to_string())], Instant::now() + DEADLINE).await?;
         let id = answer.rows.into_iter().flatten().flatten().next();

@@ -1,7 +1,8 @@
-//! Values of rows, and the masks that they pass before anybody sees them.
+//! Values of rows, and the masks that are applied before a caller sees them.
 //!
-//! A [`Cell`] has no way to a face: its value is private, it is neither `Serialize` nor `Display`, and `Debug` does not
-//! print it. [`CellMasks`] makes a JSON value of it, so a text without masks does not compile:
+//! No code can show a [`Cell`] by accident: its value is private, it implements neither `Serialize` nor `Display`,
+//! and `Debug` omits the value. [`CellMasks`] converts it to a JSON value, so code that skips the masks does not
+//! compile:
 //!
 //! ```compile_fail,E0277
 //! let conflict: countersign_types::Conflict = serde_json::from_str(r#"{"code": "changed_since", "key": {"email": "a@x.org"}}"#)?;
@@ -13,7 +14,7 @@
 //! println!("{}", cell.0);
 //! # Ok::<(), serde_json::Error>(())
 //! ```
-//! With the viewer's masks, it does:
+//! With the viewer's masks it compiles:
 //! ```
 //! let conflict: countersign_types::Conflict = serde_json::from_str(r#"{"code": "changed_since", "key": {"email": "a@x.org"}}"#)?;
 //! let shown = conflict.shown(&mut countersign_types::CellMasks::new(None));
@@ -29,7 +30,7 @@ use serde_json::Value;
 
 use crate::{Mask, MaskKey, Masks, Redaction};
 
-/// The columns of a row, in their order.
+/// The columns of a row, in order.
 pub type Columns<V = Cell> = IndexMap<String, V>;
 
 /// The value of a column of a row, as the ledger found it.
@@ -38,7 +39,7 @@ pub type Columns<V = Cell> = IndexMap<String, V>;
 pub struct Cell(Value);
 
 impl Cell {
-    /// The value for the ledger itself, which stores what it found. No other crate calls this (a test of the architecture).
+    /// The unmasked value, for the ledger to store. No other crate may call this; an architecture test checks it.
     #[must_use]
     pub const fn stored(&self) -> &Value {
         &self.0
@@ -61,17 +62,17 @@ impl std::fmt::Debug for Cell {
     }
 }
 
-/// The masks of the viewer, by the names of columns: rows are shown without the tables that they come from, so a value is
-/// masked if it stands under the name of any masked column.
+/// The viewer's masks by column name. Rows are shown without the name of their table, so a value is masked if any
+/// table has a masked column of that name.
 #[derive(Debug)]
 pub struct CellMasks<'a> {
     columns: HashMap<&'a str, (Mask, &'a MaskKey)>,
-    /// The texts that were masked.
+    /// The original values that were replaced and are strings.
     masked: Vec<Value>,
 }
 
 impl<'a> CellMasks<'a> {
-    /// The masks of somebody; `None` for one who may see every column.
+    /// The masks of a viewer. `None` means that the viewer may see every column.
     #[must_use]
     pub fn new(masks: Option<&'a Masks>) -> Self {
         let mut columns: HashMap<&str, (Mask, &MaskKey)> = HashMap::new();
@@ -88,12 +89,12 @@ impl<'a> CellMasks<'a> {
         self.columns.contains_key(column)
     }
 
-    /// A value of this column, or what replaces it.
+    /// The value of this column, masked if the column has a mask.
     pub fn cell(&mut self, column: &str, Cell(value): Cell) -> Value {
         self.value(column, value)
     }
 
-    /// The same for a value that comes from a tool.
+    /// Like [`cell`](Self::cell), for a value that a tool returned.
     pub fn value(&mut self, column: &str, value: Value) -> Value {
         let Some((mask, key)) = self.columns.get(column) else { return value };
         let shown = key.masked_json(*mask, &value);
@@ -103,27 +104,28 @@ impl<'a> CellMasks<'a> {
         shown
     }
 
-    /// Replaces the texts that were masked wherever else they occur.
+    /// A redaction that replaces the masked texts wherever else they occur.
     #[must_use]
     pub fn redaction(&self) -> Redaction {
         Redaction::of_values(&self.masked)
     }
 }
 
-/// A member of a JSON object, which can be absent, null or a value: what the ledger has written is sent on as it is.
+/// A member of a JSON object that distinguishes absent from null, so that an answer repeats exactly what the ledger
+/// wrote.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Member<T> {
-    /// The object does not have it.
+    /// The object does not have this member.
     #[default]
     Absent,
-    /// It is null.
+    /// The member is null.
     Null,
-    /// Its value.
+    /// The member has this value.
     Value(T),
 }
 
 impl<T> Member<T> {
-    /// The value.
+    /// The value, unless it is absent or null.
     pub const fn get(&self) -> Option<&T> {
         match self {
             Self::Value(value) => Some(value),
@@ -131,12 +133,12 @@ impl<T> Member<T> {
         }
     }
 
-    /// Whether the object does not have it.
+    /// Whether the object does not have this member.
     pub const fn is_absent(&self) -> bool {
         matches!(self, Self::Absent)
     }
 
-    /// Another value in its place.
+    /// Applies a function to the value; absent and null stay as they are.
     pub fn map<U>(self, value: impl FnOnce(T) -> U) -> Member<U> {
         match self {
             Self::Absent => Member::Absent,

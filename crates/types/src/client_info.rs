@@ -2,19 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The longest name and version that are kept, in characters.
+/// The maximum length of the name and of the version, in characters.
 const MAX_CHARS: usize = 100;
 
-/// The client of a call, as the client describes itself: evidence for people, and never a reason to allow anything.
+/// The client of a call, as the client describes itself. It is evidence for people; no permission depends on it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientInfo {
-    /// `clientInfo.name` of MCP, or the command that ran.
+    /// `clientInfo.name` of MCP, or the name of the command that made the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// `clientInfo.version` of MCP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Names the session among all sessions of all servers; grants no access to it.
+    /// Identifies the session among the sessions of all servers. Knowing it grants no access to the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
     /// The trace that the call belongs to: the trace-id of W3C Trace Context.
@@ -23,7 +23,7 @@ pub struct ClientInfo {
 }
 
 impl ClientInfo {
-    /// A client of this name and version; each is cut to 100 characters, and absent if it is empty.
+    /// A client with this name and version. Each is cut to 100 characters; an empty one becomes `None`.
     #[must_use]
     pub fn new(name: &str, version: &str) -> Self {
         // PostgreSQL cannot store a NUL.
@@ -40,7 +40,7 @@ impl ClientInfo {
         Self { session_id: Some(uuid::Uuid::new_v4().simple().to_string()), ..self }
     }
 
-    /// The JSON object that a record keeps; `None` if nothing is known.
+    /// The JSON object that a record stores; `None` if all fields are absent.
     #[must_use]
     pub fn to_json(&self) -> Option<String> {
         if *self == Self::default() {

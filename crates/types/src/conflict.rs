@@ -17,19 +17,19 @@ macro_rules! kinds {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// The code on the wire.
+            /// The value of `code` in JSON.
             #[must_use]
             pub const fn code(self) -> &'static str {
                 match self { $(Self::$name => $code,)* }
             }
 
-            /// The words by which a message counts its rows: "2 rows changed since".
+            /// The words that follow the number of rows in a message: "2 rows changed since".
             #[must_use]
             pub const fn words(self) -> &'static str {
                 match self { $(Self::$name => $words,)* }
             }
 
-            /// What a person can do about it.
+            /// What a person can do to remove the conflict.
             #[must_use]
             pub const fn remedy(self) -> &'static str {
                 match self { $(Self::$name => $remedy,)* }
@@ -39,48 +39,48 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// The row is not what the write left.
+    /// The row differs from what the write left.
     ChangedSince "changed_since" "changed since" "undo the later change first, or write what the row should be now"
-    /// The row is gone.
+    /// The row no longer exists.
     DeletedSince "deleted_since" "deleted since" "undo the deletion first"
-    /// Another row has the key of a row that would come back.
+    /// Another row has the key of a row that the undo would insert.
     KeyTaken "key_taken" "whose key is taken" "remove or renumber the row that has the key now"
-    /// Later writes on the row would stay.
+    /// The undo would keep later writes on the row.
     NeededBy "needed_by" "needed by later writes"
         "undo those as well (mode cascade), or leave the write out (mode skip)"
-    /// Other rows refer to a row that would go.
+    /// Other rows refer to a row that the undo would delete.
     Referenced "referenced" "that other rows refer to" "remove what refers to the row first"
-    /// The row that it refers to is gone.
+    /// The row refers to a row that no longer exists.
     ParentMissing "parent_missing" "whose parent is missing" "bring the parent back first"
-    /// A constraint refuses the row.
+    /// The row would violate a constraint.
     Constraint "constraint" "against a constraint" "see which rows violate it"
-    /// The table has other columns than those of the image.
+    /// The columns of the table differ from those of the recorded image.
     SchemaChanged "schema_changed" "of a table whose columns have changed" "write what the row should be now"
-    /// The ledger does not have the row as it was.
+    /// The ledger has no image of the row from before the write.
     ImageMissing "image_missing" "without an image of what was there before"
         "call the undo tool that the write names (countersign audit show), if it names one"
-    /// The row would not be what it was.
+    /// A trigger or an action of a foreign key would change the restored row.
     SideEffects "side_effects" "that a trigger or an action of a foreign key changed otherwise"
         "declare the column as maintained (countersign track), if a trigger sets it"
-    /// The login may not do it.
+    /// The login lacks a privilege that the undo needs.
     NotPermitted "not_permitted" "not permitted" "grant the login what the write needed"
-    /// Another undo has done it.
+    /// Another undo has already undone the write.
     AlreadyReversed "already_reversed" "undone before" "to have the write back, undo that undo"
-    /// No undo does it.
+    /// The write cannot be undone.
     Irreversible "irreversible" "that cannot be undone" "only a success on tables with a key can be undone"
-    /// The write may still end.
+    /// The outcome of the write is not known yet.
     InDoubt "in_doubt" "in doubt" "wait until the write has ended"
 }
 
 impl ConflictKind {
-    /// The kinds that there are among these conflicts, each with their number.
+    /// The kinds that occur in these conflicts, each with its number of conflicts.
     #[must_use]
     pub fn counted<V>(conflicts: &[Conflict<V>]) -> Vec<(Self, usize)> {
         let count = |kind: &Self| (*kind, conflicts.iter().filter(|conflict| conflict.kind == *kind).count());
         Self::ALL.iter().map(count).filter(|(_, count)| *count > 0).collect()
     }
 
-    /// The same in words: `3 rows changed since, 1 write undone before`.
+    /// [`counted`](Self::counted) in words: `3 rows changed since, 1 write undone before`.
     #[must_use]
     pub fn counted_words<V>(conflicts: &[Conflict<V>]) -> String {
         let words = |(kind, count): (Self, usize)| {
@@ -92,12 +92,12 @@ impl ConflictKind {
     }
 }
 
-/// A row, or a write, that is in the way of an undo. With a [`Cell`] for each value it is what the ledger found, and has no JSON
-/// form; with a [`Value`] it has passed the viewer's masks.
+/// A row or a write that prevents an undo. With [`Cell`] values it is what the ledger found, and cannot be
+/// serialized; with [`Value`] values it has passed the viewer's masks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(bound(deserialize = "V: Deserialize<'de>"))]
 pub struct Conflict<V = Cell> {
-    /// Its kind.
+    /// The kind of the conflict.
     #[serde(rename = "code")]
     pub kind: ConflictKind,
     /// The table of the row.
@@ -106,28 +106,28 @@ pub struct Conflict<V = Cell> {
     /// The key of the row.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub key: Member<Columns<V>>,
-    /// The constraint that refuses.
+    /// The constraint that the row would violate.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub constraint: Member<String>,
-    /// The write whose undo it is in the way of.
+    /// The write whose undo this conflict prevents.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub write: Member<ConflictWrite>,
     /// The columns that differ.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub columns: Member<Vec<ConflictColumn<V>>>,
-    /// What PostgreSQL or the ledger said.
+    /// The message of PostgreSQL or of the ledger.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub message: Member<String>,
-    /// What changed the row.
+    /// The write, or the other change, that changed the row.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub changed_by: Member<RowChanger>,
 }
 
-/// A column that differs.
+/// A column whose value differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(bound(deserialize = "V: Deserialize<'de>"))]
 pub struct ConflictColumn<V = Cell> {
-    /// Its name.
+    /// The name of the column.
     pub name: String,
     /// The value that the undo would put back.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
@@ -135,51 +135,51 @@ pub struct ConflictColumn<V = Cell> {
     /// The value that the write left.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub left: Member<V>,
-    /// The value of now.
+    /// The current value.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub now: Member<V>,
 }
 
-/// A write, as a conflict names it.
+/// A write that a conflict refers to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConflictWrite {
-    /// Its receipt.
+    /// The correlation id of the write.
     pub correlation_id: CorrelationId,
-    /// The end of it.
+    /// When the write ended.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub completed_at: Member<String>,
-    /// Its tool.
+    /// The tool that made the write.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub tool_name: Member<String>,
-    /// Its account.
+    /// The account of the write.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub account_id: Member<String>,
     /// The person on whose behalf it was made.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub actor: Member<String>,
-    /// Its session.
+    /// The MCP session of the write.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub session_id: Member<String>,
 }
 
-/// What changed a row.
+/// The origin of a change to a row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum RowChanger {
     /// A recorded write.
     Write(ConflictWrite),
-    /// Something else.
+    /// A change from outside countersign.
     Outside {
-        /// What is known of it.
+        /// What the ledger knows about the origin.
         outside: Option<String>,
-        /// When.
+        /// When the row changed.
         #[serde(default, skip_serializing_if = "Member::is_absent")]
         at: Member<String>,
     },
 }
 
 impl<V> Conflict<V> {
-    /// A conflict of which nothing is known but its kind.
+    /// A conflict with nothing but its kind.
     #[must_use]
     pub const fn new(kind: ConflictKind) -> Self {
         Self {
@@ -194,13 +194,13 @@ impl<V> Conflict<V> {
         }
     }
 
-    /// What was said of it.
+    /// Sets the message.
     #[must_use]
     pub fn with_message(self, message: impl Into<String>) -> Self {
         Self { message: Member::Value(message.into()), ..self }
     }
 
-    /// The write whose undo it is in the way of.
+    /// The id of the write whose undo this conflict prevents.
     #[must_use]
     pub fn of_write(&self) -> Option<CorrelationId> {
         self.write.get().map(|write| write.correlation_id)
@@ -222,7 +222,7 @@ impl<V> Conflict<V> {
         Conflict { kind, table, key, constraint, write, columns, message, changed_by }
     }
 
-    /// The same with other texts; ids and codes stay.
+    /// Applies `text` to all texts; ids and codes stay as they are.
     fn with_texts(self, text: &dyn Fn(String) -> String) -> Self {
         let Self { kind, table, key, constraint, write, columns, message, changed_by } = self;
         let column = |column: ConflictColumn<V>| ConflictColumn { name: text(column.name), ..column };
@@ -258,14 +258,14 @@ impl ConflictWrite {
 }
 
 impl Conflict {
-    /// The conflict with the viewer's masks. The texts that were masked may still occur elsewhere in it:
-    /// [`Conflict::redacted`] replaces them there.
+    /// The conflict with the viewer's masks. Masked values may still occur in its texts: [`Conflict::redacted`]
+    /// replaces them there.
     #[must_use]
     pub fn shown(self, masks: &mut CellMasks<'_>) -> Conflict<Value> {
         self.map(|column, cell| masks.cell(column, cell))
     }
 
-    /// The conflict for the ledger itself, which stores it. No other crate calls this (a test of the architecture).
+    /// The unmasked conflict, for the ledger to store. No other crate may call this; an architecture test checks it.
     #[must_use]
     pub fn stored(&self) -> Conflict<Value> {
         self.clone().map(|_, cell| cell.stored().clone())
@@ -273,7 +273,7 @@ impl Conflict {
 }
 
 impl Conflict<Value> {
-    /// The conflict without the values that must not be shown, wherever they are.
+    /// The conflict with sensitive values replaced in all of its texts.
     #[must_use]
     pub fn redacted(self, redaction: &Redaction) -> Self {
         if redaction.is_empty() {
@@ -286,14 +286,14 @@ impl Conflict<Value> {
 /// The conflicts of a failure.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Conflicts {
-    /// As the ledger found them. Their JSON is without values, in case nobody has asked for the masks.
+    /// As the ledger found them. Serialization omits the values, in case no code has applied the masks.
     Found(Vec<Conflict>),
-    /// With the viewer's masks.
+    /// After the viewer's masks.
     Shown(Vec<Conflict<Value>>),
 }
 
 impl Conflicts {
-    /// The conflicts as the ledger found them; `None` if they are shown.
+    /// The conflicts as the ledger found them; `None` if masks were applied already.
     #[must_use]
     pub fn found(self) -> Option<Vec<Conflict>> {
         match self {
@@ -302,7 +302,7 @@ impl Conflicts {
         }
     }
 
-    /// The conflicts with these masks; those that are shown stay as they are.
+    /// Applies the masks, unless they were applied already.
     #[must_use]
     pub fn shown(self, masks: &mut CellMasks<'_>) -> Self {
         match self {
@@ -311,7 +311,7 @@ impl Conflicts {
         }
     }
 
-    /// The conflicts without the values that must not be shown or stored.
+    /// The conflicts with sensitive values replaced in all of their texts.
     #[must_use]
     pub fn redacted(self, redaction: &Redaction) -> Self {
         let text = |text| redaction.whole_text(text);
@@ -337,7 +337,8 @@ impl Serialize for Conflicts {
     }
 }
 
-/// Conflicts with the viewer's masks (`None`: they may see every column), without the masked texts anywhere in them.
+/// Applies the viewer's masks and replaces the masked texts everywhere else. With `None` the viewer may see every
+/// column.
 #[must_use]
 pub fn shown_conflicts(masks: Option<&Masks>, conflicts: Vec<Conflict>) -> Vec<Conflict<Value>> {
     let mut masks = CellMasks::new(masks);

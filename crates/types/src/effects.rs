@@ -5,87 +5,88 @@ use serde_json::Value;
 
 use crate::{Cell, CellMasks, Columns, CorrelationId, Redaction};
 
-/// The effects of a write: the number of rows that it changed, and the first of them in the order in which they were changed. With a
-/// [`Cell`] for each value they are what the ledger found; with a [`Value`] they have passed the viewer's masks.
+/// The effects of a write: the number of changed rows, and the first of them in the order of the changes. With
+/// [`Cell`] values they are what the ledger found; with [`Value`] values they have passed the viewer's masks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effects<V = Cell> {
-    /// The number of rows.
+    /// The number of all changed rows.
     pub count: u64,
-    /// The first of them.
+    /// The first of the changed rows.
     pub rows: Vec<RowEffect<V>>,
 }
 
 /// A row of a tracked table that a write changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowEffect<V = Cell> {
-    /// Its table.
+    /// The table of the row.
     pub table: String,
-    /// Its key, as it was before; a table without a key has none.
+    /// The key before the change; `None` for a table without a key.
     pub key: Option<Columns<V>>,
-    /// What happened to it.
+    /// Whether the row was inserted, updated or deleted.
     pub change: ChangeKind,
-    /// Of an update the columns that changed; of an insert or a delete those that are not null. Values are PostgreSQL's text.
+    /// For an update, the columns that changed; for an insert or a delete, the columns that are not null. Values are
+    /// in PostgreSQL's text format.
     pub columns: Columns<ColumnEffect<V>>,
-    /// Whether the row is too long, so that `columns` is empty.
+    /// Whether the row was too long to show. `columns` is empty then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_cut: bool,
-    /// Whether columns changed whose values are not recorded.
+    /// Whether the write changed columns whose values are not recorded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_sensitive_changes: bool,
 }
 
-/// What happened to a row.
+/// The kind of a change to a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
-    /// It was added.
+    /// The row was inserted.
     Insert,
-    /// It was removed.
+    /// The row was deleted.
     Delete,
-    /// It was changed.
+    /// The row was updated.
     #[serde(other)]
     Update,
 }
 
-/// A column of a changed row.
+/// The values of a column in a changed row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ColumnEffect<V = Cell> {
-    /// The values of an update.
+    /// The column of an updated row.
     Changed {
-        /// The value before it.
+        /// The value before the update.
         before: V,
-        /// The value after it.
+        /// The value after the update.
         after: V,
     },
-    /// The value of a row that was added or removed.
+    /// The value in a row that was inserted or deleted.
     Whole(V),
 }
 
-/// A change of one row: of a recorded write, or from outside countersign.
+/// A change of one row, made by a recorded write or from outside countersign.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowHistoryEntry<V = Cell> {
-    /// The write.
+    /// The write that changed the row; `None` for a change from outside countersign.
     pub correlation_id: Option<CorrelationId>,
-    /// Its tool.
+    /// The tool of the write.
     pub tool_name: Option<String>,
-    /// Its account.
+    /// The account of the write.
     pub account_id: Option<String>,
-    /// On behalf of this person.
+    /// The person or agent on whose behalf the write was made.
     pub actor: Option<String>,
-    /// Its client.
+    /// The name of the client.
     pub client_name: Option<String>,
     /// When the row changed.
     pub changed_at: Option<String>,
-    /// What changed it, if no write did.
+    /// The origin of a change from outside countersign.
     pub origin: Option<String>,
-    /// The change.
+    /// The change of the row.
     #[serde(flatten)]
     pub effect: RowEffect<V>,
 }
 
 impl ChangeKind {
-    /// What happened to the row, for people: `added`.
+    /// The past participle for people, such as `added`.
     #[must_use]
     pub const fn past(self) -> &'static str {
         match self {
@@ -106,7 +107,7 @@ impl<V> ColumnEffect<V> {
 }
 
 impl<V> RowEffect<V> {
-    /// The same with other values; `value` is given the name of the column.
+    /// Converts every value; `value` also receives the column name.
     pub fn map<W>(self, mut value: impl FnMut(&str, V) -> W) -> RowEffect<W> {
         let Self { table, key, change, columns, is_cut, has_sensitive_changes } = self;
         let key = key.map(|key| {
@@ -119,26 +120,26 @@ impl<V> RowEffect<V> {
 }
 
 impl<V> Effects<V> {
-    /// The same with other values; `value` is given the name of the column.
+    /// Converts every value; `value` also receives the column name.
     pub fn map<W>(self, mut value: impl FnMut(&str, V) -> W) -> Effects<W> {
         Effects { count: self.count, rows: self.rows.into_iter().map(|row| row.map(&mut value)).collect() }
     }
 }
 
 impl Effects {
-    /// The effects with the viewer's masks. The texts that were masked may still occur elsewhere in them.
+    /// The effects with the viewer's masks. Masked values may still occur in other texts.
     #[must_use]
     pub fn shown(self, masks: &mut CellMasks<'_>) -> Effects<Value> {
         self.map(|column, cell| masks.cell(column, cell))
     }
 
-    /// The effects for the ledger itself, which stores them. No other crate calls this (a test of the architecture).
+    /// The unmasked effects, for the ledger to store. No other crate may call this; an architecture test checks it.
     #[must_use]
     pub fn stored(self) -> Effects<Value> {
         self.map(|_, cell| cell.stored().clone())
     }
 
-    /// The effects without sensitive values.
+    /// The effects with sensitive values replaced.
     #[must_use]
     pub fn redacted(self, redaction: &Redaction) -> Self {
         self.map(|_, cell| cell.redacted(redaction))
@@ -146,7 +147,7 @@ impl Effects {
 }
 
 impl Effects<Value> {
-    /// The effects without the values that must not be shown, wherever they are.
+    /// The effects with sensitive values replaced everywhere.
     #[must_use]
     pub fn redacted(self, redaction: &Redaction) -> Self {
         self.map(|_, value| redaction.value(&value))
@@ -154,7 +155,7 @@ impl Effects<Value> {
 }
 
 impl RowHistoryEntry {
-    /// The change with the viewer's masks, without the masked texts anywhere in it.
+    /// The change with the viewer's masks, and with the masked texts replaced everywhere else.
     #[must_use]
     pub fn shown(self, mut masks: CellMasks<'_>) -> RowHistoryEntry<Value> {
         let Self { correlation_id, tool_name, account_id, actor, client_name, changed_at, origin, effect } = self;

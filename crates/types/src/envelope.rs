@@ -1,4 +1,4 @@
-//! The one shape that every tool answers with.
+//! The envelope: the shape of every tool's answer.
 
 use std::collections::BTreeMap;
 
@@ -8,36 +8,38 @@ use serde_json::{Map, Value};
 
 use crate::{CellMasks, Conflicts, CorrelationId, ErrorCode, Redaction, with_digits_as_text};
 
-/// The version of the envelope and of the built-in tools, `meta.tool_version`.
+/// The version of the envelope and of the built-in tools, sent as `meta.tool_version`.
 pub const TOOL_VERSION: &str = "1.0";
 
-/// The answer of a tool: data, or a failure that tells a model how to continue. Made JSON once, at the edge.
+/// The answer of a tool: data, or an error that tells the model how to continue. It is serialized once, in the
+/// transport.
 #[derive(Debug, Clone)]
 pub enum Envelope {
-    /// The tool did what it was asked, or found that an identical call already had.
+    /// The tool succeeded, or an identical call had succeeded before.
     Success {
-        /// The tool's own result: always a JSON object. As text, which a large answer is a fraction of as a tree.
+        /// The tool's result, always a JSON object. It is kept as text, because a parsed tree of a large answer takes
+        /// several times the memory.
         data: Box<RawValue>,
-        /// Version, time taken and, for a write, its receipt and its undo.
+        /// The version, the elapsed time and, for a write, its correlation id and its undo.
         meta: Meta,
     },
-    /// The tool did not do it. Nothing was written unless the message says so.
+    /// The tool failed. Nothing was written unless the message says so.
     Failure {
-        /// The error, and what to do.
+        /// The error, and what the agent should do.
         error: Failure,
-        /// Version, time taken and, once the gate was passed, the receipt.
+        /// The version, the elapsed time and, if the call reached the gate, its correlation id.
         meta: Meta,
     },
 }
 
-/// `meta` of every envelope. Absent fields are left out, never null.
+/// `meta` of every envelope. Absent fields are omitted, never null.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Meta {
     /// [`TOOL_VERSION`], or the version of the manifest that declares the tool.
     pub tool_version: String,
     /// Wall-clock time from the call to the answer, in whole milliseconds.
     pub elapsed_ms: u64,
-    /// The receipt of this attempt; writes only.
+    /// The id of this attempt's record; only for writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<CorrelationId>,
     /// The number of rows that the write changed; successful writes only.
@@ -62,7 +64,7 @@ impl Meta {
     }
 }
 
-/// `meta.rollback`: advice, never carried out by the server itself.
+/// `meta.rollback`: how to undo the write. The server itself never calls these tools.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rollback {
     /// Whether a tool of this server undoes the write.
@@ -73,22 +75,23 @@ pub struct Rollback {
     /// The arguments of that call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub undo_params: Option<Map<String, Value>>,
-    /// Every call in order, the last change first; only when one call is not enough.
+    /// All calls in order, the undo of the last change first. Only present if one call is not enough.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undo_calls: Vec<UndoCall>,
-    /// Whether the undo is refused if the rows are no longer as the write left them: its tables are tracked.
+    /// Whether an undo is refused if the rows differ from what the write left, which requires that its tables are
+    /// tracked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked: Option<bool>,
-    /// The code of the conflict that is in the way of the undo.
+    /// The code of the conflict that prevents the undo.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Tables whose rows the write changed, and no undo brings back: they are not tracked, or logs.
+    /// The tables with changed rows that no undo restores, because the table is not tracked or is a log.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_restored: Vec<String>,
-    /// Columns by table that triggers set in the write, and set again when it is undone.
+    /// By table, the columns that triggers set during the write, and set again when it is undone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub set_by_triggers: BTreeMap<String, Vec<String>>,
-    /// The same in a sentence for people.
+    /// The same information as a sentence for people.
     pub note: String,
 }
 
@@ -96,13 +99,13 @@ pub struct Rollback {
 pub const UNDO_TOOL: &str = "undo_mutation";
 
 impl Rollback {
-    /// A write that nothing here undoes; `why` is the operator's own sentence.
+    /// A write that no tool of this server undoes. `why` is the operator's sentence from the manifest.
     #[must_use]
     pub fn irreversible(why: impl Into<String>) -> Self {
         Self { reversible: false, ..Self::reversible(Vec::new(), why) }
     }
 
-    /// A write whose recorded effects [`UNDO_TOOL`] takes back.
+    /// A write that [`UNDO_TOOL`] undoes by its recorded effects.
     #[must_use]
     pub fn by_effects() -> Self {
         let call = UndoCall { tool: UNDO_TOOL.to_owned(), params: Map::new() };
@@ -110,8 +113,8 @@ impl Rollback {
         Self { checked: Some(true), ..Self::reversible(vec![call], note) }
     }
 
-    /// Adds the name of the write, so that the calls undo this write only: [`UNDO_TOOL`] takes it as an argument,
-    /// other tools as their idempotency key. Each of several calls has its number in the key.
+    /// Binds the calls to this write: [`UNDO_TOOL`] takes the correlation id as an argument, other tools take it as
+    /// part of their idempotency key. If there are several calls, each key ends with the number of the call.
     #[must_use]
     pub fn of_write(mut self, correlation_id: &str) -> Self {
         let name =
@@ -132,7 +135,7 @@ impl Rollback {
         self
     }
 
-    /// A write that these calls undo, in this order. No calls means that there is nothing to undo.
+    /// A write that these calls undo, in this order. Without calls there is nothing to undo.
     #[must_use]
     pub fn reversible(calls: Vec<UndoCall>, note: impl Into<String>) -> Self {
         let first = calls.first().cloned();
@@ -151,7 +154,7 @@ impl Rollback {
         }
     }
 
-    /// The calls as clients can send them, whatever they do to numbers.
+    /// The calls with large numbers as text, so that a client which reads numbers as doubles can send them.
     #[must_use]
     pub fn for_clients(self) -> Self {
         let safe = |params: Map<String, Value>| -> Map<String, Value> {
@@ -162,8 +165,9 @@ impl Rollback {
         Self { undo_params: self.undo_params.map(safe), undo_calls, ..self }
     }
 
-    /// What the ledger found when it held these words against what the write did; without that nothing was checked. The calls
-    /// stay: the ledger's copy has no sensitive values.
+    /// Replaces this advice by what the ledger found when it compared the advice with the effects of the write.
+    /// `None` means that nothing was compared. The calls stay as they are, because the ledger's copy lacks sensitive
+    /// values.
     #[must_use]
     pub fn found(self, found: Option<Self>) -> Self {
         match found {
@@ -185,34 +189,34 @@ pub struct UndoCall {
     pub params: Map<String, Value>,
 }
 
-/// The failure of a call, for the agent. The log has what only the operator needs.
+/// The failure of a call, for the agent. What only the operator may know is in the server's log.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Failure {
-    /// The machine's word.
+    /// The code, for programs.
     pub code: ErrorCode,
-    /// The model's sentence: what was wrong and what to do. Carries no secret.
+    /// What was wrong and what to do, for the model. Contains no secret.
     pub message: String,
-    /// True only if the same call may succeed later.
+    /// Whether the same call may succeed later.
     pub retryable: bool,
-    /// PostgreSQL's five characters, when PostgreSQL said it (PostgreSQL manual, appendix A).
+    /// The SQLSTATE, if PostgreSQL reported the error (PostgreSQL manual, appendix A).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sqlstate: Option<String>,
-    /// PostgreSQL's DETAIL, or else the line that `position` is in, with a caret below the place.
+    /// PostgreSQL's DETAIL, or else the line of the query at `position` with a caret below the place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// PostgreSQL's HINT, or ours.
+    /// PostgreSQL's HINT, or a hint of countersign.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// The position in the query, in characters from 1.
+    /// The position in the query, in characters, counted from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u32>,
-    /// The rows that are in the way of an undo.
+    /// The rows that prevent an undo.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conflicts: Option<Box<Conflicts>>,
 }
 
 impl Failure {
-    /// A failure with the code's own answer to "may a retry succeed".
+    /// A failure whose `retryable` is the default of the code.
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self {
@@ -239,7 +243,7 @@ impl Failure {
         Self { message, detail: text(self.detail), hint: text(self.hint), conflicts, ..self }
     }
 
-    /// The failure with the viewer's masks.
+    /// The failure with the viewer's masks applied to its conflicts.
     #[must_use]
     pub fn shown(self, mut masks: CellMasks<'_>) -> Self {
         let conflicts = self.conflicts.map(|conflicts| Box::new(conflicts.shown(&mut masks)));
@@ -261,10 +265,10 @@ impl Envelope {
         matches!(self, Self::Success { .. })
     }
 
-    /// The envelope as JSON text. Its data may be large: they are moved and not copied.
+    /// The envelope as JSON text. The data may be large, so the text is moved and not copied.
     ///
     /// # Errors
-    /// A part has no JSON form.
+    /// Fails if a part cannot be serialized as JSON.
     pub fn into_json(self) -> serde_json::Result<String> {
         let (beginning, mut json, meta) = match self {
             Self::Success { data, meta } => (r#"{"success":true,"data":"#, String::from(Box::<str>::from(data)), meta),

@@ -1,5 +1,5 @@
-//! Escapes texts of other users for people. A value may contain anything: none of its control characters reaches a
-//! terminal or a dialogue, and none of its lines looks like a line of the program.
+//! Escapes texts of other users before people see them. Such a text may contain anything. Escaped, it cannot send
+//! control characters to a terminal or a dialogue, and none of its lines can look like a line of the program.
 
 /// Whether a character controls a terminal, or changes the order or look of its surroundings, instead of being
 /// visible: C0 and C1 controls, line and paragraph separators, and characters that may be omitted from display
@@ -13,7 +13,7 @@ fn is_hidden(character: char) -> bool {
             | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// The text on one line, hidden characters as JSON writes them: `\n`, `\u001b`.
+/// The text on one line, with hidden characters escaped as in JSON: `\n`, `\u001b`.
 #[must_use]
 pub fn visible(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
@@ -36,10 +36,10 @@ fn push_escape(line: &mut String, character: char) {
     }
 }
 
-/// The most of a caller's word that a message repeats, in characters.
+/// The maximum length of a caller's text in a message, in characters.
 const MAX_WORD_CHARS: usize = 64;
 
-/// A caller's word as a message shows it: in quotes, on one line, not endless.
+/// A caller's text for a message: quoted, on one line, and cut to 64 characters.
 #[must_use]
 pub fn quoted(word: &str) -> String {
     let mut short: String = word.chars().take(MAX_WORD_CHARS).collect();

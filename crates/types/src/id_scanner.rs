@@ -1,27 +1,28 @@
-//! Finds the id in a line that is too long to be kept. A client waits for the answer with this id: most drop an error without
-//! an id, and then wait for ever.
+//! Finds the `id` of a request whose line is too long to be kept. The error answer needs this id: most clients drop
+//! an error without one, and then wait forever.
 
 use serde_json::Value;
 
-/// Finds the value of `id` at the top level of a JSON object that arrives in pieces. It keeps one short text at most.
+/// Finds the value of `id` at the top level of a JSON object that arrives in pieces. Memory is bounded by
+/// `max_bytes`.
 #[derive(Debug)]
 pub struct IdScanner {
-    /// The longest id, in bytes of JSON.
+    /// The maximum length of an id, in bytes of JSON.
     max_bytes: usize,
     depth: usize,
     in_string: bool,
     escaped: bool,
-    /// Whether the next top-level text is a key.
+    /// Whether the next string at the top level is a key.
     at_key: bool,
     /// Whether the current top-level value belongs to `id`.
     at_id: bool,
-    /// The current top-level text.
+    /// The key or the id that is being read, as JSON.
     text: Vec<u8>,
     id: Option<Value>,
 }
 
 impl IdScanner {
-    /// A scanner for ids of at most `max_bytes` bytes of JSON.
+    /// A scanner for ids of at most `max_bytes` bytes of JSON. Longer ids are not found.
     #[must_use]
     pub fn new(max_bytes: usize) -> Self {
         let (in_string, escaped, at_key, at_id) = (false, false, false, false);

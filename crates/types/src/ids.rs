@@ -1,4 +1,4 @@
-//! The agent's receipts.
+//! The ids of writes and proposals.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -11,14 +11,14 @@ macro_rules! id {
         pub struct $name(Uuid);
 
         impl $name {
-            /// A new one.
+            /// A new random id.
             #[must_use]
             #[expect(clippy::new_without_default, reason = "two new ids are never equal, a default would be")]
             pub fn new() -> Self {
                 Self(Uuid::new_v4())
             }
 
-            /// Reads the hyphenated form only: that is what the server gives out.
+            /// Parses the hyphenated form only, which is the form that the server prints.
             #[must_use]
             pub fn parse(text: &str) -> Option<Self> {
                 (text.len() == 36).then(|| Uuid::try_parse(text).ok()).flatten().map(Self)
@@ -34,24 +34,24 @@ macro_rules! id {
 }
 
 id! {
-    /// UUID v4 of a mutation, from the operating system's random numbers.
+    /// The UUID v4 of a record, from the operating system's random numbers.
     CorrelationId
 }
 
 id! {
-    /// UUID v4 of a write that waits for agreement.
+    /// The UUID v4 of a proposal.
     ProposalId
 }
 
-/// The beginning of an id, for people: as many characters of its hyphenated form as identify it.
+/// The first characters of an id in its hyphenated form, as a person types them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdPrefix(String);
 
 impl IdPrefix {
-    /// The fewest characters.
+    /// The minimum length, in characters.
     pub const MIN_CHARS: usize = 4;
 
-    /// Reads the first 4 to 36 characters of an id.
+    /// Parses the first 4 to 36 characters of an id.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let fits = |(at, byte): (usize, u8)| match at {
@@ -62,13 +62,13 @@ impl IdPrefix {
         is_prefix.then(|| Self(text.to_ascii_lowercase()))
     }
 
-    /// The given text, in lower case.
+    /// The prefix, in lower case.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The smallest and the largest id that begin like this, in PostgreSQL's order of UUIDs.
+    /// The smallest and the largest id with this prefix, in PostgreSQL's order of UUIDs.
     #[must_use]
     pub fn range(&self) -> [String; 2] {
         ["00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"].map(|filler| {

@@ -1,29 +1,30 @@
-//! JSON text that is written into other JSON as it is.
+//! JSON text that is embedded unchanged in other JSON.
 
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 use serde_json::{Number, Value};
 
-/// JSON text, written verbatim wherever it is serialized as JSON.
+/// JSON text that is serialized verbatim.
 ///
-/// [`RawValue`](serde_json::value::RawValue) is the same, and reads through the text each time one is made.
+/// [`RawValue`](serde_json::value::RawValue) does the same, but validates the text each time one is created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonText(String);
 
-/// The name by which serde_json's serializers know a `RawValue`.
+/// The struct name by which serde_json's serializers recognize a `RawValue`.
 const RAW_VALUE: &str = "$serde_json::private::RawValue";
 
 impl JsonText {
-    /// The text has to be valid JSON, which is not checked.
+    /// Wraps a text that the caller knows to be valid JSON. It is not checked.
     #[must_use]
     pub fn from_unchecked(json: String) -> Self {
         Self(json)
     }
 
-    /// An object that is written as this text: the first key of the text, and all that follows as the value of this key.
-    /// With `arbitrary_precision`, serde_json keeps a number as text and writes it unchecked; no other [`Value`] can hold
-    /// JSON text. So the value of the key must not be read, nor pass through `serde_json::to_value`. A text that does not
-    /// begin with a plain key becomes the value that it says.
+    /// A [`Value`] that serializes as exactly this text. It is an object with the first key of the text, and the rest
+    /// of the text is the value of that key, disguised as a number: with `arbitrary_precision`, serde_json keeps a
+    /// number as text and writes it unchecked, and no other [`Value`] can hold JSON text. So no code may read the
+    /// value of the key or pass it through `serde_json::to_value`. A text that does not begin with a plain key is
+    /// parsed instead.
     #[must_use]
     pub fn into_opaque_object(mut self) -> Value {
         let members = self.0.strip_prefix("{\"").filter(|text| text.ends_with('}'));

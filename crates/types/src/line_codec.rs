@@ -13,34 +13,35 @@ use crate::id_scanner::IdScanner;
 pub enum Line {
     /// A complete line that is not blank.
     Complete(Bytes),
-    /// A line over the limit, of which only the `id` of its JSON object is kept.
+    /// A line over the limit. Only the `id` of its JSON object is kept.
     TooLong(Option<Value>),
 }
 
 /// Decodes lines that end in `\n` or `\r\n`. Blank lines are skipped, and the last line needs no line end.
 ///
-/// tokio-util's `LinesCodec` cannot replace it. It discards over-long lines with their id, and clients drop an error without an
-/// id. It rejects lines that are not UTF-8 before a parser can report them. And after its error for an over-long line,
-/// `FramedRead` waits for more input before it decodes what it has buffered.
+/// tokio-util's `LinesCodec` cannot replace it. `LinesCodec` discards the id of an over-long line together with the
+/// line, and clients drop an error without an id. It rejects lines that are not UTF-8 before a parser can report
+/// them. After its error for an over-long line, `FramedRead` waits for more input before it decodes what it has
+/// buffered.
 #[derive(Debug)]
 pub struct LineCodec {
     max_bytes: usize,
     max_id_bytes: usize,
-    /// Bytes of the buffer that contain no line end.
+    /// The number of buffered bytes that were searched and contain no line end.
     searched: usize,
-    /// Scans the current line, if it is over the limit.
+    /// Scans the current line for its id, once it is over the limit.
     too_long: Option<IdScanner>,
 }
 
 impl LineCodec {
-    /// A codec for lines of at most `max_bytes` bytes, without their line end. `max_id_bytes` is the longest id that is kept of
-    /// a longer line, in bytes of JSON.
+    /// A codec for lines of at most `max_bytes` bytes, without their line end. From a longer line it keeps an id of
+    /// at most `max_id_bytes` bytes of JSON.
     #[must_use]
     pub fn new(max_bytes: usize, max_id_bytes: usize) -> Self {
         Self { max_bytes, max_id_bytes, searched: 0, too_long: None }
     }
 
-    /// Ends the current line with these last bytes of it.
+    /// Ends the current line; `line` is its last part.
     fn end_line(&mut self, line: &Bytes) -> Option<Line> {
         let length = line.strip_suffix(b"\r").unwrap_or(line).len();
         if length > self.max_bytes {
@@ -70,7 +71,7 @@ impl Decoder for LineCodec {
                 }
                 continue;
             }
-            // One byte more than the limit: it may be the `\r` of the line end.
+            // One byte over the limit may be the `\r` of the line end.
             if self.too_long.is_none() && buffer.len() > self.max_bytes + 1 {
                 self.too_long = Some(IdScanner::new(self.max_id_bytes));
             }

@@ -1,4 +1,4 @@
-//! Masks: what a caller gets instead of the values of a column.
+//! Masks: what a caller sees instead of the values of a column.
 
 use std::borrow::Cow;
 
@@ -10,8 +10,8 @@ use sha2::Sha256;
 
 use crate::Secret;
 
-/// What a caller gets instead of the values of a column, from the mask that shows most to the one that shows least. NULL
-/// stays NULL.
+/// What a caller sees instead of the values of a column, from the mask that reveals most to the one that reveals
+/// least. NULL stays NULL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mask {
@@ -38,7 +38,7 @@ impl Mask {
     }
 }
 
-/// Derived, it would be alternatives with a description each, which some clients refuse.
+/// A derived schema would have one alternative with a description for each variant, which some clients refuse.
 impl JsonSchema for Mask {
     fn schema_name() -> Cow<'static, str> {
         "Mask".into()
@@ -54,7 +54,7 @@ impl JsonSchema for Mask {
 pub struct MaskedColumn {
     /// The schema of the table.
     pub schema: String,
-    /// A table, partitioned table or materialized view. Its partitions and child tables are masked with it.
+    /// A table, partitioned table or materialized view. The mask applies to its partitions and child tables, too.
     pub table: String,
     /// The column.
     pub column: String,

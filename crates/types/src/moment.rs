@@ -1,7 +1,8 @@
 //! Points and spans of time as people type them: `90s`, `1h30m`, `'1 hour ago'`, `yesterday`, `14:00`, `'2026-11-22 09:00'`.
 //!
-//! The calendar is that of the crate `time`. The forms are read here, because no crate reads them all: `humantime` has no `ago` and no
-//! clock, `jiff` no clock without a date, and both would be a second calendar.
+//! The calendar is that of the crate `time`. The forms are parsed here because no crate parses all of them:
+//! `humantime` has neither `ago` nor times of day, `jiff` has no time of day without a date, and each would add a
+//! second calendar.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,10 +10,10 @@ use std::time::Duration;
 
 use time::{Date, Month, OffsetDateTime, Time, UtcOffset};
 
-/// A hundred years: what is longer is a slip of the finger.
+/// A hundred years. A longer span is taken to be a typing error.
 const MAX_SECONDS: u64 = 100 * 365 * 86_400;
 
-/// The units, the longest first, with their names.
+/// The units with their names, the longest first.
 const UNITS: [(u64, &[&str]); 5] = [
     (7 * 86_400, &["w", "week", "weeks"]),
     (86_400, &["d", "day", "days"]),
@@ -25,68 +26,68 @@ const UNITS: [(u64, &[&str]); 5] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Age(u64);
 
-/// A point in time: a fixed one, or one that depends on the time at which it is resolved. Without a zone it is in UTC.
+/// A point in time: fixed, or relative to the time at which it is resolved. A text without a zone is in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
     /// The time at which it is resolved.
     Now,
-    /// So long before that.
+    /// This long before the time at which it is resolved.
     Ago(Age),
-    /// At a time of the day at which it is resolved, or so many days before.
+    /// A time of day, on the day at which it is resolved or on a day before.
     Day {
         /// 0 is today.
         days_ago: u8,
         /// The time of the day.
         time: Time,
     },
-    /// A fixed one.
+    /// A fixed point in time.
     At(OffsetDateTime),
 }
 
-/// The reason why a text is no age or no point in time.
+/// The reason why a text is not a valid span or point in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TimeError {
-    /// It is no span of time.
+    /// The text is not a span of time.
     #[error("{0:?} is no span of time: give one such as 90s, 1h30m or 7d")]
     NoAge(String),
-    /// It is no point in time.
+    /// The text is not a point in time.
     #[error("{0:?} is no time: give one such as 30m, '2026-11-22 09:00' (UTC) or 2026-11-22T09:00:00+01:00")]
     NoMoment(String),
-    /// A span of no time.
+    /// The span is zero.
     #[error("{0:?} is a span of no time: give one such as 90s, 1h30m or 7d")]
     Zero(String),
-    /// It is too long.
+    /// The span is longer than 100 years.
     #[error("{0:?} is too long: 100 years at most")]
     TooLong(String),
 }
 
-/// The reason why nothing is in a range of time.
+/// The reason why a range of time is empty.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EmptyRange {
-    /// Nothing has happened there yet.
+    /// The range begins in the future.
     #[error("the range of time begins in the future: {from}, and it is {now}")]
     Future {
-        /// Its beginning.
+        /// The beginning of the range.
         from: String,
-        /// The time of the database.
+        /// The current time of the database.
         now: String,
     },
-    /// It ends before it begins.
+    /// The range ends before it begins.
     #[error("the range of time is empty: it begins at {from} and ends at {to}")]
     Reversed {
-        /// Its beginning.
+        /// The beginning of the range.
         from: String,
-        /// Its end.
+        /// The end of the range.
         to: String,
     },
 }
 
-/// A range of time that has something in it: from its beginning until before its end.
+/// A range of time that is not empty, including its beginning and excluding its end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TimeRange {
-    /// The beginning.
+    /// The beginning; `None` if it is open.
     pub from: Option<OffsetDateTime>,
-    /// The end, which is outside of it.
+    /// The end, exclusive; `None` if it is open.
     pub to: Option<OffsetDateTime>,
 }
 
@@ -108,13 +109,13 @@ impl TimeRange {
 }
 
 impl Age {
-    /// As a duration.
+    /// The span as a [`Duration`].
     #[must_use]
     pub const fn duration(self) -> Duration {
         Duration::from_secs(self.0)
     }
 
-    /// The number of seconds.
+    /// The span in seconds.
     #[must_use]
     pub const fn as_secs(self) -> u64 {
         self.0
@@ -149,7 +150,7 @@ impl fmt::Display for Age {
 }
 
 impl Moment {
-    /// The point in time, where `now` is the time at which it is resolved.
+    /// Resolves the point in time at `now`.
     #[must_use]
     pub fn at(self, now: OffsetDateTime) -> OffsetDateTime {
         let ago =
@@ -197,7 +198,7 @@ impl FromStr for Moment {
     }
 }
 
-/// The text of a point in time in UTC, which PostgreSQL and [`Moment`] read: `2026-11-22T09:00:00.250000Z`.
+/// A point in time in UTC, in a form that PostgreSQL and [`Moment`] read: `2026-11-22T09:00:00.250000Z`.
 #[must_use]
 pub fn rfc3339(at: OffsetDateTime) -> String {
     let at = at.to_offset(UtcOffset::UTC);
@@ -217,7 +218,7 @@ pub fn rfc3339(at: OffsetDateTime) -> String {
     )
 }
 
-/// The seconds of `1h30m`, `1 hour 30 minutes`; each unit once, the longest first.
+/// Parses `1h30m` or `1 hour 30 minutes` to seconds. Each unit may occur once, the longest first.
 fn span(text: &str) -> Option<u64> {
     let mut rest = text;
     let (mut total, mut units) = (0_u64, UNITS.iter());
@@ -230,7 +231,7 @@ fn span(text: &str) -> Option<u64> {
         if count.is_empty() {
             return None;
         }
-        // What is too large for a number is too long for an age.
+        // A count that overflows saturates, and the limit of an age rejects it.
         let count = count.parse::<u64>().unwrap_or(u64::MAX);
         total = total.saturating_add(count.saturating_mul(*seconds));
         rest = after.trim_start_matches(' ');
@@ -238,7 +239,7 @@ fn span(text: &str) -> Option<u64> {
     (!text.is_empty()).then_some(total)
 }
 
-/// A number of so many digits.
+/// Parses a number of exactly `length` digits.
 fn digits<N: FromStr>(text: &str, length: usize) -> Option<N> {
     let is_number = text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().ok()).flatten()
@@ -262,7 +263,7 @@ fn time_of_day(text: &str) -> Option<Time> {
     Time::from_hms_nano(hour, digits(minute, 2)?, digits(second, 2)?, nanoseconds).ok()
 }
 
-/// The rest after a date: nothing, or the time of the day and perhaps its zone.
+/// Parses what follows a date: nothing, or a time of day with an optional zone.
 fn date_and_time(date: Date, rest: &str) -> Option<OffsetDateTime> {
     if rest.is_empty() {
         return Some(date.midnight().assume_utc());
@@ -274,7 +275,7 @@ fn date_and_time(date: Date, rest: &str) -> Option<OffsetDateTime> {
         "" | "z" | "utc" => local.assume_utc(),
         zone => local.assume_offset(offset(zone)?),
     };
-    // In UTC it must be a year of four digits as well.
+    // The year must have four digits in UTC, too.
     at.checked_to_offset(UtcOffset::UTC).filter(|at| (0..=9999).contains(&at.year()))
 }
 

@@ -25,17 +25,17 @@ pub fn nearest<'a, T>(wanted: &str, candidates: &'a [T], name_of: impl Fn(&T) ->
     scored.into_iter().take(MAX_NAMES).map(|(_, candidate)| candidate).collect()
 }
 
-/// Guesses most often differ in case and underscores: `tweetLikes` is `tweet_likes`.
+/// Wrong guesses differ most often in case and underscores: `tweetLikes` for `tweet_likes`.
 fn comparable(name: &str) -> String {
     name.chars().take(MAX_CHARS).filter(|it| *it != '_').flat_map(char::to_lowercase).collect()
 }
 
-/// Number of edits between the two names; `None` if they are not similar. A third of the letters may differ.
-/// A name within the other one (`like` and `tweet_like`) is similar too, but never more than a misspelt name.
+/// The number of edits between the two names, at most a third of their letters; `None` if they are not similar. A
+/// name within the other one (`like` in `tweet_like`) is similar too, but ranks after every misspelt name.
 fn distance(wanted: &str, candidate: &str) -> Option<usize> {
     let (wanted_chars, candidate_chars) = (wanted.chars().count(), candidate.chars().count());
     let tolerance = (wanted_chars.max(candidate_chars) / 3).max(1);
-    // Almost every name contains a given pair of letters.
+    // A name of two letters occurs in almost every other name.
     let is_within =
         wanted_chars.min(candidate_chars) >= 3 && (candidate.contains(wanted) || wanted.contains(candidate));
     if !is_within
@@ -44,7 +44,7 @@ fn distance(wanted: &str, candidate: &str) -> Option<usize> {
         return None;
     }
     let changes = strsim::osa_distance(wanted, candidate);
-    // `a` and `b` are one edit apart and have nothing in common.
+    // `a` and `b` are one edit apart, but share no letter.
     let shares_letters = changes < wanted_chars.max(candidate_chars);
     if changes <= tolerance && shares_letters {
         return Some(changes);
@@ -52,8 +52,8 @@ fn distance(wanted: &str, candidate: &str) -> Option<usize> {
     is_within.then_some(MAX_CHARS + changes)
 }
 
-/// The least number of edits between two names with these letters, in whatever order: much faster to find than the distance,
-/// which most names of a large database need not be measured for.
+/// A lower bound of the number of edits, which compares the letters regardless of their order. It is much faster to
+/// compute than the distance, and excludes most names of a large database.
 fn letters_apart(one: &str, other: &str) -> usize {
     let mut surplus = [0_i32; 64];
     let mut count = |name: &str, by: i32| {

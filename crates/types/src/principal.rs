@@ -1,16 +1,16 @@
-//! The caller.
+//! The caller of a tool.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ClientInfo;
 
-/// The account on whose behalf a call is made: the scope of the ledger, of duplicates and of idempotency keys.
+/// The account on whose behalf a call is made. Records, duplicates and idempotency keys belong to an account.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct AccountId(String);
 
 impl AccountId {
-    /// Any non-empty text of at most 255 bytes without control characters; `None` otherwise.
+    /// Accepts a non-empty text of at most 255 bytes without control characters.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Option<Self> {
         let text = text.into();
@@ -18,14 +18,14 @@ impl AccountId {
         fits.then_some(Self(text))
     }
 
-    /// The text.
+    /// The name of the account.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// A text that cannot be an account.
+/// A text that is not a valid account name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an account takes 1 to 255 bytes without control characters")]
 pub struct AccountIdError;
@@ -53,18 +53,19 @@ impl From<AccountId> for String {
 }
 
 impl Default for AccountId {
-    /// `default`.
+    /// The account `default`.
     fn default() -> Self {
         Self("default".to_owned())
     }
 }
 
-/// The caller: on stdio from the configuration, on HTTP from the bearer token; never from a tool argument.
+/// The caller. On stdio it comes from the configuration, over HTTP from the bearer token, and never from a tool
+/// argument.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Principal {
     /// The account.
     pub account_id: AccountId,
-    /// A label for people: which agent or which person. It decides only where an operator names it: in freezes, rules and
+    /// A label for people: the agent or the person. It decides only where an operator names it: in freezes, rules and
     /// limits.
     pub actor: Option<String>,
     /// The client of the call. It is recorded, and never used for a decision.
@@ -72,7 +73,7 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// The value of `principal.<field>`, for parameters that the server fills. `None` for an unknown field.
+    /// The value of `principal.<field>`, for parameters that the server fills in. `None` for an unknown field.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {
         match name {

@@ -7,24 +7,25 @@ use serde_json::{Map, Value};
 /// The replacement of a sensitive value.
 pub const REDACTED: &str = "[redacted]";
 
-/// A shorter text is only replaced where it is a whole value: it may be a part of anything.
+/// A shorter sensitive text is replaced only where it is the whole value, because it may be part of any other text.
 const LEAST_PART_BYTES: usize = 4;
 
-/// The sensitive values of one call: the parameters that the operator marked, by name and by value.
+/// The sensitive values of one call. The operator marks parameters; their values are replaced by name and by value.
 ///
-/// By value means: a string or a key equal to a sensitive one, or containing one of 4 bytes or more; a number equal to
-/// one; a whole array or object equal to one. Upper and lower case are the same, since PostgreSQL changes the case of
-/// some values (a UUID). Booleans and null are never matched. Values that PostgreSQL derives (a hash, another date
-/// format) are not recognised.
+/// By value means that three kinds of values match: a string or key that equals a sensitive one, or contains one of
+/// at least 4 bytes; a number that equals a sensitive one; and an array or object that equals a sensitive one as a
+/// whole. Case is ignored, since PostgreSQL changes the case of some values (a UUID). Booleans and null never match.
+/// Values that PostgreSQL derives (a hash, another date format) are not recognized.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Redaction {
     names: Vec<String>,
-    /// Arrays and objects, to be found whole.
+    /// Arrays and objects, which match only as a whole.
     wholes: Vec<Value>,
     numbers: Vec<String>,
-    /// In lower case, the longest first: each as it is, and as it is written within JSON or a quoted literal.
+    /// In lower case, the longest first. Each text is here as it is, and as it is escaped within JSON or a quoted SQL
+    /// literal.
     texts: Vec<String>,
-    /// Keys of objects that stay: names of the schema, which are no values of a call.
+    /// Keys of objects that are never replaced, because they are names of the schema and not values of a call.
     kept_keys: HashSet<String>,
 }
 
@@ -35,7 +36,7 @@ impl std::fmt::Debug for Redaction {
 }
 
 impl Redaction {
-    /// The sensitive values of a call with these parameters; `params` are all of its effective parameters.
+    /// The sensitive values of a call. `names` are the marked parameters, `params` all effective parameters.
     pub fn new<'a>(names: impl IntoIterator<Item = &'a str>, params: &Map<String, Value>) -> Self {
         let mut redaction = Self { names: names.into_iter().map(str::to_owned).collect(), ..Self::default() };
         redaction.kept_keys.extend(params.keys().cloned());
@@ -45,7 +46,7 @@ impl Redaction {
         redaction
     }
 
-    /// Values that must not be shown, whatever parameter or column had them.
+    /// The given values, whatever parameter or column they come from.
     #[must_use]
     pub fn of_values(values: &[Value]) -> Self {
         let mut redaction = Self::default();
@@ -53,7 +54,7 @@ impl Redaction {
         redaction
     }
 
-    /// Keeps these keys of objects, besides the names of the parameters.
+    /// Adds keys of objects that are never replaced. The names of the parameters are among them already.
     #[must_use]
     pub fn keeping_keys<'a>(mut self, keys: impl IntoIterator<Item = &'a str>) -> Self {
         self.kept_keys.extend(keys.into_iter().map(str::to_owned));
@@ -66,8 +67,8 @@ impl Redaction {
         self.names.is_empty() && self.texts.is_empty() && self.numbers.is_empty() && self.wholes.is_empty()
     }
 
-    /// Adds the values that a table had in place of sensitive ones: where one image of a row has a sensitive value in
-    /// a column, the other image has the one that it replaced.
+    /// Adds the counterparts of sensitive values in row images: if a column is sensitive in the image before or
+    /// after, its value in the other image is sensitive too.
     #[must_use]
     pub fn with_images(mut self, images: &[Option<&Value>]) -> Self {
         let rows =
@@ -107,8 +108,8 @@ impl Redaction {
         }
     }
 
-    /// The effective parameters as they may be stored: sensitive ones are replaced by name, and wherever else the
-    /// value occurs.
+    /// The effective parameters as they may be stored. Sensitive parameters are replaced by name, and their values
+    /// wherever else they occur.
     #[must_use]
     pub fn params(&self, params: &Map<String, Value>) -> Map<String, Value> {
         let kept = |(name, value): (&String, &Value)| {
@@ -122,7 +123,7 @@ impl Redaction {
         params.iter().map(kept).collect()
     }
 
-    /// The value without sensitive ones.
+    /// The value with sensitive values replaced.
     #[must_use]
     pub fn value(&self, value: &Value) -> Value {
         if self.is_empty() {
@@ -138,13 +139,14 @@ impl Redaction {
         }
     }
 
-    /// A text, or its replacement if there is a sensitive value in it.
+    /// A text, or the replacement if the text contains a sensitive value.
     #[must_use]
     pub fn whole_text(&self, text: String) -> String {
         if self.holds(&text) { REDACTED.to_owned() } else { text }
     }
 
-    /// The fields of an object, none of them lost where several keys are sensitive.
+    /// The fields of an object. If several keys are redacted, the results get different keys, so that no field is
+    /// lost.
     fn fields(&self, fields: &Map<String, Value>) -> Map<String, Value> {
         let mut kept = Map::new();
         for (name, field) in fields {
@@ -173,7 +175,7 @@ impl Redaction {
         self.numbers.iter().chain(&self.texts).any(same)
     }
 
-    /// A message with every sensitive value replaced, the short ones where they are quoted.
+    /// Replaces every sensitive value in a message; values of fewer than 4 bytes only where they are quoted.
     #[must_use]
     pub fn text(&self, text: &str) -> String {
         let mut message = text.to_owned();
@@ -191,14 +193,15 @@ impl Redaction {
     }
 }
 
-/// Replaces `part`, which is in lower case, in any case.
+/// Replaces `part`, which is in lower case, and ignores the case of `text`.
 fn replaced(text: &str, part: &str, by: &str) -> String {
     let lower = text.to_lowercase();
     if !lower.contains(part) {
         return text.to_owned();
     }
     if lower.len() != text.len() {
-        // Offsets of the one are none of the other: rather a message in lower case than a sensitive one.
+        // Lower-casing changed the length, so byte offsets do not match. A message in lower case is better than one
+        // with a sensitive value.
         return lower.replace(part, by);
     }
     let mut out = String::with_capacity(text.len());
@@ -258,7 +261,7 @@ mod tests {
                 json!({"hunter2": 1, "my Hunter2": {"x": 2}, "id": 3}),
                 json!({REDACTED: 1, "[redacted] 2": {"x": 2}, "id": 3}),
             ),
-            // Names of the call's parameters are no values.
+            // The names of the call's parameters are never replaced.
             (json!("id"), json!({"id": "id"}), json!({"id": REDACTED})),
         ] {
             assert_eq!(redaction(secret).value(&value), kept, "{value}");

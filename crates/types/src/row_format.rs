@@ -27,7 +27,7 @@ impl RowFormat {
     }
 }
 
-/// Derived, it would be alternatives with a description each, which some clients refuse.
+/// A derived schema would have one alternative with a description for each variant, which some clients refuse.
 impl JsonSchema for RowFormat {
     fn schema_name() -> Cow<'static, str> {
         "RowFormat".into()

@@ -1,4 +1,5 @@
-//! Numbers that clients change: JavaScript, and every bridge written in it, reads a JSON number as a double (I-2).
+//! Numbers that clients would change: JavaScript, and every bridge written in it, reads a JSON number as a double
+//! (I-2).
 
 use std::collections::BTreeMap;
 
@@ -7,19 +8,19 @@ use serde_json::Value;
 
 use crate::{Column, PgType, RowFormat, Scalar, TypeKind};
 
-/// 2^53: a double holds every integer below it.
+/// 2^53. A double holds every non-negative integer below it.
 const SAFE_END: f64 = 9_007_199_254_740_992.0;
 
-/// The number of decimal digits that a double holds, whatever they are.
+/// Every number of at most this many decimal digits survives a conversion to a double and back.
 const SAFE_DIGITS: usize = 15;
 
-/// Whether every client reads this integer as it is.
+/// Whether a double holds this integer exactly.
 #[must_use]
 pub fn is_safe_integer(number: &str) -> bool {
     number.parse::<f64>().is_ok_and(|double| double.abs() < SAFE_END)
 }
 
-/// Whether every client reads this number with all of its significant digits.
+/// Whether a double keeps all significant digits of this number.
 #[must_use]
 pub fn is_safe_decimal(number: &str) -> bool {
     Digits::of(number).significant().len() <= SAFE_DIGITS
@@ -31,8 +32,8 @@ pub fn is_plain_integer(number: &str) -> bool {
     !number.contains(['.', 'e', 'E'])
 }
 
-/// Arguments for a later call, with the digits of numbers as text where a client would change them. Documents stay as they
-/// are: text in them would be another document.
+/// Arguments for a later call, with numbers as text where a client would change them. JSON documents stay as they
+/// are, since text instead of a number would change the document.
 #[must_use]
 pub fn with_digits_as_text(argument: Value) -> Value {
     match argument {
@@ -44,19 +45,19 @@ pub fn with_digits_as_text(argument: Value) -> Value {
     }
 }
 
-/// What is known of the numbers of a field.
+/// The kind of a field, which decides how its numbers are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 enum FieldKind {
-    /// Inside of a JSON document: `1.10` is the number 1.1.
+    /// Inside a JSON document. Numbers are compared by value: `1.10` is the number 1.1.
     Document,
-    /// Of type `numeric`: always text, so that a column has one form.
+    /// Of type `numeric`. Its numbers are always sent as text, so that all values of a column have the same form.
     Numeric,
 }
 
-/// The fields of an answer whose numbers are of type `numeric`, or inside of documents.
+/// The fields of an answer that contain numbers of type `numeric`, or JSON documents.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumberFields {
-    /// By name, written as JSON.
+    /// By name; the name is escaped as in JSON.
     names: BTreeMap<String, FieldKind>,
     /// By position, for rows that are arrays.
     positions: Vec<Option<FieldKind>>,
@@ -76,14 +77,14 @@ impl NumberFields {
         fields
     }
 
-    /// One field that is a JSON document.
+    /// A single field that is a JSON document.
     #[must_use]
     pub fn of_document(name: &str) -> Self {
         let names = BTreeMap::from([(Value::from(name).to_string(), FieldKind::Document)]);
         Self { names, positions: Vec::new() }
     }
 
-    /// Adds a field of this type, or those of a composite type.
+    /// Adds a field of this type; for a composite type, its fields.
     pub fn insert(&mut self, name: &str, ty: &PgType) {
         match &ty.base().kind {
             TypeKind::Composite(inner) => inner.iter().for_each(|field| self.insert(&field.name, &field.ty)),
@@ -97,8 +98,8 @@ impl NumberFields {
         }
     }
 
-    /// The JSON text with the digits of a number as text where a double does not hold them. Everything else stays byte for
-    /// byte. The text is the whole answer of a tool.
+    /// Converts the numbers that a double does not hold to text, and leaves all other bytes unchanged. `json` is the
+    /// whole answer of a tool.
     #[must_use]
     pub fn double_safe(&self, json: &str) -> String {
         let mut safe = String::with_capacity(json.len() + json.len() / 16);
@@ -126,7 +127,7 @@ fn field_kind(ty: &PgType) -> Option<FieldKind> {
     }
 }
 
-/// Whether a client that reads the number as a double, and writes it again, has written the same digits.
+/// Whether a client that reads the number as a double and writes it again keeps its digits.
 fn is_kept(number: &str, kind: Option<FieldKind>) -> bool {
     if kind == Some(FieldKind::Numeric) {
         return false;
@@ -145,9 +146,9 @@ fn is_kept(number: &str, kind: Option<FieldKind>) -> bool {
 
 /// The decimal digits of a number.
 struct Digits {
-    /// All digits from the first one that is not 0, without the point.
+    /// All digits from the first nonzero one, without the decimal point.
     text: String,
-    /// The power of ten of the first one.
+    /// The power of ten of the first digit.
     exponent: i64,
 }
 
@@ -158,7 +159,7 @@ impl Digits {
         let whole = whole.trim_start_matches('-');
         let all = format!("{whole}{fraction}");
         let text = all.trim_start_matches('0').to_owned();
-        // A negative zero, and every other one, has no digits.
+        // Zero has no digits here, whatever its sign and exponent.
         let exponent = if text.is_empty() {
             0
         } else {
@@ -181,28 +182,28 @@ impl Digits {
 /// An object or array that is not closed yet.
 struct Open {
     is_array: bool,
-    /// What is known of all numbers in it.
+    /// The kind of all numbers in it, if it is known.
     kind: Option<FieldKind>,
-    /// What is known of the value behind the key, or at the place, where the scanner is.
+    /// The kind of the value that the scanner has reached, if it is known.
     next: Option<FieldKind>,
-    /// The place in a row that is an array.
+    /// The position in a row that is an array.
     place: Option<usize>,
     /// Whether a key comes next.
     expects_key: bool,
 }
 
-/// Finds the numbers of a valid JSON text. Its depth takes memory, and no stack.
+/// Finds the numbers of a valid JSON text. It does not recurse, so that deep nesting cannot overflow the stack.
 struct Scanner<'a> {
     json: &'a str,
     at: usize,
     open: Vec<Open>,
 }
 
-/// The objects and arrays around a row: the answer, `data`, `rows`.
+/// The nesting depth of a row: inside the answer, `data` and `rows`.
 const AROUND_A_ROW: usize = 3;
 
 impl Scanner<'_> {
-    /// The start of the next number and what is known of it. Its end is the place of the scanner.
+    /// The start of the next number, and the kind of its field. The number ends at the scanner's position.
     fn next_number(&mut self, fields: &NumberFields) -> Option<(usize, Option<FieldKind>)> {
         loop {
             let byte = *self.json.as_bytes().get(self.at)?;
@@ -237,7 +238,7 @@ impl Scanner<'_> {
         }
         let Some(open) = self.open.last_mut().filter(|open| open.expects_key) else { return };
         open.expects_key = false;
-        // A document's own names say nothing.
+        // Names inside a document are not names of fields.
         open.next = match open.kind {
             Some(kind) => Some(kind),
             None => self.json.get(start..self.at).and_then(|name| fields.names.get(name)).copied(),
@@ -276,7 +277,7 @@ mod tests {
         Column { name: name.to_owned(), ty, not_null: false }
     }
 
-    /// I-2: what a double does not hold is text, and nothing else is touched.
+    /// I-2: a number that a double does not hold becomes text, and all other bytes stay.
     #[test]
     fn a_number_that_a_double_changes_is_text() {
         let safe = |json: &str| NumberFields::default().double_safe(json);
@@ -313,7 +314,8 @@ mod tests {
         }
     }
 
-    /// I-2: a column of type numeric has one form; a document keeps its numbers as far as a double has their value.
+    /// I-2: all values of a numeric column have the same form. A document keeps its numbers if a double has their
+    /// value.
     #[test]
     fn numeric_is_always_text_and_documents_are_compared_by_value() {
         let columns = [column("price", Scalar::Numeric), column("n", Scalar::Float), column("doc", Scalar::Json)];
@@ -350,7 +352,7 @@ mod tests {
         }
     }
 
-    /// I-2: what a receipt says is what the call takes, and a document in it is the same document.
+    /// I-2: the undo arguments in a receipt work as a call, and a document among them stays the same.
     #[test]
     fn arguments_for_a_later_call_are_text_except_in_documents() {
         let given: Value = serde_json::from_str(

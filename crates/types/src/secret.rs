@@ -4,18 +4,18 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-/// A password or a connection string: prints as `***`.
+/// A password or a connection string. `Debug` and `Display` print `***`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps it.
+    /// Wraps a secret text.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The text itself, for the code that connects with it.
+    /// The secret text itself, for the code that connects with it.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
@@ -48,7 +48,7 @@ impl<'de> Deserialize<'de> for Secret {
                 Ok(Secret::new(text))
             }
 
-            // serde would quote the value in its message: it may be a password that lacks its quotes.
+            // serde's default message would quote the value, which may be a password without its quotes.
             fn visit_i64<E: Error>(self, _: i64) -> Result<Secret, E> {
                 Err(E::custom("a number stands where a string is expected"))
             }

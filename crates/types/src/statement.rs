@@ -1,6 +1,7 @@
 //! The description of a prepared statement: the types of its parameters and of its result columns.
 //!
-//! `pg` gets it from PostgreSQL, `manifest` makes schemas from it. No decision depends on SQL text.
+//! `pg` gets it from PostgreSQL, and `manifest` makes schemas of it. No decision depends on the text of the
+//! statement.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 pub struct PgType {
     /// `pg_type.oid`.
     pub oid: u32,
-    /// `pg_type.typname`; an array is its element's name and `[]`.
+    /// `pg_type.typname`; for an array, the name of its element type and `[]`.
     pub name: String,
     /// Its structure.
     pub kind: TypeKind,
@@ -25,7 +26,7 @@ pub enum TypeKind {
     Enum(Vec<String>),
     /// An array; `delimiter` separates its elements in text form (`,` for all but `box`).
     Array {
-        /// The type of each element, of whatever number of dimensions.
+        /// The element type. An array may have any number of dimensions.
         element: Arc<PgType>,
         /// `pg_type.typdelim`.
         delimiter: char,
@@ -45,7 +46,7 @@ pub struct CompositeField {
     pub ty: Arc<PgType>,
 }
 
-/// The scalars that JSON treats differently from plain text.
+/// The scalar types whose values are not all JSON strings, or have a special text form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scalar {
     /// `bool`
@@ -72,12 +73,12 @@ pub enum Scalar {
     Uuid,
     /// `int2vector` and `oidvector`: arrays with an output form of their own
     Vector,
-    /// A type that is not PostgreSQL's own and has a cast to `json` (`hstore`). Only the server knows the JSON of a
-    /// value. A parameter is its text.
+    /// A type that is not built in and has a cast to `json` (`hstore`). Only the server can convert a value to JSON.
+    /// A parameter is passed as text.
     JsonCast,
-    /// A row whose fields each value says for itself: `row(1, 'a')`.
+    /// A row value whose fields are only known from the value itself: `row(1, 'a')`.
     Record,
-    /// Everything else is its text.
+    /// All other types, as text.
     Text,
 }
 
@@ -91,7 +92,7 @@ impl PgType {
         }
     }
 
-    /// Its name as SQL has it: `bigint` for `int8`.
+    /// The name of the type in SQL: `bigint` for `int8`.
     #[must_use]
     pub fn sql_name(&self) -> String {
         if let TypeKind::Array { element, .. } = &self.kind {
@@ -110,7 +111,7 @@ impl PgType {
         .to_owned()
     }
 
-    /// Whether it is one of these, or has one somewhere inside: elements, fields, the type below a domain.
+    /// Whether the type is this scalar or contains it: in elements, fields, or the type below a domain.
     #[must_use]
     pub fn contains(&self, scalar: Scalar) -> bool {
         match &self.kind {
@@ -130,8 +131,8 @@ pub struct Column {
     pub name: String,
     /// Its type.
     pub ty: Arc<PgType>,
-    /// True if the column comes straight from a table column that is declared NOT NULL, and nothing on the way (an outer
-    /// join, grouping sets) makes a NULL of it.
+    /// Whether the column is a table column that is declared NOT NULL, and nothing in the query (an outer join,
+    /// grouping sets) can make it NULL.
     pub not_null: bool,
 }
 
@@ -142,65 +143,67 @@ pub struct StatementShape {
     pub params: Vec<Arc<PgType>>,
     /// The result columns; `None` for a statement that returns no rows.
     pub columns: Option<Vec<Column>>,
-    /// The names of the result columns that identify the rows of a table: those of its primary key, if all of them are
-    /// there. The keys of several tables are listed together. Empty if no key is complete.
+    /// The result columns that identify the rows of a table: the columns of its primary key, if the result has all of
+    /// them. The keys of several tables are listed together. Empty if no key is complete.
     pub key: Vec<String>,
-    /// The objects that it uses.
+    /// The objects that the statement uses.
     pub referenced_objects: ReferencedObjects,
 }
 
 /// The objects that a statement uses, as its plan shows them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReferencedObjects {
-    /// There is a plan.
+    /// PostgreSQL planned the statement.
     Planned {
-        /// The schemas of its tables (views resolved) and of its functions, as far as a plan shows them; sorted.
+        /// The schemas of its tables (views resolved) and of its functions, as far as the plan shows them; sorted.
         schemas: Vec<String>,
-        /// Whether it inserts, updates, deletes or merges.
+        /// Whether the statement inserts, updates, deletes or merges.
         changes: bool,
-        /// Whether it updates, deletes or merges, so that rows which are there may be lost; ON CONFLICT DO UPDATE counts.
+        /// Whether the statement updates, deletes or merges, so that data of existing rows may be lost. ON CONFLICT
+        /// DO UPDATE counts as an update.
         overwrites: bool,
-        /// Whether it locks rows that it returns (FOR UPDATE, FOR NO KEY UPDATE; a plan does not distinguish these
-        /// from the weaker FOR SHARE).
+        /// Whether the statement locks rows that it returns (FOR UPDATE, FOR NO KEY UPDATE). A plan does not
+        /// distinguish these from the weaker FOR SHARE.
         locks: bool,
-        /// Its tables, as far as a plan shows them; sorted. Those of a view are here, and the view is not; partitions
-        /// are, where the plan goes to them.
+        /// The tables, as far as the plan shows them; sorted. A view is replaced by its tables. Partitions are
+        /// included if the plan accesses them.
         tables: Vec<TableAccess>,
-        /// The parts of it that another server carries out, as far as they may write.
+        /// The parts that another server executes, if they may write.
         remote: Vec<RemotePart>,
     },
     /// There is no plan, for this reason.
     Unplanned(String),
-    /// There is no plan because the login lacks a privilege on an object of the statement: PostgreSQL's words.
+    /// There is no plan, because the login lacks a privilege on an object of the statement. Contains PostgreSQL's
+    /// message.
     Forbidden(String),
 }
 
-/// A part of a statement that another server carries out, in a transaction of its own. That one may commit although the
-/// local one does not.
+/// A part of a statement that another server executes in its own transaction, which may commit even if the local one
+/// does not.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RemotePart {
-    /// Citus carries it out on the nodes of its cluster. The plan need not show what it does there.
+    /// Citus executes it on the nodes of its cluster. The plan need not show what happens there.
     Distributed,
-    /// It writes a foreign table, or a table with a foreign table among its partitions.
+    /// It writes to a foreign table, or to a table that has a foreign table among its partitions.
     ForeignTable {
         /// The schema of the foreign table.
         schema: String,
-        /// Its name.
+        /// The name of the foreign table.
         table: String,
     },
 }
 
-/// A table that a statement touches.
+/// A table that a statement accesses.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TableAccess {
-    /// Its schema.
+    /// The schema of the table.
     pub schema: String,
-    /// Its name.
+    /// The name of the table.
     pub table: String,
-    /// Whether rows of it are inserted, updated, deleted or merged; else they are only read.
+    /// Whether its rows are inserted, updated, deleted or merged, and not only read.
     pub written: bool,
-    /// The privileges that the statement needs on it, sorted. These are the most that it can need where a plan does
-    /// not show them (MERGE, FOR UPDATE of some tables).
+    /// The privileges on the table that the statement needs, sorted. Where a plan does not show them (MERGE, FOR
+    /// UPDATE of some tables), these are all that it can need.
     pub privileges: Vec<Privilege>,
 }
 
@@ -218,7 +221,7 @@ pub enum Privilege {
 }
 
 impl Privilege {
-    /// As SQL has it.
+    /// The keyword in SQL.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -233,7 +236,7 @@ impl Privilege {
 /// The reason why a statement could not be described.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum DescribeError {
-    /// PostgreSQL refused it: the text is wrong.
+    /// PostgreSQL refused the statement because its text is wrong.
     #[error("{message}")]
     Refused {
         /// PostgreSQL's message.
@@ -245,17 +248,17 @@ pub enum DescribeError {
         /// The position in the text, in characters from 1.
         position: Option<u32>,
     },
-    /// The database could not be asked.
+    /// The database did not answer.
     #[error("{0}")]
     Unavailable(String),
 }
 
-/// The result of Describe for a query that decides about a call.
+/// The description of a condition: a query that decides whether a call is allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConditionShape {
     /// The shape of the query.
     pub shape: StatementShape,
-    /// The functions that such a query may not call, each with the reason.
+    /// The functions in it that a condition must not call, each with the reason.
     pub refused_functions: Vec<(String, String)>,
 }
 
@@ -263,16 +266,16 @@ pub struct ConditionShape {
 pub trait DescribeStatement {
     /// Prepares `sql` (extended protocol: one statement only) and describes it. Nothing is executed.
     ///
-    /// `param_types` are the types that the caller knows already, by `pg_type.oid`, 0 where PostgreSQL shall infer it.
-    /// If there are more of them than the statement uses, the statement takes as many parameters as there are types.
+    /// `param_types` are the known types of the parameters, by `pg_type.oid`; PostgreSQL infers a type that is 0. If
+    /// there are more types than the statement uses, the statement takes as many parameters as there are types.
     fn describe(
         &self,
         sql: &str,
         param_types: &[u32],
     ) -> impl Future<Output = Result<StatementShape, DescribeError>> + Send;
 
-    /// Describes a query that decides about a call, and names the functions that may not be part of it: those that have
-    /// effects, and those that may read tables.
+    /// Describes a condition, and finds the functions in it that a condition must not call: functions with side
+    /// effects, and functions that may read tables.
     fn describe_condition(
         &self,
         sql: &str,

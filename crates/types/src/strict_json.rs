@@ -1,8 +1,8 @@
-//! JSON in which no object has the same key twice, and which is not made of too many values.
+//! JSON without repeated keys, and with a bounded number of values.
 //!
-//! serde_json keeps the last of two equal keys without a word, while the client may have meant the first one, and a
-//! reviewer may have read it. So such a text is refused. And a value takes a hundred bytes and more once it is read, so
-//! four megabytes of `1,1,1` would be half a gigabyte: they are counted before anything is kept.
+//! serde_json silently keeps the last of two equal keys, but the client may have meant the first one, and a reviewer
+//! may have read that one. So the text is refused. A parsed value takes a hundred bytes or more, so four megabytes of
+//! `1,1,1` would take half a gigabyte of memory. So the values are counted before any of them is kept.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -14,22 +14,22 @@ use crate::escape::quoted;
 /// The reason why a text is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum StrictJsonError {
-    /// It is no JSON. serde_json's words quote nothing of it.
+    /// The text is not JSON. The message of serde_json does not quote it.
     #[error(transparent)]
     NoJson(serde_json::Error),
     /// An object has this key twice.
     #[error("the key {} stands twice in one object", quoted(.0))]
     KeyTwice(String),
-    /// It holds more values than this.
+    /// The text has more values than this limit.
     #[error("it holds more than {0} JSON values")]
     TooManyValues(usize),
 }
 
-/// Reads `text` and keeps nothing of it; how many values there are in it, at any depth. A number that is no integer of 64
-/// bits counts as two, since serde_json gives it as an object.
+/// Parses `text` without keeping it, and returns the number of values in it, at any depth. A number that is not a
+/// 64-bit integer counts as two, since serde_json represents it as an object.
 ///
 /// # Errors
-/// The first thing that is wrong with it.
+/// The first defect that is found.
 pub fn check_strict_json(text: &[u8], max_values: usize) -> Result<usize, StrictJsonError> {
     let mut found = Found { values: 0, max_values, twice: None };
     let mut reader = serde_json::Deserializer::from_slice(text);
@@ -42,7 +42,7 @@ pub fn check_strict_json(text: &[u8], max_values: usize) -> Result<usize, Strict
     }
 }
 
-/// The findings so far. A repeated key, or too many values, ends the reading.
+/// The findings so far. A repeated key or too many values end the parsing.
 struct Found {
     values: usize,
     max_values: usize,

@@ -1,4 +1,4 @@
-//! Agreement tiers of writes.
+//! Tiers: who must agree to a write before it runs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct ApprovalRule {
     /// The number of people.
     pub approvals: u32,
-    /// The group that they have to be in, a role of PostgreSQL; `None` for anybody who may decide.
+    /// The group that they must belong to, a role of PostgreSQL; `None` if anyone who may decide can approve.
     pub approvers: Option<String>,
 }
 

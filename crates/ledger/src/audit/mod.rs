@@ -1,7 +1,8 @@
-//! The ledger as evidence, for people who may see every account: reading it (`read`), sealing records and events as leaves
-//! of a log (`seal`), signing its checkpoints (`sign`, `witnesses`), proving and exporting it (`prove`, `export`), comparing records and
-//! log (`verify`), and removing old records (`prune`). The log and its rules are in `migrations/baseline/70_log.sql`;
-//! `docs/topics/audit.md` says what it proves. `reads` is the log of reads, which is no part of it.
+//! The ledger as evidence, for people who may see every account. `read` reads it. `seal` appends records and events
+//! to the log as leaves, and `sign` and `witnesses` sign its checkpoints. `prove` and `export` make proofs and
+//! bundles, `verify` compares the records with the log, and `prune` removes old records. The log and its rules are in
+//! `migrations/baseline/70_log.sql`; `docs/topics/audit.md` says what it proves. `reads` is the log of reads, which
+//! is separate from this log.
 
 mod checkpoints;
 mod export;
@@ -55,7 +56,7 @@ pub struct Audit {
     records: Records,
 }
 
-/// The time limit of one query: the largest ones read the whole ledger.
+/// The time limit of one query. The largest queries read the whole ledger.
 const DEADLINE: Duration = Duration::from_secs(300);
 
 impl Audit {
@@ -66,7 +67,7 @@ impl Audit {
     /// The range between two points in time, by the clock of the database.
     ///
     /// # Errors
-    /// [`TimeRangeError`] if nothing can be in it.
+    /// [`TimeRangeError`] if the range is empty.
     pub async fn time_range(&self, from: Option<Moment>, to: Option<Moment>) -> Result<TimeRange, TimeRangeError> {
         self.records.time_range(from, to).await
     }
@@ -94,15 +95,15 @@ async fn ask(
     Ok(outcomes.into_iter().next().unwrap_or_default().rows)
 }
 
-/// Begins a transaction that reads one snapshot. Without JIT: the expressions of an entry are long, and compiling them takes ten
-/// times as long as evaluating them for a batch.
+/// Begins a read-only transaction with one snapshot. JIT is off: the expressions of an entry are long, and compiling
+/// them takes ten times as long as evaluating them for a batch.
 async fn begin_snapshot(session: &mut Session) -> Result<(), pg::Error> {
     let begun = session.begin(Some("isolation level repeatable read read only"), &[]).await;
     begun.map_err(|failed| failed.error)?;
     session.batch_execute("set local jit = off").await
 }
 
-/// The first row of an answer that has exactly these columns.
+/// The first row of an answer, which must have `N` columns.
 fn one_row<const N: usize>(rows: Vec<Vec<Option<String>>>) -> Result<[Option<String>; N], pg::Error> {
     rows.into_iter().next().and_then(|row| <[Option<String>; N]>::try_from(row).ok()).ok_or_else(unreadable)
 }
@@ -112,7 +113,7 @@ fn number(text: Option<&String>) -> Result<i64, pg::Error> {
     text.map_or(Ok(0), |text| text.parse().map_err(|_| unreadable()))
 }
 
-/// Whether a login lacks the privilege to write, or the database is a standby.
+/// Whether the error means that the login lacks the privilege to write, or that the database is a standby.
 fn may_only_read(error: &pg::Error) -> bool {
     error.server_error().is_some_and(|error| matches!(error.sqlstate.as_str(), "42501" | "25006"))
 }

@@ -1,4 +1,4 @@
-//! What the ledger knows about a write: its record, its effects, what is in the way of its undo.
+//! The evidence of a write: its record, its effects, and the conflicts that prevent its undo.
 
 pub(crate) mod catalog_version;
 pub(crate) mod conflicts;

@@ -1,4 +1,4 @@
-//! What people decide: proposals, freezes, the console, notices.
+//! Decisions of people: proposals and freezes, the console, and notices.
 
 pub mod console;
 pub(crate) mod freezes;

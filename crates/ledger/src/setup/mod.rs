@@ -10,10 +10,10 @@
 //! verify       compare the schema with what this binary makes; a difference rolls everything back
 //! tracking     tell the triggers of tracked tables which logins servers have
 //! ```
-//! `init` usually runs as a superuser, over a database in which other users may create objects. So its session finds
-//! PostgreSQL's own objects only (`pg::SessionSettings`). It calls no function that is stored in the database before
-//! it has verified it, and writes to no table before it has checked, under a lock, that no trigger or rule is attached
-//! to it.
+//! `init` usually runs as a superuser, in a database where other users may create objects. Three rules protect it.
+//! Its `search_path` contains only PostgreSQL's own objects (`pg::SessionSettings`). It calls no function of the
+//! database before it has verified it. It writes to a table only after it has checked, under a lock, that the table
+//! has no trigger or rule.
 
 pub(crate) mod identity;
 pub(crate) mod login_settings;
@@ -37,13 +37,13 @@ pub use track::{TrackOptions, TrackReport, TrackedTable, track, untrack};
 
 use self::schema::SchemaError;
 
-/// Key of the advisory lock of `init`. Other applications must not use it.
+/// The key of the advisory lock of `init`. No other application may use it.
 const LOCK_KEY: i64 = 1_668_641_650;
 
-/// Time that `init` waits for another `init`, or for a table in use.
+/// How long `init` waits for another `init`, or for a lock on a table.
 const LOCK_TIMEOUT: &str = "60s";
 
-/// Maximum number of attempts if `init` of another database creates the same roles at the same time.
+/// The maximum number of attempts while the `init` of another database creates the same roles.
 const MAX_ATTEMPTS: usize = 5;
 
 /// Relations on which `init` may grant SELECT to the reader's login.
@@ -52,9 +52,9 @@ pub enum ReaderTables {
     /// The relations that were created since the last `init`.
     #[default]
     New,
-    /// All of them, also those from which an administrator has revoked it.
+    /// All relations, including those for which an administrator has revoked it.
     All,
-    /// None.
+    /// No relation.
     None,
 }
 
@@ -65,23 +65,23 @@ pub struct InitOptions {
     pub writer: String,
     /// The privileges of the reader's login.
     pub reader_tables: ReaderTables,
-    /// Whether everything is rolled back at the end.
+    /// Whether the transaction is rolled back at the end.
     pub dry_run: bool,
 }
 
-/// A relation that the reader's login was not granted SELECT on.
+/// A relation for which the reader's login was not granted SELECT.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkippedRelation {
-    /// Schema and name, as SQL writes them.
+    /// Schema and name, quoted as in SQL.
     pub relation: String,
-    /// Its owner, which can grant it.
+    /// The owner of the relation, who can grant it.
     pub owner: String,
 }
 
-/// Changes of `init`, made or, in a dry run, only computed.
+/// The changes that `init` made, or would make in a dry run.
 #[derive(Debug, Clone, Default)]
 pub struct InitReport {
-    /// Whether the ledger did not exist before.
+    /// Whether this `init` created the ledger.
     pub is_new: bool,
     /// The version of the ledger's schema.
     pub version: i32,
@@ -89,17 +89,18 @@ pub struct InitReport {
     pub roles: Vec<String>,
     /// The reader's login, if there is one.
     pub reader: Option<String>,
-    /// The relations that the reader's login was granted SELECT on: schema and name, as SQL writes them.
+    /// The relations for which the reader's login was granted SELECT: schema and name, quoted as in SQL.
     pub granted: Vec<String>,
-    /// The relations that this login may not grant.
+    /// The relations for which the role of this `init` may not grant SELECT.
     pub skipped: Vec<SkippedRelation>,
-    /// The relations that existed at an earlier `init` and that the reader's login cannot read: left as they are.
+    /// Relations that existed at an earlier `init` and that the reader's login cannot read. `init` does not change
+    /// this.
     pub unreadable: Vec<String>,
     /// Other changes, each a sentence without a full stop.
     pub changes: Vec<String>,
     /// Warnings for the administrator, each a sentence without a full stop.
     pub warnings: Vec<String>,
-    /// Every statement that changes something, in order. Secrets are left out.
+    /// The statements that change something, in order, without secrets.
     pub statements: Vec<String>,
 }
 
@@ -110,11 +111,11 @@ impl Default for InitOptions {
     }
 }
 
-/// Creates the ledger's schema, or brings it up to date, with its owner, the servers' login and the reader's login. Several
-/// processes may do it at once.
+/// Creates the schema of the ledger, or updates it, with its owner, the servers' login and the reader's login.
+/// Several processes may call this at the same time.
 ///
 /// # Errors
-/// [`SchemaError`]; nothing has changed then.
+/// [`SchemaError`]; nothing was changed.
 pub async fn init(target: &ConnectOptions, options: &InitOptions) -> Result<InitReport, SchemaError> {
     schema::refuse_pooler(target)?;
     let mut attempt = 1;
@@ -130,7 +131,7 @@ pub async fn init(target: &ConnectOptions, options: &InitOptions) -> Result<Init
     Ok(report)
 }
 
-/// Whether another transaction has created the same role, or changed the same row of a shared catalog, in the meantime.
+/// Whether another transaction has created the same role, or has changed the same row of a shared catalog.
 fn is_conflict(error: &pg::Error) -> bool {
     // unique_violation, duplicate_object, and "tuple concurrently updated".
     let codes = ["23505", "42710", "XX000"];
@@ -140,7 +141,7 @@ fn is_conflict(error: &pg::Error) -> bool {
 async fn init_once(target: &ConnectOptions, options: &InitOptions) -> Result<InitReport, SchemaError> {
     let mut setup = Setup::begin(target).await?;
     let report = setup.run(options).await.map_err(|error| setup.explained(error));
-    // A failed transaction is rolled back by either.
+    // COMMIT of a failed transaction rolls it back, too.
     let end = if report.is_ok() && !options.dry_run { "commit" } else { "rollback" };
     let ended = setup.session.batch_execute(end).await;
     setup.session.close().await;
@@ -150,10 +151,10 @@ async fn init_once(target: &ConnectOptions, options: &InitOptions) -> Result<Ini
 }
 
 /// Runs constant SQL texts (the demo's schema and data) in one transaction, unless the schema exists. Returns whether
-/// it ran. Several processes may do it at once.
+/// they ran. Several processes may call this at the same time.
 ///
 /// # Errors
-/// [`SchemaError`]; nothing has changed then.
+/// [`SchemaError`]; nothing was changed.
 pub async fn load_once(target: &ConnectOptions, schema: &str, own_texts: &[&str]) -> Result<bool, SchemaError> {
     schema::refuse_pooler(target)?;
     let mut setup = Setup::begin(target).await?;
@@ -168,7 +169,7 @@ pub async fn load_once(target: &ConnectOptions, schema: &str, own_texts: &[&str]
 /// A transaction that sets up the ledger.
 struct Setup {
     session: Session,
-    /// The role that everything runs as.
+    /// The role that runs all statements.
     user: String,
     /// Whether that role may create roles.
     creates_roles: bool,
@@ -180,9 +181,9 @@ const LOGIN_SQL: &str = "\
 select current_user, (r.rolsuper or r.rolcreaterole)::text, current_database() from pg_roles r where r.rolname = current_user";
 
 impl Setup {
-    /// Opens the transaction, and waits until no other one sets up the same database.
+    /// Opens the transaction, and waits while another one sets up the same database.
     async fn begin(target: &ConnectOptions) -> Result<Self, SchemaError> {
-        // A role that the database sets for its sessions would own what is created here.
+        // Without this, objects would be owned by a role that `ALTER DATABASE SET role` gives to sessions.
         let settings = SessionSettings::default().with("role", "none").with("lock_timeout", LOCK_TIMEOUT);
         let mut session = Session::connect(target, &settings).await.map_err(pg::Error::from)?;
         session.batch_execute("begin").await?;
@@ -225,7 +226,7 @@ impl Setup {
         Ok(std::mem::take(&mut self.report))
     }
 
-    /// The error with what to do, if the role lacks a privilege.
+    /// Adds what to do to an error about a missing privilege.
     fn explained(&self, error: SchemaError) -> SchemaError {
         match error {
             SchemaError::Database(pg::Error::Server(error)) if error.sqlstate == "42501" => SchemaError::NotAllowed {
@@ -257,21 +258,21 @@ impl Setup {
         Ok(true)
     }
 
-    /// Runs a statement of the server that changes something, and adds it to the report.
+    /// Runs a constant statement that changes something, and adds it to the report.
     async fn execute(&mut self, sql: String) -> Result<(), SchemaError> {
         self.session.batch_execute(&sql).await?;
         self.report.statements.push(sql);
         Ok(())
     }
 
-    /// Runs a statement that contains a secret; the report gets `shown` in its place.
+    /// Runs a statement that contains a secret, and adds `shown` to the report instead.
     async fn execute_secret(&mut self, sql: &str, shown: String) -> Result<(), SchemaError> {
         self.session.batch_execute(sql).await?;
         self.report.statements.push(shown);
         Ok(())
     }
 
-    /// The rows of a query, without those that have a NULL.
+    /// The rows of a constant query, except rows that contain a NULL.
     async fn rows<const N: usize>(
         &mut self,
         sql: &str,
@@ -287,7 +288,7 @@ impl Setup {
     }
 }
 
-/// The rows of a query of the server, without those that have a NULL.
+/// The rows of a constant query, except rows that contain a NULL.
 pub(crate) async fn rows<const N: usize>(
     session: &mut Session,
     sql: &str,
@@ -302,7 +303,7 @@ pub(crate) async fn rows<const N: usize>(
         .collect())
 }
 
-/// A text as a literal of SQL.
+/// Quotes a text as a literal of SQL.
 fn literal(text: &str) -> String {
     sql_literal(Some(text))
 }

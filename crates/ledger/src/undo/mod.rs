@@ -22,7 +22,7 @@ const PLAN_SQL: &str = "select countersign.undo_plan($1::pg_catalog.uuid[], 'str
 const TRIAL_SQL: &str = "select countersign.trial_conflicts($1::pg_catalog.uuid[]) as outcome";
 const DEFERRED_SQL: &str = "set constraints all immediate";
 
-/// The answer of `countersign.undo`.
+/// The answer of the SQL function `countersign.undo`.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct UndoReport {
     #[serde(default)]
@@ -33,42 +33,43 @@ pub(crate) struct UndoReport {
     pub(crate) set_again: Option<SetAgain>,
 }
 
-/// The rows that an undo has put back.
+/// The rows that an undo restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestoredRows {
-    /// Their number.
+    /// The number of rows.
     pub rows: u64,
-    /// What triggers set again in them; `None` if they are exactly what they were.
+    /// What triggers changed in these rows during the undo; `None` if the rows are exactly as they were before the
+    /// write.
     pub set_again: Option<SetAgain>,
 }
 
-/// The columns that triggers set when rows were put back, and that no statement of the write had set.
+/// Columns that triggers set while rows were restored, and that no statement of the write had set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetAgain {
-    /// The number of rows that have such columns.
+    /// The number of rows with such columns.
     pub rows: u64,
     /// The columns by table.
     pub columns: BTreeMap<String, Vec<String>>,
-    /// The first of the rows, with the values as PostgreSQL writes them.
+    /// The first of these rows, with values in PostgreSQL's text format.
     pub first: Vec<RowSetAgain>,
 }
 
 /// A row of [`SetAgain`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowSetAgain {
-    /// Its table.
+    /// The table of the row.
     pub table: String,
-    /// Its key.
+    /// The key of the row.
     pub key: Value,
     /// The values that the triggers set.
     #[serde(default)]
     pub columns: BTreeMap<String, Option<String>>,
 }
 
-/// Puts back every row that the writes have changed, or none.
+/// Restores every row that the writes changed, or none.
 ///
 /// # Errors
-/// [`ErrorCode::UndoConflict`] or [`ErrorCode::AlreadyReversed`], or whatever the database says.
+/// [`ErrorCode::UndoConflict`] or [`ErrorCode::AlreadyReversed`], or an error of the database.
 pub async fn undo(tx: &mut WriteTx<'_>, writes: &[CorrelationId]) -> Result<RestoredRows, ExecutorError> {
     let undo: UndoReport = ask(tx, UNDO_SQL, &[Some(array(writes))]).await?;
     match undo.conflicts.is_empty() {
@@ -77,10 +78,12 @@ pub async fn undo(tx: &mut WriteTx<'_>, writes: &[CorrelationId]) -> Result<Rest
     }
 }
 
-/// Undoes the writes of a plan of the request's account, if it would change what was shown under this digest.
+/// Undoes the writes of a plan, if it would still change the rows that were shown under this digest. The plan is made
+/// again and compared, because the undo itself only compares rows: it would not notice a change that others made and
+/// took back.
 ///
 /// # Errors
-/// As [`undo`]: the undo compares the rows alone, and would pass over a change that others have made and taken back.
+/// As [`undo`]; also [`ErrorCode::UndoConflict`] if the digest differs.
 pub async fn undo_plan(
     tx: &mut WriteTx<'_>,
     request: &WriteRequest,
@@ -99,7 +102,8 @@ pub async fn undo_plan(
     undo(tx, writes).await
 }
 
-/// After an undo that will be rolled back: what the ledger would refuse of it, such as a row that a trigger has changed again.
+/// Checks an undo that will be rolled back for what the ledger would refuse at commit, such as a row that a trigger
+/// has changed again.
 ///
 /// # Errors
 /// As [`undo`].
@@ -109,7 +113,7 @@ pub async fn refuse_trial(tx: &mut WriteTx<'_>, writes: &[CorrelationId]) -> Res
     if conflicts.is_empty() { Ok(()) } else { Err(undo_failure(conflicts).into()) }
 }
 
-/// The column `outcome` in the answer of a function of the ledger.
+/// Calls a function of the ledger and parses the column `outcome` of its answer.
 async fn ask<T: DeserializeOwned>(
     tx: &mut WriteTx<'_>,
     sql: &str,

@@ -1,4 +1,4 @@
-//! What is stuck, what is open, and what stopped servers left.
+//! Monitoring: stuck and open records and proposals, and attempts that stopped servers left.
 
 pub(crate) mod doctor;
 pub(crate) mod gauges;

@@ -6,9 +6,9 @@
 //! execute   through the gate, like every write, which compares with the preview, and ends the proposal with its record
 //! recover   another server executes approved proposals of a server that went away
 //! ```
-//! `proposal` is the stored form, `preview` what is shown and compared, `state` the states. `decide` and
-//! `human_decision` are the ways to approve, `execute` the way through the gate, `confirmed` the part in its transaction, `recover`
-//! finds approved proposals that no server executes.
+//! `proposal` is the stored form, `preview` what people see and what is compared, and `state` the states. `decide`
+//! and `human_decision` record decisions. `execute` runs approved proposals through the gate, and `confirmed` is its
+//! part within the gate's transaction. `recover` finds approved proposals that no server is executing.
 
 mod confirmed;
 mod decide;
@@ -53,13 +53,13 @@ use crate::write::intent::slot;
 use crate::write::policy::{self, AppliedPolicy, PolicyMode};
 use crate::write::preview::Trials;
 
-/// The number of proposals of one account that may wait: an agent must not hide the one that matters among many.
+/// The maximum number of waiting proposals of one account, so that an agent cannot hide an important one among many.
 const MOST_PENDING: u32 = 100;
 
-/// The number of approved writes that one server executes at the same time.
+/// The maximum number of approved writes that one server executes concurrently.
 const AT_ONCE: usize = 4;
 
-/// The number of attempts to make a preview while other writes change its rows.
+/// The maximum number of attempts at a preview while other writes change its rows.
 const TRIES: usize = 5;
 
 const SERIALIZATION_FAILURE: &str = "40001";
@@ -71,13 +71,13 @@ pub struct Proposals {
     gate: Gate,
     records: Records,
     fingerprints: Fingerprints,
-    /// How long a proposal waits.
+    /// How long a proposal waits for a decision.
     lifetime: Duration,
     /// The time limit of an execution.
     call_deadline: Duration,
-    /// Bounds the executions that no caller waits for: calls of agents need sessions as well.
+    /// Bounds the executions for which no caller waits, because the calls of agents need sessions, too.
     executing: Arc<Semaphore>,
-    /// Bounds the previews that run at once.
+    /// Bounds the concurrent previews.
     previewing: Arc<Semaphore>,
 }
 
@@ -120,11 +120,11 @@ impl Proposals {
         Self { writer, gate, records, fingerprints, lifetime, call_deadline, executing, previewing }
     }
 
-    /// The correlation id and the answer of an identical write that is in force: no proposal is needed.
+    /// The correlation id and the answer of an identical write that is in force, in which case no proposal is needed.
     ///
     /// # Errors
-    /// The failure of the call because of an identical write that is no longer in force or a bound key; or the ledger
-    /// cannot be read.
+    /// The call fails because an identical write is no longer in force, or because its idempotency key has been used
+    /// with other arguments; or the ledger cannot be read.
     pub async fn standing(
         &self,
         draft: &NewProposal,
@@ -145,18 +145,20 @@ impl Proposals {
         }
     }
 
-    /// Applies the policy of the tool to a call that is proposed, and logs the decision. `None` for a tool without a policy.
+    /// Applies the policy of the tool to a call that is proposed, and logs the decision. Returns `None` for a tool
+    /// without a policy.
     ///
     /// # Errors
-    /// The call is refused, or the policy cannot be applied.
+    /// The policy refuses the call, or cannot be applied.
     pub async fn apply_policy(&self, draft: &NewProposal, deadline: Instant) -> Result<Option<AppliedPolicy>, Failure> {
         self.decide(draft.executor.as_ref(), &draft.request, PolicyMode::Refuse, deadline).await
     }
 
-    /// The decision of the policy of the tool, without its limit, for a call that is only previewed.
+    /// The decision of the tool's policy for a call that is only previewed. Does not count against the limit of the
+    /// tool.
     ///
     /// # Errors
-    /// The call is refused, or the policy cannot be applied.
+    /// The policy refuses the call, or cannot be applied.
     pub async fn preview_policy(
         &self,
         executor: &dyn WriteExecutor,
@@ -177,17 +179,18 @@ impl Proposals {
         policy::decide(&self.writer, &call, &request.principal, mode, deadline).await.map(Some)
     }
 
-    /// The preview of the write.
+    /// Makes the preview of the write.
     ///
     /// # Errors
-    /// The failure of the write, or the reason why there is no preview.
+    /// The write fails, or the reason why it cannot be previewed.
     pub async fn preview(&self, draft: &NewProposal, deadline: Instant) -> Result<Preview, Failure> {
         let executor = draft.executor.as_ref();
         let trials = Trials { writer: &self.writer, executor, request: &draft.request, deadline };
         if !executor.preview_is_binding() {
             return Ok(Preview::without_run(trials.once().await?));
         }
-        // Each preview holds two sessions of the pool at a time: not all may wait for their second one.
+        // A preview holds two sessions of the pool at a time. The semaphore prevents that all previews wait for their
+        // second one.
         let permit = tokio::time::timeout_at(deadline, self.previewing.acquire()).await;
         let _permit = permit.map_err(|_| preview::too_many())?.map_err(|_| internal_error())?;
         for _ in 0..TRIES {
@@ -197,7 +200,7 @@ impl Proposals {
                         return Ok(Preview { row_key: executor.row_key().to_vec(), ..preview });
                     }
                 }
-                // Others have changed its rows since the snapshot was taken.
+                // Other transactions have changed the rows since the snapshot was taken.
                 Err(failure) if failure.sqlstate.as_deref() == Some(SERIALIZATION_FAILURE) => {}
                 Err(failure) => return Err(failure),
             }
@@ -205,7 +208,7 @@ impl Proposals {
         Err(preview::concurrent_changes())
     }
 
-    /// Whether the proposal is what this call would propose.
+    /// Whether this call would make the same proposal.
     #[must_use]
     pub fn is_of(&self, proposal: &Proposal, draft: &NewProposal) -> bool {
         proposal.tool_name == draft.tool
@@ -214,7 +217,7 @@ impl Proposals {
             && proposal.idempotency_key == draft.idempotency_key
     }
 
-    /// Stores a proposal, or finds the identical one that waits already.
+    /// Stores a proposal, or returns the identical one that waits already.
     ///
     /// # Errors
     /// The ledger cannot be written, or the account has too many waiting proposals.
@@ -270,7 +273,7 @@ impl Proposals {
         }
     }
 
-    /// One proposal; `None` if the account (any account for `None`) has none with this id.
+    /// Returns a proposal of the account, or of any account if `account` is `None`.
     ///
     /// # Errors
     /// The ledger cannot be read.
@@ -292,7 +295,7 @@ impl Proposals {
         self.read(LINE_SQL, LIST_SQL, &params).await
     }
 
-    /// The proposals that wait for a decision, of every account, the one that expires first at the top.
+    /// The proposals of all accounts that wait for a decision, in the order in which they expire.
     ///
     /// # Errors
     /// The ledger cannot be read.
@@ -300,7 +303,7 @@ impl Proposals {
         self.read(LINE_SQL, WAITING_SQL, &[Some(limit.to_string())]).await
     }
 
-    /// The proposals that do not wait any more, of every account, the one that was proposed last at the top.
+    /// The proposals of all accounts that no longer wait, the most recently proposed first.
     ///
     /// # Errors
     /// The ledger cannot be read.
@@ -341,12 +344,12 @@ impl Proposals {
     }
 }
 
-/// The definition of the executor, in the form that the ledger stores.
+/// The definition of the executor as the ledger stores it.
 fn definition(executor: &dyn WriteExecutor) -> String {
     sha256_hex(&executor.definition())
 }
 
-/// The most bytes of a preview: a person must be able to look at it.
+/// The maximum size of a preview in bytes: a person must be able to read it.
 const MAX_PREVIEW_BYTES: usize = 1 << 20;
 
 fn too_large(params: usize, preview: usize) -> Result<(), Failure> {
