@@ -1,4 +1,4 @@
-//! Who is logged in to the console. The tables and rules are in `migrations/baseline/67_console.sql`.
+//! The sessions of the console. The tables and rules are in `migrations/baseline/67_console.sql`.
 
 mod sign_in;
 
@@ -23,45 +23,45 @@ const SESSION_SQL: &str = "select s.person, s.role, array_to_json(s.groups)::tex
 const LOG_OUT_SQL: &str = "select countersign.log_out(decode($1, 'hex'))";
 const END_SQL: &str = "select countersign.end_console_sessions($1)::text";
 
-/// What a person may do in the console. Each role may do what the ones before it may.
+/// What a person may do in the console. Each role includes the rights of the roles before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConsoleRole {
-    /// Reads.
+    /// May read.
     Auditor,
-    /// Also decides on proposals.
+    /// May also decide on proposals.
     Reviewer,
-    /// Also undoes writes and freezes accounts.
+    /// May also undo writes and freeze accounts.
     Operator,
 }
 
 /// A person whom the console has verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsolePerson {
-    /// The name, which decisions are recorded with.
+    /// The name that is recorded with decisions.
     pub name: String,
     /// What the person may do.
     pub role: ConsoleRole,
-    /// The groups, which `approvers` of a proposal is compared with.
+    /// The groups of the person, which are compared with the `approvers` of a proposal.
     pub groups: Vec<String>,
 }
 
-/// How a person has shown who they are.
+/// How a person signed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignInMethod {
-    /// With a link of an owner of the ledger.
+    /// With a one-time link that an owner of the ledger made.
     Link,
     /// At an OpenID Connect provider.
     Oidc,
 }
 
-/// A session that has not ended.
+/// A session of the console that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsoleSession {
     /// The person.
     pub person: ConsolePerson,
-    /// How the person has signed in.
+    /// How the person signed in.
     pub method: SignInMethod,
-    /// The time since then; `None` if the provider does not say when that was.
+    /// The time since the sign-in; `None` if the provider does not report it.
     pub sign_in_age: Option<Duration>,
 }
 
@@ -72,7 +72,7 @@ pub struct ConsoleSessions {
 }
 
 impl ConsoleRole {
-    /// Its name.
+    /// The name of the role in SQL.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -94,7 +94,7 @@ impl ConsoleRole {
         self >= Self::Operator
     }
 
-    /// The role of this name. A name that is not known gives no right to decide.
+    /// The role of this name. An unknown name is an auditor, who may not decide.
     fn named(name: &str) -> Self {
         [Self::Operator, Self::Reviewer].into_iter().find(|role| role.as_str() == name).unwrap_or(Self::Auditor)
     }
@@ -105,45 +105,47 @@ impl ConsoleSessions {
         Self { writer }
     }
 
-    /// Lets this token log a person in, once, within 5 minutes. For members of the ledger's owner.
+    /// Stores a token with which a person can log in once, within 5 minutes. Only members of the ledger's owner may
+    /// do this.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn make_link(&self, token: &Secret, person: &ConsolePerson) -> Result<(), pg::Error> {
         let params = [hash(token), person.name.clone(), person.role.as_str().to_owned(), array(&person.groups)];
         self.ask(MAKE_LINK_SQL, &params).await.map(drop)
     }
 
-    /// Notes where browsers reach a console that starts.
+    /// Stores the address of a console that starts.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn note_address(&self, origin: &str) -> Result<(), pg::Error> {
         self.ask(NOTE_ADDRESS_SQL, &[origin.to_owned()]).await.map(drop)
     }
 
-    /// Where browsers reach the console that was started last; `None` before the first one. For members of the ledger's owner.
+    /// The address of the console that was started last; `None` before the first one. Only members of the ledger's
+    /// owner may read it.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn address(&self) -> Result<Option<String>, pg::Error> {
         let row = self.ask(ADDRESS_SQL, &[]).await?;
         Ok(row.and_then(|row| row.into_iter().next().flatten()))
     }
 
-    /// Logs in with a link. The person, or `None` if the link is unknown, used or too old.
+    /// Logs in with a link. Returns the person's name, or `None` if the link is unknown, used or expired.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn log_in(&self, link: &Secret, session: &Secret) -> Result<Option<String>, pg::Error> {
         let row = self.ask(LOG_IN_SQL, &[hash(link), hash(session)]).await?;
         Ok(row.and_then(|row| row.into_iter().next().flatten()))
     }
 
-    /// Who makes a request with the token of a session; `None` if it has ended.
+    /// The session of this token; `None` if it has ended.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn find(&self, session: &Secret) -> Result<Option<ConsoleSession>, pg::Error> {
         let Some(row) = self.ask(SESSION_SQL, &[hash(session)]).await? else { return Ok(None) };
         let mut columns = row.into_iter();
@@ -161,21 +163,22 @@ impl ConsoleSessions {
     /// Ends a session.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn log_out(&self, session: &Secret) -> Result<(), pg::Error> {
         self.ask(LOG_OUT_SQL, &[hash(session)]).await.map(drop)
     }
 
-    /// Ends every session and link of a person; how many sessions. For members of the ledger's owner.
+    /// Ends all sessions and links of a person, and returns the number of sessions. Only members of the ledger's
+    /// owner may do this.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn end_all(&self, person: &str) -> Result<u64, pg::Error> {
         let row = self.ask(END_SQL, &[person.to_owned()]).await?;
         Ok(row.and_then(|row| row.into_iter().next().flatten()?.parse().ok()).unwrap_or_default())
     }
 
-    /// The first row.
+    /// The first row of a query's result.
     async fn ask(&self, sql: &str, params: &[String]) -> Result<Option<Vec<Option<String>>>, pg::Error> {
         let params: Vec<Option<String>> = params.iter().cloned().map(Some).collect();
         self.ask_with_nulls(sql, &params).await
@@ -191,12 +194,12 @@ impl ConsoleSessions {
     }
 }
 
-/// SHA-256 in hexadecimal digits.
+/// SHA-256 of a token, in hexadecimal.
 pub(crate) fn hash(token: &Secret) -> String {
     Sha256::digest(token.expose().as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A PostgreSQL array.
+/// A text array in PostgreSQL's text form.
 pub(crate) fn array(items: &[String]) -> String {
     let quoted = |item: &String| format!("\"{}\"", item.replace('\\', "\\\\").replace('"', "\\\""));
     format!("{{{}}}", items.iter().map(quoted).collect::<Vec<_>>().join(","))

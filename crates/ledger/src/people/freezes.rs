@@ -1,4 +1,4 @@
-//! Freezes: an operator stops the writes of an account, of an actor, or all of them, and lets them go on.
+//! Freezes: an operator stops the writes of an account, of an actor, or of everybody, and resumes them.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const CURRENT_SQL: &str = concat!(
     " as frozen_at, f.reason from countersign.freeze f where f.unfrozen_at is null order by f.frozen_at, f.kind, f.name"
 );
 
-/// The newest records alone, so that the answer is fast whatever the ledger's size.
+/// Only looks at the newest records, so that the query is fast in a ledger of any size.
 const KNOWN_SQL: &str = "\
 select exists (select from (select r.account_id, r.actor from countersign.record r order by r.id desc limit 100000) r \
                where case $1 when 'account' then r.account_id = $2 else r.actor = $2 end) \
@@ -33,7 +33,7 @@ select exists (select from (select r.account_id, r.actor from countersign.record
 pub enum FreezeScope {
     /// The writes of this account.
     Account(String),
-    /// On behalf of this person.
+    /// The writes on behalf of this person or agent.
     Actor(String),
     /// All writes.
     All,
@@ -53,17 +53,17 @@ impl FreezeScope {
 /// A freeze in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Freeze {
-    /// `account`, `actor` or `all`.
+    /// The kind of the scope: `account`, `actor` or `all`.
     pub kind: String,
-    /// The account or the actor; empty for all.
+    /// The account or the actor; empty for `all`.
     pub name: String,
-    /// The user of the operating system, or the person of the console.
+    /// The operating system user of the command line, or the person in the console.
     pub frozen_by: String,
     /// The database login.
     pub frozen_login: String,
-    /// When.
+    /// When the freeze was made.
     pub frozen_at: String,
-    /// Why.
+    /// The reason, if one was given.
     pub reason: Option<String>,
 }
 
@@ -79,18 +79,18 @@ impl Freezes {
         Self { writer, records }
     }
 
-    /// Refuses these writes from now on, also those in flight; how many of these are on record. A freeze that there is already stays as it was
-    /// made. `who`: the user of the operating system.
+    /// Refuses these writes from now on, including those that are running. Returns how many running ones have an
+    /// attempt. A freeze that exists already stays unchanged. `who` is the user of the operating system.
     ///
     /// # Errors
-    /// Whatever the database says; 42501 without the role `countersign_operator`.
+    /// The query failed; with SQLSTATE 42501 if the login lacks the role `countersign_operator`.
     pub async fn freeze(&self, scope: &FreezeScope, who: &str, reason: Option<&str>) -> Result<u64, pg::Error> {
         let params = [scope.params().as_slice(), &[Some(who.to_owned()), reason.map(str::to_owned)]].concat();
         let count = self.value(FREEZE_SQL, &params).await?;
         count.parse().map_err(|_| std::io::Error::other("the ledger did not count the writes in flight").into())
     }
 
-    /// Lets the writes go on; whether they were frozen.
+    /// Resumes the writes. Returns whether they were frozen.
     ///
     /// # Errors
     /// As [`Self::freeze`].
@@ -102,15 +102,15 @@ impl Freezes {
     /// The freezes in force, the oldest first.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn current(&self) -> Result<Vec<Freeze>, pg::Error> {
         self.records.rows(CURRENT_SQL, &[]).await
     }
 
-    /// Whether the newest records have a write of this account or actor: a name that none has may be misspelt.
+    /// Whether the newest records contain a write of this account or actor. If not, the name may be misspelt.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn is_known(&self, scope: &FreezeScope) -> Result<bool, pg::Error> {
         if *scope == FreezeScope::All {
             return Ok(true);

@@ -1,5 +1,5 @@
-//! The outbox of notices. A proposal's notice is written by the transaction of its change; a server claims it here, sends it
-//! outside of any transaction, and settles it.
+//! The outbox of notices. The transaction that changes a proposal writes the notice. A server claims the notice here,
+//! sends it outside any transaction, and settles it.
 
 use std::time::Duration;
 
@@ -14,25 +14,25 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const CLAIM_SQL: &str = "select countersign.claim_notices($1, make_interval(secs => $2::double precision))::text";
 const SETTLE_SQL: &str = "select countersign.settle_notice($1, $2, make_interval(secs => $3::double precision))";
 
-/// A notice that this server has to send.
+/// A notice that this server has claimed and must send.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Notice {
     /// The id, the same for every attempt.
     pub notice_id: String,
-    /// What happened: proposed, decided, stale, expired or failed.
+    /// The event: proposed, decided, stale, expired or failed.
     pub event: String,
-    /// When, in RFC 3339.
+    /// When the event happened, in RFC 3339.
     pub created_at: String,
     /// The number of this attempt, from 1.
     pub attempt: u32,
-    /// The proposal, without rows, parameters and texts of agents.
+    /// The proposal, without rows, parameters or texts of agents.
     pub data: NoticeData,
 }
 
-/// What a notice says of its proposal. What is not known is absent.
+/// The part of a proposal that a notice contains. Unknown fields are absent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoticeData {
-    /// Its name.
+    /// The id of the proposal.
     pub proposal_id: ProposalId,
     /// Its tool.
     pub tool: String,
@@ -42,34 +42,34 @@ pub struct NoticeData {
     pub status: String,
     /// Its account.
     pub account: String,
-    /// On behalf of this person.
+    /// The person or agent on whose behalf the write was proposed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
-    /// How many people have to approve.
+    /// The number of people who must approve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approvals: Option<u32>,
-    /// The group that they have to be in.
+    /// The group to which they must belong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approvers: Option<String>,
-    /// Until when it can be agreed to.
+    /// When the proposal expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
-    /// What was decided.
+    /// The decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<String>,
-    /// Who decided.
+    /// The person who decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
     /// The database login of the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_login: Option<String>,
-    /// The way in which it was made.
+    /// The channel of the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_via: Option<String>,
-    /// Why it failed.
+    /// The error code, if the execution failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
-    /// The page of the proposal; the sender of the notice knows it.
+    /// The URL of the proposal in the console, which only the sender of the notice knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
 }
@@ -85,10 +85,10 @@ impl Notices {
         Self { writer }
     }
 
-    /// At most `most` notices that are due. No other server gets them within `lease`.
+    /// Claims at most `most` notices that are due. No other server gets them within `lease`.
     ///
     /// # Errors
-    /// The database cannot be asked.
+    /// The query failed.
     pub async fn claim(&self, most: usize, lease: Duration) -> Result<Vec<Notice>, pg::Error> {
         let params = [Some(most.to_string()), Some(lease.as_secs_f64().to_string())];
         let answer = self.writer.run_one(CLAIM_SQL, &params, Instant::now() + DEADLINE).await?;
@@ -96,10 +96,10 @@ impl Notices {
         Ok(texts.filter_map(|text| serde_json::from_str(&text).ok()).collect())
     }
 
-    /// Ends an attempt: the notice is removed, or due again after `retry_in`.
+    /// Ends an attempt. The notice is removed, or becomes due again after `retry_in`.
     ///
     /// # Errors
-    /// The database cannot be asked. The notice is due again at the end of its lease.
+    /// The query failed. The notice becomes due again at the end of its lease.
     pub async fn settle(&self, notice: &Notice, retry_in: Option<Duration>) -> Result<(), pg::Error> {
         let retry_in = retry_in.map(|pause| pause.as_secs_f64().to_string());
         let params = [Some(notice.notice_id.clone()), Some(notice.attempt.to_string()), retry_in];

@@ -1,9 +1,9 @@
-//! Arbitrary SQL statements of a caller in the gate's transaction.
+//! A caller's SQL text in the gate's transaction.
 //!
-//! The text is never parsed here: PostgreSQL classifies it. The risk is transaction control. COMMIT would end the
-//! transaction of the protocol without its outcome, and RELEASE would remove its savepoint.
+//! This module never parses the text: PostgreSQL classifies it. The risk is transaction control. COMMIT would end the
+//! gate's transaction before its outcome is recorded, and RELEASE would remove its savepoint.
 //!
-//! `execute_sql` ([`WriteTx::run_adhoc`]) refuses these statements before anything of them runs:
+//! `execute_sql` ([`WriteTx::run_adhoc`]) refuses such a statement before any of it runs:
 //!
 //! ```text
 //! DEALLOCATE ALL            EXECUTE cannot reach a prepared statement of the server
@@ -15,9 +15,9 @@
 //! DEALLOCATE ALL, RESET     restores role and settings before the outcome is written
 //! ```
 //!
-//! The command line ([`WriteTx::run_streaming`]) needs PostgreSQL's command tags and notices, which a DO block hides. There the
-//! statement runs as it is, after a probe for statements that end the transaction. After SAVEPOINT, RELEASE and COPY the
-//! connection is given up, and the gate resolves the record.
+//! The command line ([`WriteTx::run_streaming`]) needs PostgreSQL's command tags and notices, which a DO block hides.
+//! So the statement runs as it is, after a probe for statements that end the transaction. After SAVEPOINT, RELEASE
+//! and COPY the connection is closed, and the gate resolves the record.
 //!
 //! The session never returns to its pool.
 
@@ -35,7 +35,7 @@ use crate::write::write_tx::WriteTx;
 /// The result of a caller's statement.
 #[derive(Debug)]
 pub struct AdhocResult {
-    /// The rows that were kept.
+    /// The rows that were kept, up to the limit of the caller.
     pub result: ResultSet,
     /// The command tag. `None` for a command without a plan, because a DO block does not report it.
     pub command_tag: Option<String>,
@@ -43,7 +43,7 @@ pub struct AdhocResult {
     pub rows_affected: u64,
 }
 
-/// The expected effect of a caller's statement.
+/// PostgreSQL's plan for a caller's statement.
 #[derive(Debug)]
 pub struct AdhocPlan {
     /// The objects in the plan. `None` for a command without a plan (CREATE TABLE, SET).
@@ -54,7 +54,8 @@ pub struct AdhocPlan {
 
 const READ_ONLY_SQL: &str = "select pg_catalog.set_config('transaction_read_only', 'on', true)";
 const STASH_SQL: &str = "select pg_catalog.set_config('countersign.statement', $1, true)";
-/// Nothing is prepared while the text runs, not even this block: EXECUTE would run the text within itself.
+/// No prepared statement exists while the text runs, not even for this block. Otherwise an EXECUTE in the text could
+/// run the text again.
 const RUN_STASHED_SQL: &str = "deallocate all; do $do$ declare affected pg_catalog.int8; begin \
     execute pg_catalog.current_setting('countersign.statement'); \
     get diagnostics affected = row_count; \
@@ -63,23 +64,23 @@ const RUN_STASHED_SQL: &str = "deallocate all; do $do$ declare affected pg_catal
 const AFFECTED_SQL: &str = "select pg_catalog.current_setting('countersign.rows_affected')";
 
 const RESET_SQL: &str = "reset session authorization; reset role; reset all";
-/// Repeats the settings of `countersign.claim`, which RESET ALL removes.
+/// Restores the settings of `countersign.claim` after RESET ALL has removed them.
 const RESTORE_SQL: &str = "select pg_catalog.set_config('synchronous_commit', \
         case when pg_catalog.current_setting('synchronous_commit') operator(pg_catalog.=) 'off' then 'on' \
             else pg_catalog.current_setting('synchronous_commit') end, true), \
     pg_catalog.set_config('statement_timeout', $1, true), pg_catalog.set_config('lock_timeout', $1, true), \
     pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true), \
     pg_catalog.set_config('countersign.at', $2, true), pg_catalog.set_config('countersign.account_id', $3, true)";
-/// A transaction mode that a statement sets (READ ONLY) ends with this subtransaction.
+/// Rolling back this subtransaction also reverts a transaction mode that the caller's statement sets (READ ONLY).
 const SAVEPOINT_SQL: &str = "savepoint work";
 const UNDO_SQL: &str = "rollback to savepoint work";
-/// Resets session state that survives ROLLBACK TO: through a pooler, the backend serves other clients next.
+/// Resets the session state that survives ROLLBACK TO, because a pooler gives the backend to other clients next.
 const OUTLIVES_UNDO_SQL: &str = "select pg_catalog.pg_advisory_unlock_all(); discard sequences";
-/// Resets session state that survives the transaction, for the same reason.
+/// Resets the session state that survives the transaction, for the same reason.
 const OUTLIVES_SQL: &str =
     "select pg_catalog.pg_advisory_unlock_all(); unlisten *; close all; discard temporary; discard sequences";
 
-/// A caller's statement that failed.
+/// The error of a caller's statement that failed.
 #[derive(Debug)]
 pub struct AdhocError {
     /// The error for the caller, if it is about the statement.
@@ -94,17 +95,17 @@ impl From<ExecutorError> for AdhocError {
     }
 }
 
-/// A name that the text cannot contain: a statement that executes itself would never end.
+/// A name for a prepared statement that the text cannot contain: a text that executes itself would never end.
 fn unguessable() -> String {
     format!("cs_{}", CorrelationId::new().to_string().replace('-', ""))
 }
 
 impl WriteTx<'_> {
-    /// Runs one statement to its end and keeps some of its rows. A row limit of the portal would skip the effects of the other
-    /// rows.
+    /// Runs one statement to its end, and keeps the first rows of its result. A row limit of the portal would not do,
+    /// because the statement would not process the other rows.
     ///
     /// # Errors
-    /// [`ExecutorError`]: the executor should return it.
+    /// [`ExecutorError`], which the executor should return.
     pub async fn run_adhoc(
         &mut self,
         sql: &str,
@@ -112,7 +113,7 @@ impl WriteTx<'_> {
         keep: RowRetention,
     ) -> Result<AdhocResult, ExecutorError> {
         self.enter().await?;
-        // The reset removes the setting before anything but ASCII is sent.
+        // RESET ALL removes this setting before the session sends any text that is not ASCII.
         self.lease.session().allow_client_encoding_change(true);
         let outcome = self.run_guarded(sql, params, keep).await;
         if let Err(ExecutorError::Rejected(_)) = &outcome {
@@ -122,15 +123,16 @@ impl WriteTx<'_> {
         outcome
     }
 
-    /// Runs one statement to its end and passes its rows on as they arrive. The caller sends the end of the rows
+    /// Runs one statement to its end, and streams its rows to `sink`. The caller marks the end of the rows
     /// ([`RowSink::finish`]).
     ///
-    /// Commands run as they are, so that command tags and notices are PostgreSQL's. A statement that would end the transaction
-    /// is refused before it runs. After SAVEPOINT or RELEASE the transaction is abandoned, because the protocol's savepoint may
-    /// be gone. Settings of the statement remain for the next ones, until [`WriteTx::seal_session`].
+    /// Commands run as they are, so that command tags and notices are PostgreSQL's. A statement that would end the
+    /// transaction is refused before it runs. After SAVEPOINT or RELEASE the transaction is abandoned, because the
+    /// gate's savepoint may be gone. Settings of one statement apply to the next ones, until
+    /// [`WriteTx::seal_session`].
     ///
     /// # Errors
-    /// [`AdhocError`]: the executor must return its refusal, or refuse the write itself.
+    /// [`AdhocError`]. The executor must return its `refusal`, or another refusal of the write.
     pub async fn run_streaming(&mut self, query: &Query, sink: &mut RowSink) -> Result<(), AdhocError> {
         if !self.runs_own {
             self.enter().await?;
@@ -147,15 +149,15 @@ impl WriteTx<'_> {
         })
     }
 
-    /// Runs deferred triggers and restores role and settings, after the last streamed statement.
+    /// Runs deferred triggers, and restores the role and the settings after the last streamed statement.
     ///
     /// # Errors
-    /// [`ExecutorError`]: the executor must return it.
+    /// [`ExecutorError`], which the executor must return.
     pub async fn seal_session(&mut self) -> Result<(), ExecutorError> {
         if self.runs_own { self.restore().await } else { Ok(()) }
     }
 
-    /// Opens the transaction, and a savepoint in a session without prepared statements.
+    /// Opens the transaction, removes all prepared statements, and sets a savepoint.
     async fn enter(&mut self) -> Result<(), ExecutorError> {
         self.open().await?;
         let session = self.lease.session();
@@ -163,7 +165,7 @@ impl WriteTx<'_> {
         session.deallocate_after(SAVEPOINT_SQL).await.map_err(refusal)
     }
 
-    /// Runs statements of the server.
+    /// Runs statements of countersign itself.
     async fn run_steps(&mut self, steps: &[PipelineStatement<'_>]) -> Result<Vec<StatementResult>, ExecutorError> {
         self.lease.session().run(steps).await.map_err(|failed| refusal(failed.error))
     }
@@ -185,7 +187,7 @@ impl WriteTx<'_> {
         let shape = self.lease.session().describe(&name, sql, &[]).await.map_err(|error| refusal_at(error, true))?;
         let encoded = self.encode(&shape, params).await?;
         let session = self.lease.session();
-        // Transaction control takes no parameters and returns no rows.
+        // Statements that control transactions have no parameters and return no rows.
         let is_bare = shape.columns.is_none() && shape.params.is_empty();
         let has_no_plan = is_bare
             && match session.plan(&name, &[]).await.map_err(refusal)? {
@@ -217,7 +219,7 @@ impl WriteTx<'_> {
     /// Plans a statement without running it, because a rollback does not revert all effects.
     ///
     /// # Errors
-    /// [`ExecutorError`]: PostgreSQL refuses the statement, or its parameters.
+    /// [`ExecutorError`] if PostgreSQL refuses the statement or its parameters.
     pub async fn plan_adhoc(&mut self, sql: &str, params: &[Value]) -> Result<AdhocPlan, ExecutorError> {
         self.enter().await?;
         // Planning evaluates functions that are declared immutable.
@@ -226,7 +228,7 @@ impl WriteTx<'_> {
         let planned = self.plan_as(&name, sql, params).await;
         match &planned {
             Err(ExecutorError::Rejected(_)) => self.undo().await?,
-            // Planning may have called functions.
+            // Planning may have called functions that changed session state.
             Ok(_) if self.lease.session().is_pooled() => {
                 self.lease
                     .session()
@@ -271,7 +273,7 @@ impl WriteTx<'_> {
             .map_err(|error| Failure::new(ErrorCode::InvalidParams, error.to_string()).into())
     }
 
-    /// Runs a command without a plan inside a DO block. Returns the number of affected rows.
+    /// Runs a command without a plan inside a DO block, and returns the number of affected rows.
     async fn run_in_block(&mut self, sql: &str) -> Result<u64, ExecutorError> {
         let text = [Some(sql.to_owned())];
         self.run_steps(&[PipelineStatement { sql: STASH_SQL, params: &text, param_types: &[] }]).await?;
@@ -281,7 +283,7 @@ impl WriteTx<'_> {
         Ok(affected.and_then(|count| count.parse().ok()).unwrap_or_default())
     }
 
-    /// Runs deferred triggers, then restores the state that the transaction had before the statement.
+    /// Runs deferred triggers, then restores the session state from before the caller's statement.
     async fn restore(&mut self) -> Result<(), ExecutorError> {
         let claimed = [Some(self.timeout_ms.clone()), self.hint.clone(), Some(self.account.clone())];
         self.lease.session().deallocate_all().await.map_err(refusal)?;
@@ -290,7 +292,8 @@ impl WriteTx<'_> {
         let session = self.lease.session();
         let reset = if session.is_pooled() { format!("{RESET_SQL}; {OUTLIVES_SQL}") } else { RESET_SQL.to_owned() };
         session.deallocate_after(&reset).await.map_err(refusal)?;
-        // Through a pooler, RESET ALL removes the settings of the preamble. Other sessions return to them.
+        // Through a pooler, RESET ALL also removes the settings of the preamble. Direct sessions get theirs back by
+        // it.
         session.restore_preamble().await.map_err(refusal)?;
         self.run_steps(&[PipelineStatement { sql: RESTORE_SQL, params: &claimed, param_types: &[] }]).await?;
         if !self.lease.session().in_transaction() {
@@ -300,7 +303,8 @@ impl WriteTx<'_> {
     }
 }
 
-/// An error of planning without its message: planning evaluates functions, whose errors may quote data that is not approved.
+/// Removes the message from an error of planning: planning evaluates functions, and their errors may quote data whose
+/// access was not approved.
 fn unplannable(error: Error) -> ExecutorError {
     match error {
         Error::Server(error) => {
@@ -316,7 +320,7 @@ fn refusal(error: Error) -> ExecutorError {
     refusal_at(error, false)
 }
 
-/// `own`: the position of the error refers to the caller's text.
+/// `own`: whether the position of the error refers to the caller's text.
 fn refusal_at(error: Error, own: bool) -> ExecutorError {
     match error {
         Error::Server(error) => Failure { position: error.position.filter(|_| own), ..sql_failure(&error) }.into(),

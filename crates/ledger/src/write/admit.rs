@@ -1,11 +1,12 @@
-//! The slow way in: an identical call is in flight or has succeeded, or a connection was lost. The ledger gives a verdict.
+//! The slow path of admission, for a call whose slot is taken by an identical one, or whose connection was lost. The
+//! ledger decides.
 //!
 //! ```text
 //! caller A   begin_write    | execute ........ commit |
 //! caller B          begin_write: the slot is taken    admit -> in_flight   admit ...   admit -> standing, answer: duplicate of A
 //! ```
-//! B records nothing while it waits, and holds no connection: otherwise the waiting ones could take every connection that A
-//! needs to finish.
+//! B records nothing and holds no connection while it waits. Otherwise the waiting calls could take all connections,
+//! and A could not finish.
 
 use std::time::Duration;
 
@@ -21,26 +22,27 @@ use crate::write::intent::Intent;
 use crate::write::policy::{NOT_LET_RUN, PolicyStatement, not_evaluated};
 use crate::write::resolve::{self, OwnTransaction};
 
-/// The verdict of the ledger.
+/// The ledger's verdict about an attempt.
 pub(crate) enum AdmitDecision {
-    /// It is admitted: claim it.
+    /// The attempt is admitted and may be claimed.
     Run,
-    /// It is done already.
+    /// An identical write has succeeded and is in force.
     Duplicate { original: CorrelationId, cached_result: Value },
-    /// The record says no.
+    /// The ledger refuses the attempt.
     Refused(Failure),
-    /// The policy of the tool does not let it run, or cannot be applied, for this reason. It is not admitted.
+    /// The attempt is not admitted, because the policy of the tool refuses it (`None`) or cannot be applied (the
+    /// failure).
     NotLetRun(Option<Failure>),
 }
 
 const ADMIT_SQL: &str = "select verdict, original, detail \
     from countersign.admit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
-/// With the rights of the login.
+/// Runs with the privileges of the login, not of the ledger's owner.
 const CHANGED_SQL: &str = "select countersign.changed_since($1)";
 const ANSWER_SQL: &str = "select countersign.answer_duplicate($1, $2, $3, $4)";
 const RESULT_SQL: &str = "select m.result from countersign.mutation m where m.correlation_id operator(pg_catalog.=) $1";
 
-/// The first pause before a waiting duplicate asks again. It is short, since most writes take milliseconds.
+/// The first pause of a waiting duplicate. It is short, since most writes take milliseconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
@@ -51,7 +53,7 @@ const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) const STILL_RUNNING: &str =
     "an identical write is still running and did not finish within the deadline; this call wrote nothing";
 
-/// An attempt that the ledger has to judge.
+/// An attempt to be admitted by the ledger.
 pub(crate) struct Admission<'a> {
     pub(crate) writer: &'a WriterPool,
     pub(crate) memory: &'a DedupCache,
@@ -62,7 +64,7 @@ pub(crate) struct Admission<'a> {
 }
 
 impl Admission<'_> {
-    /// Waits for an identical call that is still running; what to do then.
+    /// Waits while an identical call is running, then returns the verdict.
     pub(crate) async fn admit(&self) -> Result<AdmitDecision, WriteError> {
         let deadline = self.attempt.deadline;
         let (mut pause, mut is_running) = (FIRST_PAUSE, false);
@@ -77,7 +79,8 @@ impl Admission<'_> {
         }
     }
 
-    /// The identical call still runs. There is a receipt only if the ledger has taken the record.
+    /// Gives up while the identical call is still running. The error has a correlation id only if the ledger has
+    /// recorded the failure.
     async fn give_up(&self) -> WriteError {
         let failure = Failure::new(ErrorCode::DuplicateInFlight, STILL_RUNNING);
         let (call, deadline) = ((self.intent, self.attempt), Instant::now() + GIVE_UP_TIMEOUT);
@@ -87,20 +90,21 @@ impl Admission<'_> {
         WriteError { correlation_id, failure: failure.into() }
     }
 
-    /// `None`: the identical call is still running. `is_running`: it was, when this one asked before.
+    /// Returns `None` while the identical call is running. `is_running`: whether it was running at the previous
+    /// request.
     async fn ask(&self, is_running: bool) -> Result<Option<AdmitDecision>, WriteError> {
         let answer = match self.ask_once().await {
             Ok(answer) => answer,
             Err(pg::Error::Lost(error)) => {
                 tracing::info!(%error, "a pooled connection was lost; admitting again on a fresh one");
                 self.forget();
-                // A repeated admission of this attempt returns the same verdict.
+                // Admission is idempotent: a repeated request of this attempt gets the same verdict.
                 match self.ask_once().await {
                     Ok(answer) => answer,
                     Err(error) => return Err(self.abandoned(error).await),
                 }
             }
-            // It may have been recorded, by a server that is too slow to say so.
+            // The server may have recorded this attempt, but was too slow to answer.
             Err(pg::Error::Deadline) if is_running => return Err(self.give_up().await),
             Err(pg::Error::Deadline) => return Err(self.abandoned(pg::Error::Deadline).await),
             Err(error) => return Err(unanswered(None, &error)),
@@ -128,8 +132,8 @@ impl Admission<'_> {
         }))
     }
 
-    /// The verdict of the ledger. A tool with a policy is admitted in one transaction with it, or not at all; a duplicate is
-    /// answered without it.
+    /// One request for the verdict. The attempt of a tool with a policy is admitted in the same transaction that
+    /// applies the policy. A duplicate is answered without the policy.
     async fn ask_once(&self) -> Result<Result<StatementResult, AdmitDecision>, pg::Error> {
         let deadline = self.attempt.deadline;
         let Some(policy) = self.policy else {
@@ -139,7 +143,7 @@ impl Admission<'_> {
         let asked = tokio::time::timeout_at(deadline, self.admit_by_policy(&mut lease, policy)).await;
         let asked = asked.unwrap_or(Err(pg::Error::Deadline));
         if asked.is_err() {
-            // The session goes back to its pool only without a transaction.
+            // A session may return to its pool only without an open transaction.
             lease.discard();
         }
         asked
@@ -169,7 +173,7 @@ impl Admission<'_> {
         }
     }
 
-    /// The failure with which another server has ended this attempt.
+    /// The recorded failure of this attempt, which another server has ended.
     async fn recorded_failure(&self) -> Failure {
         let deadline = Instant::now() + RESOLVE_TIMEOUT;
         match resolve::ask_record(self.writer, self.intent.correlation_id, deadline).await {
@@ -178,7 +182,7 @@ impl Admission<'_> {
         }
     }
 
-    /// The dedup cache says that the write is in force; the ledger decides.
+    /// The dedup cache says that the write is in force, but the ledger decides.
     async fn answer(&self, original: CorrelationId) -> Result<AdmitDecision, WriteError> {
         match self.try_answer(original).await {
             Ok(verdict) => Ok(verdict),
@@ -209,16 +213,16 @@ impl Admission<'_> {
         Ok(AdmitDecision::Duplicate { original, cached_result })
     }
 
-    /// The ledger could not be asked, after the attempt may have been admitted: it gets its end all the same, or the next
-    /// identical call would have to wait.
+    /// The ledger did not answer, and may have admitted the attempt. The attempt must be ended, because the next
+    /// identical call would wait for it.
     async fn abandoned(&self, error: pg::Error) -> WriteError {
         self.forget();
-        // Nothing has been executed, so whatever it says, nothing was written.
+        // The work was never started, so nothing was written, whatever the record says.
         let call = (self.intent, self.attempt);
         let resolved =
             resolve::resolve(self.writer, call, OwnTransaction::None, None, Instant::now() + RESOLVE_TIMEOUT).await;
         match (resolved, &error) {
-            // Another server has ended it: the record says so itself.
+            // Another server has ended the attempt, and its record has the reason.
             (Err(failure), pg::Error::Server(server)) if server.sqlstate == FENCED => {
                 WriteError { correlation_id: Some(self.intent.correlation_id), failure: failure.into() }
             }
@@ -226,7 +230,8 @@ impl Admission<'_> {
         }
     }
 
-    /// A connection was lost: the other ones may be, and another server may answer on the next.
+    /// After a lost connection the other pooled ones may be dead as well, or lead to another server than the next
+    /// one.
     fn forget(&self) {
         self.writer.invalidate_idle();
         self.memory.forget_all();

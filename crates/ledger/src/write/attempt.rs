@@ -1,4 +1,4 @@
-//! Attempts at the gate and their outcomes.
+//! Attempts to write through the gate, and their outcomes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,37 +13,39 @@ use crate::write::executor::{WriteExecutor, WritePrecondition, WriteRequest};
 use crate::write::intent::{Intent, slot, undone_by};
 use crate::write::policy::AppliedPolicy;
 
-/// How long the outcome is looked up after the deadline has passed or the connection was lost.
+/// The time limit for looking up an outcome after the deadline has passed or the connection was lost.
 pub(crate) const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time limit for recording a write that is known to be undone. The sweep does it otherwise.
+/// The time limit for recording a failure when it is known that nothing was written. If it is exceeded, the sweep
+/// ends the attempt.
 pub(crate) const UNDONE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// PostgreSQL ends the statement itself at the deadline, and the record then says why. This much later it is given up.
+/// How long the gate waits after the deadline before it abandons the session. PostgreSQL cancels the statement at the
+/// deadline, so this leaves time to record the failure.
 pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
-/// One call of a write tool that has passed validation and policy.
+/// A call of a write tool that has passed validation.
 #[derive(Clone)]
 pub struct WriteAttempt {
     /// The requested write.
     pub request: WriteRequest,
     /// The tool.
     pub tool: String,
-    /// The parameters that must not be stored in the record, in logs and in later answers. The fingerprint still
-    /// covers them.
+    /// The sensitive parameters, which must not appear in the record, in logs or in later answers. The fingerprint
+    /// still covers them.
     pub redaction: Redaction,
-    /// The caller's own key, if there is one: that of an undo ([`undone_by`]), or any other.
+    /// The idempotency key, if there is one: the key of an undo ([`undone_by`]), or any other key from the caller.
     pub idempotency_key: Option<String>,
-    /// From the call to the answer.
+    /// The deadline of the whole call.
     pub deadline: Instant,
     /// The executor of the write.
     pub executor: Arc<dyn WriteExecutor>,
-    /// The condition that it must meet; `None` for a write that was not proposed.
+    /// A condition that the write must meet; `None` for a write without a proposal.
     pub precondition: Option<Arc<dyn WritePrecondition>>,
 }
 
 impl WriteAttempt {
-    /// The columns of its record that are known before it is executed.
+    /// The columns of the record that are known before the write is executed.
     pub(crate) fn intent(&self, correlation_id: CorrelationId, fingerprint: &Fingerprint) -> Intent {
         let params = Value::Object(self.redaction.params(&self.request.params));
         let principal = &self.request.principal;
@@ -73,35 +75,35 @@ impl WriteAttempt {
     }
 }
 
-/// A write that is in force, or that needs approval.
+/// The outcome of a call that did not fail.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WriteOutcome {
     /// This call wrote.
     Executed {
-        /// The receipt.
+        /// The correlation id of the record.
         correlation_id: CorrelationId,
         /// The answer of the executor.
         data: Value,
-        /// The number of rows that it changed.
+        /// The number of rows that the write changed.
         rows_affected: u64,
-        /// How to undo it.
+        /// How to undo the write.
         rollback: Box<Rollback>,
     },
-    /// An identical call had written before.
+    /// An identical earlier call wrote, and is still in force.
     Duplicate {
-        /// The correlation id of this call. A call that is answered from memory has no record; then it is that of the
-        /// original.
+        /// The correlation id of this call. A call that is answered from memory has no record of its own; then this
+        /// is the id of the original.
         correlation_id: CorrelationId,
-        /// The receipt of the call that wrote.
+        /// The correlation id of the call that wrote.
         original: CorrelationId,
-        /// The whole answer to the original call.
+        /// The whole answer of the original call.
         cached_result: Value,
     },
     /// A rule of the tool requires approval for this call. Nothing was written, and there is no record.
     NeedsApproval(AppliedPolicy),
 }
 
-/// The writes that a call takes back.
+/// The writes that a call undoes.
 pub(crate) fn undoes(
     idempotency_key: Option<&str>,
     executor: &dyn WriteExecutor,

@@ -1,12 +1,12 @@
-//! The memory layer: identical calls within half a minute, on this server.
+//! An in-memory cache of the identical calls of the last half minute on this server.
 //!
 //! ```text
 //! caller A   enter -> First   | the protocol ............... | Done
 //! caller B        enter -> Running, waits for A ............. | still stands? -> duplicate of A
 //! caller C                                                          enter -> Done, still stands? -> duplicate of A
 //! ```
-//! This is an optimisation and never the authority: the cache only knows which record to ask. It makes no record, and
-//! a call that the ledger does not confirm takes the usual path.
+//! The cache is an optimization and never the authority: it only knows which record to check. A call that is answered
+//! from it has no record. A call that the ledger does not confirm takes the usual path.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +24,7 @@ pub(crate) struct CallKey {
     pub(crate) idempotency_key: Option<String>,
 }
 
-/// The calls of the last seconds. Clones share them.
+/// The recent calls. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct DedupCache {
     window: Duration,
@@ -34,37 +34,38 @@ pub(crate) struct DedupCache {
 #[derive(Debug, Default)]
 struct CallTable {
     known: HashMap<CallKey, KnownCall>,
-    /// The finished ones, oldest first: what to forget next.
+    /// The finished calls, oldest first, in the order in which they expire.
     finished: VecDeque<(Instant, CallKey, CorrelationId)>,
 }
 
 #[derive(Debug)]
 enum KnownCall {
-    /// Ends when its ticket is dropped.
+    /// The channel closes when the guard of the running call is dropped.
     Running(watch::Receiver<()>),
     Done(CorrelationId),
 }
 
-/// The most finished calls that are remembered.
+/// The maximum number of finished calls in the cache.
 const MAX_FINISHED: usize = 10_000;
 
 /// The result of a lookup.
 pub(crate) enum Lookup {
-    /// The call is new: the caller runs it and holds the guard meanwhile.
+    /// The call is new. The caller runs it, and holds the guard until it ends.
     First(InFlightGuard),
-    /// It runs; the receiver reports an error once it has ended, whichever way.
+    /// An identical call is running. The receiver returns an error as soon as that call has ended, with success or
+    /// not.
     Running(watch::Receiver<()>),
-    /// It had succeeded, as this record.
+    /// An identical call succeeded, with this record.
     Done(CorrelationId),
 }
 
 impl DedupCache {
-    /// Remembers successes for `window`; zero switches the layer off.
+    /// Caches successes for `window`; zero disables the cache.
     pub(crate) fn new(window: Duration) -> Self {
         Self { window, calls: Arc::default() }
     }
 
-    /// Looks a call up. If it is new, it counts as running from now on.
+    /// Looks a call up. A new call is marked as running.
     pub(crate) fn enter(&self, call: &CallKey) -> Lookup {
         if self.window.is_zero() {
             return Lookup::First(InFlightGuard { running: None });
@@ -82,12 +83,12 @@ impl DedupCache {
         }
     }
 
-    /// The ledger does not confirm this one.
+    /// Removes a call that the ledger does not confirm.
     pub(crate) fn forget(&self, call: &CallKey, original: CorrelationId) {
         lock(&self.calls).forget(call, original);
     }
 
-    /// Forgets everything. After a lost connection another server may answer, which may not have the newest records.
+    /// Clears the cache. After a lost connection the next server may lack the newest records.
     pub(crate) fn forget_all(&self) {
         let mut calls = lock(&self.calls);
         calls.finished.clear();
@@ -96,7 +97,7 @@ impl DedupCache {
 }
 
 fn lock(calls: &Mutex<CallTable>) -> MutexGuard<'_, CallTable> {
-    // Every change is whole before the next one begins, so a panic elsewhere leaves nothing half done.
+    // Each change is complete before the lock is released, so the data are consistent even after a panic.
     calls.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -119,14 +120,14 @@ impl CallTable {
     }
 }
 
-/// Held by the call that runs. Dropped without [`InFlightGuard::succeeded`], nothing of the call is remembered.
+/// Held by the running call. If it is dropped without [`InFlightGuard::succeeded`], the cache forgets the call.
 #[derive(Debug)]
 pub(crate) struct InFlightGuard {
     running: Option<(DedupCache, CallKey, watch::Sender<()>)>,
 }
 
 impl InFlightGuard {
-    /// The call has succeeded, or had before, as this record.
+    /// Notes that the call has succeeded with this record, or is a duplicate of it.
     pub(crate) fn succeeded(mut self, original: CorrelationId) {
         if let Some((memory, call, _ends)) = self.running.take() {
             let mut calls = lock(&memory.calls);

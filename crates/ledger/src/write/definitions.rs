@@ -1,5 +1,6 @@
-//! The definitions that a write depends on: relations with their triggers, constraints, policies and view definitions, and
-//! functions. What a person agrees to holds only while they stay as they are. The SQL is in `migrations/baseline/60_definitions.sql`.
+//! The definitions that a write depends on: functions, and relations with their triggers, constraints, policies and
+//! view definitions. A reviewer's approval is valid only while they do not change. The SQL is in
+//! `migrations/baseline/60_definitions.sql`.
 
 use pg::{PipelineStatement, StatementResult};
 use serde::{Deserialize, Serialize};
@@ -9,24 +10,25 @@ use crate::write::executor::{WriteExecutor, WriteRequest};
 use crate::write::failures::ExecutorError;
 use crate::write::write_tx::{Statement, WriteTx};
 
-/// A definition, and its version when a write was previewed.
+/// A definition, with its version at the time of the preview.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Definition {
-    /// `table`, `view`, `materialized view`, `foreign table`, `function`, or `operators` for all operators, casts and domains
-    /// that PostgreSQL does not ship.
+    /// `table`, `view`, `materialized view`, `foreign table` or `function`; or `operators` for all operators, casts
+    /// and domains that are not built in.
     pub kind: String,
-    /// The schema and name of a relation, quoted as SQL needs it; the name of a function, whatever its schema and parameters.
+    /// For a relation, its schema and name, quoted as in SQL. For a function, its name, which stands for all
+    /// functions of this name, whatever their schema and parameters.
     pub name: String,
-    /// SHA-256 over the versions of its rows in the system catalogs, in hexadecimal digits.
+    /// SHA-256 over the versions of its rows in the system catalogs, in hexadecimal.
     pub version: String,
 }
 
 const CURRENT_SQL: &str = "select * from countersign.current_definitions($1)";
 pub(crate) const CHANGED_SQL: &str = "select countersign.changed_definitions($1) as definition";
 
-/// The step that lists the definitions that the transaction depends on so far, and its parameters.
+/// The parameters of the search for the definitions that the transaction depends on.
 pub(crate) fn search(executor: &dyn WriteExecutor, request: &WriteRequest) -> [Option<String>; 1] {
-    // A native executor or a statement of the caller's own may name functions in its parameters only.
+    // A native executor, or SQL from the caller, may name functions only in its parameters.
     let texts = [executor.definition(), Value::Object(request.params.clone()).to_string()];
     [Some(pg::value::text_array(&texts))]
 }
@@ -35,7 +37,7 @@ pub(crate) fn search_step(params: &[Option<String>; 1]) -> PipelineStatement<'_>
     PipelineStatement { sql: CURRENT_SQL, params, param_types: &[] }
 }
 
-/// The definitions in the result of [`search_step`].
+/// Parses the result of [`search_step`].
 pub(crate) fn found(outcome: StatementResult) -> Vec<Definition> {
     let definition = |row: Vec<Option<String>>| {
         let [kind, name, version] = <[Option<String>; 3]>::try_from(row).ok()?;
@@ -44,7 +46,7 @@ pub(crate) fn found(outcome: StatementResult) -> Vec<Definition> {
     outcome.rows.into_iter().filter_map(definition).collect()
 }
 
-/// The definitions that have changed since, each by kind and name.
+/// The definitions that have changed since the preview, by kind and name.
 pub(crate) async fn changed(tx: &mut WriteTx<'_>, definitions: &[Definition]) -> Result<Vec<String>, ExecutorError> {
     let params = [Some(serde_json::to_string(definitions).unwrap_or_default())];
     let rows = tx.run(&[Statement { sql: CHANGED_SQL, params: &params, param_types: &[] }]).await?;

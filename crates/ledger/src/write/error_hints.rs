@@ -1,9 +1,9 @@
-//! Hints for PostgreSQL's errors in writes, from the catalog. The failed transaction can look up nothing, so they are read after
-//! its rollback.
+//! Hints from the system catalogs for errors of PostgreSQL in writes. A failed transaction cannot run queries, so
+//! they run after its rollback.
 
 use pg::{PipelineStatement, ServerError, StatementResult};
 
-/// The definition of a constraint or a unique index. It contains columns, and no values of rows.
+/// The definition of a constraint or a unique index. It names columns but contains no values of rows.
 const CONSTRAINT_SQL: &str = "\
 select pg_catalog.format('Constraint %I of %I.%I: %s', $3::text, $1::text, $2::text, \
     coalesce(pg_catalog.pg_get_constraintdef(con.oid), pg_catalog.pg_get_indexdef(i.oid))) \
@@ -12,8 +12,8 @@ left join pg_catalog.pg_constraint con on con.conrelid = c.oid and con.conname =
 left join pg_catalog.pg_class i on i.relnamespace = n.oid and i.relkind in ('i', 'I') and i.relname = $3::text \
 where n.nspname = $1::text and c.relname = $2::text and (con.oid is not null or i.oid is not null)";
 
-/// The functions that run as triggers and occur in PostgreSQL's CONTEXT ($1), the innermost one first. CONTEXT has the schema of a
-/// function unless it is in the search_path that was in force there.
+/// The trigger functions in PostgreSQL's CONTEXT ($1), the innermost one first. CONTEXT omits the schema of a
+/// function that is in the search_path in force there.
 macro_rules! innermost_trigger {
     () => {
         "from (select p.oid::pg_catalog.regprocedure::text as name, n.nspname as schema_name, \
@@ -32,8 +32,8 @@ where f.place > 0 and f.triggers is not null"
     };
 }
 
-/// A trigger's function that lacks a privilege, and the GRANT. Relations are those whose names occur in PostgreSQL's message ($2), as
-/// PostgreSQL writes them there; $3 is the privilege.
+/// A trigger function that lacks a privilege, and the GRANT that it needs. The relations are found by name in
+/// PostgreSQL's message ($2), as PostgreSQL quotes them there; $3 is the privilege.
 const PRIVILEGE_SQL: &str = concat!(
     "select pg_catalog.format('%s runs as a trigger (%s) and needs a privilege that %I does not have.', \
         f.name, f.triggers, f.login) \
@@ -51,7 +51,7 @@ const PRIVILEGE_SQL: &str = concat!(
     " order by f.place limit 1"
 );
 
-/// A trigger's function that finds a name in the search_path of its usual callers, and not in that of tools.
+/// A trigger function that finds a name in the search_path of its usual callers, but not in that of tools.
 const SEARCH_PATH_SQL: &str = concat!(
     "select pg_catalog.format('%1$s runs as a trigger (%2$s), and looks names up in the search_path of its caller, which is %3$s \
 here. Its owner can give it one: ALTER FUNCTION %1$s SET search_path = %4$I, pg_temp;', \
@@ -60,7 +60,7 @@ here. Its owner can give it one: ALTER FUNCTION %1$s SET search_path = %4$I, pg_
     " and not f.has_path and f.schema_name <> all (pg_catalog.current_schemas(true)) order by f.place limit 1"
 );
 
-/// A question to the catalog about an error; its answer is the hint.
+/// A query that turns an error into a hint.
 #[derive(Debug, Clone)]
 pub(crate) struct HintQuery {
     sql: &'static str,
@@ -68,7 +68,8 @@ pub(crate) struct HintQuery {
 }
 
 impl HintQuery {
-    /// The question that an error raises, if it is about a constraint, or about a privilege or a name within a function.
+    /// The query for an error about a constraint, or about a privilege or a name within a function; `None` for other
+    /// errors.
     pub(crate) fn of(error: &ServerError) -> Option<Self> {
         let texts = |texts: &[&str]| texts.iter().map(|text| Some((*text).to_owned())).collect();
         match (error.sqlstate.as_str(), &error.context) {
@@ -90,19 +91,19 @@ impl HintQuery {
         PipelineStatement { sql: self.sql, params: &self.params, param_types: &[] }
     }
 
-    /// The hint in the answer of [`HintQuery::step`].
+    /// The hint in the result of [`HintQuery::step`].
     pub(crate) fn hint(answer: Option<StatementResult>) -> Option<String> {
         answer?.rows.into_iter().flatten().next()?
     }
 }
 
-/// PostgreSQL: "permission denied for ..".
+/// insufficient_privilege: "permission denied for ..".
 const INSUFFICIENT_PRIVILEGE: &str = "42501";
 const UNDEFINED_TABLE: &str = "42P01";
 const UNDEFINED_FUNCTION: &str = "42883";
 const UNDEFINED_OBJECT: &str = "42704";
 
-/// The privilege for the statement that CONTEXT quotes first.
+/// The privilege that the first statement in CONTEXT needs.
 fn privilege(context: &str) -> &'static str {
     let quoted = context.split_once('"').map_or("", |(_, statement)| statement.trim_start());
     let starts_with = |word: &&str| quoted.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));

@@ -1,16 +1,17 @@
-//! The transaction of a write: it begins, the work is done, and its outcome is recorded.
+//! The transaction of a write: it begins, the executor runs, and the outcome is recorded.
 //!
 //! ```text
 //! round trip 1   BEGIN · begin_write · the executor's first statements
 //! round trip 2   SET CONSTRAINTS ALL IMMEDIATE · finish · limit of rows · COMMIT
 //! on a refusal   ROLLBACK · record_failure
 //! ```
-//! A write that is admitted first has a transaction in front, in the same round trip, and an attempt that ends with `fail`:
+//! If the attempt is admitted before the write, the first pipeline begins with a transaction of its own, and a
+//! failure is recorded by `fail`:
 //!
 //! ```text
 //! round trip 1   BEGIN · take_slot · admission · policy · COMMIT AND CHAIN · claim · the executor's first statements
 //! ```
-//! Each line is a pipeline that stops at its first error, so COMMIT is never reached without the outcome.
+//! Each line is a pipeline that stops at its first error, so COMMIT is never reached without a recorded outcome.
 
 use std::time::Duration;
 
@@ -31,20 +32,21 @@ use crate::write::remote_writes::{RemoteWriteError, RemoteWrites};
 use crate::write::row_limit;
 use crate::write::write_tx::{TransactionOpening, Unopened, WriteTx};
 
-/// The write did not succeed.
+/// The reason why a write did not succeed.
 pub(crate) enum CommitError {
-    /// Nothing of the work has run.
+    /// The transaction could not be opened; no statement of the executor has run.
     Unopened(Unopened),
-    /// The record says why; nothing was written.
+    /// Nothing was written, and the record has the reason.
     Recorded(Failure),
-    /// PostgreSQL refused the outcome itself, so it is known that nothing was written.
+    /// PostgreSQL refused to record the outcome, so nothing was written.
     Undone(Box<ServerError>),
-    /// PostgreSQL refused the COMMIT, because of a deferred trigger or a conflict with others: nothing was written.
+    /// PostgreSQL refused the COMMIT, because of a deferred trigger or a conflict with another transaction. Nothing
+    /// was written.
     Refused(Box<ServerError>),
-    /// A migration has changed the columns of tracked tables, and what records their rows was renewed: nothing was written, and
-    /// the attempt may run again.
+    /// A migration has changed the columns of tracked tables, and the triggers that record their rows were renewed.
+    /// Nothing was written, and the attempt may run again.
     Renewed,
-    /// Whether it committed is not known.
+    /// It is unknown whether the transaction committed.
     InDoubt(pg::Error),
 }
 
@@ -52,18 +54,18 @@ const FINISH_SQL: &str = "\
 select countersign.finish($1, $2, $3, $4, $5, $6, $7, pg_catalog.make_interval(secs => $8::double precision))";
 const RENEW_SQL: &str = "select countersign.renew_shapes()";
 const FAIL_SQL: &str = "select countersign.fail($1, $2, $3, $4, $5, $6, $7)";
-/// The record of a failure without an attempt.
+/// Records a failure that has no attempt.
 pub(crate) const RECORD_FAILURE_SQL: &str = "select countersign.record_failure($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
     $11, $12, $13, $14, $15, $16, $17, $18, $19, pg_catalog.make_interval(secs => $20::double precision))";
 
-/// Which way a write goes.
+/// How a write begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// It is one transaction.
+    /// The attempt and the write are one transaction.
     Begin,
-    /// Its attempt is committed before it begins; whether that waits for the disk by itself.
+    /// The attempt is committed before the write begins. `is_durable`: whether that COMMIT waits for the disk.
     Admit { is_durable: bool },
-    /// The ledger has said that it may run.
+    /// The ledger has admitted the attempt already.
     Claim,
 }
 
@@ -93,7 +95,7 @@ pub(crate) async fn execute(
         WriteOutput { rollback, ..work }
     });
     let work = match executed {
-        // An executor that ran no statement at all still has its attempt to claim.
+        // An executor that ran no statement must still claim its attempt.
         Ok(work) => tx.open().await.map(|()| work),
         Err(ExecutorError::Rejected(failure)) => tx.open().await.and(Err(ExecutorError::Rejected(failure))),
         lost => lost,
@@ -108,7 +110,7 @@ pub(crate) async fn execute(
         }
         Ok(work) => match succeed(lease, intent, attempt, &work, remote_writes).await {
             Ok(receipt) => Ok(WriteOutput { rollback: work.rollback.found(receipt), ..work }),
-            // A deferred constraint: the work is refused after all.
+            // A deferred constraint or trigger refuses the work.
             Err(SucceedError::WriteOutput(error)) => {
                 let asked = HintQuery::of(&error);
                 fail(lease, intent, attempt, way, sql_failure(&error), asked).await
@@ -122,7 +124,7 @@ pub(crate) async fn execute(
             Err(CommitError::Renewed)
         }
         Err(ExecutorError::Rejected(failure)) => fail(lease, intent, attempt, way, failure, asked).await,
-        // Not this attempt's any more: the record says what became of it.
+        // Another server has ended this attempt, and its record has the outcome.
         Err(ExecutorError::ConnectionLost(pg::Error::Server(error))) if error.sqlstate == FENCED => {
             Err(CommitError::InDoubt(pg::Error::Server(error)))
         }
@@ -130,10 +132,11 @@ pub(crate) async fn execute(
     }
 }
 
-/// The SQLSTATE of a tracked table whose columns have changed since its triggers were made (migrations).
+/// The SQLSTATE of an error about a tracked table whose columns differ from those of its triggers (see the
+/// migrations).
 const OUTDATED: &str = "CS005";
 
-/// Whether a trigger that records rows may have met columns that it does not know, or their types.
+/// Whether the failure may come from a trigger that records rows and does not know a new column or its type.
 fn may_be_outdated(failure: &Failure) -> bool {
     failure.sqlstate.as_deref().is_some_and(|state| [OUTDATED, "42703", "42804", "42846", "0A000"].contains(&state))
 }
@@ -142,7 +145,7 @@ async fn renew(lease: &mut PooledSession) -> Result<WriteOutput, CommitError> {
     is_renewed(lease).await.and(Err(CommitError::Renewed))
 }
 
-/// Rolls back, and renews what records the rows of tables whose columns have changed; whether there were any.
+/// Rolls back, and renews the triggers of tracked tables whose columns have changed. Returns whether there were any.
 async fn is_renewed(lease: &mut PooledSession) -> Result<bool, CommitError> {
     let renew = PipelineStatement { sql: RENEW_SQL, params: &[], param_types: &[] };
     let steps = [PipelineStatement::without_params("rollback"), renew];
@@ -151,7 +154,7 @@ async fn is_renewed(lease: &mut PooledSession) -> Result<bool, CommitError> {
     Ok(renewed.is_some_and(|number| number != "0"))
 }
 
-/// The size of the recorded part of the work, in bytes of JSON.
+/// The size of the recorded outcome, in bytes of JSON.
 fn outcome_bytes(work: &WriteOutput) -> usize {
     let image = |image: &Option<Value>| image.as_ref().map_or(0, |image| image.to_string().len());
     let undo = serde_json::to_string(&work.rollback).map_or(0, |undo| undo.len());
@@ -167,11 +170,11 @@ fn too_large_to_keep(work: &WriteOutput) -> Failure {
     Failure::new(ErrorCode::ResultTooLarge, message).hint("Write fewer rows in one call, or return fewer columns.")
 }
 
-/// At which point of [`succeed`] something went wrong.
+/// The step of [`succeed`] that failed.
 enum SucceedError {
-    /// PostgreSQL refused the work itself, before its outcome was recorded.
+    /// PostgreSQL refused the work itself, before the outcome was recorded.
     WriteOutput(Box<ServerError>),
-    /// The ledger refused the outcome, and says why.
+    /// The ledger refused the outcome, with this failure.
     Finish(Box<Failure>),
     /// PostgreSQL refused the COMMIT.
     Commit(Box<ServerError>),
@@ -235,25 +238,25 @@ async fn succeed(
         },
         PipelineError { error, .. } => SucceedError::Other(error),
     })?;
-    // It is committed, whatever the receipt looks like.
+    // The write is committed, even if its receipt cannot be parsed.
     Ok(outcomes.into_iter().nth(1).and_then(receipt))
 }
 
-/// How a write can be undone, as the ledger says.
+/// How the write can be undone, according to the ledger.
 pub(crate) fn receipt(finished: StatementResult) -> Option<Rollback> {
     let receipt = finished.rows.into_iter().flatten().next()??;
     serde_json::from_str(&receipt).ok()
 }
 
-/// The failure if the ledger refuses a success: an undo that is no inverse, an account that was frozen meanwhile, or more
-/// rows than the limit of the tool.
+/// The failure if the ledger refuses to record a success: the undo is not an exact inverse, the account was frozen
+/// during the write, or the write exceeds the row limit of the tool.
 fn refusal_of_finish(error: &ServerError, attempt: &WriteAttempt) -> Option<Failure> {
     let is_frozen = error.sqlstate == FENCED && error.detail.as_deref() == Some("frozen");
     let refused = || conflicts::refused_inverse(error).or_else(|| row_limit::refusal(error, attempt));
     if is_frozen { Some(frozen()) } else { refused() }
 }
 
-/// Rolls the work back, and records the reason. If that fails here, the resolution of the attempt does it.
+/// Rolls the work back and records the failure. If the recording fails, resolving the attempt records it.
 async fn fail(
     lease: &mut PooledSession,
     intent: &Intent,
@@ -263,7 +266,7 @@ async fn fail(
     asked: Option<HintQuery>,
 ) -> Result<WriteOutput, CommitError> {
     let mut failure = failure.redacted(&attempt.redaction);
-    // The executor went on after the error, and failed for another reason.
+    // Do not add a hint if the executor continued after the error and failed for another reason.
     let asked = asked.filter(|_| failure.hint.is_none() && failure.code == ErrorCode::SqlError);
     let (sql, params) = match way {
         Way::Begin => (RECORD_FAILURE_SQL, intent.failed(&failure)),
@@ -294,20 +297,21 @@ pub(crate) fn fail_params(intent: &Intent, attempt: &WriteAttempt, failure: &Fai
 
 fn unfinished(error: pg::Error) -> CommitError {
     match error {
-        // The session goes on after it, so this is PostgreSQL's last word on the transaction.
+        // PostgreSQL has answered with an error on a session that still works, so the transaction did not commit.
         pg::Error::Server(error) => CommitError::Undone(error),
         error => CommitError::InDoubt(error),
     }
 }
 
-/// Runs steps that end with COMMIT, and makes sure that it was one: COMMIT of a failed transaction is no error, it
-/// answers ROLLBACK.
+/// Runs steps that end with COMMIT, and checks its command tag: COMMIT of a failed transaction is not an error, but
+/// returns ROLLBACK.
 async fn committed(
     lease: &mut PooledSession,
     steps: &[PipelineStatement<'_>],
 ) -> Result<Vec<StatementResult>, PipelineError> {
     let outcomes: Vec<StatementResult> = lease.session().run(steps).await?;
-    // The session may serve another account next. A session that cannot be reset is lost, and its pool sees that.
+    // The session may serve another account next. If it cannot be reset, its connection is lost, and the pool
+    // discards it.
     let _ = lease.session().push_reset().await;
     match outcomes.last().map(|outcome| outcome.tag.as_str()) {
         Some("COMMIT") => Ok(outcomes),

@@ -1,4 +1,4 @@
-//! Executors: what a write tool implements.
+//! [`WriteExecutor`], the trait that a write tool implements.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -12,44 +12,44 @@ use crate::write::failures::ExecutorError;
 use crate::write::policy::PolicyCall;
 use crate::write::write_tx::WriteTx;
 
-/// The requester and the parameters of a call, for an executor.
+/// A call as its executor sees it: the caller and the parameters.
 #[derive(Debug, Clone)]
 pub struct WriteRequest {
-    /// On whose behalf.
+    /// The caller.
     pub principal: Principal,
-    /// Every effective parameter by name: defaults and server-filled ones included.
+    /// Every effective parameter by name, including defaults and values that the server fills in.
     pub params: Map<String, Value>,
 }
 
 /// The future of an executor's work.
 pub type WriteFuture<'a> = Pin<Box<dyn Future<Output = Result<WriteOutput, ExecutorError>> + Send + 'a>>;
 
-/// The default time for which an identical call without a key counts as the same call.
+/// How long an identical call without an idempotency key counts as a duplicate, by default.
 pub const DEDUP_WINDOW: Duration = Duration::from_secs(300);
 
-/// Carries out one kind of write. Runs inside the gate's transaction: what it returns is committed with its record,
-/// what it refuses is rolled back and recorded as a failure.
+/// Executes one kind of write, in the gate's transaction. Its result is committed together with the record; if it
+/// refuses, the transaction is rolled back and a failure is recorded.
 ///
-/// A request may come from a proposal that was stored long ago, so an executor relies on nothing that it has not checked
-/// itself, and goes by the account of the principal, never by one among the parameters.
+/// A request may come from a proposal that was stored long ago. So an executor must check everything that it relies
+/// on, and must take the account from the principal, never from a parameter.
 pub trait WriteExecutor: Send + Sync + 'static {
-    /// Whether the request makes sense to it, before anything is recorded.
+    /// Checks the request before anything is recorded.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidParams`] with what is wrong.
+    /// [`ErrorCode::InvalidParams`] with the reason.
     fn check(&self, request: &WriteRequest) -> Result<(), Failure> {
         let _ = request;
         Ok(())
     }
 
-    /// Does the work.
+    /// Executes the write.
     ///
     /// # Errors
-    /// [`ExecutorError`]: nothing of the work stays.
+    /// [`ExecutorError`]; the gate rolls the transaction back.
     fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a>;
 
-    /// The expected work. Its transaction is rolled back, so this is the work itself, unless a part of it cannot be
-    /// rolled back or must not happen before an approval.
+    /// Computes the preview. The default executes the write, since the transaction is rolled back. Override this if a
+    /// part of the write cannot be rolled back, or must not run before an approval.
     ///
     /// # Errors
     /// As [`WriteExecutor::execute`].
@@ -57,35 +57,36 @@ pub trait WriteExecutor: Send + Sync + 'static {
         self.execute(tx, request)
     }
 
-    /// Whether a write whose work differs from its preview is refused.
+    /// Whether the gate refuses an approved write whose work differs from its preview.
     fn preview_is_binding(&self) -> bool {
         true
     }
 
-    /// A text that identifies the work: statements, or a name and a version. A reviewer approves this definition.
+    /// A text that identifies the work: its statements, or a name and a version. Reviewers approve this definition.
     fn definition(&self) -> String;
 
-    /// The tier of approval; `None` if no approval is needed.
+    /// The tier of the tool; [`Tier::Auto`] needs no approval.
     fn tier(&self) -> Tier {
         Tier::Auto
     }
 
-    /// Whether a proposal of this tier may be carried out.
+    /// Whether a proposal of this tier may be executed.
     fn supports_tier(&self, tier: Tier) -> bool {
         self.tier() == tier
     }
 
-    /// The rules and the limit that a call must pass before it is admitted; `None` if there are none. A confirmed proposal has
-    /// passed them.
+    /// The rules and the limit that a call must pass before it is admitted; `None` if there are none. A confirmed
+    /// proposal has passed them already.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidParams`]: the request is one that [`WriteExecutor::check`] refuses.
+    /// [`ErrorCode::InvalidParams`] if [`WriteExecutor::check`] would refuse the request.
     fn policy(&self, request: &WriteRequest) -> Result<Option<PolicyCall<'_>>, Failure> {
         let _ = request;
         Ok(None)
     }
 
-    /// The limit of the tool. Its calls are a part of [`WriteExecutor::policy`]; its rows are counted where a write ends.
+    /// The limit of the tool. [`WriteExecutor::policy`] applies its limit of calls; its limit of rows applies at the
+    /// end of a write.
     fn limit(&self) -> Option<ToolLimit> {
         None
     }
@@ -96,37 +97,38 @@ pub trait WriteExecutor: Send + Sync + 'static {
         &[]
     }
 
-    /// The writes that it takes back, in the order in which the record names them; empty for any other write. A call whose key is that of
-    /// an undo ([`crate::undone_by`]) takes back the write of the key.
+    /// The writes that this write undoes, in the order in which the record names them; empty for a write that is not
+    /// an undo. A call with the idempotency key of an undo ([`crate::undone_by`]) undoes the write that the key
+    /// names.
     fn undoes(&self, request: &WriteRequest) -> Vec<CorrelationId> {
         let _ = request;
         Vec::new()
     }
 
-    /// The time for which an identical call without a key counts as the same call.
+    /// How long an identical call without an idempotency key counts as a duplicate.
     fn dedup_window(&self) -> Duration {
         DEDUP_WINDOW
     }
 }
 
-/// The work of an executor.
+/// The result of an executor.
 #[derive(Debug, Clone)]
 pub struct WriteOutput {
     /// The answer for the caller.
     pub data: Value,
     /// The number of changed rows.
     pub rows_affected: u64,
-    /// The rows as they were before, if the tool looked at them.
+    /// The rows before the write, if the tool reads them.
     pub before: Option<Value>,
     /// The same rows after the write; deleted rows are absent.
     pub after: Option<Value>,
-    /// How to undo it.
+    /// How to undo the write.
     pub rollback: Rollback,
 }
 
 impl WriteOutput {
-    /// The refusal of a write that touched the wrong number of rows, for executors that have a rule for it; the gate
-    /// rolls back.
+    /// The failure of a write that changed the wrong number of rows, for executors with a rule for it. The gate rolls
+    /// back.
     #[must_use]
     pub fn wrong_row_count(expected: &str, got: u64) -> Failure {
         Failure::new(
@@ -136,9 +138,9 @@ impl WriteOutput {
     }
 }
 
-/// A condition that a write must meet inside its own transaction, such as a proposal that it executes.
+/// A condition that a write must meet inside its own transaction, such as the proposal that it executes.
 pub trait WritePrecondition: Debug + Send + Sync + 'static {
-    /// Id of the attempt, under which the write is recorded.
+    /// The id under which the write is recorded.
     fn correlation_id(&self) -> CorrelationId;
 
     /// The proposal that the write executes.
@@ -152,6 +154,6 @@ pub trait WritePrecondition: Debug + Send + Sync + 'static {
         request: &'a WriteRequest,
     ) -> WriteFuture<'a>;
 
-    /// State that a failure of the write puts the proposal in, for `countersign.fail`; `None` to leave it as it is.
+    /// The new state of the proposal after this failure, for `countersign.fail`; `None` if the state does not change.
     fn state_after(&self, failure: &Failure) -> Option<&'static str>;
 }

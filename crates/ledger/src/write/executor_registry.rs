@@ -1,4 +1,4 @@
-//! Executors by name. Modules with executors register them here; other modules only look them up.
+//! Executors by name. Modules that implement executors register them here.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -6,19 +6,20 @@ use std::sync::Arc;
 
 use crate::write::executor::WriteExecutor;
 
-/// Two executors of one name: the second would silently take the place of the first.
+/// Two executors have the same name: the second one would silently replace the first.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("two executors have the name \"{0}\"")]
 pub struct DuplicateExecutor(pub String);
 
-/// Executors by name. Filled when a server starts, before anything is answered, and never changed afterwards.
+/// Executors by name. It is filled when a server starts, before the server answers calls, and does not change
+/// afterwards.
 #[derive(Clone, Default)]
 pub struct ExecutorRegistry {
     by_name: BTreeMap<String, Arc<dyn WriteExecutor>>,
 }
 
 impl ExecutorRegistry {
-    /// Makes an executor available.
+    /// Registers an executor.
     ///
     /// # Errors
     /// [`DuplicateExecutor`] if the name is taken.

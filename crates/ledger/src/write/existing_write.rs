@@ -1,32 +1,33 @@
-//! Result of an identical call. The gate asks for it if this server remembers the call, and proposals ask for it first.
+//! The outcome of an identical earlier call. The gate looks for it if this server remembers such a call, and before a
+//! proposal is made.
 
 use pg::WriterPool;
 use serde_json::Value;
 use tokio::time::Instant;
 use types::CorrelationId;
 
-/// An identical call that has written.
+/// An identical call that wrote.
 #[derive(Debug, Clone)]
 pub(crate) enum ExistingWrite {
-    /// Its effect is in force. A repeated call gets this result.
+    /// Its effect is in force. The repeated call gets this result.
     Executed(CorrelationId, Value),
     /// Its effect is no longer in force, for this reason (`countersign.superseded_by`, `countersign.changed_since`).
     Superseded(CorrelationId, Value),
-    /// This call already reversed the write that the new call would reverse.
+    /// The earlier call has already undone the write that this call would undo.
     AlreadyReversed(CorrelationId),
-    /// It had the same idempotency key and other arguments.
+    /// The earlier call had the same idempotency key and other arguments.
     KeyReused,
 }
 
-/// The recorded rows of a write decide, if there are any.
+/// If the write has recorded rows, they decide whether it is in force.
 const EXISTING_WRITE_SQL: &str = "select s.verdict, s.original, s.original_result, \
     coalesce(s.detail, case when s.verdict operator(pg_catalog.=) 'standing' then countersign.changed_since(s.original) end) \
     from countersign.existing_write($1, $2) s";
 
-/// Finds an earlier call with this slot or fingerprint. Returns `None` if there is none, so the call would write.
+/// Finds an earlier call with this slot or fingerprint. Returns `None` if there is none.
 ///
 /// # Errors
-/// Errors of the connection and of the server.
+/// The ledger cannot be read.
 pub(crate) async fn find(
     writer: &WriterPool,
     slot: Option<String>,

@@ -1,4 +1,4 @@
-//! Errors of writes, and their failures as agents get them.
+//! Errors of writes, and the failures that agents get for them.
 
 use pg::ServerError;
 use serde_json::Value;
@@ -7,13 +7,13 @@ use types::{CorrelationId, ErrorCode, Failure};
 use crate::evidence::conflicts;
 use crate::outage;
 
-/// The SQLSTATE of an attempt that is no longer this server's, or whose claim was refused (migrations).
+/// The SQLSTATE if another server has ended the attempt, or its claim was refused (see the migrations).
 pub(crate) const FENCED: &str = "CS001";
 
-/// A write that failed. `correlation_id` is present if the write passed the gate, so that a record exists.
+/// A failed write. `correlation_id` is present if the call has a record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WriteError {
-    /// The receipt.
+    /// The correlation id of the record.
     pub correlation_id: Option<CorrelationId>,
     /// The reason.
     pub failure: Box<Failure>,
@@ -25,12 +25,12 @@ impl From<Failure> for WriteError {
     }
 }
 
-/// The reason why an executor did no work.
+/// The reason why an executor failed.
 #[derive(Debug)]
 pub enum ExecutorError {
-    /// The write is refused. The agent gets the reason.
+    /// The executor refuses the write, with the failure for the agent.
     Rejected(Failure),
-    /// The transaction cannot go on: the gate finds out what became of it.
+    /// The transaction cannot continue. The gate resolves the outcome.
     ConnectionLost(pg::Error),
 }
 
@@ -57,7 +57,7 @@ pub fn outdated(why: &str) -> Failure {
     )
 }
 
-/// The failure of a write whose statements return more than one call may hold.
+/// The failure of a write whose statements return more data than one call may hold.
 pub(crate) fn too_large() -> Failure {
     Failure::new(
         ErrorCode::ResultTooLarge,
@@ -66,7 +66,7 @@ pub(crate) fn too_large() -> Failure {
     )
 }
 
-/// The failure for an error in a statement that was checked when the server started.
+/// The failure for an error in a statement of a manifest, which was valid when the server compiled it.
 pub(crate) fn statement_failure(error: &ServerError) -> Failure {
     if error.is_schema_drift() {
         let why = format!("its statement no longer fits ({})", error.message);
@@ -75,13 +75,13 @@ pub(crate) fn statement_failure(error: &ServerError) -> Failure {
     sql_failure(error)
 }
 
-/// The failure for an error that PostgreSQL raised in a write.
+/// The failure for an error of PostgreSQL in a write.
 ///
-/// DETAIL is left out: it quotes values of rows that the caller may not be allowed to read.
+/// DETAIL is omitted: it quotes values of rows that the caller may not be allowed to read.
 pub(crate) fn sql_failure(error: &ServerError) -> Failure {
     let code = match error.sqlstate.as_str() {
         "57014" => ErrorCode::Timeout,
-        // Class 22: a value that its type does not take.
+        // Class 22 (data exception): a value is not valid for its type.
         state if state.starts_with("22") => ErrorCode::InvalidParams,
         _ => ErrorCode::SqlError,
     };
@@ -104,8 +104,8 @@ pub(crate) fn aborted() -> Failure {
     )
 }
 
-/// The failure of a duplicate whose original is no longer in force; `detail` comes from `countersign.superseded_by` or
-/// `countersign.changed_since`.
+/// The failure of a duplicate whose original is no longer in force. `detail` comes from `countersign.superseded_by`
+/// or `countersign.changed_since`.
 pub(crate) fn superseded(original: CorrelationId, detail: &Value) -> Failure {
     let by = detail.get("by").or_else(|| detail.pointer("/changed_by/correlation_id")).and_then(Value::as_str);
     let by = by.map_or_else(|| "something outside countersign".to_owned(), |by| format!("the write {by}"));
@@ -117,7 +117,7 @@ pub(crate) fn superseded(original: CorrelationId, detail: &Value) -> Failure {
     .hint("To write again, repeat the call with a new idempotency_key.")
 }
 
-/// The failure of an undo whose write another call has undone; `detail` says what happened after that.
+/// The failure of an undo whose write another call has undone before; `detail` says what happened after that.
 pub(crate) fn undone_before(by: Option<CorrelationId>, detail: &Value) -> Failure {
     let failure = conflicts::already_reversed(by);
     match detail.get("by").and_then(Value::as_str).filter(|_| is_reversed(detail)) {
@@ -145,7 +145,8 @@ pub(crate) fn key_reused() -> Failure {
     .hint("Repeat the call with the very same arguments, or choose a new idempotency_key for a new write.")
 }
 
-/// The failure when the ledger is unavailable. The error itself goes to the log only: it may name tables and hosts.
+/// The failure when the ledger is unavailable. The error itself only goes to the server's log, because it may name
+/// tables and hosts.
 pub(crate) fn ledger_failure(error: &pg::Error) -> Failure {
     outage::log(error, "the ledger cannot be used");
     match error {

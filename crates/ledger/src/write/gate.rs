@@ -1,4 +1,4 @@
-//! The order of the protocol: remember, admit, execute, and, when the connection is lost on the way, resolve.
+//! The gate runs the protocol of a write: look up, admit, execute, and after a lost connection resolve.
 
 use std::ops::ControlFlow;
 use std::panic::AssertUnwindSafe;
@@ -34,7 +34,7 @@ pub struct Gate {
     writer: WriterPool,
     settings: LedgerOptions,
     memory: DedupCache,
-    /// The running writes. All clones of a gate share it.
+    /// The tasks of running writes. All clones of a gate share them.
     running: TaskTracker,
     pub(crate) stop: WriteStop,
     remote_writes: RemoteWrites,
@@ -53,11 +53,11 @@ impl Gate {
         }
     }
 
-    /// Executes the attempt exactly once. The work goes on in a task of its own when the future is dropped: a
-    /// disconnected caller must not leave a record without an outcome.
+    /// Executes the attempt at most once. If the caller drops the future, the work continues in its task: a client
+    /// that disconnects must not leave a record without an outcome.
     ///
     /// # Errors
-    /// [`WriteError`]: nothing was written, unless the code is [`ErrorCode::CommitOutcomeUnknown`].
+    /// [`WriteError`]; nothing was written, unless the code is [`ErrorCode::CommitOutcomeUnknown`].
     pub async fn perform(&self, attempt: WriteAttempt) -> Result<WriteOutcome, WriteError> {
         self.stop.check()?;
         let correlation_id =
@@ -73,7 +73,7 @@ impl Gate {
         self.spawn(Some(correlation_id), protocol.run()).await
     }
 
-    /// Runs work in a task, which goes on when the future is dropped. [`Gate::drain`] waits for it.
+    /// Runs work in a task that continues if the future is dropped. [`Gate::drain`] waits for it.
     pub(crate) async fn spawn<T: Send + 'static>(
         &self,
         correlation_id: Option<CorrelationId>,
@@ -90,8 +90,8 @@ impl Gate {
         self.running.spawn(work);
     }
 
-    /// The work of the executor for this request, and its effects. It runs in a
-    /// transaction that is always rolled back, and leaves no record. Dropping the future ends it.
+    /// Executes the write in a transaction that is always rolled back, and returns the result and the effects. No
+    /// record is made. Dropping the future ends the work.
     ///
     /// # Errors
     /// The error of the write, or the reason why there is no preview.
@@ -104,14 +104,14 @@ impl Gate {
         Trials { writer: &self.writer, executor, request, deadline }.work().await
     }
 
-    /// The current state of the pool of writing sessions.
+    /// The current usage of the pool of writing sessions.
     #[must_use]
     pub fn usage(&self) -> pg::PoolStatus {
         self.writer.status()
     }
 
-    /// Waits for the writes that are on their way: the process must not end under them. Each ends by its deadline and the
-    /// time to find out its outcome.
+    /// Waits for the running writes before the process exits. Each ends at its deadline, plus the time to resolve its
+    /// outcome.
     pub async fn drain(&self) {
         self.running.close();
         self.running.wait().await;
@@ -119,7 +119,7 @@ impl Gate {
     }
 }
 
-/// One attempt on its way.
+/// The state of one attempt.
 struct WriteProtocol {
     writer: WriterPool,
     settings: LedgerOptions,
@@ -129,26 +129,26 @@ struct WriteProtocol {
     correlation_id: CorrelationId,
 }
 
-/// The way of a try, and the statement of the policy.
+/// How the next try begins, and the statement that applies the policy.
 type ExecuteWay<'a> = (Way, Option<&'a PolicyStatement>);
 
-/// How often one write is tried again because a migration went on beside it.
+/// The maximum number of retries of one write because of concurrent migrations.
 const MAX_RENEWALS: u32 = 3;
 
 /// The result of one try.
 enum Executed {
     Ended(Result<WriteOutcome, WriteError>),
-    /// Nothing of the work has run.
+    /// The transaction could not be opened; no statement of the executor has run.
     Unopened(Unopened),
-    /// Nothing of the work stays, and it may run again: what records the rows of altered tables was renewed.
+    /// The work was rolled back and may run again: the triggers of altered tables were renewed.
     Renewed,
-    /// Nothing was written, and that is not recorded yet.
+    /// Nothing was written, but the failure is not recorded yet.
     Undone(Failure),
-    /// Whether it was written is not known; why not, if it was not.
+    /// It is unknown whether the write committed. The failure is its reason if it did not.
     Doubtful(Option<Failure>),
 }
 
-/// Whether the memory layer has the answer.
+/// The answer of the dedup cache.
 enum LookupResult {
     Answer(Result<WriteOutcome, WriteError>),
     Unknown(InFlightGuard),
@@ -187,7 +187,8 @@ impl WriteProtocol {
         outcome
     }
 
-    /// The statement that applies the policy of the tool, if it has one. A proposal has passed it.
+    /// The statement that applies the policy of the tool, if it has one. `None` for the write of a proposal, which
+    /// has passed the policy already.
     fn policy(&self, intent: &Intent) -> Result<Option<PolicyStatement>, WriteError> {
         if self.attempt.precondition.is_some() {
             return Ok(None);
@@ -198,7 +199,7 @@ impl WriteProtocol {
         Ok(call.map(|call| call.statement(PolicyMode::Run(&slot), &request.principal, self.correlation_id)))
     }
 
-    /// The outcome of a call that its policy does not let run. `None`: it may be tried again.
+    /// The outcome of a call that the policy refuses to run. `None` if the call may be tried again.
     async fn refused_by_policy(&self) -> Result<Option<WriteOutcome>, WriteError> {
         let WriteAttempt { request, executor, deadline, redaction, .. } = &self.attempt;
         let Some(call) = executor.policy(request)? else { return Ok(None) };
@@ -207,13 +208,14 @@ impl WriteProtocol {
         Ok((applied.tier > Tier::Auto).then_some(WriteOutcome::NeedsApproval(applied)))
     }
 
-    /// Joins an identical call that runs here, or asks the ledger whether one that succeeded is still in force.
+    /// Waits for an identical call that is running on this server, or checks whether one that succeeded is still in
+    /// force.
     async fn look_up(&self, call: &CallKey, intent: &Intent) -> LookupResult {
         loop {
             let original = match self.memory.enter(call) {
                 Lookup::First(ticket) => return LookupResult::Unknown(ticket),
                 Lookup::Running(mut ended) => {
-                    // The sender says nothing; it goes away.
+                    // The channel carries no values; it closes when the call ends.
                     if tokio::time::timeout_at(self.attempt.deadline, ended.changed()).await.is_err() {
                         let failure = Failure::new(ErrorCode::DuplicateInFlight, admit::STILL_RUNNING);
                         return LookupResult::Answer(Err(WriteError { correlation_id: None, failure: failure.into() }));
@@ -242,7 +244,7 @@ impl WriteProtocol {
         }
     }
 
-    /// The way through the ledger.
+    /// Admits the write in the ledger and executes it.
     async fn admit_and_execute(
         &self,
         intent: &Intent,
@@ -302,11 +304,11 @@ impl WriteProtocol {
                     continue;
                 }
                 Executed::Unopened(Unopened::Refused) => {
-                    // The session goes back to its pool only without a transaction.
+                    // A session may return to its pool only without an open transaction.
                     if lease.session().run(&[PipelineStatement::without_params("rollback")]).await.is_err() {
                         lease.discard();
                     } else {
-                        // A waiting call holds no session.
+                        // A waiting call must not hold a session.
                         drop(lease);
                     }
                 }
@@ -318,7 +320,7 @@ impl WriteProtocol {
         }
     }
 
-    /// A write is one transaction, unless something has to be on record before it begins.
+    /// A write is one transaction, unless its attempt must be committed before it begins.
     fn first_way(&self, policy: Option<&PolicyStatement>) -> Way {
         let is_durable = self.settings.durable_admission;
         if is_durable || policy.is_some() || self.attempt.precondition.is_some() {
@@ -328,13 +330,13 @@ impl WriteProtocol {
         }
     }
 
-    /// Whether an attempt, whose connection was lost before it was claimed, is admitted; it is ended then.
+    /// Whether an attempt was admitted before its connection was lost. If it was, this ends it.
     async fn is_admitted(&self, intent: &Intent, way: Way) -> bool {
         let deadline = Instant::now() + RESOLVE_TIMEOUT;
         way != Way::Begin && resolve::abort(&self.writer, (intent, &self.attempt), deadline).await
     }
 
-    /// Asks the ledger about an attempt that could not be admitted on the direct way.
+    /// Asks the ledger for a verdict after the fast path did not admit the attempt.
     async fn admit(
         &self,
         intent: &Intent,
@@ -360,7 +362,7 @@ impl WriteProtocol {
     /// One try on one session.
     async fn execute(&self, lease: &mut PooledSession, intent: &Intent, way: ExecuteWay<'_>) -> Executed {
         let executed = execute::execute(&self.writer, lease, intent, &self.attempt, way, &self.remote_writes);
-        // An executor may panic. The session is dropped then, so its transaction cannot commit.
+        // An executor may panic. Then the session is dropped, so its transaction cannot commit.
         let caught = AssertUnwindSafe(executed).catch_unwind();
         let outcome = tokio::time::timeout_at(self.attempt.deadline + CANCEL_GRACE, caught);
         let outcome = match way {
@@ -406,7 +408,7 @@ impl WriteProtocol {
         }
     }
 
-    /// There is no session to write on. An attempt that is admitted gets its end.
+    /// The failure when no session is available. An attempt that is already admitted is ended.
     async fn without_session(&self, intent: &Intent, way: Way, error: &pg::Error) -> WriteError {
         match way {
             Way::Begin | Way::Admit { .. } => unanswered(None, error),
@@ -414,7 +416,7 @@ impl WriteProtocol {
         }
     }
 
-    /// Looks the outcome up. `cause` is the failure for the caller and the record if nothing was written.
+    /// Resolves the outcome. `cause` is the failure for the caller and the record if nothing was written.
     async fn resolve(&self, intent: &Intent, cause: Option<Failure>) -> Result<WriteOutcome, WriteError> {
         self.writer.invalidate_idle();
         self.memory.forget_all();
@@ -425,12 +427,12 @@ impl WriteProtocol {
         resolved.map_err(|failure| self.stopped(failure))
     }
 
-    /// The failure for a write whose outcome could not be recorded.
+    /// The failure of a write whose outcome could not be recorded.
     fn unrecorded(&self, error: &ServerError) -> Failure {
         match error.sqlstate.get(..2) {
-            // A conflict that shows late, under an isolation level of the operator's.
+            // A serialization conflict that appears only now, under an isolation level that the operator has set.
             Some("40") => sql_failure(error).redacted(&self.attempt.redaction),
-            // Out of time while it waited for a guard or an undo call of another write.
+            // The statement timed out while it waited for a lock on a guard row, or for an undo of another write.
             _ if matches!(error.sqlstate.as_str(), "57014" | "55P03") => sql_failure(error),
             _ => {
                 let message = self.attempt.redaction.text(&error.message);
@@ -439,7 +441,7 @@ impl WriteProtocol {
         }
     }
 
-    /// Nothing was written; the record should say so, if the ledger takes it.
+    /// Nothing was written. Tries to record the failure.
     async fn undone(&self, intent: &Intent, failure: Failure) -> WriteError {
         let deadline = Instant::now() + UNDONE_TIMEOUT;
         let recorded =

@@ -1,4 +1,4 @@
-//! The first columns of an attempt's record, and the slot that identical calls share.
+//! The columns of a record that are known before the write, and the slot that identical calls share.
 
 use tokio::time::Instant;
 use types::{AccountId, CorrelationId, Failure};
@@ -6,7 +6,7 @@ use types::{AccountId, CorrelationId, Failure};
 use crate::evidence::conflicts;
 use crate::fingerprint::{Fingerprint, sha256_hex};
 
-/// The known facts of an attempt before it starts: the columns of `countersign.admission`, in their order, as texts.
+/// The columns of `countersign.admission` for one attempt, in their order, as text.
 #[derive(Debug)]
 pub(crate) struct Intent {
     pub(crate) correlation_id: CorrelationId,
@@ -16,8 +16,8 @@ pub(crate) struct Intent {
 
 pub(crate) const COLUMNS: usize = 15;
 
-/// The most bytes that a record's parameters may have as JSON, and its result, images and undo calls together: what the
-/// ledger takes it must be able to give back in one answer (8 MiB).
+/// The maximum sizes, in bytes of JSON, of the parameters of a record, and of its result, images and undo calls
+/// together. One answer (8 MiB) must be able to return everything that the ledger accepts.
 pub(crate) const MAX_PARAMS_BYTES: usize = 2 << 20;
 pub(crate) const MAX_OUTCOME_BYTES: usize = 4 << 20;
 
@@ -26,7 +26,7 @@ impl Intent {
         Self { correlation_id, columns, began: Instant::now() }
     }
 
-    /// The columns, and how long ago the call began, in seconds: the arguments of `countersign.report_write`.
+    /// The arguments of `countersign.report_write`: the columns, and the seconds since the call began.
     pub(crate) fn report(&self) -> Vec<Option<String>> {
         let mut params = self.columns.to_vec();
         params.push(Some(self.began.elapsed().as_secs_f64().to_string()));
@@ -63,7 +63,7 @@ impl Intent {
     }
 }
 
-/// What a record says of a failure: its code, SQLSTATE, message and detail.
+/// The columns of a failure: code, SQLSTATE, message and detail.
 pub(crate) fn outcome(failure: &Failure) -> [Option<String>; 4] {
     [
         Some(failure.code.as_str().to_owned()),
@@ -73,7 +73,7 @@ pub(crate) fn outcome(failure: &Failure) -> [Option<String>; 4] {
     ]
 }
 
-/// The slot of a call, as `bytea` in text form: SHA-256, as in `countersign.slot_of`.
+/// The slot of a call, as `bytea` in text form: a SHA-256 hash, computed as in `countersign.slot_of`.
 pub(crate) fn slot(
     account: &AccountId,
     tool: &str,
@@ -94,8 +94,8 @@ pub(crate) fn slot(
     format!("\\x{}", sha256_hex(&call))
 }
 
-/// The write that a call with this key undoes: the key of an undo is `undo:` and the receipt of that write. What follows, `/` and a
-/// number, is there for one of several calls that undo it together.
+/// The write that a call with this idempotency key undoes. The key of an undo is `undo:` and the correlation id of
+/// that write. If several calls undo the write together, each key also has `/` and the number of the call.
 #[must_use]
 pub fn undone_by(idempotency_key: Option<&str>) -> Option<(CorrelationId, &str)> {
     let (write, part) = idempotency_key?.strip_prefix("undo:")?.split_at_checked(36)?;

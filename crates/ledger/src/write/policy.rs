@@ -1,5 +1,5 @@
 //! The policy of a tool: its rules and the limit of its calls. PostgreSQL evaluates the rules and counts the calls
-//! (`migrations/baseline/77_policies.sql`), this module sends the statement and reads the decision.
+//! (`migrations/baseline/77_policies.sql`); this module sends the statement and parses the decision.
 //!
 //! ```text
 //! call that may run     BEGIN · admission · apply_policy · COMMIT AND CHAIN · claim ...       no further round trip
@@ -14,7 +14,7 @@ use types::{CorrelationId, ErrorCode, Failure, LimitScope, Principal, RuleAction
 
 use crate::write::failures::{ledger_failure, sql_failure, statement_failure};
 
-/// The SQLSTATE of a call that its policy does not let run (migrations).
+/// The SQLSTATE if the policy refuses to run a call (see the migrations).
 pub(crate) const NOT_LET_RUN: &str = "CS004";
 
 /// A rule, without its condition.
@@ -22,52 +22,52 @@ pub(crate) const NOT_LET_RUN: &str = "CS004";
 pub struct PolicyRule {
     /// The text of the condition, for people.
     pub when: String,
-    /// The outcome of the calls for which the condition holds.
+    /// The consequence for calls that meet the condition.
     pub then: RuleAction,
-    /// Why, for agents and reviewers.
+    /// The reason, for agents and reviewers.
     pub message: Option<String>,
 }
 
-/// The rule that decided about a call.
+/// The rule that applied to a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedRule {
-    /// Its number in the tool, from 1.
+    /// The number of the rule in the tool, from 1.
     pub number: usize,
-    /// Its condition.
+    /// The text of its condition.
     pub when: String,
-    /// What it requires.
+    /// The consequence for the call.
     pub then: RuleAction,
-    /// Why.
+    /// The reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// The decision about a call that may go on.
+/// The decision about a call that the policy does not deny.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AppliedPolicy {
-    /// The approval that it needs.
+    /// The tier that the call needs.
     pub tier: Tier,
-    /// The rule that requires it; `None` if the tier of the tool does.
+    /// The rule that requires the tier; `None` if the tool itself does.
     pub rule: Option<AppliedRule>,
 }
 
 /// The rules and the limit of a tool, as SQL.
 #[derive(Debug, Clone)]
 pub struct ToolPolicy {
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
-    /// Its tier.
+    /// The tier of the tool.
     pub tier: Tier,
-    /// Its rules.
+    /// The rules, in their order.
     pub rules: Vec<PolicyRule>,
     /// The limit of its calls.
     pub limit: Option<ToolLimit>,
-    /// The types of its parameters, by oid.
+    /// The types of the tool's parameters, by oid.
     pub param_types: Vec<u32>,
-    /// An SQL expression: the array of the conditions' values. The first parameters are those of the tool, followed by the
-    /// account and the actor.
+    /// An SQL expression that returns the values of the conditions as an array. Its parameters are those of the tool,
+    /// followed by the account and the actor.
     pub values: String,
-    /// The FROM clause for it.
+    /// The FROM clause of the expression.
     pub from: String,
 }
 
@@ -88,18 +88,18 @@ pub(crate) struct PolicyStatement {
     param_types: Vec<u32>,
 }
 
-/// What the statement is for.
+/// The purpose of the statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PolicyMode<'a> {
-    /// It fails unless the call may run. The slot of the call, as `bytea` in text form.
+    /// Raise an error unless the call may run. The text is the slot of the call, as `bytea`.
     Run(&'a str),
-    /// It logs a refusal.
+    /// Log a refusal.
     Refuse,
-    /// It only asks.
+    /// Only return the decision.
     Preview,
 }
 
-/// The decision as the ledger gives it.
+/// The decision in the ledger's JSON.
 #[derive(Debug, Deserialize)]
 struct Verdict {
     outcome: String,
@@ -141,10 +141,10 @@ impl ToolPolicy {
         Some(AppliedRule { number, when: rule.when, then: rule.then, message: rule.message })
     }
 
-    /// The decision, from the ledger's JSON.
+    /// Parses the decision.
     ///
     /// # Errors
-    /// The call is refused.
+    /// The failure if the policy denies the call.
     fn read(&self, json: Option<&str>) -> Result<AppliedPolicy, Failure> {
         let verdict = json.and_then(|json| serde_json::from_str::<Verdict>(json).ok());
         let Some(Verdict { outcome, rule, retry_after_s }) = verdict else {
@@ -185,7 +185,7 @@ impl ToolPolicy {
 }
 
 impl PolicyCall<'_> {
-    /// The statement for the call of this principal.
+    /// The statement that applies the policy to a call of this principal.
     pub(crate) fn statement(
         &self,
         mode: PolicyMode<'_>,
@@ -216,10 +216,10 @@ impl PolicyStatement {
     }
 }
 
-/// Asks for the decision about a call that does not run now: because it was refused, needs approval, or is only previewed.
+/// Decides about a call that does not run now, because it was refused, needs approval, or is only previewed.
 ///
 /// # Errors
-/// The call is refused, its rules cannot be evaluated, or the ledger cannot be reached.
+/// The policy denies the call, its rules cannot be evaluated, or the ledger cannot be reached.
 pub(crate) async fn decide(
     writer: &WriterPool,
     call: &PolicyCall<'_>,
@@ -243,9 +243,9 @@ pub(crate) async fn decide(
     call.policy.read(json.as_deref())
 }
 
-/// The failure for an error of PostgreSQL in the statement that applies a policy.
+/// The failure for an error of PostgreSQL while it applied a policy.
 pub(crate) fn not_evaluated(error: &ServerError) -> Failure {
-    // Its text may quote a sensitive parameter.
+    // The message may quote a sensitive parameter, so it is not logged.
     tracing::warn!(sqlstate = error.sqlstate, "the policy of a tool cannot be applied");
     if error.is_schema_drift() {
         return statement_failure(error);

@@ -1,13 +1,13 @@
-//! A write that is shown and not made: the executor's work in a transaction that is always rolled back. No record, no
-//! guard row, no question whether it is a duplicate; but the constraints are checked, the deferred ones as well.
+//! Previews: an executor runs in a transaction that is always rolled back. A preview makes no record and no guard
+//! row, and does not look for duplicates. It does check constraints, including deferred ones.
 //!
 //! ```text
 //! round trip 1   BEGIN · limits, account · SAVEPOINT · the executor's statements
 //! round trip 2   SET CONSTRAINTS ALL IMMEDIATE · the effects, how they would be undone, definitions
 //! round trip 3   ROLLBACK
 //! ```
-//! A caller that goes away drops the session in the middle: PostgreSQL rolls back. Sequences are not rolled back, by
-//! PostgreSQL's own rule: a preview may leave gaps in numbers.
+//! If the caller drops the future, the session is closed and PostgreSQL rolls back. PostgreSQL does not roll back
+//! sequences, so a preview may leave gaps in their numbers.
 
 use std::time::Duration;
 
@@ -29,13 +29,13 @@ use crate::write::write_tx::{TransactionOpening, WriteTx};
 #[derive(Debug, Clone)]
 pub(crate) struct Trial {
     pub(crate) work: WriteOutput,
-    /// As [`effects::of_write`] has them.
+    /// The effects, as [`effects::of_write`] returns them.
     pub(crate) effects: Option<Effects>,
     /// The definitions that the write depends on.
     pub(crate) definitions: Vec<Definition>,
 }
 
-/// A write that can be tried.
+/// A write that can be run and rolled back.
 #[derive(Clone, Copy)]
 pub(crate) struct Trials<'a> {
     pub(crate) writer: &'a WriterPool,
@@ -49,19 +49,19 @@ const EXPORT_SQL: &str = "select pg_catalog.pg_export_snapshot()";
 const IDLE_LIMIT_SQL: &str = "select pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true)";
 
 impl Trials<'_> {
-    /// The work of the write, and the rows of tracked tables that it would change.
+    /// The result of the write, and the rows of tracked tables that it would change.
     pub(crate) async fn work(self) -> Result<(WriteOutput, Option<Effects>), Failure> {
         self.attempt(None, false).await.map(|trial| (trial.work, trial.effects))
     }
 
-    /// One trial, with the definitions that it depends on.
+    /// One trial, including the definitions that the write depends on.
     pub(crate) async fn once(self) -> Result<Trial, Failure> {
         self.attempt(None, true).await
     }
 
-    /// Two trials, in two transactions that see the same snapshot. Only values that are generated in each transaction
-    /// can differ: times, numbers of sequences, random values. A third transaction, on a session of its own, holds the
-    /// snapshot.
+    /// Two trials in two transactions with the same snapshot. They can only differ in values that are generated in
+    /// each transaction: times, numbers of sequences, random values. A third transaction on a session of its own
+    /// holds the snapshot.
     pub(crate) async fn twice(self) -> Result<[Trial; 2], Failure> {
         let mut holder = self.writer.acquire(self.deadline).await.map_err(|error| failure(&error))?;
         let trials = async {
@@ -71,7 +71,7 @@ impl Trials<'_> {
         let trials = trials.await;
         let end = [PipelineStatement::without_params("rollback")];
         let ended = tokio::time::timeout_at(self.deadline + CANCEL_GRACE, holder.session().run(&end)).await;
-        // The session goes back to its pool only without a transaction.
+        // A session may return to its pool only without an open transaction.
         if !matches!(ended, Ok(Ok(_))) {
             holder.discard();
         }
@@ -94,7 +94,7 @@ impl Trials<'_> {
         snapshot.ok_or_else(|| Failure::new(ErrorCode::InternalError, "PostgreSQL has exported no snapshot"))
     }
 
-    /// The time limit in milliseconds, the account, and the name of the attempt.
+    /// The time limit in milliseconds, the account, and the id of the attempt.
     fn limits(self, attempt: CorrelationId) -> [Option<String>; 3] {
         let left = self.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         let account = self.request.principal.account_id.as_str().to_owned();
@@ -163,8 +163,8 @@ impl Trials<'_> {
         })
     }
 
-    /// Runs deferred triggers, reads the effects and how they would be undone, and searches for definitions while every relation
-    /// of the write is locked.
+    /// Runs deferred triggers, reads the effects and how they could be undone, and searches for definitions while the
+    /// transaction locks every relation of the write.
     async fn settle(
         self,
         lease: &mut PooledSession,
@@ -178,7 +178,7 @@ impl Trials<'_> {
         let promise = [Some(attempt.to_string()), Some(work.rows_affected.to_string()), Some(said.to_string())];
         let mut steps =
             vec![PipelineStatement::without_params("set constraints all immediate"), effects::step(&params)];
-        // What was only planned has no effects.
+        // A write that was only planned has no effects.
         let is_tried = self.executor.preview_is_binding();
         if is_tried {
             steps.push(PipelineStatement { sql: PROMISE_SQL, params: &promise, param_types: &[] });

@@ -1,9 +1,10 @@
-//! Writes that another server carries out: to foreign tables, and to tables that Citus keeps on other nodes.
+//! Refuses writes that another server executes: to foreign tables, and to tables that Citus keeps on other nodes.
 //!
-//! Such a server commits on its own, before the local transaction does. If the local one is then lost, the record says that
-//! nothing was written, and a repeated call writes twice. The compiler refuses what a plan shows (`types::RemotePart`). Triggers,
-//! functions and statements of callers are seen here, at the end of a write: it holds a lock for writing on each table
-//! that it wrote. The other server rolls back with the local transaction as long as that has not committed.
+//! The other server commits before the local transaction does. If the local COMMIT is then lost, the record says that
+//! nothing was written, and a repeated call writes twice. The compiler refuses the remote writes that a plan shows
+//! (`types::RemotePart`). This module finds those of triggers, functions and callers' SQL at the end of a write, by
+//! the lock that the transaction holds on each table that it wrote. The other server rolls back as long as the local
+//! transaction has not committed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,10 +13,11 @@ use pg::{PipelineStatement, PooledSession, ServerError, StatementResult};
 use tokio::time::Instant;
 use types::{ErrorCode, Failure};
 
-/// For how long a database that has neither foreign tables nor Citus is not asked again.
+/// How long to skip the check for a database that has neither foreign tables nor Citus.
 const ABSENT_FOR: Duration = Duration::from_secs(10);
 
-/// The locks of statements that write a table; TRUNCATE takes the second. It runs with the search_path of the login.
+/// The lock modes of statements that write to a table; TRUNCATE takes the second one. The query runs with the
+/// search_path of the login.
 macro_rules! write_locks {
     () => {
         "pg_catalog.pg_locks l join pg_catalog.pg_class c on c.oid operator(pg_catalog.=) l.relation \
@@ -25,7 +27,8 @@ macro_rules! write_locks {
     };
 }
 
-/// Whether there are foreign tables, whether there is Citus, and a foreign table that the transaction has written.
+/// Whether the database has foreign tables, whether it has Citus, and a foreign table that the transaction has
+/// written to.
 const FOREIGN_SQL: &str = concat!(
     "select exists (select from pg_catalog.pg_foreign_table)::pg_catalog.text, \
             (pg_catalog.to_regclass('pg_catalog.pg_dist_partition') is not null)::pg_catalog.text, \
@@ -34,7 +37,7 @@ const FOREIGN_SQL: &str = concat!(
     " and c.relkind operator(pg_catalog.=) 'f')"
 );
 
-/// A table that the transaction has written and that Citus keeps on another node.
+/// A table that the transaction has written to and that Citus keeps on another node.
 const DISTRIBUTED_SQL: &str = concat!(
     "select pg_catalog.min(pg_catalog.format('%I.%I', n.nspname, c.relname)) from ",
     write_locks!(),
@@ -42,23 +45,23 @@ const DISTRIBUTED_SQL: &str = concat!(
                   where s.logicalrelid::pg_catalog.oid operator(pg_catalog.=) c.oid and p.groupid operator(pg_catalog.<>) (select g.groupid from pg_catalog.pg_dist_local_group g))"
 );
 
-/// A transaction may not commit.
+/// The reason why a transaction must not commit.
 #[derive(Debug)]
 pub(crate) enum RemoteWriteError {
-    /// PostgreSQL refused what was deferred.
+    /// PostgreSQL refused a deferred constraint or trigger.
     Deferred(Box<ServerError>),
-    /// It has written a table on another server.
+    /// The transaction has written to a table on another server.
     Refused(Box<Failure>),
-    /// The database could not be asked.
+    /// The check failed.
     Database(pg::Error),
 }
 
-/// Since when a database is known to have no tables on other servers. Clones share it.
+/// When the database was last found to have no tables on other servers. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RemoteWrites(Arc<Mutex<Option<Instant>>>);
 
 impl RemoteWrites {
-    /// Runs what a transaction has deferred, and refuses it if it has written a table on another server.
+    /// Runs the deferred triggers of a transaction, and refuses it if it has written to a table on another server.
     pub(crate) async fn refuse(&self, lease: &mut PooledSession) -> Result<(), RemoteWriteError> {
         let absent = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if absent.is_some_and(|since| since.elapsed() < ABSENT_FOR) {

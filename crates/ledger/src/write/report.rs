@@ -1,4 +1,5 @@
-//! Shows others a write that was not admitted first and runs for long, and leaves an attempt if this server dies in it.
+//! Reports a long-running write that was not admitted first, so that other servers see it. If this server dies, the
+//! report remains as an attempt.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -8,10 +9,10 @@ use tokio::time::Instant;
 
 use crate::write::intent::Intent;
 
-/// A write that has run for this long is shown.
+/// A write that runs longer than this is reported.
 const LONG: Duration = Duration::from_millis(250);
 
-/// The time limit of each statement. What is left of a report, the sweep removes.
+/// The time limit of each statement. The sweep removes reports that remain.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 const REPORT_SQL: &str = "select countersign.report_write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, \

@@ -1,4 +1,4 @@
-//! After a lost connection: what really happened. Never by guessing, never by running it again.
+//! Finds the outcome of a write after a lost connection. It never guesses, and never runs the write again.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::write::execute::{RECORD_FAILURE_SQL, fail_params};
 use crate::write::failures::aborted;
 use crate::write::intent::Intent;
 
-/// Waits for the transaction that works on the attempt, as `resolve` does.
+/// Like `resolve`, waits for the transaction that is executing the attempt.
 const END_SQL: &str = "\
 select pg_catalog.set_config('lock_timeout', $1, true), countersign.fail($2, $3, $4, $5, $6, $7, $8)";
 const RESOLVE_SQL: &str = "select * from countersign.resolve($1, $2, $3, $4)";
@@ -20,23 +20,23 @@ const RECORD_SQL: &str = "\
 select m.status, m.error_code, m.error_message, m.result, m.rows_affected, m.rollback \
 from countersign.mutation m where m.correlation_id operator(pg_catalog.=) $1";
 
-/// The transaction of the write, as its server knows it.
+/// Whether a transaction of the attempt may still exist on the PostgreSQL server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OwnTransaction {
-    /// Its connection was lost or dropped, and PostgreSQL may not have noticed: it is waited for.
+    /// The connection was lost or dropped, and PostgreSQL may not have noticed. Resolving waits for the transaction.
     MayRun,
-    /// There was none. Another call may have the slot, and is not waited for.
+    /// There was no transaction. Another call may hold the slot, and resolving does not wait for it.
     None,
 }
 
-/// The first pause before the next query. It is short, since a server restarts in milliseconds.
+/// The first pause before the next query. It is short, since a server can restart within milliseconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Asks the record, on fresh connections, until it answers or `deadline` passes. If nothing was written, `cause` is why, where
-/// that is known, and the record says the same.
+/// Looks the record up on fresh connections until there is an answer or `deadline` passes. If nothing was written,
+/// `cause` is the reason, if known, and is recorded.
 ///
-/// `pg_xact_status` is not asked: transaction ids are used again after a crash.
+/// `pg_xact_status` is not used, because transaction ids can be reused after a crash.
 pub(crate) async fn resolve(
     writer: &WriterPool,
     (intent, attempt): (&Intent, &WriteAttempt),
@@ -65,13 +65,13 @@ pub(crate) async fn resolve(
     }
 }
 
-/// Ends an attempt that was admitted first, and lost before COMMIT was sent: nothing was written. Whether it was admitted; yes, if
-/// that cannot be found out in time, and then the sweep ends it.
+/// Ends an admitted attempt whose connection was lost before COMMIT was sent, so nothing was written. Returns whether
+/// it was admitted. If that cannot be found out in time, returns true and leaves the attempt to the sweep.
 pub(crate) async fn abort(writer: &WriterPool, call: (&Intent, &WriteAttempt), deadline: Instant) -> bool {
     let mut pause = FIRST_PAUSE;
     loop {
         let admitted = async {
-            // An end whose answer was lost has a record.
+            // If the answer to an earlier `end` was lost, the attempt has a record.
             let id = call.0.correlation_id;
             Ok(end(writer, call, &aborted(), deadline).await? || ask_record(writer, id, deadline).await?.is_some())
         };
@@ -108,11 +108,11 @@ async fn ask(
     if let Some(truth) = outcome(writer, RESOLVE_SQL, &awaited, intent.correlation_id, deadline).await? {
         return Ok(truth);
     }
-    // There is no attempt, and nothing of the write was committed. From here on it cannot be, and the receipt that the caller
-    // gets finds a record.
+    // There is no attempt, and nothing of the write was committed. The record that is made here prevents a later
+    // commit, and the caller can find it by the correlation id.
     let failure = cause.cloned().unwrap_or_else(aborted);
     writer.run_one(RECORD_FAILURE_SQL, &intent.failed(&failure), deadline).await?;
-    // An admission that was on its way after all has committed meanwhile.
+    // An admission that was still in flight may have committed meanwhile.
     let truth = outcome(writer, RESOLVE_SQL, &params(false), intent.correlation_id, deadline).await?;
     Ok(truth.unwrap_or_else(|| Err(aborted())).map_err(|failure| match (failure.code, cause) {
         (code, Some(cause)) if code == cause.code || code == ErrorCode::InDoubtAborted => cause.clone(),
@@ -120,8 +120,8 @@ async fn ask(
     }))
 }
 
-/// Ends an attempt with this failure, after a transaction that works on it has ended. Returns whether the attempt was
-/// pending; nobody can commit it any more.
+/// Ends an attempt with this failure, after a transaction that is executing it has ended. Returns whether the attempt
+/// was pending; no server can commit it afterwards.
 async fn end(
     writer: &WriterPool,
     (intent, attempt): (&Intent, &WriteAttempt),
@@ -134,7 +134,7 @@ async fn end(
     Ok(ended.and_then(|row| row.into_iter().nth(1)).flatten().as_deref() == Some("t"))
 }
 
-/// The time limit for a lock, in milliseconds.
+/// The lock timeout, in milliseconds.
 fn wait_ms(deadline: Instant) -> String {
     deadline.saturating_duration_since(Instant::now()).as_millis().clamp(1, i32::MAX as u128).to_string()
 }

@@ -1,5 +1,6 @@
-//! The limit of the rows that the writes of a tool change. The number of a write is known at its end, so it is compared in
-//! The end of a write, behind `countersign.finish` (`migrations/baseline/77_policies.sql`): a write beyond the limit is rolled back.
+//! The limit of the rows that the writes of a tool may change. The number of rows is known only at the end of a
+//! write, so it is checked after `countersign.finish` (`migrations/baseline/77_policies.sql`). A write beyond the
+//! limit is rolled back.
 
 use pg::ServerError;
 use serde::Deserialize;
@@ -11,7 +12,7 @@ use crate::write::policy::NOT_LET_RUN;
 
 pub(crate) const APPLY_SQL: &str = "select countersign.apply_row_limit($1, $2, $3, $4)";
 
-/// The arguments of [`APPLY_SQL`]; `None` if the tool has no limit of rows.
+/// The arguments of [`APPLY_SQL`]; `None` if the tool has no row limit.
 pub(crate) fn arguments(attempt: &WriteAttempt, correlation_id: &str) -> Option<[Option<String>; 4]> {
     let ToolLimit { rows, per_s, by, .. } = attempt.executor.limit()?;
     let by_actor = by == types::LimitScope::Actor;
@@ -23,18 +24,18 @@ pub(crate) fn arguments(attempt: &WriteAttempt, correlation_id: &str) -> Option<
     ])
 }
 
-/// DETAIL of the refusal.
+/// The DETAIL of the refusal, as JSON.
 #[derive(Debug, Deserialize)]
 struct Refusal {
-    /// The rows of this write.
+    /// The number of rows of this write.
     rows: u64,
-    /// The rows of the writes before it in the period.
+    /// The number of rows of earlier writes in the period.
     used: u64,
     /// `None` if the write alone has more rows than the limit.
     retry_after_s: Option<u64>,
 }
 
-/// The failure if the limit of rows refuses the write.
+/// The failure if the row limit refuses the write.
 pub(crate) fn refusal(error: &ServerError, attempt: &WriteAttempt) -> Option<Failure> {
     let detail = error.detail.as_deref().filter(|_| error.sqlstate == NOT_LET_RUN)?;
     let Refusal { rows, used, retry_after_s } = serde_json::from_str(detail).ok()?;

@@ -1,4 +1,5 @@
-//! Stops the writes of a server whose log contradicts what was signed: its database was restored from a backup.
+//! Stops the writes of a server whose log contradicts a signed checkpoint, as after a restore of the database from a
+//! backup.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +17,7 @@ impl WriteStop {
         self.0.store(is_stopped, Ordering::Relaxed);
     }
 
-    /// An error while writes are stopped.
+    /// Fails while writes are stopped.
     pub(crate) fn check(&self) -> Result<(), WriteError> {
         if !self.0.load(Ordering::Relaxed) {
             return Ok(());

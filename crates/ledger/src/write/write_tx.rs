@@ -1,4 +1,4 @@
-//! The transaction of a write: opened by the gate, used by an executor.
+//! The transaction of a write, which the gate opens and an executor uses.
 
 use pg::{PipelineError, PipelineStatement, PooledSession, ServerError, StatementResult, WriterPool};
 use serde_json::{Map, Value};
@@ -14,11 +14,11 @@ use crate::write::policy::{NOT_LET_RUN, PolicyStatement};
 /// One statement for [`WriteTx::run`].
 #[derive(Debug, Clone, Copy)]
 pub struct Statement<'a> {
-    /// Its text: from the operator, so the number of different texts is bounded.
+    /// The SQL text. It comes from the operator, so the number of different texts is bounded.
     pub sql: &'a str,
-    /// `$1`, `$2`, ... in text form ([`pg::value::encode`]).
+    /// The values of `$1`, `$2`, ... in text form ([`pg::value::encode`]).
     pub params: &'a [Option<String>],
-    /// Their types by oid.
+    /// The types of the parameters, by oid.
     pub param_types: &'a [u32],
 }
 
@@ -27,38 +27,40 @@ pub struct Statement<'a> {
 pub struct Rows {
     /// The result columns.
     pub columns: Vec<Column>,
-    /// The rows as objects, columns in order.
+    /// The rows as objects, with columns in order.
     pub rows: Vec<Map<String, Value>>,
     /// The number of rows in the command tag.
     pub rows_affected: u64,
 }
 
-/// The transaction of one claimed record, between its savepoint and its outcome.
+/// The transaction of one claimed attempt, between its savepoint and the recording of its outcome.
 #[derive(Debug)]
 pub struct WriteTx<'a> {
     pub(crate) lease: &'a mut PooledSession,
     pub(crate) writer: &'a WriterPool,
     /// The time limit that `countersign.enter_write` sets for statements and locks.
     pub(crate) timeout_ms: String,
-    /// Which record it has claimed, if any.
+    /// The id of the claimed attempt; `None` if there is none.
     pub(crate) claimed: Option<String>,
-    /// The setting by which the ledger's functions find the attempt after the claim.
+    /// The setting by which the ledger's functions find the attempt after it was claimed.
     pub(crate) hint: Option<String>,
-    /// On whose behalf.
+    /// The account of the caller.
     pub(crate) account: String,
     /// The opening of the transaction, which is sent together with the first statements to save a round trip.
     opening: Option<TransactionOpening<'a>>,
     /// The reason why the transaction could not be opened.
     pub(crate) unopened: Option<Unopened>,
-    /// Statements of the caller have run: the server's prepared statements are gone, and settings may have changed.
+    /// Whether statements of the caller have run. If so, the server's prepared statements are gone, and settings may
+    /// have changed.
     pub(crate) runs_own: bool,
-    /// What the last error asks of the catalog after the rollback.
+    /// The query for a hint about the last error, which runs after the rollback.
     pub(crate) asked: Option<HintQuery>,
-    /// The transaction is gone: nothing may run on this session any more, since it would commit by itself.
+    /// Whether the transaction has ended. No statement may run on this session any more, because it would commit by
+    /// itself.
     is_ended: bool,
 }
 
-/// The opening of a transaction.
+/// How the transaction is opened.
 #[derive(Debug, Clone)]
 pub(crate) enum TransactionOpening<'a> {
     /// The attempt is inserted and claimed in the transaction of the write.
@@ -68,32 +70,32 @@ pub(crate) enum TransactionOpening<'a> {
         intent: &'a Intent,
         /// Applies the policy of the tool, if it has one.
         policy: Option<&'a PolicyStatement>,
-        /// Whether the admission waits for the disk by itself.
+        /// Whether the COMMIT of the admission waits for the disk.
         is_durable: bool,
-        /// In milliseconds.
+        /// The time limit, in milliseconds.
         timeout_ms: String,
     },
-    /// The ledger has said that the attempt may run.
+    /// The ledger has admitted the attempt already.
     Claim { intent: &'a Intent, timeout_ms: String },
-    /// A preview has an attempt in its own transaction: a time limit in milliseconds, the account, and the name of the
-    /// attempt.
+    /// A preview, whose attempt exists only in its own transaction. The parameters are the time limit in
+    /// milliseconds, the account, and the id of the attempt.
     Preview([Option<String>; 3]),
-    /// A preview in a transaction that is open already.
+    /// A preview within a transaction that is already open.
     OpenPreview([Option<String>; 3]),
 }
 
-/// The reason why a transaction could not be opened. Nothing of the work has run.
+/// The reason why a transaction could not be opened. No statement of the executor has run.
 #[derive(Debug)]
 pub(crate) enum Unopened {
-    /// The attempt was not admitted, its policy does not let it run, or its claim was refused: the ledger has to say why.
+    /// The attempt was not admitted, the policy refuses it, or its claim was refused. The ledger has the reason.
     Refused,
-    /// The policy of the tool cannot be applied: the attempt was not admitted.
+    /// The policy of the tool cannot be applied. The attempt was not admitted.
     Policy(Box<ServerError>),
-    /// The connection was lost: the attempt may be admitted.
+    /// The connection was lost. The attempt may have been admitted.
     Lost(pg::Error),
-    /// The ledger cannot be written: the attempt was not admitted.
+    /// The ledger cannot be written. The attempt was not admitted.
     Failed(pg::Error),
-    /// The attempt is admitted, and cannot be claimed.
+    /// The attempt was admitted but cannot be claimed.
     Unclaimed(pg::Error),
 }
 
@@ -104,7 +106,7 @@ const ADMISSION_SQL: &str = "insert into countersign.admission (slot, correlatio
     client_version, trace_id, tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, proposal_id) \
     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
 const CLAIM_SQL: &str = "select countersign.claim($1, $2, $3, $4)";
-/// The attempt of a preview is made in its own transaction: it is rolled back with it.
+/// Makes the attempt of a preview in the preview's transaction, with which it is rolled back.
 const PREVIEW_SQL: &str = "select countersign.claim_preview($3, $2, null, 'preview', $1)";
 
 impl<'a> WriteTx<'a> {
@@ -140,21 +142,21 @@ impl<'a> WriteTx<'a> {
         }
     }
 
-    /// The receipt of the record that it carries out; a preview has none.
+    /// The correlation id of the attempt; `None` for a preview.
     #[must_use]
     pub fn correlation_id(&self) -> Option<&str> {
         self.claimed.as_deref()
     }
 
-    /// Opens the transaction, if no statement did.
+    /// Opens the transaction, unless a statement has done so.
     pub(crate) async fn open(&mut self) -> Result<(), ExecutorError> {
         self.run(&[]).await.map(drop)
     }
 
-    /// Runs the statements in order, in one round trip; the first error skips the rest.
+    /// Runs the statements in order, in one round trip. After an error the remaining ones are skipped.
     ///
     /// # Errors
-    /// [`ExecutorError`]: the executor should hand it on.
+    /// [`ExecutorError`], which the executor should return.
     pub async fn run(&mut self, statements: &[Statement<'_>]) -> Result<Vec<Rows>, ExecutorError> {
         if self.is_ended {
             return Err(transaction_ended());
@@ -164,7 +166,8 @@ impl<'a> WriteTx<'a> {
         outcome
     }
 
-    /// The effects of the work, as [`effects::of_write`] has them for a preview: with what was deferred, which happens now.
+    /// The effects of the work so far, as [`effects::of_write`] returns them for a preview. Runs deferred triggers
+    /// first.
     pub(crate) async fn effects(&mut self) -> Result<Option<Effects>, ExecutorError> {
         self.open().await?;
         let write = self.claimed.as_deref().and_then(CorrelationId::parse);
@@ -207,7 +210,7 @@ impl<'a> WriteTx<'a> {
             Ok(outcomes) => outcomes,
             Err(failed) => {
                 return Err(match failed.error {
-                    // An earlier statement of these has ended the transaction.
+                    // One of the earlier statements has ended the transaction.
                     pg::Error::Server(_) if failed.step >= opened && self.lease.session().is_idle() => {
                         transaction_ended()
                     }
@@ -215,19 +218,20 @@ impl<'a> WriteTx<'a> {
                         self.asked = HintQuery::of(&error);
                         statement_failure(&error).into()
                     }
-                    // All of it has arrived, so the transaction can be rolled back.
+                    // The whole answer was read, so the transaction can be rolled back.
                     pg::Error::MessageTooLarge { .. } if self.lease.session().in_transaction() => too_large().into(),
                     error => ExecutorError::ConnectionLost(error),
                 });
             }
         };
-        // The result of the claim; a preview has no attempt.
+        // The result of the claim. A preview has no attempt to claim.
         let hints = outcomes.drain(..outcomes.len().saturating_sub(steps.len())).next_back();
         if self.claimed.is_some() && self.hint.is_none() {
             self.hint = hints.and_then(|outcome| outcome.rows.into_iter().next()?.into_iter().next()?);
         }
         if !self.lease.session().in_transaction() {
-            // No statement of a manifest can do that (the compiler refuses them); an executor in Rust could try.
+            // The compiler refuses statements in manifests that end the transaction, but a native executor could run
+            // one.
             return Err(transaction_ended());
         }
         let mut rows = Vec::with_capacity(statements.len());
@@ -245,8 +249,8 @@ impl<'a> WriteTx<'a> {
 }
 
 impl WriteTx<'_> {
-    /// Opens the transaction and runs the steps in it. The number of the first of `steps`, and the outcomes, with that of the
-    /// opening's last step in front.
+    /// Opens the transaction and runs the steps in it. Returns the number of steps of the opening, and the outcomes,
+    /// beginning with that of the opening's last step.
     async fn open_and_run(
         &mut self,
         opening: &TransactionOpening<'_>,
@@ -293,7 +297,8 @@ impl WriteTx<'_> {
         };
         if let Err(PipelineError { step, error }) = &outcome
             && self.claimed.is_some()
-            // A lost connection may have committed an admission; a write that has begun may not be begun again.
+            // A lost connection may have committed an admission, which the ledger can tell. But a write that has
+            // begun must not be started again.
             && (*step < before || !is_begun && !matches!(error, pg::Error::Server(_) | pg::Error::MessageTooLarge { .. }))
         {
             self.unopened = Some(match error {
@@ -316,7 +321,7 @@ fn claim_params(intent: &Intent, timeout_ms: &str, even_if_held: bool) -> [Optio
     [correlation_id, intent.slot(), Some(timeout_ms.to_owned()), Some(even_if_held.to_string())]
 }
 
-/// Whether an identical call is in flight, or the claim was refused: [`crate::write::admit`] finds out.
+/// Whether an identical call holds the slot, or the claim was refused. [`crate::write::admit`] finds out which.
 fn is_contended(error: &ServerError) -> bool {
     error.sqlstate == FENCED || error.sqlstate == "23505" && error.constraint.as_deref() == Some("attempt_pkey")
 }

@@ -11,24 +11,24 @@ const TAKE_SQL: &str = "select t.nonce, t.verifier, t.return_to, t.is_fresh::tex
 const LOG_IN_SQL: &str = "select countersign.log_in_with_oidc(decode($1, 'hex'), $2, $3, $4::text::text[], \
                           $5::text::text[], to_timestamp($6::text::double precision))";
 
-/// A browser that was sent to the provider and has not come back.
+/// The sign-in of a browser that was sent to the provider and has not returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingSignIn {
-    /// The value that the ID token must have.
+    /// The nonce that the ID token must contain.
     pub nonce: Secret,
-    /// The secret of PKCE.
+    /// The code verifier of PKCE.
     pub verifier: Secret,
-    /// Path of the page where the person wants to go.
+    /// The path of the page to return to.
     pub return_to: String,
-    /// The person was asked to sign in again, in order to approve.
+    /// Whether the person was asked to sign in again before an approval.
     pub is_fresh: bool,
 }
 
 impl ConsoleSessions {
-    /// Remembers a browser that is sent to the provider, for 10 minutes.
+    /// Stores a sign-in that begins, for 10 minutes.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn begin_sign_in(
         &self,
         state: &Secret,
@@ -47,11 +47,11 @@ impl ConsoleSessions {
         self.ask(BEGIN_SQL, &params).await.map(drop)
     }
 
-    /// What this browser has begun with this state, once. `None` if that is unknown, completed, older than 10 minutes, or
-    /// of another browser.
+    /// Takes the sign-in with this state; it can be taken once. Returns `None` if the state is unknown, completed,
+    /// older than 10 minutes, or belongs to another browser.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn take_sign_in(&self, state: &Secret, browser: &Secret) -> Result<Option<PendingSignIn>, pg::Error> {
         let Some(row) = self.ask(TAKE_SQL, &[hash(state), hash(browser)]).await? else { return Ok(None) };
         let mut columns = row.into_iter().map(Option::unwrap_or_default);
@@ -60,11 +60,12 @@ impl ConsoleSessions {
         Ok(Some(PendingSignIn { nonce, verifier, return_to: next(), is_fresh: next() == "true" }))
     }
 
-    /// Logs in a person whom the provider has verified. `accounts` are the names under which their agents propose, and
-    /// `signed_in_at` is when the provider has verified them, in seconds since 1970, if it says so.
+    /// Logs in a person whom the provider has verified. `accounts` are the names under which the person's agents
+    /// propose. `signed_in_at` is when the provider verified the person, in seconds since 1970, if the provider
+    /// reports it.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn log_in_with_oidc(
         &self,
         session: &Secret,

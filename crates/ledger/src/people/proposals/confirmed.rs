@@ -1,4 +1,4 @@
-//! Executes an approved proposal in the transaction of its write: both end in one COMMIT.
+//! Executes an approved proposal in the transaction of its write, so that both end in one COMMIT.
 
 use types::{CorrelationId, ErrorCode, Failure, ProposalId};
 
@@ -9,7 +9,7 @@ use crate::write::executor::{WriteExecutor, WriteFuture, WriteOutput, WritePreco
 use crate::write::failures::ExecutorError;
 use crate::write::write_tx::{Statement, WriteTx};
 
-/// Which proposal an attempt carries out, as which mutation, and what was shown.
+/// The proposal that an attempt executes, the id of its record, and the preview that was approved.
 #[derive(Debug, Clone)]
 pub struct ConfirmedProposal {
     pub(crate) proposal_id: ProposalId,
@@ -17,7 +17,7 @@ pub struct ConfirmedProposal {
     pub(crate) preview: Preview,
 }
 
-/// The number of changed definitions that an error names.
+/// The maximum number of changed definitions that an error names.
 const MOST_NAMED: usize = 5;
 
 const HOLD_SQL: &str = "select countersign.lock_proposal($1, $2) as verdict";
@@ -40,7 +40,8 @@ impl WritePrecondition for ConfirmedProposal {
         Box::pin(self.execute_confirmed(executor, tx, request))
     }
 
-    /// `None` if only this attempt has failed, in a conflict with other transactions (SQLSTATE class 40).
+    /// `None` after a conflict with other transactions (SQLSTATE class 40): only this attempt has failed, and the
+    /// proposal stays confirmed.
     fn state_after(&self, failure: &Failure) -> Option<&'static str> {
         if failure.sqlstate.as_deref().is_some_and(|state| state.starts_with("40")) {
             return None;
@@ -50,8 +51,8 @@ impl WritePrecondition for ConfirmedProposal {
 }
 
 impl ConfirmedProposal {
-    /// Does the work, and refuses it unless it matches the preview. The comparison is made in the transaction of the
-    /// work, under all of its locks: nothing can change before it commits.
+    /// Executes the write, and refuses it unless it matches the preview. The comparison is made in the same
+    /// transaction, which holds all of its locks, so nothing can change before the COMMIT.
     async fn execute_confirmed(
         &self,
         executor: &dyn WriteExecutor,
@@ -61,7 +62,7 @@ impl ConfirmedProposal {
         self.hold(tx).await?;
         self.check_definitions(tx).await?;
         let work = executor.execute(tx, request).await.map_err(|refusal| match refusal {
-            // When it was shown the rows were there.
+            // The rows existed when the preview was made.
             ExecutorError::Rejected(failure)
                 if matches!(failure.code, ErrorCode::RowCountMismatch | ErrorCode::NotFound) =>
             {
@@ -77,13 +78,13 @@ impl ConfirmedProposal {
             if let Some(difference) = self.preview.difference_of_effects(effects) {
                 return Err(stale(&difference).into());
             }
-            // A definition that was replaced while the write ran.
+            // A definition may have been replaced while the write ran.
             self.check_definitions(tx).await?;
         }
         Ok(work)
     }
 
-    /// Makes sure that what the write depends on is what it was when the write was shown.
+    /// Checks that the definitions on which the write depends are those of the preview.
     async fn check_definitions(&self, tx: &mut WriteTx<'_>) -> Result<(), ExecutorError> {
         let changed = definitions::changed(tx, &self.preview.definitions).await?;
         let (named, others) = changed.split_at(changed.len().min(MOST_NAMED));
@@ -98,7 +99,7 @@ impl ConfirmedProposal {
         }
     }
 
-    /// Checks that the proposal is in force and belongs to this attempt, and locks it until the transaction ends.
+    /// Checks that the proposal is confirmed and belongs to this attempt, and locks it until the transaction ends.
     async fn hold(&self, tx: &mut WriteTx<'_>) -> Result<(), ExecutorError> {
         let params = [Some(self.proposal_id.to_string()), Some(self.correlation_id.to_string())];
         let rows = tx.run(&[Statement { sql: HOLD_SQL, params: &params, param_types: &[] }]).await?;
@@ -108,13 +109,13 @@ impl ConfirmedProposal {
     }
 }
 
-/// The failure of a proposal whose work would differ from the approved one.
+/// The failure of a proposal whose execution would differ from the approved preview.
 pub(crate) fn stale(why: &str) -> Failure {
     let message = format!("{why}: what was agreed to is not what would happen now, so nothing was written");
     Failure::new(ErrorCode::ProposalStale, message).hint("Call the tool again, and show the new proposal.")
 }
 
-/// The failure for a verdict of the ledger that refuses the execution.
+/// The failure when the ledger refuses the execution with this verdict.
 pub(super) fn refused(verdict: &str) -> Failure {
     match verdict {
         "altered" => Failure::new(

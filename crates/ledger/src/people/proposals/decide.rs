@@ -1,4 +1,5 @@
-//! The proposing account decides: it confirms what the tier lets it confirm, and takes back whatever it has proposed.
+//! Decisions of the proposing account: it confirms proposals of tier `confirm`, and withdraws its own proposals of
+//! any tier.
 
 use tokio::time::Instant;
 use types::{AccountId, CorrelationId, ErrorCode, Failure, ProposalId};
@@ -9,7 +10,7 @@ use super::{Proposal, Proposals};
 use crate::write::attempt::RESOLVE_TIMEOUT;
 use crate::write::failures::ledger_failure;
 
-/// A decision of the account.
+/// A decision on a proposal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// Approves the preview with this digest.
@@ -17,14 +18,14 @@ pub enum Decision {
         /// The digest of the preview.
         digest: String,
     },
-    /// It shall not happen.
+    /// Rejects the proposal.
     Reject {
         /// The reason, if one was given.
         reason: Option<String>,
     },
 }
 
-/// The longest reason of a rejection, in characters.
+/// The maximum length of a rejection's reason, in characters.
 pub const MAX_REASON_CHARS: usize = 1_000;
 
 impl Decision {
@@ -43,23 +44,23 @@ impl Decision {
     }
 }
 
-/// The way in which a decision was made.
+/// The channel through which a decision was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecisionChannel {
-    /// By a call of `confirm_proposal` or `reject_proposal`.
+    /// A call of `confirm_proposal` or `reject_proposal`.
     Tool,
-    /// By the user, whom the client has asked (MCP elicitation).
+    /// The answer of the user, whom the client has asked (MCP elicitation).
     Elicitation,
 }
 
 /// The result of a decision.
 #[derive(Debug)]
 pub(super) enum TransitionResult {
-    /// It counts.
+    /// The decision was recorded.
     Done,
-    /// It does not: the proposal is in this state.
+    /// The decision does not count, because the proposal is in this state.
     Is(ProposalStatus),
-    /// It counts, or has counted before, and more people have to approve.
+    /// The approval counts, now or since an earlier call, but more people must approve.
     Waits,
 }
 
@@ -70,7 +71,8 @@ const STATE_SQL: &str =
     "select p.status, p.attempt::text from countersign.proposal p where p.proposal_id = $1::uuid and p.account_id = $2";
 
 impl Proposals {
-    /// Compare and swap, from pending. `attempt` is the mutation that will carry it out, for the time that a call may take.
+    /// Compare and swap from `pending`. `attempt` is the correlation id with which the caller will execute the
+    /// proposal; it owns the proposal for the time limit of a call.
     pub(super) async fn transition(
         &self,
         account: &AccountId,
@@ -141,10 +143,10 @@ impl Proposals {
         }
     }
 
-    /// Rejects a proposal for its account, or for the account's user.
+    /// Rejects a proposal on behalf of its account, or of the account's user.
     ///
     /// # Errors
-    /// The reason why not: [`ErrorCode::NotFound`], or the code of its state.
+    /// [`ErrorCode::NotFound`], or the code of a state that does not allow a rejection.
     pub async fn reject(
         &self,
         account: &AccountId,
@@ -156,7 +158,7 @@ impl Proposals {
         let transitioned = self.transition(account, id, &Decision::Reject { reason }, via, None, deadline).await?;
         let proposal = self.get(Some(account), id).await?.ok_or_else(not_found)?;
         match transitioned {
-            // A repeated rejection is no error.
+            // Rejecting a rejected proposal again succeeds.
             TransitionResult::Done | TransitionResult::Is(ProposalStatus::Rejected) => Ok(proposal),
             TransitionResult::Is(status) => Err(closed(status, proposal.error_message.as_deref())),
             TransitionResult::Waits => Err(proposal.closed()),
@@ -164,7 +166,7 @@ impl Proposals {
     }
 }
 
-/// The result in the verdict of the ledger.
+/// Parses the ledger's verdict on a decision.
 pub(super) fn verdict_of(verdict: &str) -> Result<TransitionResult, Failure> {
     match verdict {
         "done" => Ok(TransitionResult::Done),

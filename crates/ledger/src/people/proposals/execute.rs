@@ -1,4 +1,4 @@
-//! From an agreement to the write, through the gate.
+//! Executes approved proposals through the gate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,16 +16,16 @@ use crate::write::executor_registry::ExecutorRegistry;
 use crate::write::failures::{WriteError, internal_error, ledger_failure};
 use crate::write::resolve;
 
-/// The result of a proposal, and the answer of its write.
+/// An executed proposal, and the outcome of its write.
 #[derive(Debug)]
 pub struct ExecutedProposal {
-    /// As it is afterwards.
+    /// The proposal after its execution.
     pub proposal: Proposal,
     /// The outcome of the write.
     pub outcome: WriteOutcome,
 }
 
-/// The pause between two checks whether another server has executed it.
+/// The pause between two checks whether another server has executed the proposal.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The pause after the ledger was unavailable.
@@ -39,15 +39,16 @@ const RELEASE_SQL: &str =
 const END_SQL: &str = "select countersign.end_proposal($1, $2, $3, $4, $5)";
 
 impl Proposals {
-    /// For how long an attempt owns a proposal: the time limit of its call and of its resolution.
+    /// How long an attempt owns a proposal: the time limits of its call and of its resolution.
     pub(super) fn acquire(&self) -> Duration {
         self.call_deadline + CANCEL_GRACE + RESOLVE_TIMEOUT
     }
 
-    /// The account confirms what has this digest, and it is carried out. The same again has the same answer.
+    /// Confirms the proposal with this digest for its account, and executes it. A repeated call gets the same answer.
     ///
     /// # Errors
-    /// [`WriteError`]: why it was not written. It may still be, if the proposal stays confirmed: the failure says so.
+    /// [`WriteError`] with the reason why nothing was written. The write may still happen if the proposal stays
+    /// confirmed; then the failure says so.
     pub async fn confirm(
         &self,
         account: &AccountId,
@@ -57,7 +58,7 @@ impl Proposals {
         executors: &Arc<ExecutorRegistry>,
         deadline: Instant,
     ) -> Result<ExecutedProposal, WriteError> {
-        // A caller that goes away must not leave it half done: the task goes on.
+        // The task continues if the caller drops the future, so that the proposal is not left half executed.
         let (this, account, executors) = (self.clone(), account.clone(), Arc::clone(executors));
         let work = async move { this.decide_and_carry_out(&account, id, digest, via, &executors, deadline).await };
         self.gate.spawn(None, work).await
@@ -94,7 +95,7 @@ impl Proposals {
         }
     }
 
-    /// Somebody else carries it out right now.
+    /// Waits while another attempt executes the proposal.
     async fn carried_elsewhere(
         &self,
         account: &AccountId,
@@ -110,23 +111,25 @@ impl Proposals {
         }
     }
 
-    /// Its result, from its record.
+    /// The result of an executed proposal, from its record.
     async fn carried_before(&self, proposal: Proposal) -> Result<ExecutedProposal, WriteError> {
         let correlation_id = proposal.correlation_id;
         let stopped = WriteError { correlation_id, failure: proposal.closed().into() };
         let Some(correlation_id) = correlation_id.filter(|_| proposal.status == ProposalStatus::Executed) else {
             return Err(stopped);
         };
-        // The caller may be out of time by now, and another attempt has executed the proposal since.
+        // The caller's deadline may have passed while another attempt executed the proposal, so this has a time limit
+        // of its own.
         match resolve::ask_record(&self.writer, correlation_id, Instant::now() + RESOLVE_TIMEOUT).await {
             Ok(Some(Ok(outcome))) => Ok(ExecutedProposal { proposal, outcome }),
-            // Pruned, or it cannot be read now: executed it was.
+            // The proposal was executed, but its record was pruned or cannot be read now.
             _ => Err(stopped),
         }
     }
 
-    /// Carries a confirmed proposal out as this mutation. It ends with its record in the transaction of the write, or here if it cannot come to that,
-    /// or it stays confirmed for the next server that tries.
+    /// Executes a confirmed proposal with the correlation id `attempt`. The proposal ends together with the record in
+    /// the transaction of the write. If the write cannot run, the proposal ends here, or stays confirmed for the next
+    /// server that tries.
     pub(super) async fn execute_claimed(
         &self,
         proposal: &Proposal,
@@ -149,7 +152,7 @@ impl Proposals {
             .perform(WriteAttempt {
                 request: proposal.request(),
                 tool: proposal.tool_name.clone(),
-                // The compiler refuses sensitive parameters of tools that need agreement.
+                // The compiler does not allow sensitive parameters in tools that need agreement.
                 redaction: Redaction::default(),
                 idempotency_key: proposal.idempotency_key.clone(),
                 deadline,
@@ -170,7 +173,7 @@ impl Proposals {
                 let failure = stale(&format!("an identical write was executed since (correlation_id {original})"));
                 self.unfinished(proposal, attempt, failure.into(), may_be_repeated).await
             }
-            // A confirmed proposal is not subject to the policy again.
+            // The policy is not applied to a confirmed proposal again.
             Ok(WriteOutcome::NeedsApproval(_)) => {
                 self.unfinished(proposal, attempt, internal_error().into(), may_be_repeated).await
             }
@@ -178,7 +181,7 @@ impl Proposals {
         }
     }
 
-    /// The executor of the tool, if that is still what was agreed to and takes these parameters.
+    /// The executor of the tool, if its definition is the approved one and it accepts the parameters.
     fn fitting(
         &self,
         proposal: &Proposal,
@@ -203,9 +206,9 @@ impl Proposals {
         Ok(Arc::clone(executor))
     }
 
-    /// The attempt has not carried it out. A failure of the write is one of the proposal, in the same transaction. What comes
-    /// before or after is not: then nothing was written, and nothing is final. And if this attempt took too long, another
-    /// one has carried it out: that is the answer.
+    /// Handles an attempt that did not execute the proposal. If the write failed, its transaction has ended the
+    /// proposal. If the failure came before or after the write, nothing was written, and the proposal may be retried.
+    /// If this attempt took too long, another one may have executed the proposal: then its result is the answer.
     async fn unfinished(
         &self,
         proposal: &Proposal,
@@ -219,7 +222,7 @@ impl Proposals {
                 return self.carried_before(proposal).await;
             }
             Ok(Some(proposal)) if proposal.status != ProposalStatus::Confirmed => {
-                // The same write may succeed later, but this approval is used up.
+                // The same write may succeed later, but it needs a new approval.
                 stopped.failure.retryable = false;
                 stopped.failure.hint.get_or_insert_with(|| "Call the tool again for a new proposal.".to_owned());
                 return Err(stopped);
@@ -227,7 +230,7 @@ impl Proposals {
             Ok(_) | Err(_) => {}
         }
         let failure = &mut stopped.failure;
-        // Once the gate was passed it may have begun.
+        // An attempt with a correlation id has passed the gate, so its work may have begun.
         let may_have_begun = stopped.correlation_id.is_some();
         if failure.retryable && failure.code != ErrorCode::Timeout && (may_be_repeated || !may_have_begun) {
             self.release(id, attempt, may_have_begun).await;
@@ -241,7 +244,8 @@ impl Proposals {
         Err(stopped)
     }
 
-    /// The next server may try, after a while; an attempt that has not begun does not count. If this cannot be said now, the time of the attempt passes by itself.
+    /// Lets the next server try after a pause. An attempt that has not begun does not count as a try. If this query
+    /// fails, the ownership of the attempt expires by itself.
     async fn release(&self, id: ProposalId, attempt: CorrelationId, counts: bool) {
         let pause = Some(BACKOFF.as_secs_f64().to_string());
         let params = vec![Some(id.to_string()), Some(attempt.to_string()), pause, Some(counts.to_string())];
@@ -250,7 +254,7 @@ impl Proposals {
         }
     }
 
-    /// Ends a confirmed proposal that no write will carry out.
+    /// Ends a confirmed proposal that cannot be executed.
     pub(super) async fn end(
         &self,
         id: ProposalId,

@@ -1,4 +1,5 @@
-//! A person decides, outside of the agent: over a login that has the role `countersign_approver`, which no server has.
+//! Decisions of people, outside of the agent: over a login with the role `countersign_approver`, which no server has,
+//! or in the console.
 
 use std::time::Duration;
 
@@ -16,19 +17,19 @@ const DECIDE_SQL: &str = "select countersign.decide_as_reviewer($1, $2, $3, $4, 
 const CONSOLE_SQL: &str = "select countersign.decide_as_console($1, $2, decode($3, 'hex'), \
                            make_interval(secs => $7::text::double precision), $4, $5, $6)";
 
-/// The right to decide on one proposal, once, within 15 minutes. It is made in a separate transaction, so that
-/// injected SQL in the session of an approver cannot decide with one call.
+/// The right to decide once on one proposal, within 15 minutes. A separate transaction creates it, so that SQL
+/// injected into an approver's session cannot decide with a single call.
 #[derive(Debug)]
 pub struct DecisionNonce(Secret);
 
-/// Who decides in the console.
+/// The person who decides in the console.
 #[derive(Debug)]
 pub struct ConsoleDecider<'a> {
-    /// The token of the person's session.
+    /// The token of the person's console session.
     pub session: &'a Secret,
-    /// The person's name, for messages. The session says who decides.
+    /// The person's name, for messages only. The session determines who decides.
     pub person: &'a str,
-    /// Time since the sign-in within which the person approves; `None` for any.
+    /// The maximum age of the sign-in for an approval; `None` for any age.
     pub approve_within: Option<Duration>,
 }
 
@@ -37,9 +38,9 @@ pub struct ConsoleDecider<'a> {
 pub enum ConsoleDecisionError {
     /// The session has ended.
     SessionEnded,
-    /// The person has signed in too long ago, or the provider does not say when.
+    /// The sign-in is too old, or the provider does not report its time.
     SignInAgain,
-    /// Any other reason.
+    /// Another reason.
     Refused(Failure),
 }
 
@@ -49,14 +50,14 @@ impl From<Failure> for ConsoleDecisionError {
     }
 }
 
-/// The pause between two checks whether it has ended.
+/// The pause between two checks whether the proposal has ended.
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Proposals {
-    /// Prepares a decision on a proposal that has been shown.
+    /// Prepares a decision on a proposal that the person has seen.
     ///
     /// # Errors
-    /// This login may not decide, or the ledger cannot be written.
+    /// The login may not decide, or the ledger cannot be written.
     pub async fn begin_decision(&self, id: ProposalId) -> Result<DecisionNonce, Failure> {
         let deadline = Instant::now() + self.call_deadline;
         let answer = self.writer.run_one(BEGIN_SQL, &[Some(id.to_string())], deadline).await;
@@ -65,7 +66,7 @@ impl Proposals {
         nonce.map(|nonce| DecisionNonce(Secret::new(nonce))).ok_or_else(not_found)
     }
 
-    /// Decides in the name of `who`, the user of the operating system.
+    /// Decides on behalf of `who`, the user of the operating system.
     ///
     /// # Errors
     /// The reason why the decision does not count.
@@ -104,7 +105,8 @@ impl Proposals {
         }
     }
 
-    /// The answer of the ledger. `who` is the parameter that says who decides, and `more` follow the others.
+    /// Sends the decision and returns the ledger's verdict. `who` is the parameter that identifies the person; `more`
+    /// are the last parameters.
     async fn verdict(
         &self,
         sql: &str,
@@ -134,7 +136,7 @@ impl Proposals {
         Ok(answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten()).unwrap_or_default())
     }
 
-    /// The proposal after a decision that counts.
+    /// The proposal after the ledger's verdict on a decision.
     async fn settle(&self, id: ProposalId, who: &str, choice: &Decision, verdict: &str) -> Result<Proposal, Failure> {
         let transitioned = match verdict {
             "proposer" => {
@@ -165,7 +167,7 @@ impl Proposals {
         }
     }
 
-    /// The failure for a person whose approval does not count for this proposal.
+    /// The failure of a person whose approval does not count for this proposal.
     async fn refused_approval(&self, id: ProposalId, verdict: &str) -> Result<Failure, Failure> {
         let proposal = self.get(None, id).await?.ok_or_else(not_found)?;
         let (message, hint) = if verdict == "not_in_group" {
@@ -189,7 +191,7 @@ impl Proposals {
         Ok(Failure::new(ErrorCode::NotPermitted, message).hint(hint))
     }
 
-    /// The proposal once it is no longer confirmed, or as it is at the deadline.
+    /// Waits until the proposal is no longer confirmed, or until the deadline, and returns it.
     ///
     /// # Errors
     /// The ledger cannot be read.
@@ -204,7 +206,7 @@ impl Proposals {
     }
 }
 
-/// The failure of a login that has no right to decide.
+/// The failure if the login has no right to decide.
 fn may_not_decide(error: &pg::Error) -> Option<Failure> {
     let is_refused = error.server_error().is_some_and(|error| error.sqlstate == "42501");
     let failure = || {

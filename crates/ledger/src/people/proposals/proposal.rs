@@ -10,20 +10,20 @@ use super::preview::Preview;
 use super::state::{ProposalStatus, closed};
 use crate::write::executor::{WriteExecutor, WriteRequest};
 
-/// A write that is to be proposed.
+/// A write to be proposed.
 #[derive(Clone)]
 pub struct NewProposal {
     /// The requested write.
     pub request: WriteRequest,
     /// The tool.
     pub tool: String,
-    /// `meta.tool_version` of its answers.
+    /// The `meta.tool_version` of the tool's answers.
     pub tool_version: String,
     /// The tier of approval.
     pub tier: Tier,
-    /// Who has to approve, if the tier is approve.
+    /// Who must approve, if the tier is `approve`.
     pub rule: ApprovalRule,
-    /// The caller's own key, if there is one.
+    /// The idempotency key of the caller, if there is one.
     pub idempotency_key: Option<String>,
     /// The executor of the write.
     pub executor: Arc<dyn WriteExecutor>,
@@ -32,7 +32,7 @@ pub struct NewProposal {
 /// A stored proposal. Times are RFC 3339, UTC.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Proposal {
-    /// Its name.
+    /// The id of the proposal.
     pub proposal_id: ProposalId,
     /// The account that proposed.
     pub account_id: AccountId,
@@ -45,58 +45,58 @@ pub struct Proposal {
     pub tool_name: String,
     /// The version of the tool.
     pub tool_version: String,
-    /// SHA-256 of what the tool does.
+    /// SHA-256 of the executor's definition.
     pub definition: String,
     /// The tier of approval.
     pub tier: Tier,
-    /// The number of people who have to approve, and their group.
+    /// The number of people who must approve, and their group.
     #[serde(flatten)]
     pub rule: ApprovalRule,
-    /// Those who have approved, the first one first.
+    /// The approvals so far, the first one first.
     #[serde(default, deserialize_with = "null_is_none")]
     pub approved_by: Vec<Approval>,
-    /// The expected work, for people.
+    /// The description of the write, for people.
     pub description: String,
     /// Every effective parameter.
     pub params: Map<String, Value>,
     /// The fingerprint of the call.
     pub params_hash: String,
-    /// The caller's own key.
+    /// The idempotency key of the caller.
     pub idempotency_key: Option<String>,
     /// The preview.
     pub preview: Preview,
-    /// The digest that an approval names, in 64 hexadecimal digits.
+    /// The digest that an approval must name: 64 hexadecimal digits.
     pub digest: String,
     /// When it was proposed.
     pub created_at: String,
-    /// Until when it can be agreed to.
+    /// When the proposal expires.
     pub expires_at: String,
-    /// The status. A pending proposal past its time reads expired, also before the sweep ends it.
+    /// The status. A pending proposal past `expires_at` is reported as expired even before the sweep ends it.
     pub status: ProposalStatus,
-    /// The account, or the user of the operating system, that decided.
+    /// The account that decided, or the user of the operating system.
     pub decided_by: Option<String>,
     /// The database login of the decision.
     pub decided_login: Option<String>,
-    /// The way in which the decision was made.
+    /// The channel of the decision.
     pub decided_via: Option<String>,
-    /// When.
+    /// When the decision was made.
     pub decided_at: Option<String>,
-    /// The reason of a rejection, in the words of its author.
+    /// The reason of a rejection, as its author wrote it.
     pub reason: Option<String>,
-    /// The mutation that ended it.
+    /// The correlation id of the write that ended the proposal.
     pub correlation_id: Option<CorrelationId>,
     /// The error code of a failed execution.
     pub error_code: Option<String>,
     /// The message of that error.
     pub error_message: Option<String>,
-    /// When it ended.
+    /// When the proposal ended.
     pub completed_at: Option<String>,
 }
 
-/// A proposal in short: without parameters and preview, which may be large.
+/// A proposal without its parameters and preview, which may be large.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ProposalSummary {
-    /// Its name.
+    /// The id of the proposal.
     pub proposal_id: ProposalId,
     /// The account that proposed.
     pub account_id: AccountId,
@@ -106,19 +106,19 @@ pub struct ProposalSummary {
     pub tool_name: String,
     /// The tier of approval.
     pub tier: Tier,
-    /// The number of people who have to approve, and their group.
+    /// The number of people who must approve, and their group.
     #[serde(flatten)]
     pub rule: ApprovalRule,
-    /// Those who have approved, the first one first.
+    /// The approvals so far, the first one first.
     #[serde(default, deserialize_with = "null_is_none")]
     pub approved_by: Vec<Approval>,
-    /// The expected work, for people.
+    /// The description of the write, for people.
     pub description: String,
-    /// The digest that an approval names.
+    /// The digest that an approval must name.
     pub digest: String,
     /// When it was proposed.
     pub created_at: String,
-    /// Until when it can be agreed to.
+    /// When the proposal expires.
     pub expires_at: String,
     /// As in [`Proposal`].
     pub status: ProposalStatus,
@@ -126,32 +126,33 @@ pub struct ProposalSummary {
     pub decided_by: Option<String>,
     /// As in [`Proposal`].
     pub decided_login: Option<String>,
-    /// The way in which the decision was made.
+    /// The channel of the decision.
     pub decided_via: Option<String>,
-    /// When.
+    /// When the decision was made.
     pub decided_at: Option<String>,
-    /// The mutation that ended it.
+    /// The correlation id of the write that ended the proposal.
     pub correlation_id: Option<CorrelationId>,
     /// The error code of a failed execution.
     pub error_code: Option<String>,
     /// The message of that error.
     pub error_message: Option<String>,
-    /// When it ended.
+    /// When the proposal ended.
     pub completed_at: Option<String>,
 }
 
 /// An approval of a proposal of tier approve.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approval {
-    /// Who counts: the database login of the command line, or the person whom the console has verified.
+    /// The person whose approval is counted: the database login on the command line, or the verified person in the
+    /// console.
     pub person: String,
-    /// The person, or the user of the operating system that the command line named.
+    /// The person in the console, or the user of the operating system that the command line reported.
     pub decided_by: String,
     /// The database login.
     pub decided_login: String,
-    /// The way in which the approval was made.
+    /// The channel of the approval.
     pub decided_via: String,
-    /// When.
+    /// When the approval was made.
     pub decided_at: String,
 }
 
@@ -159,25 +160,25 @@ fn null_is_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Approv
     Option::<Vec<Approval>>::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// Which proposals to list.
+/// Selects the proposals of a list.
 #[derive(Debug, Clone, Default)]
 pub struct ProposalFilter {
-    /// Only of this account; `None` for people, who see all.
+    /// The account whose proposals are listed; `None` for all accounts, which only people may list.
     pub account: Option<AccountId>,
-    /// Only in this state.
+    /// The status of the listed proposals; `None` for any.
     pub status: Option<ProposalStatus>,
-    /// The most proposals, the newest first.
+    /// The maximum number of proposals, the newest first.
     pub limit: u32,
 }
 
 impl Proposal {
-    /// The failure for a request that the state does not allow.
+    /// The failure of a request that the state does not allow.
     #[must_use]
     pub fn closed(&self) -> Failure {
         closed(self.status, self.error_message.as_deref().or(self.reason.as_deref()))
     }
 
-    /// On whose behalf it is carried out.
+    /// The request with which the proposal is executed, on behalf of its account.
     #[must_use]
     pub fn request(&self) -> WriteRequest {
         let principal = Principal {

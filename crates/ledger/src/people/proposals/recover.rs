@@ -25,9 +25,9 @@ fn interrupted() -> Failure {
 }
 
 impl Proposals {
-    /// Starts to execute approved proposals that no server executes, as far as these executors can: approvals by
-    /// people, and those of a server that went away. Several servers may do this at once and repeatedly: an execution
-    /// belongs to the server that has started it for a while, and goes on by itself.
+    /// Starts to execute approved proposals that no server is executing, if `executors` has their tools: approvals by
+    /// people, and those of a server that went away. Several servers may call this concurrently and repeatedly: the
+    /// server that starts an execution owns the proposal for a while, and the execution continues in a task.
     ///
     /// # Errors
     /// The ledger is unavailable.
@@ -37,14 +37,15 @@ impl Proposals {
         let open = self.ask_words(CONFIRMED_SQL, names, Instant::now() + self.call_deadline).await?;
         outage::end();
         for id in open.iter().filter_map(|id| ProposalId::parse(id)) {
-            // Those that are left come with the next round.
+            // The remaining proposals are left for the next call.
             let Ok(permit) = Arc::clone(&self.executing).try_acquire_owned() else { break };
             let (this, executors) = (self.clone(), Arc::clone(executors));
             self.gate.begin(async move {
                 match this.claim(id, &executors).await {
                     Some(Ok(_)) => tracing::info!(proposal_id = %id, "what was agreed to was carried out"),
                     Some(Err(stopped)) => {
-                        // Without its message, which may quote values. Who may see these finds it in the proposal.
+                        // The message may quote values, so it is not logged. Those who may see it find it in the
+                        // proposal.
                         let failure = &stopped.failure;
                         tracing::warn!(proposal_id = %id, code = %failure.code, sqlstate = failure.sqlstate, "what was agreed to was not carried out");
                     }
@@ -56,7 +57,7 @@ impl Proposals {
         Ok(())
     }
 
-    /// Executes it, unless another server has claimed it or it cannot be executed.
+    /// Claims and executes the proposal, unless another server has claimed it or it cannot be executed.
     async fn claim(
         &self,
         id: ProposalId,
@@ -78,7 +79,8 @@ impl Proposals {
         }
         let proposal = self.get(None, id).await.ok()??;
         let executor = executors.get(&proposal.tool_name);
-        // Its work is not only in the database, so it is unknown how much of it has happened.
+        // A part of this work is outside of the database, so it is unknown how much of an earlier execution has
+        // happened.
         if verdict == "again" && executor.is_some_and(|executor| !executor.preview_is_binding()) {
             let failure = interrupted();
             let ended = self.end(id, attempt, &failure, deadline).await;
@@ -87,7 +89,7 @@ impl Proposals {
         Some(self.execute_claimed(&proposal, executor, attempt, deadline).await)
     }
 
-    /// Ends expired proposals, and removes old ones. Returns how many were ended, and how many of these had been
+    /// Ends expired proposals and removes old ones. Returns how many were ended, and how many of these had been
     /// approved.
     ///
     /// # Errors

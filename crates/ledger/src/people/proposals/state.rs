@@ -9,23 +9,23 @@
 use serde::{Deserialize, Serialize};
 use types::{ErrorCode, Failure};
 
-/// The states.
+/// The state of a proposal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProposalStatus {
-    /// Nobody has decided yet.
+    /// It waits for a decision.
     Pending,
-    /// Somebody agreed, and it is about to be carried out.
+    /// It was approved and waits for its execution.
     Confirmed,
-    /// Somebody said no.
+    /// The user or a reviewer rejected it.
     Rejected,
-    /// Nobody agreed in time, or no server could carry it out in time.
+    /// It was not approved in time, or not executed in time.
     Expired,
-    /// It was carried out.
+    /// It was executed.
     Executed,
-    /// It was tried, and refused.
+    /// Its execution was refused.
     Failed,
-    /// It would no longer have done what was shown.
+    /// Its execution would have differed from the preview.
     Stale,
 }
 
@@ -34,7 +34,7 @@ impl ProposalStatus {
     pub const ALL: [Self; 7] =
         [Self::Pending, Self::Confirmed, Self::Rejected, Self::Expired, Self::Executed, Self::Failed, Self::Stale];
 
-    /// The word in the ledger and on the wire.
+    /// The name of the state in the ledger and in JSON.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -48,14 +48,14 @@ impl ProposalStatus {
         }
     }
 
-    /// The state of this word.
+    /// The state with this name.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == word)
     }
 }
 
-/// The failure for a request that this state does not allow; `why` is the reason that the proposal states.
+/// The failure of a request that this state does not allow; `why` is the reason in the proposal.
 pub(super) fn closed(status: ProposalStatus, why: Option<&str>) -> Failure {
     let (code, message, hint) = match status {
         ProposalStatus::Pending => {

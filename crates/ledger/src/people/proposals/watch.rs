@@ -1,4 +1,4 @@
-//! Changes of proposals, for somebody who watches.
+//! Reports changes of proposals to a client that polls.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,20 +10,21 @@ use super::proposal::ProposalSummary;
 use super::state::ProposalStatus;
 use super::{LINE_SQL, Proposals};
 
-/// Open proposals, those that were open when they were last seen, and those that ended since: each by an index.
+/// Finds three kinds of proposals, each by an index: open ones, ones that were open at the last poll, and ones that
+/// have ended since.
 const CHANGED_SQL: &str = "where p.status in ('pending', 'confirmed') or p.proposal_id = any ($1::uuid[]) \
     or p.status in ('rejected', 'expired') and p.completed_at > clock_timestamp() - make_interval(secs => $2::double precision) \
     or p.status in ('executed', 'failed', 'stale') \
        and p.completed_at > clock_timestamp() - make_interval(secs => $2::double precision) \
     order by p.id desc limit 1000";
 
-/// A change may be committed this long after the time that it has.
+/// A change may become visible this long after its timestamp, when its transaction commits.
 const MARGIN: Duration = Duration::from_secs(60);
 
-/// What was seen of a proposal.
+/// The last reported state of a proposal.
 type Seen = (ProposalStatus, usize);
 
-/// The state of somebody who watches.
+/// The state of one client that polls.
 #[derive(Debug, Default)]
 pub struct ProposalWatch {
     seen: HashMap<ProposalId, Seen>,
@@ -31,11 +32,11 @@ pub struct ProposalWatch {
 }
 
 impl Proposals {
-    /// The proposals that are new or have changed since the last look, the oldest first. The first look has those that are
-    /// open. It sees the newest 1000.
+    /// The proposals that are new or have changed since the last call, the oldest first, at most the newest 1000. The
+    /// first call returns the open ones.
     ///
     /// # Errors
-    /// The ledger cannot be read. The next look has what this one would have had.
+    /// The ledger cannot be read. The next call returns what this one would have returned.
     pub async fn changes(&self, watch: &mut ProposalWatch) -> Result<Vec<ProposalSummary>, Failure> {
         let now = Instant::now();
         let since = watch.looked_at.map_or(Duration::ZERO, |before| now.duration_since(before)) + MARGIN;
