@@ -24,27 +24,27 @@ const AGE_SQL: &str = "\
     select extract(epoch from clock_timestamp() - max(c.signed_at))::bigint::text from countersign.checkpoint c \
     where c.log_no = $1::integer and c.note = $2";
 pub(super) const STORE_SQL: &str = "select countersign.store_checkpoint($1::bigint, $2)";
-/// How many of the newest notes are searched for a cosignature.
+/// The number of the newest notes that are searched for a cosignature.
 const RECENT: u32 = 200;
 
 const ADD_KEY_SQL: &str = "select countersign.add_log_key($1, $2)";
 const RETIRE_KEY_SQL: &str = "select countersign.retire_log_key($1, $2)";
 
-/// The keys by which checkpoints are accepted.
+/// The keys whose signatures make a checkpoint trusted.
 #[derive(Debug, Clone)]
 pub enum TrustedKeys {
-    /// The keys that the ledger names. Whoever owns its tables can put others there.
+    /// The keys that the ledger stores. The owner of its tables can change them.
     Ledger,
-    /// Keys that the auditor has. A log without a key of its name among them is not accepted.
+    /// Keys that the auditor has. A log is rejected if none of them has its name.
     Given(Vec<VerifierKey>),
 }
 
-/// A verified checkpoint.
+/// A verified checkpoint from outside the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptCheckpoint {
-    /// Where it is, for messages.
+    /// Where the checkpoint was found, for messages.
     pub place: String,
-    /// What it says.
+    /// The checkpoint itself.
     pub checkpoint: Checkpoint,
 }
 
@@ -54,16 +54,16 @@ impl KeptCheckpoint {
     }
 }
 
-/// What is signed of the current log.
+/// How much of the current log is signed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SignatureState {
-    /// The number of keys that sign it.
+    /// The number of keys that sign the log.
     pub keys: usize,
-    /// The number of its entries.
+    /// The number of entries of the log.
     pub entries: u64,
-    /// How many of them the newest checkpoint covers.
+    /// The number of entries that the newest checkpoint covers.
     pub signed: u64,
-    /// Seconds since that was signed.
+    /// The age of the newest checkpoint in seconds.
     pub age_s: u64,
 }
 
@@ -72,15 +72,15 @@ pub struct SignatureState {
 pub struct LogKey {
     /// The public key: `name+hash+base64`.
     pub vkey: String,
-    /// Whether it does not sign any more.
+    /// Whether the key no longer signs.
     pub is_retired: bool,
 }
 
-/// One log of the ledger; a copied database goes on with another one.
+/// One log of the ledger. A copied database starts another one.
 pub(super) struct Log {
     /// `identity.no`.
     pub(super) log_no: i64,
-    /// The name of its keys, if it has keys.
+    /// The name of the log's keys; `None` if it has no keys.
     pub(super) origin: Option<String>,
 }
 
@@ -88,16 +88,16 @@ impl Audit {
     /// The keys of the current log, the oldest first.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn keys(&self) -> Result<Vec<LogKey>, pg::Error> {
         let rows = self.ask(KEYS_SQL, &[None]).await?;
         rows.into_iter().map(|row| one_row(vec![row]).map(log_key)).collect()
     }
 
-    /// The id of the ledger, a UUID. A forked ledger has another one.
+    /// The id of the ledger, a UUID. A fork of the ledger gets a new one.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn ledger_id(&self) -> Result<String, pg::Error> {
         load_ledger_id(self.acquire().await?.session()).await
     }
@@ -105,17 +105,17 @@ impl Audit {
     /// The newest signed checkpoint of the current log.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn newest_checkpoint(&self) -> Result<Option<SignedNote>, pg::Error> {
         let mut lease = self.acquire().await?;
         let log = LogState::load(lease.session()).await?;
         Ok(load_newest(lease.session(), log.log_no).await?.map(|(note, _)| note))
     }
 
-    /// How much of the log is signed for.
+    /// How much of the current log is signed.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn signatures(&self) -> Result<SignatureState, pg::Error> {
         let keys = self.keys().await?.iter().filter(|key| !key.is_retired).count();
         let mut lease = self.acquire().await?;
@@ -129,18 +129,18 @@ impl Audit {
         Ok(SignatureState { keys, entries: log.size, signed: checkpoint.size, age_s })
     }
 
-    /// Lets a key sign the checkpoints of the log. For members of the ledger's owner.
+    /// Adds a key that signs the checkpoints of the log. Only members of the ledger's owner may do this.
     ///
     /// # Errors
-    /// An error of the database: SQLSTATE 22023 if its name is not that of the other keys.
+    /// The query failed; with SQLSTATE 22023 if the other keys have another name.
     pub async fn add_key(&self, key: &VerifierKey, person: &str) -> Result<(), pg::Error> {
         self.ask(ADD_KEY_SQL, &[Some(key.to_string()), Some(person.to_owned())]).await.map(drop)
     }
 
-    /// Ends the use of a key. For members of the ledger's owner.
+    /// Retires a key. Only members of the ledger's owner may do this.
     ///
     /// # Errors
-    /// An error of the database: SQLSTATE 22023 if it is no key of the log.
+    /// The query failed; with SQLSTATE 22023 if the log does not have the key.
     pub async fn retire_key(&self, vkey: &str, person: &str) -> Result<(), pg::Error> {
         self.ask(RETIRE_KEY_SQL, &[Some(vkey.to_owned()), Some(person.to_owned())]).await.map(drop)
     }
@@ -160,8 +160,8 @@ pub(super) async fn load_logs(session: &mut Session) -> Result<Vec<Log>, pg::Err
         .collect()
 }
 
-/// The checkpoints of a log that a trusted key has signed, and how many others the ledger has. Others prove nothing: the
-/// servers' login can store any text.
+/// The checkpoints of a log that a trusted key has signed, and the number of the others. The others prove nothing,
+/// since the servers' login can store any text.
 pub(super) async fn load_checkpoints(
     session: &mut Session,
     log_no: i64,
@@ -185,7 +185,7 @@ pub(super) async fn load_newest(
     log_no: i64,
 ) -> Result<Option<(SignedNote, Checkpoint)>, pg::Error> {
     let trust = Trust { keys: load_keys(session, log_no).await?, policy: None };
-    // All of them only if somebody else has stored the newest ones.
+    // Load all notes only if the newest ones are not signed by a key of the log.
     for most in [Some(10), None] {
         let notes = load_notes(session, log_no, most).await?;
         if let Some(newest) = notes.iter().find_map(|note| open(note, &trust)) {
@@ -200,7 +200,7 @@ async fn load_notes(session: &mut Session, log_no: i64, most: Option<u32>) -> Re
     Ok(ask(session, NOTES_SQL, &params).await?.into_iter().flatten().flatten().collect())
 }
 
-/// Every key of a log, retired ones included, and the keys of its witnesses.
+/// Every key of a log, including retired ones, and the keys of its witnesses.
 pub(super) async fn load_keys(session: &mut Session, log_no: i64) -> Result<Vec<VerifierKey>, pg::Error> {
     let rows = ask(session, SIGNERS_SQL, &[Some(log_no.to_string())]).await?;
     Ok(rows.into_iter().filter_map(|row| row.into_iter().next()??.parse().ok()).collect())

@@ -10,37 +10,37 @@ use super::tree::LogState;
 use super::{Audit, DEADLINE, begin_snapshot, unreadable};
 use crate::baseline::{EVENT_ENTRY, RECORD_ENTRY};
 
-/// Whether the parts of entries are exported: what was written, and by what call.
+/// Whether the parts of entries are exported. They contain what was written, and by which call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parts {
-    /// All that the ledger still has.
+    /// All parts that the ledger still has.
     Included,
-    /// None. The entries have their digests.
+    /// No parts. The entries still have the digests of them.
     Withheld,
 }
 
 /// An exported bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exported {
-    /// The checkpoint that it is of.
+    /// The checkpoint of the bundle.
     pub checkpoint: Checkpoint,
-    /// The number of parts.
+    /// The number of exported parts.
     pub parts: u64,
 }
 
 /// The reason why nothing was exported.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// The database cannot be asked.
+    /// The query failed.
     #[error(transparent)]
     Database(#[from] pg::Error),
     /// A file cannot be written.
     #[error(transparent)]
     Bundle(#[from] BundleError),
-    /// Nothing was signed.
+    /// The log has no signed checkpoint.
     #[error("the log has no signed checkpoint yet: `countersign audit seal` signs one, where the signing key is")]
     Unsigned,
-    /// The log is not what was signed.
+    /// The log does not match its signed checkpoint.
     #[error("{0}: `countersign audit verify` names what is wrong. The bundle is incomplete")]
     Damaged(String),
 }
@@ -50,21 +50,22 @@ const NOTE_SQL: &str = "select countersign.note_export($1::bigint, $2, $3)";
 /// The name of the statement that reads entries.
 const STATEMENT: &str = "countersign_export";
 
-/// The most entries of one query.
+/// The maximum number of entries in one query.
 const BATCH: u64 = 1024;
 
-/// The bytes of parts of one query, if they are of several entries.
+/// The maximum size of the parts in one query, in bytes, unless they belong to a single entry.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// Whatever PostgreSQL sends: a row has 1 GiB at most, and what the ledger has taken is exported.
+/// No limit of our own. PostgreSQL limits a row to 1 GiB, and everything that the ledger has accepted can be
+/// exported.
 const ALL_ROWS: RowRetention = RowRetention { rows: usize::MAX, bytes: i32::MAX as usize };
 
 impl Audit {
-    /// Writes the log up to its newest checkpoint into an empty folder, or into that of an export that was interrupted, and logs
-    /// that this was done. `extra` are files beside it, by name.
+    /// Writes the log up to its newest checkpoint into an empty folder, or continues an interrupted export in its
+    /// folder. The log gets an event about the export. `extra` are additional files, by name.
     ///
     /// # Errors
-    /// [`ExportError`].
+    /// [`ExportError`], with the reason why the bundle is not complete.
     pub async fn export(
         &self,
         dir: &Path,
@@ -86,13 +87,13 @@ impl Audit {
         if writer.root() != checkpoint.root {
             return Err(ExportError::Damaged("the entries are not those of the newest checkpoint".to_owned()));
         }
-        // First, so that there is no complete bundle of which the ledger does not know.
+        // The event comes first, so that every complete bundle is known to the ledger.
         self.note_export(checkpoint.size, parts, person).await?;
         writer.finish(&note)?;
         Ok(Exported { checkpoint, parts: count })
     }
 
-    /// A login that may only read exports as well; the ledger does not know of it then.
+    /// Adds an event about the export to the log. A login that may only read can export without one.
     async fn note_export(&self, size: u64, parts: Parts, person: &str) -> Result<(), pg::Error> {
         let parts = match parts {
             Parts::Included => "included",
@@ -139,7 +140,8 @@ async fn write_entries(
         if rows.is_empty() {
             return Err(ExportError::Damaged(format!("entry {first} of the log is missing")));
         }
-        // The parts that were left out for their size are made again with the next query: it asks for no more than fit lately.
+        // The query returns fewer entries than requested if their parts are too large. The next query asks only for
+        // as many as this one returned.
         batch = if first + (rows.len() as u64) < behind { rows.len() as u64 } else { (2 * batch).min(BATCH) };
         for row in rows {
             let mut row = row.into_iter();
@@ -151,7 +153,7 @@ async fn write_entries(
     Ok(count)
 }
 
-/// Writes the parts of an entry: behind the seed of their salts the contents, in the order of `NAMES`.
+/// Writes the parts of an entry: first the seed of their salts, then the contents in the order of `NAMES`.
 fn write_parts(
     writer: &mut BundleWriter,
     entry: &str,

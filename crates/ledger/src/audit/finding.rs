@@ -1,20 +1,20 @@
-//! What a verification of the ledger can find.
+//! The findings of a verification of the ledger.
 
-/// A finding of the verification.
+/// A contradiction that the verification found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VerifyFinding {
-    /// A record is not what was sealed.
+    /// A record differs from what was sealed.
     Record {
         /// `record.id`.
         id: i64,
-        /// Its receipt, if the record is there.
+        /// The correlation id, if the record exists.
         correlation_id: Option<String>,
-        /// The index of its entry in the log; for an inserted record of the next one.
+        /// The index of its entry in the log; for an inserted record, the index of the next entry.
         entry: u64,
         /// The kind of difference.
         wrong: Discrepancy,
     },
-    /// An event, such as a decision or a pruning, is not what was sealed.
+    /// An event, such as a decision or a pruning, differs from what was sealed.
     Event {
         /// `event.id`.
         id: i64,
@@ -23,47 +23,48 @@ pub enum VerifyFinding {
         /// The kind of difference: `Altered` or `Missing`.
         wrong: Discrepancy,
     },
-    /// There is no entry with this index, though there are later ones.
+    /// The entry with this index is missing, although there are later ones.
     EntryMissing(u64),
-    /// The entry is not the one that was hashed.
+    /// The text of the entry does not match its hash.
     EntryAltered(u64),
-    /// A stored hash of the tree is missing, or is not that of the entries below it.
+    /// A stored hash of the tree is missing, or does not match the entries below it.
     Node {
-        /// Its level: a node covers 256^level entries.
+        /// The level of the node, which covers 256^level entries.
         level: u32,
-        /// Its index in the level.
+        /// The index of the node in its level.
         index: u64,
     },
-    /// The log ends before the size of a checkpoint.
+    /// The log is shorter than a checkpoint.
     TailRemoved {
-        /// The checkpoint's size.
+        /// The size of the checkpoint.
         size: u64,
-        /// The number of entries that are there.
+        /// The number of entries in the log.
         entries: u64,
-        /// Where the checkpoint is.
+        /// Where the checkpoint was found.
         place: String,
     },
-    /// The entries are not those of a checkpoint.
+    /// The entries do not have the root hash of a checkpoint.
     Rewritten {
-        /// The checkpoint's size.
+        /// The size of the checkpoint.
         size: u64,
-        /// Where the checkpoint is.
+        /// Where the checkpoint was found.
         place: String,
     },
-    /// The mark that says that a write was undone is not what the records say.
+    /// The stored fact that a write was undone contradicts the records.
     Reversal {
-        /// The receipt of the write.
+        /// The correlation id of the write.
         write: String,
-        /// The receipt of the undo, where it is known.
+        /// The correlation id of the undo, if it is known.
         undo: Option<String>,
-        /// Whether the mark is there, and no record of an undo; or the record, and no mark.
+        /// True if the reversal is stored without a record of an undo; false if the record exists without the
+        /// reversal.
         is_marked: bool,
     },
     /// A checkpoint is malformed, or not signed by a trusted key.
     Checkpoint {
-        /// Where the checkpoint is.
+        /// Where the checkpoint was found.
         place: String,
-        /// What is wrong with it.
+        /// The defect of the checkpoint.
         why: String,
     },
 }
@@ -71,18 +72,18 @@ pub enum VerifyFinding {
 /// How a record or an event differs from the sealed one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Discrepancy {
-    /// It says something else, or its effects do.
+    /// Its contents or its effects have changed.
     Altered,
-    /// It is gone, and no pruning announces it.
+    /// It does not exist, and no pruning has removed it.
     Missing,
-    /// It was not there.
+    /// It was added after later ones were sealed.
     Inserted,
-    /// A pruning says that it was removed.
+    /// It exists although a pruning has removed it.
     Returned,
 }
 
 impl Discrepancy {
-    /// The difference by its name in `verify.sql`.
+    /// Parses the name of a difference in `verify.sql`.
     pub(super) fn parse(name: &str) -> Option<Self> {
         match name {
             "altered" => Some(Self::Altered),

@@ -1,4 +1,4 @@
-//! Proofs: that the log has the entry of a record, and that one checkpoint goes on from another.
+//! Proofs that the log contains the entry of a record, and that one checkpoint extends another.
 
 use pg::Session;
 use tlog::{Checkpoint, CheckpointRequest, EntryProof, Hash, SignedNote, tiles_for_consistency, tiles_for_inclusion};
@@ -8,18 +8,18 @@ use super::checkpoints::load_newest;
 use super::tree::{tiles, unsigned};
 use super::{Audit, ask, number, one_row};
 
-/// The reason why something cannot be proved.
+/// The reason why there is no proof.
 #[derive(Debug, thiserror::Error)]
 pub enum ProveError {
-    /// The database cannot be asked.
+    /// The query failed.
     #[error(transparent)]
     Database(#[from] pg::Error),
-    /// There is no such record.
+    /// The record does not exist.
     #[error(
         "there is no final record with the correlation id {0}: it was never given out, is still pending, or was pruned before it was sealed"
     )]
     Unknown(CorrelationId),
-    /// The record is not in the log.
+    /// The record is not in the log yet.
     #[error("the record is not in the log yet: `countersign audit seal` seals it")]
     Unsealed,
     /// No signed checkpoint covers the entry.
@@ -30,14 +30,14 @@ pub enum ProveError {
     /// The stored tree or checkpoint is damaged.
     #[error("the log is damaged ({0}): `countersign audit verify` names what is wrong")]
     Damaged(String),
-    /// The checkpoints are of different logs, or the old one is the newer one.
+    /// The checkpoints belong to different logs, or the old one is larger than the new one.
     #[error("{0}")]
     Checkpoints(String),
 }
 
 const LEAF_SQL: &str = "select l.log_no::text, l.leaf_index::text, l.entry from countersign.leaf l ";
 const OF_RECORD: &str = "where l.record_id = (select r.id from countersign.record r where r.correlation_id = $1::uuid)";
-/// The entry of a pruned record: by its text, since only that is left.
+/// Finds the entry of a pruned record by its text, since only the entry remains.
 const OF_ENTRY: &str =
     "where l.record_id is not null and strpos(l.entry, E'\\ncorrelation_id ' || $1 || E'\\n') > 0 limit 1";
 const IS_FINAL_SQL: &str = "select from countersign.record r where r.correlation_id = $1::uuid";
@@ -46,10 +46,11 @@ const LOG_SQL: &str = "\
     from countersign.log_key k where split_part(k.vkey, '+', 1) = $1 limit 1";
 
 impl Audit {
-    /// The proof that the log has the entry of a record, also of a pruned one, in the tree of its newest checkpoint.
+    /// Proves that the log contains the entry of a record, in the tree of its newest checkpoint. This works for
+    /// pruned records, too.
     ///
     /// # Errors
-    /// [`ProveError`].
+    /// [`ProveError`] if the record has no entry, or no signed checkpoint covers it.
     pub async fn prove(&self, id: CorrelationId) -> Result<EntryProof, ProveError> {
         let mut lease = self.acquire().await?;
         let session = lease.session();
@@ -72,10 +73,11 @@ impl Audit {
         Ok(EntryProof { entry: entry.unwrap_or_default().into_bytes(), index, hashes, checkpoint: note })
     }
 
-    /// The proof that the checkpoint `new` goes on from `old`, as a witness takes it. The signatures are not verified.
+    /// Proves that the checkpoint `new` extends `old`, in the form that witnesses accept. The signatures are not
+    /// verified.
     ///
     /// # Errors
-    /// [`ProveError`].
+    /// [`ProveError`] if the checkpoints are of different logs, or the stored tree is damaged.
     pub async fn prove_consistency(&self, old: &SignedNote, new: &SignedNote) -> Result<CheckpointRequest, ProveError> {
         let read = |note: &SignedNote| {
             note.text().parse::<Checkpoint>().map_err(|error| ProveError::Checkpoints(error.to_string()))
@@ -97,7 +99,7 @@ impl Audit {
     }
 }
 
-/// The proof that the log's tree of size `new` goes on from a checkpoint.
+/// The proof that the tree of size `new` extends a checkpoint.
 pub(super) async fn consistency(session: &mut Session, old: &Checkpoint, new: u64) -> Result<Vec<Hash>, ProveError> {
     let rows = ask(session, LOG_SQL, &[Some(old.origin.clone())]).await?;
     if rows.is_empty() {

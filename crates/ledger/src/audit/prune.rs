@@ -1,19 +1,19 @@
-//! Pruning: old records go, and the chain says which, when and by whom.
+//! Pruning removes old records. The log gets an event that says which records were removed, when and by whom.
 
 use types::Age;
 
 use super::{Audit, number, one_row};
 
-/// Old records by what keeps them.
+/// The numbers of old records, by what keeps them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PrunePlan {
-    /// Sealed, and they answer for no call any more.
+    /// Records that are sealed and no longer answer identical calls, so they can be removed.
     pub prunable: i64,
-    /// They still answer for an identical call, or bind its key.
+    /// Records that still answer identical calls, or reserve an idempotency key.
     pub needed: i64,
-    /// Writes in flight.
+    /// Writes that are still running.
     pub pending: i64,
-    /// Not sealed yet.
+    /// Records that are not sealed yet.
     pub unsealed: i64,
 }
 
@@ -22,15 +22,15 @@ pub struct PrunePlan {
 pub struct Pruned {
     /// The number of removed records.
     pub removed: i64,
-    /// The number of removed decisions of the policy log.
+    /// The number of removed decisions in the policy log.
     pub removed_decisions: i64,
-    /// Only records made before this were (RFC 3339).
+    /// The cutoff: all removed records were made before this time (RFC 3339).
     pub made_before: String,
-    /// The old records that are there now.
+    /// The old records that remain.
     pub left: PrunePlan,
 }
 
-/// Records of one transaction.
+/// The maximum number of records that one transaction removes.
 const BATCH: u32 = 1000;
 
 const CUTOFF_SQL: &str = "select to_char((clock_timestamp() - make_interval(secs => $1::double precision)) at time zone 'UTC', \
@@ -48,22 +48,23 @@ const SURVEY_SQL: &str = "\
     from countersign.prunable_records($1::timestamptz, 0, 2147483647) p";
 
 impl Audit {
-    /// The records that [`Audit::prune`] would remove, and the time before which a record counts as old. Removes
+    /// The records that [`Audit::prune`] would remove, and the time before which a record counts as old. This removes
     /// nothing.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn survey(&self, older_than: Age) -> Result<(PrunePlan, String), pg::Error> {
         let made_before = self.cutoff(older_than).await?;
         Ok((self.survey_before(&made_before).await?, made_before))
     }
 
-    /// Removes the records that ended longer ago than this, are sealed, and answer for nothing any more, with their effects and
-    /// reversals, in batches: each is a transaction with its own entry in the chain. Then the decisions of the policy log that
-    /// are older. `who` is written into it. Seal first.
+    /// Removes records that ended before `older_than`, are sealed, and are no longer needed to answer calls, with
+    /// their effects and reversals. It works in batches; each batch is a transaction with its own event in the log,
+    /// which names `who`. Then it removes old decisions of the policy log. Seal before pruning, since unsealed
+    /// records stay.
     ///
     /// # Errors
-    /// Whatever the database says, an age of less than a day among it; earlier batches stay removed.
+    /// The query failed, for example because the age is less than a day. Earlier batches stay removed.
     pub async fn prune(&self, older_than: Age, who: &str) -> Result<Pruned, pg::Error> {
         let made_before = self.cutoff(older_than).await?;
         let removed = self.prune_batches(&made_before, who).await?;

@@ -10,30 +10,30 @@ use super::row::TrackedRow;
 use crate::evidence::records::RecordStatus;
 use crate::evidence::values::{array, rfc3339};
 
-/// Which records to list.
+/// Selects the records of a list.
 #[derive(Debug, Clone)]
 pub struct RecordFilter {
-    /// The most records.
+    /// The maximum number of records.
     pub limit: u32,
-    /// Only of this tool.
+    /// The tool; `None` for any.
     pub tool_name: Option<String>,
-    /// Only in this state.
+    /// The status; `None` for any.
     pub status: Option<RecordStatus>,
-    /// Only of this account.
+    /// The account; `None` for any.
     pub account_id: Option<String>,
-    /// Only of this actor.
+    /// The actor; `None` for any.
     pub actor: Option<String>,
-    /// Only of sessions whose id begins like this.
+    /// The beginning of the session's id; `None` for any.
     pub session: Option<String>,
-    /// Only those made in this time.
+    /// The time in which the records were made.
     pub time: TimeRange,
-    /// Only those that changed a row of this table, or this row.
+    /// A table, or a row of it, that the writes changed; `None` for any.
     pub row: Option<TrackedRow>,
-    /// Only those older than the record of this id, which is not the correlation id.
+    /// Only records older than the one with this `id` (not its correlation id).
     pub before: Option<i64>,
 }
 
-/// A write is reversed if the chain of its reversals has an odd length: a write whose undo was undone is in force.
+/// A write is reversed if its chain of undos has an odd length: if an undo is undone, the write is in force again.
 const LIST_SQL: &str = concat!(
     "select a.id, ",
     rfc3339!("a.admitted_at"),
@@ -64,10 +64,10 @@ const FIND_SQL: &str = concat!(
     " as created_at from countersign.mutation a \
      where a.correlation_id between $1::uuid and $2::uuid order by a.id desc nulls first limit $3::bigint"
 );
-/// Records of one answer, whose size is bounded.
+/// The maximum number of records in one query, because the size of its answer is bounded.
 const PAGE: u32 = 500;
 
-/// Duplicates by number, and by name as long as they are few: a record can have any number of them.
+/// The number of duplicates, and the ids of the first ones: a record can have any number of duplicates.
 const SHOW_SQL: &str = concat!(
     "select a.id, a.correlation_id, a.status, a.tool_name, a.account_id, a.actor, a.client, ",
     rfc3339!("a.admitted_at"),
@@ -98,7 +98,7 @@ const COUNTS_SQL: &str = "\
     where $1::timestamptz is null or a.admitted_at >= $1 \
     group by rollup (a.tool_name) order by a.tool_name nulls last";
 
-/// Lines of some records, in the order of the ids.
+/// The lines of some records, in the order of the given ids.
 const SOME_SQL: &str = concat!(
     "select a.correlation_id, a.tool_name, a.account_id, a.actor, a.params_summary, ",
     rfc3339!("a.completed_at"),
@@ -106,7 +106,7 @@ const SOME_SQL: &str = concat!(
      join countersign.mutation a on a.correlation_id = i.id order by i.place"
 );
 
-/// The newest records alone, so that the answer is fast whatever the ledger's size.
+/// Only looks at the newest records, so that the query is fast in a ledger of any size.
 const ACTIVITY_SQL: &str = concat!(
     "select r.account_id, r.actor, r.client_name, r.session_id, count(*) filter (where r.status = 'success') as writes, \
      count(*) filter (where r.status = 'failure') as failures, ",
@@ -116,76 +116,76 @@ const ACTIVITY_SQL: &str = concat!(
      group by r.account_id, r.actor, r.client_name, r.session_id order by max(r.admitted_at) desc limit 100"
 );
 
-/// What identifies a record.
+/// The columns that identify a record to people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordName {
     /// Its receipt.
     pub correlation_id: CorrelationId,
-    /// Its tool.
+    /// The tool of the record.
     pub tool_name: String,
-    /// Its state.
+    /// The status of the record.
     pub status: String,
-    /// When it was made.
+    /// When the record was made.
     pub created_at: String,
 }
 
-/// The records of a tool, by their state.
+/// The numbers of a tool's records by status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCounts {
-    /// The tool; `None` for all of them.
+    /// The tool; `None` for the sum over all tools.
     pub tool_name: Option<String>,
-    /// Recorded, not finished.
+    /// Attempts without an outcome.
     pub pending: u64,
-    /// They wrote.
+    /// Writes that succeeded.
     pub success: u64,
-    /// They did not.
+    /// Writes that failed.
     pub failure: u64,
-    /// Another one had written.
+    /// Calls that were answered from the record of an identical one.
     pub duplicate: u64,
-    /// All of them.
+    /// The sum of all.
     pub total: u64,
 }
 
-/// What a session did lately.
+/// The recent activity of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct SessionActivity {
-    /// Its account.
+    /// The account of the session.
     pub account_id: String,
-    /// On whose behalf.
+    /// The person or agent on whose behalf the session acts.
     pub actor: Option<String>,
-    /// Its client.
+    /// The name of the client.
     pub client_name: Option<String>,
-    /// Its id.
+    /// The id of the session.
     pub session_id: Option<String>,
-    /// How many of the records are successes.
+    /// The number of successes among the records.
     pub writes: u64,
-    /// How many of them are failures.
+    /// The number of failures among the records.
     pub failures: u64,
-    /// When it made the last record.
+    /// When the newest record was made.
     pub last_at: String,
 }
 
 impl Audit {
-    /// What these writes are.
+    /// The writes with these ids, in short.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn some(&self, ids: &[CorrelationId]) -> Result<Vec<PlannedWrite>, pg::Error> {
         self.records.rows(SOME_SQL, &[Some(array(ids))]).await
     }
 
-    /// The sessions of the newest 10,000 records, the last active one first.
+    /// The sessions of the newest 10,000 records, the most recently active one first.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn activity(&self) -> Result<Vec<SessionActivity>, pg::Error> {
         self.records.rows(ACTIVITY_SQL, &[]).await
     }
 
-    /// The newest records, newest first.
+    /// The records that the filter selects, newest first.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn list(&self, query: &RecordFilter) -> Result<Vec<RecordLine>, pg::Error> {
         let mut records: Vec<RecordLine> = Vec::new();
         let (mut left, mut before) = (query.limit, query.before);
@@ -213,20 +213,20 @@ impl Audit {
         Ok(records)
     }
 
-    /// The records whose correlation id begins like this, newest first.
+    /// The records whose correlation id begins with `prefix`, newest first.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn find(&self, prefix: &IdPrefix, limit: u32) -> Result<Vec<RecordName>, pg::Error> {
         let [low, high] = prefix.range();
         self.records.rows(FIND_SQL, &[Some(low), Some(high), Some(limit.to_string())]).await
     }
 
-    /// One record whole, with what it duplicates, what duplicates it, what reversed it and what it reversed, and the entry
-    /// of the chain that seals it, and its effects.
+    /// A whole record, with its effects, its entry in the log, its duplicates or its original, and the writes that
+    /// undid it or that it undid.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn show(&self, correlation_id: CorrelationId) -> Result<Option<Record>, pg::Error> {
         let found = self.records.objects(SHOW_SQL, &[Some(correlation_id.to_string())]).await?.into_iter().next();
         let record = self.records.with_effects(found, correlation_id).await?;
@@ -234,16 +234,17 @@ impl Audit {
         record.map_err(|error| pg::Error::Lost(std::io::Error::other(error)))
     }
 
-    /// The number of records made since the beginning of a time in each state, by tool in alphabetical order, then overall.
+    /// The numbers of records since the beginning of `time`, by status: for each tool in alphabetical order, then for
+    /// all tools.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn counts(&self, time: TimeRange) -> Result<Vec<ToolCounts>, pg::Error> {
         self.records.rows(COUNTS_SQL, &[time.from.map(types::rfc3339)]).await
     }
 }
 
-/// The id after which the next page begins. Writes in flight have none: they come first, and on the first page only.
+/// The id of the last record on a page; the next page continues after it. Running writes have no id; they come first, and only on the first page.
 fn oldest_id(records: &[RecordLine]) -> i64 {
     records.last().and_then(|last| last.id).unwrap_or(i64::MAX)
 }

@@ -5,44 +5,44 @@ use types::{Age, ClientInfo, TimeRange, rfc3339};
 
 use super::{Audit, number, one_row};
 
-/// Which entries of the log to list.
+/// Selects the entries of a list.
 #[derive(Debug, Clone, Default)]
 pub struct ReadFilter {
-    /// The most entries.
+    /// The maximum number of entries.
     pub limit: u32,
-    /// Only of this tool.
+    /// The tool; `None` for any.
     pub tool_name: Option<String>,
-    /// Only of this account.
+    /// The account; `None` for any.
     pub account_id: Option<String>,
-    /// Only of this actor.
+    /// The actor; `None` for any.
     pub actor: Option<String>,
-    /// Only of sessions whose id begins like this.
+    /// The beginning of the session's id; `None` for any.
     pub session: Option<String>,
-    /// Only those of this time.
+    /// The time in which the reads began.
     pub time: TimeRange,
-    /// Only those that touched this table: `schema.table`.
+    /// A table that the reads accessed, as `schema.table`; `None` for any.
     pub table: Option<String>,
-    /// Only with this outcome.
+    /// The outcome; `None` for any.
     pub outcome: Option<String>,
 }
 
-/// The column by which entries are counted.
+/// The column by which reads are grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadGroup {
-    /// Each table; a read of two tables counts for both.
+    /// By table; a read of two tables counts for both.
     Table,
-    /// Each account.
+    /// By account.
     Account,
-    /// Each tool.
+    /// By tool.
     Tool,
 }
 
-/// Counts of the log.
+/// The numbers of reads by group.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ReadCounts {
-    /// Each group, the most reads first.
+    /// The groups, the one with most reads first.
     pub groups: Vec<ReadGroupCount>,
-    /// The reads of that time that are not in the log.
+    /// The number of reads of that time that could not be logged.
     pub lost: i64,
 }
 
@@ -51,56 +51,56 @@ pub struct ReadCounts {
 pub struct ReadGroupCount {
     /// The table, the account or the tool; `None` for reads without one.
     pub name: Option<String>,
-    /// How many reads.
+    /// The number of reads.
     pub reads: u64,
-    /// How many of them failed.
+    /// The number of reads that failed.
     pub failed: u64,
-    /// The rows that they returned.
+    /// The number of rows that they returned.
     pub rows: u64,
-    /// The bytes of these.
+    /// The size of these rows in bytes.
     pub bytes: u64,
-    /// The last read.
+    /// When the last read began.
     pub last_at: String,
 }
 
-/// An entry of the log, or a line that says what is missing in it.
+/// An entry of the log of reads, or a line that says how many entries are missing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadLogLine {
-    /// Its number.
+    /// The number of the entry.
     pub id: i64,
-    /// When it was read.
+    /// When the read began.
     pub read_at: String,
-    /// How it ended: `ok`, an error code, `lost` or `pruned`.
+    /// The outcome: `ok`, an error code, `lost` or `pruned`.
     pub outcome: String,
-    /// Its tool; of what is lost or pruned, none.
+    /// The tool; `None` for a line about missing entries.
     pub tool_name: Option<String>,
-    /// Its account.
+    /// The account.
     pub account_id: Option<String>,
-    /// Its actor; for removed days the person who removed them.
+    /// The actor; for pruned days, the person who removed them.
     pub actor: Option<String>,
-    /// Its client.
+    /// The client.
     pub client: Option<ClientInfo>,
-    /// The tables that it read.
+    /// The tables that the statement read.
     pub tables: Option<Vec<String>>,
-    /// The rows that it returned.
+    /// The number of returned rows.
     pub row_count: Option<i64>,
-    /// The bytes of these.
+    /// The size of the returned rows in bytes.
     pub row_bytes: Option<i64>,
-    /// The time that it took.
+    /// The duration of the read in microseconds.
     pub duration_us: Option<u64>,
-    /// Whether there were more rows.
+    /// Whether the result was truncated.
     pub is_truncated: Option<bool>,
-    /// The fingerprint of its text.
+    /// The fingerprint of the statement's text.
     pub fingerprint: Option<String>,
-    /// Its text.
+    /// The text of the statement, if texts are logged.
     pub query: Option<String>,
     /// The database login of the server.
     pub login: Option<String>,
-    /// How many entries are missing.
+    /// The number of missing entries.
     pub entries: Option<i64>,
-    /// The first of them.
+    /// The time of the first missing entry.
     pub first_at: Option<String>,
-    /// The last of them.
+    /// The time of the last missing entry.
     pub last_at: Option<String>,
 }
 
@@ -109,18 +109,19 @@ pub struct ReadLogLine {
 pub struct ReadDay {
     /// The day: `2026-03-05`.
     pub day: String,
-    /// The number of its rows.
+    /// The number of rows of the day.
     pub rows: i64,
 }
 
-/// RFC 3339 with microseconds: the place of an entry in the order of the log.
+/// RFC 3339 with microseconds, by which entries are ordered.
 macro_rules! micros {
     ($column:literal) => {
         concat!("to_char(", $column, " at time zone 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')")
     };
 }
 
-/// Rows without a tool say what is missing. They are listed whatever the filters: what is missing may fit them.
+/// Rows without a tool say which entries are missing. They are listed with every filter, since a missing entry might
+/// match it.
 const LIST_SQL: &str = concat!(
     "select a.id, ",
     micros!("a.read_at"),
@@ -145,7 +146,7 @@ const LIST_SQL: &str = concat!(
      order by a.read_at desc, a.id desc limit $11::bigint"
 );
 
-/// Entries of one answer, whose size is bounded.
+/// The maximum number of entries in one query, because the size of its answer is bounded.
 const PAGE: u32 = 200;
 
 const LOST_SQL: &str = "select coalesce(sum(a.entries), 0)::text from countersign.read_log a \
@@ -189,10 +190,10 @@ impl ReadGroup {
 }
 
 impl Audit {
-    /// The newest entries of the log of reads, newest first.
+    /// The entries that the filter selects, newest first.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn list_reads(&self, filter: &ReadFilter) -> Result<Vec<ReadLogLine>, pg::Error> {
         let mut entries: Vec<ReadLogLine> = Vec::new();
         let mut left = filter.limit;
@@ -220,10 +221,10 @@ impl Audit {
         Ok(entries)
     }
 
-    /// Counts the reads since the beginning of a time, or all of them.
+    /// Counts the reads since the beginning of `time`.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn count_reads(&self, by: ReadGroup, time: TimeRange) -> Result<ReadCounts, pg::Error> {
         let since = [time.from.map(rfc3339)];
         let groups = self.records.rows(by.sql(), &since).await?;
@@ -231,10 +232,10 @@ impl Audit {
         Ok(ReadCounts { groups, lost: number(lost.as_ref())? })
     }
 
-    /// The days of the log that ended longer ago than this, without those of the last day.
+    /// The days of the log that ended before `older_than` and can be pruned; the last day is never among them.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn prunable_reads(&self, older_than: Age) -> Result<Vec<ReadDay>, pg::Error> {
         let mut days = Vec::new();
         for row in self.ask(DAYS_SQL, &[Some(older_than.as_secs().to_string())]).await? {
@@ -245,10 +246,11 @@ impl Audit {
         Ok(days)
     }
 
-    /// Removes one day of the log, and says so in the log; the number of removed rows. `who` is written into it.
+    /// Removes one day of the log, and returns the number of removed rows. The log gets a row about this, which names
+    /// `who`.
     ///
     /// # Errors
-    /// An error of the database: also a lock that is not available within half a second.
+    /// The query failed, for example because a lock was not available within half a second.
     pub async fn prune_reads(&self, day: &str, who: &str) -> Result<i64, pg::Error> {
         let params = [day, who].map(|text| Some(text.to_owned()));
         let [removed] = one_row(self.ask(DROP_SQL, &params).await?)?;

@@ -1,146 +1,146 @@
-//! Records as people read them, whatever their account.
+//! Records for people, who may see every account.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use types::{ClientInfo, Conflict, CorrelationId, Effects, Member, ProposalId, Rollback};
 
-/// A record in a list. Parameters and results are the texts of their JSON, cut off perhaps.
+/// A record in a list. Parameters and result are JSON texts, which may be cut.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordLine {
-    /// Its number; a write in flight has none.
+    /// The number of the record; `None` for a running write.
     pub id: Option<i64>,
     /// When it was made.
     pub created_at: String,
-    /// Its state.
+    /// The status.
     pub status: String,
-    /// Its tool.
+    /// The tool.
     pub tool_name: String,
-    /// Its account.
+    /// The account.
     pub account_id: String,
-    /// On behalf of this person.
+    /// The person or agent on whose behalf the call was made.
     pub actor: Option<String>,
-    /// Its receipt.
+    /// The correlation id.
     pub correlation_id: CorrelationId,
-    /// The time that it took.
+    /// The duration in milliseconds.
     pub elapsed_ms: Option<i64>,
-    /// Its parameters.
+    /// The parameters.
     pub params_summary: Option<String>,
-    /// Its result.
+    /// The result.
     pub result_summary: Option<String>,
-    /// Why it failed.
+    /// The error code of a failure.
     pub error_code: Option<String>,
-    /// The same in a sentence.
+    /// The error message of a failure.
     pub error_message: Option<String>,
-    /// The [`RecordApproval`] that let it run, as it was written.
+    /// The [`RecordApproval`] of the write, as stored JSON.
     pub approval: Option<Value>,
-    /// Its client.
+    /// The client.
     pub client: Option<ClientInfo>,
-    /// Whether later writes have undone it.
+    /// Whether the write is undone now.
     pub is_reversed: bool,
 }
 
-/// A write of a plan.
+/// A write of an undo plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedWrite {
-    /// Its receipt.
+    /// The correlation id.
     pub correlation_id: CorrelationId,
-    /// Its tool.
+    /// The tool.
     pub tool_name: String,
-    /// Its account.
+    /// The account.
     pub account_id: String,
-    /// On behalf of this person.
+    /// The person or agent on whose behalf the write was made.
     pub actor: Option<String>,
-    /// Its parameters, as in [`RecordLine`].
+    /// The parameters, as in [`RecordLine`].
     pub params_summary: Option<String>,
-    /// The end of it.
+    /// When the write ended.
     pub completed_at: Option<String>,
 }
 
-/// The decision that let a write run.
+/// The decision that allowed a write.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct RecordApproval {
-    /// The proposal; an operator's undo has none.
+    /// The proposal; `None` for an operator's undo.
     #[serde(default)]
     pub proposal_id: Option<ProposalId>,
-    /// Who decided.
+    /// The person who decided.
     #[serde(default)]
     pub decided_by: Option<String>,
     /// The database login of the decision.
     #[serde(default)]
     pub decided_login: Option<String>,
-    /// The way in which it was made.
+    /// The channel of the decision.
     #[serde(default)]
     pub decided_via: Option<String>,
-    /// When.
+    /// When the decision was made.
     #[serde(default)]
     pub decided_at: Option<String>,
 }
 
-/// A record whole, with the records that it is tied to.
+/// A whole record, with the ids of related records.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// As in [`RecordLine`].
     pub id: Option<i64>,
-    /// Its receipt.
+    /// The correlation id.
     pub correlation_id: CorrelationId,
-    /// Its state.
+    /// The status.
     pub status: String,
-    /// Its tool.
+    /// The tool.
     pub tool_name: String,
-    /// Its account.
+    /// The account.
     pub account_id: String,
-    /// On behalf of this person.
+    /// The person or agent on whose behalf the call was made.
     pub actor: Option<String>,
-    /// Its client.
+    /// The client.
     pub client: Option<ClientInfo>,
-    /// When it was made.
+    /// When the record was made.
     pub created_at: String,
-    /// The end of it.
+    /// When the write ended.
     pub completed_at: Option<String>,
-    /// The time that it took.
+    /// The duration in milliseconds.
     pub elapsed_ms: Option<i64>,
-    /// The caller's own key.
+    /// The idempotency key of the call.
     pub idempotency_key: Option<String>,
     /// The fingerprint of the call.
     pub params_hash: Option<String>,
-    /// Its parameters.
+    /// The parameters.
     pub params: Option<Value>,
-    /// Its result.
+    /// The result.
     pub result: Option<Value>,
-    /// How many rows it changed.
+    /// The number of rows that the write changed.
     pub rows_affected: Option<i64>,
-    /// The rows before it, if its tool looked at them.
+    /// The rows before the write, if the tool reads them.
     pub before_image: Option<Value>,
-    /// The rows after it.
+    /// The rows after the write.
     pub after_image: Option<Value>,
-    /// Its [`Rollback`], as it was written.
+    /// The [`Rollback`] of the write, as stored JSON.
     pub rollback_action: Option<Value>,
-    /// Why it failed.
+    /// The error code of a failure.
     pub error_code: Option<String>,
-    /// PostgreSQL's code of that.
+    /// The SQLSTATE of a failure.
     pub error_sqlstate: Option<String>,
-    /// The same in a sentence.
+    /// The error message of a failure.
     pub error_message: Option<String>,
-    /// What is known of it: the conflicts of an undo.
+    /// Details of a failure, such as the conflicts of an undo.
     pub error_detail: Option<Value>,
-    /// The [`RecordApproval`] that let it run, as it was written.
+    /// The [`RecordApproval`] of the write, as stored JSON.
     pub approval: Option<Value>,
-    /// Its transaction.
+    /// The transaction id of the write.
     pub exec_xid: Option<String>,
-    /// The write that it repeats.
+    /// The original write, if this call is a duplicate.
     pub duplicate_of: Option<CorrelationId>,
-    /// How many repeat it.
+    /// The number of duplicates of this write.
     pub duplicates: u64,
-    /// The first of them.
+    /// The ids of the first duplicates.
     pub first_duplicates: Option<Vec<CorrelationId>>,
-    /// The calls that undo it.
+    /// The calls that undo the write.
     pub undo_calls: Option<Vec<RecordUndo>>,
-    /// The writes that it undid.
+    /// The writes that this write undid.
     pub reverses: Option<Vec<CorrelationId>>,
-    /// Its entry in the log.
+    /// The index of the record's entry in the log.
     pub log_entry: Option<i64>,
-    /// What is in the way of its undo by its recorded changes, as far as the ledger knows; null for a write that was undone, or is
-    /// undone otherwise or never.
+    /// What prevents an undo by the recorded effects, as far as the ledger knows. Null for a write that is undone
+    /// already, or that is undone in another way or not at all.
     #[serde(default)]
     pub undo_obstacles: Option<Vec<Conflict<Value>>>,
     /// Its effects; only of a success.
@@ -148,17 +148,17 @@ pub struct Record {
     pub effects: Member<Effects<Value>>,
 }
 
-/// A call that undoes a record.
+/// A call that undoes the write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordUndo {
     /// Its tool.
     pub tool_name: Option<String>,
-    /// Its record, if it was made.
+    /// The record of the undo, if it was made.
     pub reversed_by: Option<CorrelationId>,
 }
 
 impl RecordLine {
-    /// The decision that let it run.
+    /// The decision that allowed the write.
     #[must_use]
     pub fn approval(&self) -> Option<RecordApproval> {
         read(self.approval.as_ref())
@@ -166,13 +166,13 @@ impl RecordLine {
 }
 
 impl Record {
-    /// The decision that let it run.
+    /// The decision that allowed the write.
     #[must_use]
     pub fn approval(&self) -> Option<RecordApproval> {
         read(self.approval.as_ref())
     }
 
-    /// How it can be undone.
+    /// How the write can be undone.
     #[must_use]
     pub fn rollback(&self) -> Option<Rollback> {
         read(self.rollback_action.as_ref())

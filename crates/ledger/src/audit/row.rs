@@ -13,39 +13,39 @@ use crate::evidence::values::rfc3339;
 pub struct TrackedRow {
     /// `pg_class.oid`, as text.
     pub(crate) relation: String,
-    /// The row's key as effects have it; `None` for all rows.
+    /// The key of the row, in the form in which effects store it; `None` for all rows.
     pub(crate) key: Option<String>,
 }
 
 /// The reason why a row of a tracked table is not found.
 #[derive(Debug, thiserror::Error)]
 pub enum RowError {
-    /// There is no such tracked table.
+    /// No tracked table has this name.
     #[error(
         "the table {} is not tracked, so no change of its rows is recorded: `countersign track` starts that{}",
         visible(table),
         hint(nearest)
     )]
     NotTracked {
-        /// What was given.
+        /// The given name.
         table: String,
-        /// The tracked tables with similar names, as SQL writes them.
+        /// The tracked tables with similar names, quoted as in SQL.
         nearest: Vec<String>,
     },
     /// The table has no key.
     #[error("the table {0} has no key, so its rows cannot be told apart")]
     NoKey(String),
-    /// The key is not the one of the table.
+    /// The key does not have the columns of the table's key.
     #[error("the key of {table} is {expected}: give a value for each, such as {example}")]
     Key {
         /// The table.
         table: String,
-        /// Its key columns.
+        /// The columns of the table's key.
         expected: String,
-        /// A key in the form that is wanted.
+        /// An example of a key in the expected form.
         example: String,
     },
-    /// Whatever the database says.
+    /// The query failed.
     #[error(transparent)]
     Database(#[from] pg::Error),
 }
@@ -55,7 +55,7 @@ fn hint(nearest: &[String]) -> String {
     if nearest.is_empty() { String::new() } else { format!("; the nearest tracked tables are: {}", nearest.join(", ")) }
 }
 
-/// The tracked tables: as SQL writes them, and by their bare names.
+/// The tracked tables: the qualified name quoted as in SQL, and the bare name.
 const TRACKED_SQL: &str = "\
 select t.name, coalesce(c.relname::text, t.name) as bare \
 from countersign.tracked t left join pg_catalog.pg_class c on c.oid = t.relation where t.is_current order by t.name";
@@ -79,11 +79,11 @@ const HISTORY_SQL: &str = concat!(
 );
 
 impl Audit {
-    /// The tracked table of this name, and of it the row with this key if there is one: `(None, "7")` for a key of one column,
-    /// `(Some("id"), "7")` for each column otherwise.
+    /// Finds the tracked table with this name and, if `key` is not empty, its row with this key. A key of one column
+    /// may be given without its name: `(None, "7")`. Otherwise each column is named: `(Some("id"), "7")`.
     ///
     /// # Errors
-    /// [`RowError`].
+    /// [`RowError`] if the table is not tracked, or the key is not that of the table.
     pub async fn tracked_row(&self, table: &str, key: &[(Option<String>, String)]) -> Result<TrackedRow, RowError> {
         let found = self.records.objects(TABLE_SQL, &[Some(table.to_owned())]).await?.into_iter().next();
         let Some(found) = found else {
@@ -124,7 +124,7 @@ impl Audit {
         Ok(TrackedRow { relation, key: Some(key) })
     }
 
-    /// The tracked tables whose names are most like this one, which may lack the schema and the quotes.
+    /// The tracked tables with names similar to this one, which may lack the schema and the quotes.
     async fn nearest_tracked(&self, table: &str) -> Result<Vec<String>, pg::Error> {
         let tracked: Vec<TrackedName> = self.records.rows(TRACKED_SQL, &[]).await?;
         let wanted = table.replace('"', "");
@@ -137,7 +137,7 @@ impl Audit {
     /// The newest changes of a row, newest first.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn row(&self, row: &TrackedRow, limit: u32) -> Result<Vec<RowHistoryEntry>, pg::Error> {
         let params = [Some(row.relation.clone()), row.key.clone(), Some(limit.to_string())];
         let changes = self.records.objects(HISTORY_SQL, &params).await?.into_iter().map(Value::Object);

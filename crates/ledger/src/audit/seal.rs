@@ -1,17 +1,18 @@
-//! Sealing: final records and events become leaves of the log.
+//! Sealing appends final records and events to the log, as its leaves.
 
 use tokio::time::Instant;
 
 use super::{Audit, number, one_row};
 
-/// Leaves of one call: a second's work at most, so that servers that wait for their turn do not wait long.
+/// The maximum number of leaves in one call. It takes about a second, so that other servers that wait to seal do not
+/// wait long.
 const BATCH: i64 = 5000;
-/// Leaves of one call beside writes: some hundredths of a second.
+/// The maximum number of leaves in one call while this server writes. It takes some hundredths of a second.
 const SMALL_BATCH: i64 = 250;
 const SEAL_SQL: &str = "select countersign.seal($1::integer)::text";
 
-/// The pause after a small batch while writes run, as a multiple of the time that the batch took. It is long, so that writes do
-/// not notice the sealing, until the sealing falls behind.
+/// The pause after a small batch, as a multiple of the duration of the batch. It is long, so that sealing does not
+/// slow down writes, and becomes shorter when sealing falls behind.
 #[derive(Debug)]
 pub(crate) struct SealingPause(u32);
 
@@ -19,7 +20,7 @@ impl SealingPause {
     const LONGEST: u32 = 15;
     const SHORTEST: u32 = 3;
 
-    /// The pause for the next time, if everything was sealed this time, or if not.
+    /// Adapts the pause after a turn; `is_done` means that everything was sealed.
     fn adapt(&mut self, is_done: bool) {
         self.0 = if is_done { Self::LONGEST } else { (self.0 / 2).max(Self::SHORTEST) };
     }
@@ -32,11 +33,11 @@ impl Default for SealingPause {
 }
 
 impl Audit {
-    /// Seals every final record and every event, and returns their number. Records wait while a transaction may still
-    /// commit an older one. Several processes may seal at once.
+    /// Seals every final record and every event, and returns their number. A record is not sealed while a transaction
+    /// may still commit an older one. Several processes may seal at the same time.
     ///
     /// # Errors
-    /// An error of the database: SQLSTATE 55000 in a copied database, for one. What was sealed so far stays sealed.
+    /// The query failed, for example with SQLSTATE 55000 in a copied database. What was sealed before stays sealed.
     pub async fn seal(&self) -> Result<i64, pg::Error> {
         let mut total = 0;
         loop {
@@ -48,7 +49,7 @@ impl Audit {
         }
     }
 
-    /// Seals like [`Audit::seal`], but not beyond `until`, and with pauses while this server writes.
+    /// Like [`Audit::seal`], but stops at `until`, and pauses while this server writes.
     pub(crate) async fn seal_beside_writes(&self, pause: &mut SealingPause, until: Instant) -> Result<(), pg::Error> {
         loop {
             let started = Instant::now();

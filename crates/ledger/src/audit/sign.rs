@@ -1,7 +1,8 @@
-//! Signing: the tree of the log becomes a checkpoint, which is signed outside of the database.
+//! Signing: a checkpoint of the log's tree is signed outside of the database.
 //!
-//! The signer keeps the last checkpoint that it signed in a file beside its key. What the database has must go on from
-//! there, so a database that was restored from a backup, or in which leaves were altered, is not signed for.
+//! The signer stores the last checkpoint that it signed in a file beside its key. The log in the database must extend
+//! that checkpoint. So the signer does not sign for a database that was restored from a backup, or whose leaves were
+//! altered.
 
 use pg::Session;
 use tlog::{Checkpoint, Hash, SignedNote, SigningKey, VerifierKey, tiles_for_root};
@@ -17,18 +18,18 @@ use super::{Audit, ask, begin_snapshot, may_only_read, sign_command};
 pub enum Signed {
     /// The newest checkpoint of the log, as a signed note.
     Note(SignedNote),
-    /// No private key of the log is here.
+    /// This signer has no private key of the log.
     NoKey {
-        /// What would be signed.
+        /// The checkpoint to be signed elsewhere.
         checkpoint: Checkpoint,
-        /// The keys that sign it elsewhere.
+        /// The keys of the log, which other signers have.
         keys: Vec<VerifierKey>,
     },
 }
 
 const KEYS_SQL: &str = "select k.vkey from countersign.log_key k where k.log_no = $1::integer and k.retired_at is null order by k.added_at";
 
-/// The keys of a log, and which of them are here.
+/// The keys of a log, and those whose private keys are available here.
 struct LogKeys {
     known: Vec<VerifierKey>,
     signers: Vec<SigningKey>,
@@ -36,8 +37,8 @@ struct LogKeys {
 }
 
 impl Audit {
-    /// Signs a checkpoint of everything that is sealed, unless the newest one has that size already. A signer that has
-    /// not signed before asks the witnesses first what was signed elsewhere.
+    /// Signs a checkpoint of everything that is sealed, unless the newest checkpoint has that size already. A signer
+    /// that has not signed this log before first asks the witnesses for checkpoints that were signed elsewhere.
     ///
     /// # Errors
     /// [`SignError`]; nothing was signed.
@@ -75,13 +76,14 @@ impl Audit {
 }
 
 impl Audit {
-    /// Makes sure that the log goes on from the last checkpoint that was signed here, if one was and this login may read the log.
+    /// Checks that the log extends the last checkpoint that was signed here. Succeeds if there is none, or if this
+    /// login may not read the log.
     ///
     /// # Errors
-    /// [`SignError::Behind`] and [`SignError::Inconsistent`]: the database was restored from a backup, or entries were altered.
-    /// An error of the database.
+    /// [`SignError::Behind`] or [`SignError::Inconsistent`] if the database was restored from a backup, or entries
+    /// were altered. Otherwise the query failed.
     pub(crate) async fn check_signed(&self, signing: &Signing, ledger_id: &str) -> Result<(), SignError> {
-        // A file that cannot be read is reported where the log is signed.
+        // A file that cannot be read is reported when the log is signed.
         let state = signing.state_file(ledger_id);
         let last = state.as_ref().and_then(|state| state.read().ok().flatten());
         let Some((last, state)) = last.as_ref().zip(state.as_ref()) else { return Ok(()) };
@@ -122,7 +124,7 @@ async fn load_keys(
     Ok(LogKeys { known, signers, state: signing.state_file(ledger_id) })
 }
 
-/// The root of the log, if the log goes on from what was signed before.
+/// The root hash of the log, after a check that the log extends what was signed before.
 async fn checked_root(
     session: &mut Session,
     log: LogState,

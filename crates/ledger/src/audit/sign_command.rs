@@ -11,7 +11,7 @@ use super::sign_error::SignError;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Has the command sign the text. One of the keys must be the command's.
+/// Runs the command to sign the text. The command must sign with one of the given keys.
 pub(super) async fn sign(command: &str, text: &str, keys: &[VerifierKey]) -> Result<SignedNote, SignError> {
     let output = tokio::time::timeout(DEADLINE, run(command, text)).await;
     let output = output.map_err(|_| failed(format!("did not end within {} s", DEADLINE.as_secs())))?;
@@ -40,7 +40,7 @@ async fn run(command: &str, text: &str) -> std::io::Result<std::process::Output>
         .kill_on_drop(true)
         .spawn()?;
     if let Some(mut input) = child.stdin.take() {
-        // A command that does not read all of it says so by what it prints.
+        // A command that does not read all of the text is judged by its output.
         match input.write_all(text.as_bytes()).await {
             Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => return Err(error),
             _ => {}

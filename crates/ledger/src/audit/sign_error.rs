@@ -1,14 +1,14 @@
-//! Why nothing is signed.
+//! The reasons why the log is not signed.
 
 use std::path::PathBuf;
 
 /// The reason why nothing was signed.
 #[derive(Debug, thiserror::Error)]
 pub enum SignError {
-    /// The database cannot be asked.
+    /// The query failed.
     #[error(transparent)]
     Database(#[from] pg::Error),
-    /// Fewer leaves than were signed for.
+    /// The log has fewer leaves than were signed for.
     #[error(
         "the log has {size} entries, and a checkpoint of {signed} was signed ({}): the database was restored from a backup, or entries \
          were removed. Nothing is signed or written until `countersign audit fork --restored`",
@@ -19,10 +19,10 @@ pub enum SignError {
         size: u64,
         /// The size that was signed.
         signed: u64,
-        /// The file that says so.
+        /// The file with the signed checkpoint.
         state: PathBuf,
     },
-    /// The leaves are others than those that were signed for.
+    /// The leaves differ from those that were signed for.
     #[error(
         "the first {size} entries of the log are not those that were signed for ({by}): entries were altered, or the database was restored \
          from a backup and has gone on since. Nothing is signed or written until `countersign audit fork --restored`"
@@ -30,15 +30,15 @@ pub enum SignError {
     Inconsistent {
         /// The size that was signed.
         size: u64,
-        /// What says so.
+        /// The source of the signed checkpoint.
         by: String,
     },
-    /// The tree lacks a hash.
+    /// The stored tree lacks a hash.
     #[error(
         "the tree of the log is incomplete: {0}. Nothing is signed; `countersign audit verify` names what is missing"
     )]
     Incomplete(String),
-    /// A key cannot be used.
+    /// A key file cannot be used.
     #[error("{} cannot be used as a signing key: {why}", path.display())]
     Key {
         /// The file.
@@ -46,7 +46,8 @@ pub enum SignError {
         /// The reason.
         why: String,
     },
-    /// A signer that has not signed before must ask the witnesses what was signed elsewhere, and one does not answer.
+    /// This signer has not signed the log before, so it must ask the witnesses what was signed elsewhere, and one
+    /// does not answer.
     #[error(
         "this signer has not signed this log before, and the witness {name} cannot be asked what was signed elsewhere: {error}. \
          Nothing is signed until it answers, or `countersign audit witness remove` was run"
@@ -71,7 +72,7 @@ pub enum SignError {
 }
 
 impl SignError {
-    /// Whether the log contradicts what was signed.
+    /// Whether the log contradicts a signed checkpoint.
     #[must_use]
     pub const fn is_contradiction(&self) -> bool {
         matches!(self, Self::Behind { .. } | Self::Inconsistent { .. })

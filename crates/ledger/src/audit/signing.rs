@@ -1,4 +1,4 @@
-//! What a signer has outside of the database: private keys, and the last checkpoint that it signed.
+//! The signer's state outside of the database: private keys, and the last checkpoint that it signed.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -9,21 +9,21 @@ use tlog::{Checkpoint, SignedNote, SigningKey};
 
 use super::sign_error::SignError;
 
-/// What signs the checkpoints of a log.
+/// The keys and commands that sign the checkpoints of a log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Signing {
-    /// Files with private keys. Those that are keys of the log sign, all of them while a key is replaced. The last signed
-    /// checkpoint is kept beside the first one.
+    /// Files with private keys. All of them that are keys of the log sign, for example two while a key is replaced.
+    /// The last signed checkpoint is stored beside the first file.
     pub key_files: Vec<PathBuf>,
     /// A command that reads the text of a note and prints an Ed25519 signature of it in base64, such as the client of
     /// a key management service.
     pub command: Option<String>,
-    /// The folder of key files where none is configured, and of what was signed by a command.
+    /// The folder of the default key file, and of the last checkpoint that a command signed.
     pub directory: Option<PathBuf>,
 }
 
 impl Signing {
-    /// The file with the private key of a ledger, if none is configured.
+    /// The default file of the ledger's private key.
     #[must_use]
     pub fn default_key_file(&self, ledger_id: &str) -> Option<PathBuf> {
         Some(self.directory.as_ref()?.join(format!("{ledger_id}.key")))
@@ -44,15 +44,15 @@ impl Signing {
         paths
     }
 
-    /// Reads the configured key files.
+    /// Checks that the configured key files can be read.
     ///
     /// # Errors
-    /// [`SignError::Key`] for the first one that cannot be used.
+    /// [`SignError::Key`] for the first file that cannot be used.
     pub fn check(&self) -> Result<(), SignError> {
         self.key_files.iter().try_for_each(|path| read_key(path).map(drop))
     }
 
-    /// The file with the last checkpoint that was signed here.
+    /// The file with the last checkpoint that this signer has signed.
     pub(super) fn state_file(&self, ledger_id: &str) -> Option<StateFile> {
         let beside_key = self.key_files.first().map(|file| file.with_extension("checkpoint"));
         let path = beside_key.or_else(|| Some(self.directory.as_ref()?.join(format!("{ledger_id}.checkpoint"))))?;
@@ -60,19 +60,19 @@ impl Signing {
     }
 }
 
-/// Whether there is something to sign with. It may be no key of the log.
+/// Whether there is a command or a private key, which need not be a key of the log.
 pub(super) fn has_private_key(signing: &Signing, ledger_id: &str) -> bool {
     signing.command.is_some() || signing.key_files(ledger_id).iter().any(|file| file.exists())
 }
 
-/// The file with the last checkpoint that a signer has signed, or knows to be signed.
+/// The file with the last checkpoint that this signer has signed, or that it knows to be signed.
 #[derive(Debug)]
 pub(super) struct StateFile(PathBuf);
 
 /// Reads a private key.
 ///
 /// # Errors
-/// [`SignError::Key`], also if others than its owner may read the file.
+/// [`SignError::Key`], for example because other users than the owner may read the file.
 pub fn read_key(path: &Path) -> Result<SigningKey, SignError> {
     use std::os::unix::fs::PermissionsExt;
     let refused = |why: String| SignError::Key { path: path.to_owned(), why };
@@ -85,16 +85,17 @@ pub fn read_key(path: &Path) -> Result<SigningKey, SignError> {
     text.trim_end().parse().map_err(|error| refused(format!("{error}")))
 }
 
-/// Writes a new private key, which only its owner may read.
+/// Writes a new private key to a file that only its owner may read.
 ///
 /// # Errors
-/// [`SignError::Key`], also if the file exists.
+/// [`SignError::Key`], for example because the file exists.
 pub fn write_key(path: &Path, key: &SigningKey) -> Result<(), SignError> {
     let refused = |error: std::io::Error| SignError::Key { path: path.to_owned(), why: error.to_string() };
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory).map_err(refused)?;
     }
-    // Whole or not at all: another process may read it as soon as it is there.
+    // The file is written completely before it gets its name, because another process may read it as soon as it
+    // exists.
     let new = path.with_extension(format!("{}.new", std::process::id()));
     let mut file = File::options().write(true).create_new(true).mode(0o600).open(&new).map_err(refused)?;
     let written = file.write_all(format!("{}\n", key.to_secret_text()).as_bytes()).and_then(|()| file.sync_all());
@@ -103,7 +104,7 @@ pub fn write_key(path: &Path, key: &SigningKey) -> Result<(), SignError> {
 }
 
 impl StateFile {
-    /// The checkpoint, without a look at its signatures.
+    /// The stored checkpoint. Its signatures are not verified.
     pub(super) fn read(&self) -> Result<Option<Checkpoint>, SignError> {
         let malformed = |error: &dyn std::fmt::Display| self.refused(format!("it is malformed: {error}"));
         match std::fs::read_to_string(&self.0) {
@@ -116,7 +117,7 @@ impl StateFile {
         }
     }
 
-    /// Keeps a checkpoint, unless a larger one is kept already. Other processes may do the same.
+    /// Stores a checkpoint, unless a larger one is stored already. Several processes may call this at the same time.
     pub(super) fn keep(&self, note: &SignedNote, size: u64) -> Result<(), SignError> {
         let refused = |error: std::io::Error| self.refused(error.to_string());
         if let Some(directory) = self.0.parent() {

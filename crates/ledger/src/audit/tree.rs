@@ -1,4 +1,4 @@
-//! The tree of the log as the database has it: its size and its tiles.
+//! The tree of the log, as it is stored in the database: its size and its tiles.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,8 @@ use tlog::{Hash, TileId, TileSet};
 
 use super::{ask, number, one_row, unreadable};
 
-// No function of the ledger: an auditor may only read tables, and whoever can alter records can alter functions too.
+// This calls no function of the ledger. An auditor may only read tables, and a person who can alter records can alter
+// functions as well.
 const STATE_SQL: &str = "\
     select i.no::text, (select coalesce(max(l.leaf_index) + 1, 0) from countersign.leaf l where l.log_no = i.no)::text \
     from (select max(no) as no from countersign.identity) i";
@@ -32,7 +33,7 @@ impl LogState {
     }
 }
 
-/// Loads tiles of a log. Their widths are those of the ids; a tile that the database lacks is left out.
+/// Loads tiles of a log, with the widths that the ids name. A tile that the database lacks is omitted.
 pub(super) async fn tiles(
     session: &mut Session,
     log_no: i64,
@@ -58,7 +59,7 @@ pub(super) async fn tiles(
     Ok(set)
 }
 
-/// The hashes of their concatenation in hexadecimal.
+/// Parses concatenated hashes in hexadecimal.
 pub(super) fn hash_list(hex: &str) -> Result<Vec<Hash>, pg::Error> {
     hex.as_bytes()
         .chunks(64)
@@ -66,12 +67,12 @@ pub(super) fn hash_list(hex: &str) -> Result<Vec<Hash>, pg::Error> {
         .collect()
 }
 
-/// A hash in hexadecimal.
+/// Parses a hash in hexadecimal.
 pub(super) fn hash(hex: &str) -> Result<Hash, pg::Error> {
     Hash::from_hex(hex).ok_or_else(unreadable)
 }
 
-/// A number that is not negative; NULL is 0.
+/// Parses a number that is not negative; NULL is 0.
 pub(super) fn unsigned(text: Option<&String>) -> Result<u64, pg::Error> {
     u64::try_from(number(text)?).map_err(|_| unreadable())
 }

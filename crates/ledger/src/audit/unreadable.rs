@@ -1,11 +1,11 @@
-//! The columns whose values a person who reads the ledger may not read in their tables.
+//! The columns that a reader of the ledger may not select in their own tables.
 
 use pg::value::text_array;
 use types::MaskedColumn;
 
 use super::Audit;
 
-/// The places, from 1, of the columns that the login may not select, or that do not exist.
+/// The positions, from 1, of the given columns that the login may not select, or that do not exist.
 const UNREADABLE_SQL: &str = "\
 select m.place from rows from (unnest($1::text[]), unnest($2::text[]), unnest($3::text[])) \
     with ordinality m (schema_name, table_name, column_name, place) \
@@ -15,10 +15,10 @@ left join pg_attribute a on a.attrelid = c.oid and a.attname = m.column_name and
 where a.attnum is null or not has_schema_privilege(n.oid, 'usage') or not has_column_privilege(c.oid, a.attnum, 'select')";
 
 impl Audit {
-    /// Those of these columns that the login of this ledger has no right to select.
+    /// The given columns that the login of this ledger may not select.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn unreadable(&self, columns: &[MaskedColumn]) -> Result<Vec<MaskedColumn>, pg::Error> {
         let names =
             |of: fn(&MaskedColumn) -> &String| Some(text_array(&columns.iter().map(of).cloned().collect::<Vec<_>>()));

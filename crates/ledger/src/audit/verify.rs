@@ -1,6 +1,6 @@
-//! Verifying: every record and event is compared with its entry in the log, and the tree over the entries with what was
-//! signed. The entries are built by PostgreSQL's own functions from texts in this binary, some at a time, so memory
-//! stays small.
+//! Verification compares every record and event with its entry in the log, and the tree over the entries with the
+//! signed checkpoints. PostgreSQL's built-in functions build the entries, by queries that are part of this binary. It
+//! works in batches, so memory stays small.
 
 use std::collections::BTreeMap;
 
@@ -13,26 +13,26 @@ use super::tree::{LogState, hash, hash_list, tiles, unsigned};
 use super::{Audit, ask, begin_snapshot, number, one_row, unreadable};
 use crate::baseline::{EVENT_ENTRY, RECORD_ENTRY};
 
-/// The numbers of what was verified.
+/// What a verification has covered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Entries of the log.
+    /// The number of entries in the log.
     pub entries: u64,
-    /// Records among them, pruned ones included.
+    /// The number of records among them, including pruned ones.
     pub records: u64,
-    /// Records that were pruned since.
+    /// The number of records that were pruned.
     pub pruned: u64,
-    /// Final records that are not in the log yet: nothing can be said about them.
+    /// The number of final records that are not in the log yet, and could not be verified.
     pub unsealed: i64,
-    /// Records that are not final.
+    /// The number of records without an outcome.
     pub pending: i64,
-    /// Checkpoints that the ledger has, each with a signature by a trusted key.
+    /// The number of stored checkpoints with a signature by a trusted key.
     pub checkpoints: usize,
-    /// Checkpoints that the ledger has without such a signature, which prove nothing.
+    /// The number of stored checkpoints without such a signature, which prove nothing.
     pub ignored: usize,
-    /// The size of the newest of them.
+    /// The size of the newest trusted checkpoint.
     pub signed: u64,
-    /// Checkpoints that were kept elsewhere.
+    /// The number of checkpoints that the auditor has kept elsewhere.
     pub kept: usize,
 }
 
@@ -43,19 +43,19 @@ const REST_SQL: &str = "\
     select (select count(*) from countersign.record r where r.id > (select coalesce(max(l.record_id), 0) from countersign.leaf l))::text, \
         (select count(*) from countersign.mutation a where a.status = 'pending')::text";
 const REVERSALS_SQL: &str = include_str!("reversals.sql");
-/// Leaves of one statement, which takes a second or so.
+/// The number of leaves in one query, which takes about a second.
 const BATCH: u64 = 16 * 256;
 
-/// A log under verification.
+/// The state of the verification of one log.
 struct LogVerifier {
     log_no: i64,
     tree: Frontier,
     nodes: BTreeMap<(u32, u64), Hash>,
-    /// By size; several checkpoints may have the same.
+    /// The checkpoints by size. Several may have the same size.
     checkpoints: BTreeMap<u64, Vec<KeptCheckpoint>>,
 }
 
-/// One answer of `verify.sql`.
+/// The answer of `verify.sql` for one batch.
 struct Batch {
     count: u64,
     last: u64,
@@ -68,11 +68,11 @@ struct Batch {
 type Outcome<T> = Result<Result<T, VerifyFinding>, pg::Error>;
 
 impl Audit {
-    /// Compares the whole ledger with its log, and the log with its checkpoints and with those that were kept elsewhere,
-    /// in one snapshot: the first thing that is wrong, if anything is.
+    /// Compares the whole ledger with its log, and the log with its own checkpoints and with those in `kept`, in one
+    /// snapshot. Returns the first contradiction, if there is one.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn verify(&self, trusted: &TrustedKeys, kept: &[KeptCheckpoint]) -> Outcome<Verified> {
         let mut lease = self.acquire().await?;
         let session = lease.session();
@@ -82,10 +82,11 @@ impl Audit {
         Ok(outcome)
     }
 
-    /// Compares the log with its newest checkpoint and with those that were kept elsewhere, by the tree that is stored.
+    /// Compares the log with its newest checkpoint and with those in `kept`, by the stored tree and without reading
+    /// the entries.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn compare(&self, kept: &[KeptCheckpoint]) -> Result<Option<VerifyFinding>, pg::Error> {
         let mut lease = self.acquire().await?;
         let session = lease.session();
@@ -99,7 +100,7 @@ impl Audit {
             if size > log.size {
                 return Ok(Some(VerifyFinding::TailRemoved { size, entries: log.size, place }));
             }
-            // A tree that is incomplete is a finding of the verification itself.
+            // A full verification reports an incomplete tree.
             let set = tiles(session, log.log_no, tiles_for_root(size)).await?;
             if set.root(size).is_ok_and(|found| found != root) {
                 return Ok(Some(VerifyFinding::Rewritten { size, place }));
@@ -108,11 +109,11 @@ impl Audit {
         Ok(None)
     }
 
-    /// Compares the newest `entries` entries of the log with their records and events. [`Verified`] counts what was
-    /// compared; its `entries` is the size of the log.
+    /// Compares the newest `entries` entries of the log with their records and events. The counts in [`Verified`]
+    /// cover these entries, except `entries`, which is the size of the log.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn verify_recent(&self, entries: u32) -> Outcome<Verified> {
         let mut lease = self.acquire().await?;
         let session = lease.session();
@@ -185,7 +186,7 @@ async fn verify_log(
     Ok(ended.and_then(|_| log.finish()))
 }
 
-/// Compares the entries from the index `next` on: the index after the last one.
+/// Compares a batch of entries that begins at the index `next`. Returns the index after its last entry.
 async fn follow(
     session: &mut Session,
     log_no: i64,
@@ -216,7 +217,7 @@ async fn follow(
     }
 }
 
-/// The first index from `next` to `last` that no leaf has.
+/// The first index from `next` to `last` that has no leaf.
 async fn missing(session: &mut Session, log_no: i64, next: u64, last: u64) -> Result<u64, pg::Error> {
     let sql = "select min(n)::text from generate_series($2::bigint, $3::bigint) n \
         where not exists (select from countersign.leaf l where l.log_no = $1::integer and l.leaf_index = n)";
@@ -256,7 +257,7 @@ impl Batch {
 }
 
 impl LogVerifier {
-    /// Adds the hashes of the next entries, and compares every node and every checkpoint that they complete.
+    /// Adds the hashes of the next entries, and compares every node and checkpoint that they complete.
     fn append(&mut self, hashes: &[Hash]) -> Result<(), VerifyFinding> {
         for leaf in hashes {
             let Self { tree, nodes, .. } = self;
@@ -279,7 +280,7 @@ impl LogVerifier {
         Ok(())
     }
 
-    /// What is left over was not in the log.
+    /// Reports a checkpoint that is larger than the log.
     fn finish(self) -> Result<(), VerifyFinding> {
         let entries = self.tree.size();
         let sizes = self.checkpoints.into_iter().filter(|(size, _)| *size > 0);

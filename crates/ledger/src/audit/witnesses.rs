@@ -1,5 +1,5 @@
-//! Witnesses (c2sp.org/tlog-witness): servers elsewhere that cosign a checkpoint only if the log goes on from the last one
-//! that they cosigned. The cosigned note is stored as another checkpoint of the same size.
+//! Witnesses (c2sp.org/tlog-witness) are independent servers. A witness cosigns a checkpoint only if it extends the
+//! last one that the witness cosigned. The cosigned note is stored as another checkpoint of the same size.
 
 use std::io;
 
@@ -21,39 +21,39 @@ const WITNESSES_SQL: &str = "\
 const ADD_SQL: &str = "select countersign.add_witness($1, $2, $3)";
 const REMOVE_SQL: &str = "select countersign.remove_witness($1, $2)";
 
-/// How often a witness is asked anew because another server was quicker.
+/// The maximum number of requests to a witness if other servers get its cosignature first.
 const ATTEMPTS: u32 = 3;
 
 /// A witness of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Witness {
-    /// The key of its cosignatures.
+    /// The key with which the witness cosigns.
     pub key: VerifierKey,
-    /// The URL below which it has `add-checkpoint`.
+    /// The base URL of `add-checkpoint`.
     pub url: HttpsUrl,
 }
 
-/// The reason why a witness has not cosigned.
+/// The reason why a witness has not cosigned a checkpoint.
 #[derive(Debug, thiserror::Error)]
 pub enum WitnessError {
-    /// The database cannot be asked.
+    /// The query failed.
     #[error(transparent)]
     Database(#[from] pg::Error),
-    /// The witness cannot be reached, or does not answer in time.
+    /// The witness cannot be reached, or did not answer in time.
     #[error("it cannot be asked: {0}")]
     Unreachable(#[from] io::Error),
-    /// The witness refuses.
+    /// The witness refused to cosign.
     #[error("it answered {status}{}: {body}", hint(*status))]
     Refused {
         /// The HTTP status.
         status: StatusCode,
-        /// The beginning of its answer.
+        /// The beginning of the answer.
         body: String,
     },
-    /// The answer has no valid cosignature of the witness.
+    /// The answer contains no valid cosignature of the witness.
     #[error("its answer has no valid cosignature by its key")]
     NoCosignature,
-    /// The witness says that it has cosigned more entries than the log has.
+    /// According to the witness, it has cosigned more entries than the log has.
     #[error(
         "it has cosigned {cosigned} entries, and the log has {size}: the database was restored from a backup, or entries were removed"
     )]
@@ -63,15 +63,15 @@ pub enum WitnessError {
         /// The size of the log.
         size: u64,
     },
-    /// The tree lacks a hash.
+    /// The stored tree lacks a hash.
     #[error("the tree of the log is incomplete ({0}): `countersign audit verify` names what is missing")]
     Incomplete(String),
-    /// The last signed checkpoint cannot be kept.
+    /// The last signed checkpoint cannot be stored.
     #[error(transparent)]
     State(SignError),
 }
 
-/// What the operator of a witness or of the log should look at.
+/// What the operator of the witness or of the log should check.
 fn hint(status: StatusCode) -> &'static str {
     match status {
         StatusCode::FORBIDDEN => " (it trusts another key of this log)",
@@ -81,7 +81,7 @@ fn hint(status: StatusCode) -> &'static str {
     }
 }
 
-/// A witness that has not cosigned the newest checkpoint, and why.
+/// A witness that has not cosigned the newest checkpoint, and the reason.
 #[derive(Debug)]
 pub struct Uncosigned {
     /// The witness.
@@ -90,12 +90,12 @@ pub struct Uncosigned {
     pub error: WitnessError,
 }
 
-/// What each witness has cosigned last.
+/// The newest checkpoint that a witness has cosigned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WitnessState {
     /// The witness.
     pub witness: Witness,
-    /// The size of the newest stored checkpoint that it has cosigned, and how many seconds ago that was.
+    /// The size of the newest stored checkpoint that the witness has cosigned, and its age in seconds.
     pub cosigned: Option<(u64, u64)>,
 }
 
@@ -103,32 +103,32 @@ impl Audit {
     /// The witnesses of the current log, the oldest first.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn witnesses(&self) -> Result<Vec<Witness>, pg::Error> {
         load_witnesses(self.acquire().await?.session()).await
     }
 
-    /// Lets servers ask a witness to cosign. For members of the ledger's owner.
+    /// Adds a witness, which servers then ask to cosign. Only members of the ledger's owner may do this.
     ///
     /// # Errors
-    /// An error of the database: SQLSTATE 22023 if it has the name of the log.
+    /// The query failed; with SQLSTATE 22023 if the witness has the name of the log.
     pub async fn add_witness(&self, witness: &Witness, person: &str) -> Result<(), pg::Error> {
         let params = [witness.key.to_string(), witness.url.as_str().to_owned(), person.to_owned()].map(Some);
         self.ask(ADD_SQL, &params).await.map(drop)
     }
 
-    /// Ends the use of a witness. For members of the ledger's owner.
+    /// Removes a witness. Only members of the ledger's owner may do this.
     ///
     /// # Errors
-    /// An error of the database: SQLSTATE 22023 if it is no witness of the log.
+    /// The query failed; with SQLSTATE 22023 if the log does not have the witness.
     pub async fn remove_witness(&self, vkey: &str, person: &str) -> Result<(), pg::Error> {
         self.ask(REMOVE_SQL, &[Some(vkey.to_owned()), Some(person.to_owned())]).await.map(drop)
     }
 
-    /// What each witness has cosigned last, by the checkpoints in the database.
+    /// The last checkpoint that each witness has cosigned, according to the notes in the database.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn witness_states(&self) -> Result<Vec<WitnessState>, pg::Error> {
         let mut lease = self.acquire().await?;
         let session = lease.session();
@@ -142,14 +142,14 @@ impl Audit {
         Ok(states)
     }
 
-    /// Asks the witnesses that have not cosigned the newest checkpoint to do so, and stores it with their cosignatures.
-    /// The newest checkpoint, and who has not cosigned it.
+    /// Requests the missing cosignatures of the newest checkpoint, and stores the checkpoint with them. Returns it,
+    /// and the witnesses that have not cosigned it.
     ///
-    /// If a witness shows a checkpoint of this log that is larger than the log, the signer keeps that one, and signs
-    /// nothing from then on.
+    /// If a witness shows a checkpoint of this log that is larger than the log, the signer stores that checkpoint as
+    /// its last one, and therefore signs nothing from then on.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn cosign(&self, signing: &Signing) -> Result<(Option<SignedNote>, Vec<Uncosigned>), pg::Error> {
         let mut lease = self.acquire().await?;
         let session = lease.session();
@@ -224,7 +224,7 @@ impl Audit {
         set.consistency_proof(old, new).map_err(|error| WitnessError::Incomplete(error.to_string()))
     }
 
-    /// Keeps the checkpoint that a witness shows as the last one that was signed, if a key of the log has signed it.
+    /// Stores the checkpoint that a witness shows as the last signed one, if a key of the log has signed it.
     async fn keep_larger(&self, client: &HttpClient, origin: &str, signing: &Signing) -> Result<(), WitnessError> {
         let mut lease = self.acquire().await?;
         let session = lease.session();
@@ -239,7 +239,8 @@ impl Audit {
         Ok(())
     }
 
-    /// If this signer has not signed before, asks the witnesses what was signed elsewhere, and keeps the newest of it.
+    /// If this signer has not signed before, asks the witnesses for checkpoints that were signed elsewhere, and
+    /// stores the newest one.
     pub(super) async fn learn_from_witnesses(&self, signing: &Signing) -> Result<(), SignError> {
         let mut lease = self.acquire().await?;
         let session = lease.session();
@@ -280,7 +281,7 @@ async fn load_witnesses(session: &mut Session) -> Result<Vec<Witness>, pg::Error
         .collect()
 }
 
-/// The newest checkpoint of this log that a witness shows, if one of these keys has signed it.
+/// The newest checkpoint of this log that a witness publishes, if one of these keys has signed it.
 async fn shown_by(
     client: &HttpClient,
     origin: &str,
@@ -304,7 +305,7 @@ fn path_below(url: &HttpsUrl, resource: &str) -> String {
     format!("{}/{resource}", url.path().trim_end_matches('/'))
 }
 
-/// The cosignature by this key in an answer.
+/// The cosignature of this key in an answer.
 fn cosignature(body: &str, note: &SignedNote, key: &VerifierKey) -> Option<Signature> {
     let lines = Signature::parse_lines(body).ok()?;
     lines.into_iter().find(|line| {
@@ -317,7 +318,7 @@ fn is_cosigned(note: &SignedNote, key: &VerifierKey) -> bool {
     note.verify(std::slice::from_ref(key)).is_ok()
 }
 
-/// What a witness said, as far as it can be shown.
+/// The refusal of a witness, with as much of its answer as can be shown.
 fn refusal(status: StatusCode, body: &str) -> WitnessError {
     let line = body.lines().next().unwrap_or_default();
     let body = line.chars().filter(|c| !c.is_control()).take(200).collect();

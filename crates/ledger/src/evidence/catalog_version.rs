@@ -1,7 +1,9 @@
-//! The version of the definitions that the tools of a server depend on: a hash over the row versions (xmin) of the catalog's rows of
-//! the tables in use. It costs one query, so that a server can ask often whether it has to compile its tools again.
+//! A version of all definitions on which a server's tools depend: a hash over the row versions (xmin) of the catalog
+//! rows for the tables in use. It takes one query, so a server can check often whether it must compile its tools
+//! again.
 //!
-//! [`crate::write::definitions`] answers another question: what a proposal that is waiting depends on, in its transaction.
+//! [`crate::write::definitions`] serves another purpose: the definitions on which a waiting proposal depends, read
+//! within its transaction.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::evidence::records::Records;
 
-/// $1: the tables in use, $2: whether every table counts. Views are found by what they read, since plans do not show them.
-/// VACUUM, ANALYZE and CREATE INDEX leave the row versions as they are.
+/// $1: the tables in use; $2: whether every table counts. Plans do not show views, so they are found by the tables
+/// that they read. VACUUM, ANALYZE and CREATE INDEX do not change these row versions.
 const SQL: &str = "\
 with recursive used (oid) as ( \
     select c.oid from json_to_recordset($1::json) as w (schema_name text, table_name text) \
@@ -59,13 +61,13 @@ select coalesce(sum(hashtextextended(v.line collate \"C\", 0)), 0)::text as vers
 /// The tables that the statements of a server use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WatchedTables {
-    /// Schema and name of each.
+    /// The schema and name of each table.
     pub tables: BTreeSet<(String, String)>,
-    /// Whether every other table counts as well: what a statement would use that does not fit is not known.
+    /// Whether every other table counts as well, because a statement does not compile and so its tables are unknown.
     pub all: bool,
 }
 
-/// A version. Another one means that a definition has changed.
+/// A version of the definitions. A different value means that a definition has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogVersion(String);
 

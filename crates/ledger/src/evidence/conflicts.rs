@@ -1,16 +1,17 @@
-//! The reasons why an undo is refused, for agents: those of `countersign.undo` and those of `countersign.finish`.
+//! Failures of refused undos, for agents, from the conflicts that `countersign.undo` and `countersign.finish` report.
 
 use pg::ServerError;
 use serde_json::{Value, json};
 use types::{Conflict, ConflictKind, Conflicts, CorrelationId, ErrorCode, Failure, RowChanger};
 
-/// The SQLSTATE of an undo that is no exact inverse (migrations). DETAIL has the conflicts as a JSON array.
+/// The SQLSTATE of an undo that is not an exact inverse (see the migrations). DETAIL has the conflicts as a JSON
+/// array.
 const NO_INVERSE: &str = "CS002";
 
-/// The most conflicts that one answer names; the message counts all.
+/// The maximum number of conflicts in one answer; the message counts all.
 const MOST_NAMED: usize = 20;
 
-/// The failure of an undo that is refused because of these conflicts (docs/internals/ledger.md, "One undo").
+/// The failure of an undo with these conflicts (docs/internals/ledger.md, "One undo").
 #[must_use]
 pub(crate) fn undo_failure(mut conflicts: Vec<Conflict>) -> Failure {
     if let Some(undone) = conflicts.iter().find(|conflict| conflict.kind == ConflictKind::AlreadyReversed) {
@@ -44,19 +45,19 @@ pub(crate) fn already_reversed(by: Option<CorrelationId>) -> Failure {
     )
 }
 
-/// The failure for an undo that `countersign.finish` refuses; `None` for every other error.
+/// The failure if `countersign.finish` refuses an undo; `None` for every other error.
 pub(crate) fn refused_inverse(error: &ServerError) -> Option<Failure> {
     let is_taken = |name: &str| error.sqlstate == "23505" && error.constraint.as_deref() == Some(name);
     if is_taken("reversal_pkey") || is_taken("reversal_part_pkey") {
         return Some(already_reversed(None));
     }
     let detail = error.detail.as_deref().filter(|_| error.sqlstate == NO_INVERSE)?;
-    // A long DETAIL is cut.
+    // PostgreSQL's DETAIL may be cut, so that it is no valid JSON.
     let cut = || vec![Conflict::new(ConflictKind::SideEffects).with_message(&error.message)];
     Some(undo_failure(serde_json::from_str(detail).unwrap_or_else(|_| cut())))
 }
 
-/// The conflicts of a failure as its record stores them.
+/// The conflicts of a failure, in the form in which its record stores them.
 pub(crate) fn detail(failure: &Failure) -> Option<String> {
     match failure.conflicts.as_deref()? {
         Conflicts::Found(found) => Some(stored(found).to_string()),
@@ -64,7 +65,7 @@ pub(crate) fn detail(failure: &Failure) -> Option<String> {
     }
 }
 
-/// Conflicts as the ledger stores them.
+/// Conflicts in the form in which the ledger stores them.
 pub(crate) fn stored(conflicts: &[Conflict]) -> Value {
     json!(conflicts.iter().map(Conflict::stored).collect::<Vec<_>>())
 }

@@ -1,4 +1,4 @@
-//! The effects of a write, for people and agents: by table and key, with the columns before and after.
+//! Reads the effects of a write, by table and key, with the columns before and after.
 
 use pg::{PipelineStatement, WriterPool};
 use serde::Deserialize;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use types::{ChangeKind, ColumnEffect, Columns, CorrelationId, Effects, RowEffect};
 
-/// The most effects that one answer has; it says how many there are.
+/// The maximum number of effects in one answer, which also has their total number.
 pub(crate) const MOST_SHOWN: u32 = 100;
 
 const EFFECTS_SQL: &str = "\
@@ -20,11 +20,11 @@ from (select f.*, pg_catalog.sum(coalesce(pg_catalog.octet_length(f.before), 0) 
       from countersign.effect f where f.correlation_id operator(pg_catalog.=) $1 order by f.position limit $2::pg_catalog.int8) e \
 join countersign.tracked t on t.shape operator(pg_catalog.=) e.shape order by e.position";
 
-/// The effects of a write: the first [`MOST_SHOWN`], in the order in which they were made, and beyond 1 MiB of row images
-/// without columns. `None`: none is on record.
+/// The effects of a write: the first [`MOST_SHOWN`] in the order in which they were made. Beyond 1 MiB of row images,
+/// effects have no columns. `None` if no effects are recorded.
 ///
 /// # Errors
-/// Whatever the database says.
+/// The query failed.
 pub(crate) async fn of_write(
     writer: &WriterPool,
     write: CorrelationId,
@@ -34,7 +34,7 @@ pub(crate) async fn of_write(
     Ok(shown(outcome.rows))
 }
 
-/// The query for the effects of a write within its own transaction; [`shown`] parses the answer.
+/// The query for the effects of a write, for use within its own transaction; [`shown`] parses the result.
 pub(crate) fn step(params: &[Option<String>]) -> PipelineStatement<'_> {
     PipelineStatement { sql: EFFECTS_SQL, params, param_types: &[] }
 }
@@ -44,7 +44,7 @@ pub(crate) fn params(write: CorrelationId) -> [Option<String>; 2] {
     [Some(write.to_string()), Some(MOST_SHOWN.to_string())]
 }
 
-/// The answer to [`step`] as [`of_write`] has it.
+/// Parses the result of [`step`], in the form of [`of_write`].
 pub(crate) fn shown(answer: Vec<Vec<Option<String>>>) -> Option<Effects> {
     let (mut count, mut rows) = (0, Vec::new());
     for row in answer {
@@ -74,10 +74,10 @@ fn list<T: DeserializeOwned>(json: Option<String>) -> Vec<T> {
     json.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default()
 }
 
-/// The longest value that a preview shows, in characters.
+/// The maximum length of a value in a preview, in characters.
 const MOST_PREVIEWED: usize = 500;
 
-/// Effects for a preview, which a person looks at: long values are cut, with a mark.
+/// Effects for a preview. People read it, so long values are cut and marked.
 pub(crate) fn shortened(effects: Effects) -> Effects {
     effects.map(|_, cell| match cell.stored() {
         Value::String(text) if text.chars().count() > MOST_PREVIEWED => {
@@ -87,7 +87,7 @@ pub(crate) fn shortened(effects: Effects) -> Effects {
     })
 }
 
-/// A row of `countersign.effect` with its table.
+/// A row of `countersign.effect`, with the name of its table.
 #[derive(Debug, Deserialize)]
 pub(crate) struct RecordedChange {
     name: String,
@@ -96,15 +96,15 @@ pub(crate) struct RecordedChange {
     before: Option<String>,
     after: Option<String>,
     has_sensitive_changes: bool,
-    /// The numbers, from 1, of large columns that an update left alone: the image before it is without them.
+    /// The numbers, from 1, of large columns that an update did not change. The image before the update omits them.
     unchanged: Vec<usize>,
     columns: Vec<String>,
-    /// The columns that no image has.
+    /// The sensitive columns, which no image contains.
     sensitive: Vec<String>,
 }
 
 impl RecordedChange {
-    /// What its images say.
+    /// Converts the images to an effect.
     pub(crate) fn effect(self) -> RowEffect {
         let (change, columns) = match self.op.as_str() {
             "I" => (ChangeKind::Insert, self.present(self.after.as_deref())),
@@ -148,7 +148,8 @@ impl RecordedChange {
     }
 }
 
-/// The values of a row image, which is the text of a row as PostgreSQL writes it (manual, section 8.16.6): `(1,"a ""b""",)`.
+/// The values in a row image, the text form of a composite value (PostgreSQL manual, section 8.16.6): `(1,"a
+/// ""b""",)`.
 fn fields(image: &str) -> Vec<Option<String>> {
     let mut fields = Vec::new();
     let inner = image.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).unwrap_or_default();

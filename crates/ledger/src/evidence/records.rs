@@ -1,4 +1,4 @@
-//! Reading the ledger: always within one account.
+//! Reads the records of one account.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::evidence::values::{array, as_object, rfc3339};
 /// The states of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordStatus {
-    /// Recorded, not finished.
+    /// The write is running.
     Pending,
-    /// It wrote.
+    /// The write succeeded.
     Success,
-    /// It did not.
+    /// The write failed.
     Failure,
-    /// Another one had written.
+    /// The call was answered from the record of an identical one.
     Duplicate,
 }
 
@@ -29,13 +29,13 @@ impl RecordStatus {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Pending, Self::Success, Self::Failure, Self::Duplicate];
 
-    /// The state of this word.
+    /// The status with this name.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == word)
     }
 
-    /// The word in the ledger and on the wire.
+    /// The name of the status in the ledger and in JSON.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -47,31 +47,31 @@ impl RecordStatus {
     }
 }
 
-/// The facts about a write that are needed before its undo.
+/// What must be known about writes before they are undone.
 #[derive(Debug, Clone)]
 pub struct Undoable {
-    /// Only a success can be undone.
+    /// The status. Only a success can be undone.
     pub status: RecordStatus,
-    /// The tools that wrote what the undo would take back or make again.
+    /// The tools whose writes the undo would take back or make again.
     pub tools: Vec<UndoneTool>,
-    /// The undos among the writes that people made.
+    /// The undos that people made, among the writes.
     pub made_by_people: Vec<CorrelationId>,
-    /// Whether the record of a write is missing that one of the writes undid: then it is not known what would be made again.
+    /// Whether the record of an undone write is missing, so that it is unknown which write the undo would make again.
     pub has_gap: bool,
 }
 
 /// A tool whose write an undo would take back or make again.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct UndoneTool {
-    /// Its name.
+    /// The name of the tool.
     pub tool: String,
-    /// Whether its write would be made again: an odd number of undos lies between the new undo and the write.
+    /// Whether the undo would make the write again, which is so if an odd number of undos lies between them.
     pub is_redo: bool,
-    /// Whether the write was an undo itself: that of a declared undo tool.
+    /// Whether the write was an undo itself, made by a declared undo tool.
     pub is_undo: bool,
 }
 
-/// Reads records.
+/// Reads records. Statements are read-only and limited in time.
 #[derive(Debug, Clone)]
 pub struct Records {
     writer: WriterPool,
@@ -103,8 +103,8 @@ const DETAIL_SQL: &str = concat!(
     " as completed_at from countersign.mutation a where a.account_id = $1 and a.correlation_id = $2::uuid"
 );
 
-/// From each write through all that it undid. `undos` counts them: the new undo makes a write with an odd number again. An operator's
-/// undo has a decision without a proposal.
+/// Follows each write through all writes that it undid. `undos` counts the undos between: the new undo makes a write
+/// with an odd number again. An operator's undo has a decision without a proposal.
 const UNDOABLE_SQL: &str = "\
 with recursive written as ( \
     select m.correlation_id, m.tool_name, m.status, m.undo_of, 0 as undos, \
@@ -127,11 +127,11 @@ impl Records {
         Self { writer, deadline }
     }
 
-    /// Lists at most `limit` records of the account, newest first, without hashes, undo or account. `tool_name` and `status`
-    /// select the records of one tool or in one state.
+    /// Lists at most `limit` records of the account, newest first, without hashes, undo calls and account.
+    /// `tool_name` and `status` select records.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn recent(
         &self,
         account: &AccountId,
@@ -148,10 +148,10 @@ impl Records {
         self.objects(RECENT_SQL, &params).await
     }
 
-    /// One whole record; `None` if the account has no such record.
+    /// A whole record; `None` if the account has no such record.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn detail(
         &self,
         account: &AccountId,
@@ -162,11 +162,11 @@ impl Records {
         self.with_effects(found, correlation_id).await
     }
 
-    /// The facts about writes of the account that are needed before an undo, for each status among them; empty if the
-    /// account has no such write.
+    /// What must be known about writes of the account before they are undone, one element for each status among them.
+    /// Empty if the account has no such write.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn undoable(&self, account: &AccountId, writes: &[CorrelationId]) -> Result<Vec<Undoable>, pg::Error> {
         let params = [Some(account.as_str().to_owned()), Some(array(writes))];
         let answer = self.writer.run_one(UNDOABLE_SQL, &params, Instant::now() + self.deadline).await?;
@@ -183,7 +183,7 @@ impl Records {
         Ok(answer.rows.into_iter().filter_map(undoable).collect())
     }
 
-    /// The record with its effects, if it has some.
+    /// Adds its effects to a record, if it has any.
     pub(crate) async fn with_effects(
         &self,
         record: Option<Map<String, Value>>,
@@ -197,7 +197,7 @@ impl Records {
         Ok(Some(record))
     }
 
-    /// The rows of a statement that only reads, by the names of its columns.
+    /// The rows of a read-only query, parsed by column names.
     pub(crate) async fn rows<T: DeserializeOwned>(
         &self,
         sql: &str,
@@ -208,7 +208,7 @@ impl Records {
         parsed.collect::<Result<_, _>>().map_err(|error| pg::Error::Lost(std::io::Error::other(error)))
     }
 
-    /// The rows of a statement that only reads, as objects; asked again if the session turned out to be dead.
+    /// The rows of a read-only query, as JSON objects. The query is repeated if the pooled session was dead.
     pub(crate) async fn objects(
         &self,
         sql: &str,

@@ -1,4 +1,4 @@
-//! Ranges of time by the clock of the database, which is the one of the records.
+//! Ranges of time by the clock of the database, which also sets the times of records.
 
 use types::{EmptyRange, Moment, TimeRange};
 
@@ -10,16 +10,16 @@ const NOW_SQL: &str =
 /// The reason why there is no range of time.
 #[derive(Debug, thiserror::Error)]
 pub enum TimeRangeError {
-    /// Nothing is in it.
+    /// The range is empty.
     #[error(transparent)]
     Empty(#[from] EmptyRange),
-    /// The database does not tell the time.
+    /// The query for the current time failed.
     #[error(transparent)]
     Database(#[from] pg::Error),
 }
 
 impl Records {
-    /// The range between two points in time, of which none is needed. It asks the database for its time if one is given.
+    /// The range between two points in time, both optional. Queries the clock of the database if one is given.
     pub(crate) async fn time_range(
         &self,
         from: Option<Moment>,

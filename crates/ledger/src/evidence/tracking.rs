@@ -1,5 +1,5 @@
-//! Which tables a statement changes beyond what its plan shows, and whether the changes of all of them are recorded, so that the
-//! write can be undone by them.
+//! Finds the tables that a statement changes, including those that its plan does not show, and whether all of their
+//! changes are recorded. Only then can the recorded effects undo the write.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -7,8 +7,8 @@ use types::{Privilege, TableAccess};
 
 use crate::evidence::records::Records;
 
-/// $1: the written tables. Foreign keys lead on to other tables, whose foreign keys lead on as well; of a partition the root
-/// counts. The bits of `pg_trigger.tgtype` are PostgreSQL's `TRIGGER_TYPE_INSERT`, `_DELETE` and `_UPDATE`.
+/// $1: the written tables. Foreign keys with actions lead to further tables, recursively; a partition stands for its
+/// root. The bits of `pg_trigger.tgtype` are PostgreSQL's `TRIGGER_TYPE_INSERT`, `_DELETE` and `_UPDATE`.
 const COVERAGE_SQL: &str = "\
 with recursive changed (oid, inserts, updates, deletes, via) as ( \
     select coalesce(pg_partition_root(c.oid)::oid, c.oid), w.inserts, w.updates, w.deletes, '' \
@@ -42,7 +42,7 @@ select t.name, nullif(t.via, '') as via, \
           and (t.inserts and g.tgtype & 4 > 0 or t.deletes and g.tgtype & 8 > 0 or t.updates and g.tgtype & 16 > 0)) as triggers \
 from named t left join countersign.tracked k on k.relation = t.oid and k.is_current order by t.via <> '', t.name";
 
-/// Asks the catalog and the ledger of one database.
+/// Reads which tables are tracked, from the catalog and the ledger of one database.
 #[derive(Debug, Clone)]
 pub struct Tracking {
     records: Records,
@@ -51,38 +51,38 @@ pub struct Tracking {
 /// The tables that a write changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Coverage {
-    /// Those that its plan shows, then those that foreign keys lead to.
+    /// The tables that the plan shows, then those that foreign keys lead to.
     pub tables: Vec<CoveredTable>,
-    /// Triggers that fire, each as `trigger audit of shop.orders`: what they change is not known here. What they change in a
-    /// tracked table is recorded all the same.
+    /// The triggers that fire, each as `trigger audit of shop.orders`. Their changes cannot be known in advance.
+    /// Changes in tracked tables are recorded nevertheless.
     pub triggers: Vec<String>,
-    /// Whether triggers that do more than set the time, or tables that inherit, may change what is not among the tables.
+    /// Whether other tables may change: by triggers that do more than set the time, or through inheritance.
     pub reaches_others: bool,
 }
 
 /// A table that a write changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CoveredTable {
-    /// Qualified and quoted; of a partition the partitioned table.
+    /// The qualified and quoted name; for a partition, that of the partitioned table.
     pub name: String,
-    /// The foreign key by which it changes; `None` if the statement itself writes it.
+    /// The foreign key through which the table changes; `None` if the statement itself writes to it.
     pub via: Option<String>,
-    /// The reason why its recorded changes cannot undo the write; `None` if they can.
+    /// The reason why the recorded changes of this table cannot undo the write; `None` if they can.
     pub gap: Option<Gap>,
     /// Whether some of its columns are recorded as hashes only (`track --sensitive`).
     pub hides: bool,
 }
 
-/// Why the recorded changes of a table cannot undo a write.
+/// The reason why the recorded changes of a table cannot undo a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gap {
-    /// Its changes are not recorded.
+    /// The table is not tracked.
     Untracked,
     /// The trigger that records them is disabled.
     Disabled,
-    /// Its columns are others than those that are recorded, until the next write renews its shape.
+    /// The columns of the table have changed since its shape was recorded. The next write renews the shape.
     Changed,
-    /// It has no key by which its rows are found again.
+    /// The table has no key by which its rows can be found again.
     Keyless,
 }
 
@@ -97,13 +97,13 @@ impl Gap {
         })
     }
 
-    /// Whether a write can be undone all the same: the ledger renews the shape of a changed table at its next write.
+    /// Whether the gap closes by itself: the ledger renews the shape of a changed table at its next write.
     #[must_use]
     pub const fn closes_itself(self) -> bool {
         matches!(self, Self::Changed)
     }
 
-    /// The gap for people, after the name of the table.
+    /// The gap in words, to follow the name of the table.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -116,7 +116,7 @@ impl Gap {
 }
 
 impl Coverage {
-    /// Whether the write can be undone by its recorded changes, as far as is known before it is made.
+    /// Whether the write can be undone by its recorded effects, as far as this is known before the write.
     #[must_use]
     pub fn is_undoable(&self) -> bool {
         !self.tables.is_empty() && self.gaps().next().is_none()
@@ -129,14 +129,14 @@ impl Coverage {
     }
 }
 
-/// What keeps changes of a tracked table from being recorded or undone.
+/// A problem that prevents changes of a tracked table from being recorded or undone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrackingProblem {
-    /// The table.
+    /// The name of the table.
     pub name: String,
-    /// What it is.
+    /// The problem, in words.
     pub problem: String,
-    /// Whether it is an intended limit.
+    /// Whether the problem is an intended limit.
     pub is_limit: bool,
 }
 
@@ -145,10 +145,11 @@ impl Tracking {
         Self { records }
     }
 
-    /// The tables that a write with these plans changes, and whether they are tracked. Tables that are only read are passed over.
+    /// The tables that a write with these plans changes, and whether they are tracked. Tables that are only read are
+    /// ignored.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn coverage(&self, plans: impl IntoIterator<Item = &TableAccess>) -> Result<Coverage, pg::Error> {
         let written: Vec<Value> = plans.into_iter().filter(|table| table.written).map(written).collect();
         let rows = self.records.objects(COVERAGE_SQL, &[Some(Value::Array(written).to_string())]).await?;
@@ -166,10 +167,10 @@ impl Tracking {
         Ok(coverage)
     }
 
-    /// The problems that keep changes of tracked tables from being recorded or undone.
+    /// The problems that prevent changes of tracked tables from being recorded or undone.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn problems(&self) -> Result<Vec<TrackingProblem>, pg::Error> {
         const SQL: &str = "select p.name, p.problem, p.is_limit from countersign.tracking_problems() p order by 1, 2";
         self.records.rows(SQL, &[]).await
@@ -178,7 +179,7 @@ impl Tracking {
     /// The number of tracked tables.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn count(&self) -> Result<u64, pg::Error> {
         let sql = "select count(*) as tables from countersign.tracked t where t.is_current";
         let rows = self.records.objects(sql, &[]).await?;

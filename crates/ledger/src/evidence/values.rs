@@ -12,7 +12,7 @@ macro_rules! rfc3339 {
 }
 pub(crate) use rfc3339;
 
-/// The receipts as an array of PostgreSQL.
+/// The correlation ids as a PostgreSQL array.
 pub(crate) fn array(writes: &[CorrelationId]) -> String {
     text_array(&writes.iter().map(ToString::to_string).collect::<Vec<_>>())
 }
@@ -25,10 +25,10 @@ pub(crate) fn as_object(row: &[Option<String>], columns: &[Column]) -> Map<Strin
         .collect()
 }
 
-/// The longest summary in a record, in bytes.
+/// The maximum length of a summary in a record, in bytes.
 const SUMMARY_BYTES: usize = 500;
 
-/// At most 500 bytes, never cut inside a character.
+/// Cuts a text to 500 bytes, at a character boundary.
 pub(crate) fn summary(text: &str) -> String {
     if text.len() <= SUMMARY_BYTES {
         return text.to_owned();

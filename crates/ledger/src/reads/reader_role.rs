@@ -1,38 +1,38 @@
-//! The login of the read path. The login is the wall: a read-only transaction stops little, and SET ROLE is undone by
-//! the query itself.
+//! The login of the read path. Security depends on the privileges of this login: a read-only transaction prevents
+//! little, and a query can undo SET ROLE.
 
 use pg::{ConnectOptions, PipelineStatement, Reader, Session, SessionSettings};
 use types::Secret;
 
-/// The reason why `query_database` is not served.
+/// The reason why `query_database` is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum ReaderRoleError {
-    /// The database cannot be asked.
+    /// The query failed.
     #[error(transparent)]
     Database(#[from] pg::Error),
-    /// `init` could not make a login, or an older one made none.
+    /// `init` could not create a reader's login, or an older version did not.
     #[error(
         "the ledger knows no reader login: run `countersign init` as a role that may create roles, \
          or give a login of your own with --read-url"
     )]
     NoLogin,
-    /// The login can do more than read tables.
+    /// The login has privileges beyond reading tables.
     #[error(
         "the reader logs in as \"{role}\", which {power}: agents would have that as well. \
          Use a login with SELECT only (`countersign init` makes one), or allow it with --allow-privileged-reader"
     )]
     Privileged {
-        /// The role.
+        /// The login.
         role: String,
-        /// The excessive privilege.
+        /// The excess privilege.
         power: String,
     },
 }
 
-/// The options of the read path: the same database, with the reader's login.
+/// The options of the read path: the same database with the reader's login.
 ///
 /// # Errors
-/// [`ReaderRoleError::NoLogin`] if there is none, or an error of the database.
+/// [`ReaderRoleError::NoLogin`] if there is no login; otherwise the query failed.
 pub async fn reader_login(target: &ConnectOptions) -> Result<ConnectOptions, ReaderRoleError> {
     let mut session = Session::connect(target, &SessionSettings::default()).await.map_err(pg::Error::from)?;
     let step = PipelineStatement::without_params("select role_name, password from countersign.reader_credentials()");
@@ -58,10 +58,11 @@ select current_user, case \
           where relnamespace = pg_catalog.to_regnamespace('countersign') and relkind in ('r', 'v') \
             and pg_catalog.has_any_column_privilege(oid, 'select') order by 1 limit 1) end";
 
-/// Makes sure that the reader's login cannot read files, run programs, signal others, or read the ledger and everything else.
+/// Checks that the reader's login cannot read files, run programs, signal other sessions, or read the ledger or all
+/// data.
 ///
 /// # Errors
-/// [`ReaderRoleError::Privileged`] if it can, or that the database cannot be asked.
+/// [`ReaderRoleError::Privileged`] if it can; otherwise the query failed.
 pub async fn check_reader(reader: &Reader) -> Result<(), ReaderRoleError> {
     let mut lease = reader.acquire().await?;
     let outcomes =

@@ -1,11 +1,11 @@
-//! The functions of Citus that act on other nodes, outside of the transaction that calls them. Citus grants them to everybody, so
-//! a login that may only read could write with them.
+//! Revokes functions of Citus that act on other nodes, outside of the transaction that calls them. Citus grants them
+//! to PUBLIC, so a login that may only read could write with them.
 
 use super::Setup;
 use crate::setup::schema::SchemaError;
 
-/// The functions that everybody may execute, by name and arguments, and whether this login may revoke that. Functions that Citus
-/// itself calls for writes of ordinary logins (`lock_shard_resources`) are not among them.
+/// The functions that PUBLIC may execute, by name and arguments, and whether this login may revoke that. It excludes
+/// functions that Citus itself calls for writes of ordinary logins (`lock_shard_resources`).
 const OPEN_SQL: &str = "\
 select p.oid::regprocedure::text, \
     (r.rolsuper or pg_has_role(p.proowner, 'usage'))::text \
@@ -22,7 +22,7 @@ where p.prokind in ('f', 'p') and p.prorettype <> 'trigger'::regtype \
 order by 1";
 
 impl Setup {
-    /// Revokes these functions from everybody; superusers and those who were granted them by name keep them.
+    /// Revokes these functions from PUBLIC. Superusers keep them, and so do roles with a grant of their own.
     pub(super) async fn revoke_citus(&mut self) -> Result<(), SchemaError> {
         let open = self.rows::<2>(OPEN_SQL, &[]).await?;
         if open.is_empty() {

@@ -1,4 +1,4 @@
-//! The database to which a ledger belongs. The SQL is in `migrations/baseline/80_people.sql`.
+//! Checks that a ledger belongs to its database. The SQL is in `migrations/baseline/80_people.sql`.
 
 use pg::{ConnectOptions, PipelineStatement, Session, SessionSettings};
 use tlog::SignedNote;
@@ -10,11 +10,12 @@ use crate::{Ledger, LedgerOptions};
 const CURRENT_SQL: &str = "select i.ledger_id, i.is_here from countersign.current_identity() i";
 const FORK_SQL: &str = "select f.ledger_id, f.proposals from countersign.fork($1::boolean, $2) f";
 
-/// Makes sure that the ledger was made for this database, so that nothing of it is carried out a second time, and that its log
-/// goes on from what was signed here, so that nothing is written into a restored backup.
+/// Checks that the ledger was made for this database, so that a copy does not execute the same proposals again. Also
+/// checks that its log extends what was signed here, so that nothing is written to a restored backup.
 ///
 /// # Errors
-/// [`SchemaError::Copied`] if the database is a copy, [`SchemaError::Restored`] if the log contradicts what was signed.
+/// [`SchemaError::Copied`] if the database is a copy, [`SchemaError::Restored`] if the log contradicts what was
+/// signed.
 pub async fn check_identity(target: &ConnectOptions, options: &LedgerOptions) -> Result<(), SchemaError> {
     let (ledger_id, is_original) = current(target).await?;
     if !is_original {
@@ -30,7 +31,7 @@ pub async fn check_identity(target: &ConnectOptions, options: &LedgerOptions) ->
 /// Whether the ledger was made for this database.
 ///
 /// # Errors
-/// An error of the database.
+/// The query failed.
 pub async fn is_original(target: &ConnectOptions) -> Result<bool, SchemaError> {
     Ok(current(target).await?.1)
 }
@@ -43,20 +44,21 @@ async fn current(target: &ConnectOptions) -> Result<(String, bool), SchemaError>
     Ok((ledger_id, values.next().flatten().as_deref() == Some("t")))
 }
 
-/// The ledger of a copy as it goes on.
+/// The new ledger of a copied database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fork {
-    /// Its new name, a UUID.
+    /// The new id of the ledger, a UUID.
     pub ledger_id: String,
-    /// The number of proposals of the original that were ended here.
+    /// The number of proposals of the original that were ended in the copy.
     pub proposals: u64,
 }
 
-/// Makes the ledger of a copied database a ledger of its own; with `is_restored` also one that was restored in its place. For
-/// members of the ledger's owner. The first entry of its log names `previous`, the newest checkpoint of the original.
+/// Makes the ledger of a copied database an independent one; with `is_restored`, also that of a database that was
+/// restored in place. The first entry of its log names `previous`, the newest checkpoint of the original. Only
+/// members of the ledger's owner may do this.
 ///
 /// # Errors
-/// An error of the database; SQLSTATE 55000 if it is no copy.
+/// The query failed; with SQLSTATE 55000 if the database is not a copy.
 pub async fn fork(
     target: &ConnectOptions,
     is_restored: bool,

@@ -1,5 +1,5 @@
-//! Checks that the ledger's schema is the one that this binary makes, and that no user except its owner can run
-//! code through it.
+//! Checks that the ledger's schema is the one that this binary creates, and that only its owner can run code through
+//! it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,7 +11,7 @@ use super::{Setup, privileges, rows};
 use crate::roles::OWNER;
 use crate::setup::schema::SchemaError;
 
-/// The schema that `init` makes, as `inventory.sql` writes it. `UPDATE_GOLDEN=1` rewrites it
+/// The schema that `init` creates, in the form of `inventory.sql`. `UPDATE_GOLDEN=1` rewrites the file
 /// (`tests/acceptance/hardening/inventory.rs`).
 const EXPECTED: &str = include_str!("expected.txt");
 const INVENTORY_SQL: &str = include_str!("inventory.sql");
@@ -21,14 +21,15 @@ const FOREIGN_SQL: &str = include_str!("foreign.sql");
 const WRITTEN_TABLES: [&str; 5] =
     ["schema_history", "writer_login", "reader_login", "reader_relation", "reader_schema"];
 
-/// A difference between the ledger's schema and what this binary makes. The object is a line of `inventory.sql`.
+/// A difference between the ledger's schema and the one that this binary creates. Objects are lines of
+/// `inventory.sql`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Deviation {
-    /// Is there, and should not be.
+    /// An object exists but should not.
     Unexpected(String),
-    /// Is not there as it should be.
+    /// An object is missing or differs.
     Missing(String),
-    /// Could run the code of another user, or belongs to another user.
+    /// An object belongs to another user, or could run another user's code.
     Foreign(String),
     /// A privilege that `init` does not grant: `EXECUTE on function countersign.sweep(interval, integer) to anna`.
     RequiredPrivilege(String),
@@ -45,10 +46,10 @@ impl fmt::Display for Deviation {
     }
 }
 
-/// The differences between the schema in the database and what this binary makes.
+/// The differences between the schema in the database and the one that this binary creates.
 ///
 /// # Errors
-/// Whatever the connection or the server says.
+/// The connection or the query failed.
 pub async fn deviations(target: &ConnectOptions) -> Result<Vec<Deviation>, pg::Error> {
     let mut session = Session::connect(target, &SessionSettings::default()).await?;
     let mut found = compare(&mut session).await?;
@@ -76,15 +77,14 @@ async fn foreign(session: &mut Session, trusted: &[String]) -> Result<Vec<String
 }
 
 impl Setup {
-    /// Refuses a schema that another user may have prepared; whether there is one. Nothing can be attached to the tables that
-    /// `init` writes to until the transaction ends.
+    /// Refuses a schema that another user may have prepared. Returns whether the schema exists. Until the transaction
+    /// ends, no other session can attach a trigger or rule to the tables that `init` writes to.
     pub(super) async fn inspect_schema(&mut self) -> Result<bool, SchemaError> {
         let exists = "select n.nspname from pg_namespace n where n.nspname = 'countersign'";
         if self.rows::<1>(exists, &[]).await?.is_empty() {
             return Ok(false);
         }
-        // A lock needs a privilege that the role may lack on the tables of a prepared schema; then their owners show
-        // who made them.
+        // The role may lack the privilege to lock the tables of a prepared schema, so their owners are checked first.
         let trusted = [self.user.clone(), OWNER.to_owned()];
         self.refuse_foreign(&trusted).await?;
         for table in WRITTEN_TABLES {
@@ -94,7 +94,7 @@ impl Setup {
                 self.session.batch_execute(&format!("lock table {name} in share row exclusive mode")).await?;
             }
         }
-        // Again, now that nothing can be added.
+        // Checks again, now that the locks prevent changes.
         self.refuse_foreign(&trusted).await?;
         Ok(true)
     }

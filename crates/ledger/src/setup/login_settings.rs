@@ -1,11 +1,11 @@
-//! Settings that an administrator, or SQL that ran within a write, has given to the logins of servers (`ALTER ROLE .. SET`).
-//! They apply to every later session of the login.
+//! Finds settings that `ALTER ROLE .. SET` has given to the servers' logins, by an administrator or by SQL that ran
+//! within a write. They apply to every later session of the login.
 
 use pg::{ConnectOptions, Session, SessionSettings};
 
 use crate::setup::rows;
 
-/// A setting that a session of the login starts with.
+/// A setting with which a session of the login starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoginSetting {
     /// The scope of the setting: `role countersign_writer`, `database shop`, or both.
@@ -15,7 +15,7 @@ pub struct LoginSetting {
 }
 
 impl LoginSetting {
-    /// The consequence for the ledger, if the setting breaks it.
+    /// How the setting breaks the ledger; `None` if it does not.
     #[must_use]
     pub fn breaks(&self) -> Option<&'static str> {
         let (name, value) = self.setting.split_once('=')?;
@@ -30,8 +30,8 @@ impl LoginSetting {
     }
 }
 
-/// Settings of the servers' logins and of the database that change more than limits, logs, formats and the choice of plans. A search
-/// path of the whole database is usual; it has no effect on sessions of servers.
+/// Settings of the servers' logins and of the database, except those that only change limits, logging, formats and
+/// the choice of plans. A search path of the whole database is common and has no effect on sessions of servers.
 const SETTINGS_SQL: &str = "\
 select concat_ws(' in ', 'role ' || pg_get_userbyid(nullif(s.setrole, 0)), \
                  case when s.setdatabase <> 0 then 'database ' || current_database() end), c.setting \
@@ -49,10 +49,10 @@ where (s.setdatabase = 0 or s.setdatabase = (select d.oid from pg_database d whe
       'temp_file_limit', 'timezone', 'track_activities', 'transaction_timeout', 'work_mem']) \
 order by 1, 2";
 
-/// The settings of these logins, of all logins of servers, and of the database, that a server does not expect.
+/// The unexpected settings of these logins, of all servers' logins, and of the database.
 ///
 /// # Errors
-/// Whatever the connection or the server says.
+/// The connection or the query failed.
 pub async fn unexpected_settings(target: &ConnectOptions, logins: &[&str]) -> Result<Vec<LoginSetting>, pg::Error> {
     let mut session = Session::connect(target, &SessionSettings::default()).await?;
     let logins: Vec<String> = logins.iter().map(|login| (*login).to_owned()).collect();

@@ -1,4 +1,4 @@
-//! The owner of the ledger and the privileges on it, by an explicit list. Everything else is revoked.
+//! The owner of the ledger, and the privileges on it from an explicit list. All other privileges are revoked.
 
 use pg::Session;
 use pg::value::identifier;
@@ -8,28 +8,28 @@ use crate::baseline::BASELINE_GRANTS;
 use crate::roles::{APPROVER, CONSOLE, OPERATOR};
 use crate::setup::schema::SchemaError;
 
-/// Stands for the login of a server in the list of grants.
+/// The placeholder for the login of a server in the list of grants.
 const WRITER: &str = "{writer}";
 
-/// A table that the migrations themselves create. Every reader of the ledger reads its version.
+/// A table that the migration runner creates. Every reader of the ledger reads its version.
 const HISTORY: &str = "schema_history";
 
-/// The privileges in the list.
+/// One entry of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Grant<'a> {
-    /// schema, table or function.
+    /// The kind of object: schema, table or function.
     kind: &'static str,
-    /// Without its schema; of a function with the types of its arguments.
+    /// The name without the schema; a function's name includes the types of its arguments.
     name: &'a str,
     privilege: &'static str,
     /// The role, or [`WRITER`].
     role: &'a str,
 }
 
-/// The list, statement by statement.
+/// Parses the statements of the list.
 fn grants() -> Vec<Grant<'static>> {
     let text = BASELINE_GRANTS.split(";\n").map(|statement| {
-        // Comments precede a statement.
+        // A statement may begin with comments.
         let start = statement.rfind("grant ").unwrap_or(statement.len());
         statement.get(start..).unwrap_or_default()
     });
@@ -58,7 +58,7 @@ fn statement_grants(statement: &'static str) -> Vec<Grant<'static>> {
     roles.flat_map(|role| names.iter().map(move |name| Grant { kind, name, privilege, role })).collect()
 }
 
-/// The objects of a list, without the ledger's schema.
+/// Splits a list at its commas outside of parentheses, and removes the ledger's schema.
 fn top_level(list: &'static str) -> Vec<&'static str> {
     let (mut names, mut depth, mut start) = (Vec::new(), 0_usize, 0);
     for (at, c) in list.char_indices().chain([(list.len(), ',')]) {
@@ -78,7 +78,7 @@ fn top_level(list: &'static str) -> Vec<&'static str> {
 
 const WRITERS_SQL: &str = "select w.role_name from countersign.writer_login w";
 
-/// The objects that belong to another role than $1, as `ALTER .. OWNER` names them. The sequence of an identity column
+/// The objects that are not owned by the role $1, in the form of `ALTER .. OWNER`. The sequence of an identity column
 /// follows its table.
 const NOT_OWNED_SQL: &str = "\
 select 'schema countersign' from pg_namespace n where n.nspname = 'countersign' and pg_get_userbyid(n.nspowner) <> $1 \
@@ -90,7 +90,7 @@ union all \
 select 'function ' || p.oid::regprocedure from pg_proc p \
 where p.pronamespace = 'countersign'::regnamespace and pg_get_userbyid(p.proowner) <> $1";
 
-/// Every privilege on the ledger that its owner has given: the kind and the name of the object, the role, the privilege.
+/// Every privilege on the ledger that its owner has granted: kind and name of the object, role, and privilege.
 const GRANTS_SQL: &str = "\
 select g.kind, g.name, case g.grantee when 0 then 'PUBLIC' else pg_get_userbyid(g.grantee) end, g.privilege from ( \
     select 'schema' as kind, 'countersign'::text as name, n.nspowner as owner, a.grantee, a.privilege_type as privilege \
@@ -119,8 +119,8 @@ pub(super) struct RequiredPrivilege {
 }
 
 impl RequiredPrivilege {
-    /// Whether `init` grants the privilege, or an administrator may grant it: SELECT, to auditors, on what every
-    /// reader of the ledger may read.
+    /// Whether `init` grants the privilege, or an administrator may grant it: SELECT to auditors, on objects that
+    /// every reader of the ledger may read.
     fn is_expected(&self, writers: &[String]) -> bool {
         let role = if writers.contains(&self.role) { WRITER } else { self.role.as_str() };
         let listed = grants();
@@ -134,7 +134,7 @@ impl RequiredPrivilege {
                 || self.kind == "table" && self.privilege == "SELECT" && listed.iter().any(|grant| same(&grant)))
     }
 
-    /// Whether `track` has granted it: EXECUTE on the function that restores a row of a tracked table.
+    /// Whether `track` has granted the privilege: EXECUTE on the function that restores rows of a tracked table.
     fn is_restoring(&self, role: &str) -> bool {
         let of_table =
             self.name.strip_prefix("restore_of_").and_then(|rest| rest.strip_suffix("(integer, text, text, text)"));
@@ -147,13 +147,13 @@ impl RequiredPrivilege {
         match self.kind.as_str() {
             "schema" => "schema countersign".to_owned(),
             "table" => format!("table countersign.{}", identifier(&self.name)),
-            // A signature, as PostgreSQL writes it.
+            // The name includes the argument types, in PostgreSQL's form.
             _ => format!("function countersign.{}", self.name),
         }
     }
 }
 
-/// The privileges on the ledger that `init` would take back, each as a phrase.
+/// The privileges on the ledger that `init` would revoke, each as a phrase.
 pub(super) async fn unexpected(session: &mut Session) -> Result<Vec<String>, pg::Error> {
     let writers = rows::<1>(session, WRITERS_SQL, &[]).await?.concat();
     let all = privileges(session).await?;
@@ -170,7 +170,7 @@ async fn privileges(session: &mut Session) -> Result<Vec<RequiredPrivilege>, pg:
 }
 
 impl Setup {
-    /// Gives the schema and everything in it to this role.
+    /// Makes this role the owner of the schema and of all objects in it.
     pub(super) async fn set_owner(&mut self, owner: &str) -> Result<(), SchemaError> {
         for [object] in self.rows(NOT_OWNED_SQL, &[Some(owner.to_owned())]).await? {
             self.execute(format!("alter {object} owner to {}", identifier(owner))).await?;
@@ -178,7 +178,7 @@ impl Setup {
         Ok(())
     }
 
-    /// Grants servers, approvers, the console and operators what they need, and revokes everything else.
+    /// Grants servers, approvers, the console and operators the privileges of the list, and revokes all others.
     pub(super) async fn set_privileges(&mut self, writer: &str) -> Result<(), SchemaError> {
         let mut writers = self.rows::<1>(WRITERS_SQL, &[]).await?.concat();
         let mut given = Vec::new();
@@ -209,7 +209,7 @@ impl Setup {
         Ok(())
     }
 
-    /// Grants a role what the list has for it, as far as it has not got that.
+    /// Grants a role the privileges in the list that it does not have yet.
     async fn grant(&mut self, role: &str, listed_as: &str, known: &[RequiredPrivilege]) -> Result<(), SchemaError> {
         let listed = grants();
         let missing: Vec<&Grant<'_>> = listed
@@ -243,7 +243,7 @@ impl Setup {
         self.grant_connect(role).await
     }
 
-    /// Lets a role connect to this database, where PUBLIC may not.
+    /// Grants a role CONNECT on this database, if PUBLIC does not have it.
     pub(super) async fn grant_connect(&mut self, role: &str) -> Result<(), SchemaError> {
         let sql = "select 'yes' from pg_database d where d.datname = current_database() \
                    and not has_database_privilege($1, d.oid, 'connect')";
@@ -251,7 +251,7 @@ impl Setup {
             return Ok(());
         }
         let grant = format!("grant connect on database {} to {}", identifier(&self.dbname), identifier(role));
-        // Without the right to grant it, PostgreSQL raises a warning and no error.
+        // Without the grant option, GRANT only raises a warning.
         self.execute(grant.clone()).await?;
         if !self.rows::<1>(sql, &[Some(role.to_owned())]).await?.is_empty() {
             let warning =

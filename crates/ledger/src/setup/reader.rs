@@ -1,7 +1,7 @@
-//! The login of the read path, and what it may read.
+//! The login of the read path and its privileges.
 //!
-//! `init` remembers which relations existed (`countersign.reader_relation`): an administrator who revokes SELECT from the reader
-//! has the last word, however often `init` runs.
+//! `init` remembers which relations existed (`countersign.reader_relation`). So if an administrator revokes SELECT
+//! from the reader, a later `init` does not grant it again.
 
 use pg::value::identifier;
 use pg::{ConnectError, ConnectOptions, Session, SessionSettings, scram_verifier};
@@ -15,8 +15,8 @@ const READER: &str = "countersign_reader";
 /// The number of names to try.
 const MAX_NAMES: u32 = 100;
 
-/// The relations outside of the system's schemas and the ledger: name, whether this login may grant SELECT, owner, schema, whether
-/// they existed at an earlier `init`, and whether the reader ($1) can read anything of them.
+/// The relations outside of the system's schemas and the ledger: name, whether this login may grant SELECT, owner,
+/// schema, whether they existed at an earlier `init`, and whether the reader ($1) can read any column of them.
 const RELATIONS_SQL: &str = "\
 select format('%I.%I', n.nspname, c.relname), has_table_privilege(c.oid, 'select with grant option')::text, \
        pg_get_userbyid(c.relowner), n.nspname, \
@@ -46,7 +46,7 @@ const REMEMBER: [&str; 4] = [
 ];
 
 impl Setup {
-    /// Creates the reader's login if there is none, and grants it SELECT.
+    /// Creates the reader's login if it does not exist, and grants it SELECT.
     pub(super) async fn set_up_reader(&mut self, tables: ReaderTables) -> Result<(), SchemaError> {
         let known = "select l.role_name from countersign.reader_login l";
         let known: Option<String> = self.rows::<1>(known, &[]).await?.into_iter().flatten().next();
@@ -70,7 +70,8 @@ impl Setup {
         Ok(())
     }
 
-    /// Creates a role with an unused name: an existing role may have members, who could read as the reader.
+    /// Creates a role with an unused name. An existing role may have members, who could read with the reader's
+    /// privileges.
     async fn create_reader(&mut self) -> Result<String, SchemaError> {
         let oid = "select d.oid::text from pg_database d where d.datname = current_database()";
         let oid = self.rows::<1>(oid, &[]).await?.concat().concat();
@@ -90,8 +91,9 @@ impl Setup {
         Ok(role)
     }
 
-    /// Lets the database make a password of 244 random bits for the login, and stores it. Neither this nor the verifier that the
-    /// login is given shows the password in the server's log, in its statistics or in `pg_stat_activity`.
+    /// Lets the database generate and store a password of 244 random bits for the login. Neither this statement nor
+    /// the verifier that the login gets reveals the password in the server's log, in its statistics or in
+    /// `pg_stat_activity`.
     async fn new_password(&mut self, role: &str) -> Result<String, SchemaError> {
         self.execute("delete from countersign.reader_login".to_owned()).await?;
         let sql = format!(
@@ -148,10 +150,11 @@ impl Setup {
     }
 }
 
-/// Gives the reader's login a new password if PostgreSQL does not accept the stored one.
+/// Gives the reader's login a new password if PostgreSQL does not accept the stored one. If the login cannot connect
+/// for another reason, the report gets a warning.
 ///
 /// # Errors
-/// Whatever the database says. That the login cannot connect for another reason is a warning.
+/// The query failed.
 pub(super) async fn repair_login(target: &ConnectOptions, report: &mut InitReport) -> Result<(), SchemaError> {
     let Some(reader) = report.reader.clone() else { return Ok(()) };
     let mut setup = Setup::begin(target).await?;

@@ -1,4 +1,4 @@
-//! The roles of the ledger: refused if they are more than they should be, created if they do not exist.
+//! The roles of the ledger. `init` creates missing roles, and refuses existing ones with excess privileges.
 
 use pg::value::{identifier, text_array};
 use pg::{ConnectOptions, Session, SessionSettings};
@@ -28,7 +28,7 @@ from (select g.rolname as role, r.rolname as member, bool_or(m.admin_option) as 
       where g.rolname = any ($1::name[]) and not r.rolsuper and r.rolname <> current_user group by 1, 2) m \
 group by m.role order by m.role";
 
-/// The wrong attributes of the ledger's roles without login, each with a statement that mends it.
+/// The attributes that the ledger's roles without login must not have, each with a statement that removes it.
 async fn problems(session: &mut Session) -> Result<Vec<String>, pg::Error> {
     let params = [Some(text_array(&[OWNER, APPROVER, CONSOLE, OPERATOR].map(str::to_owned)))];
     let mut problems = Vec::new();
@@ -45,19 +45,19 @@ async fn problems(session: &mut Session) -> Result<Vec<String>, pg::Error> {
     Ok(problems)
 }
 
-/// The roles of the ledger, as far as they are more than they should be.
+/// Problems with the roles of the ledger.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RoleReport {
-    /// The problems, each with a statement that mends it.
+    /// The problems, each with a statement that fixes it.
     pub problems: Vec<String>,
-    /// The members of the ledger's owner, superusers and the asking login aside.
+    /// The members of the ledger's owner, except superusers and the login of this connection.
     pub owner_members: Option<String>,
 }
 
-/// Looks at the roles of the ledger.
+/// Checks the roles of the ledger.
 ///
 /// # Errors
-/// Whatever the connection or the server says.
+/// The connection or the query failed.
 pub async fn examine_roles(target: &ConnectOptions) -> Result<RoleReport, pg::Error> {
     let mut session = Session::connect(target, &SessionSettings::default()).await?;
     let problems = problems(&mut session).await?;
@@ -68,8 +68,8 @@ pub async fn examine_roles(target: &ConnectOptions) -> Result<RoleReport, pg::Er
 }
 
 impl Setup {
-    /// Refuses existing roles of these names with privileges that they must not have: another user may have created
-    /// them.
+    /// Refuses existing roles of these names that have privileges which they must not have. Another user may have
+    /// created them.
     pub(super) async fn inspect_roles(&mut self, writer: &str) -> Result<(), SchemaError> {
         let mut problems = problems(&mut self.session).await?;
         if [OWNER, APPROVER, CONSOLE, OPERATOR].contains(&writer) {
@@ -82,12 +82,13 @@ impl Setup {
         }
     }
 
-    /// Creates the roles that do not exist; the role that is to own the ledger. A role that may not create roles gets a
-    /// warning: it owns the ledger itself then, unless the owner exists and has it as a member.
+    /// Creates the missing roles, and returns the role that will own the ledger. If this role may not create roles,
+    /// `init` adds a warning, and the role itself owns the ledger, unless the owner exists and has this role as a
+    /// member.
     pub(super) async fn create_roles(&mut self, writer: &str) -> Result<String, SchemaError> {
         let no_rights = "nosuperuser nocreatedb nocreaterole noreplication nobypassrls";
         let mut missing = Vec::new();
-        // The writer gets no password: an administrator gives it one, or lets it in through pg_hba.conf.
+        // The writer gets no password: an administrator sets one, or permits the login in pg_hba.conf.
         let groups = [OWNER, APPROVER, CONSOLE, OPERATOR].map(|role| (role, "nologin"));
         for (role, login) in groups.into_iter().chain([(writer, "login")]) {
             if self.role_exists(role).await? {
@@ -117,7 +118,8 @@ impl Setup {
             let user = identifier(&self.user);
             return match self.execute(format!("grant {OWNER} to {user}")).await {
                 Ok(()) => Ok(OWNER.to_owned()),
-                // From PostgreSQL 16 on, CREATEROLE alone is not enough for a role that another role has created.
+                // Since PostgreSQL 16, CREATEROLE alone does not permit changes to a role that another role has
+                // created.
                 Err(SchemaError::Database(error))
                     if error.server_error().is_some_and(|error| error.sqlstate == "42501") =>
                 {
@@ -129,7 +131,7 @@ impl Setup {
         Ok(self.own_ledger())
     }
 
-    /// The ledger stays with the role that runs `init`.
+    /// Makes the role that runs `init` the owner of the ledger.
     fn own_ledger(&mut self) -> String {
         let user = self.user.clone();
         self.report

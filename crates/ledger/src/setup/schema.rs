@@ -1,4 +1,4 @@
-//! The ledger's own schema: its migrations, and the check before anything is served.
+//! The ledger's own schema: its migrations, and the check before a server starts.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use crate::baseline::BASELINE;
 
 const HISTORY_TABLE: &str = "countersign.schema_history";
 
-/// The versions of the schema, each one migration.
+/// The versions of the schema. Each is one migration.
 fn migrations() -> Result<Vec<Migration>, SchemaError> {
     let baseline: String = BASELINE.iter().map(|(_, sql)| *sql).collect();
     let baseline = Migration::unapplied("V1__baseline", &baseline);
@@ -23,10 +23,10 @@ fn migrations() -> Result<Vec<Migration>, SchemaError> {
 /// The reason why the schema cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
-    /// The database cannot be asked.
+    /// The connection or the query failed.
     #[error(transparent)]
     Database(#[from] pg::Error),
-    /// `init` was never run here, or something was dropped since.
+    /// `init` was never run in this database, or an object was dropped later.
     #[error("the database \"{database}\" has no {missing}: run `countersign init` on it first")]
     Missing {
         /// The database.
@@ -34,19 +34,19 @@ pub enum SchemaError {
         /// The missing object.
         missing: &'static str,
     },
-    /// `init` of another version was run here.
+    /// The ledger has the schema of another version.
     #[error("the ledger in database \"{database}\" has version {found} and this binary needs {needed}: {advice}")]
     Version {
         /// The database.
         database: String,
-        /// Its newest migration.
+        /// The version of the newest migration in the database.
         found: i32,
-        /// Ours.
+        /// The version of this binary.
         needed: i32,
         /// The remedy.
         advice: &'static str,
     },
-    /// The ledger was made before its tables had their present form.
+    /// The ledger has a format that is no longer supported.
     #[error(
         "the ledger in database \"{database}\" has the format of an earlier version, which is not supported: export its records with \
          the countersign that made it (`countersign audit list --json --limit 10000`), then remove it (`drop schema countersign cascade`) and run \
@@ -66,7 +66,7 @@ pub enum SchemaError {
         /// The database.
         database: String,
     },
-    /// The log does not go on from what was signed here.
+    /// The log does not extend what was signed here.
     #[error("the log of the ledger in database \"{database}\" contradicts what was signed: {error}")]
     Restored {
         /// The database.
@@ -74,13 +74,13 @@ pub enum SchemaError {
         /// The contradiction.
         error: SignError,
     },
-    /// A pooler is in between.
+    /// The connection goes through a pooler.
     #[error(
         "this cannot be done through a connection pooler (pooler = \"transaction\"), since it takes a lock of a session: run it \
          once with a connection string of PostgreSQL itself, and without that setting"
     )]
     Pooled,
-    /// The ledger's owner exists, and this role may not act as it.
+    /// The ledger's owner exists, and this role may not become a member of it.
     #[error(
         "the role {user} may not make itself a member of countersign_owner, which another role has created: \
          run `grant countersign_owner to {user}` as an administrator first. Nothing was changed"
@@ -89,7 +89,7 @@ pub enum SchemaError {
         /// The role.
         user: String,
     },
-    /// The role may not make the ledger.
+    /// The role may not create the ledger.
     #[error(
         "the role {user} may not set up the ledger in database \"{database}\" ({reason}): run init as the owner of the database \
          with CREATEROLE, or as a superuser, and not as the login of servers. Nothing was changed"
@@ -102,7 +102,8 @@ pub enum SchemaError {
         /// PostgreSQL's message.
         reason: String,
     },
-    /// Another user may have prepared the schema or the roles of the ledger, and could use them against the one who runs `init`.
+    /// Another user may have prepared the schema or the roles of the ledger, and could use them against the user that
+    /// runs `init`.
     #[error(
         "database \"{database}\" has a schema countersign, or roles of this name, that cannot be trusted:\n  {}\n\
          Nothing was changed. If these objects are yours, give them to countersign_owner or to this login first; if not, drop them",
@@ -114,10 +115,10 @@ pub enum SchemaError {
         /// The problems, one per line.
         problems: Vec<String>,
     },
-    /// The tables cannot be tracked as asked.
+    /// The tables cannot be tracked as requested.
     #[error("{0}")]
     Tracking(String),
-    /// A migration did not apply, or the history is not ours.
+    /// A migration failed, or the migration history is not that of countersign.
     #[error("the ledger's schema cannot be brought up to date: {0}")]
     Migration(String),
 }
@@ -126,13 +127,13 @@ fn connect_error(error: pg::ConnectError) -> SchemaError {
     SchemaError::Database(error.into())
 }
 
-/// A migration is one transaction with everything around it.
+/// Refuses a pooler, because a migration needs one transaction on one session.
 pub(crate) fn refuse_pooler(target: &ConnectOptions) -> Result<(), SchemaError> {
     if target.pooler == Pooler::None { Ok(()) } else { Err(SchemaError::Pooled) }
 }
 
-/// Applies the migrations that are missing, in the transaction that is open; the version of the schema then. Adds what it ran
-/// to `statements`.
+/// Applies the missing migrations in the open transaction, and returns the new version of the schema. Adds the
+/// executed SQL to `statements`.
 pub(crate) async fn migrate(session: &mut Session, statements: &mut Vec<String>) -> Result<i32, SchemaError> {
     let mut runner = Runner::new(&migrations()?);
     runner.set_migration_table_name(HISTORY_TABLE);
@@ -141,7 +142,7 @@ pub(crate) async fn migrate(session: &mut Session, statements: &mut Vec<String>)
     needed_version()
 }
 
-/// The version of the schema that this binary makes.
+/// The version of the schema that this binary creates.
 fn needed_version() -> Result<i32, SchemaError> {
     Ok(migrations()?.iter().map(Migration::version).max().unwrap_or_default())
 }
@@ -165,7 +166,7 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 /// Whether this database has a ledger of any version, even if this login may not use it.
 ///
 /// # Errors
-/// The database cannot be asked.
+/// The connection or the query failed.
 pub async fn exists(target: &ConnectOptions) -> Result<bool, pg::Error> {
     let mut session = Session::connect(target, &SessionSettings::default()).await?;
     let sql = "select from pg_catalog.pg_namespace where nspname = 'countersign'";
@@ -174,10 +175,10 @@ pub async fn exists(target: &ConnectOptions) -> Result<bool, pg::Error> {
     Ok(found.first().is_some_and(|outcome| !outcome.rows.is_empty()))
 }
 
-/// Makes sure that the ledger is there and has this binary's version, which is the answer.
+/// Checks that the ledger exists and has this binary's version, and returns the version.
 ///
 /// # Errors
-/// [`SchemaError`], which names what is missing and the way out.
+/// [`SchemaError`] with what is missing and what to do.
 pub async fn check(target: &ConnectOptions) -> Result<i32, SchemaError> {
     let mut session = Session::connect(target, &SessionSettings::default()).await.map_err(connect_error)?;
     let missing = |missing| SchemaError::Missing { database: target.dbname.clone(), missing };
@@ -217,7 +218,7 @@ async fn single(session: &mut Session, sql: &str, params: &[Option<String>]) -> 
         .and_then(|row| row.into_iter().next().flatten()))
 }
 
-/// Runs refinery in a transaction of the caller.
+/// Lets refinery run its migrations in the caller's transaction.
 struct MigrationSession<'a> {
     session: &'a mut Session,
     statements: &'a mut Vec<String>,

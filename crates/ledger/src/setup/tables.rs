@@ -1,4 +1,4 @@
-//! The tables that `track` and `untrack` are about, by the names that a person gives.
+//! The tables of `track` and `untrack`, found by the names that a person gives.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,15 @@ use pg::value::identifier;
 use super::Setup;
 use crate::setup::schema::SchemaError;
 
-/// Which tables a command is about.
+/// Selects the tables of a command.
 #[derive(Debug, Clone, Default)]
 pub struct TableNames {
-    /// As SQL writes them; an unqualified name is one of `schema`, or of the only schema that has such a table.
+    /// The names as in SQL. An unqualified name belongs to `schema`, or to the only schema that has such a table.
     pub tables: Vec<String>,
-    /// Without `tables`: all of its tables.
+    /// Without `tables`, selects all tables of this schema.
     pub schema: Option<String>,
-    /// Without `tables`: the tracked tables, of the schema if there is one, that have changed since they were tracked.
+    /// Without `tables`, selects the tracked tables (of the schema, if given) that have changed since they were
+    /// tracked.
     pub changed: bool,
 }
 
@@ -25,12 +26,12 @@ pub(super) struct Table {
     pub(super) exists: bool,
 }
 
-/// $1: a table. A column whose name the statements that undo writes could take for one of their own ("!t", "!before").
+/// $1: a table. Finds a column whose name collides with the names that the undo statements use ("!t", "!before").
 const RESERVED_SQL: &str = "\
 select a.attname from pg_attribute a where a.attrelid = $1::oid and a.attnum > 0 and not a.attisdropped and a.attname like '!%' \
 order by a.attnum limit 1";
 
-/// $1: the name as SQL writes it; $2: the schema of unqualified names, or ''. Partitions come with their root.
+/// $1: the name as in SQL; $2: the schema of unqualified names, or ''. A partition is found with its root.
 const FIND_SQL: &str = "\
 select c.oid::text, format('%I.%I', n.nspname, c.relname), c.relkind::text, (c.relpersistence = 't')::text, \
        case when c.relispartition then pg_partition_root(c.oid)::regclass::text else '' end, \
@@ -45,8 +46,8 @@ const IN_SCHEMA_SQL: &str = "\
 select format('%I.%I', n.nspname, c.relname) from pg_class c join pg_namespace n on n.oid = c.relnamespace \
 where n.nspname = $1 and c.relkind in ('r', 'p') and not c.relispartition order by 1";
 
-/// Tracked tables whose columns, name or key have changed, or that have a partition without the triggers; of the schema $1, or of
-/// any if it is ''.
+/// Tracked tables of the schema $1 (of any if it is '') whose columns, name or key have changed, or that have a
+/// partition without the triggers.
 const CHANGED_SQL: &str = "\
 select format('%I.%I', n.nspname, c.relname) from countersign.tracked t \
 join pg_class c on c.oid = t.relation join pg_namespace n on n.oid = c.relnamespace \
@@ -66,8 +67,8 @@ where t.is_current and not exists (select from pg_class c where c.oid = t.relati
   and parse_ident(t.name) = case cardinality(i.parts) when 1 then array[$2] || i.parts else i.parts end";
 
 impl Setup {
-    /// The tables by these names, each once, in the order of their names: two of these commands wait for each other's locks and do
-    /// not deadlock.
+    /// Finds the tables, each once, in the order of their names, so that two concurrent commands lock them in the
+    /// same order and do not deadlock.
     pub(super) async fn find_all(&mut self, names: &TableNames) -> Result<Vec<Table>, SchemaError> {
         let mut wanted = names.tables.clone();
         if names.changed && wanted.is_empty() {
@@ -96,7 +97,7 @@ impl Setup {
     async fn find(&mut self, name: &str, schema: &str) -> Result<Table, SchemaError> {
         let mistake = |text: String| Err(SchemaError::Tracking(text));
         let params = [Some(name.to_owned()), Some(schema.to_owned())];
-        // parse_ident refuses what is not a name, and the transaction goes on.
+        // parse_ident raises an error for an invalid name, and the savepoint lets the transaction continue.
         self.session.batch_execute("savepoint name").await?;
         let found: Vec<[String; 7]> = match self.rows(FIND_SQL, &params).await {
             Err(SchemaError::Database(error))

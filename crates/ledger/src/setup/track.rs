@@ -1,5 +1,5 @@
-//! `track` and `untrack`: which tables' changes are recorded. They run with the rights of the tables' owner, who is a member of
-//! the ledger's owner, so the ledger is inspected first as by `init`.
+//! `track` and `untrack` start and stop recording the changes of tables. They run with the privileges of the tables'
+//! owner, who is a member of the ledger's owner. So they inspect the ledger first, like `init`.
 
 use std::collections::BTreeMap;
 
@@ -10,30 +10,30 @@ use super::tables::{Table, TableNames};
 use super::{Setup, inspect, literal};
 use crate::setup::schema::{self, SchemaError};
 
-/// How long the transactions of a table may delay `track`, and `track` the transactions that begin meanwhile.
+/// How long `track` waits for transactions that use a table. New transactions on the table wait behind it meanwhile.
 const TABLE_LOCK_TIMEOUT: &str = "5s";
 
-/// The options of `track`. `None` keeps the setting of a tracked table.
+/// The options of `track`. `None` keeps the setting of a table that is tracked already.
 #[derive(Debug, Clone, Default)]
 pub struct TrackOptions {
-    /// Columns that triggers set, and that an undo need not restore; of the tables that have them.
+    /// The columns that triggers set, and that an undo need not restore. Applies to the tables that have them.
     pub maintained: Option<Vec<String>>,
-    /// Columns of which a keyed hash is recorded; of the tables that have them.
+    /// The columns of which only a keyed hash is recorded. Applies to the tables that have them.
     pub sensitive: Option<Vec<String>>,
     /// Whether the tables are logs, to which an undo may add rows.
     pub is_log: Option<bool>,
-    /// Whether changes outside of countersign are recorded as well.
+    /// Whether changes from outside countersign are recorded, too.
     pub all_writers: Option<bool>,
-    /// Whether everything is rolled back at the end.
+    /// Whether the transaction is rolled back at the end.
     pub dry_run: bool,
 }
 
 /// A table whose changes are recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrackedTable {
-    /// Qualified and quoted.
+    /// The name, qualified and quoted.
     pub name: String,
-    /// Empty for a table whose changes cannot be undone.
+    /// The columns of the key. Empty for a table whose changes cannot be undone.
     pub key: Vec<String>,
     /// The number of the shape of its rows.
     pub shape: String,
@@ -45,23 +45,23 @@ pub struct TrackedTable {
     pub is_log: bool,
     /// See [`TrackOptions`].
     pub all_writers: bool,
-    /// The problems that keep its changes from being recorded or undone.
+    /// The problems that prevent its changes from being recorded or undone.
     pub problems: Vec<String>,
 }
 
 /// The changes of `track`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrackReport {
-    /// In the order of their names.
+    /// The tables, in the order of their names.
     pub tables: Vec<TrackedTable>,
-    /// The calls, and what each of them made in the form of comments.
+    /// The executed statements, with the definitions that each of them created as SQL comments.
     pub statements: Vec<String>,
 }
 
-/// Starts recording the changes of tables, or renews it; of all or of none.
+/// Starts recording the changes of tables, or renews the recording. Either all tables are tracked or none.
 ///
 /// # Errors
-/// [`SchemaError`]; nothing has changed then.
+/// [`SchemaError`]; nothing was changed.
 pub async fn track(
     target: &ConnectOptions,
     names: &TableNames,
@@ -72,10 +72,10 @@ pub async fn track(
     end(setup, report, options.dry_run).await
 }
 
-/// Stops recording the changes of tables; their names, and whether they were tracked.
+/// Stops recording the changes of tables. Returns their names, and whether they were tracked.
 ///
 /// # Errors
-/// [`SchemaError`]; nothing has changed then.
+/// [`SchemaError`]; nothing was changed.
 pub async fn untrack(target: &ConnectOptions, names: &TableNames) -> Result<Vec<(String, bool)>, SchemaError> {
     let mut setup = begin(target).await?;
     let report = setup.untrack(names).await;
@@ -111,7 +111,7 @@ fn not_a_member(user: &str) -> SchemaError {
     ))
 }
 
-/// The columns of a table, its key, and what it is tracked with.
+/// The columns of a table, its key, and the settings with which it is tracked.
 const COLUMNS_SQL: &str = "\
 select to_json(array(select a.attname from pg_attribute a where a.attrelid = $1::oid and a.attnum > 0 and not a.attisdropped \
                      order by a.attnum))::text, \
@@ -126,7 +126,7 @@ select countersign.track($1::regclass, maintained => $2::text[], sensitive => $3
 
 const PROBLEMS_SQL: &str = "select p.name, p.problem from countersign.tracking_problems() p";
 
-/// The definitions that `track` has made for a table.
+/// The definitions that `track` has created for a table.
 const MADE_SQL: &str = "\
 select d.text from ( \
     select 0, p.proname, pg_get_functiondef(p.oid) from pg_proc p \
@@ -138,15 +138,15 @@ select d.text from ( \
       and g.tgname in ('!countersign', '!countersign_assigned', '!countersign_truncate') and g.tgparentid = 0 \
 ) d (part, name, text) order by d.part, d.name";
 
-/// Tracked tables whose triggers lack a login of the servers.
+/// Tracked tables whose triggers do not know all logins of servers.
 const OUTDATED_SQL: &str = "\
 select t.name from countersign.tracked t \
 where t.is_current and exists (select from pg_class c where c.oid = t.relation) \
   and t.writers <> array(select w.role_name from countersign.writer_login w order by 1) order by 1";
 
 impl Setup {
-    /// Tells the triggers of tracked tables which logins servers have now. Without the rights of the tables' owners, or while the
-    /// tables are in use, it is a warning.
+    /// Updates the logins of servers that the triggers of tracked tables know. If the role lacks the privileges of
+    /// the tables' owners, or a table is in use, the report gets a warning.
     pub(super) async fn renew_tracking(&mut self) -> Result<(), SchemaError> {
         let outdated = self.rows::<1>(OUTDATED_SQL, &[]).await?.concat();
         if outdated.is_empty() {
@@ -250,7 +250,7 @@ impl Setup {
         Ok(ColumnLists { all: list(&all), call })
     }
 
-    /// The number of the shape.
+    /// Tracks one table, and returns the number of its shape.
     async fn track_one(&mut self, table: &Table, call: &TrackCall) -> Result<String, SchemaError> {
         let (is_log, all_writers) = (call.is_log.to_string(), call.all_writers.to_string());
         let lists = [text_array(&call.maintained), text_array(&call.sensitive)];
@@ -269,7 +269,7 @@ impl Setup {
     }
 }
 
-/// The arguments of the ledger's function.
+/// The arguments of the SQL function that tracks a table.
 struct TrackCall {
     key: Vec<String>,
     maintained: Vec<String>,
@@ -278,7 +278,7 @@ struct TrackCall {
     all_writers: bool,
 }
 
-/// The columns of a table, and what it is tracked with.
+/// The columns of a table, and the settings with which it is tracked.
 struct ColumnLists {
     all: Vec<String>,
     call: TrackCall,
@@ -316,7 +316,7 @@ impl ColumnLists {
     }
 }
 
-/// A column that none of the tables has is a mistake.
+/// Refuses a column that none of the tables has.
 fn unknown_columns(options: &TrackOptions, calls: &[(TrackCall, Table)]) -> Result<(), SchemaError> {
     for (given, taken) in [
         (&options.maintained, (|call| &call.maintained) as fn(&TrackCall) -> &Vec<String>),

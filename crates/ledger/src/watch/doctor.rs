@@ -1,5 +1,5 @@
-//! Reports stuck work and wrong states: one query each, which the servers' login may run. The caller interprets the
-//! answers.
+//! Reports stuck work and wrong states. Each method is one query that the servers' login may run; the caller
+//! interprets the results.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -12,65 +12,65 @@ use crate::evidence::values::rfc3339;
 use crate::options::LedgerOptions;
 use crate::watch::sweep::BEYOND_DEADLINE;
 
-/// Facts about the server.
+/// Facts about the PostgreSQL server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct ServerFacts {
-    /// `16.4`.
+    /// The version: `16.4`.
     pub version: String,
-    /// 160004 for 16.4.
+    /// The version as a number: 160004 for 16.4.
     pub number: i64,
-    /// The database.
+    /// The name of the database.
     pub database: String,
-    /// This login.
+    /// The login of this connection.
     pub login: String,
-    /// Whether it only replays what a primary wrote.
+    /// Whether the server is a standby.
     pub is_standby: bool,
 }
 
-/// A record that is pending for longer than a call may take.
+/// An attempt that has been pending for longer than a call may take.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AbandonedRecord {
-    /// Its receipt.
+    /// The correlation id.
     pub correlation_id: CorrelationId,
-    /// Its account.
+    /// The account.
     pub account_id: String,
-    /// Its tool.
+    /// The tool.
     pub tool_name: String,
-    /// When it was made.
+    /// When the attempt was made.
     pub created_at: String,
     /// Its age in seconds.
     pub age_s: u64,
-    /// How many there are.
+    /// The total number of abandoned attempts.
     #[serde(skip_serializing)]
     pub total: u64,
 }
 
-/// A proposal that was agreed to, and neither carried out nor ended.
+/// A proposal that was approved, and neither executed nor ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StuckProposal {
-    /// Its name.
+    /// The id of the proposal.
     pub proposal_id: ProposalId,
-    /// Its account.
+    /// The account.
     pub account_id: String,
-    /// Its tool.
+    /// The tool.
     pub tool_name: String,
-    /// Its tier.
+    /// The tier.
     pub tier: String,
-    /// Its status.
+    /// The status.
     pub status: String,
-    /// Who decided.
+    /// The person or account that decided.
     pub decided_by: Option<String>,
     /// When it was proposed.
     pub created_at: String,
     /// When it was decided.
     pub decided_at: String,
-    /// Until when a server may execute it.
+    /// The end of the time in which a server may execute it.
     pub executable_until: Option<String>,
-    /// Whether that time is over.
+    /// Whether that time has passed.
     pub is_over: Option<bool>,
-    /// The time since the decision in seconds.
+    /// The time since the decision, in seconds.
     pub age_s: u64,
-    /// How many there are.
+    /// The total number of stuck proposals.
     #[serde(skip_serializing)]
     pub total: u64,
 }
@@ -80,34 +80,34 @@ pub struct StuckProposal {
 pub struct WaitingProposals {
     /// The tier.
     pub tier: String,
-    /// How many there are.
+    /// The number of proposals.
     pub proposals: u64,
-    /// When the oldest was made.
+    /// When the oldest proposal was made.
     pub oldest: String,
-    /// When the next one expires.
+    /// When the next proposal expires.
     pub next_to_expire: String,
 }
 
-/// Records that are final and not sealed.
+/// Final records that are not sealed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnsealedRecords {
-    /// How many there are.
+    /// The number of records.
     pub records: u64,
-    /// When the oldest ended.
+    /// When the oldest record ended.
     pub oldest: Option<String>,
-    /// How many records others may have to wait for.
+    /// The number of pending writes, for which sealing may have to wait.
     pub pending: u64,
 }
 
-/// Asks one database, and the ledger in it.
+/// Runs checks in one database and its ledger.
 #[derive(Debug, Clone)]
 pub struct Doctor {
     records: Records,
-    /// After how many seconds a record that is pending was abandoned.
+    /// The age in seconds after which a pending attempt counts as abandoned.
     abandoned_after_s: u64,
 }
 
-/// The most rows of one finding; each says in `total` how many there are.
+/// The maximum number of rows of one finding; each row has the total number.
 pub const MOST_FOUND: u32 = 20;
 
 const SERVER_SQL: &str = "select pg_catalog.current_setting('server_version') as version, \
@@ -167,8 +167,7 @@ const UNSEALED_SQL: &str = concat!(
        and a.completed_at < clock_timestamp() - interval '10 minutes'"
 );
 
-/// Servers say which key they have every minute.
-/// Of the newest records, so that the answer is fast whatever the ledger's size.
+/// Only looks at the newest records, so that the query is fast in a ledger of any size.
 const UNDOABLE_SQL: &str = concat!(
     "select distinct on (r.tool_name) r.correlation_id, r.tool_name, r.status, ",
     rfc3339!("r.admitted_at"),
@@ -192,96 +191,98 @@ impl Doctor {
         Self { records, abandoned_after_s: (settings.call_deadline + BEYOND_DEADLINE).as_secs() }
     }
 
-    /// Whether this login is one of the console, and no superuser.
+    /// Whether this login has the role of the console and is not a superuser.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn is_console(&self) -> Result<bool, pg::Error> {
         Ok(self.first(IS_CONSOLE_SQL, &[]).await? == Some(Value::Bool(true)))
     }
 
-    /// Facts about the server. Needs no ledger.
+    /// Facts about the PostgreSQL server. This works without a ledger.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn server(&self) -> Result<ServerFacts, pg::Error> {
         self.one(SERVER_SQL, &[]).await
     }
 
-    /// The logins that have the role `countersign_approver`, superusers aside.
+    /// The logins that can approve proposals, except superusers.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn approvers(&self) -> Result<Vec<String>, pg::Error> {
         self.texts(APPROVERS_SQL).await
     }
 
-    /// Records that are pending for longer than a call may take, newest first.
+    /// Attempts that have been pending for longer than a call may take, newest first.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn abandoned_records(&self) -> Result<Vec<AbandonedRecord>, pg::Error> {
         let params = [Some(self.abandoned_after_s.to_string()), Some(MOST_FOUND.to_string())];
         self.records.rows(PENDING_SQL, &params).await
     }
 
-    /// Proposals that were agreed to over 5 minutes ago and neither carried out nor ended, newest first.
+    /// Proposals that were approved more than 5 minutes ago and neither executed nor ended, newest first.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn stuck_proposals(&self) -> Result<Vec<StuckProposal>, pg::Error> {
         self.records.rows(CONFIRMED_SQL, &[Some(MOST_FOUND.to_string())]).await
     }
 
-    /// The number of proposals that were approved within the last hour and have not ended yet.
+    /// The number of proposals that were approved within the last hour and have not ended.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn confirmed_lately(&self) -> Result<u64, pg::Error> {
         Ok(self.first(LATELY_SQL, &[]).await?.and_then(|count| count.as_u64()).unwrap_or_default())
     }
 
-    /// Proposals that wait for a decision, by tier.
+    /// The proposals that wait for a decision, by tier.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn waiting_proposals(&self) -> Result<Vec<WaitingProposals>, pg::Error> {
         self.records.rows(WAITING_SQL, &[]).await
     }
 
-    /// Records that were final over 10 minutes ago and are not sealed.
+    /// The records that ended more than 10 minutes ago and are not sealed.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn unsealed_records(&self) -> Result<UnsealedRecords, pg::Error> {
         self.one(UNSEALED_SQL, &[]).await
     }
 
-    /// Of each tool, in alphabetical order, the newest write whose receipt says that its recorded changes can be undone.
+    /// For each tool, in alphabetical order, the newest write that can be undone by its recorded effects, according
+    /// to its receipt.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn newest_undoable(&self) -> Result<Vec<RecordName>, pg::Error> {
         self.records.rows(UNDOABLE_SQL, &[]).await
     }
 
-    /// The ids of the fingerprint keys that servers had within the last 2.5 minutes.
+    /// The ids of the fingerprint keys that servers reported within the last 2.5 minutes. Each server reports its key
+    /// every minute.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn fingerprint_keys(&self) -> Result<Vec<String>, pg::Error> {
         self.texts(KEYS_SQL).await
     }
 
-    /// Until when a server may execute this proposal; `None` if it does not exist, or is not approved.
+    /// The time until which a server may execute this proposal; `None` if it does not exist or is not approved.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub async fn executable_until(&self, id: ProposalId) -> Result<Option<String>, pg::Error> {
         Ok(self.first(UNTIL_SQL, &[Some(id.to_string())]).await?.and_then(|time| time.as_str().map(str::to_owned)))
     }
 
-    /// The only row, or one of nothing.
+    /// The only row, or the default if there is none.
     async fn one<T: DeserializeOwned + Default>(&self, sql: &str, params: &[Option<String>]) -> Result<T, pg::Error> {
         Ok(self.records.rows(sql, params).await?.into_iter().next().unwrap_or_default())
     }
@@ -292,7 +293,7 @@ impl Doctor {
         Ok(row.and_then(|row| row.into_iter().next()).map(|(_, value)| value))
     }
 
-    /// The first column, which is text.
+    /// The first column of all rows, as text.
     async fn texts(&self, sql: &str) -> Result<Vec<String>, pg::Error> {
         let rows = self.records.objects(sql, &[]).await?.into_iter();
         Ok(rows.filter_map(|row| row.into_iter().next()?.1.as_str().map(str::to_owned)).collect())

@@ -1,5 +1,5 @@
-//! The numbers of records and proposals in the states that an operator watches: one query, cheap on a ledger of any
-//! size, on its own session, so that it also answers while all writing sessions are busy.
+//! The numbers of records and proposals that an operator monitors. They come from one query, which is cheap in a
+//! ledger of any size. It has its own session, so that it works while all writing sessions are busy.
 
 use std::time::Duration;
 
@@ -8,34 +8,34 @@ use tokio::time::Instant;
 
 use crate::people::proposals::ProposalStatus;
 
-/// Counts in one ledger.
+/// Counts the states in one ledger.
 #[derive(Debug, Clone)]
 pub struct LedgerGauges {
     writer: WriterPool,
 }
 
-/// The counts. An age is that of the oldest; zero if there is none.
+/// The counts. Each age is that of the oldest one, or zero if there is none.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LedgerCounts {
-    /// Writes that are recorded and have no outcome yet.
+    /// Attempts without an outcome.
     pub pending_records: u64,
-    /// Since that one was recorded.
+    /// The age of the oldest attempt.
     pub oldest_pending_record: Duration,
-    /// Proposals that wait for an approval, without expired ones.
+    /// Proposals that wait for an approval and have not expired.
     pub pending_proposals: u64,
-    /// Proposals that are approved and have not ended yet.
+    /// Approved proposals that have not ended.
     pub confirmed_proposals: u64,
-    /// The time since its approval.
+    /// The time since the oldest approval.
     pub oldest_confirmed_proposal: Duration,
-    /// Final records that no seal covers yet, counted up to 10,000.
+    /// Final records that are not sealed, counted up to 10,000.
     pub unsealed_records: u64,
-    /// Since that one was final.
+    /// The time since the oldest of them ended.
     pub oldest_unsealed_record: Duration,
     /// The number of proposals that reached each end within the last hour.
     pub ended_proposals: [(ProposalStatus, u64); 5],
 }
 
-/// The ends of a proposal, in the order of the statement.
+/// The final states of a proposal, in the order of the query's result.
 const ENDS: [ProposalStatus; 5] = [
     ProposalStatus::Executed,
     ProposalStatus::Failed,
@@ -45,19 +45,19 @@ const ENDS: [ProposalStatus; 5] = [
 ];
 
 const SQL: &str = include_str!("gauges.sql");
-/// A monitoring request does not wait for long.
+/// The time limit, since a monitoring system does not wait long.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 impl LedgerGauges {
-    /// Opens no connection yet.
+    /// Creates the pool without opening a connection.
     pub(crate) fn new(target: ConnectOptions) -> Self {
         Self { writer: WriterPool::new(target, 1) }
     }
 
-    /// The current counts, within 2 s.
+    /// The current counts, within 2 seconds.
     ///
     /// # Errors
-    /// An error of the database, or a timeout.
+    /// The query failed or timed out.
     pub async fn count(&self) -> Result<LedgerCounts, pg::Error> {
         let deadline = Instant::now() + DEADLINE;
         let outcome = match self.writer.run_one(SQL, &[], deadline).await {
@@ -71,13 +71,13 @@ impl LedgerGauges {
         counted(&row).ok_or_else(|| std::io::Error::other("the ledger's answer cannot be read").into())
     }
 
-    /// Waits until PostgreSQL has received a pending cancel request. For the end of the process.
+    /// Waits until PostgreSQL has received a pending cancel request. Called before the process exits.
     pub async fn drain(&self) {
         self.writer.drain().await;
     }
 }
 
-/// The row of the statement.
+/// Parses the row of the query.
 fn counted(row: &[Option<String>]) -> Option<LedgerCounts> {
     let [pending, oldest_pending, waiting, confirmed, oldest_confirmed, unsealed, oldest_unsealed, ended] = row else {
         return None;
@@ -103,7 +103,7 @@ fn number(text: &Option<String>) -> Option<u64> {
     text.as_ref()?.parse().ok()
 }
 
-/// NULL is no age. What was made while the statement began may be younger than it.
+/// Parses an age; NULL is zero. A row that was made after the query began has a negative age.
 fn age(text: &Option<String>) -> Option<Duration> {
     let Some(text) = text else { return Some(Duration::ZERO) };
     Duration::try_from_secs_f64(text.parse::<f64>().ok()?.max(0.0)).ok()

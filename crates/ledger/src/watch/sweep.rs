@@ -1,11 +1,11 @@
-//! Ends the records that a killed server left pending, seals final records, and signs the log.
+//! Ends attempts that a killed server left pending, seals final records, and signs the log.
 //!
 //! ```text
 //! server 1   admit ............ claim | killed
 //! server 2                                      sweep: the row is not locked, so nobody carries it out: failure
 //! ```
-//! An attempt is old enough when it is older than any call may take, so that one that is about to be claimed, or a write that was
-//! reported, is not ended.
+//! The sweep only ends attempts that are older than any call may take. So it does not end an attempt that is about to
+//! be claimed, or a reported write that is still running.
 
 use std::time::Duration;
 
@@ -15,23 +15,25 @@ use types::CorrelationId;
 use crate::audit::{Audit, SealingPause, SignError, Signed, Uncosigned};
 use crate::{Ledger, outage};
 
-/// The age of a record beyond the deadline of its call: the grace of its statements and the time for its resolution.
+/// The age beyond the deadline of its call at which an attempt counts as abandoned. It includes the grace period of
+/// its statements and the time to resolve it.
 pub(crate) const BEYOND_DEADLINE: Duration = Duration::from_secs(30);
 const EVERY: Duration = Duration::from_secs(60);
-/// How long one turn seals. What is left then comes with the next one, after a checkpoint of what was sealed.
+/// The maximum duration of sealing in one turn. What remains is sealed in the next turn, after a checkpoint of what
+/// was sealed.
 const SEAL_FOR: Duration = Duration::from_secs(45);
 const DEADLINE: Duration = Duration::from_secs(30);
-/// The number of records in one sweep; the next sweep continues.
+/// The maximum number of attempts that one sweep ends. The next sweep continues.
 const MOST: u32 = 1000;
 
 const KEY_SQL: &str = "select countersign.note_fingerprint_key($1)";
 const SWEEP_SQL: &str = "select countersign.sweep(make_interval(secs => $1::double precision), $2::integer)::text";
 
 impl Ledger {
-    /// Ends what was abandoned; the records that it ended. Several servers may sweep at once.
+    /// Ends abandoned attempts, and returns their ids. Several servers may sweep at the same time.
     ///
     /// # Errors
-    /// Whatever the database says; the next sweep will find them.
+    /// The query failed. The next sweep will end the attempts.
     pub async fn sweep(&self) -> Result<Vec<CorrelationId>, pg::Error> {
         let deadline = Instant::now() + DEADLINE;
         let params =
@@ -40,8 +42,8 @@ impl Ledger {
         Ok(ended.filter_map(|id| CorrelationId::parse(&id)).collect())
     }
 
-    /// Seals what is final, and signs a checkpoint of it if a key of the log is here. Writes stop while the log contradicts
-    /// what was signed.
+    /// Seals final records, and signs a checkpoint if a key of the log is available here. Writes are stopped while
+    /// the log contradicts a signed checkpoint.
     async fn seal_and_sign(&self, pause: &mut SealingPause) {
         let audit = self.audit();
         match audit.seal_beside_writes(pause, Instant::now() + SEAL_FOR).await {
@@ -63,12 +65,12 @@ impl Ledger {
         match signed {
             Ok(_) => self.gate.stop.set(false),
             Err(error) if error.is_contradiction() => self.gate.stop.set(true),
-            // It says nothing about the log.
+            // Other errors say nothing about the log, so the state of writes stays as it is.
             Err(_) => {}
         }
     }
 
-    /// Asks the witnesses that have not cosigned the newest checkpoint.
+    /// Requests the missing cosignatures of the newest checkpoint.
     async fn cosign(&self, audit: &Audit) {
         match audit.cosign(&self.settings.signing).await {
             Ok((_, uncosigned)) => {
@@ -80,7 +82,7 @@ impl Ledger {
         }
     }
 
-    /// Sweeps and seals now and then every minute, for as long as the future is polled.
+    /// Sweeps and seals immediately, then every minute, as long as the future is polled.
     pub async fn run_sweeper(self) {
         let mut ticks = tokio::time::interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -96,7 +98,7 @@ impl Ledger {
                 Err(error) => outage::warn(&error, "the sweep will be tried again"),
             }
             self.seal_and_sign(&mut pause).await;
-            // `doctor` compares the keys of all servers.
+            // Reports the fingerprint key of this server; `doctor` compares the keys of all servers.
             let key_id = [Some(self.settings.fingerprints.key_id())];
             if let Err(error) = self.writer.run_one(KEY_SQL, &key_id, Instant::now() + DEADLINE).await {
                 tracing::debug!(%error, "the id of the fingerprint key was not recorded");

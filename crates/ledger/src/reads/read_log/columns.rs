@@ -1,4 +1,4 @@
-//! The rows of a batch as PostgreSQL takes them fastest: as an array for each column.
+//! Sends the rows of a batch in PostgreSQL's fastest form: one array for each column.
 
 use pg::value::push_array_element;
 
@@ -7,7 +7,7 @@ use super::entry::Row;
 /// The number of columns, in the order of `countersign.log_reads`.
 const COLUMNS: usize = 19;
 
-/// An array of PostgreSQL for each column.
+/// A PostgreSQL array for each column.
 #[derive(Debug, Default)]
 pub(super) struct ColumnArrays {
     columns: [String; COLUMNS],
@@ -53,8 +53,8 @@ impl ColumnArrays {
         }
     }
 
-    /// The columns as an array of texts, each of which is an array; empty without rows. An array of NULL alone is empty:
-    /// `unnest` fills it up, and a third of the work of a batch is to read its arrays.
+    /// The columns as an array of texts, each of which is an array; empty without rows. A column with only NULLs is
+    /// sent as an empty array, which `unnest` fills up: parsing the arrays is a third of the work of a batch.
     pub(super) fn into_array(self) -> String {
         let columns = self.columns.into_iter().zip(self.has_values).filter(|(column, _)| !column.is_empty());
         let columns = columns.map(|(column, has_values)| if has_values { column + "}" } else { "{}".to_owned() });

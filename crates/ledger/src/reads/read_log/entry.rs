@@ -1,4 +1,4 @@
-//! One read, and its row in the table.
+//! An entry of the log of reads, and its row in the table.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use pg::ReadFacts;
 use sha2::{Digest, Sha256};
 use types::Principal;
 
-/// The longest text that is stored, in bytes.
+/// The maximum length of a stored text, in bytes.
 const MAX_TEXT_BYTES: usize = 8 * 1024;
 
-/// The memory of an entry besides its texts, in bytes.
+/// An estimate of the memory of an entry without its texts, in bytes.
 const ENTRY_BYTES: usize = 400;
 
 /// Microseconds since 1970 by the clock of this machine.
@@ -30,12 +30,12 @@ pub(super) struct Entry {
     duration_us: i64,
     /// SHA-256 of the text of the statement.
     fingerprint: Option<[u8; 32]>,
-    /// With its text only if texts are stored.
+    /// The facts. They include the text of the statement only if texts are stored.
     facts: ReadFacts,
 }
 
 impl Entry {
-    /// The entry of a read that began at `read_at` and took so long, both in microseconds.
+    /// The entry of a read that began at `read_at` and took `duration_us`, both in microseconds.
     pub(super) fn new(
         mut principal: Principal,
         tool: String,
@@ -44,7 +44,7 @@ impl Entry {
         mut facts: ReadFacts,
     ) -> Self {
         let fingerprint = facts.sql.as_ref().map(|sql| Sha256::digest(sql).into());
-        // An issuer's label may contain anything.
+        // A label from a token issuer may contain any characters.
         [&mut facts.sql, &mut principal.actor].into_iter().flatten().for_each(bound);
         Self { read_at, principal, tool, outcome, duration_us, fingerprint, facts }
     }
@@ -64,12 +64,12 @@ impl Entry {
         ENTRY_BYTES + self.tool.len() + account_id.as_str().len() + texts + tables
     }
 
-    /// The names of its tables.
+    /// The names of the tables that the statement read.
     pub(super) fn tables(&self) -> Option<&Arc<[String]>> {
         self.facts.tables.as_ref()
     }
 
-    /// Its row, with these tables.
+    /// The row of this entry, with these tables.
     pub(super) fn row<'a>(&'a self, tables: Option<Vec<&'a str>>) -> Row<'a> {
         let Principal { account_id, actor, client } = &self.principal;
         Row {
@@ -94,7 +94,7 @@ impl Entry {
     }
 }
 
-/// A row as the function of the ledger takes it; times in microseconds.
+/// A row in the form of the ledger's SQL function. Times are in microseconds.
 #[derive(Debug, Default)]
 pub(super) struct Row<'a> {
     pub(super) read_at: i64,
@@ -119,7 +119,7 @@ pub(super) struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// The row that says how many reads are missing, and between which times they began.
+    /// A row that says how many reads are missing, and when the first and the last of them began.
     pub(super) fn of_loss(written_at: i64, entries: u64, (first_at, last_at): (i64, i64)) -> Self {
         Self {
             read_at: written_at,
@@ -132,7 +132,7 @@ impl Row<'_> {
     }
 }
 
-/// Cuts a text to its longest stored length, at a character, and replaces NUL, which PostgreSQL cannot store.
+/// Cuts a text to its maximum length at a character boundary, and replaces NUL, which PostgreSQL cannot store.
 fn bound(text: &mut String) {
     if text.len() > MAX_TEXT_BYTES {
         text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
@@ -143,7 +143,7 @@ fn bound(text: &mut String) {
     }
 }
 
-/// Bytes as PostgreSQL reads them.
+/// Bytes in the text form of `bytea`.
 fn bytea(bytes: &[u8; 32]) -> String {
     let mut text = String::with_capacity(66);
     text.push_str("\\x");

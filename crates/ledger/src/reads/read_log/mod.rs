@@ -5,8 +5,8 @@
 //! background                 due every second, or when a batch is full: one statement for each batch
 //! ```
 //! A read never waits for the log: `queue` is bounded in entries and bytes, and counts what it cannot take. `writer`
-//! sends batches, and the next batch after a loss says how many reads are missing (`migrations/baseline/75_reads.sql`).
-//! `entry` is one read, `columns` are its cells, and `roots` has the partitioned tables of partitions.
+//! sends batches; the first batch after a loss says how many reads are missing (`migrations/baseline/75_reads.sql`).
+//! `entry` is one read, `columns` encodes rows, and `roots` maps partitions to their partitioned tables.
 
 mod columns;
 mod entry;
@@ -25,25 +25,25 @@ use types::Principal;
 use self::entry::{Entry, micros_now};
 use self::writer::Writer;
 
-/// The time for the last batches at the end of the process. Clients kill a server some seconds after they have closed its
-/// input.
+/// The time limit for the last batches when the process ends. Clients kill a server some seconds after they have
+/// closed its input.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The outcome of a read that its client cancelled, or whose client went away.
+/// The outcome of a read that its client cancelled, or whose client disconnected.
 const CANCELLED: &str = "cancelled";
 
 /// The outcome of a read that succeeded.
 const OK: &str = "ok";
 
-/// The extent of the log.
+/// What the log of reads contains.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ReadLogDetail {
-    /// No log.
+    /// Nothing; reads are not logged.
     #[default]
     Off,
-    /// Everything except texts of statements.
+    /// Everything except the texts of statements.
     Metadata,
-    /// Texts as well, up to 8 KiB each.
+    /// Also the texts of statements, up to 8 KiB each.
     Text,
 }
 
@@ -61,12 +61,12 @@ pub struct ReadLogStatus {
 /// The log of reads of one process. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct ReadLog {
-    /// `None`: reads are not logged.
+    /// `None` if reads are not logged.
     writer: Option<Arc<Writer>>,
 }
 
 impl ReadLog {
-    /// A log in this database, over a session of its own. Opens no connection yet.
+    /// A log in this database, with a session of its own. This opens no connection.
     pub(crate) fn new(target: ConnectOptions, detail: ReadLogDetail) -> Self {
         let writer = |keeps_text| Arc::new(Writer::new(WriterPool::new(target, 1), keeps_text));
         let writer = match detail {
@@ -98,7 +98,7 @@ impl ReadLog {
         self.writer.is_some()
     }
 
-    /// The numbers of reads up to now.
+    /// The current numbers of reads.
     #[must_use]
     pub fn status(&self) -> ReadLogStatus {
         self.writer.as_ref().map(|writer| writer.queue.status()).unwrap_or_default()
@@ -115,13 +115,13 @@ impl ReadLog {
         })
     }
 
-    /// Writes the entries that are left, for at most 2 seconds. No entry is taken from now on.
+    /// Stops accepting entries, and writes the remaining ones for at most 2 seconds.
     pub async fn finish(&self, mut task: JoinHandle<()>) {
         let Some(writer) = &self.writer else { return };
         writer.queue.close();
         let flushed = tokio::time::timeout(FLUSH_TIMEOUT, &mut task).await;
         if flushed.is_err() {
-            // Its statement is cancelled when the task is dropped, and the task is dropped when it has ended.
+            // Dropping the task cancels its statement. The task is dropped once this await returns.
             task.abort();
             let _cancelled = task.await;
         }
@@ -137,7 +137,7 @@ impl ReadLog {
     }
 }
 
-/// A read that has begun. It is logged as cancelled if it is dropped before its end.
+/// A read that has begun. If it is dropped before its end, it is logged as cancelled.
 #[derive(Debug)]
 pub struct ReadEntry {
     log: Arc<Writer>,
@@ -150,13 +150,13 @@ pub struct ReadEntry {
 }
 
 impl ReadEntry {
-    /// Collects the facts of the read.
+    /// The trace that collects facts about the read.
     #[must_use]
     pub fn trace(&self) -> Arc<ReadTrace> {
         Arc::clone(&self.trace)
     }
 
-    /// Ends the read with the code of its error, or without one.
+    /// Ends the read. `error` is its error code, or `None` after a success.
     pub fn ended(mut self, error: Option<&'static str>) {
         self.outcome = error.unwrap_or(OK);
     }

@@ -1,4 +1,4 @@
-//! Entries that are not in the table yet. Bounded; a full queue counts entries instead of taking them.
+//! The queue of entries that are not in the table yet. It is bounded: when it is full, entries are counted as lost.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,20 +10,20 @@ use tokio::time::Instant;
 use super::ReadLogStatus;
 use super::entry::Entry;
 
-/// The most entries, those of the batch that is being written included.
+/// The maximum number of entries, including those of the batch that is being written.
 const MAX_ENTRIES: usize = 20_000;
 
-/// The most bytes of entries.
+/// The maximum size of all entries, in bytes.
 const MAX_BYTES: usize = 8 << 20;
 
-/// The most entries and bytes of a batch.
+/// The maximum number and size of the entries in a batch.
 pub(super) const BATCH_ENTRIES: usize = 1000;
 const BATCH_BYTES: usize = 1 << 20;
 
-/// The longest time that an entry waits for others of its batch.
+/// The maximum time that an entry waits for others of its batch.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Entries that are not logged, and when they began, in microseconds.
+/// The number of lost entries, and when the first and the last of them began, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Loss {
     pub(super) entries: u64,
@@ -57,11 +57,11 @@ pub(super) struct Batch {
 #[derive(Debug, Default)]
 struct State {
     entries: VecDeque<Entry>,
-    /// The entries of the batch that is being written.
+    /// The number of entries in the batch that is being written.
     in_flight: usize,
-    /// The bytes of all entries, those of the batch included.
+    /// The size of all entries in bytes, including those of the batch.
     bytes: usize,
-    /// The loss that no row of the table names yet.
+    /// The loss that is not recorded in the table yet.
     loss: Option<Loss>,
     is_closed: bool,
     written: u64,
@@ -80,7 +80,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes an entry, or counts it as lost. Never waits for the database.
+    /// Adds an entry, or counts it as lost. Never waits for the database.
     pub(super) fn push(&self, entry: Entry) {
         let bytes = entry.bytes();
         let mut state = self.state();
@@ -97,8 +97,8 @@ impl Queue {
         }
     }
 
-    /// Waits until a batch is due: it is full, its first entry has waited long enough, or the queue is closed. Returns
-    /// whether the queue is closed.
+    /// Waits until a batch is due: it is full, its first entry has waited long enough, or the queue is closed.
+    /// Returns whether the queue is closed.
     pub(super) async fn due(&self) -> bool {
         let mut deadline = None;
         loop {
@@ -135,18 +135,18 @@ impl Queue {
         (batch.loss.is_some() || !batch.entries.is_empty()).then_some(batch)
     }
 
-    /// Ends a batch that is in the table.
+    /// Ends a batch that was written.
     pub(super) fn written(&self, batch: &Batch) {
         let mut state = self.state();
         state.end(batch);
         state.written += batch.entries.len() as u64;
     }
 
-    /// Ends a batch that the table does not take.
+    /// Ends a batch that PostgreSQL refused.
     pub(super) fn refused(&self, batch: &Batch) {
         let mut state = self.state();
         state.end(batch);
-        // It is counted already.
+        // The loss of the batch was counted already.
         state.loss = batch.loss.map(|loss| loss.and(state.loss)).or(state.loss);
         batch.entries.iter().for_each(|entry| state.lose(Loss::of(entry)));
     }
@@ -157,7 +157,7 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// Waits for a change: an entry, or the end.
+    /// Waits for a new entry or for the end of the queue.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(queue.status().written, BATCH_ENTRIES as u64);
         let next = queue.take().unwrap();
         assert_eq!(next.loss, Some(Loss { entries: 1, first_at: total, last_at: total }));
-        // What a table refuses is lost with it, and what was lost before is told once.
+        // A refused batch is lost, and a loss from before it is reported only once.
         queue.refused(&next);
         let all = Loss { entries: 1 + BATCH_ENTRIES as u64, first_at: BATCH_ENTRIES as i64, last_at: total };
         assert_eq!(queue.take().unwrap().loss, Some(all));

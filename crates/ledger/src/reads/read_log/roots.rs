@@ -1,4 +1,4 @@
-//! The partitioned tables of partitions. A plan names each partition, and an auditor asks for the table.
+//! Maps partitions to their partitioned tables. A plan names partitions, but an auditor searches for the table.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use pg::WriterPool;
 use pg::value::text_array;
 use tokio::time::Instant;
 
-/// The time for which a name is remembered, and the number of names.
+/// How long a name is cached, and the maximum number of names.
 const SEEN_FOR: Duration = Duration::from_secs(60);
 const MAX_NAMES: usize = 20_000;
 
-/// A name as `pg` writes those of a plan.
+/// The name of a table, in the form in which `pg` reads it from plans.
 macro_rules! name {
     ($schema:literal, $table:literal) => {
         concat!(name!($schema), " || '.' || ", name!($table))
@@ -40,10 +40,10 @@ const ROOTS_SQL: &str = concat!(
      where p.name = any ($1::text[])"
 );
 
-/// The names that were looked up.
+/// The cache of names.
 #[derive(Debug)]
 pub(super) struct PartitionRoots {
-    /// The partitioned table of a name; `None` if the name is no partition.
+    /// The partitioned table of each name; `None` if the table is not a partition.
     names: HashMap<String, Option<String>>,
     since: Instant,
 }
@@ -55,10 +55,10 @@ impl Default for PartitionRoots {
 }
 
 impl PartitionRoots {
-    /// Looks up the names that are not known yet, before `deadline`.
+    /// Looks up the names that are not cached, before `deadline`.
     ///
     /// # Errors
-    /// An error of the database.
+    /// The query failed.
     pub(super) async fn look_up<'a>(
         &mut self,
         pool: &WriterPool,
@@ -84,7 +84,7 @@ impl PartitionRoots {
         Ok(())
     }
 
-    /// The tables, each once, with their partitioned table in place of partitions.
+    /// The tables, each once, with partitions replaced by their partitioned tables.
     pub(super) fn of<'a>(&'a self, tables: &'a [String]) -> Vec<&'a str> {
         let root = |name: &'a String| self.names.get(name).and_then(Option::as_deref).unwrap_or(name);
         tables.iter().map(root).collect::<BTreeSet<&str>>().into_iter().collect()

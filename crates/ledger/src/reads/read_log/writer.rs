@@ -1,4 +1,4 @@
-//! Writes batches of entries, in the background.
+//! Writes batches of entries in the background.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(super) struct Writer {
     /// Whether entries keep the texts of statements.
     pub(super) keeps_text: bool,
     pool: WriterPool,
-    /// The name of this process in the ledger.
+    /// Identifies this process in the ledger.
     sender: Uuid,
 }
 
@@ -65,8 +65,8 @@ impl Writer {
         }
     }
 
-    /// Writes a batch, with pauses between the attempts. A batch that no attempt can write is counted as lost. Every
-    /// attempt has the same number, so that the batch counts once.
+    /// Writes a batch, with pauses between the attempts. A batch that cannot be written is counted as lost. All
+    /// attempts use the same number, so that a batch is not written twice.
     async fn deliver(&self, (number, batch): (i64, &Batch), roots: &mut PartitionRoots, warnings: &mut Warnings) {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -84,7 +84,7 @@ impl Writer {
             warnings.of_loss(self.queue.status().lost);
             let was_closed = self.queue.is_closed();
             let until = Instant::now() + pause;
-            // The end of the process is a reason to try again at once.
+            // When the process ends, try again without a pause.
             while tokio::time::timeout_at(until, self.queue.changed()).await.is_ok() {
                 if !was_closed && self.queue.is_closed() {
                     break;
@@ -117,7 +117,7 @@ impl Writer {
     }
 }
 
-/// The rows of a batch as an array for each column, and the time of the oldest one.
+/// The rows of a batch as an array for each column, and the time of its oldest row.
 fn rows(batch: &Batch, roots: &PartitionRoots, now: i64) -> (i64, String) {
     let mut oldest_at = now;
     let mut columns = ColumnArrays::default();
@@ -153,7 +153,8 @@ impl Warnings {
     }
 }
 
-/// Whether the batch itself is the reason: invalid data, a violated constraint, a limit of the program.
+/// Whether the error is about the batch itself: invalid data, a violated constraint, or a program limit. Then a retry
+/// cannot succeed.
 fn is_about_content(error: &pg::Error) -> bool {
     let class = error.server_error().and_then(|error| error.sqlstate.get(..2));
     matches!(class, Some("22" | "23" | "54"))

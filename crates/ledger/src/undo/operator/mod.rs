@@ -1,10 +1,11 @@
-//! People undo the writes of any account, over a login with the role `countersign_operator`, which no server has.
+//! Operators undo the writes of any account, with a login that has the role `countersign_operator`. No server has
+//! this role.
 //!
 //! ```text
 //! admit_undo | BEGIN, claim, undo | SET CONSTRAINTS ALL IMMEDIATE, finish, COMMIT
 //!                                 | or, with conflicts: ROLLBACK, fail
 //! ```
-//! `parts` is the undo of many writes (`crate::undo::plans`).
+//! `parts` undoes many writes by a plan (`crate::undo::plans`).
 
 mod parts;
 
@@ -27,10 +28,10 @@ use crate::fingerprint::sha256_hex;
 use crate::undo::plans::{PlanError, Plans, SelectionError, is_of_the_rows};
 use crate::undo::{SetAgain, UndoReport};
 
-/// The time limit of one undo, which may have thousands of rows.
+/// The time limit of one undo, which may restore thousands of rows.
 const DEADLINE: Duration = Duration::from_secs(600);
 
-/// How long to wait for another undo of the same writes, and how long to look up the outcome after a lost connection.
+/// How long to wait for another undo of the same writes, and to look up the outcome after a lost connection.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The pause between two checks whether another undo of the same writes has ended.
@@ -48,7 +49,7 @@ const RENEW_SQL: &str = "select countersign.renew_shapes()";
 const FAIL_SQL: &str = "select countersign.fail($1, $2, $3, null, $4, $5)";
 const RESOLVE_SQL: &str = "select final_status, final_code, final_message from countersign.resolve($1, $2, $3)";
 
-/// Undo by people.
+/// Undo by operators.
 #[derive(Debug, Clone)]
 pub struct Operator {
     writer: WriterPool,
@@ -58,27 +59,27 @@ pub struct Operator {
 /// The result of an undo.
 #[derive(Debug, Clone, PartialEq)]
 pub enum UndoOutcome {
-    /// The rows are what they were.
+    /// The rows were restored.
     Undone {
-        /// The receipt of the undo, which can be undone as well.
+        /// The correlation id of the undo, which can be undone, too.
         correlation_id: CorrelationId,
         /// The number of restored rows.
         rows: u64,
-        /// Its effects, if they can be read.
+        /// The effects of the undo, if they can be read.
         effects: Option<Effects>,
-        /// What triggers set again in the rows; `None` also where the answer was lost.
+        /// What triggers changed in the restored rows. Also `None` if the answer of the undo was lost.
         set_again: Option<SetAgain>,
     },
-    /// A dry run, which was rolled back, has restored this many rows.
+    /// The dry run succeeded and was rolled back.
     WouldUndo {
-        /// The number of rows.
+        /// The number of rows that the undo would restore.
         rows: u64,
     },
-    /// Nothing was changed.
+    /// The undo was refused, and nothing was changed.
     Conflicts {
-        /// The receipt of the attempt; a trial has none.
+        /// The correlation id of the attempt; `None` for a trial.
         correlation_id: Option<CorrelationId>,
-        /// What is in the way.
+        /// The conflicts.
         conflicts: Vec<Conflict>,
         /// The number of rows of the undo.
         rows: u64,
@@ -91,18 +92,18 @@ pub enum UndoError {
     /// Another undo of the same writes is running.
     #[error("an undo of the same writes is running: {0}")]
     InFlight(String),
-    /// The connection was lost at COMMIT.
+    /// The connection was lost during COMMIT.
     #[error(
         "the connection was lost while the undo was being committed, and whether it was is not known: look for {0} with `countersign audit show`"
     )]
     Unknown(CorrelationId),
-    /// The attempt has ended without a change.
+    /// The attempt failed, and nothing was changed.
     #[error("the undo was not made: {0}")]
     Failed(String),
-    /// A plan was asked for that can have no writes.
+    /// The selection of the plan cannot match any write.
     #[error(transparent)]
     Selection(#[from] SelectionError),
-    /// Whatever the database says.
+    /// A query failed.
     #[error(transparent)]
     Database(#[from] pg::Error),
 }
@@ -116,7 +117,7 @@ impl From<PlanError> for UndoError {
     }
 }
 
-/// The result on record.
+/// The result in the record of an undo.
 #[derive(Debug, Serialize)]
 struct UndoneData<'a> {
     undone: Vec<String>,
@@ -125,7 +126,7 @@ struct UndoneData<'a> {
     set_again: Option<&'a SetAgain>,
 }
 
-/// An undo that is admitted.
+/// An admitted undo.
 struct AdmittedUndo {
     correlation_id: CorrelationId,
     slot: Option<String>,
@@ -136,15 +137,15 @@ impl Operator {
         Self { plans: Plans::new(writer.clone(), records), writer }
     }
 
-    /// Undoes one write, whose account it is does not matter. `who` is recorded: the user of the operating system.
+    /// Undoes one write of any account. The record names `who`, the user of the operating system.
     ///
     /// # Errors
-    /// [`UndoError`]; SQLSTATE 42501 without the role `countersign_operator`.
+    /// [`UndoError`]; with SQLSTATE 42501 if the login lacks the role `countersign_operator`.
     pub async fn undo(&self, write: CorrelationId, who: &str) -> Result<UndoOutcome, UndoError> {
         self.undo_all(&[write], who, UNDO_TOOL, &json!({"correlation_id": write.to_string()}), None).await
     }
 
-    /// Tries the undo of these writes, all together, in a transaction that is rolled back.
+    /// Tries to undo these writes together, in a transaction that is rolled back.
     ///
     /// # Errors
     /// As [`Self::undo`].
@@ -152,7 +153,7 @@ impl Operator {
         self.try_parts(&[writes], who).await
     }
 
-    /// Tries the undo of some sets of writes, one set after another, in a transaction that is rolled back.
+    /// Tries to undo sets of writes, one set after another, in a transaction that is rolled back.
     async fn try_parts(&self, parts: &[&[CorrelationId]], who: &str) -> Result<UndoOutcome, UndoError> {
         let mut lease = self.acquire().await?;
         let tried = try_parts(lease.session(), parts, who).await;
@@ -179,7 +180,7 @@ impl Operator {
         arguments: &Value,
         plan_digest: Option<&str>,
     ) -> Result<UndoOutcome, UndoError> {
-        // After a migration, the functions that record and restore the rows of its tables may be those of before.
+        // After a migration, the functions that record and restore the rows of its tables may be outdated.
         self.writer.run_one(RENEW_SQL, &[], Instant::now() + RESOLVE_TIMEOUT).await?;
         let mut lease = self.acquire().await?;
         let admitted = admit(&mut lease, writes, who, tool, arguments, plan_digest).await?;
@@ -227,12 +228,12 @@ impl Operator {
         rows: u64,
         set_again: Option<SetAgain>,
     ) -> Result<UndoOutcome, UndoError> {
-        // The undo is made: that its effects cannot be read takes nothing away from it.
+        // The undo is committed, even if its effects cannot be read.
         let effects = effects::of_write(&self.writer, correlation_id, Instant::now() + RESOLVE_TIMEOUT).await;
         Ok(UndoOutcome::Undone { correlation_id, rows, effects: effects.ok().flatten(), set_again })
     }
 
-    /// PostgreSQL refused a statement, which is recorded; or the connection was lost, and the record says what happened.
+    /// After an error of PostgreSQL, records the failure. After a lost connection, looks up the outcome.
     async fn failed(
         &self,
         mut lease: PooledSession,
@@ -248,7 +249,7 @@ impl Operator {
         Err(UndoError::Failed(server.message.clone()))
     }
 
-    /// The outcome of an attempt whose connection was lost; `rows` is the number of its rows.
+    /// The outcome of an attempt whose connection was lost. `rows` is its number of rows.
     async fn resolve(&self, admitted: &AdmittedUndo, rows: u64) -> Result<UndoOutcome, UndoError> {
         self.writer.invalidate_idle();
         let id = admitted.correlation_id;
@@ -268,7 +269,8 @@ impl Operator {
     }
 }
 
-/// Undoes the parts in a transaction that stays open. Each is checked by what it deferred, as if it were committed.
+/// Undoes the parts in a transaction that stays open. The deferred checks of each part run before the next part, as
+/// if it were committed.
 async fn try_parts(session: &mut Session, parts: &[&[CorrelationId]], who: &str) -> Result<UndoReport, pg::Error> {
     let all = Some(array(&parts.concat()));
     let preview = [all.clone(), Some(who.to_owned()), Some(UNDO_TOOL.to_owned()), Some(timeout_ms())];
@@ -326,7 +328,8 @@ async fn admit(
         if verdict.as_deref() == Some("run") {
             return Ok(AdmittedUndo { correlation_id, slot });
         }
-        // Somebody else undoes them, or a process that died did: the ledger notices that after a second.
+        // Another process is undoing these writes, or has died while it did; the ledger detects the latter after a
+        // second.
         if Instant::now() + PAUSE >= end {
             return Err(UndoError::InFlight(original.unwrap_or_default()));
         }
@@ -346,7 +349,7 @@ async fn refuse(
     Ok(UndoOutcome::Conflicts { correlation_id: Some(admitted.correlation_id), conflicts, rows })
 }
 
-/// Rolls back, and records why.
+/// Rolls back and records the failure.
 async fn fail(
     lease: &mut PooledSession,
     admitted: &AdmittedUndo,

@@ -1,5 +1,5 @@
-//! Plans of people: tried, stored and shown; then run as they were shown, in one transaction, or in one for each part of the plan that
-//! shares no rows with the others.
+//! Undo plans of operators. A plan is tried, stored and shown. Then it is executed as it was shown, in one
+//! transaction, or in one transaction for each part that shares no rows with the others.
 
 use std::collections::HashMap;
 
@@ -14,16 +14,16 @@ use crate::undo::plans::{Plan, PlanMode, PlanPart, PlanReport, PlanRequest, Plan
 /// The result of one part of a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub enum UndoProgress {
-    /// It was undone before, by an earlier run.
+    /// An earlier run has undone the part.
     Before,
     /// The part differs from the one that was shown.
     Stale,
-    /// It was tried.
+    /// The undo of the part was attempted, with this outcome.
     Done(UndoOutcome),
 }
 
-/// The rows of writes, and what they refer to: two writes with the same key belong together. A key is that of a row, or the values
-/// by which a foreign key ties rows to each other.
+/// The keys by which writes are connected: two writes with the same key belong to the same part. A key is that of a
+/// row, or the values of a foreign key that connects rows.
 const KEYS_SQL: &str = "\
 with own as materialized ( \
     select e.* from countersign.effect e where e.correlation_id = any ($1::uuid[]) \
@@ -52,11 +52,11 @@ select u.correlation_id, u.key from ( \
 const REVERSED_SQL: &str = "select count(*) from countersign.reversal v where v.correlation_id = any ($1::uuid[])";
 
 impl Operator {
-    /// Makes a plan: selects, compares, tries it in a transaction that is rolled back, and stores it. What touches more rows than
-    /// `max_rows` is undone in parts.
+    /// Makes a plan: selects the writes, compares their rows, tries the undo in a transaction that is rolled back,
+    /// and stores the plan. A plan with more rows than `max_rows` is split into parts.
     ///
     /// # Errors
-    /// As [`Operator::undo`]; [`UndoError::Selection`] if nothing can be selected.
+    /// As [`Operator::undo`]; [`UndoError::Selection`] if the request cannot match any write.
     pub async fn plan(&self, request: &PlanRequest, max_rows: u64, who: &str) -> Result<(Plan, StoredPlan), UndoError> {
         let end = Instant::now() + DEADLINE;
         let mut plan = self.plans.compare(None, request, end).await?;
@@ -66,24 +66,24 @@ impl Operator {
         Ok((plan, stored))
     }
 
-    /// The rows that the plan puts back ([`crate::undo::plans::Plans::rows`]).
+    /// The rows that the plan restores ([`crate::undo::plans::Plans::rows`]).
     ///
     /// # Errors
-    /// The error of the query.
+    /// The query failed.
     pub async fn plan_rows(&self, report: &PlanReport, most: Option<u32>) -> Result<PlanRows, UndoError> {
         Ok(self.plans.rows(&report.writes, most, Instant::now() + DEADLINE).await?)
     }
 
-    /// The stored plans whose name begins like this.
+    /// The stored plans whose id begins with `prefix`.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn stored_plans(&self, prefix: &IdPrefix) -> Result<Vec<StoredPlan>, UndoError> {
         Ok(self.plans.find(prefix).await?)
     }
 
-    /// Undoes one part of a stored plan, if it is unchanged since it was shown. A finished part stays undone: a second
-    /// run continues after it.
+    /// Undoes one part of a stored plan, if the part is the same as when it was shown. A finished part stays undone,
+    /// so a second run continues after it.
     ///
     /// # Errors
     /// As [`Operator::undo`].
@@ -95,7 +95,8 @@ impl Operator {
         }
         let PlanReport { is_ready, conflicts, digest, .. } =
             self.plans.report(&part.writes, PlanMode::Strict, None, end).await?;
-        // The undo itself compares the rows alone, and would pass over a change that others have made and taken back.
+        // The undo itself only compares rows. It would not notice a change that others made and took back, so the
+        // plan is made again and compared.
         if !is_ready {
             return Ok(UndoProgress::Done(UndoOutcome::Conflicts { correlation_id: None, conflicts, rows: part.rows }));
         }
@@ -106,8 +107,8 @@ impl Operator {
         self.undo_all(&part.writes, who, "undo_run", &arguments, Some(&part.digest)).await.map(UndoProgress::Done)
     }
 
-    /// One part, or where it has too many rows one for each set of writes that share rows or refer to each other's, the newest
-    /// first. Parts that cannot be undone one after another are one.
+    /// Splits a plan with too many rows into one part for each set of writes that share rows or refer to each other's
+    /// rows, the newest first. If the parts cannot be undone one after another, they are one part.
     async fn parts(&self, plan: &Plan, max_rows: u64, who: &str) -> Result<Vec<PlanPart>, UndoError> {
         let report = &plan.report;
         if report.writes.is_empty() {
@@ -123,7 +124,7 @@ impl Operator {
         });
         let sets = connected(pairs);
         let each: Vec<&[CorrelationId]> = sets.iter().map(Vec::as_slice).collect();
-        // A unique value that one part frees and another one takes is no foreign key.
+        // No foreign key shows that one part frees a unique value which another part takes.
         if sets.len() > 1 && matches!(self.try_parts(&each, who).await?, UndoOutcome::Conflicts { .. }) {
             return Ok(vec![PlanPart::of(report)]);
         }
@@ -136,7 +137,7 @@ impl Operator {
     }
 }
 
-/// The trial of a plan of a person.
+/// The trial of an operator's plan.
 struct OperatorTrial<'a> {
     operator: &'a Operator,
     who: &'a str,
@@ -155,12 +156,12 @@ impl Trial for OperatorTrial<'_> {
     }
 }
 
-/// Sets of writes that share no key with each other, in the order in which they first come.
+/// The sets of writes that are connected by keys, in the order of their first occurrence.
 fn connected(pairs: impl Iterator<Item = (CorrelationId, String)>) -> Vec<Vec<CorrelationId>> {
     let mut writes: Vec<CorrelationId> = Vec::new();
     let mut number_of = HashMap::<CorrelationId, usize>::new();
     let mut first_of = HashMap::<String, usize>::new();
-    // Of each write another one of its set that came before it, or itself.
+    // For each write, the number of an earlier write of the same set, or its own number (union-find).
     let mut earlier: Vec<usize> = Vec::new();
     for (write, key) in pairs {
         let number = *number_of.entry(write).or_insert_with(|| {
@@ -184,7 +185,7 @@ fn connected(pairs: impl Iterator<Item = (CorrelationId, String)>) -> Vec<Vec<Co
     sets
 }
 
-/// The first write of the set of this one. Each step shortens the way for the next question.
+/// The first write of the set to which this one belongs. Shortens the path for later lookups.
 fn first(earlier: &mut [usize], mut number: usize) -> usize {
     while let Some(link) = earlier.get(number).copied().filter(|link| *link != number) {
         let next = earlier.get(link).copied().unwrap_or(link);

@@ -1,4 +1,4 @@
-//! The trial of a plan. In mode `skip` a write whose undo fails is left out, so that it blocks no other.
+//! The trial of a plan. In mode `skip`, writes whose undo fails are left out, so that they do not block the others.
 
 use std::pin::Pin;
 
@@ -10,25 +10,26 @@ use super::{Plan, PlanMode, Plans};
 use crate::evidence::conflicts::stored;
 use crate::evidence::values::array;
 
-/// The conflicts that a trial has found.
+/// The future of a trial, which returns the conflicts.
 pub type TrialFuture<'a, E> = Pin<Box<dyn Future<Output = Result<Vec<Conflict>, E>> + Send + 'a>>;
 
 /// Tries the undo of writes in a transaction that is rolled back.
 pub trait Trial: Sync {
-    /// The reason why it cannot be tried.
+    /// The reason why the trial could not run.
     type Error: From<pg::Error>;
 
-    /// The conflicts of undoing these writes together.
+    /// Tries to undo these writes together, and returns the conflicts.
     fn try_undo<'a>(&'a self, writes: &'a [CorrelationId]) -> TrialFuture<'a, Self::Error>;
 }
 
-/// Whether an error of this SQLSTATE says that the rows cannot be as the undo would leave them: a constraint, a trigger, a value.
+/// Whether an error of this SQLSTATE is about the restored rows: a constraint, a trigger or a value refuses them.
 #[must_use]
 pub fn is_of_the_rows(sqlstate: &str) -> bool {
     ["22", "23", "27", "38", "39", "44", "P0"].iter().any(|class| sqlstate.starts_with(class))
 }
 
-/// Maximum number of trials that look for single writes. After them, the writes of a failing table are left out together.
+/// The maximum number of trials in the search for failing writes. After them, all writes of the failing table are
+/// left out.
 const MAX_TRIALS: u32 = 64;
 
 const IN_CONFLICT_SQL: &str =
@@ -36,10 +37,11 @@ const IN_CONFLICT_SQL: &str =
 const LEFT_OUT_SQL: &str = "select countersign.left_out_by($1::uuid, $2::json)";
 
 impl Plans {
-    /// Tries a plan that is ready, and adds what the trial finds. In mode `skip` it leaves out what fails, until the rest passes.
+    /// Tries a plan that is ready, and adds the conflicts of the trial. In mode `skip` it leaves out failing writes
+    /// until the rest succeeds.
     ///
     /// # Errors
-    /// The error of the trial.
+    /// The trial could not run.
     pub async fn try_plan<T: Trial>(
         &self,
         plan: &mut Plan,
@@ -58,7 +60,7 @@ impl Plans {
                 plan.refuse(conflicts);
                 return Ok(());
             }
-            // At most half of the time that is left goes into the search for single writes.
+            // At most half of the remaining time is spent on the search for failing writes.
             let affordable = (deadline.saturating_duration_since(Instant::now()) / 2).as_micros();
             let affordable = u32::try_from(affordable / began.elapsed().as_micros().max(1)).unwrap_or(u32::MAX);
             let budget = budget.get_or_insert(MAX_TRIALS.min(affordable));
@@ -82,8 +84,9 @@ impl Plans {
         Ok(())
     }
 
-    /// The newest write whose undo fails, together with all later ones of the plan: without it they can be undone, as they go back
-    /// through states that were there. `None` if it takes more trials than are left.
+    /// The newest write whose undo fails together with all later writes of the plan, found by bisection. The later
+    /// writes alone can be undone, because the rows go back through states that existed. `None` if the search needs
+    /// more trials than `budget` allows.
     async fn failing_write<T: Trial>(
         trial: &T,
         writes: &[CorrelationId],

@@ -1,4 +1,5 @@
-//! The undo of many writes: they are selected, compared with what is there now, and stored as a plan. What runs is what was stored.
+//! The undo of many writes. The writes are selected, compared with the current rows, and stored as a plan. Only a
+//! stored plan is executed.
 
 mod failing;
 mod report;
@@ -24,23 +25,23 @@ use crate::fingerprint::sha256_hex;
 /// The request for a plan.
 #[derive(Debug, Clone)]
 pub struct PlanRequest {
-    /// Which writes.
+    /// Selects the writes.
     pub scope: PlanScope,
-    /// Completed from this time on.
+    /// Selects writes that were completed at or after this time.
     pub from: Moment,
-    /// Completed before this time.
+    /// Selects writes that were completed before this time.
     pub to: Moment,
-    /// The treatment of writes that conflict.
+    /// How to treat writes that conflict.
     pub mode: PlanMode,
 }
 
 /// The reason why there is no plan.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// What was asked for selects nothing.
+    /// The request cannot match any write.
     #[error(transparent)]
     Selection(#[from] SelectionError),
-    /// Whatever the database says.
+    /// A query failed.
     #[error(transparent)]
     Database(#[from] pg::Error),
 }
@@ -56,7 +57,7 @@ const STORE_SQL: &str = "select countersign.store_plan($1, $2, $3, $4, $5, $6)";
 const STORED_SQL: &str = "select p.plan_id, p.digest, p.parts, p.selection, p.report from countersign.stored_plan p \
     where p.plan_id between $1::uuid and $2::uuid and p.account_id is not distinct from $3";
 
-/// Makes and keeps plans: of people, and of accounts over their own writes.
+/// Makes and stores plans: operators' plans for all writes, and accounts' plans for their own writes.
 #[derive(Debug, Clone)]
 pub struct Plans {
     writer: WriterPool,
@@ -68,10 +69,11 @@ impl Plans {
         Self { writer, records }
     }
 
-    /// The consequences of undoing the selected writes. For an account: `cascade` adds no writes of others.
+    /// Selects the writes and computes the consequences of their undo. In a plan of an account, `cascade` adds no
+    /// writes of other accounts.
     ///
     /// # Errors
-    /// [`PlanError`]: also for a range of time in which nothing can be, and for names that the ledger has never seen.
+    /// [`PlanError`], also if the range of time is empty, or if the ledger does not know a name in the request.
     pub async fn compare(
         &self,
         account: Option<&AccountId>,
@@ -97,10 +99,10 @@ impl Plans {
         Ok(Plan { selection, writes, report })
     }
 
-    /// Keeps a plan, for a person or for an account.
+    /// Stores a plan, for a person or for an account.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn store(
         &self,
         account: Option<&AccountId>,
@@ -122,23 +124,23 @@ impl Plans {
         Ok(StoredPlan { plan_id, digest, parts, selection: plan.selection.clone(), report: plan.report.clone() })
     }
 
-    /// The plan of this id that the account has stored.
+    /// The stored plan of the account with this id.
     ///
     /// # Errors
-    /// The error of the query.
+    /// The query failed.
     pub async fn get(&self, account: &AccountId, id: CorrelationId) -> Result<Option<StoredPlan>, pg::Error> {
         Ok(self.stored([id.to_string(), id.to_string()], Some(account)).await?.into_iter().next())
     }
 
-    /// Plans of operators whose id begins with `prefix`.
+    /// The plans of operators whose id begins with `prefix`.
     ///
     /// # Errors
-    /// The error of the query.
+    /// The query failed.
     pub async fn find(&self, prefix: &IdPrefix) -> Result<Vec<StoredPlan>, pg::Error> {
         self.stored(prefix.range(), None).await
     }
 
-    /// Plans of `account` (of operators for `None`) with an id in this range.
+    /// The plans of `account`, or of operators if it is `None`, with an id in this range.
     async fn stored(
         &self,
         [low, high]: [String; 2],
@@ -149,10 +151,10 @@ impl Plans {
         rows.into_iter().map(|row| parsed(Value::Object(row))).collect()
     }
 
-    /// What undoing these writes would mean.
+    /// The consequences of undoing these writes.
     ///
     /// # Errors
-    /// The error of the query.
+    /// The query failed.
     pub async fn report(
         &self,
         writes: &[CorrelationId],
@@ -184,7 +186,7 @@ impl Plans {
     }
 }
 
-/// The digest that a person confirms before these parts run.
+/// The digest of these parts, which must be confirmed before they are undone.
 #[must_use]
 pub fn digest_of(parts: &[PlanPart]) -> String {
     let digests: Vec<&str> = parts.iter().map(|part| part.digest.as_str()).collect();

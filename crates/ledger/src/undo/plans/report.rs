@@ -1,53 +1,53 @@
-//! Plans as the ledger has them: the answer of `countersign.undo_plan`, the writes and rows of a plan, and a stored one.
+//! Plans as the ledger returns and stores them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use types::{Cell, CellMasks, ChangeKind, Conflict, CorrelationId, Effects, visible};
 
-/// Which writes. What is `None` selects all.
+/// Selects the writes of a plan. A field that is `None` matches every write.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanScope {
-    /// Writes of this account.
+    /// The account of the writes.
     pub account: Option<String>,
-    /// On behalf of this person.
+    /// The person or agent on whose behalf they were made.
     pub actor: Option<String>,
-    /// Writes of this session.
+    /// The session of the writes.
     pub session: Option<String>,
-    /// Writes by a client of this name.
+    /// The name of the client.
     pub client: Option<String>,
-    /// Writes of this tool.
+    /// The tool of the writes.
     pub tool: Option<String>,
-    /// Writes that changed a row of this table: `schema.table`, as it is tracked.
+    /// A table of which the writes changed a row, as `schema.table`.
     pub table: Option<String>,
 }
 
-/// The writes of a plan: which, and of which time. Both ends are exact.
+/// The writes of a plan: their scope and the exact range of time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {
-    /// Which writes.
+    /// Selects the writes.
     #[serde(flatten)]
     pub scope: PlanScope,
-    /// Completed from this time on.
+    /// Selects writes that were completed at or after this time.
     pub from: String,
-    /// Completed before this time.
+    /// Selects writes that were completed before this time.
     pub to: String,
 }
 
-/// The treatment of writes that conflict (docs/internals/ledger.md).
+/// How to treat writes that conflict (docs/internals/ledger.md).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlanMode {
-    /// Any conflict, and nothing happens.
+    /// If any write conflicts, nothing is undone.
     #[default]
     Strict,
-    /// Whole writes that conflict are left out.
+    /// Writes that conflict are left out as a whole.
     Skip,
-    /// Recorded later writes on the same rows are undone as well.
+    /// Later recorded writes on the same rows are undone as well.
     Cascade,
 }
 
 impl PlanMode {
-    /// The word in the ledger and on the wire.
+    /// The name of the mode in the ledger and in JSON.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -58,20 +58,20 @@ impl PlanMode {
     }
 }
 
-/// A write that was selected.
+/// A selected write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SelectedWrite {
-    /// Its receipt.
+    /// The correlation id.
     pub correlation_id: CorrelationId,
-    /// Its tool.
+    /// The tool.
     pub tool_name: String,
-    /// Its account.
+    /// The account.
     pub account_id: String,
-    /// The person on whose behalf it was made.
+    /// The person or agent on whose behalf the write was made.
     pub actor: Option<String>,
-    /// The end of it.
+    /// When the write ended.
     pub completed_at: String,
-    /// False for a write that began inside the time and was completed after it, which is not undone.
+    /// False for a write that began within the range of time but ended after it. It is not undone.
     pub is_inside: bool,
 }
 
@@ -79,21 +79,21 @@ pub struct SelectedWrite {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(bound(deserialize = "V: Deserialize<'de>"))]
 pub struct PlanReport<V = Cell> {
-    /// The treatment of writes that conflict.
+    /// How writes that conflict are treated.
     pub mode: PlanMode,
     /// The writes that would be undone, in the order of their commits.
     pub writes: Vec<CorrelationId>,
-    /// Those of them that were not selected, and came later on the same rows.
+    /// The writes among them that were not selected but changed the same rows later.
     pub added: Vec<CorrelationId>,
-    /// The writes that are left out: a conflict for each, without values, that says why.
+    /// The writes that are left out, each as a conflict without values that says why.
     pub left_out: Vec<Conflict<V>>,
-    /// The number of rows.
+    /// The number of rows that would be restored.
     pub rows: u64,
     /// The reasons why the plan cannot run.
     pub conflicts: Vec<Conflict<V>>,
-    /// Whether there is a write to undo, and no conflict.
+    /// Whether there are writes to undo and no conflicts.
     pub is_ready: bool,
-    /// The digest of the writes and rows.
+    /// The digest over the writes and the rows.
     pub digest: String,
 }
 
@@ -104,7 +104,7 @@ impl PlanReport {
         self.map(|conflict| conflict.shown(masks))
     }
 
-    /// The report as the ledger stores it.
+    /// The report with unmasked values, for the ledger to store.
     pub(crate) fn stored(&self) -> PlanReport<Value> {
         self.clone().map(|conflict| conflict.stored())
     }
@@ -117,65 +117,65 @@ impl PlanReport {
     }
 }
 
-/// The writes that are undone in one transaction.
+/// The writes that one transaction undoes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanPart {
-    /// The receipts.
+    /// The correlation ids of the writes.
     pub writes: Vec<CorrelationId>,
-    /// The digest of the rows, in 64 hexadecimal digits.
+    /// The digest over the rows: 64 hexadecimal digits.
     pub digest: String,
     /// The number of rows.
     pub rows: u64,
 }
 
 impl PlanPart {
-    /// All writes of this report.
+    /// A part with all writes of this report.
     #[must_use]
     pub fn of(report: &PlanReport) -> Self {
         Self { writes: report.writes.clone(), digest: report.digest.clone(), rows: report.rows }
     }
 }
 
-/// The consequences of undoing some writes.
+/// The consequences of undoing selected writes.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// What was asked for.
+    /// The selection.
     pub selection: Selection,
     /// The selected writes.
     pub writes: Vec<SelectedWrite>,
-    /// What undoing them would mean, with the conflicts of the trial.
+    /// The consequences, including the conflicts of the trial.
     pub report: PlanReport,
 }
 
 impl Plan {
-    /// Adds what a trial has found.
+    /// Sets the conflicts that a trial has found.
     pub fn refuse(&mut self, conflicts: Vec<Conflict>) {
         self.report.conflicts = conflicts;
         self.report.is_ready = false;
     }
 }
 
-/// A plan as it is stored.
+/// A stored plan.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct StoredPlan {
-    /// Its name.
+    /// The id of the plan.
     pub plan_id: String,
     /// The digest of the plan that was shown.
     pub digest: String,
     /// The parts, each of which is undone in one transaction.
     pub parts: Vec<PlanPart>,
-    /// What was asked for.
+    /// The selection.
     pub selection: Selection,
-    /// What undoing it would mean.
+    /// The consequences when the plan was made.
     pub report: PlanReport,
 }
 
-/// The rows that a plan puts back.
+/// The rows that a plan restores.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PlanRows {
-    /// The first of them, as the effects of the undo: `before` is what is there now, `after` what the undo puts back.
+    /// The first rows, as the effects of the undo: `before` is the current row, `after` the restored one.
     pub effects: Option<Effects>,
-    /// All of them, by table and kind of change.
+    /// The numbers of all rows, by table and kind of change.
     pub summary: Vec<PlanSummary>,
 }
 
@@ -184,15 +184,15 @@ pub struct PlanRows {
 pub struct PlanSummary {
     /// The table.
     pub table: String,
-    /// What happens to them, seen from the undo.
+    /// The change that the undo makes.
     pub change: ChangeKind,
     /// The number of rows.
     pub rows: u64,
-    /// Of updates: the columns that change, each with the number of rows in which it does.
+    /// For updates, the columns that change, with the number of rows for each.
     pub changed: std::collections::BTreeMap<String, u64>,
 }
 
-/// `shop.orders: 40 rows changed (note 3, status 40)`.
+/// For example `shop.orders: 40 rows changed (note 3, status 40)`.
 impl std::fmt::Display for PlanSummary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { table, change, rows, changed } = self;

@@ -1,4 +1,4 @@
-//! The rows that a plan puts back: the first ones whole, all of them counted by table and column.
+//! The rows that a plan restores: the first ones with their values, and the numbers of all by table and column.
 
 use tokio::time::Instant;
 use types::CorrelationId;
@@ -7,7 +7,7 @@ use super::{PlanRows, PlanSummary, Plans};
 use crate::evidence::effects;
 use crate::evidence::values::array;
 
-/// The columns are those that `effects::shown` reads.
+/// `effects::shown` parses these columns.
 const ROWS_SQL: &str = "\
 select t.name, case when w.before is null then 'D' when w.after is null then 'I' else 'U' end, w.key, \
     case when not w.is_cut then w.after end, case when not w.is_cut then w.before end, w.is_cut, \
@@ -33,11 +33,11 @@ select json_build_object('table', n.name, 'change', n.change, 'rows', count(*), 
 from net n group by n.name, n.change order by n.name, n.change desc";
 
 impl Plans {
-    /// The rows that undoing these writes puts back: the first `most` of them, with long values cut (`None`: all of
-    /// them), and all by table and column.
+    /// The rows that undoing these writes restores: the first `most` of them with long values cut (all of them if
+    /// `None`), and the numbers of all by table and column.
     ///
     /// # Errors
-    /// The error of the query.
+    /// The query failed.
     pub async fn rows(
         &self,
         writes: &[CorrelationId],

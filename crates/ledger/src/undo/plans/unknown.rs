@@ -1,4 +1,5 @@
-//! A selection that names what the ledger has never seen: it is a mistake, and not a plan that has nothing to undo.
+//! Detects a selection with a name that the ledger does not know. This is treated as a mistake, not as a plan without
+//! writes.
 
 use types::{EmptyRange, nearest_names, visible};
 
@@ -6,20 +7,20 @@ use super::{PlanScope, Plans};
 
 const KNOWN_SQL: &str = "select n as name from countersign.known_names($1, $2) n order by n";
 
-/// The reason why a selection selects nothing.
+/// The reason why a selection cannot match any write.
 #[derive(Debug, thiserror::Error)]
 pub enum SelectionError {
-    /// The range of time.
+    /// The range of time is empty.
     #[error(transparent)]
     Range(#[from] EmptyRange),
-    /// A name that is on no record.
+    /// No record has this name.
     #[error("{}", message(.kind, .name, .nearest))]
     Unknown {
         /// `tool`, `table`, `account`, `actor`, `session` or `client`.
         kind: &'static str,
-        /// What was given.
+        /// The given name.
         name: String,
-        /// The names on record that are most like it.
+        /// The recorded names that are most similar.
         nearest: Vec<String>,
     },
 }
@@ -36,7 +37,7 @@ fn message(kind: &str, name: &str, nearest: &[String]) -> String {
 }
 
 impl Plans {
-    /// The first name of the scope that the ledger has never seen.
+    /// The first name in the scope that the ledger does not know.
     pub(super) async fn unknown(
         &self,
         scope: &PlanScope,
@@ -44,7 +45,7 @@ impl Plans {
     ) -> Result<Option<SelectionError>, pg::Error> {
         let PlanScope { account, actor, session, client, tool, table } = scope;
         let named = [
-            // The account of a caller is its own, whether it has written or not.
+            // The account of a caller always counts as known, even if it has no records.
             ("account", account.as_ref().filter(|account| of_account != Some(account.as_str()))),
             ("actor", actor.as_ref()),
             ("session", session.as_ref()),
