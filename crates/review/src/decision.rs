@@ -3,25 +3,25 @@
 use ledger::proposals::{Proposal, ProposalStatus};
 use types::Tier;
 
-/// The reason why somebody cannot approve a proposal.
+/// The reason why a person cannot approve a proposal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Undecidable {
-    /// It is approved.
+    /// The proposal is approved already.
     Confirmed,
-    /// It has ended.
+    /// The proposal has ended.
     Closed,
-    /// They only read.
+    /// The person's role may only read.
     NotAReviewer,
-    /// The proposing account confirms it.
+    /// The tier is `confirm`, which only the proposing account can confirm.
     ForTheAccount,
-    /// They have approved it; it waits for others.
+    /// The person has approved the proposal, and it waits for others.
     ApprovedBefore,
-    /// They have proposed it.
+    /// The person has proposed it.
     OwnProposal,
 }
 
-/// The reason why this person cannot approve a proposal; `None` if they can. `is_reviewer`: their role decides. The ledger decides
-/// this again, by the same rules.
+/// The reason why this person cannot approve a proposal; `None` if they can. `is_reviewer` says whether their role
+/// may decide. The ledger checks the same rules again when the person decides.
 #[must_use]
 pub fn undecidable(proposal: &Proposal, person: &str, is_reviewer: bool) -> Option<Undecidable> {
     let is_theirs = |name: &str| is_same_person(name, person);
@@ -42,7 +42,7 @@ pub fn undecidable(proposal: &Proposal, person: &str, is_reviewer: bool) -> Opti
     }
 }
 
-/// Whether two names are those of one person: as the ledger compares them, upper and lower case are the same.
+/// Whether two names belong to the same person. Like the ledger, this ignores case.
 #[must_use]
 pub fn is_same_person(one: &str, other: &str) -> bool {
     one.to_lowercase() == other.to_lowercase()

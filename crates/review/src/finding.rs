@@ -1,4 +1,4 @@
-//! What a look at a ledger and what serves it has found.
+//! The findings of a check of a ledger and of the servers that use it.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -7,35 +7,35 @@ use serde_json::Value;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FindingLevel {
-    /// As it should be.
+    /// Nothing is wrong.
     Ok,
-    /// It was not looked at.
+    /// The check was not made.
     Unchecked,
-    /// It works, and an operator should look at it.
+    /// It works, but an operator should look at it.
     Warning,
-    /// Something does not work, or waits for ever.
+    /// Something does not work, or waits forever.
     Problem,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
-    /// How it is.
+    /// The level of the result.
     pub level: FindingLevel,
-    /// The subject, in one word.
+    /// The area that was checked, in one word.
     pub area: &'static str,
-    /// The finding.
+    /// The result, in words.
     pub message: String,
-    /// The remedy.
+    /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
-    /// The facts for programs, if the finding is about one record or proposal.
+    /// Details for programs, if the finding is about one record or proposal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
 }
 
 impl FindingLevel {
-    /// The word on the wire.
+    /// The name of the level in JSON.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -48,44 +48,44 @@ impl FindingLevel {
 }
 
 impl Finding {
-    /// A finding that is as it should be.
+    /// A check that found nothing wrong.
     pub fn ok(area: &'static str, message: impl Into<String>) -> Self {
         Self { level: FindingLevel::Ok, area, message: message.into(), advice: None, details: None }
     }
 
-    /// A finding that was not checked, and how it can be.
+    /// A check that was not made. The message says how it can be made.
     pub fn unchecked(area: &'static str, message: impl Into<String>) -> Self {
         Self { level: FindingLevel::Unchecked, ..Self::ok(area, message) }
     }
 
-    /// Something that works, and that an operator should look at.
+    /// A state that works, but that an operator should look at.
     pub fn warning(area: &'static str, message: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { level: FindingLevel::Warning, advice: Some(advice.into()), ..Self::ok(area, message) }
     }
 
-    /// Something that does not work, and its remedy.
+    /// A state that does not work, and what to do about it.
     pub fn problem(area: &'static str, message: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { level: FindingLevel::Problem, ..Self::warning(area, message, advice) }
     }
 
-    /// A problem whose message says what to do, or where nothing can be done from here.
+    /// A problem without advice: the message says what to do, or nothing can be done here.
     pub fn broken(area: &'static str, message: impl Into<String>) -> Self {
         Self { level: FindingLevel::Problem, ..Self::ok(area, message) }
     }
 
-    /// The finding that a query failed.
+    /// A check that failed because its query failed.
     #[must_use]
     pub fn unasked(area: &'static str, what: &str, error: &ledger::read::Error) -> Self {
         Self::broken(area, format!("{what} cannot be asked: {error}"))
     }
 
-    /// The finding as a warning, for something that works all the same.
+    /// Lowers the level to a warning, for a state that works nevertheless.
     #[must_use]
     pub fn into_warning(self) -> Self {
         Self { level: FindingLevel::Warning, ..self }
     }
 
-    /// The finding with facts for programs.
+    /// Adds details for programs.
     #[must_use]
     pub fn with(self, details: &impl Serialize) -> Self {
         Self { details: serde_json::to_value(details).ok(), ..self }

@@ -1,8 +1,9 @@
-//! What is shown of a write, whoever looks: the differences of its rows, and the masks of the person or agent who looks.
+//! What people and agents see of a write: the differences of its rows, with the masks of the viewer.
 //!
-//! The tools of agents, the console and the command line give it a form; what it says is decided here. `reader` reads records for people
-//! and gives out none without its masks. `row_diff` compares the rows before and after, `decision` says who may approve, and `sentences` has
-//! what every face says in the same words. Nothing here prints, and nothing knows MCP or HTML.
+//! The tools of agents, the console and the command line format this content; this crate determines it. `reader`
+//! reads records for people, and returns rows only with masks applied. `row_diff` compares the rows before and after
+//! a write, `decision` says who may approve, and `sentences` has the texts that all front ends share. This crate
+//! prints nothing and does not depend on MCP or HTML.
 
 mod decision;
 mod finding;

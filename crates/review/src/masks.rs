@@ -1,7 +1,7 @@
-//! Masked columns in what is shown of writes: results, records, previews, conflicts and proposals.
+//! Applies masks to what is shown of writes: results, records, previews, conflicts and proposals.
 //!
-//! These show rows by the names of their columns, without their tables. So a value is masked if it stands under the name
-//! of any masked column, and every other text of the answer that contains it is replaced.
+//! Rows are shown by column names, without their tables. So a value is masked if any masked column has the name of
+//! its column. All other texts of the answer that contain the value are replaced.
 
 use ledger::audit::{PlannedWrite, Record, RecordLine};
 use ledger::proposals::{Preview, Proposal};
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use types::{CellMasks, Conflict, Effects, Masks, REDACTED, Redaction, Rollback};
 
-/// The keys whose objects have the columns of rows, or the parameters of a call.
+/// The keys of objects that contain columns of rows, or parameters of a call.
 const ROWS: [&str; 10] = [
     "params",
     "result",
@@ -23,23 +23,23 @@ const ROWS: [&str; 10] = [
     "undo_params",
 ];
 
-/// The keys of rows that are written as text.
+/// The keys of rows in text form.
 const SUMMARIES: [&str; 2] = ["params_summary", "result_summary"];
 
 /// The keys of the two values of a changed column.
 const VALUES_OF_A_CHANGE: [&str; 4] = ["before", "after", "expected", "found"];
 
-/// The key of the conflicts of a recorded undo.
+/// The key of the conflicts in the record of an undo.
 const CONFLICTS: &str = "error_detail";
 
 const MASKED_UNDO: &str = "The undo needs values that are masked for this caller: ask the operator to undo the write.";
 
-/// The masks of a caller by the names of the columns.
+/// The masks of a caller, by column name.
 #[derive(Debug)]
 pub struct RowMasks<'a>(CellMasks<'a>);
 
 impl<'a> RowMasks<'a> {
-    /// The masks of a caller; `None` for one who may see every column.
+    /// The masks of a caller; `None` if the caller may see every column.
     #[must_use]
     pub fn new(masks: Option<&'a Masks>) -> Self {
         Self(CellMasks::new(masks))
@@ -51,7 +51,7 @@ impl<'a> RowMasks<'a> {
         effects.shown(&mut self.0)
     }
 
-    /// Masks the rows in a value. `is_row`: the value itself is a row, or a list of rows.
+    /// Masks the rows in a value. `is_row` says whether the value itself is a row or a list of rows.
     pub fn mask(&mut self, value: &mut Value, is_row: bool) {
         match value {
             Value::Array(items) => items.iter_mut().for_each(|item| self.mask(item, is_row)),
@@ -75,7 +75,7 @@ impl<'a> RowMasks<'a> {
         }
     }
 
-    /// Masks the conflicts of a recorded undo. A list of something else is not shown at all.
+    /// Masks the conflicts of a recorded undo. A value that cannot be parsed as conflicts is not shown.
     fn mask_conflicts(&mut self, detail: &mut Value) {
         *detail = match Vec::<Conflict>::deserialize(&*detail) {
             Ok(found) => found.into_iter().map(|one| json!(one.shown(&mut self.0))).collect(),
@@ -83,7 +83,7 @@ impl<'a> RowMasks<'a> {
         };
     }
 
-    /// Masks a row that is the text of a JSON object, cut off perhaps.
+    /// Masks a row in the form of a JSON text, which may be cut.
     fn summary(&mut self, text: String) -> String {
         match serde_json::from_str(&text) {
             Ok(mut row) => {
@@ -105,7 +105,7 @@ impl<'a> RowMasks<'a> {
         }
     }
 
-    /// A proposal with its parameters, its rows and what else shows their values masked. The texts about it follow from this.
+    /// A proposal with its parameters, rows and other values masked. Texts about it must be made from the result.
     #[must_use]
     pub fn masked_proposal(masks: &'a Masks, proposal: Proposal) -> Proposal {
         let mut rows = Self::new(Some(masks));
@@ -181,7 +181,7 @@ impl<'a> RowMasks<'a> {
         }
     }
 
-    /// A record of a list with its rows masked.
+    /// A line of a list of records with its rows masked.
     #[must_use]
     pub fn record_line(masks: &'a Masks, line: RecordLine) -> RecordLine {
         let mut rows = Self::new(Some(masks));
@@ -201,7 +201,7 @@ impl<'a> RowMasks<'a> {
         }
     }
 
-    /// A write of a plan with its rows masked.
+    /// A write of an undo plan with its rows masked.
     #[must_use]
     pub fn planned_write(masks: &'a Masks, write: PlannedWrite) -> PlannedWrite {
         let mut rows = Self::new(Some(masks));
@@ -217,13 +217,14 @@ impl<'a> RowMasks<'a> {
         }
     }
 
-    /// Replaces the texts that were masked wherever else they occur.
+    /// A redaction that replaces the masked texts wherever else they occur.
     #[must_use]
     pub fn redaction(&self) -> Redaction {
         self.0.redaction()
     }
 
-    /// The instructions for an undo, without a call whose arguments would be masked: it would write the masks.
+    /// The advice for an undo, without calls whose arguments would be masked: such a call would write the masks into
+    /// the rows.
     #[must_use]
     pub fn masked_rollback(&mut self, rollback: Rollback) -> Rollback {
         let calls = rollback.undo_params.iter().chain(rollback.undo_calls.iter().map(|call| &call.params));
@@ -288,7 +289,7 @@ mod tests {
         assert_eq!(answer(&record(["a@x.org", "b@x.org", "c@x.org"]), false), masked);
         let unknown = json!({"error_detail": [{"code": "of tomorrow", "email": "a@x.org"}]});
         assert_eq!(answer(&unknown, false), json!({"error_detail": "[redacted]"}));
-        // Nothing masked: an empty list is no masked value.
+        // Nothing is masked: an empty list is not a masked value.
         assert_eq!(answer(&json!({"added": [], "left_out": {}}), false), json!({"added": [], "left_out": {}}));
     }
 

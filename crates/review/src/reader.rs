@@ -1,4 +1,4 @@
-//! Reading the ledger for a person whose login may not see every column.
+//! Reads the ledger for a person whose login may not see every column.
 
 use ledger::TimeRangeError;
 use ledger::audit::{
@@ -14,29 +14,30 @@ use types::{
 
 use crate::masks::RowMasks;
 
-/// The records of a ledger. It gives out no row without the masks of its login, so no page and no command can forget them.
+/// Reads the records of a ledger. It returns rows only with the masks of its login, so that no page or command can
+/// forget to apply them.
 #[derive(Debug, Clone)]
 pub struct RecordReader {
     audit: Audit,
-    /// The columns that have a mask for anybody, and the key of hashes.
+    /// The columns that have a mask for any caller, and the key of hashes.
     masked: Option<(Vec<MaskedColumn>, MaskKey)>,
 }
 
-/// The masks of the columns that a login may not select in their tables.
+/// The masks for the columns that a login may not select in their own tables.
 #[derive(Debug)]
 pub struct LoginMasks(Option<Masks>);
 
 impl RecordReader {
-    /// The records of this ledger, with these columns masked as far as its login may not select them.
+    /// Reads this ledger. `masked` are the columns to mask if the login may not select them.
     #[must_use]
     pub const fn new(audit: Audit, masked: Option<(Vec<MaskedColumn>, MaskKey)>) -> Self {
         Self { audit, masked }
     }
 
-    /// The masks of the login, for rows that do not come from here.
+    /// The masks of the login, for rows from other sources.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn masks(&self) -> Result<LoginMasks, Error> {
         let Some((columns, key)) = &self.masked else { return Ok(LoginMasks(None)) };
         let columns = self.audit.unreadable(columns).await?;
@@ -47,7 +48,7 @@ impl RecordReader {
     /// As [`Audit::show`].
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn show(&self, id: CorrelationId) -> Result<Option<Record>, Error> {
         let (record, masks) = (self.audit.show(id).await?, self.masks().await?);
         Ok(match &masks.0 {
@@ -59,7 +60,7 @@ impl RecordReader {
     /// As [`Audit::list`].
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn list(&self, filter: &RecordFilter) -> Result<Vec<RecordLine>, Error> {
         let (lines, masks) = (self.audit.list(filter).await?, self.masks().await?);
         Ok(match &masks.0 {
@@ -71,7 +72,7 @@ impl RecordReader {
     /// As [`Audit::some`].
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn some(&self, ids: &[CorrelationId]) -> Result<Vec<PlannedWrite>, Error> {
         let (writes, masks) = (self.audit.some(ids).await?, self.masks().await?);
         Ok(match &masks.0 {
@@ -83,7 +84,7 @@ impl RecordReader {
     /// As [`Audit::row`].
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn row(&self, row: &TrackedRow, limit: u32) -> Result<Vec<RowHistoryEntry<Value>>, Error> {
         let (changes, masks) = (self.audit.row(row, limit).await?, self.masks().await?);
         Ok(changes.into_iter().map(|change| change.shown(masks.cells())).collect())
@@ -92,7 +93,7 @@ impl RecordReader {
     /// As [`Audit::tracked_row`].
     ///
     /// # Errors
-    /// [`RowError`].
+    /// [`RowError`] if the table is not tracked, or the key is not that of the table.
     pub async fn tracked_row(&self, table: &str, key: &[(Option<String>, String)]) -> Result<TrackedRow, RowError> {
         self.audit.tracked_row(table, key).await
     }
@@ -100,31 +101,31 @@ impl RecordReader {
     /// As [`Audit::time_range`].
     ///
     /// # Errors
-    /// [`TimeRangeError`].
+    /// [`TimeRangeError`] if the range is empty.
     pub async fn time_range(&self, from: Option<Moment>, to: Option<Moment>) -> Result<TimeRange, TimeRangeError> {
         self.audit.time_range(from, to).await
     }
 
-    /// As [`Audit::activity`], which has no rows.
+    /// As [`Audit::activity`]. The result contains no rows.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn activity(&self) -> Result<Vec<SessionActivity>, Error> {
         self.audit.activity().await
     }
 
-    /// The proof of [`Audit::prove`], as text. It has hashes of the record's parts.
+    /// The proof of [`Audit::prove`] as text. It contains only hashes of the record's parts.
     ///
     /// # Errors
-    /// [`ProveError`].
+    /// [`ProveError`] if the record has no entry, or no signed checkpoint covers it.
     pub async fn prove(&self, id: CorrelationId) -> Result<String, ProveError> {
         self.audit.prove(id).await.map(|proof| proof.to_string())
     }
 
-    /// The note of [`Audit::newest_checkpoint`], as text.
+    /// The note of [`Audit::newest_checkpoint`] as text.
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn newest_checkpoint(&self) -> Result<Option<String>, Error> {
         Ok(self.audit.newest_checkpoint().await?.map(|note| note.to_string()))
     }
@@ -132,7 +133,7 @@ impl RecordReader {
     /// As [`Audit::signatures`].
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn signatures(&self) -> Result<SignatureState, Error> {
         self.audit.signatures().await
     }
@@ -140,7 +141,7 @@ impl RecordReader {
     /// As [`Audit::witness_states`].
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn witness_states(&self) -> Result<Vec<WitnessState>, Error> {
         self.audit.witness_states().await
     }
@@ -148,7 +149,7 @@ impl RecordReader {
     /// As [`Audit::ledger_id`].
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn ledger_id(&self) -> Result<String, Error> {
         self.audit.ledger_id().await
     }
@@ -156,20 +157,20 @@ impl RecordReader {
     /// As [`Audit::keys`].
     ///
     /// # Errors
-    /// Whatever the database says.
+    /// The query failed.
     pub async fn keys(&self) -> Result<Vec<LogKey>, Error> {
         self.audit.keys().await
     }
 }
 
 impl LoginMasks {
-    /// Conflicts of an undo, with their rows masked.
+    /// Masks the rows in conflicts of an undo.
     #[must_use]
     pub fn conflicts(&self, conflicts: Vec<Conflict>) -> Vec<Conflict<Value>> {
         shown_conflicts(self.0.as_ref(), conflicts)
     }
 
-    /// The effects of writes, with their rows masked.
+    /// Masks the rows in the effects of writes.
     #[must_use]
     pub fn effects(&self, effects: Effects) -> Effects<Value> {
         let mut cells = self.cells();

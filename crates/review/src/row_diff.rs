@@ -1,11 +1,11 @@
-//! Differences between the rows before and after a write. Both renderings use them: the text for agents and users
-//! (`proposal_text`) and the terminal of the reviewer.
+//! Differences between the rows before and after a write. Both the text for agents and users (`proposal_text`) and
+//! the reviewer's terminal show them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// A row, compared with the other image. A value that is not an object is a row without columns.
+/// A row, compared with the other image. A value that is not an object counts as a row without columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowChange<'a> {
     /// The row is equal in both images.
@@ -18,21 +18,21 @@ pub enum RowChange<'a> {
     Added(&'a Value),
 }
 
-/// A column of a changed row: its name, its value before, its value after. `None` if the row does not have the column.
+/// A column of a changed row: its name, and its values before and after. `None` if the row lacks the column.
 pub type ColumnPair<'a> = (&'a str, Option<&'a Value>, Option<&'a Value>);
 
-/// The rows of two images, in pairs.
+/// The rows of two images, matched with each other.
 #[derive(Debug)]
 pub struct RowDiff<'a> {
-    /// Columns that identify a row in both images; empty if no column does.
+    /// The columns that identify rows in both images; empty if no column does.
     pub key: Vec<String>,
     /// The rows before the write in their order, then the added rows.
     pub changes: Vec<RowChange<'a>>,
 }
 
 impl<'a> RowDiff<'a> {
-    /// Compares two images. `row_key` has the columns of the table's key, or is empty. Without these columns, the key is
-    /// the column with distinct values that shares most of them between the images.
+    /// Compares two images. `row_key` has the columns of the table's key, or is empty. If the images lack these
+    /// columns, the key is the column with distinct values that has most of its values in both images.
     #[must_use]
     pub fn new(before: &'a Value, after: &'a Value, row_key: &[String]) -> Self {
         let (before, after) = (image_rows(before), image_rows(after));
@@ -77,7 +77,7 @@ impl<'a> RowDiff<'a> {
     }
 }
 
-/// The columns of a row; a value that is not an object is one column with an empty name.
+/// The columns of a row. A value that is not an object is one column with an empty name.
 pub fn columns(row: &Value) -> Box<dyn Iterator<Item = (&str, &Value)> + '_> {
     match row {
         Value::Object(object) => Box::new(object.iter().map(|(name, value)| (name.as_str(), value))),
@@ -85,7 +85,7 @@ pub fn columns(row: &Value) -> Box<dyn Iterator<Item = (&str, &Value)> + '_> {
     }
 }
 
-/// The columns of a changed row: those before the write in their order, then the others.
+/// The columns of a changed row: first those of the row before the write, in their order, then the others.
 #[must_use]
 pub fn column_pairs<'a>(before: &'a Value, after: &'a Value) -> Vec<ColumnPair<'a>> {
     let find = |row: &'a Value, wanted: &str| columns(row).find(|(name, _)| *name == wanted).map(|(_, value)| value);
@@ -98,7 +98,7 @@ fn image_rows(image: &Value) -> Vec<&Value> {
     image.as_array().map_or_else(|| vec![image], |rows| rows.iter().collect())
 }
 
-/// Pairs rows with equal keys. Without a key, pairs equal rows.
+/// Matches rows with equal keys or, without a key, equal rows.
 fn match_rows<'a>(key: &[String], before: &[&'a Value], after: &[&'a Value]) -> Vec<RowChange<'a>> {
     let identity = |row: &Value| match key {
         [] => row.to_string(),

@@ -1,14 +1,15 @@
-//! The key of a row, as people type it.
+//! The key of a row, in the form that people type.
 
-/// A key by its columns: `7`, or `order_id=7,line=2`. A single value has no name.
+/// A key by its columns: `7`, or `order_id=7,line=2`. A single value has no column name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowKey(pub Vec<(Option<String>, String)>);
 
 impl RowKey {
-    /// Reads a key. A text with a part that names no column is one value: a value may have a comma.
+    /// Parses a key. If a part of the text names no column, the whole text is one value, since a value may contain
+    /// commas.
     ///
     /// # Errors
-    /// The text is empty; the message says how a key looks.
+    /// The text is empty. The message shows the form of a key.
     pub fn parse(text: &str) -> Result<Self, String> {
         let named =
             |part: &str| part.split_once('=').map(|(name, value)| (Some(name.trim().to_owned()), value.to_owned()));
@@ -22,7 +23,7 @@ impl RowKey {
         }
     }
 
-    /// Reads what was typed into a form, where the spaces around a value are no part of it.
+    /// Parses the text of a form's field, and ignores spaces around values.
     ///
     /// # Errors
     /// As [`Self::parse`].

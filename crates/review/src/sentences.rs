@@ -1,18 +1,18 @@
-//! What every face says in the same words.
+//! Texts that all front ends share.
 
 use ledger::audit::Record;
 use ledger::{AppliedRule, RecordStatus};
 use serde_json::Value;
 use types::{Conflict, ErrorCode, Failure, Rollback, RowChanger, UNDO_TOOL, visible};
 
-/// The number of characters of an id in a list.
+/// The length of an id in a list, in characters.
 const SHOWN: usize = 8;
 
-/// What became of proposals that are no longer there.
+/// Explains why an old proposal may be missing.
 pub const PROPOSAL_REMOVED: &str = "what was rejected or has expired is removed after 7 days";
 
-/// Why a decision on a proposal was refused, for the person who decides. Most hints tell an agent what to call next; those about
-/// privileges are for people.
+/// The reason why a decision was refused, for the person who decided. Most hints tell an agent which tool to call
+/// next, so they are omitted; only hints about privileges are for people.
 #[must_use]
 pub fn refused_decision(failure: &Failure) -> String {
     match (&failure.hint, failure.code) {
@@ -22,19 +22,19 @@ pub fn refused_decision(failure: &Failure) -> String {
     }
 }
 
-/// An id as a list shows it.
+/// The first characters of an id, for lists.
 #[must_use]
 pub fn short_id(id: &str) -> String {
     id.chars().take(SHOWN).collect()
 }
 
-/// `1 row`, `3 rows`.
+/// The number in words: `1 row`, `3 rows`.
 #[must_use]
 pub fn rows(count: u64) -> String {
     format!("{count} row{}", if count == 1 { "" } else { "s" })
 }
 
-/// The rule of a tool that requires an approval. `condition` gives the condition its form.
+/// The rule of a tool that requires an approval. `condition` formats the condition.
 #[must_use]
 pub fn rule(rule: &AppliedRule, condition: impl Fn(&str) -> String) -> String {
     let message = rule.message.as_ref().map(|message| format!(": {}", visible(message))).unwrap_or_default();
@@ -42,7 +42,7 @@ pub fn rule(rule: &AppliedRule, condition: impl Fn(&str) -> String) -> String {
     format!("Rule {} of the tool requires approval (if {condition}){message}", rule.number)
 }
 
-/// How a write on record can be undone now, as far as the ledger knows.
+/// How a recorded write can be undone now, according to the ledger.
 #[must_use]
 pub fn undo(record: &Record) -> String {
     if record.status != RecordStatus::Success.as_str() {
@@ -68,7 +68,7 @@ pub fn undo(record: &Record) -> String {
     }
 }
 
-/// How a write can be undone, by its receipt alone.
+/// How a write can be undone, according to its receipt alone.
 #[must_use]
 pub fn receipt(rollback: &Rollback) -> String {
     match (rollback.undo_tool.as_deref().map(visible), rollback.reversible) {
@@ -81,7 +81,7 @@ pub fn receipt(rollback: &Rollback) -> String {
     }
 }
 
-/// `shop.orders has rows needed by later writes (304511b1 set_status)`.
+/// The conflict in words: `shop.orders has rows needed by later writes (304511b1 set_status)`.
 fn obstacle(conflict: &Conflict<Value>) -> String {
     let table = conflict.table.get().map(|table| visible(table));
     let by = conflict.changed_by.get().and_then(|by| match by {

@@ -5,7 +5,7 @@
 //! the same call with the user's answer ──> executed, or rejected
 //! ```
 //! The transport decides how to ask the user. It gets the [`Question`] with the output, and repeats the call with the
-//! [`UserDecision`]. A transport that cannot ask forwards only the output, which explains the next step.
+//! [`UserDecision`]. A transport that cannot ask forwards only the output, which explains the next step to the agent.
 
 use ledger::proposals::{DecisionChannel, ExecutedProposal, NewProposal, Proposal, ProposalStatus, Proposals};
 use ledger::{AppliedPolicy, Gate, WriteAttempt, WriteError, WriteOutcome};
@@ -39,13 +39,13 @@ struct DuplicateData {
     message: String,
 }
 
-/// Path of every write tool from its request to its output: through the gate, or to a proposal.
+/// Runs a write tool's call: through the gate, or into a proposal.
 pub(crate) struct ApprovalFlow {
     gate: Gate,
     proposals: Proposals,
-    /// The pages of the console, if there is one.
+    /// The URLs of the console's pages, if there is a console.
     console: Option<ConsoleLinks>,
-    /// Title of the tool, for users.
+    /// The title of the tool, for users.
     title: String,
 }
 
@@ -70,7 +70,7 @@ impl ApprovalFlow {
     ) -> ToolResult {
         // The check precedes the gate, so that an invalid request leaves no record.
         write.executor.check(&write.request)?;
-        // A rule may have asked the question.
+        // Even if the tier is `auto`, a rule of the tool may have caused the question.
         let may_ask = write.tier != Tier::Auto || write.executor.policy(&write.request)?.is_some();
         let said = call.said.as_ref().filter(|_| may_ask);
         if let Some(said) = said {
@@ -90,7 +90,7 @@ impl ApprovalFlow {
         }
     }
 
-    /// Proposes the write of a tool whose tier requires it.
+    /// Makes a proposal for a tool whose tier requires one.
     async fn propose(&self, call: &Call, write: NewProposal, warnings: Vec<String>) -> ToolResult {
         if let Some((original, cached_result)) = self.proposals.standing(&write, call.deadline).await? {
             let outcome = WriteOutcome::Duplicate { correlation_id: original, original, cached_result };
@@ -100,7 +100,7 @@ impl ApprovalFlow {
         self.propose_by(call, write, applied, warnings).await
     }
 
-    /// Proposes the write with the approval that the policy of the tool requires, or else its tier.
+    /// Makes a proposal with the tier that the tool's policy requires, or else with the tool's own tier.
     async fn propose_by(
         &self,
         call: &Call,
@@ -121,7 +121,7 @@ impl ApprovalFlow {
     }
 
     fn requires_approval(&self, call: &Call, proposal: Proposal) -> ToolResult {
-        // An answer that decided nothing is not asked for again in the same call.
+        // If the user's answer decided nothing, do not ask again in the same call.
         let asks = proposal.tier == Tier::Confirm && call.asks_user && call.said.is_none();
         let shown = ShownProposal::new(&proposal, call.masks.as_deref());
         let question = asks.then(|| question(&self.title, &shown));
@@ -165,8 +165,8 @@ impl ApprovalFlow {
     }
 }
 
-/// Whether the answer leaves the proposal pending. A client that has no user cancels the question by itself, so that says
-/// nothing about a user (I-4).
+/// Whether the answer leaves the proposal pending. A client without a user interface cancels elicitations by itself,
+/// so a cancellation does not come from a user (I-4).
 pub(crate) fn decides_nothing(said: &UserDecision, proposal: &Proposal) -> bool {
     said.answer == UserAnswer::Cancel && matches!(proposal.status, ProposalStatus::Pending)
 }
@@ -196,7 +196,7 @@ pub(crate) async fn decide(
     Err(failure.hint("Do not propose it again unless the user asks for it.").into())
 }
 
-/// Question for the user of a client that supports elicitation.
+/// The question to the user of a client that supports elicitation.
 pub(crate) fn question(title: &str, proposal: &ShownProposal<'_>) -> Question {
     Question {
         proposal_id: proposal.proposal_id,
@@ -205,7 +205,7 @@ pub(crate) fn question(title: &str, proposal: &ShownProposal<'_>) -> Question {
     }
 }
 
-/// The page of a proposal, for the user of a client that opens pages.
+/// A request to open the proposal's page, for the user of a client that supports URL elicitation.
 fn page_request(title: &str, proposal: &ShownProposal<'_>, console: &ConsoleLinks) -> PageRequest {
     let (proposal_id, text) = (proposal.proposal_id, proposal_text::question(title, proposal));
     PageRequest {
@@ -219,8 +219,8 @@ pub(crate) fn refused(stopped: WriteError) -> ToolError {
     ToolError { correlation_id: stopped.correlation_id, failure: stopped.failure }
 }
 
-/// Rejects an answer to a tool that asks no question. The tool asked before the registry changed. An earlier "no" must
-/// not become a write now.
+/// Rejects an answer to a tool that asks no question. The tool asked before the registry changed. A rejection by the
+/// user must not become a write now.
 fn refuse_answer(call: &Call) -> Result<(), Failure> {
     if call.said.is_none() {
         return Ok(());

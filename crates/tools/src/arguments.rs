@@ -1,4 +1,4 @@
-//! Validation of arguments against a tool's schema, and the effective parameters that result.
+//! Validates arguments against a tool's schema, and computes the effective parameters.
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{ValidationError, Validator};
@@ -17,13 +17,14 @@ pub(crate) struct ArgumentValidator {
     empty: EmptyValues,
 }
 
-/// What an empty value of an optional argument says. Clients that treat every argument as required send one for those that
-/// the agent leaves out.
+/// The meaning of an empty value for an optional argument. Clients that treat every argument as required send an
+/// empty value for an argument that the agent omitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EmptyValues {
-    /// That the argument is absent.
+    /// The argument is absent.
     Absent,
-    /// That it is empty, or absent where its schema takes no such value: an empty text may be what is to be stored.
+    /// The argument is empty, or absent if its schema does not accept the value. An empty text may be the value to
+    /// store.
     AbsentIfRefused,
 }
 
@@ -43,10 +44,10 @@ impl ArgumentValidator {
         Ok(Self { schema: listed, validator, known, required, sensitive: sensitive.to_vec(), empty })
     }
 
-    /// The arguments without those that the client has only filled in.
+    /// Returns the arguments without those that the client only filled in.
     ///
     /// # Errors
-    /// Every mistake in one message, each with the parameter's name and what was expected.
+    /// One message with every mistake, each with the name of the argument and what was expected.
     pub(crate) fn check(&self, tool: &str, mut arguments: Map<String, Value>) -> Result<Map<String, Value>, Failure> {
         arguments.retain(|name, value| !self.is_filled_in(name, value));
         let mut instance = self.instance(&arguments);
@@ -83,7 +84,7 @@ impl ArgumentValidator {
         self.known.iter().any(|known| known == name) && !self.required.iter().any(|required| required == name)
     }
 
-    /// Whether the value stands for an argument that was left out. No optional argument may be null.
+    /// Whether the value stands for an omitted argument. Null always does, since no optional argument accepts null.
     fn is_filled_in(&self, name: &str, value: &Value) -> bool {
         self.is_optional(name) && (value.is_null() || (self.empty == EmptyValues::Absent && is_empty(value)))
     }
@@ -102,7 +103,7 @@ impl ArgumentValidator {
             ValidationErrorKind::Required { property } => {
                 format!("missing argument \"{}\"", property.as_str().unwrap_or_default())
             }
-            // The crate's own message cuts the list.
+            // The message of the `jsonschema` crate cuts the list.
             ValidationErrorKind::Enum { options } => {
                 format!("argument \"{name}\": {} is not one of {}", error.instance(), all(options))
             }
@@ -128,7 +129,7 @@ fn all(options: &Value) -> String {
     format!("{}{more}", shown.join(", "))
 }
 
-/// What a text of this format is.
+/// Describes texts of this format.
 fn form(format: &str) -> &str {
     match format {
         "date-time" => "date and time with time zone, such as 2026-01-31T13:45:00+00:00",
@@ -141,7 +142,7 @@ fn form(format: &str) -> &str {
 const DIGITS_AS_TEXT: &str = "Nothing was executed. Send the digits of the number as text, as the answer shows them that it is \
     from: integers beyond 2^53-1 (9007199254740991), and decimals of more than 15 digits.";
 
-/// Where the error is: `name`, `name.0`.
+/// The path to the invalid value: `name`, `name.0`.
 fn place(error: &ValidationError<'_>) -> String {
     error.instance_path().to_string().trim_start_matches('/').replace('/', ".")
 }
@@ -161,7 +162,8 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// Every parameter by name, in the manifest's order: the agent's value, else the default, else null. The server fills
-/// in the values of the principal. Equal values have one spelling, because the fingerprint is computed from this.
+/// in the values of the principal. Equal values get the same spelling, because the fingerprint is computed from the
+/// result.
 pub(crate) fn effective_params(
     spec: &ToolSpec,
     arguments: &Map<String, Value>,
@@ -185,7 +187,7 @@ pub(crate) fn effective_params(
         .collect()
 }
 
-/// Whether this is an empty text for a type that has none: what a client sends for an argument that is left out.
+/// Whether this is an empty text for a type that has no empty value. A client sends it for an omitted argument.
 fn is_no_text(value: &Value, ty: &PgType) -> bool {
     let base = ty.base();
     let is_time = || match base.kind {
@@ -209,7 +211,8 @@ pub(crate) fn encode_param(tool: &str, param: &Param, value: &Value) -> Result<O
     })
 }
 
-/// Whether a number, or one of an array, has more digits after the decimal point, zeros at the end left out.
+/// Whether a number, or a number in an array, has more than `scale` digits after the decimal point, not counting
+/// trailing zeros.
 fn is_rounded(value: &Value, scale: u32) -> bool {
     match value {
         Value::Number(number) => {
@@ -228,7 +231,7 @@ fn is_rounded(value: &Value, scale: u32) -> bool {
     }
 }
 
-/// The effective parameters that must not be stored.
+/// The redaction of the effective parameters that must not be stored.
 pub(crate) fn redaction(spec: &ToolSpec, params: &Map<String, Value>) -> Redaction {
     let columns = spec.before.iter().chain(&spec.statements).chain(&spec.after);
     let columns = columns.flat_map(|statement| statement.shape.columns.iter().flatten());
@@ -236,7 +239,7 @@ pub(crate) fn redaction(spec: &ToolSpec, params: &Map<String, Value>) -> Redacti
         .keeping_keys(columns.map(|column| column.name.as_str()).chain(spec.undo.param_names()).chain(KEYS_OF_OURS))
 }
 
-/// The keys of what is kept and shown of a write, beside its parameters and columns.
+/// The keys of our own in records and answers of writes, besides parameters and columns.
 const KEYS_OF_OURS: [&str; 12] = [
     "rows",
     "row_count",
@@ -252,8 +255,8 @@ const KEYS_OF_OURS: [&str; 12] = [
     "correlation_id",
 ];
 
-/// `7.0` and `0.7e1` are the integer 7 in JSON Schema, so they are valid for an integer parameter. `"1.50"` is the
-/// number 1.50 for a numeric parameter. A time with time zone is in UTC.
+/// Normalizes a value. In JSON Schema `7.0` and `0.7e1` are the integer 7, so they are valid for an integer
+/// parameter. `"1.50"` is the number 1.50 for a numeric parameter. A time with time zone is converted to UTC.
 fn one_spelling(value: Value, ty: &PgType) -> Value {
     match (value, &ty.base().kind) {
         (Value::Number(number), TypeKind::Scalar(Scalar::Int2 | Scalar::Int4 | Scalar::Int8)) => {
@@ -330,7 +333,7 @@ mod tests {
         }
     }
 
-    /// I-2: 9007199254740993 arrives as ..992 from a JavaScript client, so neither is taken as a number.
+    /// I-2: a JavaScript client sends 9007199254740993 as ..992, so neither is accepted as a number.
     #[test]
     fn a_number_that_a_client_may_have_changed_is_refused_and_its_digits_are_taken() {
         assert!(message(r#"{"tweet_id": 1.5}"#).contains("1.5 is not of type \"integer\""));
@@ -346,7 +349,7 @@ mod tests {
         assert!(message(r#"{"tweet_id": "1.5"}"#).contains("tweet_id"));
     }
 
-    /// N-12: an agent chooses among all values, and learns the form of a date.
+    /// N-12: the message lists all values of an enum, and shows the form of a date.
     #[test]
     fn a_wrong_value_is_told_with_all_values_or_the_form() {
         let schema = json!({"type": "object", "properties": {
@@ -398,7 +401,8 @@ mod tests {
         assert!(message(r#"{"tweet_id": 1, "tweet": null}"#).contains("unknown argument"));
     }
 
-    /// I-5: an empty text of a manifest's tool may be a value; where it cannot be one it says nothing.
+    /// I-5: for a tool of a manifest, an empty text may be a value. If the type has no empty value, the argument is
+    /// absent.
     #[test]
     fn an_empty_value_says_that_an_optional_argument_is_absent() {
         let filled = r#"{"tweet_id":1,"note":"","key":"","pin":[]}"#;

@@ -1,5 +1,5 @@
-//! Instructions that an agent gets first: how the tools of a server work together. They mention only tools that the
-//! server has.
+//! The instructions that an agent gets at the beginning of a session: how the server's tools work together. They
+//! mention only tools that the server has.
 
 use crate::tool::ToolInfo;
 use types::Tier;
@@ -28,13 +28,14 @@ const DUPLICATES: &str = "A call identical to one that succeeded within the last
 
 const PROPOSALS: &str = "A write that answers requires_approval was not made yet.";
 
-/// Instructions of a session that begins before the database is reachable: a client reads instructions once.
+/// The instructions for a session that begins before the database is reachable. A client reads instructions only
+/// once.
 pub(crate) const UNREACHED: &str = "The database was not reachable when this session began. Further tools are announced once \
     it is. Of those that write: each write is recorded and happens once, meta.correlation_id is its receipt, meta.rollback \
     says how to undo it, and data.duplicate = true means that an identical call had been made before and nothing was \
     written now.";
 
-/// Instructions for a caller that has these tools.
+/// The instructions for a caller with these tools.
 pub(crate) fn of_tools(tools: &[&ToolInfo]) -> String {
     let has = |name: &str| tools.iter().any(|info| info.name == name);
     let reads: Vec<&str> = READS.into_iter().filter(|(name, _)| has(name)).map(|(_, words)| words).collect();
@@ -76,7 +77,7 @@ pub(crate) fn of_tools(tools: &[&ToolInfo]) -> String {
     parts.join(" ")
 }
 
-/// The text with a capital letter and a full stop.
+/// Makes a sentence of the words, with a capital letter and a full stop.
 fn sentence(words: &str) -> String {
     let mut letters = words.chars();
     letters.next().map(|first| format!("{}{}.", first.to_uppercase(), letters.as_str())).unwrap_or_default()

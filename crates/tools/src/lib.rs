@@ -1,19 +1,20 @@
 //! Tools that agents can call: the built-in tools, the tools of the manifests, and their registry.
 //!
-//! Every call goes through the [`Registry`]. It finds the tool, validates the arguments against the tool's schema, runs
-//! the tool, and wraps the result in one [`types::Envelope`]. Tools do not depend on MCP or on a connection: they read
-//! through [`ledger::read`] and write through [`ledger::Gate`]. `live_registry` changes the served tools while calls
-//! run. `metrics` records the results of calls for Prometheus. `unavailable` serves until the database is reached.
-//! The crate `catalog` describes the database for `describe_database` and for the hints of failed queries.
+//! Every call goes through the [`Registry`]. The registry finds the tool, validates the arguments against the tool's
+//! schema, runs the tool, and wraps the result in a [`types::Envelope`]. Tools do not depend on MCP or on a
+//! connection: they read through [`ledger::read`] and write through [`ledger::Gate`]. `live_registry` replaces the
+//! served tools while calls run. `metrics` counts calls for Prometheus. `unavailable` answers calls until the
+//! database is reachable. The crate `catalog` describes the database for `describe_database` and for the hints of
+//! failed queries.
 //!
-//! A write tool above tier `auto` creates a proposal (`approval_flow`, texts in `proposal_text`, its rows compared by `review::row_diff`). `proposal_worker`
-//! executes approved proposals. Executors run the writes: `manifest_tools::executor`, `builtin::execute_sql`, or
-//! `native`.
+//! A call of a write tool above tier `auto` creates a proposal (`approval_flow`; `proposal_text` has the texts, and
+//! `review::row_diff` compares the rows). `proposal_worker` executes approved proposals. Executors run the writes:
+//! `manifest_tools::executor`, `builtin::execute_sql`, or `native`.
 //!
-//! To add a built-in tool: a file in `builtin/` with its arguments (their schema is derived), its result and its
-//! [`Tool`] implementation, and one line in `builtin::all`. Schema, docs, `tools/list` and profiles follow from there.
-//! To add a manifest tool: no Rust is needed. To add an executor in Rust: see `native`. To add a resource (the same
-//! data, read by its URI): see `resources` of the crate `catalog`.
+//! To add a built-in tool, add a file to `builtin/` with its arguments (whose schema is derived), its result and its
+//! [`Tool`] implementation, and one line to `builtin::all`. The schema, the docs, `tools/list` and profiles follow. A
+//! manifest tool needs no Rust code. To add an executor in Rust, see `native`. To add a resource, which offers the
+//! data of a tool by URI, see `resources` in the crate `catalog`.
 
 mod approval_flow;
 mod arguments;

@@ -1,4 +1,4 @@
-//! The numbers in an answer of `execute_sql`, whose columns are known only from the answer.
+//! Finds the numbers in an answer of `execute_sql`, whose columns are known only from the answer itself.
 
 use std::sync::Arc;
 
@@ -8,8 +8,9 @@ use types::{NumberFields, PgType, Scalar, TypeKind};
 /// The name of the tool.
 pub(crate) const EXECUTE_SQL: &str = "execute_sql";
 
-/// The fields of the rows of its answer, by the columns that the answer lists, also when it comes from the ledger. The name of a
-/// domain says nothing of its type. `None` for other tools, which know their columns.
+/// The number fields of the rows, by the columns that the answer lists. This also works for an answer that comes from
+/// the ledger. Domains are not resolved, since their names do not show their types. `None` for other tools, whose
+/// columns are known.
 pub(crate) fn listed_numbers(tool: &str, data: &Value) -> Option<Arc<NumberFields>> {
     if tool != EXECUTE_SQL {
         return None;

@@ -1,9 +1,9 @@
-//! The tools that are served now; they can change while calls run.
+//! The currently served tools, which can change while calls run.
 //!
 //! ```text
 //! LiveRegistry ── replace ──> ProfileRegistries (one registry per profile) <── ProfileView (view of one server)
 //! ```
-//! A call takes its registry once and keeps it, so a running call is not affected by a change.
+//! A call gets its registry once and keeps it, so a change does not affect running calls.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use crate::profile::Profile;
 use crate::registry::Registry;
 use crate::tool::ToolLookup;
 
-/// The registries of all profiles. They are built together and replaced together.
+/// The registries of all profiles, which are built and replaced together.
 #[derive(Debug, Default)]
 pub struct ProfileRegistries {
     by_profile: HashMap<String, Arc<Registry>>,
-    /// Registry of all tools.
+    /// The executors of all write tools.
     executors: Option<Arc<ExecutorRegistry>>,
-    /// Names of the tools that do not fit the database, each with the reason.
+    /// The tools that do not fit the database, by name, each with the reason.
     outdated: Arc<[(String, String)]>,
 }
 
 impl ProfileRegistries {
-    /// Builds the view of each of these profiles from the registry of all tools.
+    /// Builds the registries of these profiles from the registry of all tools.
     #[must_use]
     pub fn new(all: &Registry, profiles: &[Profile]) -> Self {
         let shelf = |profile: &Profile| (profile.name.clone(), Arc::new(all.narrowed(profile)));
@@ -35,14 +35,14 @@ impl ProfileRegistries {
         Self { by_profile: profiles.iter().map(shelf).collect(), executors, outdated }
     }
 
-    /// Registry of the profile with this name, if the profile exists.
+    /// The registry of the profile with this name.
     #[must_use]
     pub fn get(&self, profile: &str) -> Option<&Arc<Registry>> {
         self.by_profile.get(profile)
     }
 }
 
-/// The tools that are served now; shared by every server of a process.
+/// The currently served tools. All servers of a process share them.
 #[derive(Debug, Clone)]
 pub struct LiveRegistry {
     shelves: watch::Sender<Arc<ProfileRegistries>>,
@@ -55,24 +55,24 @@ impl LiveRegistry {
         Self { shelves: watch::Sender::new(Arc::new(shelves)) }
     }
 
-    /// Replaces the served registries. Running calls are not affected.
+    /// Replaces the served registries. This does not affect running calls.
     pub fn replace(&self, shelves: ProfileRegistries) {
         self.shelves.send_replace(Arc::new(shelves));
     }
 
-    /// Executors of all write tools that are served now, in every profile.
+    /// The executors of all currently served write tools, in every profile.
     #[must_use]
     pub fn executors(&self) -> Option<Arc<ExecutorRegistry>> {
         self.shelves.borrow().executors.clone()
     }
 
-    /// Names of the tools that are not served, since they do not fit the database, each with the reason.
+    /// The tools that are not served because they do not fit the database, by name, each with the reason.
     #[must_use]
     pub fn outdated(&self) -> Arc<[(String, String)]> {
         Arc::clone(&self.shelves.borrow().outdated)
     }
 
-    /// View of a server of this profile, now and after each change.
+    /// The view of a server with this profile, which follows every change.
     #[must_use]
     pub fn of_profile(&self, profile: &str) -> ProfileView {
         let mut shelves = self.shelves.subscribe();
@@ -86,7 +86,7 @@ impl LiveRegistry {
 pub struct ProfileView {
     profile: String,
     shelves: watch::Receiver<Arc<ProfileRegistries>>,
-    /// Baseline for the comparison in [`ProfileView::changed`].
+    /// The registry that [`ProfileView::changed`] compares with.
     seen: Arc<Registry>,
 }
 

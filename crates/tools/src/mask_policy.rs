@@ -14,11 +14,11 @@ pub struct MaskRule {
     pub table: String,
     /// The column.
     pub column: String,
-    /// The mask for callers that neither of the following names; `None` for no mask.
+    /// The mask for callers that `profiles` and `accounts` do not name; `None` for no mask.
     pub mask: Option<Mask>,
-    /// The mask for callers of a profile.
+    /// The masks for callers with these profiles.
     pub profiles: BTreeMap<String, Option<Mask>>,
-    /// The mask for an account, whatever its profile is.
+    /// The masks for these accounts, whatever their profile is.
     pub accounts: BTreeMap<String, Option<Mask>>,
 }
 
@@ -29,7 +29,7 @@ impl MaskRule {
         by_account.or_else(by_profile).copied().unwrap_or(self.mask)
     }
 
-    /// The column with the mask that hides most from any caller; `None` if no caller has a mask.
+    /// The column with the strictest mask that any caller has; `None` if no caller has one.
     #[must_use]
     pub fn strictest(&self) -> Option<MaskedColumn> {
         let masks = std::iter::once(&self.mask).chain(self.profiles.values()).chain(self.accounts.values());
@@ -42,7 +42,7 @@ impl MaskRule {
     }
 }
 
-/// A profile and an account; `None` for all that no rule names.
+/// A profile and an account, each `None` if no rule names it.
 type CallerKind = (Option<String>, Option<String>);
 
 /// The masks of all callers.
@@ -53,7 +53,7 @@ pub struct MaskPolicy {
 }
 
 impl MaskPolicy {
-    /// The policy of these rules. `trusted_functions` may be called by callers with masks, whatever they read.
+    /// The policy of these rules. Callers with masks may call `trusted_functions`, whatever these read.
     #[must_use]
     pub fn new(rules: &[MaskRule], trusted_functions: &[(String, String)], key: &MaskKey) -> Self {
         let masks = |columns: Vec<MaskedColumn>| {
@@ -74,7 +74,7 @@ impl MaskPolicy {
         Self { masks: by_caller.collect(), strictest: masks(rules.iter().filter_map(MaskRule::strictest).collect()) }
     }
 
-    /// The masks of a caller, if it has some.
+    /// The masks of a caller; `None` if the caller has none.
     #[must_use]
     pub fn of(&self, profile: &str, account: &AccountId) -> Option<&Arc<Masks>> {
         let named = |profile: Option<&str>, account: Option<&str>| {
@@ -93,7 +93,7 @@ impl MaskPolicy {
         self.masks.values().flatten()
     }
 
-    /// Every column that is masked for some caller, with the mask that hides most.
+    /// Every column that is masked for some caller, with its strictest mask.
     #[must_use]
     pub fn strictest(&self) -> Option<&Arc<Masks>> {
         self.strictest.as_ref()

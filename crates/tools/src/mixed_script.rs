@@ -1,21 +1,21 @@
 //! Words that mix scripts: `аdmin` with a Cyrillic `а` looks like another word (Unicode Technical Standard 39,
 //! section 5).
 //!
-//! unicode-security 0.1.3 judges identifiers, and parameters are text: it gives `µm` and `x²` the worst level. It does not
-//! name the scripts.
+//! The crate unicode-security 0.1.3 cannot be used. It judges identifiers, but parameters are texts: it gives `µm`
+//! and `x²` the worst level. It also does not name the scripts.
 
 use manifest::ToolSpec;
 use serde_json::{Map, Value};
 use unicode_script::{Script, UnicodeScript};
 
-/// Scripts that one language writes together, also beside Latin letters (UTS 39, "highly restrictive").
+/// Scripts that one language mixes, also with Latin letters (UTS 39, "highly restrictive").
 const WRITTEN_TOGETHER: [&[Script]; 3] = [
     &[Script::Latin, Script::Han, Script::Hiragana, Script::Katakana],
     &[Script::Latin, Script::Han, Script::Bopomofo],
     &[Script::Latin, Script::Han, Script::Hangul],
 ];
 
-/// A sentence for every such word in the texts of the parameters. The text of a sensitive parameter is not shown.
+/// A sentence for each word in the parameters that mixes scripts. Texts of sensitive parameters are not shown.
 pub(crate) fn warnings(spec: &ToolSpec, params: &Map<String, Value>) -> Vec<String> {
     let mut found = Vec::new();
     for (name, value) in params {
@@ -58,7 +58,7 @@ fn look(place: &str, value: &Value, sensitive: bool, found: &mut Vec<String>) {
     }
 }
 
-/// The scripts of a word's letters in their order; digits and marks belong to every script.
+/// The scripts of a word's letters in their order. Digits and marks belong to every script.
 fn scripts(word: &str) -> Vec<Script> {
     let mut scripts = Vec::new();
     for script in word.chars().map(|c| c.script()) {
@@ -73,7 +73,7 @@ fn is_suspicious(scripts: &[Script]) -> bool {
     scripts.len() > 1 && !WRITTEN_TOGETHER.iter().any(|together| scripts.iter().all(|script| together.contains(script)))
 }
 
-/// ASCII as it is, everything else as `\u{..}`.
+/// Escapes all characters except ASCII as `\u{..}`.
 fn escaped(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_ascii() && !c.is_ascii_control() { c.to_string() } else { c.escape_unicode().to_string() })

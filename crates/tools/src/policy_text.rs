@@ -1,10 +1,10 @@
-//! The rules and the limit of a tool, in words for clients.
+//! The rules and the limit of a tool, as text and metadata for clients.
 
 use manifest::Rule;
 use serde_json::{Value, json};
 use types::{RuleAction, ToolLimit};
 
-/// Sentences about rules and limit, each after a space; empty without any.
+/// Sentences about the rules and the limit, each after a space; empty if there are none.
 pub(crate) fn sentences(rules: &[Rule], limit: Option<ToolLimit>) -> String {
     let mut text = String::new();
     for (index, rule) in rules.iter().enumerate() {

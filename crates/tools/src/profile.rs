@@ -1,4 +1,4 @@
-//! Profiles: the sets of tools that callers see.
+//! Profiles: the sets of tools that callers can use.
 
 use manifest::Access;
 

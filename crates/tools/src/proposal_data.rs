@@ -94,9 +94,10 @@ pub(crate) struct ProposalData {
 }
 
 impl ProposalData {
-    /// `description` is the one that the caller may see ([`shown_description`](crate::proposal_text::shown_description)).
+    /// `description` is the one that the caller may see
+    /// ([`shown_description`](crate::proposal_text::shown_description)).
     pub(crate) fn new(proposal: Proposal, description: String, console: Option<&ConsoleLinks>) -> Self {
-        // The dependencies of a proposal are for the server and the reviewer.
+        // The definitions are for the server and the reviewer, not for the agent.
         let preview = Preview { definitions: Vec::new(), ..proposal.preview };
         let preview = serde_json::to_value(preview).unwrap_or_default();
         Self {

@@ -1,5 +1,5 @@
-//! Texts that users and reviewers read about a write that needs approval. The sentences come from the server. Data of
-//! the agent or the database appears as JSON with every character visible. The length of omitted text is given.
+//! Texts for users and reviewers about a write that needs approval. The server writes the sentences. Data from the
+//! agent or the database is shown as JSON with every character visible. If text is omitted, its length is given.
 
 use ledger::proposals::Preview;
 use serde_json::{Map, Value};
@@ -11,9 +11,9 @@ use review::sentences;
 
 /// Maximum length of a value that a description shows in full, in characters.
 const IN_SHORT: usize = 200;
-/// Maximum length of a parameter that a question shows in full: the user agrees to this text.
+/// The maximum length of a parameter that a question shows in full, since the user agrees to this text.
 const PARAM: usize = 4000;
-/// Maximum length of a parameter of a write without a preview: its text is all that a reviewer can examine.
+/// The maximum length of a parameter in a write without a preview, since a reviewer has only this text to examine.
 const UNTRIED: usize = 100_000;
 /// Maximum length of a value in a row.
 const IN_ROW: usize = 300;
@@ -24,7 +24,7 @@ const ROWS: usize = 10;
 /// Maximum length of the common text shown before the first difference of two texts, in characters.
 const COMMON: usize = 30;
 
-/// One paragraph: the effect of the write, its number of rows, and whether it can be undone.
+/// One paragraph with the effect of the write, its number of rows, and whether it can be undone.
 pub(crate) fn description(title: &str, params: &Map<String, Value>, preview: &Preview) -> String {
     let params: Vec<String> =
         params.iter().map(|(name, value)| format!("{} {}", visible(name), cut(&json(value), IN_SHORT))).collect();
@@ -33,7 +33,7 @@ pub(crate) fn description(title: &str, params: &Map<String, Value>, preview: &Pr
     format!("{}{with}. {}. {}{rule}", visible(title), touches(preview), undo(preview))
 }
 
-/// The paragraph for a caller: the stored one, or another one with the caller's masks.
+/// The paragraph for this caller: the stored one, or a new one with the caller's masks.
 pub(crate) fn shown_description(title: &str, proposal: &ShownProposal<'_>) -> String {
     if proposal.is_masked() {
         description(title, &proposal.params, &proposal.preview)
@@ -42,7 +42,7 @@ pub(crate) fn shown_description(title: &str, proposal: &ShownProposal<'_>) -> St
     }
 }
 
-/// Question for a client's user.
+/// The question to a client's user.
 pub(crate) fn question(title: &str, proposal: &ShownProposal<'_>) -> String {
     let preview = &proposal.preview;
     let mut lines = vec![format!("{} ({})?", visible(title), proposal.tool_name), String::new()];
@@ -76,7 +76,7 @@ pub(crate) fn no_key(preview: &Preview) -> Option<String> {
     })
 }
 
-/// Without its end.
+/// A sentence without its end.
 fn touches(preview: &Preview) -> String {
     match preview.rows_affected {
         Some(count) => format!("It would touch {}", sentences::rows(count)),
@@ -86,7 +86,7 @@ fn touches(preview: &Preview) -> String {
 
 fn undo(preview: &Preview) -> String {
     let rollback = &preview.rollback;
-    // A statement that was not tried.
+    // The statement was not run, so whether its tables are tracked is unknown.
     if rollback.reversible
         && rollback.undo_tool.is_some()
         && rollback.checked.is_none()
@@ -98,7 +98,7 @@ fn undo(preview: &Preview) -> String {
     if rollback.note.is_empty() { how } else { format!("{how} {}", visible(&rollback.note)) }
 }
 
-/// The rule that requires the approval.
+/// The rule that requires the approval, if there is one.
 fn rule(preview: &Preview) -> Option<String> {
     preview.rule.as_ref().map(|rule| sentences::rule(rule, |condition| cut(condition, IN_ROW)))
 }
@@ -111,7 +111,7 @@ fn generated(preview: &Preview) -> String {
     visible(&names.join(", "))
 }
 
-/// One line for each change of the rows. For a tool without row images, the data that it would return.
+/// One line for each changed row. For a tool without row images, the data that it would return.
 fn changes(preview: &Preview) -> Vec<String> {
     let none = Value::Array(Vec::new());
     let (before, after) = match (&preview.before, &preview.after) {
@@ -145,7 +145,7 @@ fn changes(preview: &Preview) -> Vec<String> {
     lines
 }
 
-/// One row, before and after: a line for each column that changes. Without a key, one line for the other columns.
+/// One row before and after: a line for each column that changes. Without a key, one more line for the other columns.
 fn differing(key: &[String], before: &Value, after: &Value) -> Vec<String> {
     let name: Vec<String> =
         key.iter().map(|column| named(column, before.get(column).unwrap_or(&Value::Null))).collect();
@@ -153,7 +153,7 @@ fn differing(key: &[String], before: &Value, after: &Value) -> Vec<String> {
     let (changed, same): (Vec<_>, Vec<_>) =
         column_pairs(before, after).into_iter().partition(|(_, old, new)| old != new);
     let line = |(column, old, new): (&str, Option<&Value>, Option<&Value>)| {
-        // A column that one of the rows does not have. In JSON, no value is this word.
+        // Marks a column that one of the rows lacks. No JSON value is spelled like this.
         let text = |value: Option<&Value>| value.map_or_else(|| "absent".to_owned(), json);
         let (old, new) = parting(&text(old), &text(new));
         format!("{name}{}: {old} → {new}", visible(column))
@@ -201,7 +201,7 @@ fn cut(text: &str, characters: usize) -> String {
     }
 }
 
-/// Two different values. The common beginning of long ones is omitted, so that the difference is visible.
+/// Two different values. The common beginning of long values is omitted, so that the difference is visible.
 fn parting(old: &str, new: &str) -> (String, String) {
     let is_long = |text: &str| text.chars().nth(IN_ROW).is_some();
     if !is_long(old) && !is_long(new) {
@@ -252,7 +252,7 @@ mod tests {
             "as it is: 1 more row",
         ];
         assert_eq!(lines, expected);
-        // No column identifies the rows: they are not compared.
+        // No column identifies the rows, so they are not compared.
         let lines = shown(json!([{"n": 1}, {"n": 1}]), json!([{"n": 2}, {"n": 2}]));
         assert_eq!(lines, ["before: n 1", "before: n 1", "after: n 2", "after: n 2"]);
         assert_eq!(shown(json!([{"n": 1}]), json!([{"m": 1}])), ["n: 1 → absent", "m: absent → 1"]);

@@ -1,4 +1,4 @@
-//! Executes approved proposals, and confirmed ones that another server left unexecuted when it stopped.
+//! Executes approved proposals, including those that a stopped server left unexecuted.
 
 use std::time::Duration;
 
@@ -7,12 +7,14 @@ use tokio::time::MissedTickBehavior;
 
 use crate::live_registry::LiveRegistry;
 
-/// Poll interval, kept short because a reviewer waits for the execution of an approved proposal.
+/// The poll interval. It is short, because a reviewer waits for the execution of an approved proposal.
 const EVERY: Duration = Duration::from_secs(1);
-/// An expired proposal is closed when a caller uses it; the periodic cleanup is only for tidiness.
+/// The sweep runs once in this number of polls. It only tidies up: an expired proposal is closed when a caller uses
+/// it.
 const SWEEP_EVERY: u32 = 60;
 
-/// Executes proposals at once and then every second, while the future is polled. Several servers may do it at once.
+/// Executes proposals immediately and then every second, as long as the future is polled. Several servers may do this
+/// at the same time.
 pub async fn run_proposal_worker(proposals: Proposals, registry: LiveRegistry) {
     let mut ticks = tokio::time::interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -24,7 +26,7 @@ pub async fn run_proposal_worker(proposals: Proposals, registry: LiveRegistry) {
         }
         until_sweep = (until_sweep + 1) % SWEEP_EVERY;
         let Some(executors) = registry.executors() else { continue };
-        // The ledger has logged why it cannot be asked.
+        // The ledger has logged the reason of a failure.
         let _ = proposals.recover(&executors).await;
     }
 }
@@ -40,7 +42,7 @@ async fn sweep(proposals: &Proposals) {
                 "proposals have expired, and some that were agreed to: nothing of them was written"
             );
         }
-        // The ledger has logged why.
+        // The ledger has logged the reason.
         Err(_) => {}
     }
 }

@@ -1,4 +1,4 @@
-//! Registry of all tools by name; every call of a tool goes through it.
+//! The registry of all tools by name. Every call of a tool goes through it.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::services::Services;
 use crate::tool::{Call, Caller, PageRequest, Question, Tool, ToolError, ToolInfo, ToolLookup, ToolOutput, ToolResult};
 use crate::unfit_tool::UnfitTool;
 
-/// Error in the construction of a registry. The server must not start.
+/// The reason why a registry cannot be built. The server must not start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
     /// Two tools have the same name.
@@ -54,28 +54,28 @@ pub enum RegistryError {
     },
 }
 
-/// The tool of a read of a resource in the log of reads: the method of MCP.
+/// The name under which the log of reads records a read of a resource: the MCP method.
 const RESOURCE: &str = "resources/read";
 
 struct RegisteredTool {
     tool: Box<dyn Tool>,
-    /// The tool's info with the overrides of a manifest.
+    /// The description of the tool, with the overrides of a manifest.
     info: ToolInfo,
     checker: ArgumentValidator,
     series: ToolMetrics,
 }
 
-/// Tools in the order in which clients see them, built-in ones first: all tools, or those of one profile.
+/// The tools of all profiles or of one, in the order in which clients list them, built-in ones first.
 #[derive(Default)]
 pub struct Registry {
     entries: Vec<Arc<RegisteredTool>>,
-    /// Tools that are not served, since they do not fit the database.
+    /// The tools that are not served because they do not fit the database.
     outdated: Vec<Arc<UnfitTool>>,
     resources: ResourceRegistry,
     call_deadline: Duration,
-    /// Executors of the write tools by tool name; of all tools, whatever the profile.
+    /// The executors of all write tools by tool name, including those of other profiles.
     executors: Arc<ExecutorRegistry>,
-    /// Instructions for agents, from the manifests.
+    /// Instructions for agents from the manifests.
     instructions: Arc<[String]>,
     /// The name of the profile; empty for all tools.
     profile: Arc<str>,
@@ -90,7 +90,7 @@ impl std::fmt::Debug for Registry {
 }
 
 impl Registry {
-    /// Every tool that can be served. `native` are the executors in Rust that manifests can name.
+    /// The registry of every tool that can be served. `native` are the Rust executors that manifests can name.
     ///
     /// # Errors
     /// [`RegistryError`] if two tools or executors have the same name, an executor is missing, or a schema is unusable.
@@ -129,7 +129,7 @@ impl Registry {
         Ok(registry)
     }
 
-    /// A registry without tools, for an unreachable database; `catalog` has the instructions of the manifests.
+    /// A registry without tools, for an unreachable database. `catalog` has the instructions of the manifests.
     pub(crate) fn unreached(call_deadline: Duration, catalog: &ToolCatalog) -> Self {
         let unreached = std::iter::once(instructions::UNREACHED.to_owned());
         let instructions = unreached.chain(catalog.instructions.iter().cloned()).collect();
@@ -167,8 +167,8 @@ impl Registry {
         Ok(())
     }
 
-    /// The tools that a profile includes. The returned registry calls no other tool. It reads a resource only if it has
-    /// the resource's tool.
+    /// The registry of the tools in a profile. It calls no other tools, and reads a resource only if it has the
+    /// resource's tool.
     #[must_use]
     pub fn narrowed(&self, profile: &Profile) -> Self {
         let included = |entry: &&Arc<RegisteredTool>| {
@@ -194,7 +194,7 @@ impl Registry {
         narrowed
     }
 
-    /// Instructions that an agent gets first: how these tools work together, and the operator's instructions.
+    /// The instructions for an agent: how these tools work together, and the operator's instructions.
     #[must_use]
     pub fn instructions(&self) -> String {
         let own = instructions::of_tools(&self.infos().collect::<Vec<_>>());
@@ -224,13 +224,13 @@ impl Registry {
         outcome
     }
 
-    /// Whether the registry has no tools, not even some that do not fit the database.
+    /// Whether the registry has no tools, not even tools that do not fit the database.
     #[must_use]
     pub fn has_nothing(&self) -> bool {
         self.entries.is_empty() && self.outdated.is_empty()
     }
 
-    /// The tools that are not served, since they do not fit the database.
+    /// The tools that are not served because they do not fit the database.
     pub fn outdated(&self) -> impl Iterator<Item = &UnfitTool> {
         self.outdated.iter().map(Arc::as_ref)
     }
@@ -245,12 +245,12 @@ impl Registry {
         self.outdated().find(|tool| tool.name == name)
     }
 
-    /// Info of each tool, as clients get it.
+    /// The description of each tool for clients.
     pub fn infos(&self) -> impl Iterator<Item = &ToolInfo> {
         self.entries.iter().map(|entry| &entry.info)
     }
 
-    /// Info of the tool of this name, as clients get it; `None` if it is not served here.
+    /// The description of this tool for clients; `None` if it is not served here.
     #[must_use]
     pub fn info(&self, name: &str) -> Option<&ToolInfo> {
         self.get(name).map(|entry| &entry.info)
@@ -260,7 +260,7 @@ impl Registry {
         self.entries.iter().find(|entry| entry.info.name == name)
     }
 
-    /// Calls a tool; `None` if no tool has this name, served or not. Never panics: a panic of a tool becomes an `internal_error`.
+    /// Calls a tool; `None` if no tool has this name, served or not. A panic of the tool becomes an `internal_error`.
     pub async fn call(
         self: &Arc<Self>,
         name: &str,
@@ -271,7 +271,7 @@ impl Registry {
         let started = Instant::now();
         let Some(entry) = self.get(name) else { return self.call_outdated(name) };
         let known = entry.tool.number_fields();
-        // The guard records the call when it is dropped, so a call that its caller cancels is recorded too.
+        // The guard records the call when it is dropped, so that cancelled calls are recorded, too.
         let running = entry.series.begin(started);
         let masks = self.masks.of(&self.profile, &principal.account_id).filter(|_| entry.info.access.writes());
         let is_read = entry.info.access == Access::Read;
@@ -326,8 +326,8 @@ impl ToolLookup for Registry {
     }
 }
 
-/// Executors of the write tools, registered by the tool's name. The map is built from the tools, so it is always
-/// complete. A tool whose manifest names an unknown executor prevents the start.
+/// The executors of all write tools, by the name of the tool. A tool whose manifest names an unknown executor
+/// prevents the start of the server.
 fn executors(
     backends: &Services,
     catalog: &ToolCatalog,
@@ -353,7 +353,7 @@ fn native_executor(
     native.get(name).cloned().map(Some).ok_or_else(missing)
 }
 
-/// Ends the entry of a read in the log, if it has one.
+/// Ends the read's entry in the log of reads, if it has one.
 fn end_read(read: Option<ReadEntry>, failure: Option<&Failure>) {
     if let Some(read) = read {
         read.ended(failure.map(|failure| failure.code.as_str()));
@@ -365,17 +365,18 @@ fn end_read(read: Option<ReadEntry>, failure: Option<&Failure>) {
 pub struct CallResult {
     /// The envelope.
     pub envelope: Envelope,
-    /// Memory permit of the envelope: to be dropped once the client has received it.
+    /// The memory permit of the envelope, to be dropped once the client has received it.
     pub room: Option<ResponsePermit>,
-    /// Question for the user, if the caller can ask. The repeated call with the user's answer has the final result.
+    /// A question to the user, if the caller can ask. The call is then repeated with the answer, and that call has
+    /// the final result.
     pub question: Option<Question>,
-    /// Page that the user is asked to open.
+    /// A page that the user is asked to open.
     pub page: Option<PageRequest>,
-    /// The fields of the answer whose numbers are of type `numeric`, or inside of documents.
+    /// The fields of the answer whose numbers are of type `numeric`, or inside JSON documents.
     pub number_fields: Arc<NumberFields>,
 }
 
-/// `known`: the fields of every answer of the tool.
+/// `known`: the number fields of every answer of the tool.
 fn reply(outcome: ToolResult, meta: Meta, known: Option<&Arc<NumberFields>>) -> CallResult {
     let known = || known.cloned().unwrap_or_default();
     match outcome {
@@ -410,7 +411,7 @@ fn reply(outcome: ToolResult, meta: Meta, known: Option<&Arc<NumberFields>>) -> 
     }
 }
 
-/// rmcp sends a client no response when a tool panics.
+/// Catches panics, because rmcp sends the client no response if a tool panics.
 async fn caught(outcome: impl Future<Output = ToolResult>) -> ToolResult {
     AssertUnwindSafe(outcome).catch_unwind().await.unwrap_or_else(|_| {
         let message = "internal error in the tool; see the server log";

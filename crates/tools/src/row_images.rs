@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use types::{ErrorCode, Failure};
 
-/// Size limit of both images of one write together, in bytes of JSON. They are kept as long as the record.
+/// The size limit of both images of a write together, in bytes of JSON. They are stored as long as the record.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 
 /// The images of one write.
@@ -16,10 +16,10 @@ pub(crate) struct RowImages {
 }
 
 impl RowImages {
-    /// Both images as JSON arrays of rows.
+    /// Converts both images to JSON arrays of rows.
     ///
     /// # Errors
-    /// [`ErrorCode::ResultTooLarge`] if together they exceed [`MAX_BYTES`]. The write must not happen then.
+    /// [`ErrorCode::ResultTooLarge`] if together they exceed [`MAX_BYTES`]. The write must then be refused.
     pub(crate) fn into_json(self, tool: &str) -> Result<(Option<Value>, Option<Value>), Failure> {
         let json = |rows: Option<Vec<Map<String, Value>>>| {
             rows.map(|rows| rows.into_iter().map(Value::Object).collect::<Value>())

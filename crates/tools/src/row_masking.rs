@@ -1,4 +1,4 @@
-//! The masks of a caller in what the tools for writes answer.
+//! Applies the masks of a caller to the answers of write tools.
 
 use review::RowMasks;
 use serde::Serialize;
@@ -8,8 +8,7 @@ use types::{CellMasks, ErrorCode, Failure, Masks, Redaction};
 
 use crate::tool::{Disposition, ToolError, ToolOutput, ToolResult};
 
-/// Masks the outcome of a call for a caller with these masks. `is_row`: the data of the answer is the result of a
-/// manifest's tool.
+/// Masks the outcome of a call. `is_row` says whether the data of the answer is the result of a manifest's tool.
 pub(crate) fn masked(outcome: ToolResult, masks: Option<&Masks>, is_row: bool) -> ToolResult {
     match outcome {
         Ok(output) => match masks.filter(|_| !output.is_masked) {
@@ -22,7 +21,7 @@ pub(crate) fn masked(outcome: ToolResult, masks: Option<&Masks>, is_row: bool) -
     }
 }
 
-/// The answer of a tool whose rows have passed the masks of the call; `redaction` has the texts that these masked.
+/// The answer of a tool that has applied the masks of the call itself. `redaction` has the masked texts.
 pub(crate) fn answer(data: &impl Serialize, redaction: &Redaction) -> ToolResult {
     let data = serde_json::to_value(data).map_err(|error| not_json(&error))?;
     ToolOutput::read(&redaction.value(&data)).map(|output| ToolOutput { is_masked: true, ..output })
@@ -31,7 +30,7 @@ pub(crate) fn answer(data: &impl Serialize, redaction: &Redaction) -> ToolResult
 fn masked_output(output: ToolOutput, masks: &Masks, is_row: bool) -> ToolResult {
     let mut rows = RowMasks::new(Some(masks));
     let mut data: Value = serde_json::from_str(output.data.get()).unwrap_or_default();
-    // A proposal, or an earlier answer, has its rows under names of its own.
+    // A proposal or an earlier answer contains its rows under known keys, so `data` itself is not a row.
     rows.mask(&mut data, is_row && output.success == Disposition::Done);
     let rollback = output.rollback.map(|rollback| rows.masked_rollback(rollback));
     let redaction = rows.redaction();
@@ -44,7 +43,7 @@ fn not_json(error: &serde_json::Error) -> Failure {
     Failure::new(ErrorCode::InternalError, "the result cannot be written as JSON")
 }
 
-/// The failure of a tool that shows rows without their columns' names.
+/// The failure of a tool whose answers show rows without column names, for a caller with masks.
 pub(crate) fn refused_for_masks(name: &str) -> Failure {
     Failure::new(ErrorCode::NotPermitted, format!("{name} cannot be called while columns are masked for the caller"))
         .hint("Nothing was executed. Use query_database to read, and the other write tools to write.")

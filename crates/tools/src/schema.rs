@@ -10,8 +10,8 @@ use types::{ErrorCode, Failure, TOOL_VERSION};
 
 use crate::tool::{Annotations, ToolInfo};
 
-/// Info of a built-in tool without a tier, with the hints of a tool that reads. The schemas come from the types of the
-/// arguments and of `data`.
+/// The description of a built-in tool without a tier, with the hints of a read tool. The schemas come from the types
+/// of the arguments and of `data`.
 pub(crate) fn builtin_info<A: schemars::JsonSchema, D: schemars::JsonSchema>(
     name: &str,
     title: &str,
@@ -35,7 +35,7 @@ pub(crate) fn builtin_info<A: schemars::JsonSchema, D: schemars::JsonSchema>(
     }
 }
 
-/// Schema of the envelope around `data` of this type.
+/// The schema of the envelope around `data` of this type.
 pub(crate) fn answer_schema<D: schemars::JsonSchema>() -> Map<String, Value> {
     manifest::envelope_schema(manifest::outline(&schema_of::<D>()))
 }
@@ -44,7 +44,8 @@ pub(crate) fn answer_schema<D: schemars::JsonSchema>() -> Map<String, Value> {
 /// defect of the schema.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidParams`], also for U+0000: PostgreSQL cannot store it, and JSON Schema cannot exclude it simply.
+/// [`ErrorCode::InvalidParams`], also for U+0000, which PostgreSQL cannot store and JSON Schema cannot easily
+/// exclude.
 pub(crate) fn arguments<A: serde::de::DeserializeOwned>(tool: &str, given: Map<String, Value>) -> Result<A, Failure> {
     if let Some((name, _)) = given.iter().find(|(_, value)| value.as_str().is_some_and(|text| text.contains('\0'))) {
         return Err(Failure::new(ErrorCode::InvalidParams, format!("{tool}: {name} holds U+0000")));
@@ -53,7 +54,7 @@ pub(crate) fn arguments<A: serde::de::DeserializeOwned>(tool: &str, given: Map<S
         .map_err(|error| Failure::new(ErrorCode::InvalidParams, format!("{tool}: {error}")))
 }
 
-/// Schema of a type in the subset that clients support: without references, with an object at the root.
+/// The schema of a type in the subset that clients support: an object at the root, and no references.
 pub(crate) fn schema_of<T: schemars::JsonSchema>() -> Map<String, Value> {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
@@ -69,8 +70,8 @@ pub(crate) fn schema_of<T: schemars::JsonSchema>() -> Map<String, Value> {
     schema
 }
 
-/// Removes keywords that Rust types add and clients reject: formats such as `uint32`, defaults that are null, and
-/// `additionalProperties`. That no others are taken is enforced all the same.
+/// Removes keywords that `schemars` adds and clients reject: formats such as `uint32`, defaults that are null, and
+/// `additionalProperties`. The server still rejects unknown arguments.
 fn simplify(schema: &mut Map<String, Value>) {
     if schema.get("format").and_then(Value::as_str).is_some_and(|format| format.starts_with("uint")) {
         schema.remove("format");
@@ -84,17 +85,17 @@ fn simplify(schema: &mut Map<String, Value>) {
     schema.get_mut("items").and_then(Value::as_object_mut).into_iter().for_each(simplify);
 }
 
-/// Schema of a string that is one of these.
+/// The schema of a string that is one of these names.
 pub(crate) fn one_of(names: &[&str]) -> schemars::Schema {
     schemars::json_schema!({"type": "string", "enum": names})
 }
 
-/// Number of rows that a listing tool returns by default.
+/// The default number of rows of a tool that lists.
 pub(crate) const fn default_list_limit() -> u32 {
     20
 }
 
-/// Schema of a JSON value that is most often a scalar.
+/// The schema of a JSON value that is usually a scalar.
 pub(crate) struct AnyScalar;
 
 impl JsonSchema for AnyScalar {
@@ -107,7 +108,7 @@ impl JsonSchema for AnyScalar {
     }
 }
 
-/// Schema of a parameter of a query: a JSON value that is seldom an object.
+/// The schema of a query parameter: a JSON value that is rarely an object.
 pub(crate) struct AnyParameter;
 
 impl JsonSchema for AnyParameter {
@@ -120,7 +121,7 @@ impl JsonSchema for AnyParameter {
     }
 }
 
-/// Schema of an arbitrary JSON value.
+/// The schema of any JSON value.
 pub(crate) struct AnyJson;
 
 impl JsonSchema for AnyJson {

@@ -1,6 +1,6 @@
-//! Detection of schema drift. A tool of a manifest was compiled for the database as it was at start-up. Its result must
-//! not differ from its declared columns. PostgreSQL reports a statement that no longer prepares; the server compares
-//! the result columns of a statement that still does.
+//! Detects schema drift. A manifest tool was compiled for the database as it was then, and its result must keep the
+//! declared columns. PostgreSQL reports a statement that can no longer be prepared; for other statements, the server
+//! compares the result columns.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use ledger::outdated;
 use ledger::read::{Error, ReadError};
 use types::{Column, ErrorCode, Failure, StatementShape};
 
-/// Checks that a statement still has the result columns of start-up: the same names and types in the same order.
+/// Checks that a statement returns the columns that it had when it was compiled: the same names and types in the same
+/// order.
 ///
 /// # Errors
 /// [`types::ErrorCode::ToolOutdated`], with the first difference, if the columns differ.
@@ -31,7 +32,7 @@ pub(crate) fn check(promised: &StatementShape, found: &[Column]) -> Result<(), F
     }
 }
 
-/// Failure of a tool that is not served, since it does not fit the database; `why` says what does not.
+/// The failure of a tool that is not served because it does not fit the database; `why` is the reason.
 pub(crate) fn not_served(why: &str) -> Failure {
     Failure::new(ErrorCode::ToolOutdated, format!("this tool does not fit the database as it is now, and is not served: {why}"))
         .hint(
@@ -40,13 +41,13 @@ pub(crate) fn not_served(why: &str) -> Failure {
         )
 }
 
-/// Failure for the agent when a read tool of a manifest fails.
+/// The failure for the agent if a read tool of a manifest fails.
 pub(crate) fn read_failure(error: ReadError, deadline: Duration) -> Failure {
     match error {
         ReadError::Database(Error::Server(error)) if error.is_schema_drift() => {
             Failure { sqlstate: Some(error.sqlstate.clone()), ..outdated(&error.message) }
         }
-        // The position in the manifest's SQL is useless to a caller, who does not see the SQL.
+        // The caller does not see the manifest's SQL, so a position in it is useless.
         error => Failure { position: None, ..catalog::read_failure(error, deadline) },
     }
 }

@@ -14,33 +14,33 @@ use crate::metrics::Metrics;
 /// Services that tools use.
 #[derive(Debug, Clone)]
 pub struct Services {
-    /// Read path; `None` if no login may be used for it.
+    /// The read path; `None` if there is no login for it.
     pub reader: Option<Reader>,
-    /// Write path.
+    /// The write path.
     pub gate: Gate,
     /// Records of the ledger.
     pub records: Records,
-    /// Plans for the undo of many writes.
+    /// Undo plans.
     pub plans: Plans,
     /// Time limit of every call.
     pub call_deadline: Duration,
-    /// Proposals, the writes that need approval.
+    /// The proposals.
     pub proposals: Proposals,
     /// Log of reads.
     pub read_log: ReadLog,
-    /// Gauges of the ledger for the metrics page.
+    /// The gauges of the ledger, for the metrics page.
     pub states: LedgerGauges,
-    /// Counters of calls. They live as long as the process, whatever tools it serves.
+    /// The counters of calls. They exist until the process ends, even if tools are removed.
     pub metrics: Metrics,
     /// The masks of callers.
     pub masks: MaskPolicy,
-    /// `None` if execute_sql is not served.
+    /// The settings of `execute_sql`; `None` if the tool is not served.
     pub execute_sql: Option<ExecuteSqlSettings>,
-    /// The pages of the console; `None` if no address of a console is configured.
+    /// The URLs of the console's pages; `None` if no console is configured.
     pub console: Option<ConsoleLinks>,
 }
 
-/// The addresses of the pages of the console.
+/// The URLs of the console's pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsoleLinks(String);
 
@@ -51,7 +51,7 @@ impl ConsoleLinks {
         Self(origin.trim_end_matches('/').to_owned())
     }
 
-    /// The page of a proposal.
+    /// The URL of a proposal's page.
     #[must_use]
     pub fn proposal(&self, id: &impl std::fmt::Display) -> String {
         format!("{}/proposals/{id}", self.0)
@@ -61,9 +61,9 @@ impl ConsoleLinks {
 /// Settings of execute_sql.
 #[derive(Debug, Clone)]
 pub struct ExecuteSqlSettings {
-    /// Limits of the returned rows.
+    /// The limits of the returned rows.
     pub limits: ReadLimits,
-    /// Approval that a statement needs before it runs.
+    /// The tier of every statement.
     pub tier: Tier,
 }
 

@@ -1,4 +1,4 @@
-//! A proposal as the texts about it show it to a caller.
+//! A proposal with the masks of the caller who sees it.
 
 use std::borrow::Cow;
 
@@ -6,12 +6,12 @@ use ledger::proposals::Proposal;
 use review::RowMasks;
 use types::Masks;
 
-/// A proposal with the masks of a caller. A text for a caller is made of this type only: a text has no columns, so it cannot be
-/// masked afterwards.
+/// A proposal with the masks of a caller. Texts for a caller are made only from this type: a text has no columns, so
+/// it cannot be masked afterwards.
 pub(crate) struct ShownProposal<'a>(Cow<'a, Proposal>);
 
 impl<'a> ShownProposal<'a> {
-    /// The proposal for a caller with these masks.
+    /// Applies the masks of the caller.
     pub(crate) fn new(proposal: &'a Proposal, masks: Option<&Masks>) -> Self {
         Self(match masks {
             None => Cow::Borrowed(proposal),
@@ -19,7 +19,7 @@ impl<'a> ShownProposal<'a> {
         })
     }
 
-    /// Whether it is masked. Its stored description is not.
+    /// Whether masks were applied. The stored description has no masks.
     pub(crate) const fn is_masked(&self) -> bool {
         matches!(self.0, Cow::Owned(_))
     }

@@ -1,4 +1,4 @@
-//! Interface of a tool: its info, its calls and its output.
+//! The interface of a tool: its description, its calls and its output.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -30,9 +30,9 @@ pub struct ToolInfo {
     pub access: Access,
     /// Approval that a write needs; `None` for a tool that does not write by itself.
     pub tier: Option<Tier>,
-    /// Rules about calls that need more approval, or that are refused.
+    /// Rules that require more approval for some calls, or refuse them.
     pub rules: Vec<Rule>,
-    /// The most calls in a period.
+    /// The limit of calls in a period.
     pub limit: Option<ToolLimit>,
     /// JSON Schema of the arguments.
     pub input_schema: Arc<Map<String, Value>>,
@@ -67,8 +67,8 @@ impl ToolInfo {
         format!("{} {sentence}{policy}", self.description.trim_end())
     }
 
-    /// Schema of the arguments as clients get it: without `additionalProperties`, which the schema of an operator may have
-    /// and some converters fail on. It is enforced all the same.
+    /// The schema of the arguments for clients, without `additionalProperties`: the schema of an operator may contain
+    /// it, and some clients' converters fail on it. The server still enforces it.
     #[must_use]
     pub fn listed_schema(&self) -> Arc<Map<String, Value>> {
         let mut schema = Arc::clone(&self.input_schema);
@@ -93,7 +93,7 @@ impl ToolInfo {
 
 const ADDITIONAL: &str = "additionalProperties";
 
-/// Looks at the keyword only where it is one: a property may have the same name.
+/// Looks for the keyword, but not for properties of the same name.
 fn has_additional(schema: &Map<String, Value>) -> bool {
     let inner = |part: &Value| part.as_object().is_some_and(has_additional);
     schema.contains_key(ADDITIONAL)
@@ -120,7 +120,7 @@ pub struct Annotations {
 }
 
 impl Annotations {
-    /// These annotations, overridden by those of the manifest, under MCP's names.
+    /// These annotations, overridden by those of the manifest, whose keys are MCP's names.
     #[must_use]
     pub fn overridden(self, annotations: &Map<String, Value>) -> Self {
         let said = |name: &str, otherwise| annotations.get(name).and_then(Value::as_bool).unwrap_or(otherwise);
@@ -132,7 +132,7 @@ impl Annotations {
     }
 }
 
-/// The caller and the facts known about its client.
+/// The caller, and what is known about its client.
 #[derive(Debug, Clone, Default)]
 pub struct Caller {
     /// The principal.
@@ -183,7 +183,7 @@ pub struct UserDecision {
     pub answer: UserAnswer,
 }
 
-/// The three outcomes of an MCP elicitation. Some clients give one without a user.
+/// The user's action in an MCP elicitation. Some clients send one without a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UserAnswer {
     /// The user agreed.
@@ -194,15 +194,15 @@ pub enum UserAnswer {
     Cancel,
 }
 
-/// Tools of a caller. A tool that calls another tool is limited to these.
+/// The tools of a caller. A tool that calls another tool is limited to these.
 pub trait ToolLookup: Debug + Send + Sync {
-    /// Info of the tool of this name; `None` if the caller does not have it.
+    /// The description of this tool; `None` if the caller does not have it.
     fn info(&self, name: &str) -> Option<&ToolInfo>;
 
-    /// The failure of every call of the tool of this name, if it is one of the caller's that does not fit the database.
+    /// The failure of every call of this tool, if the caller has it but it does not fit the database.
     fn unfit(&self, name: &str) -> Option<Failure>;
 
-    /// Checks arguments against the schema of the tool of this name. Returns them without those that are absent.
+    /// Checks arguments against the schema of this tool. Returns them without those that count as absent.
     ///
     /// # Errors
     /// A failure that names every mistake, or the tool if the caller does not have it.
@@ -212,7 +212,7 @@ pub trait ToolLookup: Debug + Send + Sync {
     fn executors(&self) -> &Arc<ExecutorRegistry>;
 }
 
-/// One call, its arguments checked against the schema.
+/// One call, whose arguments were checked against the schema.
 #[derive(Debug)]
 pub struct Call {
     /// The caller.
@@ -229,9 +229,10 @@ pub struct Call {
     pub deadline: Instant,
     /// The tools that the caller has.
     pub tools: Arc<dyn ToolLookup>,
-    /// The masks of the caller; `None` for a read, whose reader applies them itself, and for a caller without masks.
+    /// The masks of the caller. `None` for a caller without masks, and for a read, whose reader applies the masks
+    /// itself.
     pub masks: Option<Arc<Masks>>,
-    /// Collects the facts of a read for the log of reads; `None` if it is not logged.
+    /// Collects facts about a read for the log of reads; `None` if the call is not logged.
     pub trace: Option<Arc<ReadTrace>>,
 }
 
@@ -270,11 +271,13 @@ pub struct ToolOutput {
     pub success: Disposition,
     /// Question for the user of the client, asked before this output is final; see [`Call::asks_user`].
     pub question: Option<Question>,
-    /// Page that the user of the client is asked to open. What they answer changes nothing.
+    /// A page that the user of the client is asked to open. The user's reply has no effect.
     pub page: Option<PageRequest>,
-    /// Whether the rows in `data` have passed the masks of the call; otherwise the registry masks them by their names.
+    /// Whether the tool has applied the masks of the call to the rows in `data`. Otherwise the registry masks them by
+    /// column name.
     pub is_masked: bool,
-    /// The fields of this answer whose numbers are of type `numeric`, or inside of documents; `None` for those of the tool.
+    /// The fields of this answer whose numbers are of type `numeric`, or inside JSON documents; `None` for the fields
+    /// of the tool.
     pub number_fields: Option<Arc<NumberFields>>,
 }
 
@@ -287,7 +290,7 @@ impl ToolOutput {
         Self::read(data).map(|answer| Self { room, ..answer })
     }
 
-    /// Output of a read. A result without a JSON form is a defect of the tool.
+    /// The output of a read. A result that cannot be serialized is a defect of the tool.
     ///
     /// # Errors
     /// [`ToolError`] with `internal_error` if the result has no JSON form.
@@ -340,7 +343,8 @@ pub trait Tool: Send + Sync + 'static {
     /// Info that clients get about the tool.
     fn info(&self) -> &ToolInfo;
 
-    /// The fields of its answers whose numbers are of type `numeric`, or inside of documents, if all answers have the same.
+    /// The fields of the tool's answers whose numbers are of type `numeric`, or inside JSON documents. `None` if they
+    /// differ between answers.
     fn number_fields(&self) -> Option<&Arc<NumberFields>> {
         None
     }

@@ -1,5 +1,5 @@
-//! Tools of a server that has not reached its database yet. It lists the tools that read, and each call fails with the
-//! reason.
+//! The tools of a server that has not reached its database yet. The server lists the read tools, and each call fails
+//! with the reason.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use crate::metrics::Metrics;
 use crate::registry::{Registry, RegistryError};
 use crate::tool::{Call, Tool, ToolInfo, ToolResult};
 
-/// Failure that every call returns for now; the task that tries to connect keeps it up to date.
+/// The failure that every call returns for now. The task that tries to connect updates it.
 pub type Unavailable = watch::Receiver<Failure>;
 
 struct UnavailableTool {
@@ -35,7 +35,7 @@ impl Tool for UnavailableTool {
 }
 
 impl Registry {
-    /// The tools that read, for an unreachable database; `catalog` has the overrides of manifests.
+    /// The read tools, for an unreachable database. `catalog` has the overrides of manifests.
     ///
     /// # Errors
     /// [`RegistryError`] if a schema is unusable.

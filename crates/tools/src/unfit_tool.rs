@@ -1,4 +1,4 @@
-//! A tool of a manifest that does not fit the database. It is not listed; a call by its name says what does not fit.
+//! A manifest tool that does not fit the database. Clients do not see it in lists, but a call returns the reason.
 
 use manifest::{Access, OutdatedTool};
 use tokio::time::Instant;
@@ -8,13 +8,13 @@ use crate::metrics::{Metrics, ToolMetrics};
 use crate::schema_drift;
 use crate::tool::ToolResult;
 
-/// A tool that is not served.
+/// A tool that is not served because it does not fit the database.
 pub struct UnfitTool {
-    /// Its name.
+    /// The name of the tool.
     pub name: String,
-    /// Its access.
+    /// The access class of the tool.
     pub(crate) access: Access,
-    /// The answer to every call.
+    /// The failure that every call returns.
     pub failure: Failure,
     version: String,
     series: ToolMetrics,

@@ -244,7 +244,8 @@ impl Audit {
     }
 }
 
-/// The id of the last record on a page; the next page continues after it. Running writes have no id; they come first, and only on the first page.
+/// The id of the last record on a page; the next page continues after it. Running writes have no id; they come first,
+/// and only on the first page.
 fn oldest_id(records: &[RecordLine]) -> i64 {
     records.last().and_then(|last| last.id).unwrap_or(i64::MAX)
 }

@@ -53,7 +53,7 @@ struct ConfirmData {
     message: String,
 }
 
-/// The tool.
+/// The tool `confirm_proposal`.
 pub(super) struct ConfirmProposal {
     info: ToolInfo,
     proposals: Proposals,
@@ -66,7 +66,7 @@ impl ConfirmProposal {
         Self { info: ToolInfo { hints, ..info }, proposals }
     }
 
-    /// The account's proposal with this id, if the caller has its tool.
+    /// The account's proposal with this id, if the caller's profile has its tool.
     async fn find(&self, call: &Call, id: ProposalId) -> Result<Proposal, Failure> {
         let found = self.proposals.get(Some(&call.principal.account_id), id).await?;
         let proposal = found.ok_or_else(not_found)?;
@@ -79,7 +79,7 @@ impl ConfirmProposal {
         Ok(proposal)
     }
 
-    /// Asks the user of a client that supports elicitation: an agent's claim about its user's consent is not proof.
+    /// Asks the user of a client that supports elicitation. An agent's claim that its user agreed is not proof.
     fn ask(proposal: &Proposal, call: &Call) -> ToolResult {
         let title = call.title_of(&proposal.tool_name);
         let question = Some(question(title, &ShownProposal::new(proposal, call.masks.as_deref())));

@@ -1,5 +1,5 @@
-//! `execute_sql`: one arbitrary statement, for administrators, if the operator has enabled it. It writes through the
-//! gate like every other write: recorded, executed once, with a correlation id.
+//! `execute_sql`: runs one arbitrary statement, if the operator has enabled it. The write goes through the gate like
+//! every other one: it is recorded, executed once, and has a correlation id.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ struct ExecuteData {
     result: QueryData,
 }
 
-/// The tool.
+/// The tool `execute_sql`.
 pub(super) struct ExecuteSql {
     info: ToolInfo,
     executor: Arc<dyn WriteExecutor>,
@@ -128,13 +128,13 @@ impl Tool for ExecuteSql {
     }
 }
 
-/// A statement that the caller wrote.
+/// The executor of a statement that the caller wrote.
 pub(super) struct AdhocSqlExecutor {
     keep: RowRetention,
     tier: Tier,
 }
 
-/// Parameters of the statement, as the record and a proposal contain them.
+/// The parameters of the statement, as a record or a proposal stores them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RequestedSql {
@@ -142,12 +142,12 @@ struct RequestedSql {
     params: Vec<Value>,
 }
 
-/// Effect of the statement, as far as the server knows it without executing it.
+/// The expected effect of the statement, as far as PostgreSQL's plan shows it.
 #[derive(Debug, Serialize)]
 struct ForeseenData {
-    /// The tables that its plan touches, and whether it writes to them; null for a command without a plan.
+    /// The tables in the plan, and whether it writes to them; null for a command without a plan.
     tables: Option<Vec<TableData>>,
-    /// How many rows PostgreSQL expects it to touch.
+    /// PostgreSQL's estimate of the number of affected rows.
     estimated_rows: Option<u64>,
 }
 
@@ -169,7 +169,7 @@ fn ordered(request: &WriteRequest) -> Result<RequestedSql, Failure> {
         .map_err(|error| Failure::new(ErrorCode::InvalidParams, format!("{NAME}: {error}")))
 }
 
-/// The error, with a hint if the statement is in a fenced block of Markdown.
+/// Adds a hint to the error if the statement is in a fenced block of Markdown.
 fn fenced(sql: &str, error: ExecutorError) -> ExecutorError {
     match error {
         ExecutorError::Rejected(failure) => match catalog::fence_hint(sql, &failure) {
@@ -200,7 +200,7 @@ impl WriteExecutor for AdhocSqlExecutor {
             let RequestedSql { sql, params } = ordered(request)?;
             let answered = tx.run_adhoc(&sql, &params, self.keep).await.map_err(|error| fenced(&sql, error))?;
             let result = QueryData::new(answered.result, |_| REST);
-            // Whether its tables are tracked is for the ledger to see.
+            // The ledger determines whether the tables are tracked.
             let rollback = match answered.command_tag {
                 Some(_) => Rollback { checked: None, ..Rollback::by_effects() },
                 None => Rollback::irreversible(IRREVERSIBLE),
@@ -210,8 +210,8 @@ impl WriteExecutor for AdhocSqlExecutor {
         })
     }
 
-    /// Not executed for the preview: the statement is not approved yet, and a rollback does not revert all effects. The
-    /// result could also be data that an agent must not read.
+    /// The preview only plans the statement: it is not approved yet, and a rollback does not revert all effects.
+    /// Also, the result could contain data that the agent must not read.
     fn preview<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
             let RequestedSql { sql, params } = ordered(request)?;

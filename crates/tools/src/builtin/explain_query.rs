@@ -43,7 +43,7 @@ struct PlanData {
 }
 
 impl PlanData {
-    /// The output of EXPLAIN is an array with one object, which contains the plan.
+    /// Takes the plan out of the output of EXPLAIN, which is an array with one object.
     fn new(mut explained: Value) -> Self {
         let plan = explained.pointer_mut("/0/Plan").map(Value::take);
         Self { plan: plan.unwrap_or(explained) }

@@ -74,7 +74,8 @@ struct ProposalSummary {
 }
 
 impl ProposalSummary {
-    /// The stored description has parameters in it, which cannot be masked any more: a caller with masks gets another one.
+    /// The stored description contains parameters, which cannot be masked afterwards. So a caller with masks gets a
+    /// different one.
     fn new(proposal: proposals::ProposalSummary, call: &Call) -> Self {
         let description = match &call.masks {
             None => proposal.description,

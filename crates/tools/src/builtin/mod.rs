@@ -26,7 +26,7 @@ use self::undo::{UndoExecutor, UndoKind, UndoTiers, UndoTool};
 use crate::services::Services;
 use crate::tool::{Tool, ToolInfo};
 
-/// Makes the executors of built-in tools available.
+/// Registers the executors of built-in tools.
 pub(crate) fn register(
     services: &Services,
     catalog: &ToolCatalog,
@@ -42,7 +42,7 @@ pub(crate) fn register(
     }
 }
 
-/// The built-in tools, in the order in which clients see them. A new one is one line here.
+/// The built-in tools, in the order in which clients list them. A new tool is one line here.
 pub(crate) fn all(services: &Services, catalog: &ToolCatalog, executors: &ExecutorRegistry) -> Vec<Box<dyn Tool>> {
     let mut tools: Vec<Box<dyn Tool>> = Vec::new();
     if let Some(reader) = &services.reader {
@@ -80,7 +80,7 @@ pub(crate) fn all(services: &Services, catalog: &ToolCatalog, executors: &Execut
     tools
 }
 
-/// Description for clients of the tools that read any relation.
+/// The descriptions of the tools that can read any relation.
 pub(crate) fn builtin_infos(limits: &ReadLimits, catalog: &ToolCatalog) -> [ToolInfo; 3] {
     [query_database::info(limits, query_defaults(catalog)), describe_database::info(), explain_query::info()]
 }
@@ -89,10 +89,10 @@ fn query_defaults(catalog: &ToolCatalog) -> QueryDefaults {
     catalog.builtin.get(query_database::NAME).map(|tool| tool.query).unwrap_or_default()
 }
 
-/// The tool that runs SQL of the agent.
+/// The name of the tool that runs SQL of the agent.
 pub(crate) const EXECUTE_SQL: &str = execute_sql::NAME;
 
-/// Names that no manifest may take, whether the tool is served or not.
+/// The names that no manifest may use, even if the tool is not served.
 pub const NAMES: [&str; 14] = [
     query_database::NAME,
     describe_database::NAME,
@@ -110,7 +110,7 @@ pub const NAMES: [&str; 14] = [
     reject_proposal::NAME,
 ];
 
-/// Puts the configured limit into the schema of an argument that limits rows.
+/// Sets the configured limit in the schema of an argument that limits rows.
 fn limit_rows(info: &mut ToolInfo, argument: &str, limits: &ReadLimits) {
     let properties = Arc::make_mut(&mut info.input_schema).get_mut("properties").and_then(Value::as_object_mut);
     if let Some(schema) = properties.and_then(|all| all.get_mut(argument)).and_then(Value::as_object_mut) {
@@ -118,7 +118,7 @@ fn limit_rows(info: &mut ToolInfo, argument: &str, limits: &ReadLimits) {
     }
 }
 
-/// The argument that names a proposal.
+/// Parses the argument that identifies a proposal.
 fn proposal_id(tool: &str, text: &str) -> Result<ProposalId, Failure> {
     ProposalId::parse(text).ok_or_else(|| {
         let message =

@@ -88,18 +88,18 @@ pub(super) struct PreviewMutation {
     info: ToolInfo,
     gate: Gate,
     proposals: Proposals,
-    /// Every write tool; the caller's profile decides which of them the caller may preview.
+    /// All write tools. The caller's profile determines which of them the caller may preview.
     targets: BTreeMap<String, PreviewedWrite>,
 }
 
-/// A tool that can be previewed.
+/// A write tool that can be previewed.
 enum PreviewedWrite {
     Manifest(ManifestWrite),
     Undo(UndoTool),
 }
 
 impl PreviewedWrite {
-    /// The write that these arguments request, with its redaction and warnings.
+    /// The write that these arguments request, with its redaction and its warnings.
     async fn request(
         &self,
         arguments: Map<String, Value>,
@@ -143,7 +143,7 @@ impl PreviewMutation {
             Some((kind.name().to_owned(), PreviewedWrite::Undo(tool)))
         });
         let info = builtin_info::<Arguments, PreviewData>(NAME, "Preview a write", DESCRIPTION, Access::Write);
-        // A mistake in its form must not quote what may be another tool's sensitive parameter.
+        // Error messages must not quote `params`, which may contain sensitive parameters of the previewed tool.
         Self {
             info: ToolInfo { sensitive: vec!["params".to_owned()], ..info },
             gate: services.gate.clone(),
@@ -152,7 +152,7 @@ impl PreviewMutation {
         }
     }
 
-    /// The tool of this name, if the caller has it.
+    /// The tool with this name, if the caller's profile has it.
     fn target(&self, name: &str, callers: &dyn ToolLookup) -> Result<&PreviewedWrite, Failure> {
         let is_callers = |name: &str| callers.info(name).is_some();
         if name == execute_sql::NAME && is_callers(name) {

@@ -107,7 +107,7 @@ impl QueryData {
     }
 }
 
-/// Hint on how to get the omitted rows.
+/// A hint on how to get the omitted rows.
 fn next_rows(by: TruncatedBy, next: Option<&NextPage>) -> Cow<'static, str> {
     let how =
         "order by a unique key of the table whose columns are all in the result, and repeat the call with `after`";
@@ -130,7 +130,7 @@ fn next_rows(by: TruncatedBy, next: Option<&NextPage>) -> Cow<'static, str> {
     }
 }
 
-/// The reason why the answer has no `after`, as a sentence of its hint.
+/// The reason why the answer has no `after`, as a sentence of the hint.
 fn reason(next: Option<&NextPage>) -> String {
     match next {
         Some(NextPage::Unavailable(problem)) => format!(" This query cannot be continued so: {problem}."),
@@ -143,7 +143,7 @@ pub(super) struct QueryDatabase {
     info: ToolInfo,
     reader: Reader,
     names: CatalogNames,
-    /// The form of the rows of a call without one.
+    /// The default form of rows.
     row_format: RowFormat,
     masks: MaskPolicy,
 }
@@ -157,7 +157,7 @@ impl QueryDatabase {
     }
 }
 
-/// The description for clients. It names the number of rows by default, and the other defaults if a manifest has set them.
+/// The description for clients. It states the default number of rows, and other defaults if a manifest has set them.
 pub(super) fn info(limits: &ReadLimits, defaults: QueryDefaults) -> ToolInfo {
     let rows = defaults.row_limit.unwrap_or(limits.default_rows).min(limits.max_rows);
     let mut description = DESCRIPTION.replace("{rows}", &rows.to_string());
@@ -198,7 +198,7 @@ impl Tool for QueryDatabase {
                     let number_fields = NumberFields::of_columns(&result.columns, request.format);
                     let mut data = QueryData::new(result, |by| next_rows(by, next.as_ref()));
                     if let Some(NextPage::After(after)) = next {
-                        // It is sent back, by whatever client.
+                        // A client sends the values back, and may change large numbers.
                         let values = after.iter().map(|value| serde_json::from_str(value.get()).unwrap_or_default());
                         data.next = Some(NextRows { after: values.map(with_digits_as_text).collect() });
                     }

@@ -1,5 +1,5 @@
-//! Executor of a manifest's write tool. It runs the tool's statements or its Rust executor, between the images that
-//! `before` and `after` capture.
+//! The executor of a manifest's write tool. It runs the tool's statements or its Rust executor, between the queries
+//! `before` and `after` that capture row images.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::arguments::encode_param;
 use crate::row_images::RowImages;
 use crate::schema_drift;
 
-/// Executes one manifest tool, for any request.
+/// Executes the writes of one manifest tool.
 pub(crate) struct ManifestExecutor {
     spec: Arc<ToolSpec>,
-    /// Instead of statements.
+    /// A Rust executor, which replaces the statements.
     native: Option<Arc<dyn WriteExecutor>>,
-    /// Whether its writes change nothing but tracked tables, so that the ledger need not look for others.
+    /// Whether the writes change only tracked tables, so that the ledger need not look for others.
     is_self_contained: bool,
-    /// Its rules and its limit, if it has any.
+    /// The rules and the limit of the tool, if it has any.
     policy: Option<ToolPolicy>,
 }
 
@@ -34,7 +34,7 @@ struct RowsData {
     row_count: usize,
 }
 
-/// Whether the work is to happen, or to be shown.
+/// Whether the work is executed or previewed.
 #[derive(Clone, Copy)]
 enum Run {
     Execute,
@@ -63,7 +63,7 @@ impl ManifestExecutor {
         encoded.collect()
     }
 
-    /// Runs `before`, the work and `after`: in one round trip if it is statements.
+    /// Runs `before`, the work and `after`, in one round trip if the work consists of statements.
     async fn run(
         &self,
         tx: &mut WriteTx<'_>,
@@ -96,7 +96,7 @@ impl ManifestExecutor {
         }
     }
 
-    /// Everything in one round trip. What is deferred happens before `after` looks at the rows.
+    /// Runs everything in one round trip. Deferred triggers run before `after` reads the rows.
     async fn run_statements(
         &self,
         tx: &mut WriteTx<'_>,
@@ -127,7 +127,7 @@ impl ManifestExecutor {
         Ok(answers)
     }
 
-    /// The error; if PostgreSQL refuses a value, with the forms of the arguments whose schema does not have it.
+    /// If PostgreSQL rejected a value, adds to the error how arguments are written whose schemas do not say so.
     fn with_forms(&self, error: ExecutorError) -> ExecutorError {
         let is_value = |failure: &Failure| failure.code == ErrorCode::InvalidParams && failure.sqlstate.is_some();
         let form = |param: &Param| manifest::form(param).map(|form| format!("{}: {form}", param.name));
@@ -142,7 +142,7 @@ impl ManifestExecutor {
         }
     }
 
-    /// The statement with the assignments of a call.
+    /// The statement with the assignments of this call.
     fn assigning(&self, set: &SetClause, params: &Map<String, Value>) -> Result<String, Failure> {
         set.sql(params).ok_or_else(|| {
             let why = format!("{}: no column to change is given", self.spec.name);
@@ -151,7 +151,7 @@ impl ManifestExecutor {
         })
     }
 
-    /// The result of the statements, if they changed an allowed number of rows.
+    /// The result of the statements, after a check of the number of changed rows.
     fn done(&self, mut answers: Vec<Rows>) -> Result<Done, Failure> {
         let rows_affected = answers.iter().map(|rows| rows.rows_affected).sum();
         let rows = answers.pop().unwrap_or_default().rows;
@@ -184,7 +184,7 @@ impl ManifestExecutor {
     }
 }
 
-/// The rules and the limit of a tool; `None` if it has none.
+/// The policy of a tool; `None` if it has neither rules nor a limit.
 fn policy(spec: &ToolSpec) -> Option<ToolPolicy> {
     if spec.rules.is_empty() && spec.limit.is_none() {
         return None;
@@ -206,7 +206,7 @@ fn policy(spec: &ToolSpec) -> Option<ToolPolicy> {
     })
 }
 
-/// Runs deferred triggers now, while their errors can still be reported.
+/// Runs deferred triggers before COMMIT, so that their errors can be reported.
 const SETTLE: ledger::Statement<'_> =
     ledger::Statement { sql: "set constraints all immediate", params: &[], param_types: &[] };
 
@@ -214,7 +214,7 @@ fn step<'s>(statement: &'s manifest::StatementSpec, encoded: &'s [Option<String>
     ledger::Statement { sql: &statement.sql, params: encoded, param_types: &statement.param_types }
 }
 
-/// Checks that the result columns of the statements are the declared ones.
+/// Checks that the statements still return the declared columns.
 fn check_shapes(statements: &[&manifest::StatementSpec], answers: &[Rows]) -> Result<(), Failure> {
     for (statement, answer) in statements.iter().zip(answers) {
         schema_drift::check(&statement.shape, &answer.columns)?;
@@ -222,7 +222,7 @@ fn check_shapes(statements: &[&manifest::StatementSpec], answers: &[Rows]) -> Re
     Ok(())
 }
 
-/// The rows that an image captures; `None` if the tool captures none.
+/// Captures the rows of an image; `None` if the tool captures none.
 async fn capture(
     tx: &mut WriteTx<'_>,
     query: Option<&manifest::StatementSpec>,
@@ -235,8 +235,8 @@ async fn capture(
 }
 
 impl WriteExecutor for ManifestExecutor {
-    /// Checks that every parameter of the tool is present with its type, no other one is, and server-filled parameters
-    /// have the values of the caller.
+    /// Checks that every parameter of the tool is present with its type, that there are no others, and that
+    /// server-filled parameters have the values of the caller.
     fn check(&self, request: &WriteRequest) -> Result<(), Failure> {
         let spec = &self.spec;
         let wrong = |why: String| Failure::new(ErrorCode::InvalidParams, format!("{}: {why}", spec.name));

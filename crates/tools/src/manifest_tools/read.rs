@@ -1,4 +1,4 @@
-//! A read tool of a manifest: a fixed query with typed parameters, on the read path.
+//! A read tool of a manifest: a fixed query with typed parameters, which runs on the read path.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -33,7 +33,8 @@ impl ManifestRead {
 }
 
 impl ManifestRead {
-    /// The parameters in PostgreSQL's text form, except documents: their numbers have been checked as arguments.
+    /// The parameters in PostgreSQL's text form. JSON documents are passed on unchanged, because their numbers were
+    /// checked with the arguments.
     fn texts(&self, params: &Map<String, Value>) -> Result<Vec<Value>, Failure> {
         let texts = self.spec.params.iter().map(|param| {
             let value = params.get(&param.name).unwrap_or(&Value::Null);
@@ -94,7 +95,7 @@ impl Tool for ManifestRead {
     }
 }
 
-/// Hint on how to get the omitted rows: the tool has no pages.
+/// A hint on how to get the omitted rows. The tool has no pages.
 fn fewer_rows(_: TruncatedBy) -> &'static str {
     "Give arguments that select fewer rows, or read the rest with query_database, if it is among your tools."
 }

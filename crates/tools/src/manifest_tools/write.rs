@@ -15,7 +15,7 @@ use crate::mixed_script;
 use crate::services::Services;
 use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolResult};
 
-/// A tool that writes through the gate or proposes.
+/// A manifest tool that writes through the gate or makes proposals.
 pub(crate) struct ManifestWrite {
     info: ToolInfo,
     spec: Arc<ToolSpec>,
@@ -29,7 +29,7 @@ impl ManifestWrite {
         let hints = Annotations {
             read_only: false,
             destructive: matches!(spec.undo, UndoSpec::Irreversible { .. }),
-            // Within the window; beyond it the caller's key makes it so.
+            // Within the dedup window; after that, only with an idempotency key.
             idempotent: true,
         };
         let title = spec.title.clone().unwrap_or_else(|| spec.name.clone());
@@ -47,7 +47,7 @@ impl ManifestWrite {
         &self.executor
     }
 
-    /// Request for these arguments, which are already validated against the schema.
+    /// The request for these arguments, which were validated against the schema.
     pub(crate) fn request(&self, arguments: &Map<String, Value>, principal: &Principal) -> WriteRequest {
         WriteRequest { params: effective_params(&self.spec, arguments, principal), principal: principal.clone() }
     }
@@ -72,7 +72,7 @@ pub(crate) fn info(spec: &ToolSpec, hints: Annotations) -> ToolInfo {
     }
 }
 
-/// The fields of the tool's answers, as far as the manifest knows their types: columns and parameters.
+/// The number fields of the tool's answers, as far as the manifest knows their types: columns and parameters.
 pub(crate) fn number_fields(spec: &ToolSpec) -> Arc<NumberFields> {
     let statements = spec.before.iter().chain(&spec.statements).chain(&spec.after);
     let columns = statements.flat_map(|statement| statement.shape.columns.iter().flatten());

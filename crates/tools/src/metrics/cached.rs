@@ -1,14 +1,15 @@
-//! A cached value: frequent requests for it cause only occasional queries.
+//! A cached value, so that frequent requests cause only occasional queries.
 
 use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// Lifetime of a value. Prometheus scrapes every 15 s or less often; two Prometheus servers scrape at different times.
+/// The lifetime of a value. Prometheus scrapes every 15 s or less often, but two Prometheus servers scrape at
+/// different times.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// The last value, even if the query returned none.
+/// The last result, even if the query returned no value.
 pub(super) struct Cached<T> {
     last: Mutex<Option<(Instant, Option<T>)>>,
 }

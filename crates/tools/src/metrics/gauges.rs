@@ -1,4 +1,4 @@
-//! Current state at the time of a scrape: the pools, and the pending entries of the ledger.
+//! The state at the time of a scrape: the pools, and the open records and proposals of the ledger.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -1,11 +1,10 @@
-//! Metrics for an operator's monitoring, as OpenMetrics text. `docs/reference/metrics.md` is generated from the
-//! help texts here.
+//! Metrics for monitoring, as OpenMetrics text. `docs/reference/metrics.md` is generated from the help texts here.
 //!
-//! `calls` counts the calls of the registry, `http` the requests of a server over HTTP. `gauges` are read anew for
-//! each scrape: the pools, the process (`process`), and the ledger, whose counts `cached` keeps for a while.
+//! `calls` counts the calls of the registry, and `http` the requests of an HTTP server. `gauges` are read at each
+//! scrape: the pools, the process (`process`), and the ledger, whose counts `cached` keeps for a few seconds.
 //!
-//! The values of labels are bounded, and never an account, an actor, SQL or a value: names of tools that are (or were)
-//! served, words of fixed lists, routes of the program, statuses of HTTP.
+//! The values of labels are bounded. They are names of tools that are or were served, words of fixed lists, routes of
+//! the program, and HTTP statuses. They are never accounts, actors, SQL or values of rows.
 
 mod cached;
 mod calls;
@@ -28,8 +27,8 @@ use cached::Cached;
 use calls::CallMetrics;
 pub(crate) use calls::ToolMetrics;
 
-/// Sorts the samples of each metric by their labels: the library has no fixed order. The samples of one histogram stay
-/// together, in their own order.
+/// Sorts the samples of each metric by their labels, since the library has no fixed order. The samples of a histogram
+/// stay together in their own order.
 fn sorted(text: &str) -> String {
     let mut lines: Vec<&str> = text.lines().collect();
     let is_comment = |line: &&str| line.starts_with('#');
@@ -41,7 +40,7 @@ fn sorted(text: &str) -> String {
     lines.into_iter().flat_map(|line| [line, "\n"]).collect()
 }
 
-/// The labels of a sample, without the bound of a histogram's bucket, which the library writes first.
+/// The labels of a sample, without the bound of a histogram's bucket, which comes first.
 fn labels(sample: &str) -> String {
     let (_, labels) = sample.split_once('{').unwrap_or_default();
     let labels = labels.rsplit_once('}').unwrap_or_default().0;
@@ -66,7 +65,7 @@ struct Shared {
     calls: CallMetrics,
     http: HttpMetrics,
     ledger: Cached<LedgerCounts>,
-    /// Whether the last query of the ledger failed.
+    /// Whether the ledger did not answer the last query.
     is_silent: AtomicBool,
     /// Start time of the process, approximately.
     since: SystemTime,
@@ -85,7 +84,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Metrics without any recorded value.
+    /// Metrics without any recorded values.
     #[must_use]
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix(PREFIX);
@@ -106,13 +105,13 @@ impl Metrics {
         &self.shared.http
     }
 
-    /// The counters of a tool. Only for served tools: each is a label for as long as the process lives.
+    /// The counters of a tool. Only for served tools, because each name stays a label until the process ends.
     pub(crate) fn of_tool(&self, name: &str) -> ToolMetrics {
         self.shared.calls.of_tool(name)
     }
 
-    /// Everything, as [`CONTENT_TYPE`], within some 2 s: without the ledger's part if that does not answer. It is asked
-    /// every 5 s at most, however many ask here.
+    /// All metrics as text in the format [`CONTENT_TYPE`], within about 2 s. The ledger's metrics are omitted if it
+    /// does not answer. The ledger is queried at most every 5 s, however many scrapers there are.
     pub(crate) async fn render(
         &self,
         reader: Option<&Reader>,
@@ -121,7 +120,7 @@ impl Metrics {
         ledger: &LedgerGauges,
     ) -> String {
         let (shared, states) = (Arc::clone(&self.shared), ledger.clone());
-        // The query runs in a separate task: if a scraper disconnects, the next one gets its result.
+        // The query runs in a task of its own: if a scraper disconnects, the next one gets its result.
         let asked = tokio::spawn(async move { shared.ledger.get(|| gauges::count(states, &shared.is_silent)).await });
         let counted = asked.await.ok().flatten();
         let ours = gauges::registry(reader, gate, reads, counted.as_ref());
@@ -131,7 +130,7 @@ impl Metrics {
             .into_iter()
             .try_for_each(|registry| encode_registry(&mut text, registry))
             .and_then(|()| encode_eof(&mut text));
-        // Only a value that cannot be written as text would be an error, which does not occur.
+        // This would need a value that cannot be written as text, which does not occur.
         if written.is_err() {
             tracing::error!("the metrics cannot be written");
         }

@@ -1,4 +1,5 @@
-//! The process, under the names that every Prometheus library gives it. Where there is no /proc, all but its age is absent.
+//! Metrics of the process, with the names that all Prometheus libraries use. Without /proc only the start time is
+//! known.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -29,7 +30,7 @@ fn resident_bytes() -> Option<u64> {
 }
 
 fn open_fds() -> Option<u64> {
-    // One of them is the folder that is read.
+    // One descriptor is that of the folder itself.
     let count = fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1);
     u64::try_from(count).ok()
 }

@@ -1,5 +1,5 @@
-//! `delete_package_photo` of `manifests/studio.toml`: deletes a photo and closes the gap that it leaves, so that the
-//! next photo becomes the cover when the cover goes.
+//! `delete_package_photo` of `manifests/studio.toml`: deletes a photo and closes the gap in the order, so that the
+//! next photo becomes the cover if the cover is deleted.
 
 use ledger::{ExecutorError, Statement, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
 use serde::{Deserialize, Serialize};
@@ -8,11 +8,11 @@ use types::{ErrorCode, Failure, Rollback, TOOL_VERSION};
 
 pub(super) const NAME: &str = "delete_package_photo";
 
-/// One text for a package of another tenant and for a missing package, so that the caller cannot distinguish them.
+/// The same text for a missing package and for one of another tenant, so that the caller cannot distinguish them.
 const NO_PACKAGE: &str = "Package not found or access denied";
 const NO_PHOTO: &str = "Photo not found";
 
-/// Lock on the package: concurrent deletions of its other photos wait here.
+/// Locks the package, so that concurrent deletions of its other photos wait.
 const LOCK_SQL: &str =
     "select package_id from studio.package where tenant_id = $1 and package_id = $2::bigint for update";
 const DELETE_SQL: &str = "delete from studio.package_photo \

@@ -1,9 +1,10 @@
-//! Executors in Rust, for what a manifest's statements cannot do: a manifest names one with `executor = ".."`.
+//! Executors in Rust, for writes that SQL statements of a manifest cannot express. A manifest names one with
+//! `executor = ".."`.
 //!
-//! To add one: a file here with a type that implements [`ledger::WriteExecutor`], and one line in [`executors`]. It
-//! gets the gate's transaction and nothing else; what `before` and `after` of the manifest capture, and how the write
-//! is undone, the manifest says. It checks itself whatever it relies on: its parameters may come from a proposal that
-//! was stored long ago, and its account is that of the principal, whatever the parameters say.
+//! To add one, add a file here with a type that implements [`ledger::WriteExecutor`], and one line to [`executors`].
+//! The executor gets only the gate's transaction. The manifest declares what `before` and `after` capture and how the
+//! write is undone. The executor must check everything that it relies on, because its parameters may come from a
+//! proposal that was stored long ago. It must take the account from the principal, never from a parameter.
 
 mod delete_package_photo;
 

@@ -8,10 +8,10 @@ use types::{CorrelationId, ErrorCode, Failure, Rollback, TOOL_VERSION, Tier};
 use super::{MutationData, RunData, UndoKind, UndoTiers};
 
 impl UndoKind {
-    /// The writes that the request names.
+    /// The ids of the writes that the request undoes.
     ///
     /// # Errors
-    /// `invalid_params` for a request that names none.
+    /// `invalid_params` for a request without ids.
     pub(super) fn writes(self, request: &WriteRequest) -> Result<Vec<CorrelationId>, Failure> {
         match self {
             Self::Mutation => {
@@ -72,7 +72,7 @@ impl WriteExecutor for UndoExecutor {
         })
     }
 
-    /// The preview fails for an undo that the ledger would refuse.
+    /// The preview fails if the ledger would refuse the undo.
     fn preview<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
             let output = self.execute(tx, request).await?;
@@ -85,7 +85,7 @@ impl WriteExecutor for UndoExecutor {
         json!([self.kind.name(), TOOL_VERSION, self.tiers.definition()]).to_string()
     }
 
-    /// The tier of a proposal is that of the writes that it undoes, and the definition contains all of them.
+    /// The tier of the proposal depends on the writes that it undoes. The definition contains all tiers.
     fn supports_tier(&self, _: Tier) -> bool {
         true
     }

@@ -1,5 +1,6 @@
-//! Undo of writes by their recorded effects: `undo_mutation` undoes one write, `undo_run` executes a plan of `undo_plan`
-//! (`plan`). Each undo is a write of its own and needs the strictest tier of the writes that it undoes (`tiers`).
+//! Undo of writes by their recorded effects: `undo_mutation` undoes one write, and `undo_run` executes a plan of
+//! `undo_plan` (`plan`). Each undo is itself a write, and needs the strictest tier of the writes that it undoes
+//! (`tiers`).
 
 mod executor;
 pub(super) mod plan;
@@ -27,7 +28,7 @@ use crate::services::Services;
 use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolResult};
 use catalog::ledger_failure;
 
-/// The two tools that undo.
+/// The two tools that undo writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UndoKind {
     /// `undo_mutation`: one write.
@@ -53,7 +54,7 @@ impl UndoKind {
 
     fn info(self) -> ToolInfo {
         let (name, title) = (self.name(), self.title());
-        // The info has no tier: it depends on the writes.
+        // The tool has no fixed tier, because the tier depends on the writes.
         let info = match self {
             Self::Mutation => builtin_info::<MutationArguments, MutationData>(name, title, MUTATION, Access::Write),
             Self::Run => builtin_info::<RunArguments, RunData>(name, title, RUN, Access::Admin),
@@ -114,17 +115,17 @@ struct RunData {
     set_again: Option<SetAgain>,
 }
 
-/// An undo that a call asks for.
+/// An undo that a call requests.
 pub(super) struct RequestedUndo {
     pub(super) request: WriteRequest,
     /// The strictest tier of the writes that it undoes.
     tier: Tier,
-    /// Who has to approve it, if that tier is approve.
+    /// Who must approve the undo, if the tier is `approve`.
     rule: ApprovalRule,
     idempotency_key: String,
 }
 
-/// One of the two tools.
+/// One of the two undo tools.
 pub(super) struct UndoTool {
     kind: UndoKind,
     info: ToolInfo,
@@ -152,10 +153,10 @@ impl UndoTool {
         &self.executor
     }
 
-    /// The undo that these arguments ask for.
+    /// Resolves the arguments to an undo.
     ///
     /// # Errors
-    /// Arguments that name no write or plan of the account, or a write that the caller cannot undo.
+    /// The arguments name no write or plan of the account, or a write that the caller cannot undo.
     pub(super) async fn requested(&self, given: Map<String, Value>, call: &Call) -> Result<RequestedUndo, Failure> {
         let (params, idempotency_key) = match self.kind {
             UndoKind::Mutation => mutation(given)?,
@@ -167,7 +168,7 @@ impl UndoTool {
         Ok(RequestedUndo { request, tier, rule, idempotency_key })
     }
 
-    /// Parameters and key of the undo of a plan.
+    /// The parameters and the idempotency key for the undo of a plan.
     async fn run(&self, given: Map<String, Value>, call: &Call) -> Result<(Map<String, Value>, String), Failure> {
         let name = self.kind.name();
         let RunArguments { plan_id, digest } = arguments(name, given)?;
@@ -197,11 +198,11 @@ impl UndoTool {
     }
 }
 
-/// Parameters and key of the undo of one write.
+/// The parameters and the idempotency key for the undo of one write.
 fn mutation(given: Map<String, Value>) -> Result<(Map<String, Value>, String), Failure> {
     let MutationArguments { correlation_id } = arguments(UndoKind::Mutation.name(), given)?;
     let write = CorrelationId::parse(&correlation_id).ok_or_else(executor::not_a_uuid)?;
-    // As PostgreSQL writes it: the same id in other letters is the same call.
+    // In PostgreSQL's spelling, so that the same id in other letter case is the same call.
     let params = Map::from_iter([("correlation_id".to_owned(), write.to_string().into())]);
     Ok((params, format!("undo:{write}")))
 }

@@ -31,16 +31,16 @@ const DESCRIPTION: &str = "Plan to take back many writes of this account: those 
 
 const NEVER_UNDONE: &str = "Sequences, NOTIFY, what left the database, and tables that are not tracked are not undone.";
 
-/// Maximum number of rows, and of writes, that one call undoes.
+/// The maximum number of rows, and of writes, that one call undoes.
 const MOST_ROWS: u64 = 10_000;
 
-/// Maximum number of writes of each kind in the response.
+/// The maximum number of writes of each kind in the answer.
 const MOST_LISTED: usize = 100;
 
-/// Maximum number of rows in the response, which counts all.
+/// The maximum number of rows in the answer, which also has the total number.
 const MOST_SHOWN: u32 = 20;
 
-/// Maximum number of conflicts in the response.
+/// The maximum number of conflicts in the answer.
 const MOST_CONFLICTS: usize = 20;
 
 /// What the agent sends.
@@ -220,13 +220,13 @@ impl UndoPlan {
     }
 }
 
-/// The trial of a plan of a call.
+/// The trial of an agent's plan.
 struct CallTrial<'a> {
     tool: &'a UndoPlan,
     call: &'a Call,
 }
 
-/// The reason why a plan cannot be tried.
+/// The reason why a plan could not be tried.
 enum CallError {
     Ledger(ledger::read::Error),
     Failure(Failure),
@@ -337,7 +337,7 @@ fn invalid(message: String) -> Failure {
     Failure::new(ErrorCode::InvalidParams, format!("{NAME}: {message}"))
 }
 
-/// A selection that cannot have writes is the agent's mistake.
+/// The failure of a plan request. A selection that cannot match any write is the agent's mistake.
 fn refused(error: &PlanError) -> Failure {
     match error {
         PlanError::Selection(error @ SelectionError::Unknown { .. }) => {

@@ -1,5 +1,6 @@
-//! Approval that the undo of a write needs: that of the write itself, unless its manifest declares another. An undo that makes a
-//! write again needs the stricter of both. What a person undid, only a person reverses.
+//! The approval that the undo of a write needs: that of the write itself, unless its manifest declares another one.
+//! An undo that makes a write again needs the stricter of the two. Only a person can reverse what a person has
+//! undone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,27 +15,28 @@ use crate::services::Services;
 use crate::tool::Call;
 use catalog::ledger_failure;
 
-/// An approval that is needed: its tier, and who has to approve if that is approve.
+/// A required approval: the tier, and who must approve if the tier is `approve`.
 #[derive(Debug, Clone)]
 struct Agreement {
     tier: Tier,
     rule: ApprovalRule,
 }
 
-/// The approvals that undos of a tool's writes need.
+/// The approvals that undoing a tool's writes requires.
 #[derive(Debug, Clone)]
 struct ToolTiers {
-    /// The strictest that a write needs.
+    /// The strictest approval that a write of the tool can need.
     write: Agreement,
-    /// That of an undo by effects.
+    /// The approval for an undo by effects.
     undo: Agreement,
-    /// The strictest that a call of the declared undo tool needs. `undo_mutation` does the same to the rows.
+    /// The strictest approval that a call of the declared undo tool can need. `undo_mutation` changes the same rows,
+    /// so it needs no less.
     undo_tool: Option<Agreement>,
-    /// Why no agent undoes them, if the manifest says so.
+    /// The manifest's reason why agents must not undo the writes, if there is one.
     irreversible: Option<Arc<str>>,
 }
 
-/// The tiers of the undo of each tool's writes, and who has to approve it.
+/// The tiers for undoing the writes of each tool, and who must approve.
 #[derive(Debug, Clone)]
 pub(in crate::builtin) struct UndoTiers(Arc<BTreeMap<String, ToolTiers>>);
 
@@ -62,8 +64,8 @@ impl UndoTiers {
         Self(Arc::new(declared.chain(any_statement).collect()))
     }
 
-    /// The strictest tier and rule of these writes of the caller's account. Each must be a success of a tool that the caller
-    /// has, and no undo that a person made.
+    /// The strictest tier and rule for undoing these writes of the caller's account. Each write must be a success of
+    /// a tool that the caller has, and must not be an undo that a person made.
     pub(in crate::builtin) async fn strictest(
         &self,
         call: &Call,
@@ -92,7 +94,8 @@ impl UndoTiers {
             for UndoneTool { tool, is_redo, is_undo } in &tools {
                 let known = self.0.get(tool).filter(|_| call.tools.info(tool).is_some());
                 let tiers = known.ok_or_else(|| not_served(tool))?;
-                // What a declared undo has undone can be made again, whatever the manifest says of other calls of its tool.
+                // The writes that a declared undo has undone can be made again, even if the manifest declares other
+                // calls of its tool irreversible.
                 if let Some(why) = tiers.irreversible.as_ref().filter(|_| !is_undo) {
                     return Err(irreversible(tool, why));
                 }
@@ -105,7 +108,7 @@ impl UndoTiers {
         Ok((strictest.tier, strictest.rule))
     }
 
-    /// All tiers, for the definition of an executor: the approval of an undo includes its tier.
+    /// All tiers, for the definition of the executor: the approval of an undo covers its tier.
     pub(in crate::builtin) fn definition(&self) -> Value {
         let tier = |needed: &Agreement| needed.tier.as_str();
         let tiers =
@@ -115,14 +118,14 @@ impl UndoTiers {
 }
 
 impl Agreement {
-    /// What satisfies both.
+    /// The requirement that satisfies both.
     fn with(self, other: &Self) -> Result<Self, Failure> {
         let rule = if other.tier == Tier::Approve { both(self.rule, &other.rule)? } else { self.rule };
         Ok(Self { tier: self.tier.max(other.tier), rule })
     }
 }
 
-/// The rule that keeps to both.
+/// The rule that satisfies both.
 fn both(rule: ApprovalRule, other: &ApprovalRule) -> Result<ApprovalRule, Failure> {
     if rule.approvers.is_some() && other.approvers.is_some() && rule.approvers != other.approvers {
         let message = "different groups have to approve the undo of these writes; nothing was changed";
