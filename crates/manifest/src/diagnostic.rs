@@ -1,4 +1,4 @@
-//! Mistakes in a manifest, with their places.
+//! Mistakes in a manifest, with their locations.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,14 +20,14 @@ impl fmt::Display for Location {
     }
 }
 
-/// A mistake that an operator has to correct, printed as `manifests/social.toml:12:7: tool like_tweet: message`.
+/// A mistake that an operator must correct, printed as `manifests/social.toml:12:7: tool like_tweet: message`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Diagnostic {
-    /// The place.
+    /// The location.
     pub at: Location,
     /// Name of the tool, if the mistake is in a tool that has a name.
     pub tool: Option<String>,
-    /// The mistake and, unless it is plain, the remedy.
+    /// The mistake and, unless it is obvious, how to correct it.
     pub message: String,
 }
 
@@ -40,7 +40,8 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// All mistakes of all manifests, sorted by file and position; one per line. Never empty as an error.
+/// All mistakes of all manifests, sorted by file and position and printed one per line. Not empty if it is returned
+/// as an error.
 #[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
 pub struct Diagnostics(pub Vec<Diagnostic>);
 

@@ -1,9 +1,9 @@
 //! Inference of the types of a tool's parameters and result columns, by describing its statements.
 //!
-//! All statements of a tool share its parameters, but PostgreSQL infers types one statement at a time. It rejects a
-//! statement (42P18) with a parameter that nothing in it gives a type. So each statement is described with the types
-//! learned from the others, until no new type is learned. At the end each is described once more with all types, so
-//! that every statement takes every parameter.
+//! All statements of a tool share its parameters, but PostgreSQL infers types for one statement at a time. It rejects
+//! a statement (42P18) if a parameter gets no type in it. So each statement is described with the types learned from
+//! the others, until no more types are learned. At the end, each statement is described once more with all types, so
+//! that it accepts every parameter.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -18,35 +18,36 @@ use crate::parse::ParsedTool;
 use crate::source::offset_in_string;
 use crate::{Diagnostic, Diagnostics, StatementSpec};
 
-/// The facts about a tool that the database has.
+/// What PostgreSQL reports about a tool.
 #[derive(Debug)]
 pub(crate) struct InferredTypes {
-    /// Types of `$1`, `$2`, ...
+    /// The types of `$1`, `$2`, ...
     pub(crate) params: Vec<Arc<PgType>>,
     pub(crate) before: Option<StatementSpec>,
     pub(crate) after: Option<StatementSpec>,
-    /// Statements of `sql`: none if an executor does the work.
+    /// The statements of `sql`; empty if the tool has an executor.
     pub(crate) statements: Vec<StatementSpec>,
 }
 
 impl InferredTypes {
-    /// Returns all statements: `before`, `sql`, `after`.
+    /// All statements: `before`, `sql`, `after`.
     pub(crate) fn all(&self) -> impl Iterator<Item = &StatementSpec> {
         self.before.iter().chain(&self.statements).chain(&self.after)
     }
 
-    /// Returns the shape of the statement whose rows are the result; `None` for an executor.
+    /// The shape of the statement whose rows are the result; `None` for an executor.
     pub(crate) fn result(&self) -> Option<&StatementShape> {
         self.statements.last().map(|statement| &statement.shape)
     }
 }
 
-/// The database cannot be asked. The mistake has been recorded.
+/// The database did not answer. The mistake is recorded already.
 #[derive(Debug)]
 pub(crate) struct UnavailableError;
 
-/// Describes the statements of a completely parsed tool. `Ok(None)` if it was not, or if the statements have mistakes.
-/// If an executor does the work, only `before` and `after` give the parameters their types.
+/// Describes the statements of a completely parsed tool. `Ok(None)` if the tool was not parsed completely, or if its
+/// statements have mistakes. If the tool has an executor, only `before` and `after` determine the types of the
+/// parameters.
 pub(crate) async fn infer(
     parsed: &ParsedTool<'_>,
     database: &impl DescribeStatement,
@@ -55,7 +56,7 @@ pub(crate) async fn infer(
 ) -> Result<Option<InferredTypes>, UnavailableError> {
     let Some(tool) = parsed.tool.as_ref().filter(|_| parsed.whole) else { return Ok(None) };
     if tool.executor.is_some() && tool.before.is_none() {
-        // This is a separate mistake; without it no parameter needs a type.
+        // This is reported as another mistake. Without a statement, no parameter has a type.
         return Ok(None);
     }
     let mut texts = texts(tool);
@@ -82,19 +83,20 @@ pub(crate) async fn infer(
     Ok(Some(InferredTypes { params, before, after, statements }))
 }
 
-/// A statement of the file.
+/// A statement of the manifest.
 struct StatementText<'a> {
     key: &'static str,
     sql: Cow<'a, str>,
     span: Range<usize>,
-    /// How many bytes of the file's text it has in the same places; `None` for all.
+    /// The number of bytes at the start that are at the same position in the manifest; `None` for all.
     same: Option<usize>,
 }
 
-/// The key of the statement that gives the parameter with `sets_null` its type. It is the last one, and never executed.
+/// The key of a statement that determines the type of the parameter with `sets_null`. It is the last one, and is
+/// never executed.
 const SETS_NULL: &str = "sets_null";
 
-/// Returns the texts of `before`, of `sql` in order, of `after`, and of what [`SETS_NULL`] is.
+/// The texts of `before`, of `sql` in order, of `after`, and of the statement [`SETS_NULL`].
 fn texts(tool: &ToolDeclaration) -> Vec<StatementText<'_>> {
     let image = |key, sql: &'_ Spanned<String>| (key, sql.span());
     let text = |(key, span), sql| StatementText { key, sql: Cow::Borrowed(sql), span, same: None };
@@ -121,8 +123,8 @@ fn texts(tool: &ToolDeclaration) -> Vec<StatementText<'_>> {
 /// PostgreSQL: "could not determine data type of parameter $n".
 const INDETERMINATE_DATATYPE: &str = "42P18";
 
-/// `pg_type.oid` of the pseudo-type `trigger`, as the type of a parameter that a statement does not use. Any use of it
-/// would fail, so no wrong type is learned.
+/// The `pg_type.oid` of the pseudo-type `trigger`, for a parameter that a statement is assumed not to use. If the
+/// statement does use it, it is rejected, so that no wrong type is learned.
 const UNUSABLE: u32 = 2279;
 
 struct Inference<'a, 's, D> {
@@ -131,21 +133,21 @@ struct Inference<'a, 's, D> {
     database: &'a D,
     known: Vec<Option<Arc<PgType>>>,
     found: Vec<Diagnostic>,
-    /// The missing privileges, in PostgreSQL's words.
+    /// PostgreSQL's messages about missing privileges.
     denied: Vec<String>,
 }
 
 /// The result of one attempt to describe a statement.
 enum DescribeOutcome {
     Described,
-    /// Types are missing that another statement may supply.
+    /// A type is missing that another statement may determine.
     Postponed,
-    /// The mistake has been recorded.
+    /// The mistake is recorded.
     Refused,
 }
 
 impl<D: DescribeStatement> Inference<'_, '_, D> {
-    /// Returns the shapes of all statements with all parameters.
+    /// The shapes of all statements, described with all parameters.
     async fn run(&mut self, texts: &[StatementText<'_>]) -> Result<Option<Vec<StatementShape>>, UnavailableError> {
         let mut open: Vec<&StatementText<'_>> = texts.iter().collect();
         while !open.is_empty() {
@@ -187,7 +189,7 @@ impl<D: DescribeStatement> Inference<'_, '_, D> {
         self.found.is_empty() && self.denied.is_empty()
     }
 
-    /// Describes a statement with the types known so far, and learns from it.
+    /// Describes a statement with the types known so far, and learns more types from it.
     async fn attempt(&mut self, text: &StatementText<'_>) -> Result<DescribeOutcome, UnavailableError> {
         let types = self.types();
         Ok(match self.describe(text, &types).await? {
@@ -206,8 +208,8 @@ impl<D: DescribeStatement> Inference<'_, '_, D> {
         })
     }
 
-    /// Describes a statement as if it did not use the parameters that PostgreSQL finds no type for, to learn the types
-    /// of the others. Without this, `f($1, $3)` and `g($2, $3)` could not be described.
+    /// Describes a statement as if it did not use the parameters that get no type in it, to learn the types of the
+    /// others. Without this, `f($1, $3)` and `g($2, $3)` could not be described.
     async fn probe(&mut self, text: &StatementText<'_>) -> Result<(), UnavailableError> {
         let mut types = self.types();
         for _ in 0..self.known.len() {
@@ -240,7 +242,7 @@ impl<D: DescribeStatement> Inference<'_, '_, D> {
         DescribeOutcome::Described
     }
 
-    /// Returns the known types, without the unknown ones at the end, which a statement need not use.
+    /// The known types, without unknown ones at the end, which a statement need not use.
     fn types(&self) -> Vec<u32> {
         let known = self.known.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
         self.known.iter().take(known).map(|ty| ty.as_ref().map_or(0, |ty| ty.oid)).collect()
@@ -309,7 +311,7 @@ impl<D: DescribeStatement> Inference<'_, '_, D> {
     }
 }
 
-/// PostgreSQL's error for SQL that does not prepare.
+/// PostgreSQL's error for a statement that cannot be prepared.
 struct RefusedStatement {
     message: String,
     sqlstate: String,
@@ -319,7 +321,7 @@ struct RefusedStatement {
     untyped: Option<usize>,
 }
 
-/// Returns the `n` of the `$n` in "could not determine data type of parameter $n", in any language of the server.
+/// The `n` in "could not determine data type of parameter $n", in any language of the server.
 fn parameter_number(message: &str) -> Option<usize> {
     let (_, after) = message.split_once('$')?;
     let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use crate::file::ManifestFile;
 
-/// JSON Schema of a manifest, generated from the types that read it; checked in as `manifests/manifest.schema.json`.
+/// The JSON Schema of a manifest, generated from the types that parse it. It is checked in as
+/// `manifests/manifest.schema.json`.
 #[must_use]
 pub fn manifest_schema() -> Value {
     schemars::schema_for!(ManifestFile).to_value()
@@ -16,7 +17,7 @@ mod tests {
 
     const CHECKED_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../manifests/manifest.schema.json");
 
-    /// `UPDATE_GOLDEN=1 cargo test -p countersign-manifest` writes the file anew.
+    /// `UPDATE_GOLDEN=1 cargo test -p countersign-manifest` rewrites the file.
     #[test]
     fn the_checked_in_schema_of_the_format_is_the_generated_one() {
         let generated = format!("{:#}\n", manifest_schema());

@@ -1,17 +1,17 @@
 //! Compiles manifest files to checked tool specifications.
 //!
 //! [`compile`] takes the text of every manifest and a [`DescribeStatement`](types::DescribeStatement), and returns
-//! either a whole [`ToolCatalog`] or every [`Diagnostic`] of every tool at once. Types, columns and nullability come
-//! from the database: they are never declared, and never parsed out of SQL text.
+//! either a whole [`ToolCatalog`] or every [`Diagnostic`] of every tool. Types, columns and nullability come from the
+//! database. They are never declared, and never parsed out of SQL text.
 //!
-//! This crate opens no connection and has no notion of MCP; its only I/O is [`Source::read`].
+//! This crate opens no connection and does not depend on MCP. Its only I/O is [`Source::read`].
 //!
 //! How to add
 //! - a key to the format: a field in `file.rs` (the doc comment is its documentation), its meaning in `spec.rs`, its
 //!   possible mistakes in `check/`; then regenerate `manifests/manifest.schema.json` (the test `json_schema` says
 //!   how);
 //! - a check: one small function in the file of `check/` for its concern, and a test that makes the mistake;
-//! - a kind of type: its arms in `tool_schema/types.rs` and in `value.rs`.
+//! - a kind of type: its match arms in `tool_schema/types.rs` and in `value.rs`.
 
 mod check;
 mod compile;

@@ -1,4 +1,4 @@
-//! Missing privileges of the login: one mistake for each object, however many statements name it.
+//! Reports missing privileges of the login: one mistake for each object, even if many statements use it.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,18 @@ use types::ReferencedObjects;
 use crate::parse::ParsedTool;
 use crate::{Diagnostic, Diagnostics, StatementSpec};
 
-/// PostgreSQL: "permission denied for ..".
+/// insufficient_privilege: "permission denied for ..".
 pub(crate) const INSUFFICIENT_PRIVILEGE: &str = "42501";
 
 const GRANTS: &str = "`countersign check --grants` prints what is missing";
 
-/// By PostgreSQL's words, which name the object: the first mistake, and the names of all tools.
+/// By PostgreSQL's message, which names the object: the first mistake, and the names of all tools with it.
 #[derive(Debug, Default)]
 pub(crate) struct MissingPrivileges(BTreeMap<String, (Diagnostic, Vec<String>)>);
 
 impl MissingPrivileges {
-    /// Records that a part of this tool or note could not be described or planned; `why` is PostgreSQL's message.
+    /// Records that a statement of this tool or note could not be described or planned. `why` has PostgreSQL's
+    /// message.
     pub(crate) fn note(&mut self, why: Diagnostic) {
         let name = why.tool.clone().unwrap_or_else(|| "a note".to_owned());
         let (_, names) = self.0.entry(why.message.clone()).or_insert_with(|| (why, Vec::new()));
@@ -26,7 +27,7 @@ impl MissingPrivileges {
         }
     }
 
-    /// Records the privileges that the plans of a write tool lack. Reads are planned with another login.
+    /// Records the privileges that the plans of a write tool need and the login lacks. Read tools use another login.
     pub(crate) fn note_plans<'a>(
         &mut self,
         parsed: &ParsedTool<'_>,
@@ -42,7 +43,7 @@ impl MissingPrivileges {
         }
     }
 
-    /// Returns each tool's own mistakes.
+    /// The mistakes of each tool separately.
     pub(crate) fn by_tool(&self) -> impl Iterator<Item = Diagnostic> {
         self.0.values().flat_map(|(why, names)| {
             names.iter().map(|name| Diagnostic {

@@ -1,7 +1,7 @@
-//! Notes: operators' texts on an existing schema, table or column.
+//! Notes: texts of the operator about an existing schema, table or column.
 //!
-//! PostgreSQL checks that the object exists: it describes a statement that names it. The statement consists of the
-//! operator's names, quoted, and is never run.
+//! PostgreSQL checks that the object exists, by describing a statement that names it. The statement contains only the
+//! quoted names from the note, and is never executed.
 
 use types::{DescribeError, DescribeStatement};
 
@@ -10,17 +10,17 @@ use crate::missing_privileges::{INSUFFICIENT_PRIVILEGE, MissingPrivileges};
 use crate::parse::ParsedNote;
 use crate::{Diagnostics, Note};
 
-/// A length that fits beside a table without hiding it.
+/// The maximum length of a note, in characters, so that a note does not hide the table that it is about.
 const MAX_CHARS: usize = 1000;
 
 const FORMS: &str = "on names a schema, a table or a column as SQL does: social, social.tweet, social.tweet.text or \
                      social.\"My Table\"";
 
-/// Returns the notes that fit the database. Records the mistakes of the others: in `of_files` what is wrong by itself, in
-/// `misfits` what the database does not have.
+/// Returns the notes whose objects exist. Records mistakes: in `of_files` notes that are invalid by themselves, and
+/// in `misfits` notes on objects that do not exist.
 ///
 /// # Errors
-/// The database cannot be asked; the mistake has been recorded.
+/// The database did not answer. The mistake is recorded already.
 pub(crate) async fn check(
     parsed_tools: &[ParsedNote<'_>],
     database: &impl DescribeStatement,
@@ -51,7 +51,7 @@ pub(crate) async fn check(
     Ok(notes)
 }
 
-/// Checks the file alone.
+/// Runs the checks that need no database.
 fn declared(parsed: &ParsedNote<'_>, diagnostics: &mut Diagnostics) -> Option<Note> {
     let (on, text) = (&parsed.note.on, parsed.note.text.get_ref().trim());
     let mut say = |span, message: &str| diagnostics.0.push(parsed.diagnostic(span, message));
@@ -74,7 +74,7 @@ fn declared(parsed: &ParsedNote<'_>, diagnostics: &mut Diagnostics) -> Option<No
     Some(Note { schema, table, column, text: text.to_owned() })
 }
 
-/// Returns a statement that PostgreSQL accepts only if the named objects exist.
+/// A statement that PostgreSQL accepts only if the named objects exist.
 fn naming(note: &Note) -> String {
     let schema = quoted(&note.schema);
     match (&note.table, &note.column) {
@@ -92,7 +92,7 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The parts of a name, split as in SQL: `shop."My Table".id` has three. `None` if the text is no name.
+/// The parts of a name, split as in SQL: `shop."My Table".id` has three. `None` if the text is not a name.
 #[must_use]
 pub fn name_parts(text: &str) -> Option<Vec<String>> {
     let mut letters = text.trim().chars().peekable();

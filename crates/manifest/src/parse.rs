@@ -1,5 +1,5 @@
-//! Parsing of TOML text to [`file`](crate::file) types, piece by piece. A mistake in one tool, parameter or key does
-//! not hide mistakes in the others.
+//! Parses TOML text to [`file`](crate::file) types, piece by piece, so that a mistake in one tool, parameter or key
+//! does not hide mistakes in the others.
 
 use std::ops::Range;
 
@@ -13,24 +13,24 @@ use crate::file::{
 };
 use crate::{Diagnostic, Diagnostics, Location, Source};
 
-/// A parsed tool, before the database is asked.
+/// A parsed tool.
 #[derive(Debug)]
 pub(crate) struct ParsedTool<'s> {
     pub(crate) source: &'s Source,
-    /// Version of the manifest.
+    /// The version of the manifest.
     pub(crate) version: String,
-    /// The start of the tool.
+    /// The position of the tool in the file.
     pub(crate) span: Range<usize>,
-    /// Name of the tool, for diagnostics; `None` if it has none.
+    /// The name of the tool, for diagnostics; `None` if it has none.
     pub(crate) label: Option<String>,
-    /// The tool; `None` if it could not be parsed at all.
+    /// The declaration; `None` if it could not be parsed at all.
     pub(crate) tool: Option<ToolDeclaration>,
-    /// Whether every part could be parsed. If not, the absence of a part means nothing.
+    /// Whether every part could be parsed. If not, a part that is absent may only be invalid.
     pub(crate) whole: bool,
 }
 
 impl ParsedTool<'_> {
-    /// Returns the location of `span` or, if that is the span of a missing key, of the tool.
+    /// The location of `span`. The span of a missing key is empty; then the location of the tool.
     pub(crate) fn locate(&self, span: Range<usize>) -> Location {
         let offset = if span.is_empty() { self.span.start } else { span.start };
         self.source.locate(offset)
@@ -42,35 +42,35 @@ impl ParsedTool<'_> {
     }
 }
 
-/// A parsed note, before the database is asked.
+/// A parsed note.
 #[derive(Debug)]
 pub(crate) struct ParsedNote<'s> {
     pub(crate) source: &'s Source,
-    /// The start of the note.
+    /// The position of the note in the file.
     pub(crate) span: Range<usize>,
     pub(crate) note: NoteDeclaration,
 }
 
 impl ParsedNote<'_> {
-    /// Creates a diagnostic of this note, at `span` or, if that is the span of a missing key, at the start of the note.
+    /// Creates a diagnostic of this note at `span`, or at the start of the note if `span` is that of a missing key.
     pub(crate) fn diagnostic(&self, span: Range<usize>, message: impl Into<String>) -> Diagnostic {
         let offset = if span.is_empty() { self.span.start } else { span.start };
         Diagnostic { at: self.source.locate(offset), tool: None, message: message.into() }
     }
 }
 
-/// The declaration of a built-in tool, as it was parsed.
+/// A parsed declaration of a built-in tool.
 #[derive(Debug)]
 pub(crate) struct ParsedBuiltin<'s> {
     pub(crate) source: &'s Source,
-    /// Name of the tool.
+    /// The name of the tool.
     pub(crate) name: String,
-    /// The place of its name.
+    /// The position of the name in the file.
     pub(crate) span: Range<usize>,
     pub(crate) builtin: BuiltinDeclaration,
 }
 
-/// The declarations of a manifest, as far as they could be parsed.
+/// The declarations of a manifest that could be parsed.
 #[derive(Debug, Default)]
 pub(crate) struct ParsedManifest<'s> {
     pub(crate) tools: Vec<ParsedTool<'s>>,
@@ -115,10 +115,10 @@ struct Parser<'s, 'm> {
     diagnostics: &'m mut Diagnostics,
 }
 
-/// A table, as far as it could be parsed.
+/// A table whose valid keys were parsed.
 struct ParsedTable<T> {
     value: Option<T>,
-    /// Known keys with wrong values.
+    /// Known keys with invalid values.
     refused: Vec<String>,
 }
 
@@ -134,7 +134,7 @@ impl<'s> Parser<'s, '_> {
         self.diagnostics.0.push(Diagnostic { at, tool: self.label.clone(), message: message.into() });
     }
 
-    /// Checks the keys beside the tools. Returns the version and the instructions.
+    /// Checks the keys outside the tools. Returns the version and the instructions.
     fn header(&mut self, table: DeTable<'s>, span: Range<usize>) -> (String, Option<Spanned<String>>) {
         let ParsedTable { value, refused } = self.piece::<ManifestFile>(table, span.clone());
         let Some(file) = value else { return (String::new(), None) };
@@ -233,7 +233,7 @@ impl<'s> Parser<'s, '_> {
         ParsedTool { source: self.source, version: version.to_owned(), span, label: self.label.take(), tool, whole }
     }
 
-    /// Returns the tables of an array of tables.
+    /// The tables of an array of tables.
     fn tables(&mut self, value: Option<Spanned<DeValue<'s>>>, key: &str) -> Vec<Spanned<DeTable<'s>>> {
         let Some(value) = value else { return Vec::new() };
         let span = value.span();
@@ -255,8 +255,8 @@ impl<'s> Parser<'s, '_> {
         tables
     }
 
-    /// Parses one table. A key that serde rejects is recorded and removed, and the rest is parsed again, because serde
-    /// stops at the first error.
+    /// Parses one table. If serde rejects a key, the mistake is recorded, the key is removed, and the rest is parsed
+    /// again, because serde stops at the first error.
     fn piece<T: DeserializeOwned>(&mut self, mut table: DeTable<'s>, span: Range<usize>) -> ParsedTable<T> {
         let mut refused = Vec::new();
         loop {

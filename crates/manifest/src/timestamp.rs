@@ -1,9 +1,9 @@
-//! Texts of dates and times with time zone: as RFC 3339 has them, and as PostgreSQL prints them.
+//! Parses dates and times with time zone, in the forms of RFC 3339 and of PostgreSQL's output.
 
 use time::format_description::well_known::Rfc3339;
 use time::{OffsetDateTime, UtcOffset};
 
-/// PostgreSQL keeps as many digits of a second.
+/// PostgreSQL's precision: the number of fractional digits of a second.
 const FRACTION_DIGITS: usize = 6;
 
 /// Returns whether the text is a date and time with time zone: `2026-01-31T13:45:00+00:00`, `2026-01-31 13:45:00+00`, or
@@ -13,7 +13,8 @@ pub fn is_timestamp(text: &str) -> bool {
     matches!(text, "infinity" | "-infinity") || parsed(text).is_some()
 }
 
-/// The same time in UTC, in one spelling; `None` if the text is no such time, or if PostgreSQL would round it.
+/// The same time in UTC, in a canonical spelling. `None` if the text is not such a time, or if PostgreSQL would round
+/// it.
 #[must_use]
 pub fn timestamp_in_utc(text: &str) -> Option<String> {
     let fraction = text.split_once('.').map_or("", |(_, rest)| rest);
@@ -33,7 +34,7 @@ fn parsed(text: &str) -> Option<OffsetDateTime> {
     if text.as_bytes().get(DATE_BYTES) == Some(&b' ') {
         text.replace_range(DATE_BYTES..=DATE_BYTES, "T");
     }
-    // An offset of whole hours.
+    // The offset consists of hours only.
     if text
         .len()
         .checked_sub(3)
@@ -45,7 +46,7 @@ fn parsed(text: &str) -> Option<OffsetDateTime> {
     OffsetDateTime::parse(&text, &Rfc3339).ok()
 }
 
-/// The bytes of `2026-01-31`.
+/// The length of `2026-01-31`, in bytes.
 const DATE_BYTES: usize = 10;
 
 #[cfg(test)]

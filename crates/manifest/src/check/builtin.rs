@@ -1,4 +1,4 @@
-//! The manifests' settings of the server: its built-in tools, and its instructions.
+//! Checks a manifest's settings of the server: its built-in tools, and its instructions for agents.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
@@ -9,17 +9,17 @@ use crate::file::BuiltinDeclaration;
 use crate::parse::ParsedBuiltin;
 use crate::{BuiltinTool, Diagnostic, Diagnostics, Location, QueryDefaults, Source};
 
-/// Maximum length of the instructions of one manifest, in characters: every client reads them first.
+/// The maximum length of the instructions of one manifest, in characters, since every client reads them first.
 const MAX_INSTRUCTIONS: usize = 4000;
 
-/// The only built-in tool with defaults of its own.
+/// The only built-in tool whose defaults a manifest can set.
 const QUERY_DATABASE: &str = "query_database";
 
-/// The bounds of `row_limit` and `max_result_bytes`, up to those of the server's configuration.
+/// The allowed values of `row_limit` and `max_result_bytes`. The server's configuration may limit them further.
 const ROW_LIMITS: RangeInclusive<u32> = 1..=100_000;
 const RESULT_BYTES: RangeInclusive<u32> = 1024..=16_777_216;
 
-/// The settings of each built-in tool; `known` are their names.
+/// The settings of each built-in tool. `known` has the names of the tools.
 pub(crate) fn builtin(
     parsed_tools: &[ParsedBuiltin<'_>],
     known: &[&str],
@@ -53,7 +53,7 @@ pub(crate) fn builtin(
     tools
 }
 
-/// The defaults of `query_database`. They are mistakes in other tools.
+/// The defaults of `query_database`. In another tool they are a mistake.
 fn query_defaults(name: &str, declared: &BuiltinDeclaration, note: &mut impl FnMut(usize, String)) -> QueryDefaults {
     let BuiltinDeclaration { row_limit, max_result_bytes, row_format, .. } = declared;
     let starts = [

@@ -1,4 +1,4 @@
-//! Checks of a tool declaration alone: names, description, statements, rows, executor, tier.
+//! Checks that need only the declaration of a tool: names, description, statements, rows, executor, tier.
 
 use std::collections::HashMap;
 use types::Tier;
@@ -72,7 +72,7 @@ fn rows(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagn
     }
 }
 
-/// Checks that a write of any number of rows has a bound, so that a wrong WHERE cannot reach a whole table.
+/// Checks that a write of any number of rows has a limit, so that a wrong WHERE clause cannot change a whole table.
 fn max_rows(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
     if let (Some(most), true) = (&tool.max_rows, tool.is(false)) {
         diagnostics
@@ -100,7 +100,7 @@ fn max_rows(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut D
     }
 }
 
-/// Checks that `not_found` is given only where a result without rows is an error.
+/// Checks that `not_found` is set only if a result without rows is an error.
 fn not_found(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
     let Some(message) = tool.not_found.as_ref().filter(|_| tool.is(true)) else { return };
     let mut note = |why: &str| diagnostics.0.push(parsed.diagnostic(message.span(), why));
@@ -179,7 +179,7 @@ const MOST_APPROVALS: i64 = 10;
 /// Maximum length of the name of a role, in bytes.
 const LONGEST_ROLE: usize = 63;
 
-/// Checks that `approvals` and `approvers` are possible, and given only where people approve.
+/// Checks `approvals` and `approvers`, which are valid only if people approve.
 fn approvers(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
     let mut note = |span, message: String| diagnostics.0.push(parsed.diagnostic(span, message));
     let are_asked = tool.is(true) && tool.tier.as_ref().is_some_and(|tier| *tier.get_ref() == Tier::Approve);
@@ -201,7 +201,8 @@ fn approvers(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut 
     }
 }
 
-/// Checks a tool that needs agreement: its parameters are stored and shown until a person decides.
+/// Checks a tool whose calls need agreement. Its parameters are stored and shown until a person decides, so none may
+/// be sensitive.
 fn approval(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
     if tool.needs_agreement().is_none() {
         return;

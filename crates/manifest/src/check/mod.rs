@@ -1,4 +1,4 @@
-//! The mistakes in a manifest, one file for each concern. A check reports its mistakes and never stops the others.
+//! The checks of a manifest, one file for each concern. A check reports its mistakes and does not stop the others.
 
 mod builtin;
 mod declaration;
@@ -19,7 +19,7 @@ use crate::Diagnostics;
 use crate::infer::InferredTypes;
 use crate::parse::ParsedTool;
 
-/// Checks a tool's declaration alone.
+/// Runs the checks that need only the declaration of a tool.
 pub(crate) fn declaration(parsed: &ParsedTool<'_>, executors: &[&str], diagnostics: &mut Diagnostics) {
     let Some(tool) = &parsed.tool else { return };
     declaration::check(parsed, tool, executors, diagnostics);
@@ -29,14 +29,15 @@ pub(crate) fn declaration(parsed: &ParsedTool<'_>, executors: &[&str], diagnosti
     undo::check_form(parsed, tool, diagnostics);
 }
 
-/// Checks a tool against the description of the database.
+/// Runs the checks of a tool that need the description of the database.
 pub(crate) fn against_database(parsed: &ParsedTool<'_>, inferred: &InferredTypes, diagnostics: &mut Diagnostics) {
     let Some(tool) = &parsed.tool else { return };
     params::check_types(parsed, tool, inferred, diagnostics);
     statements::check(parsed, tool, inferred, diagnostics);
 }
 
-/// Returns whether the text consists of the allowed characters and has at most `length` of them.
+/// Returns whether the text consists of ASCII letters and digits and the characters in `also`, and has 1 to `length`
+/// of them.
 fn is_name(text: &str, length: usize, also: &str) -> bool {
     !text.is_empty() && text.len() <= length && text.chars().all(|c| c.is_ascii_alphanumeric() || also.contains(c))
 }

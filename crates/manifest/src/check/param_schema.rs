@@ -1,4 +1,4 @@
-//! The JSON Schema that a manifest gives a parameter: it must be valid, and accepted by clients.
+//! Checks the JSON Schema that a manifest gives a parameter: it must be valid, and clients must accept it.
 
 use serde_json::{Map, Value};
 
@@ -22,14 +22,14 @@ const REFUSED: [&str; 12] = [
 const SCHEMAS: [&str; 5] = ["items", "prefixItems", "contains", "additionalProperties", "propertyNames"];
 const NAMED_SCHEMAS: [&str; 2] = ["properties", "patternProperties"];
 
-/// The mistake in it, if there is one.
+/// The first mistake in the schema, if there is one.
 pub(super) fn problem(schema: &Map<String, Value>) -> Option<String> {
     let whole = Value::Object(schema.clone());
     let invalid = jsonschema::meta::validate(&whole).err().map(|error| format!("schema is no JSON Schema: {error}"));
     invalid.or_else(|| refused(schema, "schema"))
 }
 
-/// The part that clients refuse, with its place.
+/// The first keyword that clients reject, with its path.
 fn refused(schema: &Map<String, Value>, place: &str) -> Option<String> {
     if let Some(keyword) = REFUSED.iter().find(|keyword| schema.contains_key(**keyword)) {
         return Some(format!("{place} has {keyword}, which clients refuse"));

@@ -1,4 +1,4 @@
-//! Parameters: their names, who fills them, and whether default and limits fit their types.
+//! Checks parameters: their names and sources, and whether defaults and limits fit their types.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -16,7 +16,7 @@ use crate::value::{
 };
 use crate::{Diagnostics, Limits};
 
-/// Checks what the declarations alone say.
+/// Runs the checks that need only the declarations.
 pub(super) fn check(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
     let mut names = HashSet::new();
     for param in &tool.param {
@@ -32,7 +32,7 @@ pub(super) fn check(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics
     }
 }
 
-/// Checks the declarations against the types that the statements gave the parameters.
+/// Checks the declarations against the types that PostgreSQL inferred for the parameters.
 pub(super) fn check_types(
     parsed: &ParsedTool<'_>,
     tool: &ToolDeclaration,
@@ -52,7 +52,7 @@ pub(super) fn check_types(
     }
 }
 
-/// Notes the mistakes of one parameter.
+/// The check of one parameter.
 struct ParamCheck<'a, 's, 'm> {
     parsed: &'a ParsedTool<'s>,
     param: &'a ParamDeclaration,
@@ -113,7 +113,7 @@ impl<'a> ParamCheck<'a, '_, '_> {
         }
     }
 
-    /// The bounds are numbers in the right order, an enum has values, and a pattern is one.
+    /// Checks that the bounds are numbers in the right order, an enum has values, and a pattern is a valid one.
     fn limits_are_limits(&mut self) {
         let param = self.param;
         for (key, limit) in [("minimum", &param.minimum), ("maximum", &param.maximum)] {
@@ -141,7 +141,8 @@ impl<'a> ParamCheck<'a, '_, '_> {
         }
     }
 
-    /// A value in the file, or one that the server fills, is no secret of the call.
+    /// Checks that a sensitive parameter gets its value from the agent. A default in the file, or a value from the
+    /// server, is not a secret of the call.
     fn is_a_secret_of_the_agents(&mut self) {
         let param = self.param;
         if !param.sensitive {
@@ -159,7 +160,7 @@ impl<'a> ParamCheck<'a, '_, '_> {
         }
     }
 
-    /// The principal's fields are text.
+    /// Checks that the parameter is text, as all fields of the principal are.
     fn takes_text(&mut self, span: Range<usize>, ty: &PgType) {
         if !matches!(ty.base().name.as_str(), "text" | "varchar" | "bpchar" | "name" | "citext") {
             let message = format!("the principal's fields are text, but the statement takes {}", ty.name);

@@ -1,4 +1,4 @@
-//! Checks of the rules and the limit of a tool, as far as the file alone shows mistakes.
+//! Checks the rules and the limit of a tool, as far as that is possible without the database.
 
 use types::Tier;
 
@@ -7,19 +7,19 @@ use crate::file::{RuleDeclaration, ToolDeclaration};
 use crate::parse::ParsedTool;
 use crate::policy::seconds;
 
-/// The most rules of a tool.
+/// The maximum number of rules of a tool.
 const MOST_RULES: usize = 50;
 
-/// The most calls of a limit.
+/// The maximum number of calls in a limit.
 const MOST_CALLS: i64 = 10_000;
 
-/// The most rows of a limit.
+/// The maximum number of rows in a limit.
 const MOST_ROWS: i64 = 1_000_000;
 
 /// Maximum length of a rule's message, in characters.
 const LONGEST_MESSAGE: usize = 200;
 
-/// Checks rules and limit.
+/// Checks the rules and the limit.
 pub(super) fn check(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
     let name_at = || tool.name.span();
     if tool.is(false) && !tool.rule.is_empty() {
@@ -34,12 +34,12 @@ pub(super) fn check(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics
     limit(parsed, tool, diagnostics);
 }
 
-/// Checks one rule.
+/// The check of one rule.
 struct RuleCheck<'a, 's, 'm> {
     parsed: &'a ParsedTool<'s>,
     tool: &'a ToolDeclaration,
     rule: &'a RuleDeclaration,
-    /// From 1.
+    /// The number of the rule, from 1.
     number: usize,
     diagnostics: &'m mut Diagnostics,
 }

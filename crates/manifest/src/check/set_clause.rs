@@ -1,4 +1,4 @@
-//! Checks of `sets`, `sets_null` and the place of the assignments in a statement.
+//! Checks `sets`, `sets_null` and the position of `{set}` in a statement.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::parse::ParsedTool;
 use crate::set_clause::MARKER;
 use crate::value::json;
 
-/// Checks what the declarations say of the assignments of an update.
+/// Checks the declarations of the assignments of an UPDATE.
 pub(super) fn check(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
     let mut note = |span: Range<usize>, message: &str| diagnostics.0.push(parsed.diagnostic(span, message));
     let setters = || tool.param.iter().filter_map(|param| Some((param, param.sets.as_ref()?)));
@@ -52,7 +52,7 @@ pub(super) fn check(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics
     }
 }
 
-/// The mistakes of the parameter that names columns to set to NULL.
+/// The mistakes in the parameter that names columns to set to NULL.
 fn mistakes_of_nulls(tool: &ToolDeclaration, param: &ParamDeclaration) -> Vec<(Range<usize>, String)> {
     let mut mistakes = Vec::new();
     let span = param.name.span();

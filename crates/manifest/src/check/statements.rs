@@ -9,7 +9,7 @@ use crate::file::ToolDeclaration;
 use crate::infer::InferredTypes;
 use crate::parse::ParsedTool;
 
-/// The schema of the ledger, which only the server itself writes and reads.
+/// The schema of the ledger. No tool may use it.
 const LEDGER_SCHEMA: &str = "countersign";
 
 /// Checks every statement of a tool.
@@ -49,8 +49,8 @@ fn referenced_objects(
     }
 }
 
-/// Checks that no statement of a write is carried out by another server: that one may commit although this one does not, so the
-/// outcome of a call would not be known, and a repeated call would write twice.
+/// Checks that no other server executes a part of a write. That server may commit although the local transaction does
+/// not; then the outcome of the call would be unknown, and a repeated call would write twice.
 fn remote_parts(
     parsed: &ParsedTool<'_>,
     tool: &ToolDeclaration,
@@ -80,7 +80,7 @@ fn remote_parts(
     }
 }
 
-/// `looks` is why the statement of this key must not change anything, if it must not.
+/// Checks one statement. `looks` is the reason why it must not change anything, if there is one.
 fn one(
     parsed: &ParsedTool<'_>,
     tool: &ToolDeclaration,
@@ -97,7 +97,7 @@ fn one(
             );
             diagnostics.0.push(parsed.diagnostic(span, message));
         }
-        // A statement without result columns is a separate mistake here.
+        // A statement without result columns is reported as another mistake.
         ReferencedObjects::Planned { changes: true, .. } if shape.columns.is_some() => {
             if let Some(why) = looks {
                 diagnostics.0.push(parsed.diagnostic(span, format!("{why}, and this statement changes rows")));
@@ -109,12 +109,12 @@ fn one(
             );
             diagnostics.0.push(parsed.diagnostic(span, message));
         }
-        // Told of all statements together: `denied.rs`.
+        // Missing privileges are reported once for all statements (`missing_privileges.rs`).
         ReferencedObjects::Forbidden(_) | ReferencedObjects::Planned { .. } | ReferencedObjects::Unplanned(_) => {}
     }
 }
 
-/// Checks the result of a tool, and what `before` and `after` capture.
+/// Checks the result of a tool, and the queries `before` and `after`.
 fn result(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, inferred: &InferredTypes, diagnostics: &mut Diagnostics) {
     if inferred.result().is_some_and(returns_nothing) {
         let last = tool.sql.get_ref().texts.last().and_then(|(_, span)| span.clone());
@@ -145,7 +145,8 @@ fn returns_nothing(shape: &StatementShape) -> bool {
     shape.columns.as_ref().is_none_or(Vec::is_empty)
 }
 
-/// Checks that the preview shows the rows that the write overwrites, and that `before` locks them.
+/// Checks that the preview of a tool that needs agreement shows the rows that the write overwrites, and that `before`
+/// locks them.
 fn approval(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, inferred: &InferredTypes, diagnostics: &mut Diagnostics) {
     let Some(agreement) = tool.needs_agreement() else { return };
     let overwrites = |reach: &ReferencedObjects| matches!(reach, ReferencedObjects::Planned { overwrites: true, .. });
@@ -157,7 +158,7 @@ fn approval(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, inferred: &Inferred
         diagnostics.0.push(parsed.diagnostic(agreement, message));
     }
     let (Some(declared), Some(before)) = (&tool.before, &inferred.before) else { return };
-    // One that changes rows, or returns none, is a mistake already.
+    // A `before` that changes rows or returns no columns was reported already.
     let looks = before.shape.columns.as_ref().is_some_and(|columns| !columns.is_empty());
     if looks
         && matches!(before.shape.referenced_objects, ReferencedObjects::Planned { changes: false, locks: false, .. })

@@ -1,4 +1,5 @@
-//! Undo: that there is one, that its tool exists, and that it gets arguments of the right types.
+//! Checks undo declarations: whether they exist, whether their tool exists, and whether it gets arguments of the
+//! right types.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,12 +12,12 @@ use crate::infer::InferredTypes;
 use crate::parse::ParsedTool;
 use crate::{Diagnostics, RowExpectation, ValueSource};
 
-/// Checks that a tool says how it is undone, in one of the two ways.
+/// Checks that a tool declares at most one way to undo it.
 pub(super) fn check_form(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
     let mut note = |span: Range<usize>, message: &str| diagnostics.0.push(parsed.diagnostic(span, message));
     let Some(undo) = &tool.undo else {
-        // Recorded changes undo the other writes (`crate::UndoDeclaration::None`); the ledger decides whether they
-        // can.
+        // Recorded changes undo all other writes (`crate::UndoDeclaration::None`); the ledger decides whether that is
+        // possible.
         if tool.is(true) && tool.has_executor() && tool.lacks("undo", true) {
             let message = "a write of an executor says how it is undone ([tool.undo] with tool and params), or that it cannot be \
                            (undo = { irreversible = \"why\" }): there is no default";
@@ -49,7 +50,8 @@ pub(super) fn check_form(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagno
     }
 }
 
-/// Checks the undo calls of all tools against the tools that they call. `inferred` goes with `parsed_tools`.
+/// Checks the undo calls of all tools against the tools that they call. `inferred` has the types of `parsed_tools`,
+/// in the same order.
 pub(crate) fn undo(parsed_tools: &[ParsedTool<'_>], inferred: &[Option<InferredTypes>], diagnostics: &mut Diagnostics) {
     for (parsed, own) in parsed_tools.iter().zip(inferred) {
         let Some(tool) = &parsed.tool else { continue };
@@ -67,13 +69,13 @@ pub(crate) fn undo(parsed_tools: &[ParsedTool<'_>], inferred: &[Option<InferredT
         match target.map(|(other, types)| (&other.tool, other.whole, types)) {
             None => call.note(called.span(), format!("undo: there is no tool {}", called.get_ref())),
             Some((Some(target), whole, types)) => call.fits(target, whole, types.as_ref()),
-            // It has mistakes already.
+            // The called tool has mistakes that were reported already.
             Some((None, ..)) => {}
         }
     }
 }
 
-/// The undo call of one tool.
+/// The check of the undo call of one tool.
 struct UndoCheck<'a, 's, 'm> {
     parsed: &'a ParsedTool<'s>,
     tool: &'a ToolDeclaration,
@@ -92,7 +94,8 @@ impl<'a> UndoCheck<'a, '_, '_> {
         self.undo.params.0.iter().filter_map(|(_, source)| value_source(source.get_ref())).any(|source| wanted(&source))
     }
 
-    /// A value of "the" result row needs a single row, or one call a row; and the other way round.
+    /// A value of the result row needs a single row or one call for each row. One call for each row needs a value of
+    /// the result row.
     fn says_which_row(&mut self) {
         let from_result = self.uses(|source| matches!(source, ValueSource::Result(_)));
         let several = self
@@ -162,13 +165,13 @@ impl<'a> UndoCheck<'a, '_, '_> {
 
     fn column_exists(&mut self, kind: &str, name: &str, shape: &StatementShape, span: Range<usize>) {
         let columns: Vec<&str> = shape.columns.iter().flatten().map(|column| column.name.as_str()).collect();
-        // A statement without any columns is a mistake that is reported elsewhere.
+        // A statement without columns is reported elsewhere.
         if !columns.is_empty() && !columns.contains(&name) {
             self.note(span, format!("undo: {kind}.{name} is not returned; there are {}", columns.join(", ")));
         }
     }
 
-    /// Checks that `target` accepts the call. `whole` is whether all of it could be parsed.
+    /// Checks that `target` accepts the call. `whole` says whether all of `target` could be parsed.
     fn fits(&mut self, target: &ToolDeclaration, whole: bool, types: Option<&InferredTypes>) {
         let called = self.name.get_ref();
         if target.is(false) {
@@ -226,7 +229,7 @@ impl<'a> UndoCheck<'a, '_, '_> {
         }
     }
 
-    /// The type of a source, and whether it is known never to be NULL.
+    /// The type of a value's source, and whether the value is known to be never NULL.
     fn given(&self, source: &str) -> Option<(&'a Arc<PgType>, bool)> {
         let own = self.own?;
         let column = |shape: &'a StatementShape, name: &str| {
@@ -245,7 +248,8 @@ impl<'a> UndoCheck<'a, '_, '_> {
     }
 }
 
-/// Whether every value of `given` is one of `wanted`: the same type, a larger number type, or text of another name.
+/// Whether every value of type `given` is valid for `wanted`: the same type, a wider number type, or another text
+/// type.
 fn widens(given: &PgType, wanted: &PgType) -> bool {
     let is_text = |ty: &PgType| matches!(ty.name.as_str(), "text" | "varchar" | "bpchar" | "name" | "citext");
     let rank = |ty: &PgType| match ty.kind {

@@ -1,4 +1,4 @@
-//! Valid declarations that are probably not intended.
+//! Warns of valid declarations that are probably mistakes.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn warning(tool: &ToolSpec, message: String) -> Diagnostic {
 /// Words in the name of a parameter whose values have fractions.
 const FRACTIONAL: [&str; 7] = ["percent", "percentage", "pct", "rate", "ratio", "factor", "fraction"];
 
-/// PostgreSQL takes `$2` for an integer in `$2 / 100`, and the quotient as well.
+/// PostgreSQL infers that `$2` is an integer in `$2 / 100`, and so is the quotient.
 fn unlikely_types(tool: &ToolSpec) -> impl Iterator<Item = Diagnostic> {
     tool.params.iter().enumerate().filter_map(move |(index, param)| {
         let Param { name, ty, .. } = param;

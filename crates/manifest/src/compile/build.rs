@@ -1,4 +1,4 @@
-//! A parsed without mistakes becomes a specification.
+//! Builds the specification of a parsed tool without mistakes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::{Param, ParamSource, RowExpectation, ToolSpec, UndoSpec};
 
 const DEDUP_WINDOW_S: u32 = 300;
 
-/// The specification. `None` only for a parsed with mistakes.
+/// The specification; `None` only if the parsed tool has mistakes.
 pub(super) fn spec(parsed: ParsedTool<'_>, inferred: InferredTypes) -> Option<ToolSpec> {
     let declared_at = parsed.locate(parsed.tool.as_ref()?.name.span());
     let executor_at = parsed.tool.as_ref()?.executor.as_ref().map(|executor| parsed.locate(executor.span()));

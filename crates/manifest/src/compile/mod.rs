@@ -1,4 +1,5 @@
-//! Compilation of texts to a catalog: parse, check the files alone, ask the database, check against it, build.
+//! Compiles manifests to a catalog: parse, check the files alone, describe the statements, check against the
+//! database, build.
 
 mod build;
 
@@ -10,16 +11,16 @@ use crate::missing_privileges::MissingPrivileges;
 use crate::parse::{ParsedManifest, ParsedTool, parse};
 use crate::{Diagnostic, Diagnostics, OutdatedTool, Source, ToolCatalog, check, infer, notes, policy};
 
-/// The names that a server has besides its manifests.
+/// The names of a server that do not come from manifests.
 #[derive(Debug, Clone, Copy)]
 pub struct ServerNames<'a> {
-    /// Built-in tools, served or not. Manifests must not use their names.
+    /// The built-in tools, served or not. No manifest may use their names.
     pub builtin: &'a [&'a str],
-    /// Rust executors that tools can name.
+    /// The Rust executors that tools can name.
     pub executors: &'a [&'a str],
 }
 
-/// Returns the names of the tools that the manifests declare, valid or not.
+/// The names of the tools that the manifests declare, valid or not.
 #[must_use]
 pub fn declared_names(sources: &[Source]) -> Vec<String> {
     let mut manifest = ParsedManifest::default();
@@ -29,12 +30,12 @@ pub fn declared_names(sources: &[Source]) -> Vec<String> {
     manifest.tools.into_iter().filter_map(|parsed| parsed.label).collect()
 }
 
-/// Compiles the manifests against a database, whole or not at all.
+/// Compiles the manifests against a database. The result has all tools, or there is none.
 ///
-/// The database is asked to describe every statement; nothing is executed.
+/// PostgreSQL describes every statement; nothing is executed.
 ///
 /// # Errors
-/// All mistakes of all tools of all files, sorted by file and position.
+/// All mistakes of all tools in all files, sorted by file and position.
 pub async fn compile(
     sources: &[Source],
     server: &ServerNames<'_>,
@@ -49,21 +50,21 @@ pub async fn compile(
     Err(mistakes.sorted())
 }
 
-/// What fits the database, and what does not.
+/// The tools that fit the database, and the mistakes of the others.
 #[derive(Debug, Default)]
 pub struct Compilation {
-    /// The tools and notes that fit. Its `outdated` has the other tools, its `misfits` every mistake.
+    /// The tools and notes that fit. `outdated` has the other tools, and `misfits` every mistake.
     pub catalog: ToolCatalog,
-    /// Mistakes in the undo declarations of tools of the catalog, whose statements fit.
+    /// The mistakes in undo declarations of tools that are in the catalog, because their statements fit.
     pub undo_mistakes: Vec<Diagnostic>,
 }
 
-/// Compiles the manifests against a database: each tool that fits it is in the catalog, whatever the others are.
+/// Compiles the manifests against a database. The catalog has each tool that fits, even if others do not.
 ///
-/// The database is asked to describe every statement; nothing is executed.
+/// PostgreSQL describes every statement; nothing is executed.
 ///
 /// # Errors
-/// All mistakes, sorted by file and position, if a file is wrong by itself or the database cannot be asked.
+/// All mistakes, sorted by file and position, if a file is invalid by itself or the database cannot be reached.
 pub async fn compile_fitting(
     sources: &[Source],
     server: &ServerNames<'_>,
@@ -125,7 +126,7 @@ pub async fn compile_fitting(
         match inferred.filter(|_| fits).and_then(|inferred| build::spec(parsed, inferred)) {
             Some(spec) => tools.push(Arc::new(spec)),
             None => {
-                // Its undo is such that there is no tool to speak of.
+                // The undo declaration is so wrong that the tool cannot be built.
                 let lost = |mistake: &Diagnostic| rest.as_ref().is_some_and(|rest| rest.mistakes.contains(mistake));
                 let (of_it, others) = undo_mistakes.0.into_iter().partition(lost);
                 misfits.0.extend::<Vec<Diagnostic>>(of_it);
@@ -142,14 +143,14 @@ pub async fn compile_fitting(
     Ok(Compilation { catalog, undo_mistakes })
 }
 
-/// The parsed tool with its mistakes; `None` if it lacks a part that every tool has.
+/// The tool with its mistakes; `None` if it lacks a part that every tool must have.
 fn outdated_tool(parsed: &ParsedTool<'_>, mistakes: Vec<Diagnostic>) -> Option<OutdatedTool> {
     let access = *parsed.tool.as_ref()?.access.as_ref()?.get_ref();
     Some(OutdatedTool { name: parsed.label.clone()?, version: parsed.version.clone(), access, mistakes })
 }
 
-/// Checks the files alone, without a database. The catalog contains only the settings of the server itself: built-in
-/// tools and instructions.
+/// Checks the files without a database. The catalog contains only the settings of built-in tools and the
+/// instructions.
 ///
 /// # Errors
 /// All mistakes, sorted by file and position.

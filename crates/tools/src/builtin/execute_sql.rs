@@ -1,5 +1,5 @@
-//! `execute_sql`: runs one arbitrary statement, if the operator has enabled it. The write goes through the gate like
-//! every other one: it is recorded, executed once, and has a correlation id.
+//! `execute_sql`: runs one arbitrary statement, for administrators, if the operator has enabled it. The write goes
+//! through the gate like every other one: it is recorded, executed once, and has a correlation id.
 
 use std::pin::Pin;
 use std::sync::Arc;

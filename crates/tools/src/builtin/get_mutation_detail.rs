@@ -41,14 +41,15 @@ impl GetMutationDetail {
     }
 }
 
-/// The shortest text that is not repeated, in bytes.
+/// Shorter texts are never replaced; the length is in bytes.
 const LONG_TEXT: usize = 256;
 
-/// The parts of a record in which a text stays before the others. Whoever undoes a write copies what is there.
+/// The parts of a record in which a long text is kept first. An agent that undoes a write copies the arguments from
+/// there.
 const FIRST_PARTS: [&str; 3] = ["rollback_action", "params", "effects"];
 
-/// The record, in which a long text that occurs again is the place of the first one. A write of a long text has it among the
-/// parameters, the result, the images and the effects.
+/// Replaces repeated long texts in a record by the path of their first occurrence. A write of a long text has it in
+/// its parameters, its result, its images and its effects.
 fn with_long_texts_once(mut record: Map<String, Value>) -> Map<String, Value> {
     let mut texts = HashMap::new();
     for name in FIRST_PARTS {
@@ -62,7 +63,7 @@ fn with_long_texts_once(mut record: Map<String, Value>) -> Map<String, Value> {
     record
 }
 
-/// Notes the places of long texts, and replaces those that have one already.
+/// Notes the paths of long texts; if `is_replaced`, replaces the texts that have a path already.
 fn note_long_texts(value: &mut Value, place: &str, texts: &mut HashMap<String, String>, is_replaced: bool) {
     match value {
         Value::String(text) if text.len() >= LONG_TEXT => match texts.get(text) {
@@ -101,7 +102,7 @@ impl Tool for GetMutationDetail {
             };
             let found = self.records.detail(&call.principal.account_id, correlation_id).await;
             match found.map_err(|error| ledger_failure(&error))? {
-                // Masks learn the values that they hide from the columns of the record.
+                // Masking learns the values to hide from the columns of the record, so the texts must stay in place.
                 Some(record) if call.masks.is_some() => ToolOutput::read(&record),
                 Some(record) => ToolOutput::read(&with_long_texts_once(record)),
                 None => Err(Failure::new(
