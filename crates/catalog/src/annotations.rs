@@ -1,4 +1,4 @@
-//! The manifests' annotations of the schema: the operators' notes, and the tools that touch each table.
+//! The annotations of the schema from manifests: the operators' notes, and the tools that access each table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use manifest::{Note, ToolCatalog, ToolSpec};
 use crate::responses::{SchemaData, SearchResult, TableData, TableKey, ToolUse};
 use crate::served::ServedTools;
 
-/// Length limit of a note or of a tool's description in a list; the limit of comments is the same.
+/// The maximum length of a note, and of a tool's description in a list. Comments have the same limit.
 const LISTED_CHARS: usize = 300;
 
-/// Notes and tools of the manifests.
+/// The notes and tools of the manifests.
 #[derive(Debug, Default)]
 pub(crate) struct CatalogAnnotations {
     notes: Vec<Note>,
     tools: Vec<Touching>,
 }
 
-/// A tool, the tables that its statements touch, and whether it writes them.
+/// A tool, the tables that its statements access, and whether it writes to them.
 #[derive(Debug)]
 struct Touching {
     spec: Arc<ToolSpec>,
@@ -26,7 +26,7 @@ struct Touching {
 }
 
 impl CatalogAnnotations {
-    /// Annotations of these manifests.
+    /// The annotations of these manifests.
     pub(crate) fn new(catalog: &ToolCatalog) -> Self {
         let touching = |spec: &Arc<ToolSpec>| {
             let mut tables: BTreeMap<TableKey, bool> = BTreeMap::new();
@@ -38,17 +38,18 @@ impl CatalogAnnotations {
         Self { notes: catalog.notes.clone(), tools: catalog.tools.iter().map(touching).collect() }
     }
 
-    /// Every table that a tool touches.
+    /// Every table that a tool accesses.
     pub(crate) fn touched(&self) -> BTreeSet<&TableKey> {
         self.tools.iter().flat_map(|tool| tool.tables.keys()).collect()
     }
 
-    /// The notes as a text that changes when they change.
+    /// The notes in a text form, to detect that they have changed.
     pub(crate) fn words(&self) -> Vec<String> {
         self.notes.iter().map(|note| format!("{note:?}")).collect()
     }
 
-    /// Objects whose note contains this word, ignoring case: schema, table and, for a note on a column, the column.
+    /// The objects whose note contains this word, ignoring case: schema, table and, for a note on a column, the
+    /// column.
     pub(crate) fn noted(&self, word: &str) -> Vec<(&str, &str, Option<&str>)> {
         let word = word.to_lowercase();
         let noted = self.notes.iter().filter(|note| note.text.to_lowercase().contains(&word));
@@ -81,7 +82,7 @@ impl CatalogAnnotations {
         }
     }
 
-    /// Adds the notes on a table and its columns, and those of `tools` that touch it or a partition of it.
+    /// Adds the notes on a table and its columns, and those `tools` that access the table or a partition of it.
     pub(crate) fn annotate_table(&self, table: &mut TableData, tools: ServedTools<'_>) {
         let (schema, name) = (table.schema.clone(), table.summary.name.clone());
         table.summary.notes = self.on(&schema, Some(&name), None, usize::MAX);

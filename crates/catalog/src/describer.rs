@@ -1,4 +1,4 @@
-//! Content of `describe_database` and of the resources.
+//! The content of `describe_database` and of the resources.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use crate::served::ServedTools;
 use crate::suggestion::{listed, nearest_tables};
 use crate::truncate::{fit, fit_one, fitting};
 
-/// Size limit of an overview, in bytes of JSON: about 4,000 tokens.
+/// The size limit of an overview, in bytes of JSON: about 4,000 tokens.
 const MAX_OVERVIEW_BYTES: usize = 16 << 10;
 
-/// Size limit of the descriptions of several tables together, in bytes of JSON: about 10,000 tokens.
+/// The size limit of the descriptions of several tables together, in bytes of JSON: about 10,000 tokens.
 const MAX_TABLES_BYTES: usize = 40 << 10;
 
-/// Maximum number of tables and columns in a search result.
+/// The maximum number of tables and of columns in a search result.
 const MAX_FOUND: usize = 50;
 
 /// Reads the catalog and adds the manifests' annotations.
@@ -33,7 +33,7 @@ pub struct DatabaseDescriber {
 }
 
 impl DatabaseDescriber {
-    /// A describer that reads as the login of `names` and adds the notes and tools of the manifests.
+    /// A describer that reads with the login of `names`, and adds the notes and tools of the manifests.
     #[must_use]
     pub fn new(names: CatalogNames, catalog: &ToolCatalog) -> Self {
         Self { names, annotations: Arc::new(CatalogAnnotations::new(catalog)), masks: None }
@@ -49,7 +49,7 @@ impl DatabaseDescriber {
         self.names.reader()
     }
 
-    /// The manifests' notes as a text that changes when they change.
+    /// The notes of the manifests in a text form, to detect that they have changed.
     pub(crate) fn words(&self) -> Vec<String> {
         self.annotations.words()
     }
@@ -85,7 +85,7 @@ impl DatabaseDescriber {
         Ok(DescribeData { found, truncated, ..DescribeData::default() })
     }
 
-    /// Describes one table, with the tools among `tools` that use it.
+    /// Describes one table, and those of `tools` that use it.
     ///
     /// # Errors
     /// `not_found` with the nearest names that exist, or the failure of the read.
@@ -100,7 +100,7 @@ impl DatabaseDescriber {
         Ok(DescribeData { table: Some(table), truncated, ..DescribeData::default() })
     }
 
-    /// Describes as many of these tables as fit, but always the first one.
+    /// Describes as many of these tables as fit, but at least the first one.
     ///
     /// # Errors
     /// `not_found` with the nearest names that exist, or the failure of the read.
@@ -127,7 +127,8 @@ impl DatabaseDescriber {
         let schemas: Vec<String> = found.iter().map(|it| it.schema.clone()).collect();
         let mut found = found.into_iter();
         let Some(mut first) = found.next() else { return Err(self.no_such_table(schema, table).await) };
-        // Within one schema, one that is only written like it (`"a.b"` for b of schema a) gives way.
+        // Within one schema, an exact match has precedence over a table that is only spelled like it (`"a.b"` for b
+        // in schema a).
         if schema.is_none() && schemas.len() > 1 {
             let message = format!("several schemas have a table named \"{table}\"");
             let hint = format!("Give one of these as schema: {}.", schemas.join(", "));

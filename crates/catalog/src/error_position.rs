@@ -1,9 +1,9 @@
-//! Position in a query that PostgreSQL's error points to: its line for users and models, and the name at that
-//! position. It is used only for the wording of hints; no decision depends on it.
+//! The position in a query to which PostgreSQL's error points: its line for users and models, and the name at that
+//! position. It only serves the texts of hints; no decision depends on it.
 
 use std::ops::Range;
 
-/// Length limit of the quoted line.
+/// The maximum length of the quoted line.
 const LINE_CHARS: usize = 72;
 
 /// `LINE 3: select handel from ...` and a caret below the position, as psql shows it. `position` is in characters from
@@ -18,7 +18,7 @@ pub(crate) fn line_at(query: &str, position: u32) -> Option<String> {
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
     let start = place - column;
     let line: Vec<char> = query.chars().skip(start).take_while(|it| *it != '\n').map(printable).collect();
-    // A long line is cut so that the position stays visible.
+    // A long line is cut around the position.
     let from = if column + 10 > LINE_CHARS { column - LINE_CHARS / 2 } else { 0 };
     let shown: String = line.iter().skip(from).take(LINE_CHARS).collect();
     let lead = if from > 0 { "..." } else { "" };
@@ -28,7 +28,7 @@ pub(crate) fn line_at(query: &str, position: u32) -> Option<String> {
     Some(format!("{head}{}{tail}\n{caret}^", shown.trim_end()))
 }
 
-/// A tab or a control character would move the caret.
+/// Replaces control characters such as tabs, which would shift the caret.
 fn printable(letter: char) -> char {
     if letter.is_control() { ' ' } else { letter }
 }
@@ -36,7 +36,8 @@ fn printable(letter: char) -> char {
 /// A name in a query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct IdentifierAt {
-    /// Parts of the name as PostgreSQL reads them: `"My Table".id` is `My Table` and `id`. Empty if there is no name.
+    /// The parts of the name as PostgreSQL reads them: `"My Table".id` has the parts `My Table` and `id`. Empty if
+    /// there is no name.
     pub(crate) parts: Vec<String>,
     /// Start of the name, in characters from 0.
     pub(crate) span: Range<usize>,
@@ -45,7 +46,7 @@ pub(crate) struct IdentifierAt {
 /// The name at `position`, in characters from 1.
 pub(crate) fn name_at(query: &str, position: u32) -> IdentifierAt {
     let start = (position as usize).saturating_sub(1);
-    // Each part with the position after it.
+    // Each character, with the position after it.
     let mut letters = query.chars().enumerate().skip(start).map(|(at, letter)| (letter, at + 1)).peekable();
     let mut place = IdentifierAt { parts: Vec::new(), span: start..start };
     loop {
@@ -80,7 +81,7 @@ pub(crate) fn name_at(query: &str, position: u32) -> IdentifierAt {
     }
 }
 
-/// The words of a query, in lower case, without those of the name at `except`.
+/// The words of a query in lower case, except the name at `except`.
 pub(crate) fn words(query: &str, except: &IdentifierAt) -> impl Iterator<Item = String> {
     let span = except.span.clone();
     let kept = query.chars().enumerate().map(move |(at, letter)| if span.contains(&at) { ' ' } else { letter });
@@ -89,7 +90,7 @@ pub(crate) fn words(query: &str, except: &IdentifierAt) -> impl Iterator<Item = 
     words.into_iter()
 }
 
-/// The word before `position`, separated from it only by white space, in lower case.
+/// The word in lower case before `position`, if only white space separates them.
 pub(crate) fn word_before(query: &str, position: u32) -> String {
     let before: String = query.chars().take((position as usize).saturating_sub(1)).collect();
     let before = before.trim_end();

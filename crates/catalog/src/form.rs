@@ -1,5 +1,5 @@
-//! Mistakes in the form of a query for which PostgreSQL's message does not help: an empty query, more than one
-//! statement, or a command of psql.
+//! Detects queries whose form is wrong and for which PostgreSQL's message does not help: an empty query, several
+//! statements, or a command of psql.
 
 use types::{ErrorCode, Failure};
 
@@ -12,7 +12,7 @@ const PSQL: &str = "Commands that begin with a backslash are psql's, and no SQL.
 const FENCED: &str =
     "Nothing was executed. The query is in a fenced block of Markdown: send the SQL alone, without the ``` around it.";
 
-/// A hint, if the form of the query is the mistake.
+/// A hint, if the form of the query is wrong.
 pub(crate) fn hint(query: &str, failure: &Failure) -> Option<&'static str> {
     let statement = without_comments(query);
     if statement.is_empty() && failure.code == ErrorCode::NotReadOnly {
@@ -32,7 +32,7 @@ pub(crate) fn hint(query: &str, failure: &Failure) -> Option<&'static str> {
     (failure.position.is_none() && has_several).then_some(SEVERAL)
 }
 
-/// A hint, if the syntax error is one because the query is in a fenced block of Markdown.
+/// A hint, if the syntax error is caused by a fenced block of Markdown around the query.
 #[must_use]
 pub fn fence_hint(query: &str, failure: &Failure) -> Option<&'static str> {
     let is_fenced = || query.lines().any(|line| line.trim_start().starts_with("```"));
@@ -53,7 +53,7 @@ fn without_comments(query: &str) -> &str {
     }
 }
 
-/// The text after a comment whose beginning was already read; comments are nested.
+/// The text after a comment, whose opening was already read. Comments can be nested.
 fn behind_comment(block: &str) -> Option<&str> {
     let mut depth = 1;
     let mut at = 0;

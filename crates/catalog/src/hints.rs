@@ -1,5 +1,5 @@
-//! Hints that help a model to correct its query: the line that PostgreSQL points to, and the most likely meaning of a
-//! word.
+//! Hints that help a model to correct its query: the line to which PostgreSQL points, and the names or keywords that
+//! were probably meant.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::form;
 use crate::names::CatalogNames;
 use crate::suggestion::suggestion;
 
-/// Time limit of the search for hints, in addition to the failed query.
+/// The time limit of the search for hints, in addition to that of the failed query.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Hint that helps an operator to correct a statement of a manifest, in addition to PostgreSQL's own hint.
+/// A hint that helps an operator to correct a statement of a manifest, in addition to PostgreSQL's own hint.
 pub async fn statement_hint(names: &CatalogNames, sql: &str, error: &DescribeError) -> Option<String> {
     let DescribeError::Refused { message, sqlstate, hint, position } = error else { return None };
     let failure = Failure {
@@ -34,8 +34,8 @@ const UNDEFINED_TABLE: &str = "42P01";
 const QUALIFY: &str =
     "A manifest writes tables with their schema: its statements run with pg_catalog alone as search_path.";
 
-/// The failure of `query` with all hints that the server finds before `deadline`. If the search for hints fails, the
-/// failure stays unchanged.
+/// Adds all hints to the failure of `query` that are found before `deadline`. If the search fails, the failure stays
+/// unchanged.
 pub async fn corrected(names: &CatalogNames, query: &str, failure: Failure, deadline: Instant) -> Failure {
     let mut failure = failure;
     if failure.detail.is_none() {

@@ -1,12 +1,12 @@
-//! Discovery of the database: its schemas, tables and columns, for agents that do not know them, and hints for queries
-//! that name something that does not exist.
+//! Describes the database, its schemas, tables and columns, to agents that do not know it, and finds hints for
+//! queries that name objects which do not exist.
 //!
-//! [`DatabaseDescriber`] answers `describe_database` and the content of the resources ([`ResourceRegistry`]).
-//! [`corrected`] adds hints to the failure of a query, [`statement_hint`] to the diagnostic of a manifest.
-//! [`read_failure`] is the failure of a read as agents get it.
+//! [`DatabaseDescriber`] answers `describe_database` and provides the content of the resources
+//! ([`ResourceRegistry`]). [`corrected`] adds hints to the failure of a query, and [`statement_hint`] to the
+//! diagnostic of a manifest. [`read_failure`] converts the error of a read to the failure for the agent.
 //!
-//! `queries` has the SQL, `responses` the answers, `truncate` keeps them small, `annotations` adds the notes and tools
-//! of the manifests. `hints` uses `form`, `suggestion`, `names` and `error_position`.
+//! `queries` has the SQL, `responses` the types of the answers, `truncate` limits their size, and `annotations` adds
+//! the notes and tools of the manifests. `hints` uses `form`, `suggestion`, `names` and `error_position`.
 //!
 //! This crate only reads. It must not depend on a protocol or on the registry of tools.
 
@@ -35,5 +35,5 @@ pub use resources::{
 pub use responses::DescribeData;
 pub use served::ServedTools;
 
-/// Name of the tool that returns the content of the resources.
+/// The name of the tool that returns the same content as the resources.
 pub const DESCRIBE_TOOL: &str = "describe_database";

@@ -1,5 +1,5 @@
-//! The names of the tables and functions that exist, for hints about one that does not. In a database with thousands of
-//! tables, listing them takes longer than the query that failed, so a list is kept for some seconds.
+//! The names of existing tables and functions, for hints about a name that does not exist. In a database with
+//! thousands of tables, listing them takes longer than the failed query, so a list is cached for some seconds.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -12,13 +12,13 @@ use tokio::time::Instant;
 
 use crate::queries::{self, FunctionName, Listed, TableName};
 
-/// Until then, a hint may name a table that was dropped meanwhile.
+/// How long a list is cached. In this time, a hint may name a table that was dropped.
 const KEPT_FOR: Duration = Duration::from_secs(5);
 
-/// Tables that a query mentions, at the most.
+/// The maximum number of tables that a query is assumed to mention.
 const MAX_MENTIONED: usize = 20;
 
-/// Finds names with the rights of one login. Clones share what they keep.
+/// Finds names that one login may use. Clones share the cache.
 #[derive(Debug, Clone)]
 pub struct CatalogNames {
     reader: Reader,
@@ -37,7 +37,7 @@ impl CatalogNames {
         &self.reader
     }
 
-    /// All tables; of very many, those with a name about as long as `wanted`.
+    /// All tables or, if there are too many, those with a name of similar length to `wanted`.
     pub(crate) async fn tables(&self, wanted: &str) -> Result<Arc<[TableName]>, ReadError> {
         match self.tables.get(queries::table_names(&self.reader, None)).await? {
             Some(all) => Ok(all),
@@ -45,7 +45,7 @@ impl CatalogNames {
         }
     }
 
-    /// Tables whose name is one of these words, which are in lower case.
+    /// The tables whose name is one of these words, which are in lower case.
     pub(crate) async fn mentioned_tables(&self, words: &HashSet<String>) -> Result<Vec<TableName>, ReadError> {
         match self.tables.get(queries::table_names(&self.reader, None)).await? {
             Some(all) => {
@@ -56,7 +56,7 @@ impl CatalogNames {
         }
     }
 
-    /// All functions; of very many, those with a name about as long as `wanted`.
+    /// All functions or, if there are too many, those with a name of similar length to `wanted`.
     pub(crate) async fn functions(&self, wanted: &str) -> Result<Arc<[FunctionName]>, ReadError> {
         match self.functions.get(queries::function_names(&self.reader, None)).await? {
             Some(all) => Ok(all),
@@ -65,14 +65,14 @@ impl CatalogNames {
     }
 }
 
-/// A list that was read, if one was.
+/// A cached list.
 #[derive(Debug)]
 struct Kept<T>(Mutex<Option<KeptList<T>>>);
 
 #[derive(Debug)]
 struct KeptList<T> {
     since: Instant,
-    /// `None`: too long for an answer.
+    /// `None` if the list is too long for one answer.
     rows: Option<Arc<[T]>>,
 }
 
@@ -83,8 +83,8 @@ impl<T> Default for Kept<T> {
 }
 
 impl<T> Kept<T> {
-    /// The list, read anew if it is old; `None` if it is too long for an answer. Callers that come at the same time wait for
-    /// one answer.
+    /// The list, read again if it is too old; `None` if it is too long for one answer. Concurrent callers share one
+    /// query.
     async fn get(
         &self,
         read: impl Future<Output = Result<Listed<T>, ReadError>>,

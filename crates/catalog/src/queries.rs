@@ -1,7 +1,7 @@
-//! Queries over the system catalog, limited to the objects that the reader's login may read.
+//! Queries of the system catalog, limited to the objects that the reader's login may read.
 //!
-//! Each query is a constant (the `.sql` files, put together below). It goes through the read path with bound parameters
-//! and within the limits of an agent's own query. Comments and names are data of others: they are returned, never
+//! Each query is constant text (the `.sql` files, combined below). It runs on the read path with bound parameters,
+//! and within the limits of an agent's own query. Comments and names come from other users: they are returned, never
 //! executed.
 
 use std::collections::HashSet;
@@ -40,19 +40,19 @@ const TYPE_NAMES: &str = include_str!("type_names.sql");
 const ENUM_LABELS: &str = include_str!("enum_labels.sql");
 const KEYWORDS: &str = include_str!("keywords.sql");
 
-/// Maximum number of names that are compared.
+/// The maximum number of names to compare.
 const MAX_NAMES: u32 = 10_000;
 
-/// Of how many tables an overview has more than the name, and of how many the name, before it is cut to size.
+/// The maximum number of tables in an overview with a summary, and with only their name, before it is cut to size.
 const MAX_SUMMARIES: u32 = 200;
 const MAX_LISTED: u32 = 2_000;
 
-/// The schemas with their tables, or with the names of them, as far as they are complete.
+/// The schemas, each with its tables or with only their names, if the list is complete.
 pub(crate) async fn overview(reader: &Reader, schema: Option<&str>) -> Result<Vec<SchemaData>, ReadError> {
     ask(reader, OVERVIEW, &[json!(schema), json!(MAX_SUMMARIES), json!(MAX_LISTED)]).await
 }
 
-/// Descriptions of the tables of this name: several if several schemas have one. An exact match is first.
+/// The descriptions of the tables with this name, which may be in several schemas. An exact match comes first.
 pub(crate) async fn tables(
     reader: &Reader,
     schema: Option<&str>,
@@ -81,16 +81,16 @@ pub(crate) async fn search(
     Ok(found.into_iter().next())
 }
 
-/// A schema, or a table in it, in the order of a listing: all schemas, then all tables.
+/// A schema or a table. A listing has all schemas first, then all tables.
 #[derive(Debug, Deserialize)]
 pub(crate) struct CatalogEntry {
     pub(crate) schema: String,
     pub(crate) table: Option<String>,
-    /// `schema`, or as in a description of the table.
+    /// `schema`, or the kind of the table as in its description.
     pub(crate) kind: String,
 }
 
-/// The next entries after this schema or table; from the first on if `None`.
+/// The entries after this schema or table; the first ones if it is `None`.
 pub(crate) async fn listing(
     reader: &Reader,
     behind: Option<(&str, Option<&str>)>,
@@ -109,7 +109,7 @@ struct FoundNames {
     name: String,
 }
 
-/// Names of schemas that contain `part`; names that begin with it come first.
+/// The names of schemas that contain `part`. Names that begin with it come first.
 pub(crate) async fn schemas_like(reader: &Reader, part: &str, max: usize) -> Result<Vec<String>, ReadError> {
     let pattern = like_pattern(part);
     let params = [json!(pattern), json!(pattern.trim_start_matches('%')), json!(max)];
@@ -117,7 +117,7 @@ pub(crate) async fn schemas_like(reader: &Reader, part: &str, max: usize) -> Res
     Ok(found.into_iter().map(|it| it.name).collect())
 }
 
-/// Names of tables that contain `part`, in one schema or in all; names that begin with it come first.
+/// The names of tables that contain `part`, in one schema or in all. Names that begin with it come first.
 pub(crate) async fn tables_like(
     reader: &Reader,
     schema: Option<&str>,
@@ -147,7 +147,7 @@ fn like_pattern(word: &str) -> String {
 #[derive(Debug, Deserialize)]
 pub(crate) struct SchemaName {
     pub(crate) name: String,
-    /// Name as SQL needs it: quoted if necessary.
+    /// The name, quoted if SQL needs it.
     pub(crate) shown: String,
 }
 
@@ -161,18 +161,18 @@ pub(crate) struct TableName {
     pub(crate) oid: u32,
     pub(crate) schema_name: String,
     pub(crate) name: String,
-    /// Name with its schema, as SQL needs it.
+    /// The name with its schema, quoted if SQL needs it.
     pub(crate) shown: String,
     /// Whether only some of its columns may be read.
     pub(crate) partly: bool,
 }
 
-/// All tables, or those whose names are not much longer or shorter than `wanted`.
+/// All tables, or those whose names have a similar length to `wanted`.
 pub(crate) async fn table_names(reader: &Reader, wanted: Option<&str>) -> Result<Listed<TableName>, ReadError> {
     list(reader, TABLE_NAMES, &[json!(wanted)]).await
 }
 
-/// Tables whose name is one of these words, which are in lower case.
+/// The tables whose name is one of these words, which are in lower case.
 pub(crate) async fn mentioned_tables(reader: &Reader, words: &HashSet<String>) -> Result<Vec<TableName>, ReadError> {
     ask(reader, MENTIONED_TABLES, &[json!(words)]).await
 }
@@ -197,18 +197,18 @@ pub(crate) struct FunctionName {
     pub(crate) shown: String,
 }
 
-/// All functions, or those whose names are not much longer or shorter than `wanted`.
+/// All functions, or those whose names have a similar length to `wanted`.
 pub(crate) async fn function_names(reader: &Reader, wanted: Option<&str>) -> Result<Listed<FunctionName>, ReadError> {
     list(reader, FUNCTION_NAMES, &[json!(wanted)]).await
 }
 
-/// A function and its arguments, as SQL calls it.
+/// A function with its arguments, in the form in which SQL calls it.
 #[derive(Debug, Deserialize)]
 pub(crate) struct FunctionSignature {
     pub(crate) shown: String,
 }
 
-/// The functions of exactly this name.
+/// The functions with exactly this name.
 pub(crate) async fn function_signatures(reader: &Reader, name: &str) -> Result<Vec<FunctionSignature>, ReadError> {
     ask(reader, FUNCTION_SIGNATURES, &[json!(name)]).await
 }
@@ -231,7 +231,7 @@ pub(crate) struct EnumLabels {
     pub(crate) labels: Vec<String>,
 }
 
-/// The enum that PostgreSQL's message is about.
+/// The enum type that PostgreSQL's message names.
 pub(crate) async fn enum_labels(reader: &Reader, message: &str) -> Result<Option<EnumLabels>, ReadError> {
     Ok(ask(reader, ENUM_LABELS, &[json!(message)]).await?.pop())
 }
@@ -251,14 +251,14 @@ pub(crate) async fn keywords(reader: &Reader) -> Result<Vec<Keyword>, ReadError>
     ask(reader, KEYWORDS, &[]).await
 }
 
-/// The rows of an answer of the catalog.
+/// The rows of a catalog query.
 pub(crate) struct Listed<T> {
     pub(crate) rows: Vec<T>,
-    /// Whether a limit left rows out.
+    /// Whether a limit has omitted rows.
     pub(crate) is_cut: bool,
 }
 
-/// Reads the rows of one of the server's own queries.
+/// The rows of a constant query.
 async fn ask<T: DeserializeOwned>(reader: &Reader, sql: &str, params: &[Value]) -> Result<Vec<T>, ReadError> {
     Ok(list(reader, sql, params).await?.rows)
 }

@@ -1,4 +1,4 @@
-//! Failures of reads as agents get them, and marks of truncated results.
+//! The failures of reads for agents, and the marks of truncated results.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -46,13 +46,14 @@ impl Truncation {
     }
 }
 
-/// What PostgreSQL says of pg_cancel_backend, where it speaks English; everything else of this SQLSTATE is a timeout.
+/// PostgreSQL's message after pg_cancel_backend, if its messages are in English. Every other error with this SQLSTATE
+/// is treated as a timeout.
 const CANCELLED_BY_SOMEBODY: &str = "canceling statement due to user request";
 
 const CHEAPER: &str = "The same query most likely takes as long again. explain_query shows its plan without running it: read fewer \
     rows (a condition on an indexed column), or aggregate less at once.";
 
-/// What an agent is told when a read did not work.
+/// The failure for an agent whose read failed.
 pub fn read_failure(error: ReadError, deadline: Duration) -> Failure {
     const PREFIX: &str = "Database query failed: ";
     let timed_out = || {
@@ -78,7 +79,7 @@ pub fn read_failure(error: ReadError, deadline: Duration) -> Failure {
         ReadError::Masked(error) => Failure::new(ErrorCode::NotPermitted, format!("{PREFIX}{error}"))
             .hint("Nothing was executed. describe_database says which columns are masked."),
         ReadError::Params(reason) => Failure::new(ErrorCode::InvalidParams, format!("{PREFIX}{reason}")),
-        // Of the plan: PostgreSQL's error, or one in its form.
+        // The plan is too large: PostgreSQL's own error, or one in its form.
         ReadError::TooLarge(ledger::read::Error::Server(error)) => Failure {
             sqlstate: Some(error.sqlstate),
             hint: error.hint,
@@ -129,7 +130,7 @@ fn not_read_only() -> Failure {
     .hint("Nothing was executed. To write, call one of the write tools of this server.")
 }
 
-/// What an agent is told when the ledger cannot be read.
+/// The failure for an agent if the ledger cannot be read.
 pub fn ledger_failure(error: &ledger::read::Error) -> Failure {
     ledger::outage::log(error, "the ledger cannot be read");
     match error {

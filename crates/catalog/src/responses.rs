@@ -1,7 +1,8 @@
-//! What `describe_database` answers. The rows of `*.sql` are read into these very types, so a field's name is its
-//! column's name. `notes` are the operator's, from the manifests; `annotations` adds them.
+//! The answers of `describe_database`. The rows of the `.sql` files are parsed to these types, so each field has the
+//! name of its column. `notes` come from the operators' manifests; `annotations` adds them.
 //!
-//! The doc comments go into the output schema, which every client gets: what a name says needs none.
+//! The doc comments become part of the output schema, which every client gets. So a field whose name is clear has
+//! none.
 
 use manifest::Access;
 use schemars::JsonSchema;
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use types::{Mask, MaskedColumn, Tier};
 
-/// Schema and name of a table.
+/// The schema and the name of a table.
 pub(crate) type TableKey = (String, String);
 
 /// `data` of the answer: one of `schemas`, `table`, `tables` and `found`.
@@ -184,7 +185,7 @@ pub(crate) struct ColumnData {
 }
 
 impl TableData {
-    /// Marks the masked columns, and removes what shows values of them.
+    /// Marks the masked columns, and removes everything that shows their values.
     pub(crate) fn mask(&mut self, masked: &[MaskedColumn]) {
         for column in &mut self.columns {
             let is_it = |it: &&MaskedColumn| {

@@ -1,5 +1,5 @@
-//! Nearest existing names for a name that does not exist, among tables, columns, functions and types. For a syntax
-//! error, the nearest keywords.
+//! Finds the nearest existing names for a name that does not exist, among tables, columns, functions and types. For a
+//! syntax error it finds the nearest keywords.
 
 use std::collections::HashSet;
 
@@ -12,21 +12,21 @@ use crate::queries::{
     ColumnName, Keyword, TableName, column_names, enum_labels, function_signatures, keywords, type_names,
 };
 
-/// Words of a query that may be names of tables, and what is listed at the most.
+/// The maximum number of words in a query that are looked up as tables, and of columns in a hint.
 const MAX_WORDS: usize = 2_000;
 const MAX_COLUMNS: usize = 40;
 const MAX_FUNCTIONS: usize = 20;
 
 const UNTYPED: &str = "Write the parameter's type, as in $1::text, and use every number from $1 on.";
 
-/// A hint, if there is one. It depends on PostgreSQL's error, in whatever language the message is.
+/// A hint, if there is one. It is based on PostgreSQL's error, in any language of the message.
 pub(crate) async fn suggestion(
     names: &CatalogNames,
     query: &str,
     failure: &Failure,
 ) -> Result<Option<String>, ReadError> {
     let reader = names.reader();
-    // Of parameters, PostgreSQL's message is all that is left.
+    // An error about a parameter has only PostgreSQL's message, without SQLSTATE and position.
     if failure.code == ErrorCode::InvalidParams {
         return unknown_label(reader, failure).await;
     }
@@ -36,17 +36,18 @@ pub(crate) async fn suggestion(
     match (sqlstate, place.parts.last(), &failure.hint) {
         ("42P01", Some(_), None) => unknown_table(names, &place.parts, failure).await,
         ("42703", Some(last), None) if said(last) => unknown_column(names, query, last, &place).await,
-        // PostgreSQL's own hint writes a name without the quotes that it needs.
+        // PostgreSQL's own hint omits the quotes that a name needs.
         ("42703", Some(last), Some(_)) if said(last) => {
             Ok(unknown_column(names, query, last, &place).await?.filter(|hint| hint.contains('"')))
         }
-        // It has no place (JOIN .. USING), or points to a word beside the name: its message has the name.
+        // The error has no position (JOIN .. USING), or points to a word beside the name. Only the message has the
+        // name.
         ("42703", _, None) => match quoted_in(&failure.message) {
             Some(name) => column_to_join(names, query, name).await,
             None => Ok(None),
         },
         ("42702", Some(last), None) if said(last) => ambiguous_column(names, query, last).await,
-        // Always has a hint, but one that is about its arguments.
+        // PostgreSQL always adds a hint, but it is about the arguments.
         ("42883", Some(last), _) if said(last) => unknown_function(names, last).await,
         ("42704", Some(last), None) if said(last) => unknown_type(reader, last).await,
         ("22P02", _, None) => unknown_label(reader, failure).await,
@@ -58,8 +59,8 @@ pub(crate) async fn suggestion(
 }
 
 async fn unknown_table(names: &CatalogNames, name: &[String], failure: &Failure) -> Result<Option<String>, ReadError> {
-    // The message quotes the whole name of a table that does not exist; but only `x` of a column `x.id` whose `x` is
-    // not in FROM.
+    // The message quotes the whole name of a table that does not exist. For a column `x.id` whose `x` is not in FROM,
+    // it quotes only `x`.
     let wanted = match name {
         [alias @ .., _] if !alias.is_empty() && !failure.message.contains(&name.join(".")) => alias,
         name => name,
@@ -81,8 +82,8 @@ pub(crate) fn nearest_tables<'a>(schema: Option<&str>, table: &str, existing: &'
     nearest(table, &ordered, |it| &it.name).into_iter().copied().collect()
 }
 
-/// The tables that a query is about, which PostgreSQL does not say: words that are names of tables are guess enough.
-/// The name at `except` is none of them: it is what does not exist.
+/// The tables that a query uses. PostgreSQL does not report them, so words that are names of tables are taken for
+/// them, except the name at `except`, which does not exist.
 async fn tables_of(names: &CatalogNames, query: &str, except: &IdentifierAt) -> Result<Vec<TableName>, ReadError> {
     let words: HashSet<String> = words(query, except).take(MAX_WORDS).collect();
     names.mentioned_tables(&words).await
@@ -99,7 +100,7 @@ async fn unknown_column(
     Ok(nearest_columns(column, &columns))
 }
 
-/// A column that one side of JOIN .. USING does not have; the other side may have it.
+/// A column that is missing on one side of JOIN .. USING. The other side may have it.
 async fn column_to_join(names: &CatalogNames, query: &str, column: &str) -> Result<Option<String>, ReadError> {
     let tables = tables_of(names, query, &IdentifierAt::default()).await?;
     let columns = column_names(names.reader(), &tables).await?;
@@ -155,7 +156,8 @@ async fn unknown_label(reader: &Reader, failure: &Failure) -> Result<Option<Stri
     Ok(listed(&format!("{} takes", found.name), found.labels.iter().map(|label| format!("'{label}'"))))
 }
 
-/// The columns that may be read of tables of which not all may: of the one that the message names, if it names one.
+/// The readable columns of a table of which the login may read only some: of the table in the message, if it names
+/// one.
 async fn readable_columns(names: &CatalogNames, query: &str, failure: &Failure) -> Result<Option<String>, ReadError> {
     let mut tables = tables_of(names, query, &IdentifierAt::default()).await?;
     tables.retain(|table| table.partly && failure.message.contains(&table.name));
@@ -174,7 +176,7 @@ pub(crate) fn listed(what: &str, names: impl Iterator<Item = String>) -> Option<
     (!names.is_empty()).then(|| format!("{what}: {}.", names.join(", ")))
 }
 
-/// Shorter words resemble too many other words.
+/// Shorter words are similar to too many other words.
 const MIN_LETTERS: usize = 3;
 const MAX_SHOWN: usize = 3;
 
@@ -190,7 +192,7 @@ async fn misspelt_or_quoted(names: &CatalogNames, query: &str, failure: &Failure
     if is_keyword && let Some(hint) = to_be_quoted(&word, &tables, &columns) {
         return Ok(Some(hint));
     }
-    // `select 1 fro t` fails at t: fro may be a name for the column.
+    // `select 1 fro t` fails at `t`, because `fro` can be an alias of the column.
     let misspelt = [word, before].into_iter().find_map(|word| {
         let is_name = tables.iter().any(|it| it.name == word) || columns.iter().any(|it| it.name == word);
         if is_name { None } else { nearest_keywords(&word, &keywords) }
@@ -198,7 +200,7 @@ async fn misspelt_or_quoted(names: &CatalogNames, query: &str, failure: &Failure
     Ok(misspelt)
 }
 
-/// A table or a column of that name, which only quotes make a name.
+/// A table or a column of this name, which is a keyword and needs quotes.
 fn to_be_quoted(word: &str, tables: &[TableName], columns: &[ColumnName]) -> Option<String> {
     let is_it = |name: &str| name.to_lowercase() == word;
     let tables = tables.iter().filter(|it| is_it(&it.name)).map(|it| format!("{} is a table", it.shown));
@@ -219,7 +221,7 @@ fn nearest_keywords(word: &str, keywords: &[Keyword]) -> Option<String> {
         .map(|it| (strsim::osa_distance(word, &it.word), !it.reserved, it))
         .filter(|(distance, ..)| *distance <= most)
         .collect();
-    // Those that make up the shape of a statement, before words that are keywords here and there.
+    // Reserved keywords, which determine the structure of a statement, come first.
     near.sort_by_key(|(distance, unreserved, near)| (*unreserved, *distance, near.word.len() != word.len()));
     let reserved = near.iter().any(|(_, unreserved, _)| !unreserved);
     let near = near.into_iter().filter(|(_, unreserved, _)| !(reserved && *unreserved));

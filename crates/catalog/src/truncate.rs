@@ -1,7 +1,7 @@
-//! Size limit of an overview: an overview that is too large has fewer details of its largest schemas.
+//! Limits the size of an overview, by omitting details of its largest schemas.
 //!
-//! The overview has one of these for each schema: the tables with kind, rows, size and comment; their names; their
-//! number.
+//! For each schema, the overview has one of three levels of detail: its tables with kind, rows, size and comment;
+//! their names; or their number.
 
 use std::collections::BinaryHeap;
 
@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use crate::responses::SchemaData;
 
-/// The overview cut to `max_bytes` of JSON, and whether something was left out. The largest schema loses details
-/// first. If not even the bare schemas fit, the last ones are left out.
+/// Cuts the overview to `max_bytes` of JSON, and returns whether something was omitted. The largest schema loses
+/// details first. If even the schemas without details are too large, the last ones are omitted.
 pub(crate) fn fit(mut schemas: Vec<SchemaData>, max_bytes: usize) -> (Vec<SchemaData>, bool) {
     let mut names: Vec<Option<Vec<String>>> = schemas.iter_mut().map(complete_only).collect();
     let mut truncated = schemas.iter().any(|schema| schema.tables.is_none());
@@ -43,7 +43,7 @@ pub(crate) fn fit(mut schemas: Vec<SchemaData>, max_bytes: usize) -> (Vec<Schema
     (schemas, truncated)
 }
 
-/// Cuts the overview of one requested schema: as many names as fit.
+/// Cuts the overview of a single schema to as many names as fit.
 pub(crate) fn fit_one(mut schema: SchemaData, max_bytes: usize) -> (SchemaData, bool) {
     let names = schema.table_names.take().unwrap_or_default();
     let is_complete = schema.tables.as_ref().is_some_and(|tables| tables.len() as u64 == schema.table_count);
@@ -57,14 +57,14 @@ pub(crate) fn fit_one(mut schema: SchemaData, max_bytes: usize) -> (SchemaData, 
     (schema, true)
 }
 
-/// Removes the names, and an incomplete list of tables as well: a part must not look like the whole.
+/// Removes the names, and also an incomplete list of tables, which could be mistaken for a complete one.
 fn complete_only(schema: &mut SchemaData) -> Option<Vec<String>> {
     let all = schema.table_count;
     schema.tables = schema.tables.take().filter(|tables| tables.len() as u64 == all);
     schema.table_names.take().filter(|names| names.len() as u64 == all)
 }
 
-/// Number of leading entries that fit.
+/// The number of leading items that fit.
 pub(crate) fn fitting(items: &[impl Serialize], max_bytes: usize) -> usize {
     let mut room = max_bytes;
     let fits = |item| match room.checked_sub(bytes(item)) {
@@ -77,7 +77,7 @@ pub(crate) fn fitting(items: &[impl Serialize], max_bytes: usize) -> usize {
     items.iter().map(fits).take_while(|fits| *fits).count()
 }
 
-/// Size as JSON, with the comma after it.
+/// The size as JSON, including a comma.
 fn bytes(value: &impl Serialize) -> usize {
     serde_json::to_string(value).map_or(0, |json| json.len() + 1)
 }

@@ -1,7 +1,7 @@
-//! The rules of a tool as SQL, and their description by PostgreSQL.
+//! Makes SQL of a tool's rules, and lets PostgreSQL describe it.
 //!
-//! Nothing here reads the text of a condition. Parameters and principal are the columns of two derived tables, `param` and
-//! `principal`, so PostgreSQL itself resolves their names:
+//! This module never parses the text of a condition. The parameters and the principal are columns of two derived
+//! tables, `param` and `principal`, so PostgreSQL itself resolves their names:
 //! ```text
 //! select (select (param.amount > 100)) from (select $1 as "amount") as param,
 //!     (select $2::text as account_id, $3::text as actor) as principal
@@ -18,17 +18,17 @@ use crate::source::offset_in_string;
 use crate::spec::Rule;
 use crate::{Diagnostics, ToolSpec};
 
-/// The columns of `principal`, in their order: the parameters after those of the tool.
+/// The columns of `principal`, in the order of their parameters, which follow those of the tool.
 const PRINCIPAL_COLUMNS: [&str; 2] = ["account_id", "actor"];
 
-/// The longest period of a limit, in seconds.
+/// The maximum period of a limit, in seconds.
 const LONGEST_PERIOD_S: u32 = 24 * 60 * 60;
 
-/// The conditions of a tool's rules, as parts of a query whose first parameters are those of the tool, followed by
-/// the account and the actor.
+/// The conditions of a tool's rules, as parts of a query. The first parameters of the query are those of the tool,
+/// followed by the account and the actor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conditions {
-    /// An expression: the array of their values.
+    /// An expression that returns the values of the conditions as an array.
     pub values: String,
     /// The FROM clause of the query.
     pub from: String,
@@ -44,7 +44,8 @@ impl Conditions {
     }
 }
 
-/// The value of one condition. It fails if the text gives several rows. A comment at the end of the text ends with its line.
+/// The expression for one condition. It fails if the text returns several rows. The line break ends a comment at the
+/// end of the text.
 fn value(when: &str) -> String {
     format!("{VALUE_START}{when}\n))")
 }
@@ -52,7 +53,7 @@ fn value(when: &str) -> String {
 const VALUE_START: &str = "(select (\n";
 
 fn from(params: &[&str]) -> String {
-    // Names have no quotes in them.
+    // The format of manifests allows no quotes in names.
     let params_sql: Vec<String> =
         params.iter().enumerate().map(|(index, name)| format!("${} as \"{name}\"", index + 1)).collect();
     let columns = PRINCIPAL_COLUMNS.iter().enumerate();
@@ -61,7 +62,7 @@ fn from(params: &[&str]) -> String {
     format!("(select {}) as param, (select {}) as principal", params_sql.join(", "), principal.join(", "))
 }
 
-/// The seconds of a period such as `15m`; `None` if it is none, or too long.
+/// Parses a period such as `15m` to seconds; `None` if it is invalid or too long.
 pub(crate) fn seconds(period: &str) -> Option<u32> {
     let (number, unit) = period.split_at_checked(period.len().checked_sub(1)?)?;
     let unit = match unit {
@@ -75,7 +76,7 @@ pub(crate) fn seconds(period: &str) -> Option<u32> {
     (1..=LONGEST_PERIOD_S).contains(&seconds).then_some(seconds)
 }
 
-/// The limit of a declaration without mistakes.
+/// The limit of a declaration, which was checked.
 pub(crate) fn tool_limit(declared: &LimitDeclaration) -> Option<ToolLimit> {
     let number = |declared: &Option<serde_spanned::Spanned<i64>>| {
         declared.as_ref().map(|number| u32::try_from(*number.get_ref())).transpose().ok()
@@ -88,7 +89,7 @@ pub(crate) fn tool_limit(declared: &LimitDeclaration) -> Option<ToolLimit> {
     })
 }
 
-/// The rule of a declaration without mistakes.
+/// The rule of a declaration, which was checked.
 pub(crate) fn rule(declared: &RuleDeclaration) -> Option<Rule> {
     Some(Rule {
         when: declared.when.as_ref()?.get_ref().trim().to_owned(),
@@ -97,10 +98,10 @@ pub(crate) fn rule(declared: &RuleDeclaration) -> Option<Rule> {
     })
 }
 
-/// Lets PostgreSQL describe the condition of each rule, and checks what it says.
+/// Lets PostgreSQL describe the condition of each rule, and checks the result.
 ///
 /// # Errors
-/// The database cannot be asked. The mistake has been recorded.
+/// The database did not answer. The mistake is recorded already.
 pub(crate) async fn check_rules(
     parsed: &ParsedTool<'_>,
     inferred: &InferredTypes,
@@ -133,7 +134,7 @@ pub(crate) async fn check_rules(
                 let offset = inside.map_or(0, |position| offset_in_string(token, position));
                 let at = when.span().start + offset;
                 let help = match sqlstate.as_str() {
-                    // An unknown column or table, or an ambiguous column.
+                    // Undefined column, undefined table, or ambiguous column.
                     "42703" | "42P01" | "42702" => help_with_names(tool),
                     _ => String::new(),
                 };
@@ -147,7 +148,8 @@ pub(crate) async fn check_rules(
     Ok(())
 }
 
-/// The error of a text that ends the parentheses around it, such as `true) or (true`: without them it is no expression.
+/// PostgreSQL's error for a text that closes the parentheses around it, such as `true) or (true`. Without these
+/// parentheses it is not an expression.
 async fn unbalanced(
     when: &str,
     params: &[&str],
@@ -174,7 +176,7 @@ fn help_with_names(tool: &ToolDeclaration) -> String {
     format!("; a condition can use {}", params.chain(principal).collect::<Vec<_>>().join(", "))
 }
 
-/// The reason why a query of this shape is no condition.
+/// The reason why a query of this shape is not a valid condition.
 fn mistake(condition: &ConditionShape, params: usize) -> Option<String> {
     let ConditionShape { shape, refused_functions } = condition;
     let StatementShape { params: used, columns, referenced_objects, .. } = shape;

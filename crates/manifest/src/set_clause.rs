@@ -1,35 +1,36 @@
-//! `{set}` in a statement: the assignments of an UPDATE, of which each call makes those that it gives values for.
+//! `{set}` in a statement: the assignments of an UPDATE. Each call makes the assignments for which it gives values.
 //!
-//! PostgreSQL describes the statement with all of them, so each smaller set has the same types, columns and privileges.
+//! PostgreSQL describes the statement with all assignments, and each subset has the same types, and needs no other
+//! columns and privileges.
 
 use serde_json::{Map, Value};
 
-/// The place of the assignments in a statement.
+/// Marks the position of the assignments in a statement.
 pub(crate) const MARKER: &str = "{set}";
 
 /// A statement with `{set}`, and its assignments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetClause {
-    /// Index of the statement among those of the tool.
+    /// The index of the statement in the tool.
     pub statement: usize,
-    /// The text before the assignments, and the text after them.
+    /// The text before and the text after the assignments.
     text: (String, String),
     assignments: Vec<Assignment>,
-    /// The parameter that names parameters whose columns become NULL.
+    /// The parameter whose value lists the parameters whose columns become NULL.
     nulls: Option<String>,
 }
 
-/// An assignment, and the parameter that makes a call contain it.
+/// An assignment, and the parameter whose presence in a call causes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Assignment {
     pub(crate) param: String,
     pub(crate) sql: String,
-    /// Whether the server gives the value. Such an assignment accompanies others.
+    /// Whether the server fills in the value. Such an assignment is only made together with others.
     pub(crate) is_filled: bool,
 }
 
 impl SetClause {
-    /// The clause of the first text with `{set}`; `None` without one, or without assignments.
+    /// The clause of the first text with `{set}`; `None` if no text has it, or if there are no assignments.
     pub(crate) fn new<'a>(
         mut texts: impl Iterator<Item = &'a str>,
         assignments: Vec<Assignment>,
@@ -48,12 +49,12 @@ impl SetClause {
         self.with(self.assignments.iter())
     }
 
-    /// The number of bytes of the statement before the assignments.
+    /// The number of bytes in the statement before the assignments.
     pub(crate) fn start(&self) -> usize {
         self.text.0.len()
     }
 
-    /// Returns the statement with the assignments of a call; `None` if the call gives none.
+    /// The statement with the assignments of a call; `None` if the call gives no values.
     #[must_use]
     pub fn sql(&self, params: &Map<String, Value>) -> Option<String> {
         let is_given = |it: &&Assignment| {
@@ -63,20 +64,20 @@ impl SetClause {
         given.iter().any(|assignment| !assignment.is_filled).then(|| self.with(given.into_iter()))
     }
 
-    /// Returns whether the call names this parameter as one whose column becomes NULL.
+    /// Whether the call sets the column of this parameter to NULL.
     #[must_use]
     pub fn sets_null(&self, params: &Map<String, Value>, param: &str) -> bool {
         let named = self.nulls.as_ref().and_then(|nulls| params.get(nulls)?.as_array());
         named.is_some_and(|names| names.iter().any(|name| name == param))
     }
 
-    /// Returns the arguments of which a call gives at least one.
+    /// The arguments of which a call must give at least one.
     pub fn arguments(&self) -> impl Iterator<Item = &str> {
         let given = self.assignments.iter().filter(|assignment| !assignment.is_filled);
         given.map(|assignment| assignment.param.as_str()).chain(self.nulls.as_deref())
     }
 
-    /// A comment at the end of an assignment ends with its line.
+    /// The line break ends a comment at the end of an assignment.
     fn with<'a>(&self, assignments: impl Iterator<Item = &'a Assignment>) -> String {
         let assignments: Vec<&str> = assignments.map(|assignment| assignment.sql.as_str()).collect();
         let (before, after) = &self.text;

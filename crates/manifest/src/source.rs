@@ -1,14 +1,14 @@
-//! The text of a manifest, and places in it.
+//! The text of a manifest, and positions in it.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::Location;
 
-/// A manifest file that has been read.
+/// A manifest file.
 #[derive(Debug, Clone)]
 pub struct Source {
-    /// Path as diagnostics show it.
+    /// The path, as diagnostics show it.
     pub path: PathBuf,
     /// The TOML text.
     pub text: String,
@@ -18,7 +18,7 @@ impl Source {
     /// Reads the file.
     ///
     /// # Errors
-    /// If the file cannot be read or is not UTF-8. The message contains the path.
+    /// The file cannot be read or is not UTF-8. The message contains the path.
     pub fn read(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref().to_owned();
         let text = std::fs::read_to_string(&path)
@@ -37,10 +37,10 @@ impl Source {
     }
 }
 
-/// Returns the byte offset within `token`, a TOML string as written, of the `position`th character (from 1) of its
-/// value.
+/// The byte offset within `token`, a TOML string as written, of the character at `position` in its value, from 1.
 ///
-/// Past the end of the value this is the last line of the token: PostgreSQL reports a missing rest there.
+/// A position past the end of the value is on the last line of the token: PostgreSQL reports there that text is
+/// missing.
 pub(crate) fn offset_in_string(token: &str, position: usize) -> usize {
     let (mut offset, escapes) = opening(token);
     for _ in 1..position {
@@ -55,7 +55,7 @@ pub(crate) fn offset_in_string(token: &str, position: usize) -> usize {
     offset.min(token.len())
 }
 
-/// The width of the opening delimiter with the line break that belongs to it, and whether the string has escapes.
+/// The width of the opening delimiter with the line break after it, and whether the string may contain escapes.
 fn opening(token: &str) -> (usize, bool) {
     let escapes = token.starts_with('"');
     let rest = token.strip_prefix("\"\"\"").or_else(|| token.strip_prefix("'''"));
@@ -72,7 +72,7 @@ fn first_width(text: &str) -> usize {
     text.chars().next().map_or(0, char::len_utf8)
 }
 
-/// The width of an escape for one character.
+/// The width of an escape sequence for one character.
 fn escape_width(text: &str) -> usize {
     match text.as_bytes().get(1) {
         Some(b'x') => 4,
@@ -83,7 +83,7 @@ fn escape_width(text: &str) -> usize {
     }
 }
 
-/// The width of a backslash at the end of a line with the white space that it swallows: no character of the value.
+/// The width of a backslash at the end of a line, with the white space that it removes. It is not part of the value.
 fn continuation_width(text: &str, escapes: bool) -> usize {
     let Some(rest) = text.strip_prefix('\\').filter(|_| escapes) else { return 0 };
     let swallowed = rest.len() - rest.trim_start().len();

@@ -1,4 +1,4 @@
-//! The result of compiling a manifest: tools that fit the database, with everything that running them needs.
+//! The result of compiling a manifest: the tools that fit the database, with everything that is needed to run them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,38 +20,39 @@ pub struct ToolCatalog {
     pub tools: Vec<Arc<ToolSpec>>,
     /// The operator's notes on the schema.
     pub notes: Vec<Note>,
-    /// The operator's settings of built-in tools, by their names.
+    /// The operator's settings of built-in tools, by the name of the tool.
     pub builtin: BTreeMap<String, BuiltinTool>,
-    /// Instructions for agents, of each manifest that has some.
+    /// The instructions for agents, from each manifest that has some.
     pub instructions: Vec<String>,
-    /// Valid declarations that are probably not intended.
+    /// Valid declarations that are probably mistakes.
     pub warnings: Vec<Diagnostic>,
     /// The tools that do not fit the database.
     pub outdated: Vec<OutdatedTool>,
-    /// Every mistake of what does not fit the database, sorted by file and position.
+    /// Every mistake that does not fit the database, sorted by file and position.
     pub misfits: Vec<Diagnostic>,
-    /// Names of the write tools whose tables are all tracked, so that their recorded effects undo them. Empty until the
-    /// caller of [`crate::compile`] has asked the ledger.
+    /// The names of the write tools whose tables are all tracked, so that their recorded effects can undo them. Empty
+    /// until the caller of [`crate::compile`] has asked the ledger.
     pub recorded: BTreeSet<String>,
-    /// Of these, the names of those that change nothing but their tables: no trigger and no table that inherits is reached.
+    /// The names of the tools in `recorded` that change only their own tables: no trigger and no inheriting table is
+    /// involved.
     pub self_contained: BTreeSet<String>,
 }
 
-/// A tool whose file is right, and that does not fit the database as it is now.
+/// A tool whose declaration is valid, but which does not fit the database now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutdatedTool {
-    /// Its name.
+    /// The name of the tool.
     pub name: String,
-    /// Version of the manifest.
+    /// The version of the manifest.
     pub version: String,
-    /// Its access, which decides the profiles that would have it.
+    /// The access class, which determines the profiles that would have the tool.
     pub access: Access,
-    /// What does not fit; never empty.
+    /// The reasons why it does not fit; never empty.
     pub mistakes: Vec<Diagnostic>,
 }
 
 impl OutdatedTool {
-    /// The tool whose undo, or lack of one, is a mistake.
+    /// The outdated tool for a tool whose undo declaration, or lack of one, is a mistake.
     #[must_use]
     pub fn without_undo(tool: &ToolSpec, mistakes: Vec<Diagnostic>) -> Self {
         Self { name: tool.name.clone(), version: tool.version.clone(), access: tool.access, mistakes }
@@ -63,9 +64,9 @@ impl OutdatedTool {
 pub struct BuiltinTool {
     /// Whether the tool is not served.
     pub disabled: bool,
-    /// The title for people, instead of its own.
+    /// Replaces the title for people.
     pub title: Option<String>,
-    /// The description for agents, instead of its own.
+    /// Replaces the description for agents.
     pub description: Option<String>,
     /// The defaults of `query_database`.
     pub query: QueryDefaults,
@@ -74,11 +75,11 @@ pub struct BuiltinTool {
 /// The defaults of `query_database`; `None` keeps those of the server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct QueryDefaults {
-    /// Rows of an answer if neither the call nor the query has a limit.
+    /// The number of rows if neither the call nor the query has a limit.
     pub row_limit: Option<u32>,
-    /// Bytes of an answer.
+    /// The maximum size of an answer in bytes.
     pub max_bytes: Option<u32>,
-    /// The form of the rows of a call without one.
+    /// The form of the rows if the call does not name one.
     pub row_format: Option<RowFormat>,
 }
 
@@ -102,7 +103,7 @@ impl ToolCatalog {
         self.tools.iter().find(|tool| tool.name == name)
     }
 
-    /// Returns the tool by which writes of this one are undone, if its manifest declares one.
+    /// The tool that undoes writes of this tool, if its manifest declares one.
     #[must_use]
     pub fn undo_tool(&self, spec: &ToolSpec) -> Option<&Arc<ToolSpec>> {
         match &spec.undo {
@@ -111,7 +112,8 @@ impl ToolCatalog {
         }
     }
 
-    /// Returns the tier of `undo_mutation` for writes of this tool: never less than that of the undo tool that it declares.
+    /// The tier of `undo_mutation` for writes of this tool. It is never less strict than that of the declared undo
+    /// tool.
     #[must_use]
     pub fn effective_undo_tier(&self, spec: &ToolSpec) -> Tier {
         self.undo_tool(spec).map_or(spec.undo_tier, |tool| spec.undo_tier.max(tool.strictest_tier()))
@@ -129,56 +131,57 @@ pub struct ToolSpec {
     pub description: String,
     /// Version of the manifest: `meta.tool_version` of its responses.
     pub version: String,
-    /// The place of the declaration, for mistakes that are found later (a missing executor).
+    /// Where the tool is declared, for mistakes that are found later (a missing executor).
     pub declared_at: Location,
-    /// The profiles that may call it, and whether it writes.
+    /// The access class: whether the tool writes, and which profiles have it.
     pub access: Access,
     /// The approval that a write needs. The registry checks whether its executor exists.
     pub tier: Tier,
-    /// Who has to approve a proposal of tier approve.
+    /// Who must approve a proposal of tier `approve`.
     pub rule: ApprovalRule,
     /// The approval that an undo of its writes by effects needs.
     pub undo_tier: Tier,
-    /// Parameters `$1`, `$2`, ... of every statement, in this order.
+    /// The parameters `$1`, `$2`, ... of every statement, in this order.
     pub params: Vec<Param>,
-    /// Statement that captures the rows before the write overwrites them. It runs first in the same transaction.
+    /// The query that captures the rows before the write. It runs first in the same transaction.
     pub before: Option<StatementSpec>,
-    /// Captures the rows after the write, in the same transaction, last: `before` again unless the manifest has a
-    /// separate query.
+    /// The query that captures the rows after the write. It runs last in the same transaction. It is `before` again,
+    /// unless the manifest has a separate query.
     pub after: Option<StatementSpec>,
-    /// Statements, run in this order in one transaction; the rows of the last one are the result. Empty if there is an
-    /// `executor`, otherwise at least one.
+    /// The statements, which run in this order in one transaction. The rows of the last one are the result. Empty if
+    /// there is an `executor`, otherwise at least one.
     pub statements: Vec<StatementSpec>,
-    /// The assignments of which a call makes those that it gives values for. Its statement is one of `statements`, where it
+    /// The assignments of an UPDATE. A call makes only those for which it gives values. The statement in `statements`
     /// has all of them.
     pub set: Option<SetClause>,
     /// Name of the Rust function that executes the write instead of statements. The registry checks that it exists.
     pub executor: Option<String>,
-    /// The place where the manifest names it.
+    /// Where the manifest names the executor.
     pub executor_at: Option<Location>,
     /// The allowed number of result rows. Any other number rolls back. `One` if there is an `executor`.
     pub rows: RowExpectation,
-    /// Maximum number of rows that a write of any number of rows may affect or return. A larger number rolls back.
+    /// The maximum number of rows that a write without a fixed number of rows may affect or return. A write of more
+    /// rows is rolled back.
     pub max_rows: Option<u64>,
-    /// Message of error `not_found` when a write of `One` or `Some` rows has none: the last statement returned no row,
-    /// or, with an `executor`, `before` captured none. Without this message, that is a `row_count_mismatch`. 1 to 200
-    /// characters.
+    /// The message of the error `not_found` if a write of `One` or `Some` rows has none: the last statement returned
+    /// no row, or, with an `executor`, `before` captured none. Without this message the error is
+    /// `row_count_mismatch`. 1 to 200 characters.
     pub not_found: Option<String>,
-    /// How to undo it.
+    /// How a write is undone.
     pub undo: UndoSpec,
-    /// The rules about calls that need more agreement than others, or that are refused.
+    /// The rules, which require more approval for some calls, or refuse them.
     pub rules: Vec<Rule>,
-    /// The most calls in a period.
+    /// The limit of calls in a period.
     pub limit: Option<ToolLimit>,
-    /// For how long an identical call without an idempotency key counts as the same call.
+    /// How long an identical call without an idempotency key counts as a duplicate.
     pub dedup_window: Duration,
-    /// JSON Schema of the arguments: an object without additional properties.
+    /// The JSON Schema of the arguments.
     pub input_schema: Arc<Map<String, Value>>,
     /// JSON Schema of the envelope.
     pub output_schema: Arc<Map<String, Value>>,
-    /// Operator's MCP annotations, passed on.
+    /// The operator's MCP annotations, passed on to clients.
     pub annotations: Map<String, Value>,
-    /// Operator's MCP `_meta`, passed on.
+    /// The operator's MCP `_meta`, passed on to clients.
     pub meta: Map<String, Value>,
 }
 
@@ -189,24 +192,24 @@ impl ToolSpec {
         self.params.iter().find(|param| param.name == name)
     }
 
-    /// Returns the strictest approval that a call can need, by its tier or by a rule.
+    /// The strictest tier that a call can need, because of the tool or of a rule.
     #[must_use]
     pub fn strictest_tier(&self) -> Tier {
         self.rules.iter().filter_map(|rule| rule.then.tier()).fold(self.tier, Tier::max)
     }
 
-    /// Returns the tables that its statements access, as far as their plans show them.
+    /// The tables that the statements access, as far as their plans show them.
     pub fn tables(&self) -> impl Iterator<Item = &TableAccess> {
         let all = self.before.iter().chain(&self.statements).chain(&self.after);
         all.flat_map(StatementSpec::tables)
     }
 
-    /// Returns the tables whose rows it changes, as far as plans show them.
+    /// The tables whose rows the statements change, as far as their plans show them.
     pub fn written_tables(&self) -> impl Iterator<Item = &TableAccess> {
         self.statements.iter().flat_map(StatementSpec::tables).filter(|table| table.written)
     }
 
-    /// Returns the parameters whose values must not be stored.
+    /// The parameters whose values must not be stored.
     pub fn sensitive_params(&self) -> impl Iterator<Item = &Param> {
         self.params.iter().filter(|param| param.sensitive)
     }
@@ -215,11 +218,11 @@ impl ToolSpec {
 /// A rule of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// The condition: an SQL expression of type boolean over the columns of [`crate::Conditions`].
+    /// The condition: a boolean SQL expression over the columns of [`crate::Conditions`].
     pub when: String,
-    /// The outcome of the calls for which it holds.
+    /// The consequence for calls that meet the condition.
     pub then: RuleAction,
-    /// Why, for agents and reviewers; 1 to 200 characters.
+    /// The reason, for agents and reviewers; 1 to 200 characters.
     pub message: Option<String>,
 }
 
@@ -228,16 +231,16 @@ pub struct Rule {
 pub struct Param {
     /// Name: `^[a-zA-Z_][a-zA-Z0-9_]{0,63}$`, unique in the tool.
     pub name: String,
-    /// Description for the agent; empty only if the server supplies the value.
+    /// The description for the agent; empty only if the server fills in the value.
     pub description: String,
     /// The source of the value.
     pub source: ParamSource,
     /// The type in PostgreSQL.
     pub ty: Arc<PgType>,
-    /// Whether it always has a value: the agent must give it, or the server fills it. One that is not required and has
-    /// no default is SQL NULL when it is not given.
+    /// Whether the parameter always has a value, because the agent must give it or the server fills it in. A
+    /// parameter that is neither required nor has a default is NULL if the call omits it.
     pub required: bool,
-    /// Value of a call that does not supply one; it fits `ty` and `limits`.
+    /// The value if a call omits the parameter. It is valid for `ty` and `limits`.
     pub default: Option<Value>,
     /// Whether the value is excluded from the ledger, logs and later envelopes.
     pub sensitive: bool,
@@ -248,9 +251,9 @@ pub struct Param {
 /// The source of a parameter's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ParamSource {
-    /// The agent.
+    /// An argument of the agent.
     Argument,
-    /// The server: this field of [`types::Principal`].
+    /// A value from the server: this field of [`types::Principal`].
     Principal(String),
 }
 
@@ -267,25 +270,27 @@ pub struct Limits {
     pub max_length: Option<u64>,
     /// Maximum number of digits after the decimal point of a `numeric`.
     pub scale: Option<u32>,
-    /// A regular expression in the dialect of JSON Schema (ECMA 262), found anywhere in the text unless anchored.
+    /// A regular expression in the dialect of JSON Schema (ECMA 262). It matches anywhere in the text unless it is
+    /// anchored.
     pub pattern: Option<String>,
     /// JSON Schema of a `json` or `jsonb` value.
     pub schema: Option<Map<String, Value>>,
 }
 
-/// A statement that PostgreSQL accepted.
+/// A statement that PostgreSQL has described.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatementSpec {
     /// SQL text as in the manifest.
     pub sql: String,
-    /// `pg_type.oid` of every parameter of the tool. Each statement takes all of them, used or not.
+    /// The `pg_type.oid` of every parameter of the tool. Each statement accepts all parameters, even those that it
+    /// does not use.
     pub param_types: Vec<u32>,
-    /// The result of Describe with these types.
+    /// The description of the statement with these types.
     pub shape: StatementShape,
 }
 
 impl StatementSpec {
-    /// Returns the tables that it accesses, as far as its plan shows them.
+    /// The tables that the statement accesses, as far as its plan shows them.
     #[must_use]
     pub fn tables(&self) -> &[TableAccess] {
         match &self.shape.referenced_objects {
@@ -298,8 +303,8 @@ impl StatementSpec {
 /// How to undo a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UndoSpec {
-    /// A read, or a write that declares no undo and is undone by its recorded changes. The caller of [`crate::compile`]
-    /// ensures that all of them are recorded.
+    /// A read, or a write without a declared undo, which its recorded effects undo. The caller of [`crate::compile`]
+    /// must check that all of its changes are recorded.
     None,
     /// The write cannot be undone.
     Irreversible {
@@ -312,7 +317,7 @@ pub enum UndoSpec {
         tool: String,
         /// Arguments and the sources of their values.
         params: Vec<(String, ValueSource)>,
-        /// Whether there is one call for each result row, last first, instead of one call for the one row.
+        /// Whether there is one call for each result row, the last row first, instead of one call for the only row.
         for_each: bool,
         /// Operator's note.
         note: Option<String>,
@@ -320,7 +325,7 @@ pub enum UndoSpec {
 }
 
 impl UndoSpec {
-    /// Returns the argument names of the undo calls.
+    /// The argument names of the undo calls.
     pub fn param_names(&self) -> impl Iterator<Item = &str> {
         let params = match self {
             Self::Calls { params, .. } => params.as_slice(),
@@ -354,7 +359,7 @@ pub enum Access {
 }
 
 impl Access {
-    /// Returns whether a call is a mutation: audited, executed once, with an undo.
+    /// Whether a call is a write: recorded, executed once, with an undo.
     #[must_use]
     pub const fn writes(self) -> bool {
         matches!(self, Self::Write | Self::Admin)
@@ -376,7 +381,7 @@ pub enum RowExpectation {
 }
 
 impl RowExpectation {
-    /// Returns whether this number of rows is expected.
+    /// Whether this number of rows is allowed.
     #[must_use]
     pub const fn allows(self, rows: u64) -> bool {
         match self {
@@ -387,13 +392,13 @@ impl RowExpectation {
         }
     }
 
-    /// Returns whether `data` is the row itself.
+    /// Whether `data` is the row itself.
     #[must_use]
     pub const fn is_single(self) -> bool {
         matches!(self, Self::One | Self::AtMostOne)
     }
 
-    /// Returns the name as in a manifest.
+    /// The name in manifests.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

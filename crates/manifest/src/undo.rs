@@ -1,4 +1,4 @@
-//! The undo calls of a write, ready to send.
+//! Builds the undo calls of a write, ready to send.
 
 use serde_json::{Map, Value};
 use types::{Rollback, UndoCall};
@@ -7,13 +7,14 @@ use crate::{ToolSpec, UndoSpec, ValueSource};
 
 type Row = Map<String, Value>;
 
-/// Returns the undo of one execution of `spec`. It is advice: it names a tool and its arguments, and executes nothing.
+/// The undo of one execution of `spec`. It is advice: it names a tool and its arguments, and executes nothing.
 ///
-/// `params` are all effective parameters by name, `rows` the result, `before` the captured rows. A missing or null
-/// value is omitted from the call. The undo tool takes it as NULL.
+/// `params` are all effective parameters by name, `rows` the result, and `before` the captured rows. A missing or
+/// null value is omitted from the call, and the undo tool treats it as NULL.
 ///
-/// A write that affected nothing has no calls. A write that was declared reversible, but whose earlier state is not a
-/// single captured row, is reported as irreversible, with the reason. Wrong advice would restore a different state.
+/// A write that changed nothing has no calls. If a write is declared reversible but its earlier state is not a single
+/// captured row, it is reported as irreversible, with the reason, because wrong advice would restore a different
+/// state.
 #[must_use]
 pub fn rollback(spec: &ToolSpec, params: &Row, rows: &[Row], before: &[Row]) -> Rollback {
     match &spec.undo {

@@ -1,7 +1,7 @@
 //! Checks JSON values of a manifest against parameters, and converts TOML values to JSON.
 //!
-//! The parameter's JSON Schema checks the arguments of agents and the manifest's own values alike. Only PostgreSQL
-//! decides whether `"Feb 30"` is an interval.
+//! The JSON Schema of a parameter validates both the arguments of agents and the values in the manifest. Only
+//! PostgreSQL can decide whether `"Feb 30"` is an interval.
 
 use jsonschema::{ValidationError, Validator};
 use serde_json::{Map, Number, Value, json};
@@ -9,17 +9,17 @@ use types::{PgType, Scalar, TypeKind};
 
 use crate::timestamp::is_timestamp;
 
-/// Returns whether the text is a regular expression that JSON Schema validators support.
+/// Whether the text is a regular expression that JSON Schema validators support.
 pub(crate) fn is_pattern(text: &str) -> bool {
     validator(&json!({"pattern": text})).is_ok()
 }
 
-/// The reason why the schema refuses the value; `None` if it accepts it. An invalid schema is reported elsewhere.
+/// The reason why the schema rejects the value; `None` if it accepts it. An invalid schema is reported elsewhere.
 pub(crate) fn validate(value: &Value, schema: Map<String, Value>) -> Option<String> {
     validate_with(value, closed(schema))
 }
 
-/// Validates against a schema of the operator, which is used as it is.
+/// Validates against a schema of the operator, which is used unchanged.
 pub(crate) fn validate_with(value: &Value, schema: Map<String, Value>) -> Option<String> {
     let schema = crate::tool_schema::enforced(&Value::Object(schema));
     let validator = validator(&schema).ok()?;
@@ -27,16 +27,17 @@ pub(crate) fn validate_with(value: &Value, schema: Map<String, Value>) -> Option
     (!errors.is_empty()).then(|| errors.join("; "))
 }
 
-/// Creates the validator of arguments, and of values in the manifest. A date and time may be as PostgreSQL prints it.
+/// Builds a validator for arguments and for values in the manifest. It also accepts dates and times as PostgreSQL
+/// prints them.
 ///
 /// # Errors
-/// The schema is none.
+/// The schema is invalid.
 pub fn validator(schema: &Value) -> Result<Validator, ValidationError<'static>> {
     jsonschema::options().should_validate_formats(true).with_format("date-time", is_timestamp).build(schema)
 }
 
-/// The schema with objects that refuse additional properties. For arguments, PostgreSQL's row types enforce that;
-/// clients reject schemas that state it below the root.
+/// The schema, with objects that reject additional properties. For arguments, PostgreSQL's row types enforce this;
+/// clients reject schemas that say it below the root.
 fn closed(mut schema: Map<String, Value>) -> Map<String, Value> {
     if let Some(Value::Object(items)) = schema.get_mut("items") {
         *items = closed(std::mem::take(items));
@@ -50,7 +51,7 @@ fn closed(mut schema: Map<String, Value>) -> Map<String, Value> {
     schema
 }
 
-/// Returns the type that a limit applies to: the type below domains and, for an array, its element.
+/// The type to which a limit applies: the type below domains, or the element type of an array.
 pub(crate) fn limited(ty: &PgType) -> &PgType {
     match &ty.base().kind {
         TypeKind::Array { element, .. } => limited(element),
@@ -58,12 +59,12 @@ pub(crate) fn limited(ty: &PgType) -> &PgType {
     }
 }
 
-/// Returns whether values of this type are JSON.
+/// Whether values of this type are JSON documents.
 pub(crate) fn is_json(ty: &PgType) -> bool {
     matches!(limited(ty).kind, TypeKind::Scalar(Scalar::Json))
 }
 
-/// Returns whether JSON represents values of this type as numbers.
+/// Whether values of this type are numbers in JSON.
 pub(crate) fn is_number(ty: &PgType) -> bool {
     matches!(
         limited(ty).kind,
@@ -71,12 +72,12 @@ pub(crate) fn is_number(ty: &PgType) -> bool {
     )
 }
 
-/// Returns whether values of this type are exact decimal numbers.
+/// Whether values of this type are exact decimal numbers.
 pub(crate) fn is_numeric(ty: &PgType) -> bool {
     matches!(limited(ty).kind, TypeKind::Scalar(Scalar::Numeric))
 }
 
-/// Returns whether JSON represents values of this type as free text.
+/// Whether values of this type are free text in JSON.
 pub(crate) fn is_text(ty: &PgType) -> bool {
     matches!(
         limited(ty).kind,
@@ -92,7 +93,7 @@ pub(crate) fn is_text(ty: &PgType) -> bool {
     )
 }
 
-/// Converts TOML to JSON. Dates, times, and the numbers that JSON lacks become text.
+/// Converts TOML to JSON. Dates, times, and numbers that JSON lacks become text.
 pub(crate) fn json(value: &toml::Value) -> Value {
     match value {
         toml::Value::String(text) => Value::from(text.as_str()),
@@ -119,7 +120,7 @@ mod tests {
     use crate::tool_schema::allowed;
     use crate::tool_schema::examples::{array, composite, domain, enumeration, scalar};
 
-    /// The reason why the value does not have this type within these limits.
+    /// The reason why the value is not valid for this type and these limits.
     fn check_type(value: &Value, ty: &PgType, limits: &Limits) -> Option<String> {
         validate(value, allowed(ty, limits))
     }

@@ -1,4 +1,4 @@
-//! How the tools of a table take its columns.
+//! Decides how the tools of a table accept its columns.
 
 use types::visible;
 
@@ -16,9 +16,9 @@ pub(crate) struct Param {
     pub(crate) description: String,
     pub(crate) optional: bool,
     pub(crate) default: Option<toml::Value>,
-    /// The assignment of a call that gives it.
+    /// The assignment in an UPDATE, made if a call gives the parameter.
     pub(crate) sets: Option<String>,
-    /// Whether it names parameters whose columns become NULL.
+    /// Whether its value lists the parameters whose columns become NULL.
     pub(crate) sets_null: bool,
     pub(crate) rules: Rules,
 }
@@ -29,19 +29,19 @@ impl Param {
     }
 }
 
-/// A parameter of an insert, with the value that it stands for in the statement.
+/// The parameter of an insert, and the expression for it in the statement.
 pub(crate) fn inserted(table: &Table, column: &Column, names: &mut Names, number: usize) -> (Param, String) {
     let (rules, mut description) = described(table, column);
     let default = column.default.as_deref().filter(|default| !default.starts_with("NULL"));
     let value =
         default.and_then(|default| constant(default, column.kind)).filter(|value| rules.allow(value) == Some(true));
     let sql = match default {
-        // The expression alone might have a narrower type than the column.
+        // Without the cast, the expression might have a narrower type than the column.
         Some(default) if value.is_none() => {
             description.push_str(&format!(" Default: {}.", visible(default)));
             format!("coalesce(${number}::{}, {default})", column.ty)
         }
-        // PostgreSQL makes no plan for a parameter of a domain that does not allow NULL.
+        // PostgreSQL cannot plan a parameter of a domain that does not allow NULL.
         _ if column.is_domain => format!("${number}::{}", column.ty),
         _ => format!("${number}"),
     };
@@ -50,22 +50,22 @@ pub(crate) fn inserted(table: &Table, column: &Column, names: &mut Names, number
     (Param { optional, default: value, ..param }, sql)
 }
 
-/// A parameter for a column of the key, to find a row.
+/// The parameter for a key column that finds a row.
 pub(crate) fn sought(table: &Table, column: &Column, names: &mut Names) -> Param {
     let description = description(table, column);
     Param::required(names.param(&column.name), description, Rules::default())
 }
 
-/// A parameter for a new value of a column, and its assignment.
+/// The parameter for a new value of a column, with its assignment.
 pub(crate) fn updated(table: &Table, column: &Column, names: &mut Names, number: usize) -> Param {
     let (rules, description) = described(table, column);
-    // PostgreSQL makes no plan for a parameter of a domain that does not allow NULL.
+    // PostgreSQL cannot plan a parameter of a domain that does not allow NULL.
     let ty = if column.is_domain { format!("::{}", column.ty) } else { String::new() };
     let sets = Some(format!("{} = ${number}{ty}", column.sql_name));
     Param { optional: true, sets, ..Param::required(names.param(&column.name), description, rules) }
 }
 
-/// The parameter that names columns to set to NULL.
+/// The parameter that lists columns to set to NULL.
 pub(crate) fn set_null(names: &mut Names, columns: Vec<toml::Value>) -> Param {
     let description =
         "Columns to set to NULL, by the names of their arguments; a value for one of them is ignored.".to_owned();
@@ -73,7 +73,7 @@ pub(crate) fn set_null(names: &mut Names, columns: Vec<toml::Value>) -> Param {
     Param { optional: true, sets_null: true, ..Param::required(names.param("set_null"), description, rules) }
 }
 
-/// The rules for values of a column, and its description with the conditions that the rules do not have.
+/// The rules for values of a column, and its description, which has the conditions that are not among the rules.
 fn described(table: &Table, column: &Column) -> (Rules, String) {
     let of_table = table.checks.iter().filter(|check| check.columns == [column.name.as_str()]);
     let of_table = of_table.map(|check| (check.expression.as_str(), column.sql_name.as_str()));
@@ -85,14 +85,14 @@ fn described(table: &Table, column: &Column) -> (Rules, String) {
             description.push_str(&format!(" The database checks {}.", visible(expression)));
         }
     }
-    // An enum of no values would accept nothing, and a manifest cannot have it.
+    // A manifest cannot have an enum without values, and no value would be valid.
     if rules.one_of.as_ref().is_some_and(Vec::is_empty) {
         rules.one_of = None;
     }
     (rules, description)
 }
 
-/// The comment of a column, or its name; and what it refers to.
+/// The comment of a column, or its name, and the column that it references.
 fn description(table: &Table, column: &Column) -> String {
     let name = || format!("The {}.", visible(&column.name.replace('_', " ")));
     let mut text = column.comment.as_deref().and_then(sentence).unwrap_or_else(name);

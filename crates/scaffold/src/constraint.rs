@@ -1,14 +1,14 @@
-//! Simple check constraints as rules of a parameter.
+//! Converts simple check constraints to rules of a parameter.
 //!
-//! PostgreSQL writes the expression of a constraint (`pg_get_expr`), so every constraint of a kind has one spelling. A
-//! condition that is not exactly one of the forms below is not understood. A rule never accepts less than its condition
-//! does, and PostgreSQL checks the constraint in any case.
+//! PostgreSQL prints the expression of a constraint (`pg_get_expr`), so constraints of the same form have the same
+//! spelling. Only the exact forms below are converted. A rule never rejects a value that its condition accepts, and
+//! PostgreSQL checks the constraint in any case.
 
 use crate::expression::{Token, bare, cast, comparison, conjuncts, parts, tokens};
 use crate::pattern::is_same_in_ecma_262;
 use crate::table::ValueKind;
 
-/// The rules of a parameter, as a manifest has them.
+/// The rules of a parameter, in the form of a manifest.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Rules {
     pub(crate) one_of: Option<Vec<toml::Value>>,
@@ -19,12 +19,12 @@ pub(crate) struct Rules {
     pub(crate) pattern: Option<String>,
 }
 
-/// The longest pattern that is taken over, in characters.
+/// The maximum length of a pattern, in characters.
 const MAX_PATTERN: usize = 200;
 
 impl Rules {
-    /// Adds the rules that the constraint of this column has. Returns whether they say all that the constraint says.
-    /// `operand` is the column as the expression has it; `VALUE` in the constraint of a domain.
+    /// Adds the rules for a constraint of this column. Returns whether they express the whole constraint. `operand`
+    /// is the column as the expression spells it: its name, or `VALUE` in the constraint of a domain.
     pub(crate) fn add(&mut self, expression: &str, operand: &str, kind: ValueKind) -> bool {
         let Some(tokens) = tokens(expression) else { return false };
         let mut is_whole = true;
@@ -34,7 +34,7 @@ impl Rules {
         is_whole
     }
 
-    /// Whether a value is allowed. `None` if this is not known, because there is a pattern.
+    /// Whether the rules allow a value. `None` if there is a pattern, which is not evaluated.
     pub(crate) fn allow(&self, value: &toml::Value) -> Option<bool> {
         let number = |value: &toml::Value| match value {
             toml::Value::Integer(number) => Some(*number as f64),
@@ -111,13 +111,13 @@ impl Rules {
         }
         match least {
             ..=0 => Some(()),
-            // A repetition of more takes too much memory in a validator.
+            // A larger repetition count takes too much memory in a validator.
             1..=255 => self.add_pattern(not_empty(least)),
             _ => None,
         }
     }
 
-    /// There is one pattern; a second one is left to PostgreSQL.
+    /// Sets the pattern, if there is none yet. PostgreSQL checks a second one.
     fn add_pattern(&mut self, pattern: String) -> Option<()> {
         if self.pattern.is_some() || pattern.chars().count() > MAX_PATTERN {
             return None;
@@ -127,12 +127,12 @@ impl Rules {
     }
 }
 
-/// Any characters, at least this many.
+/// A pattern for at least this many characters.
 fn not_empty(least: i64) -> String {
     if least == 1 { r"[\s\S]".to_owned() } else { format!(r"[\s\S]{{{least}}}") }
 }
 
-/// The whole number beside a bound that is excluded. Of other numbers there is none.
+/// The nearest integer within an exclusive bound. Other kinds of numbers have no nearest one.
 fn beside(bound: &toml::Value, is_above: bool, kind: ValueKind) -> Option<toml::Value> {
     let number = bound.as_integer().filter(|_| kind == ValueKind::Integer)?;
     let beside = if is_above { number.checked_add(1) } else { number.checked_sub(1) };
@@ -141,14 +141,14 @@ fn beside(bound: &toml::Value, is_above: bool, kind: ValueKind) -> Option<toml::
 
 const TEXT_TYPES: [&str; 3] = ["text", "character varying", "text [ ]"];
 
-/// Whether the side is the column itself, or the column as text where it is one.
+/// Whether this side is the column itself, or a text column with a cast to text.
 fn is_operand(tokens: &[Token], operand: &str, kind: ValueKind) -> bool {
     let (value, ty) = cast(tokens);
     let is_same_value = ty.is_none_or(|ty| kind == ValueKind::Text && ty == "text");
     is_same_value && matches!(value, [word] if word.is_word(operand))
 }
 
-/// Whether the side is the number of characters of the column.
+/// Whether this side is the length of the column in characters.
 fn is_length(tokens: &[Token], operand: &str) -> bool {
     let [function, rest @ ..] = bare(tokens) else { return false };
     let is_function = function.is_word("char_length") || function.is_word("length");
@@ -156,7 +156,7 @@ fn is_length(tokens: &[Token], operand: &str) -> bool {
     is_function && is_call && is_operand(rest, operand, ValueKind::Text)
 }
 
-/// The constant of this kind that the side is.
+/// Parses an expression as a constant of this kind.
 pub(crate) fn constant(expression: &str, kind: ValueKind) -> Option<toml::Value> {
     literal(&tokens(expression)?, kind)
 }
@@ -166,7 +166,7 @@ fn literal(tokens: &[Token], kind: ValueKind) -> Option<toml::Value> {
     let number = |text: &str, sign: &str| {
         let text = format!("{sign}{text}");
         let whole = text.parse().ok().map(toml::Value::Integer);
-        // A decimal that a float does not have to the digit is no bound.
+        // A decimal number that a float does not represent exactly cannot be a bound.
         let digits = text.trim_end_matches('0').trim_end_matches('.');
         let fraction =
             || text.parse::<f64>().ok().filter(|number| number.to_string() == digits).map(toml::Value::Float);
@@ -185,7 +185,7 @@ fn literal(tokens: &[Token], kind: ValueKind) -> Option<toml::Value> {
     }
 }
 
-/// The values of `ANY (ARRAY[..])`.
+/// The values in `ANY (ARRAY[..])`.
 fn list(tokens: &[Token], kind: ValueKind) -> Option<Vec<toml::Value>> {
     let [any, array @ ..] = tokens else { return None };
     let (array, _) = cast(array);
@@ -201,7 +201,7 @@ fn list(tokens: &[Token], kind: ValueKind) -> Option<Vec<toml::Value>> {
 mod tests {
     use super::*;
 
-    /// The rules of a constraint on column `c`, and whether they say all of it.
+    /// The rules for a constraint on the column `c`, and whether they express all of it.
     fn rules(expression: &str, kind: ValueKind) -> (Rules, bool) {
         let mut rules = Rules::default();
         let is_whole = rules.add(expression, "c", kind);
@@ -217,7 +217,7 @@ mod tests {
         Rules { minimum, maximum, ..Rules::default() }
     }
 
-    /// As `pg_get_expr` writes them.
+    /// The spelling is that of `pg_get_expr`.
     #[test]
     fn a_simple_condition_becomes_a_rule() {
         let whole = |number: i64| Some(toml::Value::from(number));

@@ -1,4 +1,4 @@
-//! The tables of a schema, from the system catalog.
+//! Reads the tables of a schema from the system catalog.
 
 use ledger::ConnectOptions;
 use ledger::read::{ReadError, ReadLimits, ReadRequest, Reader, RowFormat, SearchPath};
@@ -14,24 +14,24 @@ const TABLES: &str = concat!(include_str!("keys.sql"), include_str!("tables.sql"
 const FOLLOWERS: &str = concat!(include_str!("keys.sql"), include_str!("followers.sql"));
 const SCHEMAS: &str = include_str!("schemas.sql");
 
-/// Maximum number of tables of a schema, and of the tables that follow them.
+/// The maximum number of tables in a schema, and of tables that follow them.
 const MAX_ROWS: u32 = 100_000;
 
-/// Maximum size of the description of a schema, in bytes. It is read once, by a command.
+/// The maximum size of the description of a schema, in bytes. A command reads it only once.
 const MAX_BYTES: usize = 256 << 20;
 
-/// The reason why there are no tables to write tools for.
+/// The reason why there are no tables for which tools could be written.
 #[derive(Debug, thiserror::Error)]
 pub enum DiscoverError {
     /// No schema has this name.
     #[error("there is no schema \"{}\"{}", visible(name), hint(nearest))]
     NoSchema {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
         /// Existing schemas with similar names.
         nearest: Vec<String>,
     },
-    /// The schema is not the operator's.
+    /// The schema belongs to PostgreSQL or to the ledger.
     #[error("the schema \"{0}\" belongs to the system or to the ledger: no tool may write there")]
     System(String),
     /// No schema has a table of this name.
@@ -39,18 +39,18 @@ pub enum DiscoverError {
     NoTable {
         /// The schemas.
         schemas: Vec<String>,
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
         /// Tables of the schemas with similar names.
         nearest: Vec<String>,
     },
-    /// The schema has no table at all.
+    /// The schema has no tables.
     #[error("the schema \"{}\" has no table", visible(.0))]
     Empty(String),
     /// The catalog cannot be read.
     #[error(transparent)]
     Database(#[from] ReadError),
-    /// The catalog answered something else than the query asks for.
+    /// The result of the catalog query has an unexpected form.
     #[error("the catalog answered something else: {0}")]
     Malformed(#[from] serde_json::Error),
 }
@@ -72,7 +72,7 @@ fn listed(schemas: &[String]) -> String {
     }
 }
 
-/// The tables of a schema that a manifest is written for.
+/// The tables of a schema for which a manifest is written.
 #[derive(Debug)]
 pub struct SchemaTables {
     pub(crate) schema: String,
@@ -81,10 +81,10 @@ pub struct SchemaTables {
     pub(crate) followers: Vec<Follower>,
 }
 
-/// Reads the tables of these schemas: those of these names, or all of them.
+/// Reads the tables of these schemas: those with these names, or all.
 ///
 /// # Errors
-/// [`DiscoverError`]: a name does not exist, or the database cannot be asked.
+/// [`DiscoverError`] if a name does not exist, or the catalog cannot be read.
 pub async fn discover(
     target: &ConnectOptions,
     schemas: &[String],
@@ -126,7 +126,7 @@ async fn of_schema(catalog: &CatalogReader, schema: &str) -> Result<SchemaTables
     Ok(SchemaTables { schema: schema.to_owned(), tables, followers })
 }
 
-/// Whether a table has this name: as it is, as SQL writes it, or with the schema.
+/// Whether the name is that of the table: unquoted, quoted as in SQL, or with the schema.
 fn has_name(table: &Table, name: &str) -> bool {
     [&table.name, &table.sql_name, &table.quoted].iter().any(|known| *known == name)
 }
@@ -136,7 +136,8 @@ struct SchemaName {
     name: String,
 }
 
-/// Reads the catalog over the read path. The queries are constants, so what they call is not looked up.
+/// Reads the catalog over the read path. The queries are constant text, so the functions that they call are not
+/// inspected.
 struct CatalogReader(Reader);
 
 impl CatalogReader {

@@ -1,8 +1,8 @@
-//! Tokens of an expression as PostgreSQL writes it, with all its parentheses.
+//! Splits an expression that PostgreSQL has printed, with all its parentheses, into tokens.
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Token {
-    /// A keyword, a name or a number, quoted names with their quotes.
+    /// A keyword, a name or a number. A quoted name keeps its quotes.
     Word(String),
     /// The value of a string literal.
     Text(String),
@@ -20,7 +20,7 @@ impl Token {
     }
 }
 
-/// `None` for what is in no form below, such as a string with escapes.
+/// `None` if the text contains anything else, such as a string with escapes.
 pub(crate) fn tokens(text: &str) -> Option<Vec<Token>> {
     const OPERATORS: &str = "+-*/<>=~!@#%^&|`?";
     let mut tokens = Vec::new();
@@ -53,7 +53,7 @@ pub(crate) fn tokens(text: &str) -> Option<Vec<Token>> {
             }
             _ if first.is_alphanumeric() || first == '_' => {
                 let width = name_width(rest, 0)?;
-                // E'..' has escapes.
+                // `E'..'` is a string with escapes.
                 if rest.get(width..)?.starts_with('\'') {
                     return None;
                 }
@@ -67,7 +67,7 @@ pub(crate) fn tokens(text: &str) -> Option<Vec<Token>> {
     Some(tokens)
 }
 
-/// The width of a name with its qualifiers, or of a number, that begins at this place.
+/// The width of the qualified name or the number at this position.
 fn name_width(text: &str, start: usize) -> Option<usize> {
     let rest = text.get(start..)?;
     let is_end = |c: char| !(c.is_alphanumeric() || matches!(c, '_' | '$'));
@@ -76,7 +76,7 @@ fn name_width(text: &str, start: usize) -> Option<usize> {
     if text.get(end..)?.starts_with('.') { name_width(text, end + 1) } else { Some(end) }
 }
 
-/// The value of a literal at the start of the text, and its width.
+/// The value of the literal at the start of the text, and its width.
 fn quoted(text: &str, quote: char) -> Option<(String, usize)> {
     let mut value = String::new();
     let mut letters = text.char_indices().skip(1).peekable();
@@ -92,7 +92,7 @@ fn quoted(text: &str, quote: char) -> Option<(String, usize)> {
     None
 }
 
-/// Without parentheses around all of it.
+/// Removes parentheses around the whole expression.
 pub(crate) fn bare(tokens: &[Token]) -> &[Token] {
     let mut inner = tokens;
     while let [first, middle @ .., last] = inner {
@@ -109,7 +109,7 @@ pub(crate) fn bare(tokens: &[Token]) -> &[Token] {
     inner
 }
 
-/// The positions of the tokens that are in no parentheses and no brackets.
+/// The tokens outside of all parentheses and brackets, with their positions.
 pub(crate) fn outer(tokens: &[Token]) -> impl Iterator<Item = (usize, &Token)> {
     let mut depth = 0_i32;
     tokens.iter().enumerate().filter(move |(_, token)| {
@@ -123,7 +123,7 @@ pub(crate) fn outer(tokens: &[Token]) -> impl Iterator<Item = (usize, &Token)> {
     })
 }
 
-/// The conditions that AND connects. One that OR or NOT is in is a condition as a whole.
+/// The operands of AND. An expression with OR or NOT outside of parentheses counts as one condition.
 pub(crate) fn conjuncts(tokens: &[Token]) -> Vec<&[Token]> {
     let tokens = bare(tokens);
     let has = |word: &str| outer(tokens).any(|(_, token)| token.is_word(word));
@@ -133,7 +133,7 @@ pub(crate) fn conjuncts(tokens: &[Token]) -> Vec<&[Token]> {
     parts(tokens, |token| token.is_word("AND")).into_iter().flat_map(conjuncts).collect()
 }
 
-/// The parts between the tokens that are separators and in no parentheses.
+/// Splits at the separators outside of all parentheses.
 pub(crate) fn parts(tokens: &[Token], is_separator: impl Fn(&Token) -> bool) -> Vec<&[Token]> {
     let separators: Vec<usize> = outer(tokens).filter(|(_, token)| is_separator(token)).map(|(at, _)| at).collect();
     let starts = std::iter::once(0).chain(separators.iter().map(|at| at + 1));
@@ -141,11 +141,11 @@ pub(crate) fn parts(tokens: &[Token], is_separator: impl Fn(&Token) -> bool) -> 
     starts.zip(ends).filter_map(|(start, end)| tokens.get(start..end)).collect()
 }
 
-/// The two sides of the only operator.
+/// The two sides of a comparison, if its operator is the only one.
 pub(crate) fn comparison(tokens: &[Token]) -> Option<(&[Token], &str, &[Token])> {
     const OPERATORS: [&str; 7] = ["=", "<>", "<", "<=", ">", ">=", "~"];
     let is_operator = |token: &Token| matches!(token, Token::Symbol(text) if text != "::" && text != ",");
-    // With OR, NOT or IS it is no comparison, or not only one.
+    // An expression with OR, NOT or IS is not a comparison, or not only one.
     if outer(tokens).any(|(_, token)| ["OR", "NOT", "IS"].iter().any(|word| token.is_word(word))) {
         return None;
     }
@@ -156,7 +156,7 @@ pub(crate) fn comparison(tokens: &[Token]) -> Option<(&[Token], &str, &[Token])>
     is_only.then_some((tokens.get(..at)?, operator.as_str(), tokens.get(at + 1..)?))
 }
 
-/// Splits a cast off: the value, and the words of the type.
+/// Splits a cast: the value, and the name of the type.
 pub(crate) fn cast(tokens: &[Token]) -> (&[Token], Option<String>) {
     let tokens = bare(tokens);
     let Some((at, _)) = outer(tokens).filter(|(_, token)| token.is("::")).last() else { return (tokens, None) };

@@ -1,10 +1,10 @@
-//! Writes a manifest from a live database: for each table insert, update and delete by key.
+//! Writes a manifest from a live database: for each table the tools to insert, update and delete a row by its key.
 //!
-//! [`discover`] reads the tables of schemas from the system catalog, [`manifest`] writes the TOML. The result is a
-//! beginning that an operator edits: it has no authority, and `countersign check` decides whether it fits.
+//! [`discover`] reads the tables of schemas from the system catalog, and [`manifest`] writes the TOML. The result is
+//! a draft that an operator edits; `countersign check` decides whether it fits the database.
 //!
-//! `table` has the rows of the catalog, `constraint` reads simple check constraints, `columns` decides how a tool takes a
-//! column, `tools` has the statements, `names` the names of tools and parameters, `text` the TOML.
+//! `table` has the rows of the catalog, `constraint` converts simple check constraints, `columns` decides how a tool
+//! accepts a column, `tools` has the statements, `names` the names of tools and parameters, and `text` the TOML.
 //!
 //! This crate only reads the catalog. It must not depend on the registry of tools or on a protocol.
 //!

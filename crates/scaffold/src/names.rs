@@ -1,34 +1,34 @@
-//! Names of tools and parameters: valid for MCP clients, unique, short, and the same at each run.
+//! The names of tools and parameters: valid for MCP clients, unique, short, and the same in each run.
 
 use std::collections::HashSet;
 
-/// Maximum length of a tool's name. Clients put the name of the server in front of it, and some take 64 characters
-/// together.
+/// The maximum length of a tool's name. Clients add the name of the server as a prefix, and some limit the whole name
+/// to 64 characters.
 const MAX_TOOL: usize = 40;
 
-/// Maximum length of a parameter's name, as the format of manifests has it.
+/// The maximum length of a parameter's name in a manifest.
 const MAX_PARAM: usize = 64;
 
-/// The argument that every write has beside its own.
+/// The argument that every write tool has in addition to its own.
 const IDEMPOTENCY_KEY: &str = "idempotency_key";
 
-/// Names that are taken.
+/// The names that are in use.
 #[derive(Debug, Default)]
 pub(crate) struct Names(HashSet<String>);
 
 impl Names {
-    /// Names of a tool's parameters.
+    /// The initial names for the parameters of a tool.
     pub(crate) fn of_params() -> Self {
         Self(HashSet::from([IDEMPOTENCY_KEY.to_owned()]))
     }
 
-    /// The part of tool names that stands for a table: `order_item` for `"OrderItem"`.
+    /// The part of tool names that stands for the table: `order_item` for `"OrderItem"`.
     pub(crate) fn noun(&mut self, table: &str) -> String {
         let longest = MAX_TOOL - "insert_".len();
         self.unique(&or_else(snake_case(table), "table"), longest)
     }
 
-    /// The name of the parameter for a column: the column's own, if it can be one.
+    /// The parameter's name for a column: the name of the column, if it is valid.
     pub(crate) fn param(&mut self, column: &str) -> String {
         let letters = column.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect::<String>();
         let trimmed = if letters == column { column } else { letters.trim_matches('_') };
@@ -37,7 +37,7 @@ impl Names {
         self.unique(&name, MAX_PARAM)
     }
 
-    /// The name, or the name with the first number that makes it unique, within this length.
+    /// The name, or the name with the first number that makes it unique, with at most `longest` characters.
     pub(crate) fn unique(&mut self, name: &str, longest: usize) -> String {
         let cut = |length: usize| name.chars().take(length).collect::<String>();
         let numbered = (2_u32..).map(|number| {
@@ -55,7 +55,7 @@ fn or_else(name: String, instead: &str) -> String {
     if name.chars().all(|c| c == '_') { instead.to_owned() } else { name }
 }
 
-/// The letters and digits of ASCII in lower case, with `_` between words.
+/// The ASCII letters and digits of a name in lower case, with `_` between words.
 fn snake_case(name: &str) -> String {
     let mut words = String::new();
     let mut was_lower = false;

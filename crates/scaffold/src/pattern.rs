@@ -1,17 +1,17 @@
-//! Regular expressions of check constraints that mean the same for a client.
+//! Finds regular expressions of check constraints that mean the same to a client.
 
-/// Whether a regular expression means the same in PostgreSQL and in ECMA 262: anchors, ASCII letters and digits, simple
-/// sets of them, groups, alternatives and greedy repetitions. Everything else (`.`, `\d`, `[[:alpha:]]`, look-around) differs
-/// somewhere, in line ends or in letters beyond ASCII.
+/// Whether a regular expression means the same in PostgreSQL and in ECMA 262. Accepted are anchors, ASCII letters and
+/// digits, simple sets of them, groups, alternatives and greedy repetitions. Everything else (`.`, `\d`,
+/// `[[:alpha:]]`, look-around) differs in some case, such as line ends or letters beyond ASCII.
 pub(crate) fn is_same_in_ecma_262(pattern: &str) -> bool {
     const PLAIN: &str = " _-@#%&=<>,;:!~'\"/";
-    // In a set, `--`, `&&` and `~~` are operators for some clients.
+    // Within a set, `--`, `&&` and `~~` are operators in some clients.
     const PLAIN_IN_SET: &str = " _@#%=,;:.+*?()$|/";
-    // `\\<` is the beginning of a word for some clients.
+    // `\\<` is the beginning of a word in some clients.
     const ESCAPED: &str = ".*+?()[]{}^$|\\/-";
     let mut letters = pattern.chars().peekable();
     let (mut in_set, mut after_repetition) = (false, false);
-    // `***` has a meaning of its own in PostgreSQL.
+    // A leading `***` has a special meaning in PostgreSQL.
     if pattern.starts_with('*') {
         return false;
     }

@@ -1,25 +1,25 @@
-//! The tables as the system catalog describes them. The fields are the columns of `tables.sql` and `followers.sql`.
+//! Tables as the system catalog describes them. The fields are the columns of `tables.sql` and `followers.sql`.
 
 use serde::Deserialize;
 
 /// A relation of the schema.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Table {
-    /// Its name.
+    /// The name of the relation.
     pub(crate) name: String,
-    /// Its name as SQL needs it.
+    /// The name, quoted if SQL needs it.
     pub(crate) quoted: String,
-    /// Its name with the schema, as SQL needs it.
+    /// The name with its schema, quoted if SQL needs it.
     pub(crate) sql_name: String,
     pub(crate) kind: RelationKind,
-    /// Whether other tables inherit from it; partitions do not count.
+    /// Whether other tables inherit from it. Partitions do not count.
     pub(crate) is_inherited: bool,
-    /// The extension that it belongs to.
+    /// The extension to which it belongs.
     pub(crate) extension: Option<String>,
     pub(crate) comment: Option<String>,
-    /// In the order of the table.
+    /// The columns, in the order of the table.
     pub(crate) columns: Vec<Column>,
-    /// The key by which the ledger finds a row again; empty if there is none.
+    /// The key by which the ledger finds a row; empty if there is none.
     pub(crate) key: Vec<KeyColumn>,
     pub(crate) checks: Vec<Check>,
     pub(crate) foreign_keys: Vec<ForeignKey>,
@@ -28,10 +28,10 @@ pub(crate) struct Table {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum RelationKind {
-    /// A table, partitioned or not.
+    /// An ordinary or a partitioned table.
     Table,
     Partition,
-    /// Materialized or not.
+    /// An ordinary or a materialized view.
     View,
     /// A foreign table.
     Foreign,
@@ -41,39 +41,39 @@ pub(crate) enum RelationKind {
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Column {
     pub(crate) name: String,
-    /// Its name as SQL needs it.
+    /// The name, quoted if SQL needs it.
     pub(crate) sql_name: String,
-    /// Its type as SQL writes it, below domains and without a length.
+    /// The type in SQL, below domains and without a length.
     #[serde(rename = "type")]
     pub(crate) ty: String,
     pub(crate) kind: ValueKind,
-    /// The length of `varchar(n)` and `char(n)`, also of the elements of an array.
+    /// The length of `varchar(n)` and `char(n)`; for an array, that of its elements.
     pub(crate) max_length: Option<u64>,
     /// The digits after the decimal point of `numeric(p, s)`.
     pub(crate) scale: Option<u32>,
     pub(crate) not_null: bool,
-    /// The expression of its default, or of its domain's.
+    /// The default expression of the column, or of its domain.
     pub(crate) default: Option<String>,
-    /// Whether its type is a domain; `ty` is the type below it.
+    /// Whether the type is a domain; then `ty` is the type below it.
     pub(crate) is_domain: bool,
     pub(crate) is_identity: bool,
     pub(crate) is_generated: bool,
-    /// Whether the login may read it.
+    /// Whether the login may read the column.
     pub(crate) is_readable: bool,
     pub(crate) comment: Option<String>,
-    /// The check constraints of its domains, over `VALUE`.
+    /// The check constraints of its domains, as expressions over `VALUE`.
     pub(crate) checks: Vec<String>,
 }
 
 impl Column {
-    /// Whether a sequence numbers it, or an expression computes it: an agent has no value for it.
+    /// Whether a sequence or an expression provides the value, so that an agent need not give one.
     pub(crate) fn is_filled_by_the_database(&self) -> bool {
         let is_serial = self.default.as_ref().is_some_and(|default| default.starts_with("nextval("));
         self.is_generated || self.is_identity || is_serial
     }
 }
 
-/// The types that rules and defaults differ for.
+/// The kinds of types that rules and defaults distinguish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ValueKind {
@@ -94,14 +94,14 @@ pub(crate) enum ValueKind {
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct KeyColumn {
     pub(crate) name: String,
-    /// The operator for equality, with its schema if the type is not PostgreSQL's own.
+    /// The equality operator, with its schema if the type is not built in.
     pub(crate) operator: Option<String>,
 }
 
 /// A check constraint.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Check {
-    /// Its expression as PostgreSQL writes it.
+    /// The expression, as PostgreSQL prints it.
     pub(crate) expression: String,
     pub(crate) columns: Vec<String>,
 }
@@ -109,26 +109,26 @@ pub(crate) struct Check {
 /// A foreign key to another table, or to the same one.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct ForeignKey {
-    /// The other table, as SQL needs it.
+    /// The referenced table, quoted if SQL needs it.
     pub(crate) table: String,
     pub(crate) columns: Vec<String>,
-    /// The columns of the other table, as SQL needs them.
+    /// The referenced columns, quoted if SQL needs them.
     pub(crate) target: Vec<String>,
 }
 
-/// A table whose rows change with those of another one, by foreign keys.
+/// A table whose rows change together with those of another one, by foreign keys.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Follower {
-    /// The table that a tool writes.
+    /// The table that a tool writes to.
     pub(crate) name: String,
     pub(crate) action: Action,
-    /// The table that changes too, as SQL needs it.
+    /// The table that changes as well, quoted if SQL needs it.
     pub(crate) follower: String,
-    /// Whether it has a key, so that its recorded changes can be undone.
+    /// Whether that table has a key, so that its recorded changes can be undone.
     pub(crate) has_key: bool,
 }
 
-/// The action of a statement that foreign keys can follow.
+/// The statement whose effect foreign keys can propagate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Action {

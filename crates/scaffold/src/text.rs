@@ -1,4 +1,5 @@
-//! Tools as the TOML of a manifest. The library writes every value, so that no name or comment can end a string.
+//! Writes tools as the TOML of a manifest. The `toml` library writes every value, so that no name or comment can end
+//! a string.
 
 use std::fmt::Write;
 
@@ -74,7 +75,7 @@ fn of_param(param: &Param) -> String {
     text
 }
 
-/// A key with its value on the same line, or on several if it is a text of several lines.
+/// Writes a key and its value, on several lines if the value is a text of several lines.
 pub(crate) fn push(text: &mut String, name: &str, value: &Value) {
     // Writing to a string does not fail.
     let _ = writeln!(text, "{name} = {value}");

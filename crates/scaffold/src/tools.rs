@@ -16,15 +16,15 @@ const MAX_NOT_FOUND: usize = 200;
 #[derive(Debug)]
 pub(crate) struct Tool {
     pub(crate) name: String,
-    /// Its lines.
+    /// The lines of the description.
     pub(crate) description: Vec<String>,
     pub(crate) needs_approval: bool,
-    /// Whether it changes or removes what is there.
+    /// Whether the tool changes or deletes existing data.
     pub(crate) is_destructive: bool,
     pub(crate) before: Option<String>,
     pub(crate) sql: String,
     pub(crate) not_found: Option<String>,
-    /// The reason why its recorded changes would not undo it.
+    /// The reason why its recorded changes cannot undo it; `None` if they can.
     pub(crate) irreversible: Option<String>,
     pub(crate) params: Vec<Param>,
 }
@@ -69,12 +69,12 @@ impl TableTools<'_> {
         }
     }
 
-    /// The tool that changes columns of a row; `None` if the row is nothing but its key.
+    /// The tool that updates columns of a row; `None` if the table has only key columns.
     pub(crate) fn update(&self) -> Option<Tool> {
         let mut names = Names::of_params();
         let (mut params, row) = self.key(&mut names);
         let columns = self.table.columns.iter().filter(|column| !column.is_generated && !self.is_in_key(column));
-        // An identity that is ALWAYS generated cannot be updated, and a number that a sequence gave stays.
+        // A column that is GENERATED ALWAYS cannot be updated, and a number from a sequence should not change.
         let columns: Vec<&Column> = columns.filter(|column| !column.is_filled_by_the_database()).collect();
         if columns.is_empty() {
             return None;
@@ -167,7 +167,8 @@ impl TableTools<'_> {
         self.table.key.iter().any(|key| key.name == column.name)
     }
 
-    /// The query of the row before it changes. Of bytes it has the number: a record keeps 1 MiB of a write's rows.
+    /// The query that captures the row before it changes. For `bytea` it selects only the length, since a record
+    /// stores at most 1 MiB of rows.
     fn before(&self, row: &str) -> String {
         let taken = |name: &str| self.table.columns.iter().any(|column| column.name == name);
         let shown = |column: &Column| {
@@ -182,7 +183,7 @@ impl TableTools<'_> {
         format!("{}\nfrom {table} where {row} for update\n", list("select ", &columns))
     }
 
-    /// The columns of the result, without those that may be large.
+    /// The columns of the result, except those that may be large.
     fn returned(&self) -> Vec<String> {
         let is_returned = |column: &&Column| column.kind != ValueKind::Bytes || self.is_in_key(column);
         self.table.columns.iter().filter(is_returned).map(|column| column.sql_name.clone()).collect()
@@ -207,7 +208,7 @@ impl TableTools<'_> {
     }
 }
 
-/// A name of our own as SQL needs it. Quotes are never wrong.
+/// A name of our own as an SQL identifier. Unneeded quotes are harmless.
 fn identifier(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let starts_plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
@@ -222,7 +223,7 @@ fn in_parentheses(head: &str, items: &[String]) -> String {
     format!("{})", list(&format!("{head}("), items))
 }
 
-/// The items after the head, on as many lines as they need.
+/// The head and the items, on as many lines as they need.
 fn list(head: &str, items: &[String]) -> String {
     let (mut text, mut width) = (head.to_owned(), head.chars().count());
     for (index, item) in items.iter().enumerate() {

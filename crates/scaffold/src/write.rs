@@ -1,4 +1,4 @@
-//! The whole manifest: which tables have tools, and what to do before it fits.
+//! Writes the whole manifest: which tables have tools, and what to do before it fits the database.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -19,34 +19,34 @@ const HEAD: &str = "\
 # The tables have to be tracked (`countersign track`): recorded changes undo each write exactly.
 ";
 
-/// A manifest, and what goes with it.
+/// A manifest, and information about it.
 #[derive(Debug)]
 pub struct Scaffold {
-    /// The TOML.
+    /// The manifest as TOML.
     pub text: String,
     /// The number of tools.
     pub tools: usize,
-    /// The tables whose changes have to be recorded, as SQL writes them: those that the tools write, and those that foreign keys
-    /// change with them.
+    /// The tables that must be tracked, quoted as in SQL: those that the tools write to, and those that foreign keys
+    /// change as well.
     pub tables: Vec<String>,
-    /// Tables without tools, or with fewer of them, and the reason: `shop.totals: a view`.
+    /// Tables without tools, or with fewer tools, and the reason: `shop.totals: a view`.
     pub left_out: Vec<String>,
-    /// Roughly how many tokens of a model the list of the tools takes, in each session.
+    /// The approximate number of tokens that the list of these tools takes in each session.
     pub tokens: usize,
 }
 
 /// What a tool does with one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolKind {
-    /// Insert it.
+    /// Inserts a row.
     Insert,
-    /// Change some of its columns.
+    /// Updates some columns of a row.
     Update,
-    /// Delete it.
+    /// Deletes a row.
     Delete,
 }
 
-/// A word that is no kind of tool.
+/// A word that is not a kind of tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a kind of tool is insert, update or delete")]
 pub struct UnknownKindError;
@@ -65,7 +65,7 @@ impl FromStr for ToolKind {
 }
 
 impl ToolKind {
-    /// The word of the command line.
+    /// The name on the command line.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -76,7 +76,7 @@ impl ToolKind {
     }
 }
 
-/// Writes the manifest for these tables, with tools of these kinds; of all kinds if there are none.
+/// Writes the manifest for these tables, with tools of these kinds; an empty `only` means all kinds.
 #[must_use]
 pub fn manifest(found: &[SchemaTables], only: &[ToolKind]) -> Scaffold {
     let has = |kind: ToolKind| only.is_empty() || only.contains(&kind);
@@ -119,10 +119,10 @@ pub fn manifest(found: &[SchemaTables], only: &[ToolKind]) -> Scaffold {
     }
 }
 
-/// The bytes of an English text for each token of a model, roughly.
+/// The approximate number of bytes for each token of an English text.
 const BYTES_OF_A_TOKEN: usize = 4;
 
-/// Roughly the bytes of a tool in the answer of `tools/list`: its texts, and the JSON around them.
+/// The approximate size of a tool in the answer of `tools/list`, in bytes: its texts, and the JSON around them.
 fn listed_bytes(tool: &Tool) -> usize {
     const OF_TOOL: usize = 400;
     const OF_PARAM: usize = 60;

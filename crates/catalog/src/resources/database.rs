@@ -1,4 +1,4 @@
-//! `countersign://database`: the content of the database, as `describe_database` returns it.
+//! `countersign://database`: the schema of the database, in the form of `describe_database`.
 
 use serde_json::Value;
 use types::{ErrorCode, Failure};
@@ -95,7 +95,7 @@ fn overview() -> ResourceEntry {
     ResourceEntry { uri: ResourceUri::new(NAME, &[]), name: NAME.to_owned(), description: description.to_owned() }
 }
 
-/// An entry of the list, without comments. The description of a table has them.
+/// An entry of the list. It has no comments; the description of a table has them.
 fn listed(entry: CatalogEntry) -> ResourceEntry {
     let CatalogEntry { schema, table, kind } = entry;
     match table {

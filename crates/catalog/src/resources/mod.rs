@@ -1,7 +1,8 @@
-//! Resources, which clients read by URI: the data of tools, for clients that attach data instead of calling a tool.
+//! Resources, which clients read by URI. They offer the data of tools to clients that attach data instead of calling
+//! tools.
 //!
-//! To add a resource: a file here with its [`Resource`] implementation, and one line in [`ResourceRegistry::new`].
-//! Lists, addresses, profiles and protocols follow from there. This module does not depend on a protocol.
+//! To add a resource, add a file here with its [`Resource`] implementation, and one line to
+//! [`ResourceRegistry::new`]. Lists, URIs, profiles and protocols follow. This module does not depend on a protocol.
 
 mod database;
 mod registry;
@@ -18,14 +19,14 @@ pub use uri::ResourceUri;
 
 use crate::served::ServedTools;
 
-/// Info that clients get about a kind of resource.
+/// The description of a kind of resource for clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ResourceInfo {
-    /// First part of its URIs.
+    /// The first part of its URIs.
     pub(crate) name: &'static str,
-    /// Tool with the same content: a caller can read the resource only if it has this tool.
+    /// The tool with the same content. A caller can read the resource only if it has this tool.
     pub(crate) tool: &'static str,
-    /// Forms of its URIs.
+    /// The templates of its URIs.
     pub(crate) templates: &'static [UriTemplate],
 }
 
@@ -79,18 +80,20 @@ type ResourceFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + S
 
 /// A kind of resource. Dropping a future cancels its work in the database.
 pub(crate) trait Resource: Send + Sync + 'static {
-    /// Info that clients get about it.
+    /// The description for clients.
     fn info(&self) -> &ResourceInfo;
 
-    /// Content that does not come from the database. When it changes, clients are notified that resources have changed.
+    /// The content that does not come from the database. If it changes, clients are notified that the resources have
+    /// changed.
     fn words(&self) -> Vec<String>;
 
-    /// At most `max` existing resources in a fixed order, after the one with this path; from the first on if `None`.
+    /// At most `max` existing resources in a fixed order, after the one with this path; the first ones if it is
+    /// `None`.
     fn list<'a>(&'a self, behind: Option<&'a [String]>, max: usize) -> ResourceFuture<'a, Vec<ResourceEntry>>;
 
-    /// The resource with this path, as JSON, for a caller who has these tools.
+    /// The resource with this path as JSON, for a caller with these tools.
     fn read<'a>(&'a self, path: &'a [String], tools: ServedTools<'a>) -> ResourceFuture<'a, Value>;
 
-    /// Values for a variable of its templates; empty for an unknown variable.
+    /// Completions of a variable in a template; empty for an unknown variable.
     fn complete<'a>(&'a self, typed: &'a CompletionRequest) -> ResourceFuture<'a, Completions>;
 }

@@ -1,4 +1,4 @@
-//! Access to the resources: a caller gets only those whose tool it has, within the deadline of a call.
+//! Access to the resources. A caller gets only those whose tool it has, within the time limit of a call.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub struct ResourcePage {
     pub next: Option<String>,
 }
 
-/// The resources of a caller: those whose tool it has.
+/// The resources of a caller, which are those whose tool it has.
 #[derive(Clone, Default)]
 pub struct ResourceRegistry {
     resources: Vec<Arc<dyn Resource>>,
@@ -34,7 +34,7 @@ pub struct ResourceRegistry {
 }
 
 impl ResourceRegistry {
-    /// Every resource; none without a describer. A new resource is one line here.
+    /// All resources; none without a describer. A new resource is one line here.
     #[must_use]
     pub fn new(describer: Option<DatabaseDescriber>, call_deadline: Duration) -> Self {
         let database = describer.map(|describer| Arc::new(Database::new(describer)) as Arc<dyn Resource>);
@@ -53,7 +53,7 @@ impl ResourceRegistry {
         self.resources.iter().flat_map(|resource| resource.info().templates)
     }
 
-    /// The annotations that clients get with resources, read without the database.
+    /// The content of each resource that does not come from the database.
     pub fn words(&self) -> Vec<(&str, Vec<String>)> {
         self.resources.iter().map(|resource| (resource.info().name, resource.words())).collect()
     }
@@ -82,7 +82,7 @@ impl ResourceRegistry {
         Ok(ResourcePage { items, next })
     }
 
-    /// The resource that a cursor points into, and the position there.
+    /// The index of the resource kind to which a cursor belongs, and the position of the cursor in it.
     fn after(&self, cursor: &str) -> Result<(usize, ResourceUri), Failure> {
         let uri = ResourceUri::parse(cursor);
         let found = uri.and_then(|uri| {
@@ -132,7 +132,7 @@ impl ResourceRegistry {
         self.resources.iter().find(|resource| resource.info().name == name)
     }
 
-    /// Applies the deadline of a call and catches panics: rmcp sends a client no response after a panic.
+    /// Applies the time limit of a call, and catches panics, because rmcp sends the client no response after a panic.
     async fn within_deadline<T>(&self, answer: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         match timeout(self.call_deadline, AssertUnwindSafe(answer).catch_unwind()).await {
             Ok(Ok(answer)) => answer,

@@ -12,7 +12,7 @@ use crate::infer::InferredTypes;
 use crate::parse::ParsedTool;
 use crate::{Diagnostics, RowExpectation, ValueSource};
 
-/// Checks that a tool declares at most one way to undo it.
+/// Checks that a write with an executor declares its undo, and that a declaration has one of the two forms.
 pub(super) fn check_form(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
     let mut note = |span: Range<usize>, message: &str| diagnostics.0.push(parsed.diagnostic(span, message));
     let Some(undo) = &tool.undo else {

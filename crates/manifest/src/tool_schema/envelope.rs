@@ -1,5 +1,5 @@
-//! The envelope of a tool's answers, as an output schema: short, since every client reads the
-//! schemas of all tools.
+//! The output schema of a tool: the envelope of its answers. It is short, since every client reads the schemas of all
+//! tools.
 
 use serde_json::{Map, Value, json};
 use types::Column;
@@ -13,8 +13,8 @@ pub(crate) fn output_schema(access: Access, rows: RowExpectation, columns: &[Col
     envelope_schema(data(access, rows, columns))
 }
 
-/// The envelope around `data`, for any tool. What every answer has, the server's instructions say once: a schema that
-/// clients may check answers against need not repeat it.
+/// The envelope around `data`, for any tool. It omits the parts that all answers have in common. The server's
+/// instructions describe these once, and a schema need not repeat them for clients that validate answers.
 #[must_use]
 pub fn envelope_schema(data: Map<String, Value>) -> Map<String, Value> {
     object(json!({
@@ -24,7 +24,7 @@ pub fn envelope_schema(data: Map<String, Value>) -> Map<String, Value> {
     }))
 }
 
-/// The schema of an object without what its values are made of: the type of each property.
+/// The schema of an object, reduced to the type of each property.
 #[must_use]
 pub fn outline(schema: &Map<String, Value>) -> Map<String, Value> {
     let kind = |property: &Value| property.get("type").map_or_else(|| json!({}), |kind| json!({"type": kind}));
@@ -33,7 +33,7 @@ pub fn outline(schema: &Map<String, Value>) -> Map<String, Value> {
     object(json!({"type": "object", "properties": properties}))
 }
 
-/// The keys that the answer of a write has instead of its result columns, when it is a duplicate or a proposal.
+/// The keys that the answer of a write can have instead of its result columns, if it is a duplicate or a proposal.
 const INSTEAD: [&str; 6] =
     ["duplicate", "original_correlation_id", "cached_result", "message", "requires_approval", "proposal"];
 
@@ -48,7 +48,7 @@ fn data(access: Access, rows: RowExpectation, columns: &[Column]) -> Map<String,
         }))
     };
     if access.writes() {
-        // Nothing is known of a column with the name of a reserved key.
+        // If a column has the name of such a key, its schema accepts any value.
         for (_, schema) in properties.iter_mut().filter(|(name, _)| INSTEAD.contains(&name.as_str())) {
             *schema = json!({});
         }

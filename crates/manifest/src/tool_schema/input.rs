@@ -1,4 +1,4 @@
-//! The arguments of a tool.
+//! The input schema of a tool.
 
 use std::cmp::Ordering;
 
@@ -9,11 +9,11 @@ use super::object;
 use super::types::{KEY_PATTERN, argument, argument_words, is_obvious, with_limits};
 use crate::{Access, Limits, Param, ParamSource};
 
-/// The argument that every write has beside its own.
+/// The argument that every write tool has in addition to its own.
 pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency_key";
 
-/// An object of the parameters that the agent gives. That nothing else is taken is enforced, and not in the schema: some
-/// converters of clients fail on it.
+/// The schema of the parameters that the agent gives. It does not say that other properties are refused, because some
+/// clients' converters fail on that; the server enforces it.
 pub(crate) fn input_schema(access: Access, params: &[Param]) -> Map<String, Value> {
     let arguments = || params.iter().filter(|param| param.source == ParamSource::Argument);
     let mut properties: Map<String, Value> =
@@ -25,7 +25,7 @@ pub(crate) fn input_schema(access: Access, params: &[Param]) -> Map<String, Valu
     object(json!({"type": "object", "properties": properties, "required": required}))
 }
 
-/// The schema of the argument `idempotency_key`, which every tool that writes has.
+/// The schema of the argument `idempotency_key`, which every write tool has.
 #[must_use]
 pub fn idempotency_key() -> Value {
     json!({
@@ -36,7 +36,7 @@ pub fn idempotency_key() -> Value {
     })
 }
 
-/// How a value of the parameter is written, in words, where its JSON Schema does not say it.
+/// How to write a value of the parameter, in words; `None` if its JSON Schema says it already.
 #[must_use]
 pub fn form(param: &Param) -> Option<String> {
     (!is_obvious(&param.ty)).then(|| argument_words(&param.ty))
@@ -59,18 +59,18 @@ fn property(param: &Param) -> Map<String, Value> {
     schema
 }
 
-/// The values that a parameter may have.
+/// The schema of the values that a parameter may have.
 pub(crate) fn allowed(ty: &PgType, limits: &Limits) -> Map<String, Value> {
     narrowed(argument(ty), limits)
 }
 
-/// The schema within the limits; those of an array are its elements'.
+/// The schema with the limits applied; for an array, to its elements.
 fn narrowed(mut schema: Map<String, Value>, limits: &Limits) -> Map<String, Value> {
     if let Some(Value::Object(items)) = schema.get_mut("items") {
         *items = narrowed(std::mem::take(items), limits);
         return schema;
     }
-    // A schema of the operator is for JSON, and says more than that.
+    // A schema of the operator is for JSON values, and replaces the general one.
     with_limits(limits.schema.clone().unwrap_or(schema), |schema| within(schema, limits))
 }
 
@@ -96,7 +96,7 @@ fn within(mut schema: Map<String, Value>, limits: &Limits) -> Map<String, Value>
     schema
 }
 
-/// Compares two numbers; the comparison of integers is exact.
+/// Compares two numbers; integers are compared exactly.
 pub(crate) fn compare(a: &Number, b: &Number) -> Option<Ordering> {
     match (a.as_i64(), b.as_i64()) {
         (Some(a), Some(b)) => Some(a.cmp(&b)),

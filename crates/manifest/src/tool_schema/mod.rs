@@ -1,9 +1,9 @@
-//! JSON Schema of a tool's arguments and of its answers, from PostgreSQL's types.
+//! JSON Schemas of a tool's arguments and answers, from PostgreSQL's types.
 //!
-//! Clients accept less than JSON Schema allows. What their converters take: an
-//! object at the root, a type everywhere, alternatives as `anyOf` and not as a list of types, no boolean schemas, no
-//! `additionalProperties`, no `$ref`. Schemas of answers are not converted: a value that may be null, or has several
-//! JSON types, has a description and no type there.
+//! Clients support less than JSON Schema allows. Their converters need an object at the root, a type everywhere,
+//! alternatives as `anyOf` instead of a list of types, no boolean schemas, no `additionalProperties` and no `$ref`.
+//! Clients do not convert the schemas of answers: there, a value that may be null or has several JSON types has a
+//! description and no type.
 
 mod envelope;
 mod input;
@@ -20,7 +20,7 @@ pub(crate) use types::examples;
 
 use serde_json::{Map, Value};
 
-/// The object of a `json!({..})`.
+/// The object in a `json!({..})`.
 fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(object) => object,

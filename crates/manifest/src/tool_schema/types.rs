@@ -1,4 +1,4 @@
-//! One PostgreSQL type as JSON Schema: as an argument and as a result column.
+//! JSON Schemas of a PostgreSQL type: as an argument, and as a result column.
 
 use serde_json::{Map, Number, Value, json};
 use types::{Column, PgType, Scalar, TypeKind};
@@ -20,7 +20,7 @@ pub(crate) fn argument(ty: &PgType) -> Map<String, Value> {
     }
 }
 
-/// An argument's schema, with the type in words where the schema alone does not say how to write a value.
+/// The schema of an argument, with the type in words if the schema alone does not say how to write a value.
 fn described(ty: &PgType) -> Value {
     let mut schema = argument(ty);
     if !is_obvious(ty) {
@@ -35,38 +35,38 @@ pub(crate) fn argument_words(ty: &PgType) -> String {
     format!("{}{or_digits}", words(ty))
 }
 
-/// The form of the digits of an integer.
+/// The pattern for an integer as text.
 const INTEGER: &str = "^-?[0-9]+$";
 
-/// The form of the digits of a `numeric`.
+/// The pattern for a `numeric` as text.
 const DECIMAL: &str = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$";
 
-/// The form of an idempotency key. Its length is limited beside it: as a part of the pattern, each character would be a
-/// state of the regular expression, in every tool that writes.
+/// The pattern of an idempotency key. Its length is limited by a separate keyword: within the pattern, each character
+/// would be a state of the regular expression, in every write tool.
 pub(super) const KEY_PATTERN: &str = "^[!-~]+$";
 
-/// A number, or text with the digits of one that clients change.
+/// A number, or its digits as text, since clients change some numbers.
 fn number_or_digits(kind: &str, digits: &str) -> Value {
     json!({"anyOf": [{"type": kind}, {"type": "string", "pattern": digits}]})
 }
 
-/// Any JSON value. Converters of clients require a type everywhere, and take no list of types; what is further inside is
-/// left out of the schema, and not refused.
+/// Any JSON value. Clients' converters need a type everywhere and accept no list of types. The schema does not
+/// describe the elements and properties of the value, which may be anything.
 #[must_use]
 pub fn any_value() -> Value {
     let all: Vec<Value> = scalars().into_iter().chain([json!({"type": "object"}), array_of_scalars()]).collect();
     json!({"anyOf": all})
 }
 
-/// Any JSON value that is seldom an object, so that objects are not listed: LangChain.js refuses all else where they are,
-/// and OpenAI's strict schemas have no object without its fields.
+/// Any JSON value that is rarely an object. Objects are not listed, but accepted: if they are listed, LangChain.js
+/// refuses all other values, and OpenAI's strict schemas have no objects without known fields.
 #[must_use]
 pub fn any_parameter() -> Value {
     let all: Vec<Value> = scalars().into_iter().chain([array_of_scalars()]).collect();
     json!({"anyOf": all})
 }
 
-/// Any JSON value that is most often a scalar: the shorter list.
+/// Any JSON value that is usually a scalar. The list of alternatives is shorter.
 #[must_use]
 pub fn any_scalar() -> Value {
     json!({"anyOf": scalars()})
@@ -80,7 +80,8 @@ fn scalars() -> [Value; 4] {
     ["string", "number", "boolean", "null"].map(|kind| json!({"type": kind}))
 }
 
-/// The schema that is enforced: it accepts a number where it accepts the digits of one, and any JSON where it lists some.
+/// The schema that the server enforces: a number where the listed schema accepts its digits, and any JSON value where
+/// it lists alternatives.
 #[must_use]
 pub fn enforced(schema: &Value) -> Value {
     match schema {
@@ -96,7 +97,7 @@ pub fn enforced(schema: &Value) -> Value {
     }
 }
 
-/// The value with numbers in the place of their digits, where its schema takes either.
+/// The value with digits replaced by numbers, where its schema accepts both.
 #[must_use]
 pub fn with_numbers(value: &Value, schema: &Value) -> Value {
     match (value, schema) {
@@ -112,7 +113,7 @@ pub fn with_numbers(value: &Value, schema: &Value) -> Value {
     }
 }
 
-/// The places of numbers that a client may have changed before it sent them: `name`, `name.0`.
+/// The paths of numbers that a client may have changed before it sent them: `name`, `name.0`.
 #[must_use]
 pub fn unsafe_numbers(value: &Value, schema: &Value) -> Vec<String> {
     let inner = |name: &str, part: &Value, schema: &Value| -> Vec<String> {
@@ -136,7 +137,7 @@ fn is_unsafe(number: &str, schema: &Value) -> bool {
     match schema.as_object().and_then(digits) {
         Some((_, INTEGER)) => !types::is_safe_integer(number),
         Some(_) => !types::is_safe_decimal(number),
-        // A client has a value of type `float8` as a double anyway.
+        // A `float8` is a double in any case.
         None if schema.get("type").is_some_and(|kind| kind == "number") => false,
         None => types::is_plain_integer(number) && !types::is_safe_integer(number),
     }
@@ -150,13 +151,13 @@ fn property<'s>(schema: &'s Value, name: &str) -> &'s Value {
     schema.get("properties").and_then(|all| all.get(name)).unwrap_or(&Value::Null)
 }
 
-/// The integer that these digits are.
+/// Parses digits to an integer.
 #[must_use]
 pub fn integer(digits: &str) -> Option<Number> {
     number(digits, true)
 }
 
-/// The number that these digits are, to the letter.
+/// Parses digits to a number without changing them.
 #[must_use]
 pub fn decimal(digits: &str) -> Option<Number> {
     number(digits, false)
@@ -167,14 +168,16 @@ fn number(digits: &str, is_whole: bool) -> Option<Number> {
     digits.parse().ok().filter(|_| is_plain)
 }
 
-/// The alternatives of a schema that takes a number or its digits: the schema of the number, and the form of the digits.
+/// The alternatives of a schema that accepts a number or its digits: the schema of the number, and the pattern of the
+/// digits.
 fn digits(schema: &Map<String, Value>) -> Option<(&Map<String, Value>, &str)> {
     let [number, text] = schema.get("anyOf")?.as_array()?.as_slice() else { return None };
     let form = text.get("pattern")?.as_str().filter(|form| [INTEGER, DECIMAL].contains(form))?;
     Some((number.as_object()?, form))
 }
 
-/// Replaces the number of a schema that takes a number or its digits, and any other schema as a whole.
+/// Applies `limit` to the schema of the number, if the schema accepts a number or its digits; otherwise to the whole
+/// schema.
 pub(super) fn with_limits(
     mut schema: Map<String, Value>,
     limit: impl FnOnce(Map<String, Value>) -> Map<String, Value>,
@@ -196,7 +199,8 @@ fn scalar_argument(scalar: Scalar) -> Map<String, Value> {
         Scalar::Bool => json!({"type": "boolean"}),
         Scalar::Int2 => json!({"type": "integer", "minimum": i16::MIN, "maximum": i16::MAX}),
         Scalar::Int4 => json!({"type": "integer", "minimum": i32::MIN, "maximum": i32::MAX}),
-        // Many clients cannot even read the bounds of an int8. What is beyond them has no text form.
+        // No minimum and maximum: many clients cannot parse the bounds of an int8. Values beyond them have no text
+        // form.
         Scalar::Int8 => number_or_digits("integer", INTEGER),
         Scalar::Float => json!({"type": "number"}),
         Scalar::Numeric => number_or_digits("number", DECIMAL),
@@ -210,10 +214,12 @@ fn scalar_argument(scalar: Scalar) -> Map<String, Value> {
     })
 }
 
-/// The schema of a value of this result column: its JSON type where there is one, else its type in PostgreSQL.
+/// The schema of a value in this result column: its JSON type if there is one, otherwise the name of its PostgreSQL
+/// type.
 ///
-/// Clients check answers against this schema, so it must always be true: elements and fields may be null whatever the
-/// column says, numbers that clients change are text, `NaN` and `Infinity` too, and `infinity` is a date that is not a `date`.
+/// Clients validate answers against this schema, so it must hold for every value. Elements and fields may be NULL
+/// whatever the column is. Numbers that clients would change are text, and so are `NaN` and `Infinity`. `infinity` is
+/// a valid date in PostgreSQL but not in the format `date`.
 pub(crate) fn column(column: &Column) -> Map<String, Value> {
     let name = column.ty.sql_name();
     if !column.not_null {
@@ -229,12 +235,12 @@ pub(crate) fn column(column: &Column) -> Map<String, Value> {
         TypeKind::Enum(labels) => json!({"type": "string", "enum": labels}),
         TypeKind::Array { .. } => json!({"type": "array"}),
         TypeKind::Composite(_) => json!({"type": "object"}),
-        // A bigint beyond 2^53-1 is text.
+        // A bigint beyond 2^53-1 is sent as text.
         TypeKind::Scalar(_) | TypeKind::Domain(_) => json!({"description": name}),
     })
 }
 
-/// Whether the JSON Schema alone says how a value is written.
+/// Whether the JSON Schema alone says how to write a value.
 pub(crate) fn is_obvious(ty: &PgType) -> bool {
     match &ty.base().kind {
         TypeKind::Scalar(Scalar::Text) => matches!(ty.base().name.as_str(), "text" | "varchar" | "bpchar" | "name"),
@@ -354,7 +360,7 @@ mod tests {
         Value::Object(schema).to_string()
     }
 
-    /// I-2: the listed alternatives are one number where they are enforced, with its limits.
+    /// I-2: a number or its digits is a number where the schema is enforced, and has its limits.
     #[test]
     fn digits_are_a_number_before_they_are_checked() {
         let id = Value::Object(argument(&scalar(Scalar::Int8)));
