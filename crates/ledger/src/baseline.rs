@@ -1,6 +1,6 @@
 //! The schema of the ledger, as SQL files.
 
-/// The files of the schema, by topic, in the order in which they are applied to a database with an empty schema `countersign`.
+/// The files of the schema, by topic, in the order in which they are applied to an empty schema `countersign`.
 pub const BASELINE: [(&str, &str); 21] = [
     ("10_tables", include_str!("../../../migrations/baseline/10_tables.sql")),
     ("20_admission", include_str!("../../../migrations/baseline/20_admission.sql")),

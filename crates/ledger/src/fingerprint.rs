@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use types::Secret;
 
-/// Makes fingerprints. All servers of one ledger must have the same key, or none.
+/// Computes fingerprints. All servers of one ledger must have the same key, or none.
 ///
 /// Without a key, a reader of the ledger can guess a parameter with few possible values (a number of nine digits) by
 /// hashing all of them. With a key, the hash is an HMAC, and guessing needs the key.

@@ -2,9 +2,9 @@
 //! of a transaction that may write.
 //!
 //! ```text
-//! execute  is this call the same as an earlier one? do the work, record the outcome: one transaction, so both happen or neither
-//! admit    the verdict on a call that is, and the attempts that are on record before their writes begin
-//!     resolve  after a lost connection: the lock of the record's row arbitrates, and the record has the outcome
+//! execute  one transaction runs the work and records its outcome, unless the call is identical to an earlier one
+//! admit    the verdict on an identical call, and the attempts that are committed before their writes begin
+//! resolve  after a lost connection: the lock of the record's row arbitrates, and the record has the outcome
 //! ```
 //!
 //! Modules:
@@ -170,7 +170,7 @@ impl Ledger {
         }
     }
 
-    /// Closes the idle sessions, which also discards their prepared statements.
+    /// Discards the idle sessions with their prepared statements.
     pub fn forget_idle_sessions(&self) {
         self.writer.invalidate_idle();
     }

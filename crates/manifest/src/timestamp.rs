@@ -6,7 +6,7 @@ use time::{OffsetDateTime, UtcOffset};
 /// PostgreSQL's precision: the number of fractional digits of a second.
 const FRACTION_DIGITS: usize = 6;
 
-/// Returns whether the text is a date and time with time zone: `2026-01-31T13:45:00+00:00`, `2026-01-31 13:45:00+00`, or
+/// Whether the text is a date and time with time zone: `2026-01-31T13:45:00+00:00`, `2026-01-31 13:45:00+00`, or
 /// PostgreSQL's `infinity`.
 #[must_use]
 pub fn is_timestamp(text: &str) -> bool {

@@ -2,8 +2,8 @@
 //! the id of a write ([`CorrelationId`]), the caller ([`Principal`]), and the description of a prepared statement
 //! ([`StatementShape`]).
 //!
-//! This crate does no I/O, and has no notion of MCP or of connections. All other crates of the workspace depend on it,
-//! so it must not depend on any of them. To add an error code: one variant with its doc comment and one line in
+//! This crate does no I/O and knows neither MCP nor connections. All other crates of the workspace depend on it, so it
+//! must not depend on any of them. To add an error code, add one variant with its doc comment, and one line in
 //! [`ErrorCode::ALL`]; `docs/reference/errors.md` is generated from them.
 
 mod cell;

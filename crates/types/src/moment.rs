@@ -1,4 +1,5 @@
-//! Points and spans of time as people type them: `90s`, `1h30m`, `'1 hour ago'`, `yesterday`, `14:00`, `'2026-11-22 09:00'`.
+//! Points and spans of time as people type them: `90s`, `1h30m`, `'1 hour ago'`, `yesterday`, `14:00`,
+//! `'2026-11-22 09:00'`.
 //!
 //! The calendar is that of the crate `time`. The forms are parsed here because no crate parses all of them:
 //! `humantime` has neither `ago` nor times of day, `jiff` has no time of day without a date, and each would add a

@@ -58,7 +58,7 @@ impl Audit {
         Ok((self.survey_before(&made_before).await?, made_before))
     }
 
-    /// Removes records that ended before `older_than`, are sealed, and are no longer needed to answer calls, with
+    /// Removes records that are older than `older_than`, are sealed, and are no longer needed to answer calls, with
     /// their effects and reversals. It works in batches; each batch is a transaction with its own event in the log,
     /// which names `who`. Then it removes old decisions of the policy log. Seal before pruning, since unsealed
     /// records stay.

@@ -221,7 +221,7 @@ impl Audit {
         Ok(entries)
     }
 
-    /// Counts the reads since the beginning of `time`.
+    /// Counts the reads since the beginning of `time`, or all reads if it has none.
     ///
     /// # Errors
     /// The query failed.
@@ -232,7 +232,7 @@ impl Audit {
         Ok(ReadCounts { groups, lost: number(lost.as_ref())? })
     }
 
-    /// The days of the log that ended before `older_than` and can be pruned; the last day is never among them.
+    /// The days of the log that ended longer ago than `older_than`. The last day is never among them.
     ///
     /// # Errors
     /// The query failed.

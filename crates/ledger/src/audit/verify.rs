@@ -280,7 +280,7 @@ impl LogVerifier {
         Ok(())
     }
 
-    /// Reports a checkpoint that is larger than the log.
+    /// Reports a checkpoint or a stored hash beyond the end of the log.
     fn finish(self) -> Result<(), VerifyFinding> {
         let entries = self.tree.size();
         let sizes = self.checkpoints.into_iter().filter(|(size, _)| *size > 0);

@@ -72,7 +72,7 @@ pub struct ConsoleSessions {
 }
 
 impl ConsoleRole {
-    /// The name of the role in SQL.
+    /// The name of the role.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

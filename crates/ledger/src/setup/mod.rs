@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! inspect      refuse a schema or roles that another user has prepared
-//! migrate      create the schema, or bring it up to date
+//! migrate      create the schema, or update it
 //! roles        the owner, the approvers' and the operators' role, the servers' login
 //! privileges   ownership and grants, by an explicit list
 //! reader       the login of the read path, and SELECT on relations that are new
-//! citus        revoke the functions of Citus that act on other nodes from everybody
-//! verify       compare the schema with what this binary makes; a difference rolls everything back
+//! citus        revoke functions of Citus that act on other nodes from PUBLIC
+//! verify       compare the schema with the one that this binary creates; a difference rolls everything back
 //! tracking     tell the triggers of tracked tables which logins servers have
 //! ```
 //! `init` usually runs as a superuser, in a database where other users may create objects. Three rules protect it.

@@ -27,8 +27,8 @@ where c.relkind in ('r', 'p', 'v', 'm', 'f') and n.nspname not in ('countersign'
   and left(n.nspname, 3) <> 'pg_' \
 order by 1";
 
-/// The schemas of these relations: name, whether this login may grant USAGE, whether they existed at an earlier `init`, and whether
-/// the reader ($1) has USAGE.
+/// The schemas of these relations: name, whether this login may grant USAGE, whether they existed at an earlier
+/// `init`, and whether the reader ($1) has USAGE.
 const SCHEMAS_SQL: &str = "\
 select n.nspname, has_schema_privilege(n.oid, 'usage with grant option')::text, \
        exists (select from countersign.reader_schema s where s.schema_name = n.nspname)::text, \

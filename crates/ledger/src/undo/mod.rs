@@ -78,9 +78,9 @@ pub async fn undo(tx: &mut WriteTx<'_>, writes: &[CorrelationId]) -> Result<Rest
     }
 }
 
-/// Undoes the writes of a plan, if it would still change the rows that were shown under this digest. The plan is made
-/// again and compared, because the undo itself only compares rows: it would not notice a change that others made and
-/// took back.
+/// Undoes the writes of a plan of the request's account, if it would still change the rows that were shown under this
+/// digest. The plan is made again and compared, because the undo itself only compares rows: it would not notice a
+/// change that others made and took back.
 ///
 /// # Errors
 /// As [`undo`]; also [`ErrorCode::UndoConflict`] if the digest differs.

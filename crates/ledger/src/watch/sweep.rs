@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! server 1   admit ............ claim | killed
-//! server 2                                      sweep: the row is not locked, so nobody carries it out: failure
+//! server 2                                      sweep: the row is not locked, so no server executes it: failure
 //! ```
 //! The sweep only ends attempts that are older than any call may take. So it does not end an attempt that is about to
 //! be claimed, or a reported write that is still running.

@@ -3,7 +3,7 @@
 //! ```text
 //! propose   the write is tried in transactions that are rolled back; the preview is stored
 //! decide    compare and swap from pending: by the proposing account, or by a person outside of the agent
-//! execute   through the gate, like every write, which compares with the preview, and ends the proposal with its record
+//! execute   through the gate, like every write; compares the work with the preview, ends the proposal with its record
 //! recover   another server executes approved proposals of a server that went away
 //! ```
 //! `proposal` is the stored form, `preview` what people see and what is compared, and `state` the states. `decide`
