@@ -28,7 +28,7 @@ pub struct ToolCatalog {
     pub warnings: Vec<Diagnostic>,
     /// The tools that do not fit the database.
     pub outdated: Vec<OutdatedTool>,
-    /// Every mistake that does not fit the database, sorted by file and position.
+    /// Every mistake in declarations that do not fit the database, sorted by file and position.
     pub misfits: Vec<Diagnostic>,
     /// The names of the write tools whose tables are all tracked, so that their recorded effects can undo them. Empty
     /// until the caller of [`crate::compile`] has asked the ledger.

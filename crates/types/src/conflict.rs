@@ -157,7 +157,7 @@ pub struct ConflictWrite {
     /// The person on whose behalf it was made.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub actor: Member<String>,
-    /// The MCP session of the write.
+    /// The session of the write.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub session_id: Member<String>,
 }

@@ -292,8 +292,8 @@ impl WriteTx<'_> {
         let session = self.lease.session();
         let reset = if session.is_pooled() { format!("{RESET_SQL}; {OUTLIVES_SQL}") } else { RESET_SQL.to_owned() };
         session.deallocate_after(&reset).await.map_err(refusal)?;
-        // Through a pooler, RESET ALL also removes the settings of the preamble. Direct sessions get theirs back by
-        // it.
+        // Through a pooler, RESET ALL also removes the settings of the preamble. In other sessions RESET ALL
+        // restores them.
         session.restore_preamble().await.map_err(refusal)?;
         self.run_steps(&[PipelineStatement { sql: RESTORE_SQL, params: &claimed, param_types: &[] }]).await?;
         if !self.lease.session().in_transaction() {

@@ -30,8 +30,8 @@ pub(crate) enum AdmitDecision {
     Duplicate { original: CorrelationId, cached_result: Value },
     /// The ledger refuses the attempt.
     Refused(Failure),
-    /// The attempt is not admitted, because the policy of the tool refuses it (`None`) or cannot be applied (the
-    /// failure).
+    /// The attempt is not admitted, because the policy of the tool does not let it run (`None`) or cannot be applied
+    /// (the failure).
     NotLetRun(Option<Failure>),
 }
 

@@ -154,8 +154,8 @@ impl Proposals {
         self.decide(draft.executor.as_ref(), &draft.request, PolicyMode::Refuse, deadline).await
     }
 
-    /// The decision of the tool's policy for a call that is only previewed. The limit of the tool is not
-    /// checked.
+    /// The decision of the tool's policy for a call that is only previewed. The limit of the tool
+    /// is not checked.
     ///
     /// # Errors
     /// The policy refuses the call, or cannot be applied.
