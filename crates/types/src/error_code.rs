@@ -164,7 +164,7 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    /// All codes, in the order of `docs/reference/errors.md`.
+    /// All codes, in the order of the page.
     pub const ALL: [Self; 27] = [
         Self::InvalidParams,
         Self::NotReadOnly,
@@ -195,7 +195,7 @@ impl ErrorCode {
         Self::InternalError,
     ];
 
-    /// The value of `error.code` in JSON.
+    /// The word on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

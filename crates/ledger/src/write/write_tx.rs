@@ -87,7 +87,8 @@ pub(crate) enum TransactionOpening<'a> {
 /// The reason why a transaction could not be opened. No statement of the executor has run.
 #[derive(Debug)]
 pub(crate) enum Unopened {
-    /// The attempt was not admitted, its policy does not let it run, or its claim was refused. The ledger has the reason.
+    /// The attempt was not admitted, its policy does not let it run, or its claim was refused. The ledger has the
+    /// reason.
     Refused,
     /// The policy of the tool cannot be applied. The attempt was not admitted.
     Policy(Box<ServerError>),
