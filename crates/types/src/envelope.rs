@@ -185,7 +185,7 @@ impl Rollback {
 pub struct UndoCall {
     /// A write tool of the same server.
     pub tool: String,
-    /// Its arguments, ready to send.
+    /// The arguments, ready to send.
     pub params: Map<String, Value>,
 }
 

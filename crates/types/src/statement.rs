@@ -13,7 +13,7 @@ pub struct PgType {
     pub oid: u32,
     /// `pg_type.typname`; for an array, the name of its element type and `[]`.
     pub name: String,
-    /// Its structure.
+    /// The structure of the type.
     pub kind: TypeKind,
 }
 
@@ -42,7 +42,7 @@ pub enum TypeKind {
 pub struct CompositeField {
     /// `pg_attribute.attname`.
     pub name: String,
-    /// Its type.
+    /// The type of the attribute.
     pub ty: Arc<PgType>,
 }
 
@@ -127,9 +127,9 @@ impl PgType {
 /// A result column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    /// Its name, unique within the result (a repeated one has a suffix: `a`, `a_2`).
+    /// The name, unique within the result (a repeated one has a suffix: `a`, `a_2`).
     pub name: String,
-    /// Its type.
+    /// The type.
     pub ty: Arc<PgType>,
     /// Whether the column is a table column that is declared NOT NULL, and nothing in the query (an outer join,
     /// grouping sets) can make it NULL.

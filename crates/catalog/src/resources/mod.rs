@@ -68,7 +68,7 @@ pub struct Completions {
 pub struct CompletionRequest {
     /// Variable of the template.
     pub variable: String,
-    /// Its value so far.
+    /// The text that the user has typed so far.
     pub value: String,
     /// Variables that already have a value.
     pub known: HashMap<String, String>,

@@ -72,13 +72,13 @@ pub enum VerifyFinding {
 /// How a record or an event differs from the sealed one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Discrepancy {
-    /// Its contents or its effects have changed.
+    /// The contents or the effects have changed.
     Altered,
-    /// It does not exist, and no pruning has removed it.
+    /// The record or event does not exist, and no pruning has removed it.
     Missing,
-    /// It was added after later ones were sealed.
+    /// The record was added after later ones were sealed.
     Inserted,
-    /// It exists although a pruning has removed it.
+    /// The record exists although a pruning has removed it.
     Returned,
 }
 

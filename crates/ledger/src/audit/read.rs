@@ -119,7 +119,7 @@ const ACTIVITY_SQL: &str = concat!(
 /// The columns that identify a record to people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordName {
-    /// Its receipt.
+    /// The correlation id.
     pub correlation_id: CorrelationId,
     /// The tool of the record.
     pub tool_name: String,

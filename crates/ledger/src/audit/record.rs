@@ -143,7 +143,7 @@ pub struct Record {
     /// already, or that is undone in another way or not at all.
     #[serde(default)]
     pub undo_obstacles: Option<Vec<Conflict<Value>>>,
-    /// Its effects; only of a success.
+    /// The effects; only of a success.
     #[serde(default, skip_serializing_if = "Member::is_absent")]
     pub effects: Member<Effects<Value>>,
 }
@@ -151,7 +151,7 @@ pub struct Record {
 /// A call that undoes the write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordUndo {
-    /// Its tool.
+    /// The tool of the call.
     pub tool_name: Option<String>,
     /// The record of the undo, if it was made.
     pub reversed_by: Option<CorrelationId>,

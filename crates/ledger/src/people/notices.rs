@@ -34,13 +34,13 @@ pub struct Notice {
 pub struct NoticeData {
     /// The id of the proposal.
     pub proposal_id: ProposalId,
-    /// Its tool.
+    /// The tool.
     pub tool: String,
-    /// Its tier.
+    /// The tier.
     pub tier: String,
-    /// Its status.
+    /// The status.
     pub status: String,
-    /// Its account.
+    /// The account.
     pub account: String,
     /// The person or agent on whose behalf the write was proposed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

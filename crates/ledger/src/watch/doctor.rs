@@ -38,7 +38,7 @@ pub struct AbandonedRecord {
     pub tool_name: String,
     /// When the attempt was made.
     pub created_at: String,
-    /// Its age in seconds.
+    /// The age of the attempt in seconds.
     pub age_s: u64,
     /// The total number of abandoned attempts.
     #[serde(skip_serializing)]

@@ -13,19 +13,19 @@ use types::{ErrorCode, Failure};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProposalStatus {
-    /// It waits for a decision.
+    /// The proposal waits for a decision.
     Pending,
-    /// It was approved and waits for its execution.
+    /// The proposal was approved and waits for its execution.
     Confirmed,
-    /// The user or a reviewer rejected it.
+    /// The user or a reviewer rejected the proposal.
     Rejected,
-    /// It was not approved in time, or not executed in time.
+    /// The proposal was not approved in time, or not executed in time.
     Expired,
-    /// It was executed.
+    /// The write was executed.
     Executed,
-    /// Its execution was refused.
+    /// The write was attempted and refused.
     Failed,
-    /// Its execution would have differed from the preview.
+    /// The write would have differed from the preview.
     Stale,
 }
 
