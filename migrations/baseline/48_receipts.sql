@@ -76,8 +76,12 @@ comment on function countersign.set_by_clocks(oid, text) is
 create function countersign.needs_trial(t countersign.tracked, op text, is_moved boolean) returns boolean
 language plpgsql stable as $$
 declare
-    is_parted      boolean;
-    is_in_the_way  boolean;
+    is_parted       boolean;
+    is_in_the_way   boolean;
+    is_referred_to  boolean;
+    -- PostgreSQL's functions of the triggers for the actions of foreign keys, whose oids never change: RI_FKey_cascade_del, _setnull_del,
+    -- _setdefault_del, and the same for _upd.
+    actions         oid[] := '{1646, 1650, 1652, 1647, 1651, 1653}';
 begin
     if row_security_active(t.relation)
        or not has_table_privilege(t.relation, case op when 'I' then 'DELETE' when 'D' then 'INSERT' else 'UPDATE' end)
@@ -86,23 +90,23 @@ begin
         return true;
     end if;
     select c.relhassubclass and c.relkind = 'p', c.relhassubclass and c.relkind = 'r' or c.relhasrules
-               or exists (select from pg_constraint n where n.conrelid = c.oid and not n.convalidated)
-    into is_parted, is_in_the_way from pg_class c where c.oid = t.relation;
+               or exists (select from pg_constraint n where n.conrelid = c.oid and not n.convalidated),
+           exists (select from pg_trigger g where g.tgrelid = c.oid and g.tgisinternal and g.tgenabled <> 'D' and g.tgfoid = any (actions))
+    into is_parted, is_in_the_way, is_referred_to from pg_class c where c.oid = t.relation;
     if is_parted then
         is_in_the_way := is_in_the_way or exists (
             select from pg_partition_tree(t.relation) p where p.level > 0 and (
                 exists (select from pg_trigger g where g.tgrelid = p.relid and not g.tgisinternal and g.tgparentid = 0 and g.tgname not like '!countersign%')
                 or exists (select from pg_constraint n where n.conrelid = p.relid and not n.convalidated)));
     end if;
-    -- Actions of foreign keys: into tables that are not tracked, or whose triggers for statements run even where no row refers to this one.
-    if not is_in_the_way then
+    -- The actions change rows of tables that are not tracked, and run triggers for statements even where no row refers to this one.
+    if is_referred_to and not is_in_the_way then
         is_in_the_way := exists (
-            select from pg_trigger g join pg_constraint f on f.oid = g.tgconstraint
-            where g.tgrelid = t.relation and g.tgisinternal and g.tgenabled <> 'D' and f.confrelid = t.relation
-              and (f.confdeltype in ('c', 'n', 'd') or f.confupdtype in ('c', 'n', 'd'))
-              and ((op <> 'U' or is_moved) and not exists (select from countersign.tracked k where k.is_current and k.relation = f.conrelid)
-                   or (op <> 'U' or f.confupdtype in ('c', 'n', 'd'))
-                      and exists (select from pg_trigger s where s.tgrelid = f.conrelid and not s.tgisinternal and s.tgtype & 1 = 0
+            select from pg_trigger g
+            where g.tgrelid = t.relation and g.tgisinternal and g.tgenabled <> 'D' and g.tgfoid = any (actions)
+              and ((op <> 'U' or is_moved) and not exists (select from countersign.tracked k where k.is_current and k.relation = g.tgconstrrelid)
+                   or (op <> 'U' or g.tgfoid = any (actions[4:]))
+                      and exists (select from pg_trigger s where s.tgrelid = g.tgconstrrelid and not s.tgisinternal and s.tgtype & 1 = 0
                                                              and s.tgenabled <> 'D' and s.tgname not like '!countersign%')));
     end if;
     return is_in_the_way;

@@ -144,6 +144,12 @@ async fn a_table_that_a_referring_tables_trigger_writes_is_named() {
          insert into s.p values (1, 'a'), (2, 'b'); select countersign.track('s.p'), countersign.track('s.k')",
     )
     .await;
+    let actions =
+        "select string_agg(proname, ' ' order by oid) from pg_proc where oid in (1646, 1647, 1650, 1651, 1652, 1653)";
+    assert_eq!(
+        trial.database.value(actions).await,
+        "RI_FKey_cascade_del RI_FKey_cascade_upd RI_FKey_setnull_del RI_FKey_setnull_upd RI_FKey_setdefault_del RI_FKey_setdefault_upd"
+    );
     trial.keeps_its_word("insert into s.p values (3, 'c')").await;
     trial.keeps_its_word("update s.p set code = 'd' where id = 2").await;
     trial.keeps_its_word("delete from s.p where id = 1").await;
