@@ -21,19 +21,23 @@ use std::process::ExitCode;
 use manifest::Diagnostics;
 
 use crate::commands::cli::{Cli, Command};
+use crate::commands::{
+    audit, check, console, demo, doctor, freeze, front_ends, generated, init, install, keys, proposals, scaffold,
+    serve, token, track, try_tool, undo, witness,
+};
 use crate::settings::{ConfigSources, OpenSecretFile, Settings};
 
 fn main() -> ExitCode {
     malloc_tuning::keep_large_blocks_apart();
-    if let Some((front_end, arguments)) = commands::front_ends::front_end(std::env::args_os().skip(1)) {
-        return commands::front_ends::run(front_end, &arguments);
+    if let Some((front_end, arguments)) = front_ends::front_end(std::env::args_os().skip(1)) {
+        return front_ends::run(front_end, &arguments);
     }
     let (command, sources) = Cli::read();
     // Generated output needs no configuration.
     match &command {
-        Command::Completions(arguments) => return commands::generated::completions(arguments.shell),
+        Command::Completions(arguments) => return generated::completions(arguments.shell),
         Command::Man(arguments) => {
-            return commands::generated::man(&arguments.dir).unwrap_or_else(|error| failed(&error));
+            return generated::man(&arguments.dir).unwrap_or_else(|error| failed(&error));
         }
         _ => {}
     }
@@ -70,36 +74,32 @@ fn failed_with(error: &anyhow::Error, settings: &Settings) -> ExitCode {
 
 async fn run(command: Command, sources: ConfigSources, settings: Settings) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Demo(arguments) => commands::demo::run(arguments, &settings, commands::doctor::health_check).await?,
-        Command::Serve(arguments) => commands::serve::run(&arguments, sources, settings).await?,
-        Command::Init(arguments) => connection::answered(&settings, commands::init::run(&arguments, &settings)).await?,
+        Command::Demo(arguments) => demo::run(arguments, &settings, doctor::health_check).await?,
+        Command::Serve(arguments) => serve::run(&arguments, sources, settings).await?,
+        Command::Init(arguments) => connection::answered(&settings, init::run(&arguments, &settings)).await?,
         Command::Track(arguments) => {
-            return connection::answered(&settings, commands::track::track(arguments, &settings)).await;
+            return connection::answered(&settings, track::track(arguments, &settings)).await;
         }
         Command::Untrack(arguments) => {
-            return connection::answered(&settings, commands::track::untrack(arguments, &settings)).await;
+            return connection::answered(&settings, track::untrack(arguments, &settings)).await;
         }
-        Command::Undo(arguments) => return commands::undo::run(*arguments, &settings).await,
-        Command::Freeze(arguments) => return commands::freeze::freeze(arguments, &settings).await,
-        Command::Unfreeze(arguments) => return commands::freeze::unfreeze(arguments, &settings).await,
-        Command::Check(arguments) => {
-            connection::answered(&settings, commands::check::run(&arguments, &settings)).await?
-        }
+        Command::Undo(arguments) => return undo::run(*arguments, &settings).await,
+        Command::Freeze(arguments) => return freeze::freeze(arguments, &settings).await,
+        Command::Unfreeze(arguments) => return freeze::unfreeze(arguments, &settings).await,
+        Command::Check(arguments) => connection::answered(&settings, check::run(&arguments, &settings)).await?,
         Command::Scaffold(arguments) => {
-            connection::answered(&settings, commands::scaffold::run(&arguments, &settings)).await?;
+            connection::answered(&settings, scaffold::run(&arguments, &settings)).await?;
         }
-        Command::Try(arguments) => return commands::try_tool::run(&arguments, &settings).await,
-        Command::Audit(command) => return commands::audit::run(command, &settings).await,
-        Command::Proposals(command) => return commands::proposals::run(command, &settings).await,
-        Command::Keys(command) => commands::keys::run(command, &settings).await?,
-        Command::Console(arguments) => {
-            commands::console::run(arguments, &settings, commands::doctor::health_check).await?
-        }
-        Command::Witness(command) => commands::witness::run(command).await?,
-        Command::Token(command) => commands::token::run(command, &sources, &settings)?,
-        Command::Install(arguments) => commands::install::install(&arguments, &sources, &settings).await?,
-        Command::Uninstall(arguments) => commands::install::uninstall(&arguments)?,
-        Command::Doctor(arguments) => return commands::doctor::run(&arguments, &settings).await,
+        Command::Try(arguments) => return try_tool::run(&arguments, &settings).await,
+        Command::Audit(command) => return audit::run(command, &settings).await,
+        Command::Proposals(command) => return proposals::run(command, &settings).await,
+        Command::Keys(command) => keys::run(command, &settings).await?,
+        Command::Console(arguments) => console::run(arguments, &settings, doctor::health_check).await?,
+        Command::Witness(command) => witness::run(command).await?,
+        Command::Token(command) => token::run(command, &sources, &settings)?,
+        Command::Install(arguments) => install::install(&arguments, &sources, &settings).await?,
+        Command::Uninstall(arguments) => install::uninstall(&arguments)?,
+        Command::Doctor(arguments) => return doctor::run(&arguments, &settings).await,
         Command::Completions(_) | Command::Man(_) => {}
         Command::Query(_) | Command::Pipe(_) | Command::Psql(_) => {
             anyhow::bail!("query, pipe and psql come first: put their options, --config as well, behind them")

@@ -11,9 +11,10 @@ use anyhow::Context;
 use ledger::read::{ReadLimits, ReadRequest, Reader, RowFormat, SearchPath};
 use ledger::{ConnectOptions, Ledger};
 use manifest::ToolCatalog;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use types::{Tier, visible};
+use types::{TableAccess, Tier, visible};
 
 use crate::commands::bootstrap;
 use crate::commands::cli::CheckArgs;
@@ -80,6 +81,19 @@ pub(crate) fn summary(catalog: &ToolCatalog) -> String {
         catalog.tools.len(),
         confirm + approve
     )
+}
+
+/// A table, as the queries take it.
+#[derive(Serialize)]
+struct TableName<'a> {
+    schema_name: &'a str,
+    table_name: &'a str,
+}
+
+impl<'a> From<&'a TableAccess> for TableName<'a> {
+    fn from(table: &'a TableAccess) -> Self {
+        Self { schema_name: &table.schema, table_name: &table.table }
+    }
 }
 
 /// Queries on the catalog, over the read path.

@@ -2,32 +2,28 @@
 //! rounds a value with more digits without a notice.
 
 use manifest::{Param, ToolCatalog};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::json;
 use types::visible;
 
-use super::CatalogQueries;
+use super::{CatalogQueries, TableName};
 
-/// The columns of the tables $1 (an array of [`Written`]) that are `numeric(p, s)` or a domain over it.
+/// The columns of the tables $1 (an array of [`TableName`]) that are `numeric(p, s)`, or of a domain over it. The scale is in the
+/// lower 11 bits of the type modifier, signed since PostgreSQL 15; a negative one is no number of digits.
 const SQL: &str = "\
-select distinct n.nspname || '.' || c.relname as table, a.attname as column, \
-    ((case t.typtype when 'd' then t.typtypmod else a.atttypmod end - 4) & 65535)::int as scale \
-from json_to_recordset($1::json) as w (schema_name text, table_name text) \
-join pg_namespace n on n.nspname = w.schema_name \
-join pg_class c on c.relnamespace = n.oid and c.relname = w.table_name \
-join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped \
-join pg_type t on t.oid = a.atttypid \
-where case t.typtype when 'd' then t.typbasetype else t.oid end = 'numeric'::regtype \
-  and case t.typtype when 'd' then t.typtypmod else a.atttypmod end >= 4 \
-order by 1, 2";
+with declared as ( \
+    select n.nspname || '.' || c.relname as table, a.attname as column, \
+        case t.typtype when 'd' then t.typtypmod else a.atttypmod end as modifier \
+    from json_to_recordset($1::json) as w (schema_name text, table_name text) \
+    join pg_namespace n on n.nspname = w.schema_name \
+    join pg_class c on c.relnamespace = n.oid and c.relname = w.table_name \
+    join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped \
+    join pg_type t on t.oid = a.atttypid \
+    where case t.typtype when 'd' then t.typbasetype else t.oid end = 'numeric'::regtype) \
+select distinct d.table, d.column, (d.modifier - 4) & 2047 as scale \
+from declared d where d.modifier >= 4 and (d.modifier - 4) & 2047 < 1024 order by 1, 2";
 
 const NUMERIC: u32 = 1700;
-
-#[derive(Serialize)]
-struct Written<'a> {
-    schema_name: &'a str,
-    table_name: &'a str,
-}
 
 #[derive(Deserialize)]
 struct Rounding {
@@ -48,9 +44,7 @@ pub(super) async fn notes(questions: &CatalogQueries, catalog: &ToolCatalog) -> 
         if open.is_empty() {
             continue;
         }
-        let tables = tool.written_tables();
-        let tables: Vec<Written<'_>> =
-            tables.map(|table| Written { schema_name: &table.schema, table_name: &table.table }).collect();
+        let tables: Vec<TableName<'_>> = tool.written_tables().map(TableName::from).collect();
         let columns: Vec<Rounding> = questions.ask(SQL, &[json!(tables)]).await?;
         for param in open {
             for Rounding { table, column, scale } in columns.iter().filter(|one| one.column == param.name) {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use types::{Privilege, TableAccess, Tier, visible};
 
-use super::CatalogQueries;
+use super::{CatalogQueries, TableName};
 
 /// For the tables $1 (an array of [`Written`]); $2 are those that `before` and `after` read. A partition counts as
 /// its partitioned table: a plan that writes names both, but a plan that reads names only the partitions. The bits of
@@ -57,7 +57,7 @@ pub(super) async fn notes(questions: &CatalogQueries, catalog: &ToolCatalog) -> 
     let mut notes = Vec::new();
     for tool in catalog.tools.iter().filter(|tool| tool.strictest_tier() > Tier::Auto) {
         let captured = tool.before.iter().chain(&tool.after).flat_map(|statement| statement.tables());
-        let shown: Vec<Shown<'_>> = captured.map(Shown::from).collect();
+        let shown: Vec<TableName<'_>> = captured.map(TableName::from).collect();
         let found: Vec<UnseenEffects> = questions.ask(SQL, &[json!(written(tool)), json!(shown)]).await?;
         let (mut direct, mut changed, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
         for UnseenEffects { table, changes, what } in found {
@@ -88,19 +88,6 @@ pub(super) async fn notes(questions: &CatalogQueries, catalog: &ToolCatalog) -> 
         }
     }
     Ok(notes)
-}
-
-/// A table that `before` or `after` reads.
-#[derive(Serialize)]
-struct Shown<'a> {
-    schema_name: &'a str,
-    table_name: &'a str,
-}
-
-impl<'a> From<&'a TableAccess> for Shown<'a> {
-    fn from(table: &'a TableAccess) -> Self {
-        Self { schema_name: &table.schema, table_name: &table.table }
-    }
 }
 
 /// A table that a tool writes to, and the kind of the change.

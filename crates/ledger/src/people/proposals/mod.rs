@@ -49,7 +49,7 @@ use crate::write::executor::{WriteExecutor, WriteRequest};
 use crate::write::existing_write::{self, ExistingWrite};
 use crate::write::failures::{internal_error, key_reused, ledger_failure, superseded};
 use crate::write::gate::Gate;
-use crate::write::intent::slot;
+use crate::write::intent::{MAX_PARAMS_BYTES, slot};
 use crate::write::policy::{self, AppliedPolicy, PolicyMode};
 use crate::write::preview::Trials;
 
@@ -354,9 +354,7 @@ const MAX_PREVIEW_BYTES: usize = 1 << 20;
 
 fn too_large(params: usize, preview: usize) -> Result<(), Failure> {
     let (what, bytes, most) = match (params, preview) {
-        (bytes, _) if bytes > crate::write::intent::MAX_PARAMS_BYTES => {
-            ("parameters", bytes, crate::write::intent::MAX_PARAMS_BYTES)
-        }
+        (bytes, _) if bytes > MAX_PARAMS_BYTES => ("parameters", bytes, MAX_PARAMS_BYTES),
         (_, bytes) if bytes > MAX_PREVIEW_BYTES => ("preview", bytes, MAX_PREVIEW_BYTES),
         _ => return Ok(()),
     };
