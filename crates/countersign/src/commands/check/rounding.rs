@@ -26,7 +26,7 @@ from declared d where d.modifier >= 4 and (d.modifier - 4) & 2047 < 1024 order b
 const NUMERIC: u32 = 1700;
 
 #[derive(Deserialize)]
-struct Rounding {
+struct NumericColumn {
     table: String,
     column: String,
     scale: u32,
@@ -38,16 +38,16 @@ struct Rounding {
 /// As [`CatalogQueries::ask`].
 pub(super) async fn notes(questions: &CatalogQueries, catalog: &ToolCatalog) -> anyhow::Result<Vec<String>> {
     let mut notes = Vec::new();
-    let is_open = |param: &&Param| param.ty.base().oid == NUMERIC && param.limits.scale.is_none();
+    let lacks_scale = |param: &&Param| param.ty.base().oid == NUMERIC && param.limits.scale.is_none();
     for tool in catalog.tools.iter().filter(|tool| tool.access.writes()) {
-        let open: Vec<&Param> = tool.params.iter().filter(is_open).collect();
-        if open.is_empty() {
+        let unscaled: Vec<&Param> = tool.params.iter().filter(lacks_scale).collect();
+        if unscaled.is_empty() {
             continue;
         }
         let tables: Vec<TableName<'_>> = tool.written_tables().map(TableName::from).collect();
-        let columns: Vec<Rounding> = questions.ask(SQL, &[json!(tables)]).await?;
-        for param in open {
-            for Rounding { table, column, scale } in columns.iter().filter(|one| one.column == param.name) {
+        let columns: Vec<NumericColumn> = questions.ask(SQL, &[json!(tables)]).await?;
+        for param in unscaled {
+            for NumericColumn { table, column, scale } in columns.iter().filter(|one| one.column == param.name) {
                 let column = visible(&format!("{table}.{column}"));
                 notes.push(format!(
                     "note: {}: tool {}: {column} keeps {scale} digits after the decimal point, and PostgreSQL rounds a value that has \

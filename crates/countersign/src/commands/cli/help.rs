@@ -60,9 +60,9 @@ fn overview(cli: &Command) -> String {
     for (heading, lines) in GROUPS {
         let _infallible = writeln!(text, "\n{heading}:");
         for names in lines {
-            let told = names.first().and_then(|first| cli.find_subcommand(first)).map(about).unwrap_or_default();
-            let told = told.split(". ").next().unwrap_or_default();
-            let _infallible = writeln!(text, "  {:<19} {told}", names.join(", "));
+            let summary = names.first().and_then(|first| cli.find_subcommand(first)).map(about).unwrap_or_default();
+            let summary = summary.split(". ").next().unwrap_or_default();
+            let _infallible = writeln!(text, "  {:<19} {summary}", names.join(", "));
         }
     }
     text.push_str(

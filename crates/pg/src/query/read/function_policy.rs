@@ -3,7 +3,8 @@
 //! PostgreSQL lets every role cancel the sessions of its own login, and lets a superuser read files, all of this from
 //! a SELECT in a read-only transaction. So before a session runs a text for the first time, the plan of the text
 //! shows which functions it calls (`EXPLAIN (VERBOSE)` prints the expressions, with views resolved), and the catalog
-//! says what these functions are (`functions.sql`). A text without a plan does not run.
+//! says what these functions are (`functions.sql`). Commands such as SHOW and EXPLAIN have no plan, so their functions are
+//! unknown (`PolicyVerdict::Unseen`): `execution` decides about them.
 //!
 //! The plan is made for unknown parameters, with all partitions: it shows every call that a later run may make, since
 //! only constants are evaluated in it. A query can detect that it is being planned (`plan_cache_mode`) and make the

@@ -1,7 +1,7 @@
 //! [`SqlExecutor`] on PostgreSQL, without a ledger.
 //!
 //! ```text
-//! a read     the read path (`read::streamed`): a transaction that cannot write, rolled back, the session cleaned
+//! a read     the read path (`read::stream`): a transaction that cannot write, rolled back, the session cleaned
 //! a write    BEGIN · limits · describe · run to its end · everything taken? · COMMIT · DISCARD ALL
 //! ```
 
