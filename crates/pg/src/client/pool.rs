@@ -4,7 +4,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use deadpool::Runtime;
-use deadpool::managed::{self, Metrics, Object, Pool as Deadpool, RecycleError, RecycleResult, TimeoutType, Timeouts};
+use deadpool::managed::{
+    self, Metrics, Object, Pool as Deadpool, QueueMode, RecycleError, RecycleResult, TimeoutType, Timeouts,
+};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
@@ -108,8 +110,12 @@ impl Pool {
     #[must_use]
     pub fn new(target: ConnectOptions, settings: SessionSettings, sessions: usize) -> Self {
         let manager = Manager { target, settings, lost: Mutex::default(), stopping: TaskTracker::new() };
-        let builder = Deadpool::builder(manager).max_size(sessions).runtime(Runtime::Tokio1);
-        let pool = builder.build().unwrap_or_else(|_| unreachable!("a pool with a runtime can be built"));
+        // The session that was used last: its backend has its plans and catalog entries at hand.
+        let builder = Deadpool::builder(manager).max_size(sessions).queue_mode(QueueMode::Lifo);
+        let pool = builder
+            .runtime(Runtime::Tokio1)
+            .build()
+            .unwrap_or_else(|_| unreachable!("a pool with a runtime can be built"));
         Self { pool }
     }
 
