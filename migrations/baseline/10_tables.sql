@@ -188,7 +188,11 @@ create table countersign.tracked (
     writers      name[]       not null,
     is_current   boolean      not null default true,
     since        timestamptz  not null default clock_timestamp(),
-    made_by      name         not null default session_user
+    made_by      name         not null default session_user,
+    catalog_versions xid[],
+    plain_changes text        not null default '',
+    clock_columns text[]      not null default '{}',
+    clock_numbers int2[]      not null default '{}'
 );
 comment on table countersign.tracked is
     'Tables whose changes are recorded. One row for each run of `countersign track`: an effect names the shape of its row images.';
@@ -206,6 +210,12 @@ comment on column countersign.tracked.sensitive is 'Columns that are null in row
 comment on column countersign.tracked.is_log is 'Append-only history: an undo may add rows to it.';
 comment on column countersign.tracked.all_writers is 'Changes by logins that are no server''s are recorded too.';
 comment on column countersign.tracked.writers is 'The servers'' logins that the triggers know.';
+comment on column countersign.tracked.catalog_versions is
+    'The rows of the catalog from which the columns below were found (`keep_table_facts`). They say nothing if the catalog has others.';
+comment on column countersign.tracked.plain_changes is
+    'I, U and D: the changes of rows that an undo takes back without a trial, if the caller has the right to it.';
+comment on column countersign.tracked.clock_columns is 'The columns that its triggers set in an UPDATE to the time, or count up.';
+comment on column countersign.tracked.clock_numbers is 'Their numbers in pg_attribute.';
 create unique index tracked_current on countersign.tracked (relation) where is_current;
 
 create table countersign.rebound (

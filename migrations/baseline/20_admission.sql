@@ -541,9 +541,11 @@ begin
             return next a.correlation_id;
         end if;
     end loop;
+    perform countersign.keep_table_facts();
 end $$;
 comment on function countersign.sweep(interval, integer) is
-    'Ends attempts that nobody carries out: no transaction has locked the row, or the slot of a write that was reported.';
+    'Ends attempts that nobody carries out: no transaction has locked the row, or the slot of a write that was reported. Notes what migrations have '
+    'changed of tracked tables.';
 
 create function countersign.report_write(
     call_slot bytea, correlation uuid, account text, who text, of_session text, name_of_client text, version_of_client text, trace text,

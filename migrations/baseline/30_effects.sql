@@ -199,6 +199,7 @@ begin
                        'execute function countersign.refuse_truncate()', leaf, condition);
         execute format('alter table %s enable always trigger "!countersign_truncate"', leaf);
     end loop;
+    perform countersign.keep_table_facts(target);
     return shape;
 end $$;
 comment on function countersign.track(regclass, text[], text[], boolean, boolean) is
@@ -347,7 +348,7 @@ comment on function countersign.assigning_function(integer) is
     'The text of the trigger function that notes which columns the statement itself set, before any other trigger sees the row: sets of '
     'numbers, `;3,7,;3,`, in a setting of the transaction.';
 
-create function countersign.assigned_columns(relation oid) returns json
+create function countersign.assigned_columns(relation oid) returns int2[]
 language plpgsql stable as $$
 declare
     noted  text := current_setting('countersign.assigned_' || relation, true);
@@ -356,9 +357,10 @@ begin
                    where g.tgrelid = assigned_columns.relation and g.tgname = '!countersign_assigned' and g.tgenabled = 'A') then
         return null;
     end if;
-    return (select coalesce(json_agg(a.attnum order by a.attnum), '[]') from pg_attribute a
-            where a.attrelid = assigned_columns.relation and a.attnum > 0 and not a.attisdropped
-              and (strpos(noted, '*') > 0 or a.attnum::text = any (string_to_array(replace(noted, ';', ','), ','))));
+    return array(select a.attnum from pg_attribute a
+                 where a.attrelid = assigned_columns.relation and a.attnum > 0 and not a.attisdropped
+                   and (strpos(noted, '*') > 0 or a.attnum::text = any (string_to_array(replace(noted, ';', ','), ',')))
+                 order by a.attnum);
 end $$;
 comment on function countersign.assigned_columns(oid) is
     'The numbers of the columns that the statements of this transaction have set in rows of the table; null without the trigger that notes them.';

@@ -73,7 +73,13 @@ end $$;
 comment on function countersign.set_by_clocks(oid, text) is
     'The columns that triggers of a table set in the undo of such a change, if all of them only set the time or count up. Null: there are other triggers.';
 
-create function countersign.needs_trial(t countersign.tracked, op text, is_moved boolean) returns boolean
+create function countersign.may_take_back(relation oid, op text) returns boolean language sql stable as $$
+    select not row_security_active(relation)
+       and has_table_privilege(relation, case op when 'I' then 'DELETE' when 'D' then 'INSERT' else 'UPDATE' end)
+$$;
+comment on function countersign.may_take_back(oid, text) is 'Whether the caller has the right to the undo of such a change, and no policy examines its rows.';
+
+create function countersign.has_obstacles(t countersign.tracked, op text, is_moved boolean, is_kept boolean) returns boolean
 language plpgsql stable as $$
 declare
     is_parted       boolean;
@@ -83,16 +89,17 @@ declare
     -- _setdefault_del, and the same for _upd.
     actions         oid[] := '{1646, 1650, 1652, 1647, 1651, 1653}';
 begin
-    if row_security_active(t.relation)
-       or not has_table_privilege(t.relation, case op when 'I' then 'DELETE' when 'D' then 'INSERT' else 'UPDATE' end)
-       or cardinality(t.fixed) > cardinality(t.computed) or cardinality(t.columns) > 832
-    then
+    if cardinality(t.fixed) > cardinality(t.computed) or cardinality(t.columns) > 832 then
         return true;
     end if;
     select c.relhassubclass and c.relkind = 'p', c.relhassubclass and c.relkind = 'r' or c.relhasrules
                or exists (select from pg_constraint n where n.conrelid = c.oid and not n.convalidated),
-           exists (select from pg_trigger g where g.tgrelid = c.oid and g.tgisinternal and g.tgenabled <> 'D' and g.tgfoid = any (actions))
+           exists (select from pg_trigger g where g.tgrelid = c.oid and g.tgisinternal and g.tgenabled <> 'D' and g.tgfoid = any (actions)
+                   and (op <> 'U' or is_moved or g.tgfoid = any (actions[4:])))
     into is_parted, is_in_the_way, is_referred_to from pg_class c where c.oid = t.relation;
+    if is_kept then
+        return is_in_the_way or is_parted or is_referred_to;
+    end if;
     if is_parted then
         is_in_the_way := is_in_the_way or exists (
             select from pg_partition_tree(t.relation) p where p.level > 0 and (
@@ -111,20 +118,94 @@ begin
     end if;
     return is_in_the_way;
 end $$;
-comment on function countersign.needs_trial(countersign.tracked, text, boolean) is
-    'Whether policies, rights, rules, constraints or other tables may be in the way of the undo of such a change.';
+comment on function countersign.has_obstacles(countersign.tracked, text, boolean, boolean) is
+    'Whether rules, constraints or other tables may be in the way of the undo of such a change; is_kept: as long as the versions of the table''s '
+    'catalog rows stay as they are, whatever becomes of its partitions and of the tables that refer to it.';
 
-create function countersign.facts_of_write(write uuid) returns countersign.write_facts
-language plpgsql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off
-set plan_cache_mode = force_generic_plan set jit = off as $$
+-- What a table's triggers and constraints mean for an undo takes longer to find than a write may take longer. It changes with the catalog
+-- alone, so it is found once, and kept with the versions of the rows of the catalog that it was found in.
+create function countersign.catalog_versions(relation oid, has_clocks boolean) returns xid[]
+language plpgsql stable as $$
+declare
+    -- A constraint or a rule changes pg_class or has triggers. One that was NOT VALID makes nothing plain when it is validated.
+    versions  xid[] := array(
+        select c.xmin from pg_class c where c.oid = catalog_versions.relation
+        union all select a.xmin from pg_attribute a where a.attrelid = catalog_versions.relation and a.attnum > 0
+        union all select g.xmin from pg_trigger g where g.tgrelid = catalog_versions.relation);
+begin
+    if not has_clocks then
+        return versions;
+    end if;
+    return versions || array(
+        select p.xmin from pg_trigger g join pg_proc p on p.oid = g.tgfoid
+        where g.tgrelid = catalog_versions.relation and not g.tgisinternal and g.tgname not like '!countersign%'
+        union all select i.xmin from pg_index i where i.indrelid = catalog_versions.relation);
+end $$;
+comment on function countersign.catalog_versions(oid, boolean) is
+    'The transactions that made what the catalog says now of a table, its columns and triggers; with has_clocks of the functions of its triggers and '
+    'of its indexes, too.';
+
+create function countersign.keep_table_facts(of_relation oid default null) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp set quote_all_identifiers = off as $$
+declare
+    t                countersign.tracked;
+    plain            text;
+    clocks           text[];
+    insert_clocks    text[];
+    stamped          int2[];
+    versions         xid[];
+    clock_versions   xid[];
+begin
+    for t in
+        select k.* from countersign.tracked k join pg_class c on c.oid = k.relation
+        where k.is_current and (of_relation is null or k.relation = of_relation)
+          and k.catalog_versions is distinct from countersign.catalog_versions(k.relation, k.clock_numbers <> '{}')
+        for no key update of k skip locked
+    loop
+        -- Before the rest: what is found may be newer than the versions, and never older.
+        versions := countersign.catalog_versions(t.relation, false);
+        clock_versions := countersign.catalog_versions(t.relation, true);
+        plain := '';
+        stamped := '{}';
+        clocks := countersign.set_by_clocks(t.relation, 'U');
+        if clocks <> '{}' then
+            -- A domain has constraints of its own.
+            stamped := array(select u.number from unnest(t.columns, t.numbers, t.type_ids) u (c, number, of_type)
+                             where u.c = any (clocks) and u.of_type < 16384);
+            if cardinality(stamped) <> cardinality(clocks) or not countersign.is_free_to_change(t.relation, stamped) then
+                clocks := null;
+                stamped := '{}';
+            end if;
+        end if;
+        if countersign.has_current_shape(t) and t.key_columns is not null then
+            insert_clocks := countersign.set_by_clocks(t.relation, 'I');
+            plain := concat(
+                -- Which columns the statements set is evidence of the write, where it is noted.
+                case when clocks is not null and (stamped <> '{}' or countersign.assigned_columns(t.relation) is null)
+                          and not countersign.has_obstacles(t, 'U', false, true) then 'U' end,
+                -- Without clocks the versions say nothing of the functions of triggers.
+                case when insert_clocks is not null and (stamped <> '{}' or insert_clocks = '{}')
+                          and not countersign.has_obstacles(t, 'I', false, true) then 'I' end,
+                case when countersign.set_by_clocks(t.relation, 'D') is not null and not countersign.has_obstacles(t, 'D', false, true) then 'D' end);
+        end if;
+        update countersign.tracked k
+        set catalog_versions = case when stamped <> '{}' then clock_versions else versions end,
+            plain_changes = plain, clock_columns = coalesce(clocks, '{}'), clock_numbers = stamped
+        where k.shape = t.shape;
+    end loop;
+end $$;
+comment on function countersign.keep_table_facts(oid) is
+    'Finds which changes of tracked tables an undo takes back without a trial: of one table, or of all that have changed since.';
+
+create function countersign.examine_write(write uuid) returns countersign.write_facts
+language plpgsql stable set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare
     facts        countersign.write_facts;
     t            countersign.tracked;
     w            record;
-    assigned     jsonb;
+    assigned     int2[];
     columns      text[];
     stamped      int2[];
-    is_assigned  boolean;
     has_rows     boolean := false;
 begin
     facts := (false, false, false, null, null, '{}', null);
@@ -138,9 +219,9 @@ begin
             select k.* into t from countersign.tracked k where k.shape = w.shape;
             facts.is_outdated := facts.is_outdated or not t.is_current or not countersign.has_current_shape(t);
         end if;
-        assigned := case when w.op = 'U' then countersign.assigned_columns(w.relation)::jsonb end;
+        assigned := case when w.op = 'U' then countersign.assigned_columns(w.relation) end;
         if assigned is not null then
-            facts.assigned := facts.assigned || jsonb_build_object(w.relation::text, assigned);
+            facts.assigned := facts.assigned || jsonb_build_object(w.relation::text, to_jsonb(assigned));
         end if;
         if t.is_log then
             facts.logs := facts.logs || countersign.table_name(w.relation);
@@ -154,12 +235,13 @@ begin
         end if;
         continue when facts.needs_trial;
         columns := countersign.set_by_clocks(w.relation, w.op);
-        facts.needs_trial := columns is null or countersign.needs_trial(t, w.op, w.is_moved);
+        facts.needs_trial := columns is null or not countersign.may_take_back(w.relation, w.op)
+                             or countersign.has_obstacles(t, w.op, w.is_moved, false);
         if not facts.needs_trial and columns <> '{}' and w.op = 'U' then
             -- A domain has constraints of its own.
-            select array_agg(u.number), bool_or(assigned @> to_jsonb(u.number)) into stamped, is_assigned
-            from unnest(t.columns, t.numbers, t.type_ids) u (c, number, of_type) where u.c = any (columns) and u.of_type < 16384;
-            facts.needs_trial := w.is_moved or is_assigned is not false or cardinality(stamped) <> cardinality(columns)
+            stamped := array(select u.number from unnest(t.columns, t.numbers, t.type_ids) u (c, number, of_type)
+                             where u.c = any (columns) and u.of_type < 16384);
+            facts.needs_trial := w.is_moved or assigned is null or assigned && stamped or cardinality(stamped) <> cardinality(columns)
                                  or not countersign.is_free_to_change(w.relation, stamped);
             facts.set_by_triggers := coalesce(facts.set_by_triggers, '{}') || jsonb_build_object(countersign.table_name(w.relation), to_jsonb(columns));
         end if;
@@ -168,6 +250,36 @@ begin
         facts.reason := 'irreversible';
     end if;
     return facts;
+end $$;
+comment on function countersign.examine_write(uuid) is 'What `facts_of_write` answers, found in the catalog as it is now.';
+
+create function countersign.facts_of_write(write uuid) returns countersign.write_facts
+language plpgsql stable as $$
+declare
+    facts     countersign.write_facts;
+    is_plain  boolean;
+begin
+    select count(*) > 0, false, false, null, null,
+           coalesce(jsonb_object_agg(f.relation, to_jsonb(f.assigned)) filter (where f.assigned is not null), '{}'),
+           jsonb_object_agg(countersign.table_name(f.relation), to_jsonb(f.clock_columns)) filter (where f.assigned is not null),
+           coalesce(bool_and(f.is_plain), true)
+    into facts.has_effects, facts.is_outdated, facts.needs_trial, facts.reason, facts.logs, facts.assigned, facts.set_by_triggers, is_plain
+    from (
+        select w.relation, t.clock_columns, s.assigned,
+               coalesce(t.is_current and not t.is_log and not w.is_moved and not w.has_secret_change
+                   and strpos(t.plain_changes, w.op) > 0 and (w.op <> 'U' or t.clock_numbers = '{}' or not s.assigned && t.clock_numbers)
+                   and countersign.may_take_back(w.relation, w.op)
+                   and t.catalog_versions = countersign.catalog_versions(w.relation, t.clock_numbers <> '{}'), false) as is_plain
+        from (select e.relation, e.shape, case e.op when 'N' then 'U' else e.op::text end as op, bool_or(e.key_before is not null) as is_moved,
+                     bool_or(e.op in ('U', 'D') and (e.secret_before is distinct from e.secret_after
+                                                     or e.key_before is not null and e.secret_before is not null)) as has_secret_change,
+                     bool_or(e.op = 'U') as has_updates
+              from countersign.effect e where e.correlation_id = write group by 1, 2, 3) w
+        left join countersign.tracked t on t.shape = w.shape
+        cross join lateral (select case when w.has_updates and t.clock_numbers <> '{}' then countersign.assigned_columns(w.relation) end as assigned
+                            offset 0) s
+    ) f;
+    return case when is_plain then facts else countersign.examine_write(write) end;
 end $$;
 comment on function countersign.facts_of_write(uuid) is 'Of a write in its own transaction, with the rights of the caller.';
 
@@ -283,8 +395,11 @@ begin
     if facts.is_outdated then
         raise exception 'the columns of a tracked table have changed' using errcode = 'CS005';
     end if;
-    -- What the server knows of the tool's tables is enough where it knows that all of them are tracked, and no trigger adds others.
-    if facts.needs_trial or not facts.has_effects or coalesce(said ->> 'checked', 'false') <> 'true' then
+    -- What the server knows of the tool's tables is enough where it knows that all of them are tracked, and no trigger adds others. A write
+    -- that the ledger has nothing of is not undone by it.
+    if facts.needs_trial or facts.has_effects and coalesce(said ->> 'checked', 'false') <> 'true'
+       or not facts.has_effects and (affected = 0 or said ->> 'reversible' = 'true')
+    then
         untracked := nullif(countersign.untracked_counts(false), '{}');
     end if;
     did_nothing := not facts.has_effects and untracked is null;
@@ -300,7 +415,8 @@ begin
     end if;
     -- Most writes are as their tools say.
     receipt := case when facts.has_effects and not facts.needs_trial and (facts.reason, untracked, facts.logs, facts.set_by_triggers) is null
-                         and said ->> 'checked' = 'true' and not is_long then said
+                         and said ->> 'checked' = 'true' and not is_long
+                         or not facts.has_effects and said ->> 'reversible' = 'false' then said
                     else countersign.receipt(said, facts, affected, untracked, trial, is_long) end;
 end $$;
 comment on function countersign.promise_of_write(uuid, bigint, json, text) is

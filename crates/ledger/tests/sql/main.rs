@@ -23,6 +23,7 @@ mod random;
 mod read_log;
 mod receipts;
 mod receipts_clocks;
+mod receipts_kept;
 mod receipts_migrations;
 mod receipts_triggers;
 mod retention;
