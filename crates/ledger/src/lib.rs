@@ -230,9 +230,6 @@ impl Ledger {
     }
 
     /// The version of the catalog rows that the statements on these tables depend on.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn catalog_version(&self, tables: &WatchedTables) -> Result<CatalogVersion, pg::Error> {
         evidence::catalog_version::load(&self.records(), tables).await
     }
@@ -257,9 +254,6 @@ impl Ledger {
 }
 
 /// Checks that a connection to the database succeeds.
-///
-/// # Errors
-/// [`pg::ConnectError`] with the reason.
 pub async fn can_connect(target: &ConnectOptions) -> Result<(), pg::ConnectError> {
     pg::Session::connect(target, &pg::SessionSettings::default()).await?.close().await;
     Ok(())

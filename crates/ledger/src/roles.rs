@@ -61,9 +61,6 @@ pub struct ExcessPrivileges {
 }
 
 /// The reason why this login can do more than a server needs; `None` if it cannot.
-///
-/// # Errors
-/// The connection or the query failed.
 pub async fn check_server_role(target: &ConnectOptions) -> Result<Option<String>, pg::Error> {
     let excess = check_login(target).await?.filter(|excess| !excess.powers.is_empty());
     Ok(excess.map(|ExcessPrivileges { role, powers }| {
@@ -72,17 +69,11 @@ pub async fn check_server_role(target: &ConnectOptions) -> Result<Option<String>
 }
 
 /// The excess privileges of the login of this connection.
-///
-/// # Errors
-/// The connection or the query failed.
 pub async fn check_login(target: &ConnectOptions) -> Result<Option<ExcessPrivileges>, pg::Error> {
     Ok(excess(target, THIS_SQL).await?.into_iter().next())
 }
 
 /// The logins that `init` has created for servers or that were named to it, each with its excess privileges.
-///
-/// # Errors
-/// The connection or the query failed.
 pub async fn check_all_server_roles(target: &ConnectOptions) -> Result<Vec<ExcessPrivileges>, pg::Error> {
     excess(target, SERVERS_SQL).await
 }

@@ -13,7 +13,6 @@ use types::Secret;
 const KEYS_SQL: &str = "select k.id, k.key, k.seals from countersign.state_keys() k";
 const ROTATE_SQL: &str = "select countersign.rotate_state_key($1)";
 
-/// The time limit of a query for the keys.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// The keys of one ledger.
@@ -39,9 +38,6 @@ impl StateKeys {
     }
 
     /// All keys, the oldest first. The query is permitted to the logins of servers.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn all(&self) -> Result<Vec<StateKey>, pg::Error> {
         let answer = self.writer.run_one(KEYS_SQL, &[], Instant::now() + DEADLINE).await?;
         let key = |row: Vec<Option<String>>| match <[Option<String>; 3]>::try_from(row).ok()? {

@@ -86,26 +86,17 @@ pub(super) struct Log {
 
 impl Audit {
     /// The keys of the current log, the oldest first.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn keys(&self) -> Result<Vec<LogKey>, pg::Error> {
         let rows = self.ask(KEYS_SQL, &[None]).await?;
         rows.into_iter().map(|row| one_row(vec![row]).map(log_key)).collect()
     }
 
     /// The id of the ledger, a UUID. A fork of the ledger gets a new one.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn ledger_id(&self) -> Result<String, pg::Error> {
         load_ledger_id(self.acquire().await?.session()).await
     }
 
     /// The newest signed checkpoint of the current log.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn newest_checkpoint(&self) -> Result<Option<SignedNote>, pg::Error> {
         let mut lease = self.acquire().await?;
         let log = LogState::load(lease.session()).await?;
@@ -113,9 +104,6 @@ impl Audit {
     }
 
     /// How much of the current log is signed.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn signatures(&self) -> Result<SignatureState, pg::Error> {
         let keys = self.keys().await?.iter().filter(|key| !key.is_retired).count();
         let mut lease = self.acquire().await?;

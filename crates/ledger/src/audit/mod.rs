@@ -65,9 +65,6 @@ impl Audit {
     }
 
     /// The range between two points in time, by the clock of the database.
-    ///
-    /// # Errors
-    /// [`TimeRangeError`] if the range is empty.
     pub async fn time_range(&self, from: Option<Moment>, to: Option<Moment>) -> Result<TimeRange, TimeRangeError> {
         self.records.time_range(from, to).await
     }
@@ -82,7 +79,6 @@ impl Audit {
     }
 }
 
-/// The rows of one statement.
 async fn ask(
     session: &mut Session,
     sql: &str,

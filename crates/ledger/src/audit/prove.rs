@@ -48,9 +48,6 @@ const LOG_SQL: &str = "\
 impl Audit {
     /// Proves that the log contains the entry of a record, in the tree of its newest checkpoint. This works for
     /// pruned records, too.
-    ///
-    /// # Errors
-    /// [`ProveError`] if the record has no entry, or no signed checkpoint covers it.
     pub async fn prove(&self, id: CorrelationId) -> Result<EntryProof, ProveError> {
         let mut lease = self.acquire().await?;
         let session = lease.session();
@@ -75,9 +72,6 @@ impl Audit {
 
     /// Proves that the checkpoint `new` extends `old`, in the form that witnesses accept. The signatures are not
     /// verified.
-    ///
-    /// # Errors
-    /// [`ProveError`] if the checkpoints are of different logs, or the stored tree is damaged.
     pub async fn prove_consistency(&self, old: &SignedNote, new: &SignedNote) -> Result<CheckpointRequest, ProveError> {
         let read = |note: &SignedNote| {
             note.text().parse::<Checkpoint>().map_err(|error| ProveError::Checkpoints(error.to_string()))

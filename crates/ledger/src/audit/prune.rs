@@ -50,9 +50,6 @@ const SURVEY_SQL: &str = "\
 impl Audit {
     /// The records that [`Audit::prune`] would remove, and the time before which a record counts as old. This removes
     /// nothing.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn survey(&self, older_than: Age) -> Result<(PrunePlan, String), pg::Error> {
         let made_before = self.cutoff(older_than).await?;
         Ok((self.survey_before(&made_before).await?, made_before))

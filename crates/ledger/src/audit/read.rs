@@ -123,7 +123,7 @@ pub struct RecordName {
     pub correlation_id: CorrelationId,
     /// The tool of the record.
     pub tool_name: String,
-    /// The status of the record.
+    /// The status: a name of [`RecordStatus`].
     pub status: String,
     /// When the record was made.
     pub created_at: String,
@@ -167,25 +167,16 @@ pub struct SessionActivity {
 
 impl Audit {
     /// The writes with these ids, in short.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn some(&self, ids: &[CorrelationId]) -> Result<Vec<PlannedWrite>, pg::Error> {
         self.records.rows(SOME_SQL, &[Some(array(ids))]).await
     }
 
-    /// The sessions of the newest 10,000 records, the most recently active one first.
-    ///
-    /// # Errors
-    /// The query failed.
+    /// The sessions of the last 7 days in the newest 10,000 records, at most 100, the most recently active one first.
     pub async fn activity(&self) -> Result<Vec<SessionActivity>, pg::Error> {
         self.records.rows(ACTIVITY_SQL, &[]).await
     }
 
     /// The records that the filter selects, newest first.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn list(&self, query: &RecordFilter) -> Result<Vec<RecordLine>, pg::Error> {
         let mut records: Vec<RecordLine> = Vec::new();
         let (mut left, mut before) = (query.limit, query.before);
@@ -214,9 +205,6 @@ impl Audit {
     }
 
     /// The records whose correlation id begins with `prefix`, newest first.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn find(&self, prefix: &IdPrefix, limit: u32) -> Result<Vec<RecordName>, pg::Error> {
         let [low, high] = prefix.range();
         self.records.rows(FIND_SQL, &[Some(low), Some(high), Some(limit.to_string())]).await
@@ -224,9 +212,6 @@ impl Audit {
 
     /// A whole record, with its effects, its entry in the log, its duplicates or its original, and the writes that
     /// undid it or that it undid.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn show(&self, correlation_id: CorrelationId) -> Result<Option<Record>, pg::Error> {
         let found = self.records.objects(SHOW_SQL, &[Some(correlation_id.to_string())]).await?.into_iter().next();
         let record = self.records.with_effects(found, correlation_id).await?;
@@ -236,9 +221,6 @@ impl Audit {
 
     /// The numbers of records since the beginning of `time`, by status: for each tool in alphabetical order, then for
     /// all tools.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn counts(&self, time: TimeRange) -> Result<Vec<ToolCounts>, pg::Error> {
         self.records.rows(COUNTS_SQL, &[time.from.map(types::rfc3339)]).await
     }

@@ -70,7 +70,7 @@ pub struct ReadLogLine {
     pub id: i64,
     /// When the read began.
     pub read_at: String,
-    /// The outcome: `ok`, an error code, `lost` or `pruned`.
+    /// The outcome: `ok`, `cancelled`, an error code, `lost` or `pruned`.
     pub outcome: String,
     /// The tool; `None` for a line about missing entries.
     pub tool_name: Option<String>,
@@ -191,9 +191,6 @@ impl ReadGroup {
 
 impl Audit {
     /// The entries that the filter selects, newest first.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn list_reads(&self, filter: &ReadFilter) -> Result<Vec<ReadLogLine>, pg::Error> {
         let mut entries: Vec<ReadLogLine> = Vec::new();
         let mut left = filter.limit;
@@ -222,9 +219,6 @@ impl Audit {
     }
 
     /// Counts the reads since the beginning of `time`, or all reads if it has none.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn count_reads(&self, by: ReadGroup, time: TimeRange) -> Result<ReadCounts, pg::Error> {
         let since = [time.from.map(rfc3339)];
         let groups = self.records.rows(by.sql(), &since).await?;
@@ -233,9 +227,6 @@ impl Audit {
     }
 
     /// The days of the log that ended longer ago than `older_than`. The last day is never among them.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn prunable_reads(&self, older_than: Age) -> Result<Vec<ReadDay>, pg::Error> {
         let mut days = Vec::new();
         for row in self.ask(DAYS_SQL, &[Some(older_than.as_secs().to_string())]).await? {

@@ -11,7 +11,7 @@ pub struct RecordLine {
     pub id: Option<i64>,
     /// When it was made.
     pub created_at: String,
-    /// The status.
+    /// The status: a name of [`crate::RecordStatus`].
     pub status: String,
     /// The tool.
     pub tool_name: String,
@@ -68,7 +68,7 @@ pub struct RecordApproval {
     /// The database login of the decision.
     #[serde(default)]
     pub decided_login: Option<String>,
-    /// The channel of the decision.
+    /// The channel of the decision, such as `elicitation` or `command_line`.
     #[serde(default)]
     pub decided_via: Option<String>,
     /// When the decision was made.
@@ -83,7 +83,7 @@ pub struct Record {
     pub id: Option<i64>,
     /// The correlation id.
     pub correlation_id: CorrelationId,
-    /// The status.
+    /// The status: a name of [`crate::RecordStatus`].
     pub status: String,
     /// The tool.
     pub tool_name: String,

@@ -81,9 +81,6 @@ const HISTORY_SQL: &str = concat!(
 impl Audit {
     /// Finds the tracked table with this name and, if `key` is not empty, its row with this key. A key of one column
     /// may be given without its name: `(None, "7")`. Otherwise each column is named: `(Some("id"), "7")`.
-    ///
-    /// # Errors
-    /// [`RowError`] if the table is not tracked, or the key is not that of the table.
     pub async fn tracked_row(&self, table: &str, key: &[(Option<String>, String)]) -> Result<TrackedRow, RowError> {
         let found = self.records.objects(TABLE_SQL, &[Some(table.to_owned())]).await?.into_iter().next();
         let Some(found) = found else {
@@ -135,9 +132,6 @@ impl Audit {
     }
 
     /// The newest changes of a row, newest first.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn row(&self, row: &TrackedRow, limit: u32) -> Result<Vec<RowHistoryEntry>, pg::Error> {
         let params = [Some(row.relation.clone()), row.key.clone(), Some(limit.to_string())];
         let changes = self.records.objects(HISTORY_SQL, &params).await?.into_iter().map(Value::Object);

@@ -17,7 +17,6 @@ const LEAVES_SQL: &str = "select encode(string_agg(l.hash, '' order by l.leaf_in
 const NODES_SQL: &str = "select encode(string_agg(n.hash, '' order by n.node_index), 'hex') from countersign.tree_node n \
     where n.log_no = $1::integer and n.node_index >= $2::bigint and n.node_index < $3::bigint and n.level = $4::integer";
 
-/// The current log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LogState {
     /// `identity.no`.
@@ -67,7 +66,6 @@ pub(super) fn hash_list(hex: &str) -> Result<Vec<Hash>, pg::Error> {
         .collect()
 }
 
-/// Parses a hash in hexadecimal.
 pub(super) fn hash(hex: &str) -> Result<Hash, pg::Error> {
     Hash::from_hex(hex).ok_or_else(unreadable)
 }

@@ -16,9 +16,6 @@ where a.attnum is null or not has_schema_privilege(n.oid, 'usage') or not has_co
 
 impl Audit {
     /// The given columns that the login of this ledger may not select.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn unreadable(&self, columns: &[MaskedColumn]) -> Result<Vec<MaskedColumn>, pg::Error> {
         let names =
             |of: fn(&MaskedColumn) -> &String| Some(text_array(&columns.iter().map(of).cloned().collect::<Vec<_>>()));

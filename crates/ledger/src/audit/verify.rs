@@ -46,7 +46,6 @@ const REVERSALS_SQL: &str = include_str!("reversals.sql");
 /// The number of leaves in one query, which takes about a second.
 const BATCH: u64 = 16 * 256;
 
-/// The state of the verification of one log.
 struct LogVerifier {
     log_no: i64,
     tree: Frontier,
@@ -70,9 +69,6 @@ type Outcome<T> = Result<Result<T, VerifyFinding>, pg::Error>;
 impl Audit {
     /// Compares the whole ledger with its log, and the log with its own checkpoints and with those in `kept`, in one
     /// snapshot. Returns the first contradiction, if there is one.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn verify(&self, trusted: &TrustedKeys, kept: &[KeptCheckpoint]) -> Outcome<Verified> {
         let mut lease = self.acquire().await?;
         let session = lease.session();
@@ -84,9 +80,6 @@ impl Audit {
 
     /// Compares the log with its newest checkpoint and with those in `kept`, by the stored tree and without reading
     /// the entries.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn compare(&self, kept: &[KeptCheckpoint]) -> Result<Option<VerifyFinding>, pg::Error> {
         let mut lease = self.acquire().await?;
         let session = lease.session();
@@ -111,9 +104,6 @@ impl Audit {
 
     /// Compares the newest `entries` entries of the log with their records and events. The counts in [`Verified`]
     /// cover these entries, except `entries`, which is the size of the log.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn verify_recent(&self, entries: u32) -> Outcome<Verified> {
         let mut lease = self.acquire().await?;
         let session = lease.session();

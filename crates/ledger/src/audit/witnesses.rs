@@ -101,9 +101,6 @@ pub struct WitnessState {
 
 impl Audit {
     /// The witnesses of the current log, the oldest first.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn witnesses(&self) -> Result<Vec<Witness>, pg::Error> {
         load_witnesses(self.acquire().await?.session()).await
     }
@@ -126,9 +123,6 @@ impl Audit {
     }
 
     /// The last checkpoint that each witness has cosigned, according to the notes in the database.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn witness_states(&self) -> Result<Vec<WitnessState>, pg::Error> {
         let mut lease = self.acquire().await?;
         let session = lease.session();
@@ -147,9 +141,6 @@ impl Audit {
     ///
     /// If a witness shows a checkpoint of this log that is larger than the log, the signer stores that checkpoint as
     /// its last one, and therefore signs nothing from then on.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn cosign(&self, signing: &Signing) -> Result<(Option<SignedNote>, Vec<Uncosigned>), pg::Error> {
         let mut lease = self.acquire().await?;
         let session = lease.session();
@@ -300,12 +291,10 @@ async fn shown_by(
     Ok(opened.filter(|(_, checkpoint)| checkpoint.origin == origin))
 }
 
-/// The path of a resource below a URL.
 fn path_below(url: &HttpsUrl, resource: &str) -> String {
     format!("{}/{resource}", url.path().trim_end_matches('/'))
 }
 
-/// The cosignature of this key in an answer.
 fn cosignature(body: &str, note: &SignedNote, key: &VerifierKey) -> Option<Signature> {
     let lines = Signature::parse_lines(body).ok()?;
     lines.into_iter().find(|line| {

@@ -37,7 +37,6 @@ pub(crate) fn undo_failure(mut conflicts: Vec<Conflict>) -> Failure {
     Failure { conflicts, ..Failure::new(ErrorCode::UndoConflict, message) }.hint(hint)
 }
 
-/// The failure of an undo whose write was undone before.
 pub(crate) fn already_reversed(by: Option<CorrelationId>) -> Failure {
     let by = by.map_or_else(String::new, |by| format!(" by {by}"));
     Failure::new(ErrorCode::AlreadyReversed, format!("the write was undone before{by}; nothing was changed")).hint(

@@ -22,9 +22,6 @@ join countersign.tracked t on t.shape operator(pg_catalog.=) e.shape order by e.
 
 /// The effects of a write: the first [`MOST_SHOWN`] in the order in which they were made. Beyond 1 MiB of row images,
 /// effects have no columns. `None` if no effects are recorded.
-///
-/// # Errors
-/// The query failed.
 pub(crate) async fn of_write(
     writer: &WriterPool,
     write: CorrelationId,
@@ -104,7 +101,6 @@ pub(crate) struct RecordedChange {
 }
 
 impl RecordedChange {
-    /// Converts the images to an effect.
     pub(crate) fn effect(self) -> RowEffect {
         let (change, columns) = match self.op.as_str() {
             "I" => (ChangeKind::Insert, self.present(self.after.as_deref())),

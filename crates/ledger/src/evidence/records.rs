@@ -129,9 +129,6 @@ impl Records {
 
     /// Lists at most `limit` records of the account, newest first, without hashes, undo calls and account.
     /// `tool_name` and `status` select records.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn recent(
         &self,
         account: &AccountId,
@@ -149,9 +146,6 @@ impl Records {
     }
 
     /// A whole record; `None` if the account has no such record.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn detail(
         &self,
         account: &AccountId,
@@ -164,9 +158,6 @@ impl Records {
 
     /// What must be known about writes of the account before they are undone, one element for each status among them.
     /// Empty if the account has no such write.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn undoable(&self, account: &AccountId, writes: &[CorrelationId]) -> Result<Vec<Undoable>, pg::Error> {
         let params = [Some(account.as_str().to_owned()), Some(array(writes))];
         let answer = self.writer.run_one(UNDOABLE_SQL, &params, Instant::now() + self.deadline).await?;

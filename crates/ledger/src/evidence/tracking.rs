@@ -147,9 +147,6 @@ impl Tracking {
 
     /// The tables that a write with these plans changes, and whether they are tracked. Tables that are only read are
     /// ignored.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn coverage(&self, plans: impl IntoIterator<Item = &TableAccess>) -> Result<Coverage, pg::Error> {
         let written: Vec<Value> = plans.into_iter().filter(|table| table.written).map(written).collect();
         let rows = self.records.objects(COVERAGE_SQL, &[Some(Value::Array(written).to_string())]).await?;
@@ -168,18 +165,12 @@ impl Tracking {
     }
 
     /// The problems that prevent changes of tracked tables from being recorded or undone.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn problems(&self) -> Result<Vec<TrackingProblem>, pg::Error> {
         const SQL: &str = "select p.name, p.problem, p.is_limit from countersign.tracking_problems() p order by 1, 2";
         self.records.rows(SQL, &[]).await
     }
 
     /// The number of tracked tables.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn count(&self) -> Result<u64, pg::Error> {
         let sql = "select count(*) as tables from countersign.tracked t where t.is_current";
         let rows = self.records.objects(sql, &[]).await?;

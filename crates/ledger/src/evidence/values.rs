@@ -25,7 +25,6 @@ pub(crate) fn as_object(row: &[Option<String>], columns: &[Column]) -> Map<Strin
         .collect()
 }
 
-/// The maximum length of a summary in a record, in bytes.
 const SUMMARY_BYTES: usize = 500;
 
 /// Cuts a text to 500 bytes, at a character boundary.

@@ -11,7 +11,6 @@ use types::Secret;
 
 pub use sign_in::PendingSignIn;
 
-/// The time limit of a query.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 const MAKE_LINK_SQL: &str = "select countersign.make_console_link(decode($1, 'hex'), $2, $3, $4::text::text[])";
@@ -107,45 +106,30 @@ impl ConsoleSessions {
 
     /// Stores a token with which a person can log in once, within 5 minutes. Only members of the ledger's owner may
     /// do this.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn make_link(&self, token: &Secret, person: &ConsolePerson) -> Result<(), pg::Error> {
         let params = [hash(token), person.name.clone(), person.role.as_str().to_owned(), array(&person.groups)];
         self.ask(MAKE_LINK_SQL, &params).await.map(drop)
     }
 
     /// Stores the address of a console that starts.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn note_address(&self, origin: &str) -> Result<(), pg::Error> {
         self.ask(NOTE_ADDRESS_SQL, &[origin.to_owned()]).await.map(drop)
     }
 
     /// The address of the console that was started last; `None` before the first one. Only members of the ledger's
     /// owner may read it.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn address(&self) -> Result<Option<String>, pg::Error> {
         let row = self.ask(ADDRESS_SQL, &[]).await?;
         Ok(row.and_then(|row| row.into_iter().next().flatten()))
     }
 
     /// Logs in with a link. Returns the person's name, or `None` if the link is unknown, used or expired.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn log_in(&self, link: &Secret, session: &Secret) -> Result<Option<String>, pg::Error> {
         let row = self.ask(LOG_IN_SQL, &[hash(link), hash(session)]).await?;
         Ok(row.and_then(|row| row.into_iter().next().flatten()))
     }
 
     /// The session of this token; `None` if it has ended.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn find(&self, session: &Secret) -> Result<Option<ConsoleSession>, pg::Error> {
         let Some(row) = self.ask(SESSION_SQL, &[hash(session)]).await? else { return Ok(None) };
         let mut columns = row.into_iter();
@@ -161,18 +145,12 @@ impl ConsoleSessions {
     }
 
     /// Ends a session.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn log_out(&self, session: &Secret) -> Result<(), pg::Error> {
         self.ask(LOG_OUT_SQL, &[hash(session)]).await.map(drop)
     }
 
     /// Ends all sessions and links of a person, and returns the number of sessions. Only members of the ledger's
     /// owner may do this.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn end_all(&self, person: &str) -> Result<u64, pg::Error> {
         let row = self.ask(END_SQL, &[person.to_owned()]).await?;
         Ok(row.and_then(|row| row.into_iter().next().flatten()?.parse().ok()).unwrap_or_default())

@@ -9,7 +9,6 @@ use tokio::time::Instant;
 use crate::evidence::records::Records;
 use crate::evidence::values::rfc3339;
 
-/// The time limit for one query.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 const FREEZE_SQL: &str = "select countersign.freeze($1, $2, $3, $4)";
@@ -100,17 +99,11 @@ impl Freezes {
     }
 
     /// The freezes in force, the oldest first.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn current(&self) -> Result<Vec<Freeze>, pg::Error> {
         self.records.rows(CURRENT_SQL, &[]).await
     }
 
     /// Whether the newest records contain a write of this account or actor. If not, the name may be misspelt.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn is_known(&self, scope: &FreezeScope) -> Result<bool, pg::Error> {
         if *scope == FreezeScope::All {
             return Ok(true);

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use types::ProposalId;
 
-/// The time limit for one query.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 const CLAIM_SQL: &str = "select countersign.claim_notices($1, make_interval(secs => $2::double precision))::text";
@@ -36,7 +35,7 @@ pub struct NoticeData {
     pub proposal_id: ProposalId,
     /// The tool.
     pub tool: String,
-    /// The tier.
+    /// The tier: `confirm` or `approve`.
     pub tier: String,
     /// The status.
     pub status: String,
@@ -54,7 +53,7 @@ pub struct NoticeData {
     /// When the proposal expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
-    /// The decision.
+    /// The decision: `confirmed` or `rejected`; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<String>,
     /// The person who decided.
@@ -63,7 +62,7 @@ pub struct NoticeData {
     /// The database login of the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_login: Option<String>,
-    /// The channel of the decision.
+    /// The channel of the decision, such as `elicitation` or `command_line`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_via: Option<String>,
     /// The error code, if the execution failed.
@@ -86,9 +85,6 @@ impl Notices {
     }
 
     /// Claims at most `most` notices that are due. No other server gets them within `lease`.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn claim(&self, most: usize, lease: Duration) -> Result<Vec<Notice>, pg::Error> {
         let params = [Some(most.to_string()), Some(lease.as_secs_f64().to_string())];
         let answer = self.writer.run_one(CLAIM_SQL, &params, Instant::now() + DEADLINE).await?;

@@ -29,9 +29,6 @@ pub async fn check_identity(target: &ConnectOptions, options: &LedgerOptions) ->
 }
 
 /// Whether the ledger was made for this database.
-///
-/// # Errors
-/// The query failed.
 pub async fn is_original(target: &ConnectOptions) -> Result<bool, SchemaError> {
     Ok(current(target).await?.1)
 }

@@ -47,9 +47,6 @@ impl fmt::Display for Deviation {
 }
 
 /// The differences between the schema in the database and the one that this binary creates.
-///
-/// # Errors
-/// The connection or the query failed.
 pub async fn deviations(target: &ConnectOptions) -> Result<Vec<Deviation>, pg::Error> {
     let mut session = Session::connect(target, &SessionSettings::default()).await?;
     let mut found = compare(&mut session).await?;

@@ -50,9 +50,6 @@ where (s.setdatabase = 0 or s.setdatabase = (select d.oid from pg_database d whe
 order by 1, 2";
 
 /// The unexpected settings of these logins, of all servers' logins, and of the database.
-///
-/// # Errors
-/// The connection or the query failed.
 pub async fn unexpected_settings(target: &ConnectOptions, logins: &[&str]) -> Result<Vec<LoginSetting>, pg::Error> {
     let mut session = Session::connect(target, &SessionSettings::default()).await?;
     let logins: Vec<String> = logins.iter().map(|login| (*login).to_owned()).collect();

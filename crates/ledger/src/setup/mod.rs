@@ -166,7 +166,6 @@ pub async fn load_once(target: &ConnectOptions, schema: &str, own_texts: &[&str]
     Ok(loaded)
 }
 
-/// A transaction that sets up the ledger.
 struct Setup {
     session: Session,
     /// The role that runs all statements.
@@ -281,7 +280,6 @@ impl Setup {
         Ok(rows(&mut self.session, sql, params).await?)
     }
 
-    /// Whether a role of this name exists.
     async fn role_exists(&mut self, name: &str) -> Result<bool, SchemaError> {
         let sql = "select r.rolname from pg_roles r where r.rolname = $1";
         Ok(!self.rows::<1>(sql, &[Some(name.to_owned())]).await?.is_empty())
@@ -303,7 +301,6 @@ pub(crate) async fn rows<const N: usize>(
         .collect())
 }
 
-/// Quotes a text as a literal of SQL.
 fn literal(text: &str) -> String {
     sql_literal(Some(text))
 }

@@ -14,7 +14,6 @@ const WRITER: &str = "{writer}";
 /// A table that the migration runner creates. Every reader of the ledger reads its version.
 const HISTORY: &str = "schema_history";
 
-/// One entry of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Grant<'a> {
     /// The kind of object: schema, table or function.

@@ -152,9 +152,6 @@ impl Setup {
 
 /// Gives the reader's login a new password if PostgreSQL does not accept the stored one. If the login cannot connect
 /// for another reason, the report gets a warning.
-///
-/// # Errors
-/// The query failed.
 pub(super) async fn repair_login(target: &ConnectOptions, report: &mut InitReport) -> Result<(), SchemaError> {
     let Some(reader) = report.reader.clone() else { return Ok(()) };
     let mut setup = Setup::begin(target).await?;

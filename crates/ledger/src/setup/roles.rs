@@ -55,9 +55,6 @@ pub struct RoleReport {
 }
 
 /// Checks the roles of the ledger.
-///
-/// # Errors
-/// The connection or the query failed.
 pub async fn examine_roles(target: &ConnectOptions) -> Result<RoleReport, pg::Error> {
     let mut session = Session::connect(target, &SessionSettings::default()).await?;
     let problems = problems(&mut session).await?;

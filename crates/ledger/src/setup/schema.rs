@@ -142,7 +142,6 @@ pub(crate) async fn migrate(session: &mut Session, statements: &mut Vec<String>)
     needed_version()
 }
 
-/// The version of the schema that this binary creates.
 fn needed_version() -> Result<i32, SchemaError> {
     Ok(migrations()?.iter().map(Migration::version).max().unwrap_or_default())
 }
@@ -164,9 +163,6 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 }
 
 /// Whether this database has a ledger of any version, even if this login may not use it.
-///
-/// # Errors
-/// The connection or the query failed.
 pub async fn exists(target: &ConnectOptions) -> Result<bool, pg::Error> {
     let mut session = Session::connect(target, &SessionSettings::default()).await?;
     let sql = "select from pg_catalog.pg_namespace where nspname = 'countersign'";
@@ -176,9 +172,6 @@ pub async fn exists(target: &ConnectOptions) -> Result<bool, pg::Error> {
 }
 
 /// Checks that the ledger exists and has this binary's version, and returns the version.
-///
-/// # Errors
-/// [`SchemaError`] with what is missing and what to do.
 pub async fn check(target: &ConnectOptions) -> Result<i32, SchemaError> {
     let mut session = Session::connect(target, &SessionSettings::default()).await.map_err(connect_error)?;
     let missing = |missing| SchemaError::Missing { database: target.dbname.clone(), missing };

@@ -54,9 +54,9 @@ pub struct StuckProposal {
     pub account_id: String,
     /// The tool.
     pub tool_name: String,
-    /// The tier.
+    /// The tier: `confirm` or `approve`.
     pub tier: String,
-    /// The status.
+    /// The status: always `confirmed`.
     pub status: String,
     /// The person or account that decided.
     pub decided_by: Option<String>,
@@ -78,7 +78,7 @@ pub struct StuckProposal {
 /// The proposals of one tier that wait for a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitingProposals {
-    /// The tier.
+    /// The tier: `confirm` or `approve`.
     pub tier: String,
     /// The number of proposals.
     pub proposals: u64,
@@ -192,92 +192,59 @@ impl Doctor {
     }
 
     /// Whether this login has the role of the console and is not a superuser.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn is_console(&self) -> Result<bool, pg::Error> {
         Ok(self.first(IS_CONSOLE_SQL, &[]).await? == Some(Value::Bool(true)))
     }
 
     /// Facts about the PostgreSQL server. This works without a ledger.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn server(&self) -> Result<ServerFacts, pg::Error> {
         self.one(SERVER_SQL, &[]).await
     }
 
     /// The logins that can approve proposals, except superusers.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn approvers(&self) -> Result<Vec<String>, pg::Error> {
         self.texts(APPROVERS_SQL).await
     }
 
     /// Attempts that have been pending for longer than a call may take, newest first.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn abandoned_records(&self) -> Result<Vec<AbandonedRecord>, pg::Error> {
         let params = [Some(self.abandoned_after_s.to_string()), Some(MOST_FOUND.to_string())];
         self.records.rows(PENDING_SQL, &params).await
     }
 
     /// Proposals that were approved more than 5 minutes ago and neither executed nor ended, newest first.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn stuck_proposals(&self) -> Result<Vec<StuckProposal>, pg::Error> {
         self.records.rows(CONFIRMED_SQL, &[Some(MOST_FOUND.to_string())]).await
     }
 
     /// The number of proposals that were approved within the last hour and have not ended.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn confirmed_lately(&self) -> Result<u64, pg::Error> {
         Ok(self.first(LATELY_SQL, &[]).await?.and_then(|count| count.as_u64()).unwrap_or_default())
     }
 
     /// The proposals that wait for a decision, by tier.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn waiting_proposals(&self) -> Result<Vec<WaitingProposals>, pg::Error> {
         self.records.rows(WAITING_SQL, &[]).await
     }
 
     /// The records that ended more than 10 minutes ago and are not sealed.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn unsealed_records(&self) -> Result<UnsealedRecords, pg::Error> {
         self.one(UNSEALED_SQL, &[]).await
     }
 
     /// For each tool, in alphabetical order, the newest write that can be undone by its recorded effects, according
     /// to its receipt.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn newest_undoable(&self) -> Result<Vec<RecordName>, pg::Error> {
         self.records.rows(UNDOABLE_SQL, &[]).await
     }
 
     /// The ids of the fingerprint keys that servers reported within the last 2.5 minutes. Each server reports its key
     /// every minute.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn fingerprint_keys(&self) -> Result<Vec<String>, pg::Error> {
         self.texts(KEYS_SQL).await
     }
 
     /// The time until which a server may execute this proposal; `None` if it does not exist or is not approved.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn executable_until(&self, id: ProposalId) -> Result<Option<String>, pg::Error> {
         Ok(self.first(UNTIL_SQL, &[Some(id.to_string())]).await?.and_then(|time| time.as_str().map(str::to_owned)))
     }

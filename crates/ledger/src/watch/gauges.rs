@@ -55,9 +55,6 @@ impl LedgerGauges {
     }
 
     /// The current counts, within 2 seconds.
-    ///
-    /// # Errors
-    /// The query failed or timed out.
     pub async fn count(&self) -> Result<LedgerCounts, pg::Error> {
         let deadline = Instant::now() + DEADLINE;
         let outcome = match self.writer.run_one(SQL, &[], deadline).await {
@@ -77,7 +74,6 @@ impl LedgerGauges {
     }
 }
 
-/// Parses the row of the query.
 fn counted(row: &[Option<String>]) -> Option<LedgerCounts> {
     let [pending, oldest_pending, waiting, confirmed, oldest_confirmed, unsealed, oldest_unsealed, ended] = row else {
         return None;

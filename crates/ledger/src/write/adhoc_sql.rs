@@ -217,9 +217,6 @@ impl WriteTx<'_> {
     }
 
     /// Plans a statement without running it, because a rollback does not revert all effects.
-    ///
-    /// # Errors
-    /// [`ExecutorError`] if PostgreSQL refuses the statement or its parameters.
     pub async fn plan_adhoc(&mut self, sql: &str, params: &[Value]) -> Result<AdhocPlan, ExecutorError> {
         self.enter().await?;
         // Planning evaluates functions that are declared immutable.

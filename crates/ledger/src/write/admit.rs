@@ -22,7 +22,6 @@ use crate::write::intent::Intent;
 use crate::write::policy::{NOT_LET_RUN, PolicyStatement, not_evaluated};
 use crate::write::resolve::{self, OwnTransaction};
 
-/// The ledger's verdict about an attempt.
 pub(crate) enum AdmitDecision {
     /// The attempt is admitted and may be claimed.
     Run,
@@ -53,7 +52,6 @@ const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) const STILL_RUNNING: &str =
     "an identical write is still running and did not finish within the deadline; this call wrote nothing";
 
-/// An attempt to be admitted by the ledger.
 pub(crate) struct Admission<'a> {
     pub(crate) writer: &'a WriterPool,
     pub(crate) memory: &'a DedupCache,

@@ -48,7 +48,6 @@ enum KnownCall {
 /// The maximum number of finished calls in the cache.
 const MAX_FINISHED: usize = 10_000;
 
-/// The result of a lookup.
 pub(crate) enum Lookup {
     /// The call is new. The caller runs it, and holds the guard until it ends.
     First(InFlightGuard),

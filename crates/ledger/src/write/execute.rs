@@ -32,7 +32,6 @@ use crate::write::remote_writes::{RemoteWriteError, RemoteWrites};
 use crate::write::row_limit;
 use crate::write::write_tx::{TransactionOpening, Unopened, WriteTx};
 
-/// The reason why a write did not succeed.
 pub(crate) enum CommitError {
     /// The transaction could not be opened; no statement of the executor has run.
     Unopened(Unopened),

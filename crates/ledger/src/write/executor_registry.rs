@@ -20,9 +20,6 @@ pub struct ExecutorRegistry {
 
 impl ExecutorRegistry {
     /// Registers an executor.
-    ///
-    /// # Errors
-    /// [`DuplicateExecutor`] if the name is taken.
     pub fn register(
         &mut self,
         name: impl Into<String>,

@@ -25,9 +25,6 @@ const EXISTING_WRITE_SQL: &str = "select s.verdict, s.original, s.original_resul
     from countersign.existing_write($1, $2) s";
 
 /// Finds an earlier call with this slot or fingerprint. Returns `None` if there is none.
-///
-/// # Errors
-/// The ledger cannot be read.
 pub(crate) async fn find(
     writer: &WriterPool,
     slot: Option<String>,

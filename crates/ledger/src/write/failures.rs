@@ -57,7 +57,6 @@ pub fn outdated(why: &str) -> Failure {
     )
 }
 
-/// The failure of a write whose statements return more data than one call may hold.
 pub(crate) fn too_large() -> Failure {
     Failure::new(
         ErrorCode::ResultTooLarge,
@@ -130,13 +129,11 @@ fn is_reversed(detail: &Value) -> bool {
     detail.get("reason").is_some_and(|reason| reason == "reversed")
 }
 
-/// The failure for an account or actor whose writes are frozen.
 pub(crate) fn frozen() -> Failure {
     Failure::new(ErrorCode::AccountFrozen, "writes of this account or actor are stopped; nothing was written")
         .hint("The operator can let them go on: countersign unfreeze.")
 }
 
-/// The failure for an idempotency key that was used for another call.
 pub(crate) fn key_reused() -> Failure {
     Failure::new(
         ErrorCode::IdempotencyKeyReused,

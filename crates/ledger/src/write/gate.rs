@@ -92,9 +92,6 @@ impl Gate {
 
     /// Executes the write in a transaction that is always rolled back, and returns the result and the effects. No
     /// record is made. Dropping the future ends the work.
-    ///
-    /// # Errors
-    /// The error of the write, or the reason why there is no preview.
     pub async fn preview(
         &self,
         executor: &dyn WriteExecutor,
@@ -119,7 +116,6 @@ impl Gate {
     }
 }
 
-/// The state of one attempt.
 struct WriteProtocol {
     writer: WriterPool,
     settings: LedgerOptions,
@@ -148,7 +144,6 @@ enum Executed {
     Doubtful(Option<Failure>),
 }
 
-/// The answer of the dedup cache.
 enum LookupResult {
     Answer(Result<WriteOutcome, WriteError>),
     Unknown(InFlightGuard),
@@ -244,7 +239,6 @@ impl WriteProtocol {
         }
     }
 
-    /// Admits the write in the ledger and executes it.
     async fn admit_and_execute(
         &self,
         intent: &Intent,

@@ -80,7 +80,6 @@ pub struct PolicyCall<'a> {
     pub params: Vec<Option<String>>,
 }
 
-/// A statement that applies a policy to one call.
 #[derive(Debug, Clone)]
 pub(crate) struct PolicyStatement {
     sql: String,
@@ -88,7 +87,6 @@ pub(crate) struct PolicyStatement {
     param_types: Vec<u32>,
 }
 
-/// The purpose of the statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PolicyMode<'a> {
     /// Raise an error unless the call may run. The text is the slot of the call, as `bytea`.
@@ -185,7 +183,6 @@ impl ToolPolicy {
 }
 
 impl PolicyCall<'_> {
-    /// The statement that applies the policy to a call of this principal.
     pub(crate) fn statement(
         &self,
         mode: PolicyMode<'_>,

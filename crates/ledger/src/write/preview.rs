@@ -31,7 +31,6 @@ pub(crate) struct Trial {
     pub(crate) work: WriteOutput,
     /// The effects, as [`effects::of_write`] returns them.
     pub(crate) effects: Option<Effects>,
-    /// The definitions that the write depends on.
     pub(crate) definitions: Vec<Definition>,
 }
 

@@ -45,7 +45,6 @@ const DISTRIBUTED_SQL: &str = concat!(
                   where s.logicalrelid::pg_catalog.oid operator(pg_catalog.=) c.oid and p.groupid operator(pg_catalog.<>) (select g.groupid from pg_catalog.pg_dist_local_group g))"
 );
 
-/// The reason why a transaction must not commit.
 #[derive(Debug)]
 pub(crate) enum RemoteWriteError {
     /// PostgreSQL refused a deferred constraint or trigger.

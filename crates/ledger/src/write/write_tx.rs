@@ -44,11 +44,9 @@ pub struct WriteTx<'a> {
     pub(crate) claimed: Option<String>,
     /// The setting by which the ledger's functions find the attempt after it was claimed.
     pub(crate) hint: Option<String>,
-    /// The account of the caller.
     pub(crate) account: String,
     /// The opening of the transaction, which is sent together with the first statements to save a round trip.
     opening: Option<TransactionOpening<'a>>,
-    /// The reason why the transaction could not be opened.
     pub(crate) unopened: Option<Unopened>,
     /// Whether statements of the caller have run. If so, the server's prepared statements are gone, and settings may
     /// have changed.
@@ -60,7 +58,6 @@ pub struct WriteTx<'a> {
     is_ended: bool,
 }
 
-/// How the transaction is opened.
 #[derive(Debug, Clone)]
 pub(crate) enum TransactionOpening<'a> {
     /// The attempt is inserted and claimed in the transaction of the write.
@@ -72,7 +69,6 @@ pub(crate) enum TransactionOpening<'a> {
         policy: Option<&'a PolicyStatement>,
         /// Whether the COMMIT of the admission waits for the disk.
         is_durable: bool,
-        /// The time limit, in milliseconds.
         timeout_ms: String,
     },
     /// The ledger has admitted the attempt already.

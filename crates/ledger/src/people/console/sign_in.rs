@@ -26,9 +26,6 @@ pub struct PendingSignIn {
 
 impl ConsoleSessions {
     /// Stores a sign-in that begins, for 10 minutes.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn begin_sign_in(
         &self,
         state: &Secret,
@@ -49,9 +46,6 @@ impl ConsoleSessions {
 
     /// Takes the sign-in with this state; it can be taken once. Returns `None` if the state is unknown, completed,
     /// older than 10 minutes, or belongs to another browser.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn take_sign_in(&self, state: &Secret, browser: &Secret) -> Result<Option<PendingSignIn>, pg::Error> {
         let Some(row) = self.ask(TAKE_SQL, &[hash(state), hash(browser)]).await? else { return Ok(None) };
         let mut columns = row.into_iter().map(Option::unwrap_or_default);
@@ -63,9 +57,6 @@ impl ConsoleSessions {
     /// Logs in a person whom the provider has verified. `accounts` are the names under which the person's agents
     /// propose. `signed_in_at` is when the provider verified the person, in seconds since 1970, if the provider
     /// reports it.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn log_in_with_oidc(
         &self,
         session: &Secret,

@@ -53,7 +53,6 @@ pub enum DecisionChannel {
     Elicitation,
 }
 
-/// The result of a decision.
 #[derive(Debug)]
 pub(super) enum TransitionResult {
     /// The decision was recorded.
@@ -166,7 +165,6 @@ impl Proposals {
     }
 }
 
-/// Parses the ledger's verdict on a decision.
 pub(super) fn verdict_of(verdict: &str) -> Result<TransitionResult, Failure> {
     match verdict {
         "done" => Ok(TransitionResult::Done),

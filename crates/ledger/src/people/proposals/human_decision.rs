@@ -67,9 +67,6 @@ impl Proposals {
     }
 
     /// Decides on behalf of `who`, the user of the operating system.
-    ///
-    /// # Errors
-    /// The reason why the decision does not count.
     pub async fn decide_as_person(
         &self,
         id: ProposalId,
@@ -82,9 +79,6 @@ impl Proposals {
     }
 
     /// Decides for a person whom the console has verified.
-    ///
-    /// # Errors
-    /// The reason why the decision does not count.
     pub async fn decide_in_console(
         &self,
         id: ProposalId,
@@ -192,9 +186,6 @@ impl Proposals {
     }
 
     /// Waits until the proposal is no longer confirmed, or until the deadline, and returns it.
-    ///
-    /// # Errors
-    /// The ledger cannot be read.
     pub async fn ended(&self, id: ProposalId, deadline: Instant) -> Result<Proposal, Failure> {
         loop {
             let proposal = self.get(None, id).await?.ok_or_else(not_found)?;

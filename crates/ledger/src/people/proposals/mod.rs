@@ -77,7 +77,6 @@ pub struct Proposals {
     call_deadline: Duration,
     /// Bounds the executions for which no caller waits, because the calls of agents need sessions, too.
     executing: Arc<Semaphore>,
-    /// Bounds the concurrent previews.
     previewing: Arc<Semaphore>,
 }
 
@@ -180,9 +179,6 @@ impl Proposals {
     }
 
     /// Makes the preview of the write.
-    ///
-    /// # Errors
-    /// The write fails, or the reason why it cannot be previewed.
     pub async fn preview(&self, draft: &NewProposal, deadline: Instant) -> Result<Preview, Failure> {
         let executor = draft.executor.as_ref();
         let trials = Trials { writer: &self.writer, executor, request: &draft.request, deadline };
@@ -274,18 +270,12 @@ impl Proposals {
     }
 
     /// Returns a proposal of the account, or of any account if `account` is `None`.
-    ///
-    /// # Errors
-    /// The ledger cannot be read.
     pub async fn get(&self, account: Option<&AccountId>, id: ProposalId) -> Result<Option<Proposal>, Failure> {
         let params = [Some(id.to_string()), account.map(|account| account.as_str().to_owned())];
         Ok(self.read(WHOLE_SQL, ONE_SQL, &params).await?.into_iter().next())
     }
 
     /// The newest proposals first.
-    ///
-    /// # Errors
-    /// The ledger cannot be read.
     pub async fn list(&self, filter: &ProposalFilter) -> Result<Vec<ProposalSummary>, Failure> {
         let params = [
             filter.account.as_ref().map(|account| account.as_str().to_owned()),
@@ -296,25 +286,16 @@ impl Proposals {
     }
 
     /// The proposals of all accounts that wait for a decision, in the order in which they expire.
-    ///
-    /// # Errors
-    /// The ledger cannot be read.
     pub async fn waiting(&self, limit: u32) -> Result<Vec<ProposalSummary>, Failure> {
         self.read(LINE_SQL, WAITING_SQL, &[Some(limit.to_string())]).await
     }
 
     /// The proposals of all accounts that no longer wait, the most recently proposed first.
-    ///
-    /// # Errors
-    /// The ledger cannot be read.
     pub async fn lately_ended(&self, limit: u32) -> Result<Vec<ProposalSummary>, Failure> {
         self.read(LINE_SQL, ENDED_SQL, &[Some(limit.to_string())]).await
     }
 
     /// The proposals whose id begins with this prefix, newest first.
-    ///
-    /// # Errors
-    /// The ledger cannot be read.
     pub async fn find(&self, prefix: &IdPrefix, limit: u32) -> Result<Vec<ProposalSummary>, Failure> {
         let [low, high] = prefix.range();
         self.read(LINE_SQL, FIND_SQL, &[Some(low), Some(high), Some(limit.to_string())]).await

@@ -77,7 +77,7 @@ pub struct Proposal {
     pub decided_by: Option<String>,
     /// The database login of the decision.
     pub decided_login: Option<String>,
-    /// The channel of the decision.
+    /// The channel of the decision, such as `elicitation` or `command_line`.
     pub decided_via: Option<String>,
     /// When the decision was made.
     pub decided_at: Option<String>,
@@ -126,7 +126,7 @@ pub struct ProposalSummary {
     pub decided_by: Option<String>,
     /// As in [`Proposal`].
     pub decided_login: Option<String>,
-    /// The channel of the decision.
+    /// The channel of the decision, such as `elicitation` or `command_line`.
     pub decided_via: Option<String>,
     /// When the decision was made.
     pub decided_at: Option<String>,
@@ -150,7 +150,7 @@ pub struct Approval {
     pub decided_by: String,
     /// The database login.
     pub decided_login: String,
-    /// The channel of the approval.
+    /// The channel of the approval: `command_line` or `console`.
     pub decided_via: String,
     /// When the approval was made.
     pub decided_at: String,

@@ -28,9 +28,6 @@ impl Proposals {
     /// Starts to execute approved proposals that no server is executing, if `executors` has their tools: approvals by
     /// people, and those of a server that went away. Several servers may call this concurrently and repeatedly: the
     /// server that starts an execution owns the proposal for a while, and the execution continues in a task.
-    ///
-    /// # Errors
-    /// The ledger is unavailable.
     pub async fn recover(&self, executors: &Arc<ExecutorRegistry>) -> Result<(), Failure> {
         let names: Vec<String> = executors.names().map(|name| serde_json::Value::from(name).to_string()).collect();
         let names = vec![Some(format!("{{{}}}", names.join(",")))];
@@ -91,9 +88,6 @@ impl Proposals {
 
     /// Ends expired proposals and removes old ones. Returns how many were ended, and how many of these had been
     /// approved.
-    ///
-    /// # Errors
-    /// The ledger is unavailable.
     pub async fn sweep(&self) -> Result<(usize, usize), Failure> {
         let deadline = Instant::now() + self.call_deadline;
         let params = [Some(MOST.to_string())];

@@ -16,7 +16,6 @@ pub(super) struct ColumnArrays {
 }
 
 impl ColumnArrays {
-    /// Adds a row.
     pub(super) fn push(&mut self, row: &Row<'_>) {
         let number = |number: Option<i64>| number.map(|number| number.to_string());
         let count = |count: Option<usize>| count.map(|count| count.to_string());

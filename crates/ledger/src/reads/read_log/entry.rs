@@ -49,7 +49,6 @@ impl Entry {
         Self { read_at, principal, tool, outcome, duration_us, fingerprint, facts }
     }
 
-    /// The same entry without the text of its statement.
     pub(super) fn without_text(mut self) -> Self {
         self.facts.sql = None;
         self
@@ -64,12 +63,10 @@ impl Entry {
         ENTRY_BYTES + self.tool.len() + account_id.as_str().len() + texts + tables
     }
 
-    /// The names of the tables that the statement read.
     pub(super) fn tables(&self) -> Option<&Arc<[String]>> {
         self.facts.tables.as_ref()
     }
 
-    /// The row of this entry, with these tables.
     pub(super) fn row<'a>(&'a self, tables: Option<Vec<&'a str>>) -> Row<'a> {
         let Principal { account_id, actor, client } = &self.principal;
         Row {

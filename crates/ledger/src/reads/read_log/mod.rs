@@ -32,7 +32,6 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// The outcome of a read that its client cancelled, or whose client disconnected.
 const CANCELLED: &str = "cancelled";
 
-/// The outcome of a read that succeeded.
 const OK: &str = "ok";
 
 /// What the log of reads contains.

@@ -13,10 +13,8 @@ use super::entry::Entry;
 /// The maximum number of entries, including those of the batch that is being written.
 const MAX_ENTRIES: usize = 20_000;
 
-/// The maximum size of all entries, in bytes.
 const MAX_BYTES: usize = 8 << 20;
 
-/// The maximum number and size of the entries in a batch.
 pub(super) const BATCH_ENTRIES: usize = 1000;
 const BATCH_BYTES: usize = 1 << 20;
 
@@ -68,7 +66,6 @@ struct State {
     lost: u64,
 }
 
-/// The entries of one process.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     state: Mutex<State>,
@@ -151,7 +148,6 @@ impl Queue {
         batch.entries.iter().for_each(|entry| state.lose(Loss::of(entry)));
     }
 
-    /// Takes no more entries.
     pub(super) fn close(&self) {
         self.state().is_closed = true;
         self.changed.notify_one();

@@ -40,7 +40,6 @@ const ROOTS_SQL: &str = concat!(
      where p.name = any ($1::text[])"
 );
 
-/// The cache of names.
 #[derive(Debug)]
 pub(super) struct PartitionRoots {
     /// The partitioned table of each name; `None` if the table is not a partition.
@@ -56,9 +55,6 @@ impl Default for PartitionRoots {
 
 impl PartitionRoots {
     /// Looks up the names that are not cached, before `deadline`.
-    ///
-    /// # Errors
-    /// The query failed.
     pub(super) async fn look_up<'a>(
         &mut self,
         pool: &WriterPool,

@@ -11,7 +11,6 @@ use super::entry::{Entry, Row, micros_now};
 use super::queue::{Batch, Queue};
 use super::roots::PartitionRoots;
 
-/// The time limit of a batch.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// The pauses after batches that failed.
@@ -23,7 +22,6 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 const LOG_SQL: &str = "select countersign.log_reads($1::uuid, $2::bigint, $3::bigint, $4::bigint, $5::text[])";
 
-/// Writes the entries of one process.
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) queue: Queue,

@@ -126,7 +126,6 @@ struct UndoneData<'a> {
     set_again: Option<&'a SetAgain>,
 }
 
-/// An admitted undo.
 struct AdmittedUndo {
     correlation_id: CorrelationId,
     slot: Option<String>,
@@ -171,7 +170,6 @@ impl Operator {
         Ok(UndoOutcome::Conflicts { correlation_id: None, conflicts, rows })
     }
 
-    /// Undoes these writes in one transaction.
     async fn undo_all(
         &self,
         writes: &[CorrelationId],

@@ -67,17 +67,11 @@ impl Operator {
     }
 
     /// The rows that the plan restores ([`crate::undo::plans::Plans::rows`]).
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn plan_rows(&self, report: &PlanReport, most: Option<u32>) -> Result<PlanRows, UndoError> {
         Ok(self.plans.rows(&report.writes, most, Instant::now() + DEADLINE).await?)
     }
 
     /// The stored plans whose id begins with `prefix`.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn stored_plans(&self, prefix: &IdPrefix) -> Result<Vec<StoredPlan>, UndoError> {
         Ok(self.plans.find(prefix).await?)
     }
@@ -137,7 +131,6 @@ impl Operator {
     }
 }
 
-/// The trial of an operator's plan.
 struct OperatorTrial<'a> {
     operator: &'a Operator,
     who: &'a str,

@@ -39,9 +39,6 @@ const LEFT_OUT_SQL: &str = "select countersign.left_out_by($1::uuid, $2::json)";
 impl Plans {
     /// Tries a plan that is ready, and adds the conflicts of the trial. In mode `skip` it leaves out failing writes
     /// until the rest succeeds.
-    ///
-    /// # Errors
-    /// The trial could not run.
     pub async fn try_plan<T: Trial>(
         &self,
         plan: &mut Plan,

@@ -100,9 +100,6 @@ impl Plans {
     }
 
     /// Stores a plan, for a person or for an account.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn store(
         &self,
         account: Option<&AccountId>,
@@ -125,17 +122,11 @@ impl Plans {
     }
 
     /// The stored plan of the account with this id.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn get(&self, account: &AccountId, id: CorrelationId) -> Result<Option<StoredPlan>, pg::Error> {
         Ok(self.stored([id.to_string(), id.to_string()], Some(account)).await?.into_iter().next())
     }
 
     /// The plans of operators whose id begins with `prefix`.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn find(&self, prefix: &IdPrefix) -> Result<Vec<StoredPlan>, pg::Error> {
         self.stored(prefix.range(), None).await
     }
@@ -152,9 +143,6 @@ impl Plans {
     }
 
     /// The consequences of undoing these writes.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn report(
         &self,
         writes: &[CorrelationId],

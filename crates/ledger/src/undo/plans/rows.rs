@@ -35,9 +35,6 @@ from net n group by n.name, n.change order by n.name, n.change desc";
 impl Plans {
     /// The rows that undoing these writes restores: the first `most` of them with long values cut (all of them if
     /// `None`), and the numbers of all by table and column.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn rows(
         &self,
         writes: &[CorrelationId],
