@@ -45,7 +45,6 @@ pub(crate) struct ApprovalFlow {
     proposals: Proposals,
     /// The URLs of the console's pages, if there is a console.
     console: Option<ConsoleLinks>,
-    /// The title of the tool, for users.
     title: String,
 }
 
@@ -196,7 +195,6 @@ pub(crate) async fn decide(
     Err(failure.hint("Do not propose it again unless the user asks for it.").into())
 }
 
-/// The question to the user of a client that supports elicitation.
 pub(crate) fn question(title: &str, proposal: &ShownProposal<'_>) -> Question {
     Question {
         proposal_id: proposal.proposal_id,
@@ -236,7 +234,6 @@ fn other_call() -> Failure {
     )
 }
 
-/// Output of a write tool for the outcome of its attempt.
 fn write_output(tool: &str, outcome: Result<WriteOutcome, WriteError>) -> ToolResult {
     match outcome {
         Ok(WriteOutcome::Executed { correlation_id, data, rows_affected, rollback }) => {

@@ -7,7 +7,6 @@ use manifest::{Param, ParamSource, ToolSpec};
 use serde_json::{Map, Number, Value};
 use types::{ErrorCode, Failure, PgType, Principal, REDACTED, Redaction, Scalar, TypeKind};
 
-/// A compiled schema.
 pub(crate) struct ArgumentValidator {
     schema: Value,
     validator: Validator,
@@ -147,7 +146,6 @@ fn place(error: &ValidationError<'_>) -> String {
     error.instance_path().to_string().trim_start_matches('/').replace('/', ".")
 }
 
-/// The argument that the error is about.
 fn argument(error: &ValidationError<'_>) -> Option<String> {
     place(error).split('.').next().map(str::to_owned)
 }

@@ -35,7 +35,6 @@ pub(crate) const UNREACHED: &str = "The database was not reachable when this ses
     says how to undo it, and data.duplicate = true means that an identical call had been made before and nothing was \
     written now.";
 
-/// The instructions for a caller with these tools.
 pub(crate) fn of_tools(tools: &[&ToolInfo]) -> String {
     let has = |name: &str| tools.iter().any(|info| info.name == name);
     let reads: Vec<&str> = READS.into_iter().filter(|(name, _)| has(name)).map(|(_, words)| words).collect();

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde_json::Value;
 use types::{NumberFields, PgType, Scalar, TypeKind};
 
-/// The name of the tool.
 pub(crate) const EXECUTE_SQL: &str = "execute_sql";
 
 /// The number fields of the rows, by the columns that the answer lists. This also works for an answer that comes from

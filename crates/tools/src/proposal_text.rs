@@ -42,7 +42,6 @@ pub(crate) fn shown_description(title: &str, proposal: &ShownProposal<'_>) -> St
     }
 }
 
-/// The question to a client's user.
 pub(crate) fn question(title: &str, proposal: &ShownProposal<'_>) -> String {
     let preview = &proposal.preview;
     let mut lines = vec![format!("{} ({})?", visible(title), proposal.tool_name), String::new()];

@@ -91,9 +91,6 @@ impl std::fmt::Debug for Registry {
 
 impl Registry {
     /// The registry of every tool that can be served. `native` are the Rust executors that manifests can name.
-    ///
-    /// # Errors
-    /// [`RegistryError`] if two tools or executors have the same name, an executor is missing, or a schema is unusable.
     pub fn new(backends: &Services, catalog: &ToolCatalog, native: &ExecutorRegistry) -> Result<Self, RegistryError> {
         let executors = Arc::new(executors(backends, catalog, native)?);
         let describer =
@@ -150,7 +147,6 @@ impl Registry {
         }
     }
 
-    /// Adds a tool with the overrides of a manifest.
     fn add(&mut self, tool: Box<dyn Tool>, says: &BuiltinTool, metrics: &Metrics) -> Result<(), RegistryError> {
         let mut info = tool.info().clone();
         info.title = says.title.clone().or(info.title);
@@ -211,9 +207,6 @@ impl Registry {
     }
 
     /// Reads a resource.
-    ///
-    /// # Errors
-    /// See [`ResourceRegistry::read`].
     pub async fn read_resource(&self, uri: &str, principal: &Principal) -> Result<Value, Failure> {
         let read = self.read_log.begin(principal, RESOURCE);
         if let Some(read) = &read {
@@ -343,7 +336,6 @@ fn executors(
     Ok(executors)
 }
 
-/// The Rust executor that the tool names, if any.
 fn native_executor(
     spec: &ToolSpec,
     native: &ExecutorRegistry,
@@ -353,7 +345,6 @@ fn native_executor(
     native.get(name).cloned().map(Some).ok_or_else(missing)
 }
 
-/// Ends the read's entry in the log of reads, if it has one.
 fn end_read(read: Option<ReadEntry>, failure: Option<&Failure>) {
     if let Some(read) = read {
         read.ended(failure.map(|failure| failure.code.as_str()));

@@ -6,7 +6,6 @@ use types::{ErrorCode, Failure};
 /// The size limit of both images of a write together, in bytes of JSON. They are stored as long as the record.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 
-/// The images of one write.
 #[derive(Debug, Default)]
 pub(crate) struct RowImages {
     /// `None` if the tool captures no image before the write.

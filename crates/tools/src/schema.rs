@@ -85,12 +85,10 @@ fn simplify(schema: &mut Map<String, Value>) {
     schema.get_mut("items").and_then(Value::as_object_mut).into_iter().for_each(simplify);
 }
 
-/// The schema of a string that is one of these names.
 pub(crate) fn one_of(names: &[&str]) -> schemars::Schema {
     schemars::json_schema!({"type": "string", "enum": names})
 }
 
-/// The default number of rows of a tool that lists.
 pub(crate) const fn default_list_limit() -> u32 {
     20
 }
@@ -121,7 +119,6 @@ impl JsonSchema for AnyParameter {
     }
 }
 
-/// The schema of any JSON value.
 pub(crate) struct AnyJson;
 
 impl JsonSchema for AnyJson {

@@ -11,7 +11,6 @@ use types::Masks;
 pub(crate) struct ShownProposal<'a>(Cow<'a, Proposal>);
 
 impl<'a> ShownProposal<'a> {
-    /// Applies the masks of the caller.
     pub(crate) fn new(proposal: &'a Proposal, masks: Option<&Masks>) -> Self {
         Self(match masks {
             None => Cow::Borrowed(proposal),

@@ -283,9 +283,6 @@ pub struct ToolOutput {
 
 impl ToolOutput {
     /// Output of a read, with the memory permit for its size.
-    ///
-    /// # Errors
-    /// See [`ToolOutput::read`].
     pub fn of_rows(data: &impl serde::Serialize, room: Option<ResponsePermit>) -> ToolResult {
         Self::read(data).map(|answer| Self { room, ..answer })
     }

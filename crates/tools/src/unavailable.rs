@@ -36,9 +36,6 @@ impl Tool for UnavailableTool {
 
 impl Registry {
     /// The read tools, for an unreachable database. `catalog` has the overrides of manifests.
-    ///
-    /// # Errors
-    /// [`RegistryError`] if a schema is unusable.
     pub fn unavailable(
         limits: &ReadLimits,
         call_deadline: Duration,

@@ -12,7 +12,6 @@ use crate::tool::ToolResult;
 pub struct UnfitTool {
     /// The name of the tool.
     pub name: String,
-    /// The access class of the tool.
     pub(crate) access: Access,
     /// The failure that every call returns.
     pub failure: Failure,

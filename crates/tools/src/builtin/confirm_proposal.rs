@@ -53,7 +53,6 @@ struct ConfirmData {
     message: String,
 }
 
-/// The tool `confirm_proposal`.
 pub(super) struct ConfirmProposal {
     info: ToolInfo,
     proposals: Proposals,

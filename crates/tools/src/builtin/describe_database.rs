@@ -43,7 +43,6 @@ struct Arguments {
     search: Option<String>,
 }
 
-/// The tool.
 pub(super) struct DescribeDatabase {
     info: ToolInfo,
     describer: DatabaseDescriber,

@@ -67,7 +67,6 @@ struct ExecuteData {
     result: QueryData,
 }
 
-/// The tool `execute_sql`.
 pub(super) struct ExecuteSql {
     info: ToolInfo,
     executor: Arc<dyn WriteExecutor>,
@@ -128,7 +127,6 @@ impl Tool for ExecuteSql {
     }
 }
 
-/// The executor of a statement that the caller wrote.
 pub(super) struct AdhocSqlExecutor {
     keep: RowRetention,
     tier: Tier,

@@ -50,7 +50,6 @@ impl PlanData {
     }
 }
 
-/// The tool.
 pub(super) struct ExplainQuery {
     info: ToolInfo,
     reader: Reader,

@@ -28,7 +28,6 @@ struct Arguments {
     correlation_id: String,
 }
 
-/// The tool.
 pub(super) struct GetMutationDetail {
     info: ToolInfo,
     records: Records,

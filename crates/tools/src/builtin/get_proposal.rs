@@ -29,7 +29,6 @@ struct Arguments {
     proposal_id: String,
 }
 
-/// The tool.
 pub(super) struct GetProposal {
     info: ToolInfo,
     proposals: Proposals,

@@ -49,7 +49,6 @@ struct MutationsData {
     count: usize,
 }
 
-/// The tool.
 pub(super) struct GetRecentMutations {
     info: ToolInfo,
     records: Records,

@@ -95,7 +95,6 @@ impl ProposalSummary {
     }
 }
 
-/// The tool.
 pub(super) struct ListProposals {
     info: ToolInfo,
     proposals: Proposals,

@@ -26,7 +26,6 @@ use self::undo::{UndoExecutor, UndoKind, UndoTiers, UndoTool};
 use crate::services::Services;
 use crate::tool::{Tool, ToolInfo};
 
-/// Registers the executors of built-in tools.
 pub(crate) fn register(
     services: &Services,
     catalog: &ToolCatalog,
@@ -89,7 +88,6 @@ fn query_defaults(catalog: &ToolCatalog) -> QueryDefaults {
     catalog.builtin.get(query_database::NAME).map(|tool| tool.query).unwrap_or_default()
 }
 
-/// The name of the tool that runs SQL of the agent.
 pub(crate) const EXECUTE_SQL: &str = execute_sql::NAME;
 
 /// The names that no manifest may use, even if the tool is not served.
@@ -118,7 +116,6 @@ fn limit_rows(info: &mut ToolInfo, argument: &str, limits: &ReadLimits) {
     }
 }
 
-/// Parses the argument that identifies a proposal.
 fn proposal_id(tool: &str, text: &str) -> Result<ProposalId, Failure> {
     ProposalId::parse(text).ok_or_else(|| {
         let message =

@@ -83,7 +83,6 @@ struct PreviewData {
     message: &'static str,
 }
 
-/// The tool.
 pub(super) struct PreviewMutation {
     info: ToolInfo,
     gate: Gate,
@@ -92,7 +91,6 @@ pub(super) struct PreviewMutation {
     targets: BTreeMap<String, PreviewedWrite>,
 }
 
-/// A write tool that can be previewed.
 enum PreviewedWrite {
     Manifest(ManifestWrite),
     Undo(UndoTool),

@@ -138,7 +138,6 @@ fn reason(next: Option<&NextPage>) -> String {
     }
 }
 
-/// The tool.
 pub(super) struct QueryDatabase {
     info: ToolInfo,
     reader: Reader,

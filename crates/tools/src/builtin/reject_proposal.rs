@@ -44,7 +44,6 @@ struct RejectData {
     message: &'static str,
 }
 
-/// The tool.
 pub(super) struct RejectProposal {
     info: ToolInfo,
     proposals: Proposals,

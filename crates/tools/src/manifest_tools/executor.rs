@@ -16,14 +16,12 @@ use crate::arguments::encode_param;
 use crate::row_images::RowImages;
 use crate::schema_drift;
 
-/// Executes the writes of one manifest tool.
 pub(crate) struct ManifestExecutor {
     spec: Arc<ToolSpec>,
     /// A Rust executor, which replaces the statements.
     native: Option<Arc<dyn WriteExecutor>>,
     /// Whether the writes change only tracked tables, so that the ledger need not look for others.
     is_self_contained: bool,
-    /// The rules and the limit of the tool, if it has any.
     policy: Option<ToolPolicy>,
 }
 
@@ -34,7 +32,6 @@ struct RowsData {
     row_count: usize,
 }
 
-/// Whether the work is executed or previewed.
 #[derive(Clone, Copy)]
 enum Run {
     Execute,

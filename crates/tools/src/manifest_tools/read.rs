@@ -15,7 +15,6 @@ use crate::schema_drift;
 use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolOutput, ToolResult};
 use catalog::{RowsPage, Truncation};
 
-/// A tool that reads.
 pub(crate) struct ManifestRead {
     info: ToolInfo,
     spec: Arc<ToolSpec>,

@@ -15,7 +15,6 @@ use crate::mixed_script;
 use crate::services::Services;
 use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolResult};
 
-/// A manifest tool that writes through the gate or makes proposals.
 pub(crate) struct ManifestWrite {
     info: ToolInfo,
     spec: Arc<ToolSpec>,
@@ -37,12 +36,10 @@ impl ManifestWrite {
         Self { info, spec, executor, flow: ApprovalFlow::new(services, title), number_fields }
     }
 
-    /// Specification of the tool in the manifest.
     pub(crate) fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
-    /// Executor of the tool's writes.
     pub(crate) fn executor(&self) -> &Arc<dyn WriteExecutor> {
         &self.executor
     }
@@ -53,7 +50,6 @@ impl ManifestWrite {
     }
 }
 
-/// Info that clients get about a tool of a manifest.
 pub(crate) fn info(spec: &ToolSpec, hints: Annotations) -> ToolInfo {
     ToolInfo {
         name: spec.name.clone(),

@@ -35,7 +35,6 @@ struct CallLabels {
     outcome: &'static str,
 }
 
-/// Metrics of all calls.
 pub(super) struct CallMetrics {
     total: Family<CallLabels, Counter>,
     duration: Durations,
@@ -73,7 +72,6 @@ impl CallMetrics {
     }
 }
 
-/// Metrics of the calls of one tool.
 pub(crate) struct ToolMetrics {
     tool: Arc<str>,
     total: Family<CallLabels, Counter>,
@@ -102,7 +100,6 @@ impl ToolMetrics {
     }
 }
 
-/// A running call.
 pub(crate) struct CallTimer<'a> {
     series: &'a ToolMetrics,
     duration: &'a Histogram,
@@ -111,7 +108,6 @@ pub(crate) struct CallTimer<'a> {
 }
 
 impl CallTimer<'_> {
-    /// Sets the outcome of the call.
     pub(crate) fn ended(mut self, outcome: &ToolResult) {
         self.outcome = match outcome {
             Ok(answer) => word(answer.success),

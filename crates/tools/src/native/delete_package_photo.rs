@@ -37,12 +37,10 @@ struct Payload {
 struct Deleted {
     package_id: u64,
     photo_id: u64,
-    /// How many the package still has.
     photos_left: Value,
     message: String,
 }
 
-/// The executor.
 pub(super) struct DeletePackagePhoto;
 
 fn payload(request: &WriteRequest) -> Result<Payload, Failure> {

@@ -13,9 +13,6 @@ use std::sync::Arc;
 use ledger::{DuplicateExecutor, ExecutorRegistry};
 
 /// All executors that manifests of this server can name.
-///
-/// # Errors
-/// [`DuplicateExecutor`] if two executors have the same name.
 pub fn executors() -> Result<ExecutorRegistry, DuplicateExecutor> {
     let mut executors = ExecutorRegistry::default();
     executors.register(delete_package_photo::NAME, Arc::new(delete_package_photo::DeletePackagePhoto))?;

@@ -9,9 +9,6 @@ use super::{MutationData, RunData, UndoKind, UndoTiers};
 
 impl UndoKind {
     /// The ids of the writes that the request undoes.
-    ///
-    /// # Errors
-    /// `invalid_params` for a request without ids.
     pub(super) fn writes(self, request: &WriteRequest) -> Result<Vec<CorrelationId>, Failure> {
         match self {
             Self::Mutation => {
@@ -35,7 +32,6 @@ pub(super) fn not_a_uuid() -> Failure {
     Failure::new(ErrorCode::InvalidParams, message)
 }
 
-/// Undoes the writes that the request names.
 pub(crate) struct UndoExecutor {
     kind: UndoKind,
     tiers: UndoTiers,

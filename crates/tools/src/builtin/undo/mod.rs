@@ -115,7 +115,6 @@ struct RunData {
     set_again: Option<SetAgain>,
 }
 
-/// An undo that a call requests.
 pub(super) struct RequestedUndo {
     pub(super) request: WriteRequest,
     /// The strictest tier of the writes that it undoes.
@@ -125,7 +124,6 @@ pub(super) struct RequestedUndo {
     idempotency_key: String,
 }
 
-/// One of the two undo tools.
 pub(super) struct UndoTool {
     kind: UndoKind,
     info: ToolInfo,

@@ -40,7 +40,6 @@ const MOST_LISTED: usize = 100;
 /// The maximum number of rows in the answer, which also has the total number.
 const MOST_SHOWN: u32 = 20;
 
-/// The maximum number of conflicts in the answer.
 const MOST_CONFLICTS: usize = 20;
 
 /// What the agent sends.
@@ -144,7 +143,6 @@ struct UndoPlanData {
     not_undone: &'static str,
 }
 
-/// The tool.
 pub(in crate::builtin) struct UndoPlan {
     info: ToolInfo,
     gate: Gate,
@@ -220,13 +218,11 @@ impl UndoPlan {
     }
 }
 
-/// The trial of an agent's plan.
 struct CallTrial<'a> {
     tool: &'a UndoPlan,
     call: &'a Call,
 }
 
-/// The reason why a plan could not be tried.
 enum CallError {
     Ledger(ledger::read::Error),
     Failure(Failure),
