@@ -68,15 +68,15 @@ pub enum ColumnEffect<V = Cell> {
 pub struct RowHistoryEntry<V = Cell> {
     /// The write that changed the row; `None` for a change from outside countersign.
     pub correlation_id: Option<CorrelationId>,
-    /// The tool of the write.
+    /// The tool of the write; `None` for a change from outside.
     pub tool_name: Option<String>,
-    /// The account of the write.
+    /// The account of the write; `None` for a change from outside.
     pub account_id: Option<String>,
-    /// The person or agent on whose behalf the write was made.
+    /// The person or agent on whose behalf the write was made; `None` also if the call named nobody.
     pub actor: Option<String>,
     /// The name of the client.
     pub client_name: Option<String>,
-    /// When the row changed.
+    /// When the write ended; for a change from outside, when the row changed.
     pub changed_at: Option<String>,
     /// The origin of a change from outside countersign.
     pub origin: Option<String>,

@@ -250,7 +250,7 @@ impl Failure {
         Self { conflicts, ..self }.redacted(&masks.redaction())
     }
 
-    /// Adds a hint.
+    /// Sets the hint; an earlier one is lost.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -266,9 +266,6 @@ impl Envelope {
     }
 
     /// The envelope as JSON text. The data may be large, so the text is moved and not copied.
-    ///
-    /// # Errors
-    /// Fails if a part cannot be serialized as JSON.
     pub fn into_json(self) -> serde_json::Result<String> {
         let (beginning, mut json, meta) = match self {
             Self::Success { data, meta } => (r#"{"success":true,"data":"#, String::from(Box::<str>::from(data)), meta),

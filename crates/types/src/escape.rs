@@ -36,7 +36,6 @@ fn push_escape(line: &mut String, character: char) {
     }
 }
 
-/// The maximum length of a caller's text in a message, in characters.
 const MAX_WORD_CHARS: usize = 64;
 
 /// A caller's text for a message: quoted, on one line, and cut to 64 characters.

@@ -94,9 +94,6 @@ pub struct TimeRange {
 
 impl TimeRange {
     /// The range between two points. An end that is not given is open.
-    ///
-    /// # Errors
-    /// [`EmptyRange`] if it begins in the future, or ends before it begins.
     pub fn new(from: Option<Moment>, to: Option<Moment>, now: OffsetDateTime) -> Result<Self, EmptyRange> {
         let (from, to) = (from.map(|from| from.at(now)), to.map(|to| to.at(now)));
         if let Some(from) = from.filter(|from| *from >= now) {

@@ -1,6 +1,5 @@
 //! Nearest existing names for a name that does not exist: the names that a model most likely meant.
 
-/// Maximum number of suggested names.
 const MAX_NAMES: usize = 5;
 
 /// PostgreSQL cuts longer names (`NAMEDATALEN`), so characters after this limit cannot distinguish two names.

@@ -53,7 +53,6 @@ impl From<AccountId> for String {
 }
 
 impl Default for AccountId {
-    /// The account `default`.
     fn default() -> Self {
         Self("default".to_owned())
     }

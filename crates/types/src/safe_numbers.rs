@@ -144,7 +144,6 @@ fn is_kept(number: &str, kind: Option<FieldKind>) -> bool {
         && (kind.is_some() || given.zeros_at_end() == 0)
 }
 
-/// The decimal digits of a number.
 struct Digits {
     /// All digits from the first nonzero one, without the decimal point.
     text: String,
@@ -188,7 +187,6 @@ struct Open {
     next: Option<FieldKind>,
     /// The position in a row that is an array.
     place: Option<usize>,
-    /// Whether a key comes next.
     expects_key: bool,
 }
 

@@ -27,9 +27,6 @@ pub enum StrictJsonError {
 
 /// Parses `text` without keeping it, and returns the number of values in it, at any depth. A number that is not a
 /// 64-bit integer counts as two, since serde_json represents it as an object.
-///
-/// # Errors
-/// The first defect that is found.
 pub fn check_strict_json(text: &[u8], max_values: usize) -> Result<usize, StrictJsonError> {
     let mut found = Found { values: 0, max_values, twice: None };
     let mut reader = serde_json::Deserializer::from_slice(text);
