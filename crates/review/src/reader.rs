@@ -35,9 +35,6 @@ impl RecordReader {
     }
 
     /// The masks of the login, for rows from other sources.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn masks(&self) -> Result<LoginMasks, Error> {
         let Some((columns, key)) = &self.masked else { return Ok(LoginMasks(None)) };
         let columns = self.audit.unreadable(columns).await?;
@@ -46,9 +43,6 @@ impl RecordReader {
     }
 
     /// As [`Audit::show`].
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn show(&self, id: CorrelationId) -> Result<Option<Record>, Error> {
         let (record, masks) = (self.audit.show(id).await?, self.masks().await?);
         Ok(match &masks.0 {
@@ -58,9 +52,6 @@ impl RecordReader {
     }
 
     /// As [`Audit::list`].
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn list(&self, filter: &RecordFilter) -> Result<Vec<RecordLine>, Error> {
         let (lines, masks) = (self.audit.list(filter).await?, self.masks().await?);
         Ok(match &masks.0 {
@@ -70,9 +61,6 @@ impl RecordReader {
     }
 
     /// As [`Audit::some`].
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn some(&self, ids: &[CorrelationId]) -> Result<Vec<PlannedWrite>, Error> {
         let (writes, masks) = (self.audit.some(ids).await?, self.masks().await?);
         Ok(match &masks.0 {
@@ -82,82 +70,52 @@ impl RecordReader {
     }
 
     /// As [`Audit::row`].
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn row(&self, row: &TrackedRow, limit: u32) -> Result<Vec<RowHistoryEntry<Value>>, Error> {
         let (changes, masks) = (self.audit.row(row, limit).await?, self.masks().await?);
         Ok(changes.into_iter().map(|change| change.shown(masks.cells())).collect())
     }
 
     /// As [`Audit::tracked_row`].
-    ///
-    /// # Errors
-    /// [`RowError`] if the table is not tracked, or the key is not that of the table.
     pub async fn tracked_row(&self, table: &str, key: &[(Option<String>, String)]) -> Result<TrackedRow, RowError> {
         self.audit.tracked_row(table, key).await
     }
 
     /// As [`Audit::time_range`].
-    ///
-    /// # Errors
-    /// [`TimeRangeError`] if the range is empty.
     pub async fn time_range(&self, from: Option<Moment>, to: Option<Moment>) -> Result<TimeRange, TimeRangeError> {
         self.audit.time_range(from, to).await
     }
 
     /// As [`Audit::activity`]. The result contains no rows.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn activity(&self) -> Result<Vec<SessionActivity>, Error> {
         self.audit.activity().await
     }
 
     /// The proof of [`Audit::prove`] as text. It contains only hashes of the record's parts.
-    ///
-    /// # Errors
-    /// [`ProveError`] if the record has no entry, or no signed checkpoint covers it.
     pub async fn prove(&self, id: CorrelationId) -> Result<String, ProveError> {
         self.audit.prove(id).await.map(|proof| proof.to_string())
     }
 
     /// The note of [`Audit::newest_checkpoint`] as text.
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn newest_checkpoint(&self) -> Result<Option<String>, Error> {
         Ok(self.audit.newest_checkpoint().await?.map(|note| note.to_string()))
     }
 
     /// As [`Audit::signatures`].
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn signatures(&self) -> Result<SignatureState, Error> {
         self.audit.signatures().await
     }
 
     /// As [`Audit::witness_states`].
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn witness_states(&self) -> Result<Vec<WitnessState>, Error> {
         self.audit.witness_states().await
     }
 
     /// As [`Audit::ledger_id`].
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn ledger_id(&self) -> Result<String, Error> {
         self.audit.ledger_id().await
     }
 
     /// As [`Audit::keys`].
-    ///
-    /// # Errors
-    /// The query failed.
     pub async fn keys(&self) -> Result<Vec<LogKey>, Error> {
         self.audit.keys().await
     }

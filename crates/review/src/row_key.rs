@@ -24,9 +24,6 @@ impl RowKey {
     }
 
     /// Parses the text of a form's field, and ignores spaces around values.
-    ///
-    /// # Errors
-    /// As [`Self::parse`].
     pub fn parse_typed(text: &str) -> Result<Self, String> {
         let Self(parts) = Self::parse(text.trim())?;
         Ok(Self(parts.into_iter().map(|(name, value)| (name, value.trim().to_owned())).collect()))
