@@ -60,7 +60,6 @@ impl fmt::Debug for SimulatedUser {
     }
 }
 
-/// Handles requests and notifications of the server.
 #[derive(Debug)]
 struct SessionHandler {
     /// Number of notifications that the tools have changed.
@@ -138,9 +137,6 @@ impl Client {
     }
 
     /// Starts a server, and answers its questions with `user`; `None` leaves a question unanswered.
-    ///
-    /// # Errors
-    /// As [`Client::start`].
     pub async fn start_with_user(
         command: Command,
         user: impl Fn(&str) -> Option<UserAnswer> + Send + Sync + 'static,
@@ -197,9 +193,6 @@ impl Client {
     }
 
     /// Lists the tools as whole MCP `Tool` objects.
-    ///
-    /// # Errors
-    /// [`ClientError`] if the server does not answer.
     pub async fn list_tools(&self) -> Result<Vec<Value>, ClientError> {
         let tools = self.session.list_all_tools().await.map_err(client_error)?;
         tools

@@ -141,9 +141,6 @@ impl Elicitation {
     }
 
     /// The question as a result.
-    ///
-    /// # Errors
-    /// [`ErrorData`] if the state cannot be sealed.
     pub(crate) fn input_required(
         &self,
         question: &Question,

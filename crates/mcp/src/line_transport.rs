@@ -25,7 +25,6 @@ use crate::transport_context::{ResponseScope, TransportContext};
 /// The longest id that is kept of an over-long line, in bytes.
 const MAX_ID_BYTES: usize = 256;
 
-/// A transport with one JSON-RPC message per line.
 pub(crate) struct LineTransport<R, W> {
     lines: FramedRead<R, LineCodec>,
     in_flight: InFlightRequests,

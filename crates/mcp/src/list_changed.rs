@@ -3,7 +3,6 @@
 use rmcp::service::{Peer, RoleServer, SubscriptionSendError, SubscriptionSink};
 use tools::ProfileView;
 
-/// A client that is notified of changes.
 pub(crate) enum ChangeSubscriber<'a> {
     /// A session with a handshake. It gets every notification.
     Session(Peer<RoleServer>),

@@ -14,9 +14,6 @@ const PART_BYTES: usize = 64 << 10;
 ///
 /// So a client reads the first parts of a large answer while the server serializes the others. The whole line is in
 /// memory only if the client does not read.
-///
-/// # Errors
-/// An error of the output.
 pub(crate) fn write_without_waiting<W>(output: &mut W, message: &impl Serialize) -> io::Result<Vec<u8>>
 where
     W: AsyncWrite + Unpin,

@@ -55,7 +55,6 @@ impl ReadLimiter {
     }
 }
 
-/// Permission for one read.
 #[derive(Debug)]
 pub(crate) struct ReadPermit {
     _permit: OwnedSemaphorePermit,

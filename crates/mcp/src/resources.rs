@@ -11,7 +11,6 @@ use types::{ErrorCode, Failure, Principal};
 
 const MIME_TYPE: &str = "application/json";
 
-/// `resources/list`.
 pub(crate) async fn list(registry: &Registry, cursor: Option<&str>) -> Result<ListResourcesResult, ErrorData> {
     let page = registry.resources().list(cursor).await.map_err(|failure| error(failure, None))?;
     let mut result = ListResourcesResult::with_all_items(page.items.into_iter().map(resource).collect());
@@ -19,12 +18,10 @@ pub(crate) async fn list(registry: &Registry, cursor: Option<&str>) -> Result<Li
     Ok(result)
 }
 
-/// `resources/templates/list`.
 pub(crate) fn templates(registry: &Registry) -> ListResourceTemplatesResult {
     ListResourceTemplatesResult::with_all_items(registry.resources().templates().map(template).collect())
 }
 
-/// `resources/read`.
 pub(crate) async fn read(
     registry: &Registry,
     uri: &str,
@@ -54,7 +51,6 @@ pub(crate) async fn complete(registry: &Registry, params: CompleteRequestParams)
     Ok(CompleteResult::new(completion.map_err(|reason| ErrorData::internal_error(reason, None))?))
 }
 
-/// The error for any prompt.
 pub(crate) fn no_prompts() -> ErrorData {
     ErrorData::invalid_params("this server has no prompts", None)
 }

@@ -52,9 +52,6 @@ pub(crate) fn encode_tool(info: &ToolInfo, content: ResultContent, views: bool) 
 
 /// The result for an envelope. If it contains the envelope twice, the second copy is made by [`expand`] just before
 /// the result is written: a result may wait a long time for its client.
-///
-/// # Errors
-/// [`ErrorData`] if the envelope cannot be written as JSON.
 pub(crate) fn encode_result(
     envelope: Envelope,
     content: ResultContent,

@@ -64,7 +64,6 @@ pub struct McpServer {
     elicitation: Elicitation,
     /// The read limit of the account; `None` if the client does not share the server.
     reads: Option<Arc<ReadLimiter>>,
-    /// Number of completed calls.
     completed_calls: watch::Sender<u64>,
     /// Cancels `session` when the last clone is dropped.
     _end_of_session: Arc<DropGuard>,
@@ -121,7 +120,6 @@ impl McpServer {
         Self { session_id: Some(new_session_id()), ..self }
     }
 
-    /// The token that is cancelled at the end of the session.
     pub(crate) fn session(&self) -> CancellationToken {
         self.session.clone()
     }

@@ -25,18 +25,12 @@ pub struct StateKeyError(String);
 
 impl StateCodec {
     /// A codec that seals with the key of this name, and opens with all of them.
-    ///
-    /// # Errors
-    /// [`StateKeyError`] if the keys cannot be used.
     pub fn new(sealing: &str, keys: Vec<StateKey>) -> Result<Self, StateKeyError> {
         Ok(Self { codec: Arc::new(RwLock::new(ring(sealing, keys)?)) })
     }
 
     /// A codec with a random key that only this process has, until [`StateCodec::replace`]. Servers use it before
     /// they reach their ledger.
-    ///
-    /// # Errors
-    /// [`StateKeyError`] if the key cannot be used.
     pub fn ephemeral() -> Result<Self, StateKeyError> {
         let halves = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()].map(uuid::Uuid::into_bytes);
         let key = halves.concat();

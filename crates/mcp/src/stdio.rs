@@ -39,9 +39,6 @@ fn enlarge_output_pipe() {
 const OUTPUT_PIPE_BYTES: i32 = 1 << 20;
 
 /// Serves on standard input and output until the client closes them or `stop` is cancelled.
-///
-/// # Errors
-/// [`ServeError`] if the client starts no session, or the serving task ends with an error.
 pub async fn serve_stdio(server: McpServer, stop: CancellationToken) -> Result<(), ServeError> {
     let (input, output) = standard_pipes();
     let server = server.stopping_with(&stop);

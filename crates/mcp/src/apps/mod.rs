@@ -15,7 +15,6 @@ use types::Tier;
 const EXTENSION: &str = "io.modelcontextprotocol/ui";
 const MIME_TYPE: &str = "text/html;profile=mcp-app";
 
-/// The URI of the view.
 const PROPOSAL_URI: &str = "ui://countersign/proposal";
 
 const PROPOSAL_HTML: &str = include_str!("proposal.html");
@@ -39,7 +38,6 @@ pub(crate) fn tool_meta(info: &ToolInfo) -> Map<String, Value> {
     entry.into_iter().collect()
 }
 
-/// The view of this URI.
 pub(crate) fn read(uri: &str) -> Option<ReadResourceResult> {
     // The view loads nothing: without `csp` a client allows no other origin.
     let meta = json!({"ui": {"prefersBorder": true}});
