@@ -16,13 +16,11 @@ use crate::request_context::{Backend, HttpRequestContext};
 use crate::session_ids::SessionIdCodec;
 use crate::sessions::StreamableSessions;
 
-/// A backend that serves requests.
 pub(crate) struct ActiveBackend {
     pub(crate) backend: Backend,
     pub(crate) ids: SessionIdCodec,
     pub(crate) sessions: Arc<StreamableSessions>,
     pub(crate) service: StreamableHttpService<McpServer, StreamableSessions>,
-    /// The peer of direct calls.
     pub(crate) silent_peer: Peer<RoleServer>,
 }
 

@@ -11,7 +11,6 @@ use rmcp::service::{RoleServer, RxJsonRpcMessage};
 use crate::error_response::HttpError;
 use crate::quota::{AccountUsage, InFlightBytes};
 
-/// The longest `initialize` message, in bytes.
 const MAX_INITIALIZE_BYTES: usize = 64 << 10;
 
 /// A parsed message and the head of its request.
@@ -22,7 +21,6 @@ pub(crate) struct RequestBody {
     pub(crate) in_flight_bytes: InFlightBytes,
 }
 
-/// Reads the message of a request.
 pub(crate) async fn read(request: Request<Body>, account: &AccountUsage) -> Result<RequestBody, HttpError> {
     let (parts, body) = request.into_parts();
     if !is_json(&parts) {

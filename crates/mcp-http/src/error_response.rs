@@ -13,13 +13,11 @@ use crate::quota::QuotaError;
 
 pub(crate) const STOPPING: &str = "the server is stopping";
 
-/// Why a request is rejected.
 #[derive(Debug)]
 pub(crate) enum HttpError {
     Host(HostError),
     /// The server is not ready, for this reason.
     Unavailable(String),
-    /// The server is stopping.
     Stopping,
     Unauthenticated {
         error: AuthError,
@@ -33,7 +31,6 @@ pub(crate) enum HttpError {
     TooManySessions {
         most: u32,
     },
-    /// The content type is not JSON.
     NotJson,
     TooLarge {
         most: usize,
@@ -114,7 +111,6 @@ impl HttpError {
         })
     }
 
-    /// The response.
     pub(crate) fn response(self) -> Response<Body> {
         let mut status = self.status();
         let mut headers: Vec<(HeaderName, HeaderValue)> = Vec::new();

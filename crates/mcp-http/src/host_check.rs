@@ -4,7 +4,6 @@
 use http::uri::Authority;
 use http::{HeaderMap, Uri, header};
 
-/// The allowed hosts and origins.
 #[derive(Debug, Clone)]
 pub(crate) struct AllowedHosts {
     /// Host names in lower case. A port restricts the name to that port.
@@ -13,7 +12,6 @@ pub(crate) struct AllowedHosts {
     origins: Vec<String>,
 }
 
-/// Which header of a request is not allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum HostError {
     #[error("the Host header does not name this server; an operator allows more names with allowed_hosts")]
@@ -32,7 +30,6 @@ pub(crate) enum HostError {
 /// it.
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
-/// The names of this machine.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 impl AllowedHosts {
@@ -87,7 +84,6 @@ impl AllowedHosts {
     }
 }
 
-/// Whether the Host header names loopback.
 pub(crate) fn is_loopback_host(headers: &HeaderMap) -> bool {
     let host = headers.get(header::HOST).and_then(|host| parse_authority(host.to_str().ok()?));
     host.is_some_and(|(name, _)| LOOPBACK.contains(&name.as_str()))

@@ -13,7 +13,6 @@ use mcp::message::MAX_IN_FLIGHT_BYTES;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use types::AccountId;
 
-/// Which quota is exhausted, and the seconds after which a retry may succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum QuotaError {
     #[error("the account sends more requests than {per_second} a second: wait {retry_after_s} s, then send it again")]
@@ -44,7 +43,7 @@ pub struct AccountQuotas {
     pub burst: NonZeroU32,
     /// Open event streams.
     pub streams: u32,
-    /// Sessions.
+    /// Sessions in the memory of the server; the longest idle one is closed for a new one.
     pub sessions: u32,
     /// How long a session may be idle before it is closed.
     pub session_idle: Duration,
@@ -54,7 +53,6 @@ pub struct AccountQuotas {
     pub read_time: Duration,
 }
 
-/// The bytes of one semaphore permit.
 const BYTES_PER_PERMIT: usize = 1 << 10;
 
 /// The most bytes of the requests of all accounts together.
@@ -63,7 +61,6 @@ const MAX_TOTAL_IN_FLIGHT_BYTES: usize = 8 * MAX_IN_FLIGHT_BYTES;
 /// The number of accounts above which idle ones are removed.
 const MAX_TRACKED_ACCOUNTS: usize = 1000;
 
-/// The usage of all accounts.
 #[derive(Debug)]
 pub(crate) struct Accounts {
     quotas: AccountQuotas,
@@ -73,7 +70,6 @@ pub(crate) struct Accounts {
     by_id: Mutex<HashMap<AccountId, Arc<AccountUsage>>>,
 }
 
-/// The usage of one account.
 #[derive(Debug)]
 pub(crate) struct AccountUsage {
     quotas: AccountQuotas,
@@ -156,7 +152,6 @@ impl AccountUsage {
     }
 }
 
-/// The memory of a request in flight.
 #[derive(Debug)]
 pub(crate) struct InFlightBytes {
     _own: OwnedSemaphorePermit,

@@ -19,7 +19,6 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the result of a check is valid.
 const CHECK_CACHE_TIME: Duration = Duration::from_secs(1);
 
-/// The phase of a server.
 #[derive(Clone)]
 enum Phase {
     /// Not connected yet, for this reason.
@@ -28,7 +27,6 @@ enum Phase {
     Stopping,
 }
 
-/// The phase of a server, and the last check of its database.
 pub(crate) struct Readiness {
     phase: watch::Sender<Phase>,
     last_check: Mutex<Option<(Instant, Result<(), String>)>>,

@@ -25,17 +25,14 @@ const MAX_ADDRESSES: usize = 1_000;
 /// The number of addresses that a summary names: those with the most rejections.
 const NAMED_ADDRESSES: usize = 3;
 
-/// The most characters of a path in a line.
 const MAX_PATH_CHARS: usize = 64;
 
-/// A rejected request or connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Rejection<'a> {
     Request { status: StatusCode, path: &'a str, message: &'a str },
     Connection { message: &'a str },
 }
 
-/// Writes the log lines.
 #[derive(Debug)]
 pub(crate) struct RejectionLog {
     lines: DefaultDirectRateLimiter,
@@ -55,7 +52,6 @@ impl RejectionLog {
         Arc::new(Self { lines, unwritten: Mutex::default() })
     }
 
-    /// Logs a rejection.
     pub(crate) fn report(self: &Arc<Self>, address: IpAddr, refused: Rejection<'_>) {
         if self.lines.check().is_ok() {
             return write_line(address, refused);

@@ -38,7 +38,6 @@ pub struct Backend {
 #[derive(Clone)]
 pub(crate) struct HttpRequestContext {
     pub(crate) identity: Identity,
-    /// The quota of its account.
     pub(crate) account: Arc<AccountUsage>,
     pub(crate) backend: Backend,
     /// The parameters of `initialize`, if the request opens a session.
@@ -58,7 +57,6 @@ impl HttpRequestContext {
         REQUEST_CONTEXT.scope(self, handler).await
     }
 
-    /// A server for the caller of the request.
     pub(crate) fn mcp_server(&self) -> McpServer {
         let Backend { registry, elicitation, content, .. } = &self.backend;
         let tools = registry.of_profile(&self.identity.profile);

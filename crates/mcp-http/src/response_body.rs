@@ -23,7 +23,6 @@ pub(crate) struct PendingBody {
     end: Option<End>,
 }
 
-/// Finishes a scope when it is dropped.
 #[derive(Default)]
 struct FinishOnDrop {
     scope: ResponseScope,

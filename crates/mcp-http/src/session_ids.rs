@@ -35,7 +35,6 @@ struct SealedSession {
     client: ClientInfo,
 }
 
-/// Seals and opens session ids.
 #[derive(Clone)]
 pub(crate) struct SessionIdCodec {
     codec: StateCodec,

@@ -23,10 +23,8 @@ use crate::quota::AccountQuotas;
 use crate::request_context::HttpRequestContext;
 use crate::session_ids::SessionIdCodec;
 
-/// The active sessions of this server.
 pub(crate) struct StreamableSessions {
     ids: SessionIdCodec,
-    /// The quotas of each account.
     quotas: AccountQuotas,
     table: SharedTable,
     inner: LocalSessionManager,
@@ -199,7 +197,6 @@ impl StreamableSessions {
         Ok(())
     }
 
-    /// The session to close first.
     fn eviction_candidate(&self, account: &AccountId, id: Option<&str>) -> Result<Option<SessionId>, u32> {
         let table = self.table();
         // The common case first: every request of a session runs this.
@@ -263,7 +260,6 @@ fn config() -> SessionConfig {
 /// The most queued messages between a session and its streams.
 const CHANNEL_CAPACITY: usize = 4;
 
-/// Why there is no session.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SessionError {
     #[error("request has no authenticated context")]

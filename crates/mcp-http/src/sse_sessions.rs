@@ -19,13 +19,11 @@ use crate::response_body::PendingBody;
 /// The messages that a session queues, in each direction.
 const CHANNEL_CAPACITY: usize = 4;
 
-/// The open sessions.
 #[derive(Clone, Default)]
 pub(crate) struct SseSessions {
     by_id: Arc<Mutex<HashMap<String, SseSession>>>,
 }
 
-/// One session.
 #[derive(Clone)]
 pub(crate) struct SseSession {
     identity: Identity,
@@ -111,13 +109,11 @@ impl SseSession {
     }
 }
 
-/// An event, with the request that it answers.
 struct OutgoingEvent {
     answered: Option<RequestId>,
     event: Event,
 }
 
-/// rmcp's transport of one session.
 pub(crate) struct SseTransport {
     incoming: mpsc::Receiver<RxJsonRpcMessage<RoleServer>>,
     outgoing: mpsc::Sender<OutgoingEvent>,

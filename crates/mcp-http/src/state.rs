@@ -58,7 +58,6 @@ pub struct AppState {
     quotas: AccountQuotas,
     pub(crate) connections: Arc<ConnectionLimits>,
     pub(crate) proxies: TrustedProxies,
-    /// Whether the log has the warning about an unlisted proxy already.
     pub(crate) has_warned_of_proxy: AtomicBool,
     failed_attempts: AttemptLimits,
     pub(crate) rejections: Arc<RejectionLog>,
@@ -79,7 +78,6 @@ pub struct AppState {
     pub(crate) streams: CancellationToken,
 }
 
-/// The caller of an authenticated request.
 pub(crate) struct AuthenticatedClient {
     pub(crate) identity: Identity,
     /// When its credential expires.
@@ -213,7 +211,6 @@ impl AppState {
         self.streams.cancel();
     }
 
-    /// The URL of the metadata of OAuth.
     fn metadata_url(&self) -> Option<String> {
         let url = self.public_url.as_ref()?;
         self.metadata().map(|_| format!("{url}{METADATA_PATH}/mcp"))

@@ -25,7 +25,6 @@ use crate::state::{AppState, AuthenticatedClient};
 /// The header with the id of a session.
 const SESSION: &str = "mcp-session-id";
 
-/// Handles any request to `/mcp`.
 pub(crate) async fn handle(
     State(state): State<Arc<AppState>>,
     Extension(caller): Extension<ClientAddress>,
@@ -79,7 +78,6 @@ async fn respond(
     Ok(Response::from_parts(parts, pending.into_body(body)))
 }
 
-/// The context in which a request of this client is handled.
 fn request_context(
     state: &AppState,
     client: &AuthenticatedClient,
@@ -94,14 +92,12 @@ fn request_context(
     }
 }
 
-/// The session that a request names.
 struct RequestedSession {
     id: String,
     /// The session as records name it.
     record_id: String,
 }
 
-/// The message of a POST request.
 enum PostedMessage {
     Direct(Box<DirectCall>, TransportContext),
     Forwarded(Box<ForwardedRequest>),
@@ -122,7 +118,6 @@ impl ForwardedRequest {
     }
 }
 
-/// Reads the message of a POST request.
 async fn read_post(
     state: &Arc<AppState>,
     client: &AuthenticatedClient,
