@@ -1,4 +1,4 @@
-//! The file format, as serde reads it. The doc comments are the format's documentation: `format.rs` makes
+//! The file format, as serde reads it. The doc comments are the format's documentation: `json_schema.rs` makes
 //! `manifests/manifest.schema.json` of them.
 //!
 //! What is required but can be told apart when missing (it is empty then) has a default here, so that one missing key

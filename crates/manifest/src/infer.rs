@@ -83,7 +83,6 @@ pub(crate) async fn infer(
     Ok(Some(InferredTypes { params, before, after, statements }))
 }
 
-/// A statement of the manifest.
 struct StatementText<'a> {
     key: &'static str,
     sql: Cow<'a, str>,
@@ -137,7 +136,6 @@ struct Inference<'a, 's, D> {
     denied: Vec<String>,
 }
 
-/// The result of one attempt to describe a statement.
 enum DescribeOutcome {
     Described,
     /// A type is missing that another statement may determine.

@@ -54,7 +54,6 @@ impl MissingPrivileges {
         })
     }
 
-    /// Adds the recorded mistakes.
     pub(crate) fn report(self, diagnostics: &mut Diagnostics) {
         for (why, names) in self.0.into_values() {
             let message =

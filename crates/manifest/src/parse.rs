@@ -13,13 +13,11 @@ use crate::file::{
 };
 use crate::{Diagnostic, Diagnostics, Location, Source};
 
-/// A parsed tool.
 #[derive(Debug)]
 pub(crate) struct ParsedTool<'s> {
     pub(crate) source: &'s Source,
     /// The version of the manifest.
     pub(crate) version: String,
-    /// The position of the tool in the file.
     pub(crate) span: Range<usize>,
     /// The name of the tool, for diagnostics; `None` if it has none.
     pub(crate) label: Option<String>,
@@ -36,17 +34,14 @@ impl ParsedTool<'_> {
         self.source.locate(offset)
     }
 
-    /// Creates a diagnostic of this tool.
     pub(crate) fn diagnostic(&self, span: Range<usize>, message: impl Into<String>) -> Diagnostic {
         Diagnostic { at: self.locate(span), tool: self.label.clone(), message: message.into() }
     }
 }
 
-/// A parsed note.
 #[derive(Debug)]
 pub(crate) struct ParsedNote<'s> {
     pub(crate) source: &'s Source,
-    /// The position of the note in the file.
     pub(crate) span: Range<usize>,
     pub(crate) note: NoteDeclaration,
 }
@@ -59,11 +54,9 @@ impl ParsedNote<'_> {
     }
 }
 
-/// A parsed declaration of a built-in tool.
 #[derive(Debug)]
 pub(crate) struct ParsedBuiltin<'s> {
     pub(crate) source: &'s Source,
-    /// The name of the tool.
     pub(crate) name: String,
     /// The position of the name in the file.
     pub(crate) span: Range<usize>,

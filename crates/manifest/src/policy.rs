@@ -21,7 +21,6 @@ use crate::{Diagnostics, ToolSpec};
 /// The columns of `principal`, in the order of their parameters, which follow those of the tool.
 const PRINCIPAL_COLUMNS: [&str; 2] = ["account_id", "actor"];
 
-/// The maximum period of a limit, in seconds.
 const LONGEST_PERIOD_S: u32 = 24 * 60 * 60;
 
 /// The conditions of a tool's rules, as parts of a query. The first parameters of the query are those of the tool,

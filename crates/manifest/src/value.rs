@@ -29,9 +29,6 @@ pub(crate) fn validate_with(value: &Value, schema: Map<String, Value>) -> Option
 
 /// Builds a validator for arguments and for values in the manifest. It also accepts dates and times as PostgreSQL
 /// prints them.
-///
-/// # Errors
-/// The schema is invalid.
 pub fn validator(schema: &Value) -> Result<Validator, ValidationError<'static>> {
     jsonschema::options().should_validate_formats(true).with_format("date-time", is_timestamp).build(schema)
 }
@@ -59,12 +56,10 @@ pub(crate) fn limited(ty: &PgType) -> &PgType {
     }
 }
 
-/// Whether values of this type are JSON documents.
 pub(crate) fn is_json(ty: &PgType) -> bool {
     matches!(limited(ty).kind, TypeKind::Scalar(Scalar::Json))
 }
 
-/// Whether values of this type are numbers in JSON.
 pub(crate) fn is_number(ty: &PgType) -> bool {
     matches!(
         limited(ty).kind,
@@ -108,7 +103,6 @@ pub(crate) fn json(value: &toml::Value) -> Value {
     }
 }
 
-/// A table as a JSON object.
 pub(crate) fn json_object(table: &toml::Table) -> Map<String, Value> {
     table.iter().map(|(key, value)| (key.clone(), json(value))).collect()
 }
@@ -120,7 +114,6 @@ mod tests {
     use crate::tool_schema::allowed;
     use crate::tool_schema::examples::{array, composite, domain, enumeration, scalar};
 
-    /// The reason why the value is not valid for this type and these limits.
     fn check_type(value: &Value, ty: &PgType, limits: &Limits) -> Option<String> {
         validate(value, allowed(ty, limits))
     }

@@ -83,7 +83,6 @@ fn query_defaults(name: &str, declared: &BuiltinDeclaration, note: &mut impl FnM
     }
 }
 
-/// Returns the instructions of all manifests, in order.
 pub(crate) fn instructions(texts: &[(&Source, Spanned<String>)], diagnostics: &mut Diagnostics) -> Vec<String> {
     let trimmed = texts.iter().map(|(source, text)| {
         let trimmed = text.get_ref().trim();

@@ -173,7 +173,6 @@ fn executor(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, registered: &[&str]
     }
 }
 
-/// Upper bound of `approvals`.
 const MOST_APPROVALS: i64 = 10;
 
 /// Maximum length of the name of a role, in bytes.
@@ -217,7 +216,6 @@ fn approval(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut D
     }
 }
 
-/// Checks the names of all tools.
 pub(crate) fn names(parsed_tools: &[ParsedTool<'_>], reserved: &[&str], diagnostics: &mut Diagnostics) {
     let mut first: HashMap<&str, &ParsedTool<'_>> = HashMap::new();
     for parsed in parsed_tools {

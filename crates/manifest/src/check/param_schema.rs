@@ -22,7 +22,6 @@ const REFUSED: [&str; 12] = [
 const SCHEMAS: [&str; 5] = ["items", "prefixItems", "contains", "additionalProperties", "propertyNames"];
 const NAMED_SCHEMAS: [&str; 2] = ["properties", "patternProperties"];
 
-/// The first mistake in the schema, if there is one.
 pub(super) fn problem(schema: &Map<String, Value>) -> Option<String> {
     let whole = Value::Object(schema.clone());
     let invalid = jsonschema::meta::validate(&whole).err().map(|error| format!("schema is no JSON Schema: {error}"));

@@ -52,7 +52,6 @@ pub(super) fn check_types(
     }
 }
 
-/// The check of one parameter.
 struct ParamCheck<'a, 's, 'm> {
     parsed: &'a ParsedTool<'s>,
     param: &'a ParamDeclaration,

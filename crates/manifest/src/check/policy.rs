@@ -7,19 +7,15 @@ use crate::file::{RuleDeclaration, ToolDeclaration};
 use crate::parse::ParsedTool;
 use crate::policy::seconds;
 
-/// The maximum number of rules of a tool.
 const MOST_RULES: usize = 50;
 
-/// The maximum number of calls in a limit.
 const MOST_CALLS: i64 = 10_000;
 
-/// The maximum number of rows in a limit.
 const MOST_ROWS: i64 = 1_000_000;
 
 /// Maximum length of a rule's message, in characters.
 const LONGEST_MESSAGE: usize = 200;
 
-/// Checks the rules and the limit.
 pub(super) fn check(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
     let name_at = || tool.name.span();
     if tool.is(false) && !tool.rule.is_empty() {
@@ -34,7 +30,6 @@ pub(super) fn check(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics
     limit(parsed, tool, diagnostics);
 }
 
-/// The check of one rule.
 struct RuleCheck<'a, 's, 'm> {
     parsed: &'a ParsedTool<'s>,
     tool: &'a ToolDeclaration,

@@ -10,7 +10,6 @@ use crate::parse::ParsedTool;
 use crate::set_clause::MARKER;
 use crate::value::json;
 
-/// Checks the declarations of the assignments of an UPDATE.
 pub(super) fn check(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
     let mut note = |span: Range<usize>, message: &str| diagnostics.0.push(parsed.diagnostic(span, message));
     let setters = || tool.param.iter().filter_map(|param| Some((param, param.sets.as_ref()?)));

@@ -12,7 +12,6 @@ use crate::parse::ParsedTool;
 /// The schema of the ledger. No tool may use it.
 const LEDGER_SCHEMA: &str = "countersign";
 
-/// Checks every statement of a tool.
 pub(super) fn check(
     parsed: &ParsedTool<'_>,
     tool: &ToolDeclaration,

@@ -16,7 +16,7 @@ use crate::{Diagnostics, RowExpectation, ValueSource};
 pub(super) fn check_form(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
     let mut note = |span: Range<usize>, message: &str| diagnostics.0.push(parsed.diagnostic(span, message));
     let Some(undo) = &tool.undo else {
-        // Recorded changes undo all other writes (`crate::UndoDeclaration::None`); the ledger decides whether that is
+        // Recorded changes undo all other writes (`crate::UndoSpec::None`); the ledger decides whether that is
         // possible.
         if tool.is(true) && tool.has_executor() && tool.lacks("undo", true) {
             let message = "a write of an executor says how it is undone ([tool.undo] with tool and params), or that it cannot be \
@@ -75,7 +75,6 @@ pub(crate) fn undo(parsed_tools: &[ParsedTool<'_>], inferred: &[Option<InferredT
     }
 }
 
-/// The check of the undo call of one tool.
 struct UndoCheck<'a, 's, 'm> {
     parsed: &'a ParsedTool<'s>,
     tool: &'a ToolDeclaration,

@@ -6,7 +6,6 @@ use types::{PgType, Scalar, TypeKind};
 
 use crate::{Diagnostic, Param, ParamSource, ToolSpec};
 
-/// Every warning, in the order of the tools.
 pub(crate) fn warnings(tools: &[Arc<ToolSpec>]) -> Vec<Diagnostic> {
     tools.iter().flat_map(|tool| unlikely_types(tool)).collect()
 }

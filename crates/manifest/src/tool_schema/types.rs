@@ -5,7 +5,6 @@ use types::{Column, PgType, Scalar, TypeKind};
 
 use super::object;
 
-/// The schema of an argument of this type.
 pub(crate) fn argument(ty: &PgType) -> Map<String, Value> {
     match &ty.kind {
         TypeKind::Domain(base) => argument(base),
@@ -254,7 +253,6 @@ pub(crate) fn is_obvious(ty: &PgType) -> bool {
     }
 }
 
-/// The type in words, for a model.
 fn words(ty: &PgType) -> String {
     match &ty.base().kind {
         TypeKind::Scalar(scalar) => scalar_words(*scalar, &ty.base().name),
@@ -294,7 +292,6 @@ fn scalar_words(scalar: Scalar, name: &str) -> String {
     .to_owned()
 }
 
-/// Types for tests.
 #[cfg(test)]
 pub(crate) mod examples {
     use std::sync::Arc;
