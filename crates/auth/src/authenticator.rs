@@ -23,9 +23,6 @@ pub struct Authenticator {
 
 impl Authenticator {
     /// Creates an authenticator. Reads the issuer's keys if they are in a file, and makes no network request.
-    ///
-    /// # Errors
-    /// [`AuthConfigError`] if a token is configured twice, or the keys cannot be read.
     pub fn new(tokens: Vec<BearerToken>, issuer: Option<Issuer>) -> Result<Self, AuthConfigError> {
         let mut known = HashMap::with_capacity(tokens.len());
         for token in tokens {

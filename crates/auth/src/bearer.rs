@@ -13,7 +13,6 @@ use types::{AccountId, Secret};
 /// Prefix of generated tokens, so that secret scanners can find them.
 const PREFIX: &str = "cs_";
 
-/// The longest token that is accepted, in bytes.
 pub(crate) const MAX_TOKEN_BYTES: usize = 8 * 1024;
 
 /// The shortest token that is hashed, in characters. Generated tokens have 46; 32 hexadecimal digits have 128 bits.
@@ -101,9 +100,6 @@ impl BearerToken {
 pub struct RandomnessError;
 
 /// Generates a token: `cs_` and 32 random bytes of the operating system, as 43 characters of base64url.
-///
-/// # Errors
-/// [`RandomnessError`] if the operating system returns no random numbers.
 pub fn generate_token() -> Result<Secret, RandomnessError> {
     let mut bytes = [0_u8; 32];
     SystemRandom::new().fill(&mut bytes).map_err(|_| RandomnessError)?;
@@ -127,9 +123,6 @@ pub enum TokenError {
 }
 
 /// Hashes a token that was generated elsewhere.
-///
-/// # Errors
-/// [`TokenError`] if the token is too short to be safe, or cannot be sent in a header.
 pub fn hash_token(token: &str) -> Result<TokenHash, TokenError> {
     if token.len() > MAX_TOKEN_BYTES {
         return Err(TokenError::Long);

@@ -3,7 +3,6 @@
 use time::OffsetDateTime;
 use types::Principal;
 
-/// The longest label, in bytes.
 const MAX_LABEL_BYTES: usize = 255;
 
 /// The rule of [`is_label`], for messages.

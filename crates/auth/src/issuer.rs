@@ -34,7 +34,6 @@ pub struct Issuer {
     pub request_scopes: Vec<String>,
 }
 
-/// An issuer with its keys.
 #[derive(Debug)]
 pub(crate) struct JwtVerifier {
     issuer: Issuer,

@@ -46,7 +46,6 @@ impl Algorithm {
     }
 }
 
-/// One public key.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PublicKey {
     id: Option<String>,
@@ -153,7 +152,6 @@ fn point(x: &str, y: &str, width: usize) -> Option<Material> {
     (x.len() == width && y.len() == width).then(|| Material::Point([[4].as_slice(), &x, &y].concat()))
 }
 
-/// The published keys of an issuer.
 #[derive(Debug)]
 pub(crate) struct Jwks(Vec<Arc<PublicKey>>);
 

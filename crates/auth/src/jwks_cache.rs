@@ -22,7 +22,6 @@ const LOOKUP_INTERVAL: Duration = Duration::from_secs(60);
 /// The interval while there are no keys at all.
 pub(crate) const FIRST_LOOKUP_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The media types of a key set.
 const ACCEPT: &str = "application/json, application/jwk-set+json";
 
 /// The source of an issuer's keys (a JSON Web Key Set).
@@ -34,14 +33,12 @@ pub enum JwksSource {
     Url(HttpsUrl),
 }
 
-/// The keys, from either source.
 #[derive(Debug)]
 pub(crate) enum JwksCache {
     Fixed(Arc<Jwks>),
     RemoteJwks(Arc<RemoteJwks>),
 }
 
-/// Why there is no key for a token.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum KeyLookupError {
     /// The issuer has no such key.
@@ -84,7 +81,6 @@ fn read_file(path: &Path) -> Result<Jwks, AuthConfigError> {
     Jwks::parse(&json).map_err(|source| AuthConfigError::NoKeys { path: path.to_owned(), source })
 }
 
-/// The keys at a URL.
 #[derive(Debug)]
 pub(crate) struct RemoteJwks {
     client: HttpClient,
@@ -135,7 +131,6 @@ impl RemoteJwks {
         Some(keys)
     }
 
-    /// Fetches the keys while requests continue with the cached ones.
     fn refresh_in_background(self: &Arc<Self>) {
         if self.attempted_within(LOOKUP_INTERVAL) {
             return;

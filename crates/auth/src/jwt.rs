@@ -99,7 +99,6 @@ impl JwtClaims {
         self.0.get(name).and_then(Value::as_str)
     }
 
-    /// Whether a claim is `true`.
     pub(crate) fn is_true(&self, name: &str) -> bool {
         self.0.get(name) == Some(&Value::Bool(true))
     }

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::jwk::{Jwks, PublicKey};
 use crate::{Identity, TokenHash};
 
-/// A verified token.
 #[derive(Debug, Clone)]
 pub(crate) struct VerifiedToken {
     pub(crate) identity: Identity,
@@ -16,7 +15,6 @@ pub(crate) struct VerifiedToken {
     pub(crate) valid_until: f64,
 }
 
-/// The verified tokens, by hash.
 #[derive(Debug, Default)]
 pub(crate) struct VerifiedTokenCache(Mutex<Table>);
 

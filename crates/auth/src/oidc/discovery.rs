@@ -5,7 +5,6 @@ use serde::Deserialize;
 
 use super::OidcError;
 
-/// The URL of the discovery document of an issuer.
 pub(super) fn document_url(issuer: &HttpsUrl) -> String {
     format!("{}/.well-known/openid-configuration", issuer.as_str().trim_end_matches('/'))
 }

@@ -15,7 +15,6 @@ pub struct IdToken {
     auth_time: Option<f64>,
 }
 
-/// The expected values of an ID token.
 pub(super) struct Expected<'a> {
     pub(super) issuer: &'a str,
     pub(super) client_id: &'a str,

@@ -138,9 +138,6 @@ impl OidcProvider {
     }
 
     /// The verified ID token of a browser that has returned. `nonce` and `verifier` must be those of its sign-in.
-    ///
-    /// # Errors
-    /// [`OidcError`] if the person is not signed in.
     pub async fn redeem(
         &self,
         response: &AuthorizationResponse,

@@ -29,9 +29,6 @@ pub enum AuthorizationResponseError {
 
 impl AuthorizationResponse {
     /// Parses a query. Unknown parameters are ignored, as the RFC requires.
-    ///
-    /// # Errors
-    /// [`AuthorizationResponseError`].
     pub fn parse(query: &str) -> Result<Self, AuthorizationResponseError> {
         if query.len() > MAX_BYTES {
             return Err(AuthorizationResponseError::Long);

@@ -20,9 +20,6 @@ pub struct SignInSecrets {
 
 impl SignInSecrets {
     /// Generates new secrets.
-    ///
-    /// # Errors
-    /// [`RandomnessError`] if the operating system returns no random numbers.
     pub fn generate() -> Result<Self, RandomnessError> {
         Ok(Self { state: generate_token()?, nonce: generate_token()?, verifier: generate_token()? })
     }
