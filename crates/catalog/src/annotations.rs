@@ -11,7 +11,6 @@ use crate::served::ServedTools;
 /// The maximum length of a note, and of a tool's description in a list. Comments have the same limit.
 const LISTED_CHARS: usize = 300;
 
-/// The notes and tools of the manifests.
 #[derive(Debug, Default)]
 pub(crate) struct CatalogAnnotations {
     notes: Vec<Note>,
@@ -26,7 +25,6 @@ struct Touching {
 }
 
 impl CatalogAnnotations {
-    /// The annotations of these manifests.
     pub(crate) fn new(catalog: &ToolCatalog) -> Self {
         let touching = |spec: &Arc<ToolSpec>| {
             let mut tables: BTreeMap<TableKey, bool> = BTreeMap::new();
@@ -62,7 +60,6 @@ impl CatalogAnnotations {
         self.notes.iter().filter(on).map(|note| cut(&note.text, chars)).collect()
     }
 
-    /// Adds the notes on schemas and on the tables in them.
     pub(crate) fn annotate_schemas(&self, schemas: &mut [SchemaData]) {
         for schema in schemas {
             schema.notes = self.on(&schema.name, None, None, LISTED_CHARS);
@@ -72,7 +69,6 @@ impl CatalogAnnotations {
         }
     }
 
-    /// Adds the notes on the objects that a search found.
     pub(crate) fn annotate_found(&self, found: &mut SearchResult) {
         for table in &mut found.tables {
             table.notes = self.on(&table.schema, Some(&table.name), None, LISTED_CHARS);

@@ -159,7 +159,6 @@ impl DatabaseDescriber {
         not_found(&format!("table or view \"{table}\"{}", place.unwrap_or_default()), hint)
     }
 
-    /// Failure for the agent when a read of the catalog fails.
     pub(crate) fn failure(&self, error: ReadError) -> Failure {
         let failure = read_failure(error, self.reader().limits().deadline);
         let asks_for_much = matches!(failure.code, ErrorCode::ResultTooLarge | ErrorCode::Timeout);

@@ -33,13 +33,12 @@ fn printable(letter: char) -> char {
     if letter.is_control() { ' ' } else { letter }
 }
 
-/// A name in a query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct IdentifierAt {
     /// The parts of the name as PostgreSQL reads them: `"My Table".id` has the parts `My Table` and `id`. Empty if
     /// there is no name.
     pub(crate) parts: Vec<String>,
-    /// Start of the name, in characters from 0.
+    /// The range of the name, in characters from 0.
     pub(crate) span: Range<usize>,
 }
 

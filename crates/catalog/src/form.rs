@@ -12,7 +12,6 @@ const PSQL: &str = "Commands that begin with a backslash are psql's, and no SQL.
 const FENCED: &str =
     "Nothing was executed. The query is in a fenced block of Markdown: send the SQL alone, without the ``` around it.";
 
-/// A hint, if the form of the query is wrong.
 pub(crate) fn hint(query: &str, failure: &Failure) -> Option<&'static str> {
     let statement = without_comments(query);
     if statement.is_empty() && failure.code == ErrorCode::NotReadOnly {

@@ -143,7 +143,6 @@ fn like_pattern(word: &str) -> String {
     pattern
 }
 
-/// A schema that exists.
 #[derive(Debug, Deserialize)]
 pub(crate) struct SchemaName {
     pub(crate) name: String,
@@ -177,7 +176,6 @@ pub(crate) async fn mentioned_tables(reader: &Reader, words: &HashSet<String>) -
     ask(reader, MENTIONED_TABLES, &[json!(words)]).await
 }
 
-/// A column that exists.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ColumnName {
     pub(crate) name: String,
@@ -190,7 +188,6 @@ pub(crate) async fn column_names(reader: &Reader, tables: &[TableName]) -> Resul
     ask(reader, COLUMN_NAMES, &[oids]).await
 }
 
-/// A function that exists.
 #[derive(Debug, Deserialize)]
 pub(crate) struct FunctionName {
     pub(crate) name: String,
@@ -213,7 +210,6 @@ pub(crate) async fn function_signatures(reader: &Reader, name: &str) -> Result<V
     ask(reader, FUNCTION_SIGNATURES, &[json!(name)]).await
 }
 
-/// A type that exists.
 #[derive(Debug, Deserialize)]
 pub(crate) struct TypeName {
     pub(crate) name: String,
@@ -236,7 +232,6 @@ pub(crate) async fn enum_labels(reader: &Reader, message: &str) -> Result<Option
     Ok(ask(reader, ENUM_LABELS, &[json!(message)]).await?.pop())
 }
 
-/// A keyword of PostgreSQL's grammar.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Keyword {
     /// The keyword in lower case.
@@ -251,7 +246,6 @@ pub(crate) async fn keywords(reader: &Reader) -> Result<Vec<Keyword>, ReadError>
     ask(reader, KEYWORDS, &[]).await
 }
 
-/// The rows of a catalog query.
 pub(crate) struct Listed<T> {
     pub(crate) rows: Vec<T>,
     /// Whether a limit has omitted rows.

@@ -32,7 +32,6 @@ const INFO: ResourceInfo = ResourceInfo {
     ],
 };
 
-/// The resource.
 pub(super) struct Database {
     describer: DatabaseDescriber,
 }

@@ -26,7 +26,6 @@ pub(crate) struct ResourceInfo {
     pub(crate) name: &'static str,
     /// The tool with the same content. A caller can read the resource only if it has this tool.
     pub(crate) tool: &'static str,
-    /// The templates of its URIs.
     pub(crate) templates: &'static [UriTemplate],
 }
 
@@ -80,7 +79,6 @@ type ResourceFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + S
 
 /// A kind of resource. Dropping a future cancels its work in the database.
 pub(crate) trait Resource: Send + Sync + 'static {
-    /// The description for clients.
     fn info(&self) -> &ResourceInfo;
 
     /// The content that does not come from the database. If it changes, clients are notified that the resources have
