@@ -51,9 +51,6 @@ impl StateKeys {
 
     /// Adds a key, and returns its id. With `at_once`, servers seal with it immediately, and all older keys are
     /// removed. Only members of the ledger's owner may do this.
-    ///
-    /// # Errors
-    /// The query failed, for example because the role is not a member of the owner.
     pub async fn rotate(&self, at_once: bool) -> Result<String, pg::Error> {
         let answer = self.writer.run_one(ROTATE_SQL, &[Some(at_once.to_string())], Instant::now() + DEADLINE).await?;
         let id = answer.rows.into_iter().flatten().flatten().next();

@@ -139,10 +139,7 @@ impl ToolPolicy {
         Some(AppliedRule { number, when: rule.when, then: rule.then, message: rule.message })
     }
 
-    /// Parses the decision.
-    ///
-    /// # Errors
-    /// The failure if the policy denies the call.
+    /// Parses the decision. A denial and a used-up limit are errors.
     fn read(&self, json: Option<&str>) -> Result<AppliedPolicy, Failure> {
         let verdict = json.and_then(|json| serde_json::from_str::<Verdict>(json).ok());
         let Some(Verdict { outcome, rule, retry_after_s }) = verdict else {

@@ -115,7 +115,6 @@ pub(crate) fn stale(why: &str) -> Failure {
     Failure::new(ErrorCode::ProposalStale, message).hint("Call the tool again, and show the new proposal.")
 }
 
-/// The failure when the ledger refuses the execution with this verdict.
 pub(super) fn refused(verdict: &str) -> Failure {
     match verdict {
         "altered" => Failure::new(
