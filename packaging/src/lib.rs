@@ -5,6 +5,14 @@
 //! The same binaries, commit and workspace make the same bytes. The crate publishes nothing, downloads nothing, and
 //! depends on no other crate of the workspace.
 //!
+//! ```text
+//! options   `cli`, from `main`; `project`: names and texts of the workspace; `platform`: those with packages
+//! input     `executable`: a binary and what it needs; `generated_docs`: what it prints about itself
+//! files     `file_tree` makes archives whose bytes are the same for the same files
+//! channels  `archive`, `npm`, `wheel` (PyPI), `mcpb` (Claude Desktop), `container`, `docker_catalog`, `mcp_registry`
+//! lists     `tools` of a server without manifests, for those channels that name them
+//! ```
+//!
 //! To add a channel: a module that makes a `FileTree` or the bytes of a file, its place in [`write()`], and a
 //! test in `tests/acceptance/packaging` that installs what it made and uses it.
 

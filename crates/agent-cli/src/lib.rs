@@ -1,14 +1,20 @@
 //! The agent-first front ends (agent-cli.md): `query`, `pipe` and `psql`. They implement the wire protocol; a
-//! [`pg::SqlExecutor`] runs the statements.
+//! [`pg::SqlExecutor`] runs the statements. [`parse`] turns a command line into an [`Invocation`], and [`run`] runs it
+//! and returns the exit code. Environment, executor, input, output and the stop signal are arguments; this crate reads
+//! no variable and opens no connection. It has no notion of tools, manifests, the ledger or MCP, and makes no decision
+//! based on SQL text.
 //!
-//! [`parse`] turns a command line into an [`Invocation`], and [`run`] runs it and returns the exit code. Environment,
-//! executor, input, output and the stop signal are arguments; this crate reads no variable and opens no connection.
-//! It has no notion of tools, manifests, the ledger or MCP, and makes no decision based on SQL text.
-//!
-//! `args` and `psql` parse command lines, `request` parses lines, `connection` finds the database. `run_query` runs
-//! one statement, for `one_shot` and for `pipe`. `in_flight` has the requests of a pipe, and `transactions` its
-//! transactions. `events` defines all events, `output` formats them, `writer` is the one task that writes them, and
-//! `undelivered` lists the results that it could not write.
+//! ```text
+//! command line  `args`, or `psql` with psql's flags; `flags` names them in errors   -> `invocation`
+//! start         `run`, then `one_shot` (`query`, `psql`) or `pipe` (lines of commands)
+//! command       `request` parses a line of a pipe; `in_flight` has the requests that have not ended
+//! session       `config` has its defaults, `options` those of a query; `connection` finds its database
+//! statement     `run_query`, on an `executor`; `transactions` are shared by the queries of a session
+//! events        `events` defines them; a failure's: `error_event`, `error`; `log` filters log events, without secrets
+//!               (`redaction`)
+//! output        `writer` is the one task that writes events, in a format of `output`; `undelivered` lists the results
+//!               that it could not write
+//! ```
 //!
 //! To add an option: a field in `options`, a key in `request`, a flag in `args`, and a line in the golden files. To
 //! add a command or an event, see the module docs of `request` and `events`.

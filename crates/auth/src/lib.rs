@@ -1,9 +1,18 @@
 //! The identity behind an `Authorization` header: bearer tokens that the configuration knows by their hashes, and
-//! JWTs of one OAuth issuer.
+//! JWTs of one OAuth issuer. [`Authenticator::identify`] is the entry point. It reads only the `Authorization` header:
+//! a token in a query string would be logged by every proxy. [`OidcProvider`] lets people sign in to the console; the
+//! same code verifies its ID tokens. This crate serves no HTTP and knows no MCP.
 //!
-//! [`Authenticator::identify`] is the entry point. It reads only the `Authorization` header: a token in a query
-//! string would be logged by every proxy. [`OidcProvider`] lets people sign in to the console; the same code verifies
-//! its ID tokens. This crate serves no HTTP and knows no MCP.
+//! ```text
+//! request     `authenticator` reads the header
+//! token       `bearer`, by its hash
+//! JWT         `jwt` parses and verifies it, `verified_tokens` caches that it is valid
+//! keys        `jwks_cache` fetches them, `jwk` has their algorithms
+//! identity    `issuer` maps claims to an `identity`; or `challenge`, the answer to a request without one
+//! sign-in     `oidc`, of people
+//! settings    `error`: what is wrong with the configuration
+//! tests       `tests`, with real keys and a real server of an issuer's keys
+//! ```
 
 mod authenticator;
 mod bearer;

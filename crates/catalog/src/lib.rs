@@ -3,12 +3,19 @@
 //!
 //! [`DatabaseDescriber`] answers `describe_database` and provides the content of the resources
 //! ([`ResourceRegistry`]). [`corrected`] adds hints to the failure of a query, and [`statement_hint`] to the
-//! diagnostic of a manifest. [`read_failure`] converts the error of a read to the failure for the agent.
+//! diagnostic of a manifest. [`read_failure`] converts the error of a read to the failure for the agent. This crate
+//! only reads. It must not depend on a protocol or on the registry of tools.
 //!
-//! `queries` has the SQL, `responses` the types of the answers, `truncate` limits their size, and `annotations` adds
-//! the notes and tools of the manifests. `hints` uses `form`, `suggestion`, `names` and `error_position`.
+//! ```text
+//! description  `describer`, also for `resources`, which clients read by URI
+//! rows         `queries` asks for them (the `.sql` files), `responses` has their types
+//! manifests    `annotations` adds the operators' notes and the tools, of those that the caller has (`served`)
+//! size         `truncate` omits details of the largest schemas
 //!
-//! This crate only reads. It must not depend on a protocol or on the registry of tools.
+//! failure      `read_failure`, then `hints`
+//! cause        `form` of the query, or the name at the `error_position`
+//! names        `names` caches those that exist, `suggestion` finds the nearest
+//! ```
 
 mod annotations;
 mod describer;

@@ -1,11 +1,16 @@
-//! The console: a web page on which people decide on proposals, read the ledger and undo writes. It has its own
-//! process, origin and database logins; no server that agents use has its privileges.
+//! The console: a web page on which people decide on proposals, read the ledger and undo writes. [`serve`] serves a
+//! [`Console`]. It has its own process, origin and database logins; no server that agents use has its privileges. This
+//! crate must not depend on tools or MCP: it knows writes from the ledger only.
 //!
 //! ```text
-//! request   Host, same-origin POST, headers of every response   `guard`
+//! request   its route, among all with their state               `router`, `state`
+//!           Host, same-origin POST, headers of every response   `guard`
 //! person    the session cookie                                  `session`
 //! sign-in   an OpenID Connect provider, and its people          `oidc`, `return_path`
-//! pages     each over a template of `templates/`                `pages`
+//! pages     each over a template of `templates/`                `pages`; an error or notice: `message`
+//! parts     rows before and after, reasons against an undo      `rows`, `conflicts`
+//!           texts; findings of the server's check               `text`, `health`
+//! files     style and script, named by their content            `assets`
 //! ```
 //! The ledger decides which decisions are valid: a page shows a digest, and its form posts the digest back.
 

@@ -1,5 +1,17 @@
-//! The binary: parses arguments, connects the crates, and prints for people. Everything else is in the library
-//! crates.
+//! The binary: parses arguments, connects the crates, and prints for people. [`run`] calls the
+//! module of a command. Everything else is in the library crates; this one must not depend on `pg`, and reaches
+//! databases through `ledger`.
+//!
+//! ```text
+//! arguments    `commands::cli`: one variant for each command
+//! settings     `settings`: flags, variables, the configuration file, defaults
+//! log          `logging`, to standard error
+//! database     `connection` chooses it
+//! tools        `tool_catalog` compiles the manifests against it
+//! command      `commands`; a service ends by `signals`, and `notify` posts its notices of proposals
+//! output       `terminal`: the only module that writes to standard output and standard error
+//! tests        `tests`: over the whole binary
+//! ```
 //!
 //! To add a command: a variant in `cli::Command`, a module with its `run`, and a line in [`run`].
 

@@ -1,10 +1,13 @@
-//! Serves HTTP/1.1 to clients that may be slow or hostile. All servers of countersign have the same limits:
+//! Serves HTTP/1.1 to clients that may be slow or hostile. All servers of countersign have the same limits.
+//! This crate depends on no other of the workspace and knows no MCP.
 //!
 //! ```text
-//! connection  TLS, time for the first request and for each head, size of a head, slow readers  `connection`, `min_throughput`
-//! address     connections in total and per address, behind trusted proxies as well             `connections`, `trusted_proxies`
-//! body        size and time                                                                    `body`
-//! attempts    what a client may try, such as signing in                                        `attempt_limits`
+//! connection  accepted and served, in total and per address,                          `server`, `connections`
+//!             behind trusted proxies as well                                          `trusted_proxies`
+//!             TLS, time for the first request and for each head, size of a head       `tls`, `connection`
+//!             slow readers                                                            `min_throughput`
+//! body        size and time; read before the handler of a server with small requests  `body`, `limit_requests`
+//! attempts    what a client may try, such as signing in                               `attempt_limits`
 //! ```
 //!
 //! [`serve`] is the entry point. Each request has its [`HttpConnection`] as an extension. A server reports to it

@@ -1,34 +1,28 @@
 //! The audited write path. A caller that writes passes a [`WriteExecutor`] to the [`Gate`], which is the only source
-//! of a transaction that may write.
+//! of a transaction that may write. [`Ledger`] has the gate and all else of one database. This crate must not depend on
+//! tools, manifests or MCP.
 //!
 //! ```text
-//! execute  one transaction runs the work and records its outcome, unless the call is identical to an earlier one
-//! admit    the verdict on an identical call, and the attempts that are committed before their writes begin
-//! resolve  after a lost connection: the lock of the record's row arbitrates, and the record has the outcome
+//! write     `gate` runs a write in these steps (SQL: `migrations/baseline/20_admission.sql`):
+//!             `dedup_cache`  the calls of the last half minute, which an identical call (`fingerprint`) finds
+//!             `execute`      one transaction runs the work (`executor`, found by `executor_registry`; `adhoc_sql` is
+//!                            the caller's own text) and records its outcome, unless the call is identical to an
+//!                            earlier one; `policy` has rules and limits of the tool, `existing_write` says whether
+//!                            an identical write is still in force
+//!             `admit`        the verdict on an identical call, and attempts committed before their writes begin
+//!             `resolve`      after a lost connection: the lock of the record's row arbitrates
+//!           `preview` runs a write and rolls it back; `definitions` lists the objects that a write depends on
+//! evidence  a write's record, for one account (`records`), its effects, and conflicts of its undo; `tracking`: whether
+//!           all its changes are recorded
+//! undo      undo of writes: by agents' tools, by people (`operator`), of many (`plans`)
+//! people    `proposals` wait for agreement; `freezes` stop an account's writes; `console`; `notices`
+//! audit     the records of all accounts: read, sealed in the log, signed, proved, verified, pruned
+//! reads     `read_log`, which servers write asynchronously; `reader_role` checks the login of the read path
+//! watch     `doctor` finds what is stuck, `gauges` counts what is open, `sweep` ends what stopped servers left
+//! setup     `init`: schema, roles, grants, of the SQL in `baseline`; `roles` checks the owner and the servers' login,
+//!           `identity` that the ledger was made for this database, `login_settings` the settings of its logins
+//! others    `options`; `outage` limits messages while PostgreSQL does not answer; `state_keys` seal what clients keep
 //! ```
-//!
-//! Modules:
-//! - `gate` runs the protocol; `intent`, `admit`, `execute` and `resolve` are its steps (their SQL is in
-//!   `migrations/baseline/20_admission.sql`). `dedup_cache` holds the calls of the last half minute, `existing_write`
-//!   checks whether the effects of an identical write are still in force, and `fingerprint` decides which calls are
-//!   identical.
-//! - A write tool implements `executor`, and `executor_registry` finds it by its name. `adhoc_sql` runs SQL text from
-//!   the caller. `preview` runs a write and rolls it back. `definitions` lists the objects that a write depends on.
-//!   `policy` applies the rules of a tool and the limit of its calls.
-//! - `proposals` stores writes that wait for agreement.
-//! - `records` reads the ledger for one account. `audit` is for people: it reads the records of all accounts, seals
-//!   and prunes them. `undo`, `operator` and `plans` undo writes. `freezes` stops the writes of an account.
-//!   `tracking` reports whether all changes of a write are recorded.
-//! - `doctor` finds stuck records and proposals, `gauges` counts the open ones, and `sweep` ends the attempts that
-//!   stopped servers left pending.
-//! - `outage` limits the messages in the server's log while PostgreSQL does not answer.
-//! - `read_log` is the log of reads, which servers write asynchronously.
-//! - `setup` is `init`: it creates the schema, its roles and grants. `schema` checks the ledger, and `identity`
-//!   checks that it was made for this database. `roles` checks the ledger's owner and the servers' login,
-//!   `reader_role` checks the login of the read path, and `login_settings` checks the settings of both logins.
-//! - `state_keys` stores the keys that seal values which clients keep.
-//!
-//! This crate must not depend on tools, manifests or MCP.
 
 pub mod audit;
 mod baseline;

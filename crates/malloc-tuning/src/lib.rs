@@ -1,9 +1,10 @@
 //! Freed memory goes back to the system. The one crate with `unsafe` blocks, and nothing else in it.
 //!
-//! glibc keeps it in two ways. Once a large block has been freed, blocks of that size come from the heaps of its threads, where
-//! they leave holes: 150 answers of 1 MB, a dozen of them at once, took 56 to 72 MiB, and take 26 with [`keep_large_blocks_apart`].
-//! And it returns the end of a heap at best: of 5,000 abandoned sessions, 200 MiB, it kept everything until [`give_back`]. Tried
-//! instead: mimalloc kept half of it; jemalloc gave all back within 8 s, and takes minutes of a build.
+//! glibc keeps it in two ways. Once a large block has been freed, blocks of that size come from the heaps of its
+//! threads, where they leave holes: 150 answers of 1 MB, a dozen of them at once, took 56 to 72 MiB, and take 26 with
+//! [`keep_large_blocks_apart`]. And it returns the end of a heap at best: of 5,000 abandoned sessions, 200 MiB, it kept
+//! everything until [`give_back`]. Tried instead: mimalloc kept half of it; jemalloc gave all back within 8 s, and
+//! takes minutes of a build.
 //!
 //! Where the C library is not glibc, both do nothing: others do so by themselves.
 

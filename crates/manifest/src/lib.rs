@@ -2,9 +2,21 @@
 //!
 //! [`compile`] takes the text of every manifest and a [`DescribeStatement`](types::DescribeStatement), and returns
 //! either a whole [`ToolCatalog`] or every [`Diagnostic`] of every tool. Types, columns and nullability come from the
-//! database. They are never declared, and never parsed out of SQL text.
+//! database. They are never declared, and never parsed out of SQL text. This crate opens no connection and does not
+//! depend on MCP. Its only I/O is [`Source::read`].
 //!
-//! This crate opens no connection and does not depend on MCP. Its only I/O is [`Source::read`].
+//! ```text
+//! text        `source` has it, with positions; `parse` makes the types of `file`, piece by piece
+//! order       `compile` runs the steps below for all tools; mistakes are kept as a `diagnostic` each
+//! statements  `set_clause` expands `{set}`, `infer` describes them: types of parameters and columns
+//! checks      `check`, one file for each concern; `policy` lets PostgreSQL describe the rules
+//!             `missing_privileges` reports what the login may not do, once for each object
+//! result      `spec`: the tools that fit the database; `tool_schema`: the JSON Schemas of arguments and answers
+//! values      `value` checks those of a manifest, `timestamp` those with a time
+//! calls       `undo` builds the undo calls of a write
+//! texts       `notes` of the operator on tables and columns
+//! editors     `json_schema`: the file format as a JSON Schema
+//! ```
 //!
 //! How to add
 //! - a key to the format: a field in `file.rs` (the doc comment is its documentation), its meaning in `spec.rs`, its

@@ -1,19 +1,25 @@
-//! MCP over HTTP: the axum application around the adapter of the crate `mcp`.
+//! MCP over HTTP: the axum application around the adapter of the crate `mcp`. [`serve_http`] is the entry point and
+//! [`AppState`] the shared state. This crate must not depend on the ledger or on PostgreSQL.
 //!
 //! Each request passes these checks before a tool runs:
 //!
 //! ```text
-//! connection     TLS, timeouts, limits in total and per address         crate `http-server`
-//! address        Host, Origin, Sec-Fetch-Site                           `router` (every route), `host_check`
-//! identity       bearer token or JWT                                    crates `auth`, `http-server`
+//! connection     TLS, timeouts, limits in total and per address         crate `http-server`; `listener` drains it
+//! address        Host, Origin, Sec-Fetch-Site                           `router` (every route), `client_address`,
+//!                                                                       `host_check`
+//! identity       bearer token or JWT                                    `state`, crates `auth`, `http-server`
 //! quota          rate, memory, streams, sessions, reads of the account  `quota`
 //! message        content type, size, time, one strict parser            `body`
-//! transport      /mcp (`streamable`, over rmcp; `direct_call`), /sse and /message (`sse`)
+//! transport      /mcp       `streamable`, over rmcp (`active_backend`) or `direct_call`; `sessions`, `session_ids`
+//!                /sse, /message                                         `sse`, `sse_sessions`
+//!                event streams end with their credential                `streams`
+//!                other routes: health, metrics, OAuth metadata          `health`, `readiness`
+//! rejection      an answer, and a line in the log                       `error_response`, `rejection_log`
 //! ```
 //!
-//! [`serve_http`] is the entry point and [`AppState`] the shared state. rmcp does not pass the caller's identity to
-//! its session manager, so the identity travels in a task-local (`request_context`). Memory and permits of a request
-//! are released when its response has been written or its client has gone (`response_body`).
+//! rmcp does not pass the caller's identity to its session manager, so the identity travels in a task-local
+//! (`request_context`). Memory and permits of a request are released when its response has been written or its client
+//! has gone (`response_body`).
 
 mod active_backend;
 mod body;

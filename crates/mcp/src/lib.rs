@@ -1,12 +1,19 @@
-//! The MCP adapter, over rmcp.
+//! The MCP adapter, over rmcp. [`McpServer`] answers requests from a [`tools::Registry`], and [`Elicitation`] asks
+//! users. [`serve_stdio`] serves standard input and output. The crate `mcp-http` serves the same [`McpServer`] over
+//! HTTP, and attaches a [`TransportContext`] to each request. [`Client`] is an MCP client for the demo and the tests.
+//! This crate knows neither an HTTP server nor PostgreSQL.
 //!
-//! [`McpServer`] answers requests from a [`tools::Registry`]; `resources` answers requests about resources, and
-//! [`Elicitation`] asks users. [`serve_stdio`] serves standard input and output. The crate `mcp-http` serves the same
-//! [`McpServer`] over HTTP, and attaches a [`TransportContext`] to each request. [`Client`] is an MCP client for the
-//! demo and the tests.
+//! ```text
+//! transport  `stdio`, over `line_transport`; `message` parses JSON-RPC for every transport
+//! request    `transport_context` is what the transport knows of it
+//! server     `server` has the methods, `resources` those of resources; `read_limiter` limits an account's reads
+//! question   `elicitation` asks the client's user; `state_codec` seals the state that the client carries meanwhile
+//! answer     `result_encoding` makes rmcp's types, `message_writer` writes them; `apps`: a view, as HTML
+//! changes    `list_changed` tells clients that tools or resources changed
+//! client     `client`
+//! ```
 //!
-//! This crate knows neither an HTTP server nor PostgreSQL. To add a transport, serve an [`McpServer`] over it, and
-//! call [`expand_message`] just before a message is written.
+//! To add a transport, serve an [`McpServer`] over it, and call [`expand_message`] just before a message is written.
 
 mod apps;
 mod client;

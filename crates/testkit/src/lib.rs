@@ -1,16 +1,17 @@
-//! For tests only: real PostgreSQL, the built binary, real MCP clients.
+//! For tests only: real PostgreSQL, the built binary, real MCP clients. A helper hides setup, never an assertion. No
+//! crate depends on this one but for its tests.
 //!
-//! | modules | what a test gets |
-//! |---|---|
-//! | `cluster`, `standby`, `pgbouncer`, `proxy` | a database per test; a streaming standby; a pooler; lost connections |
-//! | `fake_server` | a server that misbehaves |
-//! | `server`, `http`, `raw_stdio`, `haproxy`, `issuer`, `oidc_provider` | the built server with an MCP client, over HTTP, with lines as they are |
-//! | `web_browser` | Chromium, driven by `tests/browser` |
-//! | `front_end`, `command`, `audit` | the commands of the binary and what they print |
-//! | `manifest`, `config_dir`, `social`, `golden` | manifests, configuration, the demo's tools, checked-in files |
-//! | `poll`, `exclusive`, `external`, `process`, `small_disk` | waiting, being alone, programs that may be missing, signals and memory, full disks |
-//!
-//! A helper hides setup, never an assertion.
+//! ```text
+//! database    `cluster`: one for each test; `idle_connection` for statements; `standby`, a streaming one
+//! between     `proxy` loses connections, `pgbouncer` pools them; `fake_server` misbehaves as PostgreSQL never does
+//! server      `server`, with an MCP client; `http`, over HTTP; `raw_stdio`, with raw lines; `haproxy` before them
+//! identities  `issuer` of JWTs, `oidc_provider` for sign-in
+//! receivers   `receiver` of webhooks; `web_browser`: Chromium, driven by `tests/browser`
+//! commands    `command`, the binary and what it printed; `front_end`: `query`, `pipe`, `psql`; `audit`
+//! files       `manifest`, `config_dir`, `social` (the demo's tools), `golden` (checked-in answers), `repository`
+//! time        `poll` waits; `exclusive`: tests that measure time are alone; `background` outlives a test; `long_form`
+//! machine     `external` programs that may be missing, `process` (signals, memory), `small_disk`
+//! ```
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,

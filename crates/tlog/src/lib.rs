@@ -1,12 +1,18 @@
 //! The log of a ledger as a transparency log: a Merkle tree (RFC 6962) with signed checkpoints, proofs and bundles in
-//! the formats of C2SP. `docs/reference/log-format.md` specifies the formats byte by byte.
+//! the formats of C2SP. `docs/reference/log-format.md` specifies the formats byte by byte. Entry points:
+//! [`append_entry`], [`TileSet`], [`Checkpoint`], [`verify_bundle`]. This crate knows no database and no network.
 //!
-//! - `hash`, `tree`: hashes and proofs. `tile`: the tree in pieces of 256 hashes, as stored in a database or a
-//!   folder.
-//! - `key`, `signature`, `note`, `checkpoint`, `policy`: keys, signatures, signed texts, and which signatures
-//!   suffice.
-//! - `entry`: the text of a leaf. `proof`: the proof of one entry. `witness`: requests to witnesses.
-//! - `bundle`: a whole log as a folder. The only module that reads or writes files.
+//! ```text
+//! entry                the text of a leaf
+//! hash, tree           hashes, roots, and the verification of proofs
+//! tile                 the tree in pieces of 256 hashes, as stored in a database or a folder
+//! checkpoint           the root and size of the tree at a moment
+//! key, signature, note keys, signatures, and the signed texts that they make
+//! witness              requests to witnesses, and the decision of a witness
+//! policy               which signatures suffice
+//! proof                the proof of one entry
+//! bundle               a whole log as a folder. The only module that reads or writes files
+//! ```
 
 mod bundle;
 mod checkpoint;

@@ -1,15 +1,20 @@
-//! Tools that agents can call: the built-in tools, the tools of the manifests, and their registry.
+//! Tools that agents can call: the built-in tools, the tools of the manifests, and their [`Registry`]. Tools do not
+//! depend on MCP or on a connection: they read through [`ledger::read`] and write through [`ledger::Gate`]. The crate
+//! `catalog` describes the database for them.
 //!
-//! Every call goes through the [`Registry`]. The registry finds the tool, validates the arguments against the tool's
-//! schema, runs the tool, and wraps the result in a [`types::Envelope`]. Tools do not depend on MCP or on a
-//! connection: they read through [`ledger::read`] and write through [`ledger::Gate`]. `live_registry` replaces the
-//! served tools while calls run. `metrics` counts calls for Prometheus. `unavailable` answers calls until the
-//! database is reachable. The crate `catalog` describes the database for `describe_database` and for the hints of
-//! failed queries.
-//!
-//! A call of a write tool above tier `auto` creates a proposal (`approval_flow`; `proposal_text` has the texts, and
-//! `review::row_diff` compares the rows). `proposal_worker` executes approved proposals. Executors run the writes:
-//! `manifest_tools::executor`, `builtin::execute_sql`, or `native`.
+//! ```text
+//! call       `registry` finds the `tool`; a served set is replaced while calls run (`live_registry`), and each caller
+//!            has a `profile`; `unavailable`: no database yet; `unfit_tool`, `schema_drift`: it does not fit any more
+//! arguments  `arguments` validates them against the `schema`; `mixed_script` finds words that look like others
+//! tool       `builtin`, or `manifest_tools`, with the `services` that they share; `native` executors in Rust
+//! approval   `approval_flow`, above tier `auto`: `proposal_text` for people, `proposal_data` for agents, with masks
+//!            `shown_proposal`; `policy_text` has rules and limits; `proposal_worker` executes what was approved
+//! record     `row_images`: rows before and after
+//! answer     `row_masking` applies the masks of `mask_policy`; `listed_numbers` finds the numbers in one of
+//!            `execute_sql`; the registry wraps it in an `Envelope`
+//! session    `instructions`, for an agent at its start
+//! metrics    `metrics`, for Prometheus
+//! ```
 //!
 //! To add a built-in tool, add a file to `builtin/` with its arguments (whose schema is derived), its result and its
 //! [`Tool`] implementation, and one line to `builtin::all`. The schema, the docs, `tools/list` and profiles follow. A

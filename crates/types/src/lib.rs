@@ -1,10 +1,22 @@
 //! The common types of countersign: the answer of a tool ([`Envelope`]), the reason of a failure ([`ErrorCode`]),
 //! the id of a write ([`CorrelationId`]), the caller ([`Principal`]), and the description of a prepared statement
-//! ([`StatementShape`]).
+//! ([`StatementShape`]). This crate does no I/O and knows neither MCP nor connections. All other crates of the
+//! workspace may depend on it, so it must not depend on any of them.
 //!
-//! This crate does no I/O and knows neither MCP nor connections. All other crates of the workspace depend on it, so it
-//! must not depend on any of them. To add an error code, add one variant with its doc comment, and one line in
-//! [`ErrorCode::ALL`]; `docs/reference/errors.md` is generated from them.
+//! ```text
+//! input       `line_codec`: bounded lines; `id_scanner`: the id in a line that is too long; `strict_json`
+//! caller      `principal`, `client_info`
+//! statement   `statement`: its parameters and columns
+//! write       `tier`: who agrees; `policy`: rules and limits; `ids` of writes and proposals
+//! rows        `cell`: a value, before `mask`; `redaction` of sensitive parameters; `secret`: never shown
+//!             `row_format`, `safe_numbers`, `json_text`: their form in answers
+//! undo        `effects` of a write, `conflict`: why an undo is refused
+//! answer      `envelope`, `error_code`
+//! texts       `escape` for people; `moment`: times as people type them; `nearest` names
+//! ```
+//!
+//! To add an error code, add one variant with its doc comment, and one line in [`ErrorCode::ALL`];
+//! `docs/reference/errors.md` is generated from them.
 
 mod cell;
 mod client_info;
