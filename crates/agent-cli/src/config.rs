@@ -170,9 +170,6 @@ impl Config {
     }
 
     /// Returns the configuration with the patch applied.
-    ///
-    /// # Errors
-    /// [`CliError`] if the result would be invalid.
     pub fn patched(&self, patch: Patch) -> Result<Self, CliError> {
         let mut config = self.clone();
         for (name, fields) in patch.sessions {

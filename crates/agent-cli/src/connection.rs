@@ -225,7 +225,6 @@ impl ConnectionLayers {
         ConnectOptions::from_conninfo(&conninfo, &self.environment).map_err(|error| unusable(&error))
     }
 
-    /// Combines the layers into one connection string.
     fn conninfo(&self, layers: &[Layer<'_>; 5]) -> Result<Conninfo, CliError> {
         let own = layers.get(..4).unwrap_or_default();
         let base = base(layers)?;

@@ -5,7 +5,6 @@ use pg::{ConnectError, ConnectOptions, ExecuteError, ServerError};
 use crate::error::{CliError, ErrorCode};
 use crate::events::{Event, Notice, SqlError, Trace};
 
-/// The id of the request, and its duration.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestEnd {
     pub(crate) id: String,
@@ -78,7 +77,6 @@ fn sql_error(error: ServerError, ended: RequestEnd) -> Event {
     }))
 }
 
-/// Returns the event of a notice that PostgreSQL raised during a request.
 pub(crate) fn notice(notice: ServerError, ended: RequestEnd) -> Event {
     Event::Notice(Box::new(Notice {
         id: Some(ended.id),

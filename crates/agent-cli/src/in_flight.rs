@@ -10,10 +10,8 @@ use crate::error::CliError;
 use crate::writer::ReservedSlot;
 use types::quoted;
 
-/// Maximum number of queries in flight.
 pub(crate) const MAX_IN_FLIGHT: usize = 64;
 
-/// Requests in flight, by id.
 #[derive(Clone, Default)]
 pub(crate) struct InFlight {
     table: Arc<Mutex<Table>>,
@@ -60,7 +58,6 @@ impl InFlight {
         Ok(cancel)
     }
 
-    /// Returns whether another query can be accepted.
     pub(crate) fn has_room(&self) -> bool {
         let queries = self.table().requests.values().filter(|entry| entry.kind == Kind::Query).count();
         queries < MAX_IN_FLIGHT
@@ -83,7 +80,6 @@ impl InFlight {
         self.table().requests.contains_key(id)
     }
 
-    /// Cancels a request.
     pub(crate) fn cancel(&self, id: &str) -> Result<(), CliError> {
         let table = self.table();
         match table.requests.get(id) {

@@ -4,7 +4,6 @@ use serde::{Serialize, Serializer};
 
 use crate::error::CliError;
 
-/// Events that filters can choose.
 const EVENTS: [&str; 4] = ["startup", "query.result", "query.error", "query.sql_error"];
 
 /// Words that choose events: a name (`query.result`), a prefix (`query`), `all` or `*`. Empty by default: no event is

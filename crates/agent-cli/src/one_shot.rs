@@ -106,7 +106,6 @@ pub(crate) async fn run<R: AsyncRead + Unpin>(
     if event.is_failure() { FAILED } else { DONE }
 }
 
-/// Reads the text of the statement.
 async fn text<R: AsyncRead + Unpin>(sql: &Sql, stdin: R) -> Result<String, CliError> {
     let (place, bytes) = match sql {
         Sql::Text(text) => return Ok(text.clone()),

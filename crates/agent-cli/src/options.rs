@@ -14,13 +14,10 @@ pub const DEFAULT_BATCH_BYTES: u64 = 262_144;
 /// Maximum of PostgreSQL's timeouts, in milliseconds: 24 days.
 pub const MAX_TIMEOUT_MS: u64 = 2_147_483_647;
 
-/// Maximum number of rows in a batch.
 const MAX_BATCH_ROWS: u64 = 1_000_000;
 /// Minimum and maximum size of a batch, in bytes.
 const BATCH_BYTES: (u64, u64) = (1024, 64 << 20);
-/// Upper bound of `inline_max_rows`.
 const MAX_INLINE_ROWS: u64 = 10_000_000;
-/// Upper bound of `inline_max_bytes`, in bytes.
 const MAX_INLINE_BYTES: u64 = 1 << 30;
 
 /// `options` of a query; `None` means the configured value.
@@ -126,9 +123,6 @@ fn size(number: u64) -> usize {
 }
 
 /// Checks that the value of an option is within its bounds.
-///
-/// # Errors
-/// [`CliError`] with the bounds if it is not.
 pub(crate) fn in_bounds(name: &str, value: u64) -> Result<(), CliError> {
     let (least, most) = match name {
         "batch_rows" => (1, MAX_BATCH_ROWS),

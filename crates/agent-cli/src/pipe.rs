@@ -40,10 +40,8 @@ use types::{LineCodec, quoted};
 /// How long requests in flight may continue when the session ends.
 const CLOSE_GRACE: Duration = Duration::from_secs(5);
 
-/// A parsed line.
 type Parsed = Result<Command, Box<RequestError>>;
 
-/// A session of commands.
 pub(crate) struct Pipe {
     config: Config,
     layers: ConnectionLayers,

@@ -7,7 +7,6 @@ use types::quoted;
 use crate::error::CliError;
 use crate::flags::{NUMBERS, shown_flag, unflagged};
 
-/// The text of `--help`.
 pub(crate) const HELP: &str = "\
 Runs one statement given by psql's flags, and writes its result as events, one JSON object per line.
 

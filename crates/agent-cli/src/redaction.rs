@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-/// The replacement of a secret.
 pub(crate) const STARS: &str = "***";
 
 /// Parts of the names of variables whose values are secrets, or may contain one.

@@ -32,7 +32,6 @@ pub struct StopSignals {
     pub urged: CancellationToken,
 }
 
-/// The tokens that cancel a statement.
 #[derive(Debug, Clone)]
 pub(crate) struct StopTokens {
     /// Cancelled when the agent cancels the request, and at the end of the session.
@@ -48,7 +47,6 @@ impl StopTokens {
     }
 }
 
-/// Id of the request, and the time of its acceptance.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) id: String,
@@ -71,7 +69,6 @@ impl Request {
     }
 }
 
-/// The context in which a statement runs.
 pub(crate) enum ExecutionContext<'a> {
     /// A transaction of its own.
     Alone(&'a dyn SqlExecutor, &'a NamedSession),
@@ -79,7 +76,6 @@ pub(crate) enum ExecutionContext<'a> {
     In(&'a mut dyn Transaction, &'a NamedSession),
 }
 
-/// The outcome of a statement.
 pub(crate) struct Outcome {
     /// The terminal event of its request.
     pub(crate) event: Event,
@@ -236,7 +232,6 @@ struct CollectedResult {
     columns: Vec<ColumnName>,
     rows: Rows,
     is_started: bool,
-    /// The correlation id of its record.
     correlation_id: Option<String>,
 }
 

@@ -8,7 +8,6 @@ use types::quoted;
 /// A commit that a terminal event reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Commit {
-    /// The id of the request.
     pub(crate) id: String,
     /// PostgreSQL's command tag; `None` if the response to COMMIT did not arrive.
     pub(crate) command_tag: Option<String>,

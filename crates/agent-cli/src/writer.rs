@@ -18,7 +18,6 @@ const QUEUED_EVENTS: usize = 16;
 /// Maximum number of queued events of the input loop.
 const QUEUED_ANSWERS: usize = 256;
 
-/// The output is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OutputClosedError;
 
@@ -38,7 +37,6 @@ pub(crate) struct EventSender {
 }
 
 impl EventSender {
-    /// Queues an event.
     pub(crate) async fn emit(&self, event: &Event) -> Result<(), OutputClosedError> {
         self.place(&[event]).await.map(ReservedSlot::send)
     }

@@ -165,7 +165,6 @@ fn the_connection_string_of_every_command_is_below_own_fields_and_above_libpqs_v
     assert_eq!(left_out, expected);
 }
 
-/// The user of this process.
 fn os_user() -> String {
     ConnectOptions::parse("").unwrap().user
 }

@@ -66,7 +66,6 @@ impl Pipe {
         !matches!(command, Ok(Command::Query(_) | Command::Begin { .. })) || self.in_flight.has_room()
     }
 
-    /// Cancels a deferred query.
     async fn cancel_held(&mut self, id: String) -> Result<(), OutputClosedError> {
         let is_it = |command: &Parsed| matches!(command, Ok(Command::Query(query)) if query.id == id);
         let place = self.held.iter().position(is_it);

@@ -22,14 +22,12 @@ const MAX_FIELD_BYTES: usize = 8192;
 #[serde(deny_unknown_fields)]
 pub(super) struct NoFields {}
 
-/// Keys of a `cancel` command.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CancelFields {
     pub(super) id: String,
 }
 
-/// Keys of a `query` command.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct QueryFields {
@@ -40,7 +38,6 @@ pub(super) struct QueryFields {
     pub(super) options: Option<Map<String, Value>>,
 }
 
-/// Keys of a `begin` command.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BeginFields {
@@ -49,7 +46,6 @@ pub(super) struct BeginFields {
     pub(super) options: Option<Map<String, Value>>,
 }
 
-/// Keys of the options of a `begin` command.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BeginOptions {
@@ -66,7 +62,6 @@ pub(super) struct EndFields {
     pub(super) session: Option<String>,
 }
 
-/// Keys of a `config` command.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ConfigFields {
@@ -129,21 +124,18 @@ pub(super) fn read<T: DeserializeOwned>(place: &str, object: Map<String, Value>)
     })
 }
 
-/// Reads the options of a query.
 pub(super) fn read_options(options: Option<Map<String, Value>>) -> Result<Options, CliError> {
     let options: Options = read("options", options.unwrap_or_default())?;
     options.check()?;
     Ok(options)
 }
 
-/// Reads the options of a transaction.
 pub(super) fn read_begin_options(options: Option<Map<String, Value>>) -> Result<BeginOptions, CliError> {
     let options: BeginOptions = read("options", options.unwrap_or_default())?;
     options.transaction_timeout_ms.map_or(Ok(()), |timeout| in_bounds("transaction_timeout_ms", timeout))?;
     Ok(options)
 }
 
-/// Reads a `config` command.
 pub(super) fn read_patch(line: Map<String, Value>) -> Result<Patch, CliError> {
     let fields: ConfigFields = read("the command", line)?;
     let limits = Options {

@@ -245,7 +245,6 @@ fn query(fields: QueryFields) -> Result<QueryCommand, CliError> {
     Ok(QueryCommand { id, session, sql: fields.sql, params, options: fields::read_options(fields.options)? })
 }
 
-/// Checks the number of parameters of a statement.
 pub(crate) fn check_params(count: usize) -> Result<(), CliError> {
     if count <= MAX_PARAMS {
         return Ok(());

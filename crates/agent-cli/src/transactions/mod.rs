@@ -27,7 +27,6 @@ use crate::writer::EventSender;
 use actor::Actor;
 use types::quoted;
 
-/// Sessions with a transaction.
 #[derive(Default)]
 pub(crate) struct Transactions {
     by_session: HashMap<String, TransactionHandle>,
@@ -48,7 +47,6 @@ pub(crate) enum TransactionLookup<'t> {
 pub(crate) struct TransactionHandle {
     /// Queued messages: at most one for each request in flight and each rejected line.
     jobs: mpsc::UnboundedSender<ActorMessage>,
-    /// Whether the transaction is read-only.
     pub(crate) read_only: bool,
     /// Whether its begin has failed.
     has_failed: Arc<AtomicBool>,
@@ -76,19 +74,13 @@ struct TransactionRequest {
     answer: oneshot::Sender<Event>,
 }
 
-/// A command to a transaction.
 pub(crate) enum TransactionCommand {
-    /// Open the transaction.
     Begin,
-    /// Run a statement in the transaction.
     Query(Query),
-    /// Commit the transaction.
     Commit,
-    /// Roll the transaction back.
     RollBack,
 }
 
-/// Parameters of a new transaction.
 pub(crate) struct NewTransaction<'a> {
     pub(crate) executor: Arc<dyn SqlExecutor>,
     pub(crate) place: NamedSession,
@@ -98,7 +90,6 @@ pub(crate) struct NewTransaction<'a> {
 }
 
 impl Transactions {
-    /// The transaction of this session.
     pub(crate) fn find(&mut self, session: &str) -> TransactionLookup<'_> {
         let is_ended = self.by_session.get(session).is_some_and(|handle| handle.ended.is_cancelled());
         if is_ended {
@@ -116,7 +107,6 @@ impl Transactions {
         !matches!(self.find(session), TransactionLookup::None { after: None })
     }
 
-    /// Checks that a transaction can begin in the session.
     pub(crate) fn check_begin(&mut self, session: &str) -> Result<(), CliError> {
         match self.find(session) {
             TransactionLookup::Open(handle) if !handle.has_failed() => {
@@ -202,7 +192,6 @@ impl Transactions {
         Some(handle.submit(task, request, cancel))
     }
 
-    /// Checks that there is a transaction to end.
     pub(crate) fn check_end(&mut self, session: &str) -> Result<(), CliError> {
         match self.find(session) {
             TransactionLookup::Open(_) => Ok(()),
@@ -215,7 +204,6 @@ impl Transactions {
 }
 
 impl TransactionHandle {
-    /// Whether its begin has failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Acquire)
     }
