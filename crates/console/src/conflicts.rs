@@ -29,7 +29,6 @@ pub(crate) struct ShownColumn {
     pub(crate) now: String,
 }
 
-/// A record and its description.
 pub(crate) struct RecordLink {
     pub(crate) id: String,
     pub(crate) text: String,

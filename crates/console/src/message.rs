@@ -14,7 +14,6 @@ struct Message<'a> {
     text: &'a str,
 }
 
-/// A page over a template.
 pub(crate) fn render(template: &impl Template) -> Response {
     match template.render() {
         Ok(html) => Html(html).into_response(),

@@ -3,7 +3,6 @@
 use form_urlencoded::byte_serialize;
 use serde::Deserialize;
 
-/// The longest path, in bytes.
 const MAX_BYTES: usize = 2048;
 
 /// A path of the console with its query: `/proposals/..`. A redirect to it never leaves the console.

@@ -13,13 +13,11 @@ use crate::oidc::CALLBACK_PATH;
 use crate::state::Console;
 use crate::{assets, guard, message, pages};
 
-/// The maximum number of connections.
 const CONNECTIONS: usize = 256;
 
 /// The maximum number of connections per address, except loopback and trusted proxies.
 const CONNECTIONS_PER_ADDRESS: usize = 64;
 
-/// The largest form, in bytes.
 const MAX_FORM_BYTES: usize = 64 << 10;
 
 /// Serves the console until `stop` is cancelled.

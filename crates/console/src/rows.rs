@@ -93,12 +93,10 @@ pub(crate) struct Effect {
     pub(crate) columns: String,
 }
 
-/// The changed rows of tracked tables, in order.
 pub(crate) fn effects_of(effects: &Effects<Value>) -> Vec<Effect> {
     effects.rows.iter().map(effect).collect()
 }
 
-/// One changed row.
 pub(crate) fn effect(row: &RowEffect<Value>) -> Effect {
     let columns = row.columns.iter().map(|(name, effect)| format!("{}: {}", visible(name), effect_value(effect)));
     let columns = columns.collect::<Vec<_>>().join(", ");

@@ -79,7 +79,6 @@ pub(crate) async fn end_session_before(console: &Console, headers: &HeaderMap) {
     }
 }
 
-/// The value of the cookie of this name.
 pub(crate) fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let cookies = headers.get_all(header::COOKIE).into_iter().filter_map(|value| value.to_str().ok());
     let mut pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));

@@ -49,11 +49,9 @@ pub struct Console {
     pub(crate) origin: String,
     /// `127.0.0.1:7788`, as browsers send it.
     pub(crate) host: String,
-    /// The provider where people sign in.
     pub(crate) oidc: Option<Arc<Oidc>>,
     /// The time since a sign-in within which a person may approve; `None` for no limit.
     pub(crate) approve_within: Option<Duration>,
-    /// The proxies whose X-Forwarded-For is trusted.
     pub(crate) proxies: TrustedProxies,
     /// Limits the sign-ins that a client begins.
     pub(crate) begun_sign_ins: Arc<AttemptLimits>,
@@ -115,9 +113,6 @@ impl Console {
     }
 
     /// Fetches the provider's metadata, if a provider is configured.
-    ///
-    /// # Errors
-    /// The provider does not answer, or cannot be used.
     pub async fn discover(&self) -> Result<(), OidcError> {
         match &self.oidc {
             Some(oidc) => oidc.provider.discover().await,

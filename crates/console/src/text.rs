@@ -39,7 +39,6 @@ impl Fact {
     }
 }
 
-/// The proposer's name.
 pub(crate) fn proposer(actor: Option<&str>, account: &str) -> String {
     match actor {
         Some(actor) => format!("{} ({})", visible(actor), visible(account)),

@@ -63,7 +63,6 @@ struct Page<'a> {
     problem: Option<String>,
 }
 
-/// A record in a list.
 pub(crate) struct RecordLine {
     pub(crate) id: String,
     pub(crate) short_id: String,
@@ -125,7 +124,6 @@ fn number<N: FromStr>(name: &'static str, value: Option<String>) -> Result<Optio
     value.parse().map(Some).map_err(|_| FilterError::NotANumber { name, value })
 }
 
-/// The reason why a filter cannot be used.
 #[derive(Debug, thiserror::Error)]
 enum FilterError {
     #[error("the state is one of success, failure, pending and duplicate, not \"{0}\"")]
@@ -237,7 +235,6 @@ fn line(record: &ledger::audit::RecordLine) -> RecordLine {
     }
 }
 
-/// A write of a plan.
 pub(crate) fn planned_line(write: &PlannedWrite) -> RecordLine {
     let id = write.correlation_id.to_string();
     RecordLine {

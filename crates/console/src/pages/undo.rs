@@ -89,7 +89,6 @@ struct PlanPage<'a> {
     is_ready: bool,
 }
 
-/// A write that a plan leaves out.
 pub(crate) struct LeftOut {
     pub(crate) id: String,
     pub(crate) tool: String,

@@ -19,7 +19,6 @@ use crate::state::Console;
 pub(crate) use begin::begin;
 pub(crate) use complete::complete;
 
-/// A page with a link to sign in.
 #[derive(Template)]
 #[template(path = "sign_in.html")]
 struct SignInPage<'a> {
