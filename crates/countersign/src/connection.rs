@@ -16,10 +16,7 @@ const DATABASE_URL: &str = "DATABASE_URL";
 /// The variables that name a database without a connection string.
 const PLACES: [&str; 4] = ["PGHOST", "PGHOSTADDR", "PGDATABASE", "PGSERVICE"];
 
-/// The configured database.
-///
-/// # Errors
-/// No database is configured. The message says how to configure one.
+/// The configured database; if there is none, an error that says how to configure one.
 pub(crate) fn configured(settings: &Settings) -> anyhow::Result<ConnectOptions> {
     if let Some(database) = named(settings) {
         return parse(&database, settings);
@@ -41,10 +38,6 @@ pub(crate) fn named(settings: &Settings) -> Option<SecretSource> {
     settings.database.clone().or_else(shared)
 }
 
-/// Parses a connection string.
-///
-/// # Errors
-/// An invalid connection string. The message names its source.
 pub(crate) fn parse(string: &SecretSource, settings: &Settings) -> anyhow::Result<ConnectOptions> {
     let read = || {
         let conninfo = Conninfo::parse(string.text.expose())?.with_origin(&string.origin);
@@ -78,9 +71,6 @@ fn variable(name: &str) -> Option<String> {
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Runs a command that uses the configured database, with a time limit.
-///
-/// # Errors
-/// The errors of the command, and a timeout after 120 s.
 pub(crate) async fn answered<T>(
     settings: &Settings,
     work: impl Future<Output = anyhow::Result<T>>,

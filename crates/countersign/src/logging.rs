@@ -21,8 +21,6 @@ use crate::settings::LogFormat;
 const TALKATIVE: [(&str, Level); 3] =
     [("rmcp", Level::ERROR), ("refinery_core", Level::WARN), ("tokio_postgres", Level::WARN)];
 
-/// # Errors
-/// `level` is neither a level nor a list of filters.
 pub(crate) fn start(level: &str, format: LogFormat) -> anyhow::Result<()> {
     let asked = EnvFilter::try_new(level).with_context(|| {
         format!("log (--log, COUNTERSIGN_LOG) is \"{level}\": it takes error, warn, info, debug or filters")
@@ -75,7 +73,6 @@ mod tests {
 
     use super::*;
 
-    /// A buffer for several writers.
     #[derive(Clone, Default)]
     struct Arrived(Arc<Mutex<Vec<u8>>>);
 

@@ -19,7 +19,6 @@ use types::{ConditionShape, DescribeError, DescribeStatement, StatementShape};
 
 use crate::settings::ProfileConfig;
 
-/// Reads manifests. The error names the file that cannot be read.
 pub(crate) fn read_manifests(paths: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
     paths
         .iter()

@@ -19,7 +19,6 @@ use crate::connection;
 use crate::settings::{MaskConfig, ProfileConfig, Settings};
 use crate::tool_catalog::{self, read_manifests};
 
-/// Reads the manifests that are served.
 fn manifest_sources(settings: &Settings, demo: bool) -> anyhow::Result<Vec<Source>> {
     let mut sources = read_manifests(&settings.manifests)?;
     if demo {
@@ -66,7 +65,6 @@ pub(crate) struct ServerBuilder {
 }
 
 impl ServerBuilder {
-    /// Connects to the database.
     pub(crate) async fn open(
         target: &ConnectOptions,
         settings: &Settings,
@@ -101,12 +99,10 @@ impl ServerBuilder {
         Ok(Self { ledger, backends, target: target.clone(), demo })
     }
 
-    /// Whether the database can be connected to.
     pub(crate) async fn is_reachable(&self) -> bool {
         ledger::can_connect(&self.target).await.is_ok()
     }
 
-    /// Reads the manifests that are served.
     pub(crate) fn sources(&self, settings: &Settings) -> anyhow::Result<Vec<Source>> {
         manifest_sources(settings, self.demo)
     }
@@ -146,7 +142,6 @@ pub(crate) struct BuiltTools {
 }
 
 impl BuiltTools {
-    /// Logs the misfits, one line for each.
     pub(crate) fn log_misfits(&self) {
         for mistake in &self.misfits {
             tracing::error!("does not fit the database: {mistake}");
@@ -154,7 +149,6 @@ impl BuiltTools {
     }
 }
 
-/// Creates a server for the configured account and actor.
 pub(crate) fn server(registry: &LiveRegistry, settings: &Settings, elicitation: Elicitation) -> mcp::McpServer {
     let principal =
         Principal { account_id: settings.account.clone(), actor: settings.actor.clone(), ..Principal::default() };

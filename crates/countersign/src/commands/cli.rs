@@ -167,9 +167,6 @@ struct FrontEndConfig {
 
 /// The variables and the configuration file, for front ends with a command line of their own; `config` takes
 /// precedence over the variable that names the file.
-///
-/// # Errors
-/// A variable has an invalid value.
 pub(crate) fn sources_around(config: Option<PathBuf>) -> Result<ConfigSources, clap::Error> {
     let around = FrontEndConfig::try_parse_from(["countersign"])?;
     let mut given = Keys::default();

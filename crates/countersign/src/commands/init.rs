@@ -10,7 +10,6 @@ use crate::connection;
 use crate::settings::Settings;
 use crate::terminal::print_line;
 
-/// The maximum number of names to print from a list.
 const MAX_NAMES: usize = 12;
 
 pub(crate) async fn run(arguments: &InitArgs, settings: &Settings) -> anyhow::Result<()> {

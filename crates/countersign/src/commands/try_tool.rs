@@ -42,12 +42,9 @@ struct PreviewedPolicy {
     tier: Tier,
 }
 
-/// The answer to a call of a tool.
 struct Answer {
     envelope: Envelope,
-    /// Whether the answer is the preview of a write.
     is_preview: bool,
-    /// The tier of the tool, if it has one.
     tier: Option<Tier>,
 }
 

@@ -23,16 +23,12 @@ use tokio::time::MissedTickBehavior;
 
 pub(crate) use signature::SigningSecret;
 
-/// The form of a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoticeForm {
-    /// One JSON object.
     Json,
-    /// A text for Slack.
     Slack,
 }
 
-/// The settings of notices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NotifySettings {
     pub(crate) url: HttpsUrl,
@@ -55,7 +51,6 @@ const LEASE: Duration = Duration::from_secs(30);
 /// The pause after the first failure; it doubles after each one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
 /// The number of attempts, about a day, after which a notice is given up.
@@ -135,7 +130,6 @@ impl Notifier {
     }
 }
 
-/// The pause after this attempt.
 fn pause_after(attempt: u32) -> Duration {
     FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1))).min(LONGEST_PAUSE)
 }

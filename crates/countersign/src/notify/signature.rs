@@ -18,8 +18,6 @@ const LENGTHS: std::ops::RangeInclusive<usize> = 24..=64;
 pub(crate) struct SigningSecret(Secret);
 
 impl SigningSecret {
-    /// # Errors
-    /// The text is not a valid secret.
     pub(crate) fn parse(text: &str) -> anyhow::Result<Self> {
         let bytes = decoded(text);
         ensure!(
@@ -44,9 +42,6 @@ fn decoded(text: &str) -> Option<Vec<u8>> {
 }
 
 /// The headers of an attempt at this time, in seconds since 1970.
-///
-/// # Errors
-/// A value cannot be part of a header.
 pub(super) fn headers(
     id: &str,
     timestamp: i64,

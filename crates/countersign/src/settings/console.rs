@@ -20,7 +20,6 @@ use super::secrets::{SecretLocation, SecretNames, locate};
 /// The table that maps groups of the provider to those that `approvers` names.
 const GROUPS: &str = "groups";
 
-/// Everything that is configured of the console.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ConsoleSettings {
     pub(crate) url: Option<String>,

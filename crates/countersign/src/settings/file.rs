@@ -31,10 +31,7 @@ pub(crate) struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// Reads the file.
-    ///
-    /// # Errors
-    /// The file cannot be read, or a list of all errors in it with file, line and column.
+    /// The error is a list of all mistakes in the file, with file, line and column.
     pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
         let source = Source::read(path)
             .map_err(|error| anyhow::anyhow!("the configuration file (--config, COUNTERSIGN_CONFIG) {error}"))?;

@@ -12,7 +12,6 @@ use mcp_http::{AccountQuotas, HttpOptions};
 use super::addresses::{Host, ListenAddress, Origin, Proxy, PublicUrl};
 use super::keys::HttpKeys;
 
-/// Everything that is configured of HTTP.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct HttpSettings {
     pub(crate) listen: SocketAddr,

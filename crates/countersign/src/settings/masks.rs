@@ -18,7 +18,6 @@ pub(super) const TABLE: &str = "mask";
 /// The key for functions in that table.
 const FUNCTIONS: &str = "functions";
 
-/// The masks of the file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct MaskConfig {
     pub(crate) rules: Vec<MaskRule>,

@@ -83,7 +83,6 @@ pub(crate) struct Settings {
     pub(crate) oauth: Option<Issuer>,
     pub(crate) allow_privileged_reader: bool,
     pub(crate) execute_sql: bool,
-    /// The tier of execute_sql.
     pub(crate) execute_sql_tier: Tier,
     /// Whether a tool that does not fit the database prevents the start.
     pub(crate) strict: bool,
@@ -238,7 +237,6 @@ impl Settings {
         Profile::BUILTIN.into_iter().chain(self.profiles.iter().map(|own| own.profile.name.as_str()))
     }
 
-    /// Whether there is a profile of this name.
     pub(crate) fn has_profile(&self, name: &str) -> bool {
         self.profile_names().any(|known| known == name)
     }
@@ -252,9 +250,6 @@ impl Settings {
     }
 
     /// The authenticator of HTTP. It reads the issuer's keys if they are in a file, so a new one is made at SIGHUP.
-    ///
-    /// # Errors
-    /// The file with these keys cannot be read.
     pub(crate) fn authenticator(&self) -> anyhow::Result<auth::Authenticator> {
         Ok(auth::Authenticator::new(self.tokens.clone(), self.oauth.clone())?)
     }

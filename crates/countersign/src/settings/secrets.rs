@@ -45,10 +45,6 @@ pub(super) struct SecretNames<'a> {
 }
 
 impl SecretLocation {
-    /// The secret.
-    ///
-    /// # Errors
-    /// The file cannot be read, or is empty.
     pub(crate) fn read(self) -> anyhow::Result<SecretSource> {
         let (path, key) = match self {
             Self::Given(source) => return Ok(source),

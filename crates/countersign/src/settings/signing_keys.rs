@@ -24,7 +24,6 @@ keys! {
 }
 
 impl SigningKeys {
-    /// What signs.
     pub(super) fn signing(self) -> ledger::audit::Signing {
         ledger::audit::Signing {
             key_files: self.signing_key.unwrap_or_default(),

@@ -30,7 +30,6 @@ pub(crate) fn try_print_line(line: &str) -> io::Result<()> {
     writeln!(output, "{line}").and_then(|()| output.flush())
 }
 
-/// Whether standard output is a terminal.
 pub(crate) fn is_output_terminal() -> bool {
     io::stdout().is_terminal()
 }
@@ -45,15 +44,11 @@ pub(crate) fn is_interactive() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// Whether standard input is a terminal.
 pub(crate) fn is_input_interactive() -> bool {
     io::stdin().is_terminal()
 }
 
 /// Reads standard input to its end, but at most `max_bytes`.
-///
-/// # Errors
-/// Reading failed, or the text is not UTF-8.
 pub(crate) fn read_input(max_bytes: u64) -> io::Result<String> {
     let mut text = String::new();
     io::stdin().lock().take(max_bytes).read_to_string(&mut text)?;
@@ -61,9 +56,6 @@ pub(crate) fn read_input(max_bytes: u64) -> io::Result<String> {
 }
 
 /// Asks a question and reads one line of the terminal, without surrounding whitespace. Empty at the end of the input.
-///
-/// # Errors
-/// Reading failed.
 pub(crate) async fn ask(question: &str) -> io::Result<String> {
     // Discard text that was typed before the question.
     let _ = nix::sys::termios::tcflush(io::stdin(), nix::sys::termios::FlushArg::TCIFLUSH);

@@ -11,7 +11,6 @@ const NAMED: u32 = 5;
 /// The number of matches to look for: one more than an error names.
 pub(crate) const LOOKED_FOR: u32 = NAMED + 1;
 
-/// Parses an argument.
 pub(crate) fn parse(text: &str) -> Result<IdPrefix, String> {
     IdPrefix::parse(text).ok_or_else(|| {
         format!(

@@ -14,7 +14,6 @@ pub(crate) fn json_line(value: &Value) -> String {
     visible(&value.to_string())
 }
 
-/// JSON on several lines.
 pub(crate) fn json_lines(value: &Value) -> Vec<String> {
     let pretty = serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string());
     pretty.lines().map(visible).collect()

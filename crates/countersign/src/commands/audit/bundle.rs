@@ -10,7 +10,6 @@ use tlog::{INCOMPLETE_CHECKPOINT, Policy, Report, Trust, verify_bundle, verify_p
 use super::args::VerifyArgs;
 use crate::terminal::print_line;
 
-/// The keys that the auditor trusts, from the arguments.
 pub(super) fn trust(arguments: &VerifyArgs) -> anyhow::Result<Trust> {
     let policy = arguments.policy.as_deref().map(read_policy).transpose()?;
     Ok(Trust { keys: arguments.vkey.clone(), policy })

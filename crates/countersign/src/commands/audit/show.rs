@@ -78,7 +78,6 @@ fn rows(record: &Record, shown: Shown) -> Vec<String> {
     }
 }
 
-/// The client of the call.
 fn client(client: ClientInfo) -> Vec<String> {
     let version = client.version.map(|version| format!(" {version}")).unwrap_or_default();
     let name = client.name.map(|name| format!("{name}{version}"));

@@ -15,9 +15,6 @@ struct Found {
 }
 
 /// A warning for each tool whose group of approvers does not exist.
-///
-/// # Errors
-/// As [`CatalogQueries::ask`].
 pub(super) async fn warnings(questions: &CatalogQueries, catalog: &ToolCatalog) -> anyhow::Result<Vec<String>> {
     let groups: Vec<(&str, &str)> =
         catalog.tools.iter().filter_map(|tool| Some((tool.name.as_str(), tool.rule.approvers.as_deref()?))).collect();

@@ -6,9 +6,6 @@ use manifest::ToolCatalog;
 use crate::terminal::undo_way::UndoWay;
 
 /// A heading and a line for each write tool with SQL statements in the manifest; empty if there is none.
-///
-/// # Errors
-/// An error of the database.
 pub(super) async fn lines(ledger: &Ledger, catalog: &ToolCatalog) -> anyhow::Result<Vec<String>> {
     let tracking = ledger.tracking();
     let writes: Vec<_> = catalog.tools.iter().filter(|tool| tool.access.writes() && tool.executor.is_none()).collect();

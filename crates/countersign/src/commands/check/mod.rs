@@ -105,8 +105,6 @@ impl CatalogQueries {
         Self(Reader::new(target.clone(), &SearchPath::default(), limits))
     }
 
-    /// # Errors
-    /// The query fails, or its answer is malformed.
     async fn ask<T: DeserializeOwned>(&self, sql: &str, params: &[Value]) -> anyhow::Result<Vec<T>> {
         let request =
             ReadRequest { sql, params, row_limit: Some(10_000), format: RowFormat::Object, account: None, trace: None };

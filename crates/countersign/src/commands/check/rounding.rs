@@ -8,8 +8,9 @@ use types::visible;
 
 use super::{CatalogQueries, TableName};
 
-/// The columns of the tables $1 (an array of [`TableName`]) that are `numeric(p, s)`, or of a domain over it. The scale is in the
-/// lower 11 bits of the type modifier, signed since PostgreSQL 15; a negative one is no number of digits.
+/// The columns of the tables $1 (an array of [`TableName`]) that are `numeric(p, s)`, or of a domain over it. The
+/// scale is in the lower 11 bits of the type modifier, signed since PostgreSQL 15; a negative one is no number of
+/// digits.
 const SQL: &str = "\
 with declared as ( \
     select n.nspname || '.' || c.relname as table, a.attname as column, \
@@ -33,9 +34,6 @@ struct NumericColumn {
 }
 
 /// A line for each such parameter.
-///
-/// # Errors
-/// As [`CatalogQueries::ask`].
 pub(super) async fn notes(questions: &CatalogQueries, catalog: &ToolCatalog) -> anyhow::Result<Vec<String>> {
     let mut notes = Vec::new();
     let lacks_scale = |param: &&Param| param.ty.base().oid == NUMERIC && param.limits.scale.is_none();

@@ -50,9 +50,6 @@ struct UnseenEffects {
 }
 
 /// The notes on all tools above tier `auto`.
-///
-/// # Errors
-/// As [`CatalogQueries::ask`].
 pub(super) async fn notes(questions: &CatalogQueries, catalog: &ToolCatalog) -> anyhow::Result<Vec<String>> {
     let mut notes = Vec::new();
     for tool in catalog.tools.iter().filter(|tool| tool.strictest_tier() > Tier::Auto) {

@@ -146,8 +146,8 @@ impl InstallArgs {
     }
 }
 
-/// The options of `serve` that were given. A flag for a secret takes precedence over a variable for its file, and the other
-/// way round.
+/// The options of `serve` that were given. A flag for a secret takes precedence over a variable for its file, and the
+/// other way round.
 pub(super) fn given_options(matches: &ArgMatches) -> Vec<GivenOption> {
     let known = ServerKeys::augment_args(clap::Command::new("serve"));
     let mut given = Vec::new();

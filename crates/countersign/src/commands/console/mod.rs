@@ -73,9 +73,6 @@ async fn serve(ledger: &Ledger, arguments: ServeArgs, health: HealthCheck, setti
 }
 
 /// The console at this origin.
-///
-/// # Errors
-/// The origin cannot be used, or the settings lack the key of masks.
 pub(crate) fn console(
     ledger: &Ledger,
     operator: Option<&Ledger>,

@@ -7,9 +7,6 @@ use auth::{OidcClient, OidcProvider};
 use crate::settings::OidcSettings;
 
 /// The provider for a console at this origin.
-///
-/// # Errors
-/// The secret cannot be read, or the system has no certificate authorities.
 pub(super) fn provider(settings: &OidcSettings, origin: &str) -> anyhow::Result<Oidc> {
     let OidcSettings { config, client_secret } = settings.clone();
     let client = OidcClient {

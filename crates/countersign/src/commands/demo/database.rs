@@ -40,17 +40,14 @@ const DATABASE: &str = "postgres";
 /// A private PostgreSQL. It runs while this value or another process uses it.
 pub(crate) struct DemoDatabase {
     cluster: Cluster,
-    /// The private key of the log.
     key_file: PathBuf,
 }
 
 impl DemoDatabase {
-    /// The target for the owner of the database.
     pub(crate) fn owner(&self) -> anyhow::Result<ConnectOptions> {
         owner(&self.cluster)
     }
 
-    /// The connection string of the owner of the database.
     pub(crate) fn owner_url(&self) -> String {
         self.cluster.connection_string(DATABASE)
     }
@@ -60,7 +57,6 @@ impl DemoDatabase {
         self.as_login(ledger::DEFAULT_WRITER)
     }
 
-    /// The target for another login.
     pub(crate) fn as_login(&self, login: &str) -> anyhow::Result<ConnectOptions> {
         Ok(self.owner()?.as_role(login, None))
     }

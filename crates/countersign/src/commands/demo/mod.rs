@@ -203,7 +203,6 @@ async fn agree(session: &mut Session<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Seals the records and verifies them.
 async fn verify(session: &mut Session<'_>, database: &DemoDatabase) -> anyhow::Result<()> {
     let title = "The records are sealed in a log, and its checkpoint is signed; a server does this every minute";
     session.runs(title, database, &["audit", "seal"]).await?;

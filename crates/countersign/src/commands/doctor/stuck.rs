@@ -149,7 +149,6 @@ async fn waiting(doctor: &Doctor) -> Vec<Finding> {
     found.iter().map(finding).collect()
 }
 
-/// An age in words.
 fn age(seconds: u64) -> String {
     rounded(Duration::from_secs(seconds), WORDS)
 }

@@ -25,7 +25,6 @@ pub(super) enum AuditMode {
     WhereThereIsOne,
     /// Always. Writes to a database without a ledger are refused.
     Always,
-    /// Never.
     Never,
 }
 

@@ -184,7 +184,6 @@ impl Transcript {
         output(data, self.rows_affected)
     }
 
-    /// Output of a transaction.
     fn into_output(self) -> WriteOutput {
         output(json!({"statements": self.statements}), self.rows_affected)
     }

@@ -1,4 +1,5 @@
-//! Recorded writes of the command line. Each is a mutation of the tool `cli_write` and passes the gate like any other write.
+//! Recorded writes of the command line. Each is a mutation of the tool `cli_write` and passes the gate like any other
+//! write.
 //!
 //! ```text
 //! one statement    record · statement, rows streamed and acknowledged · outcome, COMMIT
@@ -26,10 +27,10 @@ use super::write_errors::failed;
 /// Time for the write protocol, in addition to the statement's own timeout.
 const PROTOCOL_MARGIN: Duration = Duration::from_secs(2);
 
-/// Time for the gate's answer, in addition to the statement's own timeout. The gate still resolves and records the outcome later.
+/// Time for the gate's answer, in addition to the statement's own timeout. The gate still resolves and records the
+/// outcome later.
 const ANSWER_MARGIN: Duration = Duration::from_millis(4500);
 
-/// Time limit for opening a transaction.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Time limit of a statement without a timeout.
@@ -124,7 +125,6 @@ impl LedgerExecutor {
         }
     }
 
-    /// Opens a transaction of several statements.
     pub(super) async fn begin(&self, begin: TransactionOptions) -> Result<Box<dyn Transaction>, ExecuteError> {
         if begin.isolation.is_some_and(|isolation| isolation != IsolationLevel::ReadCommitted) {
             return Err(ExecuteError::Unsupported {

@@ -39,7 +39,6 @@ pub(crate) fn front_end(mut arguments: impl Iterator<Item = OsString>) -> Option
     Some((front_end, arguments.collect()))
 }
 
-/// Runs the front end to its end.
 pub(crate) fn run(front_end: FrontEnd, arguments: &[OsString]) -> ExitCode {
     // A panic in a query is an event (`internal_error`), not a text on standard error.
     std::panic::set_hook(Box::new(|_| {}));

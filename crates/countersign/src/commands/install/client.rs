@@ -6,7 +6,6 @@ use anyhow::Context;
 
 use crate::commands::cli::Scope;
 
-/// The operating system of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Platform {
     MacOs,
@@ -20,10 +19,8 @@ impl Platform {
     }
 }
 
-/// A client.
 #[derive(Debug)]
 pub(super) struct Client {
-    /// Its name for people.
     pub(super) label: &'static str,
     pub(super) user_files: UserFiles,
     /// The files of a project, relative to its folder: the first that exists, otherwise the first. Empty if the
@@ -39,7 +36,6 @@ pub(super) struct Client {
     pub(super) next_step: &'static str,
 }
 
-/// The files of a user.
 #[derive(Debug)]
 pub(super) struct UserFiles {
     /// Environment variables that name another folder, and the path below it. The first variable that is set applies.
@@ -86,11 +82,9 @@ pub(super) enum Part {
     Texts(&'static [&'static str]),
     True,
     Number(u32),
-    /// The name of the server.
     Name,
     /// The path of the program.
     Command,
-    /// Its arguments.
     Arguments,
     /// The path and the arguments in one list.
     CommandLine,

@@ -311,7 +311,6 @@ const GOOSE: Client = Client {
 };
 
 impl ClientName {
-    /// The properties of this client.
     pub(super) const fn client(self) -> &'static Client {
         match self {
             Self::ClaudeDesktop => &CLAUDE_DESKTOP,

@@ -12,7 +12,6 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::edit::{EditError, Put, Splice, line_break, line_start, spliced};
 
-/// The table of all servers.
 const SERVERS: &str = "mcp_servers";
 
 type Key<'a> = Spanned<DeString<'a>>;
@@ -57,7 +56,6 @@ fn section(name: &str, value: &Value, line_break: &str) -> Result<(Table, String
     Ok((table, text.replace('\n', line_break)))
 }
 
-/// Writes the table of this name.
 pub(super) fn put(text: &str, name: &str, value: &Value, replace: bool) -> Result<Put, EditError> {
     let document = parse(text)?;
     let line_break = line_break(text);
@@ -94,7 +92,6 @@ pub(super) fn put(text: &str, name: &str, value: &Value, replace: bool) -> Resul
     checked(text, &splices, &expected).map(Put::Written)
 }
 
-/// The table of this name.
 pub(super) fn get(text: &str, name: &str) -> Result<Option<Value>, EditError> {
     servers(&parse(text)?)?;
     Ok(server_of(&table(text)?, name))

@@ -36,7 +36,6 @@ pub(super) struct ConfigFile {
     is_private: bool,
 }
 
-/// The content of a file.
 struct Content {
     bytes: Vec<u8>,
     metadata: Metadata,
@@ -74,12 +73,10 @@ impl ConfigFile {
         Ok(text.strip_prefix(BYTE_ORDER_MARK).map_or_else(|| text.clone(), str::to_owned))
     }
 
-    /// Whether the folder of the file exists.
     pub(super) fn has_folder(&self) -> bool {
         self.target.parent().is_some_and(Path::exists)
     }
 
-    /// Whether other users of the machine can read the file.
     pub(super) fn is_readable_by_others(&self) -> bool {
         fs::metadata(&self.target).is_ok_and(|found| found.mode() & 0o077 != 0)
     }
@@ -146,7 +143,6 @@ impl ConfigFile {
         })
     }
 
-    /// The content, if the file exists.
     fn content(&self) -> anyhow::Result<Option<Content>> {
         let named = || format!("{} cannot be read", self.path.display());
         let mut file = match File::open(&self.target) {

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use types::visible;
 
-/// The replacement of a secret.
 const HIDDEN: &str = "***";
 
 /// The members whose values are usually secrets.

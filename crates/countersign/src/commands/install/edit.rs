@@ -57,13 +57,11 @@ impl EditError {
 pub(super) enum Put {
     /// The same entry is there already.
     Unchanged,
-    /// The new text.
     Written(String),
     /// Another entry has this name.
     Differs(Value),
 }
 
-/// The line break of a text.
 pub(super) fn line_break(text: &str) -> &'static str {
     match text.find('\n').and_then(|at| text.get(..at)) {
         Some(before) if before.ends_with('\r') => "\r\n",

@@ -21,7 +21,6 @@ const STEP: &str = "  ";
 /// Words that some version of YAML does not parse as text.
 const NO_TEXTS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
 
-/// The lines of an entry.
 fn lines(name: &str, value: &Value, indent: &str, line_break: &str) -> String {
     let mut lines = Vec::new();
     add_lines(&key(name), value, indent, &mut lines);
@@ -52,7 +51,6 @@ fn key(name: &str) -> String {
     if is_word { name.to_owned() } else { Value::from(name).to_string() }
 }
 
-/// Writes the entry of this name.
 pub(super) fn put(text: &str, name: &str, value: &Value, replace: bool) -> Result<Put, EditError> {
     let document = parse(text)?;
     let line_break = line_break(text);
@@ -115,7 +113,6 @@ pub(super) fn put(text: &str, name: &str, value: &Value, replace: bool) -> Resul
     checked(text, &splices, expected.as_ref()).map(Put::Written)
 }
 
-/// The entry of this name.
 pub(super) fn get(text: &str, name: &str) -> Result<Option<Value>, EditError> {
     let document = parse(text)?;
     let Some((_, servers)) = document.as_ref().and_then(|root| root.pair(SERVERS)) else { return Ok(None) };

@@ -117,7 +117,6 @@ fn property<'o, 'a>(object: &'o Object<'a>, name: &str) -> Result<Option<(usize,
     }
 }
 
-/// Whether the text is empty or blank.
 fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }

@@ -18,7 +18,6 @@ impl Style {
         text
     }
 
-    /// A member of an object.
     pub(super) fn member(&self, key: &str, value: &Value, indent: Option<&str>) -> String {
         format!("{}: {}", Value::from(key), self.write(value, indent))
     }

@@ -144,7 +144,6 @@ fn path_of(entry: &EntryArgs) -> anyhow::Result<PathBuf> {
     Ok(files.swap_remove(used))
 }
 
-/// The server for the client to use.
 fn server(
     arguments: &InstallArgs,
     sources: &ConfigSources,
@@ -161,7 +160,6 @@ fn server(
     Ok((Server::Remote { url: url.clone(), token: remote::token(arguments)? }, None))
 }
 
-/// Writes the entry into a text.
 fn put(client: &Client, name: &str, entry: &Entry, text: &str, replace: bool) -> Result<Put, EditError> {
     let key = match client.format {
         Format::Json { key, .. } => key,

@@ -11,9 +11,6 @@ use super::entry::Token;
 use crate::commands::cli::InstallArgs;
 
 /// The token that a client needs for a remote server.
-///
-/// # Errors
-/// The file cannot be read, or does not contain one token.
 pub(super) fn token(arguments: &InstallArgs) -> anyhow::Result<Token> {
     if let Some(name) = &arguments.token_env {
         return Ok(Token::Variable(name.clone()));
@@ -32,9 +29,6 @@ fn read(file: &Path) -> anyhow::Result<Secret> {
 }
 
 /// Asks the server for its capabilities, like a client's first request.
-///
-/// # Errors
-/// The server does not answer, or refuses the token.
 pub(super) async fn check(url: &HttpsUrl, token: &Token) -> anyhow::Result<()> {
     let token = match token {
         Token::None => None,

@@ -39,7 +39,6 @@ pub(crate) enum ProposalsCommand {
 }
 
 impl ProposalsCommand {
-    /// The database.
     pub(crate) const fn connection(&self) -> &ConnectionKeys {
         match self {
             Self::List(arguments) => &arguments.connection,

@@ -72,7 +72,6 @@ fn not_found(prefix: &IdPrefix) -> anyhow::Error {
     )
 }
 
-/// A failure as an error for people.
 fn refused(failure: &Failure) -> anyhow::Error {
     anyhow!(refused_decision(failure))
 }

@@ -23,13 +23,11 @@ pub(crate) async fn run(arguments: &ShowArgs, settings: &Settings) -> anyhow::Re
     Ok(())
 }
 
-/// The person who decided on it.
 pub(super) fn decider(proposal: &Proposal) -> Decider {
     let who = proposal.decided_by.as_deref().unwrap_or_default();
     decided_by(who, proposal.decided_login.as_deref(), proposal.decided_via.as_deref())
 }
 
-/// The person who made an approval.
 pub(super) fn approver(approval: &Approval) -> Decider {
     decided_by(&approval.decided_by, Some(&approval.decided_login), Some(&approval.decided_via))
 }
@@ -136,7 +134,6 @@ pub(crate) fn undo_lines(rollback: &Rollback, style: &Style) -> Vec<String> {
     beside("undo", [format!("{how}{note}")])
 }
 
-/// The outcome of the proposal.
 fn outcome(proposal: &Proposal) -> Vec<String> {
     let mut lines = Vec::new();
     for approval in proposal.approved_by.iter().filter(|_| proposal.rule.approvals > 1) {

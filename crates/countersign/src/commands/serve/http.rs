@@ -22,7 +22,6 @@ use crate::settings::{HttpSettings, Settings};
 /// The interval at which freed memory is returned to the system, such as after bursts of requests.
 const GIVE_BACK: Duration = Duration::from_secs(10);
 
-/// The time limit of a health check of the database.
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) async fn serve(
@@ -149,7 +148,6 @@ impl HttpFrontend {
         Ok(ReloadedAuth { authenticator, certificate })
     }
 
-    /// Applies the new configuration.
     pub(crate) fn put(&self, ReloadedAuth { authenticator, certificate }: ReloadedAuth) {
         self.state.replace_authenticator(authenticator);
         if let (Some(shown), Some(certificate)) = (&self.tls, certificate) {

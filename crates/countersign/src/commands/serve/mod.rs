@@ -86,7 +86,6 @@ impl Served {
     }
 }
 
-/// The arguments of a start.
 struct Startup {
     target: ConnectOptions,
     demo: bool,
@@ -175,7 +174,6 @@ impl Startup {
     }
 }
 
-/// The result of a start.
 struct Prepared {
     builder: ServerBuilder,
     manifests: Vec<Source>,

@@ -28,7 +28,6 @@ pub(crate) async fn at_every(mut hangup: Signal, mut reloader: Reloader) {
     }
 }
 
-/// The state of reloads.
 pub(crate) struct Reloader {
     pub(crate) sources: ConfigSources,
     /// The settings at the start.

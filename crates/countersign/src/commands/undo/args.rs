@@ -17,7 +17,6 @@ pub(crate) struct UndoArgs {
 }
 
 impl UndoArgs {
-    /// The database.
     pub(crate) const fn connection(&self) -> &ConnectionKeys {
         match &self.command {
             Some(UndoCommand::Plan(plan)) => &plan.connection,

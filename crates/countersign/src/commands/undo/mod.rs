@@ -54,7 +54,6 @@ async fn one(ledger: &Ledger, arguments: &OneArgs) -> anyhow::Result<ExitCode> {
     Ok(exit_code(&outcome))
 }
 
-/// The exit code of the command, for scripts.
 fn exit_code(outcome: &UndoOutcome) -> ExitCode {
     match outcome {
         UndoOutcome::Undone { .. } | UndoOutcome::WouldUndo { .. } => ExitCode::SUCCESS,

@@ -88,7 +88,6 @@ async fn freeze(ledger: &Ledger, account: Option<&str>, actor: Option<&str>, who
     Ok(())
 }
 
-/// A plan as the operator sees it.
 struct ShownPlan<'a> {
     selection: &'a Selection,
     writes: &'a [SelectedWrite],

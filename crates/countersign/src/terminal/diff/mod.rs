@@ -12,8 +12,8 @@ use crate::terminal::table::json_line;
 /// Maximum number of lines of rows that are shown without --full.
 const MOST_LINES: usize = 60;
 
-/// The rows with all their values if they fit in [`MOST_LINES`] or `full` is set; otherwise a summary. `row_key` has the
-/// columns of the table's key, if it is known. `width` is that of the terminal, in characters.
+/// The rows with all their values if they fit in [`MOST_LINES`] or `full` is set; otherwise a summary. `row_key` has
+/// the columns of the table's key, if it is known. `width` is that of the terminal, in characters.
 pub(crate) fn lines(
     before: &Value,
     after: &Value,

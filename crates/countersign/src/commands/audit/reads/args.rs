@@ -19,7 +19,6 @@ pub(crate) enum ReadsCommand {
 }
 
 impl ReadsCommand {
-    /// The database.
     pub(crate) const fn connection(&self) -> &ConnectionKeys {
         match self {
             Self::List(arguments) => &arguments.connection,

@@ -7,7 +7,6 @@ use serde_json::{Number, Value};
 
 use crate::commands::install::edit::EditError;
 
-/// The maximum nesting of nodes.
 const MOST_DEPTH: usize = 100;
 
 /// A node, with its place in bytes.
