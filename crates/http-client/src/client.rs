@@ -59,9 +59,6 @@ impl HttpClient {
     }
 
     /// Trusts these certificate authorities.
-    ///
-    /// # Errors
-    /// An error of the TLS library.
     pub fn with_roots(url: HttpsUrl, roots: RootCertStore) -> io::Result<Self> {
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;
