@@ -120,7 +120,6 @@ impl ConnectionLimits {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Accepts a connection.
     pub(crate) fn admit(
         self: &Arc<Self>,
         peer: SocketAddr,
@@ -187,7 +186,6 @@ impl HttpConnection {
         self.is_reserve && self.is_bounded
     }
 
-    /// Notes the arrival of the head of a request.
     pub(crate) fn begin_head(&self) {
         self.has_request.store(true, Ordering::Relaxed);
     }

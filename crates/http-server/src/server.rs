@@ -77,7 +77,6 @@ pub async fn serve(
     }
 }
 
-/// The service of one connection.
 struct RequestService {
     router: TowerToHyperService<Router>,
     connection: Arc<HttpConnection>,
