@@ -65,7 +65,6 @@ pub(crate) fn utf8(bytes: &[u8]) -> Result<&str, Error> {
     })
 }
 
-/// The hint for a statement that sets the client encoding.
 pub(crate) const ENCODING_HINT: &str =
     "Leave client_encoding as it is. convert_to(text, encoding) gives the bytes of a text in another encoding.";
 

@@ -22,7 +22,6 @@ struct Manager {
     settings: SessionSettings,
     /// When a connection was last found lost. Older sessions are not trusted.
     lost: Mutex<Option<std::time::Instant>>,
-    /// Sessions that are being stopped.
     stopping: TaskTracker,
 }
 
@@ -225,8 +224,8 @@ pub struct PooledSession {
     since: Instant,
 }
 
-/// The time limit for a backend to stop, before it gets another cancel request. Each request costs the server a
-/// process.
+/// The time limit for a backend to stop. The pauses between its cancel requests grow, since each request costs the
+/// server a process.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 const FIRST_STOP_PAUSE: Duration = Duration::from_millis(25);
 const LONGEST_STOP_PAUSE: Duration = Duration::from_secs(1);
@@ -234,7 +233,6 @@ const LONGEST_STOP_PAUSE: Duration = Duration::from_secs(1);
 /// The number of cancel requests in a row that the server may fail to receive.
 const MAX_UNDELIVERED: usize = 3;
 
-/// The time limit for sending one cancel request.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl PooledSession {
@@ -245,9 +243,6 @@ impl PooledSession {
 
     /// Runs one of the server's own statements to its end, before `deadline`. A row may be as large as a record of
     /// the ledger.
-    ///
-    /// # Errors
-    /// [`Error::Deadline`], or an error of the session.
     pub async fn run_one(
         &mut self,
         sql: &str,

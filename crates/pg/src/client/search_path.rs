@@ -43,9 +43,6 @@ order by path.position";
 
 impl SearchPath {
     /// Asks the database for the search path of the target's login.
-    ///
-    /// # Errors
-    /// An error of the connection or the server.
     pub async fn load(target: &ConnectOptions) -> Result<Self, Error> {
         // Every name in the two statements that run under the login's own path is qualified.
         let settings = SessionSettings::default().with_login_search_path();

@@ -258,9 +258,6 @@ impl Session {
     }
 
     /// Like [`Session::run`], for rows that may be as large as the answer of a whole pipeline: records of the ledger.
-    ///
-    /// # Errors
-    /// As [`Session::run`].
     pub(crate) async fn run_large(
         &mut self,
         steps: &[PipelineStatement<'_>],
@@ -337,9 +334,6 @@ impl Session {
     }
 
     /// Runs a constant text of this program, which may contain several statements, in the simple protocol.
-    ///
-    /// # Errors
-    /// An error of the server or the connection.
     pub async fn batch_execute(&mut self, own_text: &str) -> Result<(), Error> {
         self.connection.push_simple_query(own_text, Purpose::Call)?;
         self.connection.flush().await?;
@@ -347,9 +341,6 @@ impl Session {
     }
 
     /// Reads up to the next ReadyForQuery.
-    ///
-    /// # Errors
-    /// [`Error::Server`] for a statement that failed, or an error of the connection.
     pub(crate) async fn finish(&mut self) -> Result<(), Error> {
         self.connection.finish().await
     }

@@ -25,7 +25,6 @@ use crate::query::writer_pool::WriterPool;
 /// The time limit for describing a statement: a locked table must not block the start indefinitely.
 const DESCRIBE_DEADLINE: Duration = Duration::from_secs(30);
 
-/// The name of the statement that is being described.
 const DESCRIBED: &str = "countersign_described";
 
 /// The foreign tables among the tables of $1 (schemas) and $2 (names), and among their partitions and child tables.
@@ -60,7 +59,6 @@ const REFUSED_IN_CONDITIONS_SQL: &str = concat!(
     order by 1, 2"
 );
 
-/// A statement that has been described.
 struct Described {
     shape: StatementShape,
     /// The names of the functions that the plan shows.
@@ -277,7 +275,6 @@ impl PlanResult {
         }
     }
 
-    /// The names of the functions that the plan shows.
     fn functions(&self) -> BTreeSet<String> {
         match self {
             Self::Plan(plan) => called(plan).into_iter().map(|call| call.name).collect(),

@@ -45,9 +45,6 @@ impl JsonRows {
     }
 
     /// The rows as values of a type.
-    ///
-    /// # Errors
-    /// A row does not have the form of `T`.
     pub fn deserialize<T: DeserializeOwned>(&self) -> serde_json::Result<Vec<T>> {
         self.iter().map(serde_json::from_str).collect()
     }
@@ -109,18 +106,12 @@ impl JsonRowsBuilder {
     }
 
     /// Appends a row that is split into texts.
-    ///
-    /// # Errors
-    /// As [`JsonRowsBuilder::take`].
     pub(crate) fn take_texts<T: AsRef<str>>(&mut self, row: &[Option<T>]) -> Result<bool, Error> {
         let max_bytes = self.max_bytes;
         self.push(|writer, out| writer.write_texts(out, row, max_bytes))
     }
 
     /// Appends a row of JSON values.
-    ///
-    /// # Errors
-    /// As [`JsonRowsBuilder::take`].
     pub(crate) fn take_values(&mut self, row: &[Value]) -> Result<bool, Error> {
         self.push(|writer, out| writer.write_values(out, row))
     }

@@ -37,7 +37,6 @@ pub struct RowSink {
     due: Option<Instant>,
     /// The time spent waiting for the receiver.
     blocked: Duration,
-    /// The number of rows.
     row_count: u64,
     bytes: u64,
     /// PostgreSQL's command tag, once the statement has ended.
@@ -125,7 +124,6 @@ impl RowSink {
         }
     }
 
-    /// Sets the columns of the rows that follow.
     pub(crate) fn set_columns(&mut self, columns: &[Column]) {
         self.rows = Some(RowWriter::new(columns.to_vec(), RowFormat::Object));
     }
@@ -136,7 +134,6 @@ impl RowSink {
         self.push(|rows, batch| rows.write(batch, body, max_bytes)).await
     }
 
-    /// Delivers a row of JSON values.
     pub(crate) async fn push_values(&mut self, row: &[Value]) -> Result<bool, Error> {
         self.push(|rows, batch| rows.write_values(batch, row)).await
     }
@@ -211,7 +208,6 @@ impl RowSink {
         self.send(QueryEvent::Notice(notice)).await
     }
 
-    /// Sets the command tag with which the statement ended.
     pub(crate) fn set_tag(&mut self, tag: &str) {
         self.affected = tag.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or_default();
         self.tag = Some(tag.to_owned());

@@ -91,9 +91,6 @@ impl RowWriter {
     }
 
     /// Appends a row that is split into texts.
-    ///
-    /// # Errors
-    /// As [`RowWriter::write`].
     pub(crate) fn write_texts<T: AsRef<str>>(
         &self,
         out: &mut Vec<u8>,
@@ -110,7 +107,6 @@ impl RowWriter {
         })
     }
 
-    /// Appends a row of JSON values.
     pub(crate) fn write_values(&self, out: &mut Vec<u8>, row: &[Value]) -> Result<(), Error> {
         let mut cells = row.iter();
         self.write_values_with(out, |out, _, mask| match (cells.next(), mask) {
@@ -153,9 +149,6 @@ fn write_json(out: &mut Vec<u8>, value: &impl Serialize) -> Result<(), Error> {
 }
 
 /// Whether a row in text form may be converted. Refuses rows with too many values, at any depth.
-///
-/// # Errors
-/// [`Error::TooManyValues`].
 fn check_size<T: AsRef<str>>(row: &[Option<T>], columns: &[Column], max_bytes: usize) -> Result<(), Error> {
     let limit = max_bytes / BYTES_A_VALUE;
     let nested = row.iter().zip(columns).filter(|(_, column)| is_nested(&column.ty.kind));

@@ -111,9 +111,6 @@ fn collect_rows<'a>(ty: &'a PgType, found: &mut BTreeMap<u32, &'a [CompositeFiel
 impl TypeCatalog {
     /// The type with this oid. If it is not one of PostgreSQL's own, the first call looks it up in the catalog,
     /// through `session`.
-    ///
-    /// # Errors
-    /// An error of the session.
     pub async fn resolve(&self, session: &mut Session, oid: u32) -> Result<Arc<PgType>, Error> {
         if let Some(known) = self.known(oid) {
             return Ok(known);
@@ -127,9 +124,6 @@ impl TypeCatalog {
     }
 
     /// The types with these oids.
-    ///
-    /// # Errors
-    /// An error of the session.
     pub async fn resolve_all(&self, session: &mut Session, oids: &[u32]) -> Result<Vec<Arc<PgType>>, Error> {
         let mut types = Vec::with_capacity(oids.len());
         for &oid in oids {

@@ -74,17 +74,11 @@ impl WriterPool {
     }
 
     /// Leases a session, before `deadline`.
-    ///
-    /// # Errors
-    /// As [`Pool::acquire`](crate::Pool::acquire).
     pub async fn acquire(&self, deadline: Instant) -> Result<PooledSession, Error> {
         self.pool.acquire(deadline).await
     }
 
     /// Runs one of the server's own statements on a session of the pool, before `deadline`.
-    ///
-    /// # Errors
-    /// As [`PooledSession::run_one`](crate::PooledSession::run_one), or as [`WriterPool::acquire`].
     pub async fn run_one(
         &self,
         sql: &str,
@@ -111,17 +105,11 @@ impl WriterPool {
     }
 
     /// The types with these oids.
-    ///
-    /// # Errors
-    /// An error of the session while it looks a type up.
     pub async fn resolve_types(&self, lease: &mut PooledSession, oids: &[u32]) -> Result<Vec<Arc<PgType>>, Error> {
         self.types.resolve_all(lease.session(), oids).await
     }
 
     /// The result columns with their types and unique names.
-    ///
-    /// # Errors
-    /// An error of the session while it looks a type up.
     pub async fn resolve_columns(
         &self,
         lease: &mut PooledSession,

@@ -61,7 +61,6 @@ impl Conninfo {
         self.origins.get(key).or(self.origin.as_ref()).map(String::as_str)
     }
 
-    /// All keys and values, in order.
     pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.pairs.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }

@@ -86,7 +86,6 @@ pub(super) fn is_default(folder: &Path) -> bool {
 
 #[cfg(test)]
 impl ConnectEnvironment {
-    /// An environment for tests.
     pub(super) fn made(variables: &[(&str, &str)], home: &Path, socket_folders: &[&Path]) -> Self {
         Self {
             variables: variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),

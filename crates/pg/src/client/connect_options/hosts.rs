@@ -8,7 +8,6 @@ use super::ConnectOptionsError;
 use super::environment::ConnectEnvironment;
 use super::keywords::KeywordValues;
 
-/// The port of a server that names none.
 const DEFAULT_PORT: u16 = 5432;
 
 /// One server to try.

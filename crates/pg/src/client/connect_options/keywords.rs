@@ -106,7 +106,6 @@ struct Value {
 }
 
 impl KeywordValues {
-    /// The values of the connection string.
     pub(super) fn from_conninfo(conninfo: &Conninfo) -> Result<Self, ConnectOptionsError> {
         let mut given = Self::default();
         let mut before = "";

@@ -169,18 +169,11 @@ impl ConnectOptions {
 
     /// Parses a connection string. Parts that the text leaves out are taken from its surroundings, as in libpq. The
     /// text may be empty.
-    ///
-    /// # Errors
-    /// [`ConnectOptionsError`] if the text cannot be parsed, or if text, variables or files request an unsupported
-    /// feature.
     pub fn parse_with(text: &str, surroundings: &ConnectEnvironment) -> Result<Self, ConnectOptionsError> {
         Self::from_conninfo(&Conninfo::parse(text)?, surroundings)
     }
 
     /// Interprets keys and values that were parsed before.
-    ///
-    /// # Errors
-    /// [`ConnectOptionsError`] if they, variables or files request an unsupported feature.
     pub fn from_conninfo(conninfo: &Conninfo, surroundings: &ConnectEnvironment) -> Result<Self, ConnectOptionsError> {
         let mut given = KeywordValues::from_conninfo(conninfo)?;
         service::add(&mut given, surroundings)?;

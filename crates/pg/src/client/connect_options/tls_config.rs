@@ -24,9 +24,6 @@ const SYSTEM_ROOTS_AGE: Duration = Duration::from_secs(60);
 
 impl TlsOptions {
     /// The configuration for the files in their current state.
-    ///
-    /// # Errors
-    /// A file cannot be used.
     pub(crate) fn client_config(&self) -> io::Result<Arc<ClientConfig>> {
         let tls = self;
         let mut loaded = self.cache.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,7 +87,6 @@ fn config(tls: &TlsOptions) -> io::Result<ClientConfig> {
 
 type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-/// The client's certificate and its key.
 fn identity(client: &ClientCertificate) -> io::Result<Identity> {
     let chain = all_in("sslcert", &client.certificate)?;
     let path = client.key.display();

@@ -159,9 +159,6 @@ impl Session {
     }
 
     /// Sets the start-up settings within a transaction after RESET ALL. A direct session returns to them by itself.
-    ///
-    /// # Errors
-    /// An error of the server or the connection.
     pub async fn restore_preamble(&mut self) -> Result<(), Error> {
         let Some(ground) = &self.ground else { return Ok(()) };
         let settings = ground.settings.clone();
@@ -173,9 +170,6 @@ impl Session {
 
     /// Rolls back a transaction block, failed or not, and removes its traces. On a direct connection, the prepared
     /// statements remain.
-    ///
-    /// # Errors
-    /// An error of the server or the connection.
     pub(crate) async fn roll_back(&mut self) -> Result<(), Error> {
         if self.is_pooled() { self.batch_execute(ABORT_AND_RESET).await } else { self.batch_execute("rollback").await }
     }

@@ -68,9 +68,6 @@ impl Session {
     /// Resets what a transaction may leave in its session: settings, role, temporary tables, sequence values, cursors,
     /// LISTEN and advisory locks. Statements prepared by the protocol stay. The next user of the session waits for the
     /// answer. Through a pooler nothing is sent: the pooler resets its backends.
-    ///
-    /// # Errors
-    /// The reset could not be sent.
     pub async fn push_reset(&mut self) -> Result<(), Error> {
         if self.is_pooled() || !self.is_idle() {
             return Ok(());

@@ -36,17 +36,11 @@ impl Session {
     ///
     /// SQL reaches prepared statements by name (EXECUTE), also those of the protocol. If the server prepared COMMIT,
     /// any text could run it.
-    ///
-    /// # Errors
-    /// An error of the server or the connection.
     pub async fn deallocate_all(&mut self) -> Result<(), Error> {
         self.deallocate_after("").await
     }
 
     /// Runs a constant text of the server, which may have several statements, and closes every prepared statement.
-    ///
-    /// # Errors
-    /// An error of the server or the connection.
     pub async fn deallocate_after(&mut self, own_text: &str) -> Result<(), Error> {
         self.prepared.clear();
         self.batch_execute(&format!("{own_text}; deallocate all")).await

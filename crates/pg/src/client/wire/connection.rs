@@ -184,7 +184,6 @@ impl Connection {
         &self.socket
     }
 
-    /// The messages to send next.
     pub(crate) fn outbox(&mut self) -> &mut BytesMut {
         &mut self.outbox
     }

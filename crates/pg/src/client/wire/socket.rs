@@ -16,7 +16,6 @@ use tokio_rustls::client::TlsStream;
 use super::tls;
 use crate::client::connect_options::{Address, ConnectOptions, Keepalive, SslMode, TlsOptions};
 
-/// A connected socket.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Tcp(TcpStream),
@@ -92,7 +91,6 @@ impl Socket {
         }
     }
 
-    /// Whether sent data is encrypted.
     pub(crate) fn is_encrypted(&self) -> bool {
         matches!(self, Self::Tls(_))
     }

@@ -25,7 +25,6 @@ const ENCODING: (&str, &str) = ("client_encoding", "UTF8");
 /// The time limit for closing the connection to a server without the requested properties.
 const GOODBYE: Duration = Duration::from_millis(100);
 
-/// The most bytes to read in answer to a cancel request.
 const MAX_CANCEL_BYTES: usize = 4096;
 
 const READ_ONLY_SETTING: &str = "default_transaction_read_only";
@@ -148,7 +147,6 @@ async fn connect_to(
     }
 }
 
-/// Why a connection attempt failed.
 struct Failed {
     error: ConnectError,
     /// Whether an attempt without TLS may succeed.

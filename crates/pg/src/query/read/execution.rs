@@ -33,7 +33,6 @@ use crate::client::wire::{Failure, Purpose, StatementId};
 use crate::query::plan::PlanResult;
 use crate::query::value::EncodeError;
 
-/// The error of a text without a statement.
 pub(crate) const EMPTY_STATEMENT: &str = "there is no statement in the text";
 
 /// The ids of the statements that were queued for a read.

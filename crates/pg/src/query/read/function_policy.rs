@@ -3,8 +3,8 @@
 //! PostgreSQL lets every role cancel the sessions of its own login, and lets a superuser read files, all of this from
 //! a SELECT in a read-only transaction. So before a session runs a text for the first time, the plan of the text
 //! shows which functions it calls (`EXPLAIN (VERBOSE)` prints the expressions, with views resolved), and the catalog
-//! says what these functions are (`functions.sql`). Commands such as SHOW and EXPLAIN have no plan, so their functions are
-//! unknown (`PolicyVerdict::Unseen`): `execution` decides about them.
+//! says what these functions are (`functions.sql`). Commands such as SHOW and EXPLAIN have no plan, so their functions
+//! are unknown (`PolicyVerdict::Unseen`): `execution` decides about them.
 //!
 //! The plan is made for unknown parameters, with all partitions: it shows every call that a later run may make, since
 //! only constants are evaluated in it. A query can detect that it is being planned (`plan_cache_mode`) and make the
@@ -113,9 +113,6 @@ impl FunctionPolicy {
 
     /// Inspects a text that has been described in the open transaction, so the relations that it reads stay locked
     /// until the end. The text is planned under another name, and refused if it cannot be planned.
-    ///
-    /// # Errors
-    /// [`ReadError`]: the text calls a function that a read may not call, or cannot be planned.
     pub(super) async fn check(
         &self,
         session: &mut Session,
@@ -142,9 +139,6 @@ impl FunctionPolicy {
 
     /// Inspects a text by its plan for unknown parameters or, if that plan cannot be made, by its plan for these
     /// parameters. `is_open`: the settings for planning are still in force.
-    ///
-    /// # Errors
-    /// [`ReadError`]: the plan shows that the text must not run, or there is no plan.
     pub(super) async fn inspect(
         &self,
         session: &mut Session,

@@ -84,7 +84,6 @@ impl Inspection {
     }
 }
 
-/// Whether the node of a plan is of one of these types.
 fn is_node(node: &Value, types: &[&str]) -> bool {
     node.get("Node Type").and_then(Value::as_str).is_some_and(|of| types.contains(&of))
 }

@@ -149,7 +149,6 @@ impl ResultSet {
         Self::new(json, if is_whole { truncated_by } else { Some(TruncatedBy::MaxBytes) })
     }
 
-    /// The result with these rows.
     fn new(rows: JsonRowsBuilder, truncated_by: Option<TruncatedBy>) -> Self {
         let (rows, writer) = rows.finish();
         let (columns, masks) = writer.into_columns();
@@ -275,7 +274,6 @@ impl Reader {
         self.pool.acquire(deadline).await
     }
 
-    /// The known types of the database.
     pub(crate) fn types(&self) -> &TypeCatalog {
         &self.types
     }

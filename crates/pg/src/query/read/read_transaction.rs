@@ -107,7 +107,6 @@ impl ReadTransaction {
         Self { pooled_settings: format!("{SETTINGS_SQL}, {}", setting(&all)) }
     }
 
-    /// Queues the beginning of the transaction.
     pub(super) fn push_begin(&self, session: &mut Session) -> Result<(), Error> {
         let settings = session.settings.clone();
         if session.is_pooled() {

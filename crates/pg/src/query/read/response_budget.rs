@@ -25,7 +25,6 @@ pub struct ResponsePermit {
     _place: OwnedSemaphorePermit,
 }
 
-/// The permits of all answers.
 #[derive(Debug, Clone)]
 pub(super) struct ResponseBudget {
     places: Arc<Semaphore>,
@@ -54,7 +53,6 @@ impl ResponseBudget {
         Self { places: Arc::new(Semaphore::new(sessions + WAITING)), waiting: Arc::default() }
     }
 
-    /// The number of reads that wait for a permit.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }

@@ -21,7 +21,6 @@ use crate::client::session::Session;
 use crate::client::wire::{Event, EventConsumer, Failure, Purpose, owned_row};
 use crate::query::value::{BinaryDecodeError, PartialJson, Unresolved, draft_binary, draft_text};
 
-/// The number of leaves in one statement.
 const LEAVES_AT_ONCE: usize = 512;
 
 /// The maximum number of rows in a portion. Rows beyond the byte limit are received for nothing, so a portion is

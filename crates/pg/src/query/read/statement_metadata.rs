@@ -13,7 +13,7 @@ use super::server_json::ServerJson;
 use crate::query::row_writer::ColumnMasks;
 use crate::query::type_catalog::RowTypes;
 
-/// A statement that returns rows.
+/// What later calls of a text need to know of its statement, which may also return no rows.
 #[derive(Debug)]
 pub(crate) struct StatementMetadata {
     pub(crate) params: Vec<Arc<PgType>>,

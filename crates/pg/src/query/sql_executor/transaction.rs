@@ -13,11 +13,9 @@ use crate::client::session::Session;
 use crate::query::read::Reader;
 use crate::query::{Query, QueryEvent, QuerySummary, RowSink};
 
-/// An open transaction block.
 #[derive(Debug)]
 pub(super) struct OpenTransaction {
     reader: Reader,
-    /// Whether the transaction cannot write.
     read_only: bool,
     /// `None` once the block is over: one of its statements failed, was cancelled, or its result was not taken.
     lease: Option<PooledSession>,
@@ -26,7 +24,6 @@ pub(super) struct OpenTransaction {
     longest: Option<Duration>,
 }
 
-/// The savepoints of a transaction block.
 #[derive(Debug, Default)]
 struct Savepoints {
     /// The begin time of the transaction, once a savepoint is set. From then on, a statement that PostgreSQL refuses

@@ -74,9 +74,6 @@ pub fn encode_all(given: &[Value], types: &[Arc<PgType>]) -> Result<Vec<Option<S
 
 /// Like [`encode`], but a number with more digits than every client preserves is an error: JavaScript sends
 /// 9007199254740992 for 9007199254740993.
-///
-/// # Errors
-/// [`EncodeError`].
 pub(crate) fn encode_safe(value: &Value, ty: &PgType) -> Result<Option<String>, EncodeError> {
     if is_safe(value, ty) {
         return encode(value, ty);

@@ -52,9 +52,6 @@ pub(crate) fn row_texts(body: &DataRowBody) -> Result<Vec<Option<&str>>, Error> 
 }
 
 /// Like [`row_texts`], but the values outlive the message.
-///
-/// # Errors
-/// As [`row_texts`].
 pub(crate) fn owned_row(body: &DataRowBody) -> Result<Vec<Option<String>>, Error> {
     Ok(row_texts(body)?.into_iter().map(|text| text.map(str::to_owned)).collect())
 }

@@ -29,7 +29,6 @@ pub(super) fn plain(expression: &str) -> Option<Reference> {
     Some(reference)
 }
 
-/// Every reference in an expression.
 pub(super) fn references(expression: &str) -> Vec<Reference> {
     let mut found = Vec::new();
     let mut rest = expression.chars().peekable();

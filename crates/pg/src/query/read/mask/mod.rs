@@ -101,7 +101,6 @@ impl MaskError {
 #[derive(Debug, Default)]
 pub(super) struct CheckedRules(Mutex<HashSet<String>>);
 
-/// The maximum number of rules to remember.
 const MAX_RULES: usize = 5_000;
 
 impl CheckedRules {
@@ -216,9 +215,6 @@ impl Masking {
 
     /// The masks of the result columns of a query with this plan. `answer` is the catalog's answer about the masked
     /// columns.
-    ///
-    /// # Errors
-    /// [`ReadError::Masked`] if the masks do not allow the query, or an error of the database.
     pub(super) async fn inspect(
         &self,
         session: &mut Session,

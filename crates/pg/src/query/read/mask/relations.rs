@@ -72,9 +72,6 @@ struct CatalogColumn {
 
 impl MaskedRelations {
     /// Parses the answer of [`RELATIONS_SQL`].
-    ///
-    /// # Errors
-    /// [`MaskError`]: a mask does not fit the database.
     pub(super) fn parse(answer: &str, masks: &Masks) -> Result<Self, MaskError> {
         let answer: CatalogAnswer = serde_json::from_str(answer).map_err(|_| MaskError::no_catalog())?;
         let (server_version, rules) = (answer.server_version, answer.rules.unwrap_or_default());
