@@ -86,12 +86,10 @@ impl ClusterDir {
         self.home.join("data")
     }
 
-    /// The path of the server's log.
     pub(crate) fn log(&self) -> PathBuf {
         self.home.join("log")
     }
 
-    /// The folder of the server's socket.
     pub(crate) fn socket_dir(&self) -> &Path {
         &self.socket_dir
     }
@@ -106,7 +104,6 @@ impl ClusterDir {
         &self.cluster_name
     }
 
-    /// The user that the server runs as.
     pub(crate) fn account(&self) -> &OsAccount {
         &self.account
     }

@@ -165,7 +165,6 @@ fn tried_text(tried: &[String]) -> String {
     if tried.is_empty() { String::new() } else { format!(" ({})", tried.join("; ")) }
 }
 
-/// The last `count` lines of a text.
 pub(crate) fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     lines.get(lines.len().saturating_sub(count)..).unwrap_or_default().join("\n")

@@ -20,13 +20,11 @@ use crate::process::{self, wait_until};
 /// Time limit of a start, recovery included.
 pub(crate) const READY_LIMIT: Duration = Duration::from_secs(30);
 
-/// Time limit of one login attempt.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Size in bytes beyond which a start renames the log.
 const LOG_LIMIT: u64 = 10 << 20;
 
-/// Number of lines of the log in an error.
 const LOG_LINES: usize = 20;
 
 /// The settings of every cluster. The caller's settings follow and take precedence.

@@ -54,7 +54,6 @@ impl OsAccount {
         self.other.is_some()
     }
 
-    /// The user id of the server's processes.
     pub(crate) fn uid(&self) -> u32 {
         self.other.as_ref().map_or_else(|| geteuid().as_raw(), |other| other.uid)
     }

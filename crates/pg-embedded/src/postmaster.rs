@@ -15,7 +15,6 @@ pub(crate) struct PidFile {
     pub(crate) status: String,
 }
 
-/// The state of a data folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ServerState {
     /// There is no server and no `postmaster.pid`.

