@@ -9,7 +9,6 @@ use crate::table::{Column, ForeignKey, Table, ValueKind};
 /// Maximum length of a comment in a description, in characters.
 const MAX_COMMENT: usize = 1000;
 
-/// A parameter of a tool.
 #[derive(Debug)]
 pub(crate) struct Param {
     pub(crate) name: String,

@@ -108,7 +108,6 @@ pub async fn discover(
     Ok(found)
 }
 
-/// All tables of a schema.
 async fn of_schema(catalog: &CatalogReader, schema: &str) -> Result<SchemaTables, DiscoverError> {
     if schema == ledger::SCHEMA || schema == "information_schema" || schema.starts_with("pg_") {
         return Err(DiscoverError::System(schema.to_owned()));

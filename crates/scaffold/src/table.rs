@@ -5,7 +5,6 @@ use serde::Deserialize;
 /// A relation of the schema.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Table {
-    /// The name of the relation.
     pub(crate) name: String,
     /// The name, quoted if SQL needs it.
     pub(crate) quoted: String,
@@ -37,7 +36,6 @@ pub(crate) enum RelationKind {
     Foreign,
 }
 
-/// A column.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Column {
     pub(crate) name: String,
@@ -90,7 +88,6 @@ pub(crate) enum ValueKind {
     Other,
 }
 
-/// A column of the key.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct KeyColumn {
     pub(crate) name: String,

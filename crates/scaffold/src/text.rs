@@ -8,7 +8,6 @@ use toml::Value;
 use crate::columns::Param;
 use crate::tools::Tool;
 
-/// The text of one tool.
 pub(crate) fn tool(tool: &Tool) -> String {
     let mut text = String::from("[[tool]]\n");
     let mut key = |name: &str, value: Value| push(&mut text, name, &value);

@@ -12,7 +12,6 @@ const WIDTH: usize = 100;
 /// Maximum length of `not_found`, as the format of manifests has it.
 const MAX_NOT_FOUND: usize = 200;
 
-/// A tool of a manifest.
 #[derive(Debug)]
 pub(crate) struct Tool {
     pub(crate) name: String,
@@ -37,7 +36,6 @@ pub(crate) struct TableTools<'a> {
 }
 
 impl TableTools<'_> {
-    /// The tool that inserts a row.
     pub(crate) fn insert(&self) -> Tool {
         let mut names = Names::of_params();
         let columns = self.table.columns.iter().filter(|column| !column.is_filled_by_the_database());
@@ -111,7 +109,6 @@ impl TableTools<'_> {
         })
     }
 
-    /// The tool that deletes a row.
     pub(crate) fn delete(&self) -> Tool {
         let (params, row) = self.key(&mut Names::of_params());
         let table = &self.table.sql_name;
