@@ -9,7 +9,6 @@ use tokio::process::Command;
 use crate::repository;
 use crate::server::countersign;
 
-/// The time limit of a command.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// The result of a command.

@@ -144,9 +144,6 @@ impl External {
     }
 
     /// The path of the program. A test calls [`skip_without`] first.
-    ///
-    /// # Panics
-    /// If the program is missing.
     pub fn expected_path(self) -> PathBuf {
         self.path().unwrap_or_else(|| panic!("{}", self.advice()))
     }
@@ -190,9 +187,6 @@ pub struct RunWithoutExternals {
 }
 
 /// Runs tests of this binary, including those with only a long form, as on a machine without any external program.
-///
-/// # Panics
-/// If the binary cannot be started.
 pub async fn run_without_externals(filters: &[&str], require_all: bool) -> RunWithoutExternals {
     let mut command = tokio::process::Command::new(env::current_exe().expect("a path"));
     command.args(filters).env_remove(REQUIRE_ALL).env(long_form::VARIABLE, "1");
@@ -217,9 +211,6 @@ fn report_skip(reason: &str) {
 }
 
 /// The command that runs a script of an npm package of `tests/clients`.
-///
-/// # Panics
-/// If the packages are not installed.
 pub fn node_script(script: &str) -> tokio::process::Command {
     let modules = External::NodeModules.expected_path();
     let mut command = tokio::process::Command::new(node(&modules).expect("a Node.js"));

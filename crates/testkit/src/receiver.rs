@@ -107,7 +107,6 @@ async fn receive(mut stream: TcpStream, state: Arc<State>) {
     }
 }
 
-/// Reads one request.
 pub(crate) async fn read(stream: &mut TcpStream) -> Option<ReceivedRequest> {
     let mut bytes = Vec::new();
     loop {
