@@ -114,9 +114,6 @@ impl Entry {
     }
 
     /// Reads an entry.
-    ///
-    /// # Errors
-    /// [`EntryError`] if the bytes do not have the format of an entry.
     pub fn parse(bytes: &[u8]) -> Result<Self, EntryError> {
         let text = std::str::from_utf8(bytes).map_err(|_| EntryError::Encoding)?;
         let lines = text.strip_suffix('\n').ok_or(EntryError::Lines)?;

@@ -58,7 +58,6 @@ impl Hash {
     }
 }
 
-/// Lowercase hexadecimal digits.
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
     bytes
         .iter()

@@ -5,7 +5,6 @@ use std::str::FromStr;
 use crate::signature::{Signature, SignatureError};
 use crate::{SigningKey, VerifierKey};
 
-/// The largest note that is read, in bytes.
 pub(crate) const MAX_NOTE_BYTES: usize = 65_536;
 
 /// A text and its signatures.

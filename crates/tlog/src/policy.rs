@@ -62,9 +62,6 @@ pub enum TrustError {
 impl Trust {
     /// Opens a signed checkpoint if its signatures suffice. Also returns the names of the witnesses that have
     /// cosigned it, with the times in seconds since 1970.
-    ///
-    /// # Errors
-    /// [`TrustError`] if the signatures do not suffice.
     pub fn open(&self, note: &SignedNote) -> Result<(Checkpoint, Vec<(String, u64)>), TrustError> {
         let checkpoint: Checkpoint = note.text().parse().map_err(|_| TrustError::Malformed)?;
         let (logs, witnesses) =

@@ -31,9 +31,6 @@ pub struct ProofTextError(&'static str);
 
 impl EntryProof {
     /// Verifies that the tree of the checkpoint contains the entry. Does not verify the signatures.
-    ///
-    /// # Errors
-    /// [`ProofError`] if the proof does not lead to the root of the checkpoint.
     pub fn verify(&self, checkpoint: &Checkpoint) -> Result<(), ProofError> {
         verify_inclusion(&leaf_hash(&self.entry), self.index, checkpoint.size, &self.hashes, &checkpoint.root)
     }

@@ -22,9 +22,6 @@ impl Signature {
     }
 
     /// Parses signature lines, each with a line break at its end.
-    ///
-    /// # Errors
-    /// [`SignatureError`] if a line is not a signature.
     pub fn parse_lines(lines: &str) -> Result<Vec<Self>, SignatureError> {
         let lines = lines.strip_suffix('\n').ok_or(SignatureError("the last line has no end"))?;
         lines.split('\n').map(Self::parse).collect()

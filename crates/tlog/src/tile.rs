@@ -122,26 +122,17 @@ impl TileSet {
     }
 
     /// The root of the tree at this size.
-    ///
-    /// # Errors
-    /// [`MissingTileError`] if a needed tile is missing.
     pub fn root(&self, size: u64) -> Result<Hash, MissingTileError> {
         range_root(&mut Loaded { tiles: self, size }, 0, size)
     }
 
     /// The proof that the tree of this size has a leaf at this index, from the leaf to the root. Empty if the index
     /// is not in the tree.
-    ///
-    /// # Errors
-    /// [`MissingTileError`].
     pub fn inclusion_proof(&self, index: u64, size: u64) -> Result<Vec<Hash>, MissingTileError> {
         inclusion(&mut Loaded { tiles: self, size }, index, 0, size)
     }
 
     /// The proof that the tree of size `new` extends the one of size `old`. Empty if `old` is 0.
-    ///
-    /// # Errors
-    /// [`MissingTileError`].
     pub fn consistency_proof(&self, old: u64, new: u64) -> Result<Vec<Hash>, MissingTileError> {
         consistency(&mut Loaded { tiles: self, size: new }, old, (0, new), true)
     }

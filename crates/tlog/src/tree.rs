@@ -77,9 +77,6 @@ pub enum ProofError {
 }
 
 /// Verifies that a tree of this size and root has this leaf at this index.
-///
-/// # Errors
-/// [`ProofError`] if the proof is not valid.
 pub fn verify_inclusion(leaf: &Hash, index: u64, size: u64, proof: &[Hash], root: &Hash) -> Result<(), ProofError> {
     if index >= size {
         return Err(ProofError::Size);
@@ -107,9 +104,6 @@ pub fn verify_inclusion(leaf: &Hash, index: u64, size: u64, proof: &[Hash], root
 }
 
 /// Verifies that a tree extends an older one.
-///
-/// # Errors
-/// [`ProofError`] if the proof is not valid.
 pub fn verify_consistency(
     (old_size, old_root): (u64, &Hash),
     (new_size, new_root): (u64, &Hash),

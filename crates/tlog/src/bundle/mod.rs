@@ -14,7 +14,6 @@ pub use report::{Finding, FindingCode, Report};
 pub use verify::{verify_bundle, verify_proof};
 pub use write::BundleWriter;
 
-/// Length of the salt of a part, in bytes.
 pub(crate) const SALT_BYTES: usize = 16;
 
 /// A bundle cannot be read or written.

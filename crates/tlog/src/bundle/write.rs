@@ -58,9 +58,6 @@ impl BundleWriter {
     }
 
     /// Adds a part: the salt and the content.
-    ///
-    /// # Errors
-    /// [`BundleError`] if the file cannot be written.
     pub fn part(&mut self, salt: &[u8; SALT_BYTES], content: &[u8]) -> Result<Hash, BundleError> {
         let digest = Hash::of(&[salt, content]);
         self.folder.write(&format!("parts/{}", digest.to_hex()), &[salt.as_slice(), content].concat())?;
@@ -68,17 +65,11 @@ impl BundleWriter {
     }
 
     /// Writes another file of a bundle, such as `README.md`.
-    ///
-    /// # Errors
-    /// [`BundleError`] if the file cannot be written.
     pub fn extra(&self, name: &str, content: &[u8]) -> Result<(), BundleError> {
         self.folder.write(name, content)
     }
 
     /// Writes the incomplete tiles, waits until everything is on the disk, and writes the checkpoint.
-    ///
-    /// # Errors
-    /// [`BundleError`] if a file cannot be written.
     pub fn finish(mut self, checkpoint: &SignedNote) -> Result<(), BundleError> {
         for level in 0..self.levels.len() {
             if self.levels.get(level).is_some_and(|tile| !tile.is_empty()) {
