@@ -19,13 +19,11 @@ use crate::StateFile;
 /// The maximum size of a request, in bytes: a note of 64 KiB and a proof of 63 hashes.
 const MAX_BODY_BYTES: usize = 72 << 10;
 
-/// The maximum number of connections.
 const CONNECTIONS: usize = 64;
 
 /// The maximum number of connections per address, except loopback.
 const CONNECTIONS_PER_ADDRESS: usize = 16;
 
-/// A witness of some logs.
 #[derive(Debug)]
 struct Witness {
     logs: Vec<VerifierKey>,
@@ -42,7 +40,6 @@ impl Witness {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Decides on a request, and answers it.
     fn add_checkpoint(&self, body: &str) -> Response {
         let mut state = self.state();
         let known = |origin: &str| {
