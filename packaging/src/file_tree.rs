@@ -18,7 +18,6 @@ const TIME_S: u32 = 315_532_800;
 /// The type of a file in the mode of Unix.
 const REGULAR_FILE: u32 = 0o100_000;
 
-/// A file of a package.
 #[derive(Debug, Clone)]
 struct PackagedFile {
     content: Vec<u8>,
@@ -69,7 +68,6 @@ impl FileTree {
         Ok(archive.into_inner()?.finish()?)
     }
 
-    /// A zip archive.
     pub(crate) fn to_zip(&self, level: Compression) -> anyhow::Result<Vec<u8>> {
         let mut archive = ZipArchiveWriter::new(Vec::new());
         for (path, file) in &self.0 {

@@ -14,7 +14,6 @@ use crate::project::{NAME, VERSION};
 const COMPLETIONS: [(&str, &str); 3] =
     [("bash", "countersign.bash"), ("fish", "countersign.fish"), ("zsh", "_countersign")];
 
-/// Completions and man pages.
 #[derive(Debug)]
 pub(crate) struct GeneratedDocs(FileTree);
 
@@ -47,7 +46,6 @@ impl GeneratedDocs {
         Ok(Self(files))
     }
 
-    /// Adds the files to a package.
     pub(crate) fn add_to(&self, files: &mut FileTree) {
         for (path, content) in self.0.iter() {
             files.add(path, content);

@@ -15,7 +15,6 @@ use crate::tools::Tool;
 /// Starts the binary for the processor: a bundle can distinguish operating systems only.
 const LAUNCHER: &str = include_str!("../mcpb/launch.sh");
 
-/// A bundle.
 pub(crate) struct Bundle {
     os: Os,
     pub(crate) files: FileTree,
@@ -27,7 +26,6 @@ impl Bundle {
     }
 }
 
-/// The name of the bundle for an operating system.
 pub(crate) fn file_name(os: Os) -> String {
     format!("{NAME}-{VERSION}-{}.mcpb", os.name())
 }

@@ -10,7 +10,6 @@ use crate::project::{DESCRIPTION, KEYWORDS, LICENSE, LICENSE_TEXT, MCP_NAME, NAM
 
 const RUN_JS: &str = include_str!("../npm/run.js");
 
-/// A package.
 pub(crate) struct NpmPackage {
     name: String,
     pub(crate) files: FileTree,

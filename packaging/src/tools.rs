@@ -17,7 +17,6 @@ pub(crate) struct Tool {
     pub(crate) annotations: Annotations,
 }
 
-/// The arguments of a tool.
 #[derive(Debug, Deserialize)]
 pub(crate) struct InputSchema {
     pub(crate) properties: Map<String, Value>,
@@ -25,7 +24,6 @@ pub(crate) struct InputSchema {
     pub(crate) required: Vec<String>,
 }
 
-/// The hints of a tool.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Annotations {
