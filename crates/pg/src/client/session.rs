@@ -102,7 +102,8 @@ pub struct Session {
     pub(crate) statements: StatementCache,
     /// Whether unqualified names are looked up in PostgreSQL's own schema only.
     pub(crate) has_system_path: bool,
-    /// The schema has changed under a prepared statement, so the session must not be reused.
+    /// The session must not be reused: the schema has changed under a prepared statement, its reset has failed, or its
+    /// state is unknown.
     outdated: bool,
 }
 
