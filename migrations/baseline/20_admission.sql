@@ -318,6 +318,7 @@ begin
     end if;
     if a.undo_of is not null then
         perform countersign.prove_undo(a);
+        evidence := countersign.evidence_of_undo(evidence, a.undo_of);
         held_until := a.admitted_at + interval '24 hours';
     elsif a.idempotency_key is not null then
         held_until := a.admitted_at + interval '24 hours';

@@ -348,19 +348,27 @@ comment on function countersign.assigning_function(integer) is
     'The text of the trigger function that notes which columns the statement itself set, before any other trigger sees the row: sets of '
     'numbers, `;3,7,;3,`, in a setting of the transaction.';
 
+create function countersign.noted_columns(noted text) returns int2[]
+language plpgsql immutable as $$
+begin
+    if noted like '%*%' then
+        return null;
+    end if;
+    return array(select distinct n::int2 from unnest(string_to_array(translate(noted, ';', ','), ',')) n where n <> '' order by 1);
+end $$;
+comment on function countersign.noted_columns(text) is 'The numbers in `;3,7,;3,`, which the trigger has noted; null for all columns.';
+
 create function countersign.assigned_columns(relation oid) returns int2[]
 language plpgsql stable as $$
-declare
-    noted  text := current_setting('countersign.assigned_' || relation, true);
 begin
     if not exists (select from pg_trigger g
                    where g.tgrelid = assigned_columns.relation and g.tgname = '!countersign_assigned' and g.tgenabled = 'A') then
         return null;
     end if;
-    return array(select a.attnum from pg_attribute a
-                 where a.attrelid = assigned_columns.relation and a.attnum > 0 and not a.attisdropped
-                   and (strpos(noted, '*') > 0 or a.attnum::text = any (string_to_array(replace(noted, ';', ','), ',')))
-                 order by a.attnum);
+    return coalesce(
+        countersign.noted_columns(current_setting('countersign.assigned_' || relation, true)),
+        array(select a.attnum from pg_attribute a
+              where a.attrelid = assigned_columns.relation and a.attnum > 0 and not a.attisdropped order by a.attnum));
 end $$;
 comment on function countersign.assigned_columns(oid) is
     'The numbers of the columns that the statements of this transaction have set in rows of the table; null without the trigger that notes them.';

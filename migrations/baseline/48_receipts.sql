@@ -126,19 +126,19 @@ comment on function countersign.has_obstacles(countersign.tracked, text, boolean
 -- alone, so it is found once, and kept with the versions of the rows of the catalog that it was found in.
 create function countersign.catalog_versions(relation oid, has_clocks boolean) returns xid[]
 language plpgsql stable as $$
-declare
+begin
     -- A constraint or a rule changes pg_class or has triggers. One that was NOT VALID makes nothing plain when it is validated.
-    versions  xid[] := array(
+    if not has_clocks then
+        return array(
+            select c.xmin from pg_class c where c.oid = catalog_versions.relation
+            union all select a.xmin from pg_attribute a where a.attrelid = catalog_versions.relation and a.attnum > 0
+            union all select g.xmin from pg_trigger g where g.tgrelid = catalog_versions.relation);
+    end if;
+    return array(
         select c.xmin from pg_class c where c.oid = catalog_versions.relation
         union all select a.xmin from pg_attribute a where a.attrelid = catalog_versions.relation and a.attnum > 0
-        union all select g.xmin from pg_trigger g where g.tgrelid = catalog_versions.relation);
-begin
-    if not has_clocks then
-        return versions;
-    end if;
-    return versions || array(
-        select p.xmin from pg_trigger g join pg_proc p on p.oid = g.tgfoid
-        where g.tgrelid = catalog_versions.relation and not g.tgisinternal and g.tgname not like '!countersign%'
+        union all select v.xmin from pg_trigger g left join pg_proc p on p.oid = g.tgfoid and not g.tgisinternal and g.tgname not like '!countersign%'
+                  cross join lateral (values (g.xmin), (p.xmin)) v (xmin) where g.tgrelid = catalog_versions.relation
         union all select i.xmin from pg_index i where i.indrelid = catalog_versions.relation);
 end $$;
 comment on function countersign.catalog_versions(oid, boolean) is
@@ -181,7 +181,7 @@ begin
             insert_clocks := countersign.set_by_clocks(t.relation, 'I');
             plain := concat(
                 -- Which columns the statements set is evidence of the write, where it is noted.
-                case when clocks is not null and (stamped <> '{}' or countersign.assigned_columns(t.relation) is null)
+                case when clocks is not null and (stamped <> '{}') = (countersign.assigned_columns(t.relation) is not null)
                           and not countersign.has_obstacles(t, 'U', false, true) then 'U' end,
                 -- Without clocks the versions say nothing of the functions of triggers.
                 case when insert_clocks is not null and (stamped <> '{}' or insert_clocks = '{}')
@@ -259,13 +259,13 @@ declare
     facts     countersign.write_facts;
     is_plain  boolean;
 begin
-    select count(*) > 0, false, false, null, null,
+    facts := (false, false, false, null, null, '{}', null);
+    select count(*) > 0, coalesce(bool_and(f.is_plain), true),
            coalesce(jsonb_object_agg(f.relation, to_jsonb(f.assigned)) filter (where f.assigned is not null), '{}'),
-           jsonb_object_agg(countersign.table_name(f.relation), to_jsonb(f.clock_columns)) filter (where f.assigned is not null),
-           coalesce(bool_and(f.is_plain), true)
-    into facts.has_effects, facts.is_outdated, facts.needs_trial, facts.reason, facts.logs, facts.assigned, facts.set_by_triggers, is_plain
+           jsonb_object_agg(f.name, to_jsonb(f.clock_columns)) filter (where f.assigned is not null)
+    into facts.has_effects, is_plain, facts.assigned, facts.set_by_triggers
     from (
-        select w.relation, t.clock_columns, s.assigned,
+        select w.relation, t.clock_columns, s.assigned, case when to_regclass(t.name) = w.relation then t.name else countersign.table_name(w.relation) end as name,
                coalesce(t.is_current and not t.is_log and not w.is_moved and not w.has_secret_change
                    and strpos(t.plain_changes, w.op) > 0 and (w.op <> 'U' or t.clock_numbers = '{}' or not s.assigned && t.clock_numbers)
                    and countersign.may_take_back(w.relation, w.op)
@@ -276,7 +276,8 @@ begin
                      bool_or(e.op = 'U') as has_updates
               from countersign.effect e where e.correlation_id = write group by 1, 2, 3) w
         left join countersign.tracked t on t.shape = w.shape
-        cross join lateral (select case when w.has_updates and t.clock_numbers <> '{}' then countersign.assigned_columns(w.relation) end as assigned
+        cross join lateral (select case when w.has_updates and t.clock_numbers <> '{}'
+                                        then countersign.noted_columns(current_setting('countersign.assigned_' || w.relation, true)) end as assigned
                             offset 0) s
     ) f;
     return case when is_plain then facts else countersign.examine_write(write) end;
@@ -407,11 +408,10 @@ begin
         evidence := jsonb_build_object('untracked', untracked);
     end if;
     if facts.assigned <> '{}' then
-        evidence := countersign.evidence_of_undo(
-            jsonb_build_object('assigned', facts.assigned) || coalesce(evidence, '{}'), (countersign.claimed_attempt()).undo_of);
+        evidence := jsonb_build_object('assigned', facts.assigned) || coalesce(evidence, '{}');
     end if;
     if (facts.needs_trial or facts.has_effects and untracked is not null) and facts.reason is null and said ->> 'reversible' = 'true' then
-        trial := countersign.try_undo(write, coalesce(evidence, '{}'), path);
+        trial := countersign.try_undo(write, coalesce(countersign.evidence_of_undo(evidence, (countersign.claimed_attempt()).undo_of), '{}'), path);
     end if;
     -- Most writes are as their tools say.
     receipt := case when facts.has_effects and not facts.needs_trial and (facts.reason, untracked, facts.logs, facts.set_by_triggers) is null

@@ -124,6 +124,7 @@ grant execute on function
     countersign.has_triggers(oid, integer),
     countersign.table_name(oid),
     countersign.columns_now(countersign.tracked, text[]),
+    countersign.noted_columns(text),
     countersign.assigned_columns(oid),
     countersign.tracked_now(countersign.tracked),
     countersign.only(countersign.tracked),
