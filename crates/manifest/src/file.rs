@@ -34,7 +34,7 @@ pub(crate) struct ManifestFile {
     pub(crate) version: Spanned<String>,
     /// The tools.
     #[serde(default)]
-    #[expect(dead_code, reason = "read tool by tool, so that one broken tool does not hide the others; see read.rs")]
+    #[expect(dead_code, reason = "read tool by tool, so that one broken tool does not hide the others; see parse.rs")]
     pub(crate) tool: Vec<ToolDeclaration>,
     /// For agents, at the end of the server's instructions: what these tools are for, and what to keep in mind with all of
     /// them; 4000 characters at most.

@@ -22,14 +22,14 @@ const FORMS: &str = "on names a schema, a table or a column as SQL does: social,
 /// # Errors
 /// The database did not answer. The mistake is recorded already.
 pub(crate) async fn check(
-    parsed_tools: &[ParsedNote<'_>],
+    parsed_notes: &[ParsedNote<'_>],
     database: &impl DescribeStatement,
     of_files: &mut Diagnostics,
     misfits: &mut Diagnostics,
     denied: &mut MissingPrivileges,
 ) -> Result<Vec<Note>, UnavailableError> {
     let mut notes = Vec::new();
-    for parsed in parsed_tools {
+    for parsed in parsed_notes {
         let Some(note) = declared(parsed, of_files) else { continue };
         match database.describe(&naming(&note), &[]).await {
             Ok(_) => notes.push(note),

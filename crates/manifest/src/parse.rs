@@ -73,7 +73,7 @@ pub(crate) struct ParsedManifest<'s> {
 }
 
 /// Adds the declarations of a manifest.
-pub(crate) fn parse<'s>(source: &'s Source, parsed_tools: &mut ParsedManifest<'s>, diagnostics: &mut Diagnostics) {
+pub(crate) fn parse<'s>(source: &'s Source, manifest: &mut ParsedManifest<'s>, diagnostics: &mut Diagnostics) {
     let document = match DeTable::parse(&source.text) {
         Ok(document) => document,
         Err(error) => {
@@ -96,10 +96,10 @@ pub(crate) fn parse<'s>(source: &'s Source, parsed_tools: &mut ParsedManifest<'s
     if tools.is_empty() && notes.is_empty() && !says_more {
         parser.diagnostic(span, "a manifest declares at least one [[tool]] or [[note]]");
     }
-    parsed_tools.instructions.extend(instructions.map(|text| (source, text)));
-    parsed_tools.builtin.extend(builtin.into_iter().flat_map(|tables| parser.builtin(tables)));
-    parsed_tools.tools.extend(tools.into_iter().map(|table| parser.tool(table, &version)));
-    parsed_tools.notes.extend(notes.into_iter().filter_map(|table| parser.note(table)));
+    manifest.instructions.extend(instructions.map(|text| (source, text)));
+    manifest.builtin.extend(builtin.into_iter().flat_map(|tables| parser.builtin(tables)));
+    manifest.tools.extend(tools.into_iter().map(|table| parser.tool(table, &version)));
+    manifest.notes.extend(notes.into_iter().filter_map(|table| parser.note(table)));
 }
 
 struct Parser<'s, 'm> {
@@ -148,14 +148,14 @@ impl<'s> Parser<'s, '_> {
             self.diagnostic(span, "builtin is a table for each tool, as in [builtin.query_database]");
             return Vec::new();
         };
-        let mut parsed_tools = Vec::new();
+        let mut parsed_builtins = Vec::new();
         for (name, table) in tables {
             let (span, at) = (name.span(), table.span());
             match table.into_inner() {
                 DeValue::Table(table) => {
                     let builtin = self.piece::<BuiltinDeclaration>(table, at).value;
                     let name = name.into_inner().into_owned();
-                    parsed_tools.extend(builtin.map(|builtin| ParsedBuiltin {
+                    parsed_builtins.extend(builtin.map(|builtin| ParsedBuiltin {
                         source: self.source,
                         name,
                         span,
@@ -167,7 +167,7 @@ impl<'s> Parser<'s, '_> {
                 }
             }
         }
-        parsed_tools
+        parsed_builtins
     }
 
     fn note(&mut self, table: Spanned<DeTable<'s>>) -> Option<ParsedNote<'s>> {

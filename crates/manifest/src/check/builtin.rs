@@ -21,13 +21,13 @@ const RESULT_BYTES: RangeInclusive<u32> = 1024..=16_777_216;
 
 /// The settings of each built-in tool. `known` has the names of the tools.
 pub(crate) fn builtin(
-    parsed_tools: &[ParsedBuiltin<'_>],
+    parsed_builtins: &[ParsedBuiltin<'_>],
     known: &[&str],
     diagnostics: &mut Diagnostics,
 ) -> BTreeMap<String, BuiltinTool> {
     let mut first: HashMap<&str, Location> = HashMap::new();
     let mut tools = BTreeMap::new();
-    for ParsedBuiltin { source, name, span, builtin } in parsed_tools {
+    for ParsedBuiltin { source, name, span, builtin } in parsed_builtins {
         let mut note = |offset: usize, message: String| {
             diagnostics.0.push(Diagnostic { at: source.locate(offset), tool: Some(name.clone()), message });
         };

@@ -36,14 +36,14 @@ fn referenced_objects(
     let spans = texts.map(|(_, span)| span.clone().unwrap_or_else(|| whole.clone()));
     for (statement, span) in inferred.statements.iter().zip(spans) {
         let key = if tool.is(false) { Some("a read changes nothing") } else { None };
-        one(parsed, tool, ("sql", key), &statement.shape, span, diagnostics);
+        check_statement(parsed, tool, ("sql", key), &statement.shape, span, diagnostics);
     }
     for (key, why, declared, statement) in [
         ("before", "before only looks", &tool.before, &inferred.before),
         ("after", "after only looks", &tool.after, &inferred.after),
     ] {
         if let (Some(declared), Some(statement)) = (declared, statement) {
-            one(parsed, tool, (key, Some(why)), &statement.shape, declared.span(), diagnostics);
+            check_statement(parsed, tool, (key, Some(why)), &statement.shape, declared.span(), diagnostics);
         }
     }
 }
@@ -80,7 +80,7 @@ fn remote_parts(
 }
 
 /// Checks one statement. `looks` is the reason why it must not change anything, if there is one.
-fn one(
+fn check_statement(
     parsed: &ParsedTool<'_>,
     tool: &ToolDeclaration,
     (key, looks): (&str, Option<&str>),
@@ -148,7 +148,8 @@ fn returns_nothing(shape: &StatementShape) -> bool {
 /// locks them.
 fn approval(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, inferred: &InferredTypes, diagnostics: &mut Diagnostics) {
     let Some(agreement) = tool.needs_agreement() else { return };
-    let overwrites = |reach: &ReferencedObjects| matches!(reach, ReferencedObjects::Planned { overwrites: true, .. });
+    let overwrites =
+        |objects: &ReferencedObjects| matches!(objects, ReferencedObjects::Planned { overwrites: true, .. });
     if tool.lacks("before", tool.before.is_none())
         && inferred.statements.iter().any(|statement| overwrites(&statement.shape.referenced_objects))
     {

@@ -27,8 +27,8 @@ pub(super) fn spec(parsed: ParsedTool<'_>, inferred: InferredTypes) -> Option<To
     let rules = tool.rule.iter().map(policy::rule).collect::<Option<Vec<Rule>>>()?;
     let strictest = rules.iter().filter_map(|rule| rule.then.tier()).fold(tier, Tier::max);
     let undo_tier = tool.undo_tier.map_or(strictest, serde_spanned::Spanned::into_inner);
-    let unless_said = if tool.executor.is_some() { RowExpectation::One } else { RowExpectation::Any };
-    let rows = tool.rows.map_or(unless_said, serde_spanned::Spanned::into_inner);
+    let default_rows = if tool.executor.is_some() { RowExpectation::One } else { RowExpectation::Any };
+    let rows = tool.rows.map_or(default_rows, serde_spanned::Spanned::into_inner);
     let columns = inferred.result().and_then(|shape| shape.columns.as_deref()).unwrap_or_default();
     let params: Vec<Param> =
         tool.param.iter().zip(&inferred.params).map(|(declared, ty)| param(declared, ty)).collect();
