@@ -139,7 +139,7 @@ async fn effects_beyond_a_rollback_are_shown_by_their_own_preview_and_happen_aft
         records: ledger.records(),
         plans: ledger.plans(),
         proposals: ledger.proposals(),
-        states: ledger.states(),
+        gauges: ledger.gauges(),
         read_log: ledger.read_log(),
         metrics: tools::Metrics::new(),
         call_deadline: Duration::from_secs(20),

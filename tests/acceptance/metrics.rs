@@ -65,7 +65,7 @@ pub(crate) fn without_reader(ledger: &Ledger) -> Services {
         plans: ledger.plans(),
         call_deadline: Duration::from_secs(20),
         proposals: ledger.proposals(),
-        states: ledger.states(),
+        gauges: ledger.gauges(),
         read_log: ledger.read_log(),
         metrics: Metrics::new(),
         masks: tools::MaskPolicy::default(),

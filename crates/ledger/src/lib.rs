@@ -64,7 +64,7 @@ pub use setup::{
 };
 pub use state_keys::{StateKey, StateKeys};
 pub use watch::doctor::{
-    AbandonedRecord, Doctor, MOST_FOUND, ServerFacts, StuckProposal, UnsealedRecords, WaitingProposals,
+    AbandonedRecord, Doctor, MAX_FOUND, ServerFacts, StuckProposal, UnsealedRecords, WaitingProposals,
 };
 pub use watch::gauges::{LedgerCounts, LedgerGauges};
 pub use write::adhoc_sql::{AdhocError, AdhocPlan, AdhocResult};
@@ -108,7 +108,7 @@ pub const SCHEMA: &str = "countersign";
 pub struct Ledger {
     writer: WriterPool,
     gate: Gate,
-    states: LedgerGauges,
+    gauges: LedgerGauges,
     read_log: ReadLog,
     settings: LedgerOptions,
 }
@@ -117,19 +117,19 @@ impl Ledger {
     /// The ledger in this database. This opens no connection; [`check`] reports whether the ledger exists.
     #[must_use]
     pub fn new(target: ConnectOptions, settings: LedgerOptions) -> Self {
-        let states = LedgerGauges::new(target.clone());
+        let gauges = LedgerGauges::new(target.clone());
         let read_log = ReadLog::new(target.clone(), settings.read_log);
         let writer = WriterPool::new(target, settings.sessions);
-        Self { states, read_log, gate: Gate::new(writer.clone(), settings.clone()), writer, settings }
+        Self { gauges, read_log, gate: Gate::new(writer.clone(), settings.clone()), writer, settings }
     }
 
     /// A ledger for statements that a person types. They run with the search path of the login.
     #[must_use]
     pub fn interactive(target: ConnectOptions, settings: LedgerOptions) -> Self {
-        let states = LedgerGauges::new(target.clone());
+        let gauges = LedgerGauges::new(target.clone());
         let writer = WriterPool::interactive(target, settings.sessions);
         Self {
-            states,
+            gauges,
             read_log: ReadLog::default(),
             gate: Gate::new(writer.clone(), settings.clone()),
             writer,
@@ -195,8 +195,8 @@ impl Ledger {
 
     /// The numbers of records and proposals by state, for monitoring.
     #[must_use]
-    pub fn states(&self) -> LedgerGauges {
-        self.states.clone()
+    pub fn gauges(&self) -> LedgerGauges {
+        self.gauges.clone()
     }
 
     /// The log of reads.

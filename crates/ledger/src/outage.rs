@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use pg::Error;
 
 /// The time between two messages about the same outage.
-const EVERY: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The outage of the database of this process.
 static OUTAGE: Outage = Outage { logged: Mutex::new(None) };
@@ -21,7 +21,7 @@ struct Outage {
 impl Outage {
     fn is_due(&self, now: Instant) -> bool {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = logged.is_none_or(|last| now.duration_since(last) >= EVERY);
+        let is_due = logged.is_none_or(|last| now.duration_since(last) >= LOG_INTERVAL);
         if is_due {
             *logged = Some(now);
         }

@@ -13,7 +13,7 @@ use types::Secret;
 const KEYS_SQL: &str = "select k.id, k.key, k.seals from countersign.state_keys() k";
 const ROTATE_SQL: &str = "select countersign.rotate_state_key($1)";
 
-const DEADLINE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The keys of one ledger.
 #[derive(Debug, Clone)]
@@ -39,7 +39,7 @@ impl StateKeys {
 
     /// All keys, the oldest first. The query is permitted to the logins of servers.
     pub async fn all(&self) -> Result<Vec<StateKey>, pg::Error> {
-        let answer = self.writer.run_one(KEYS_SQL, &[], Instant::now() + DEADLINE).await?;
+        let answer = self.writer.run_one(KEYS_SQL, &[], Instant::now() + TIMEOUT).await?;
         let key = |row: Vec<Option<String>>| match <[Option<String>; 3]>::try_from(row).ok()? {
             [Some(id), Some(key), seals] => {
                 Some(StateKey { id, key: Secret::new(key), seals: seals.as_deref() == Some("t") })
@@ -52,7 +52,7 @@ impl StateKeys {
     /// Adds a key, and returns its id. With `at_once`, servers seal with it immediately, and all older keys are
     /// removed. Only members of the ledger's owner may do this.
     pub async fn rotate(&self, at_once: bool) -> Result<String, pg::Error> {
-        let answer = self.writer.run_one(ROTATE_SQL, &[Some(at_once.to_string())], Instant::now() + DEADLINE).await?;
+        let answer = self.writer.run_one(ROTATE_SQL, &[Some(at_once.to_string())], Instant::now() + TIMEOUT).await?;
         let id = answer.rows.into_iter().flatten().flatten().next();
         id.ok_or_else(|| std::io::Error::other("the ledger did not say which key it made").into())
     }

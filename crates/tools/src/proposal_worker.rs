@@ -8,15 +8,15 @@ use tokio::time::MissedTickBehavior;
 use crate::live_registry::LiveRegistry;
 
 /// The poll interval. It is short, because a reviewer waits for the execution of an approved proposal.
-const EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The sweep runs once in this number of polls. It only tidies up: an expired proposal is closed when a caller uses
 /// it.
-const SWEEP_EVERY: u32 = 60;
+const POLLS_PER_SWEEP: u32 = 60;
 
 /// Executes proposals immediately and then every second, as long as the future is polled. Several servers may do this
 /// at the same time.
 pub async fn run_proposal_worker(proposals: Proposals, registry: LiveRegistry) {
-    let mut ticks = tokio::time::interval(EVERY);
+    let mut ticks = tokio::time::interval(POLL_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut until_sweep = 0;
     loop {
@@ -24,7 +24,7 @@ pub async fn run_proposal_worker(proposals: Proposals, registry: LiveRegistry) {
         if until_sweep == 0 {
             sweep(&proposals).await;
         }
-        until_sweep = (until_sweep + 1) % SWEEP_EVERY;
+        until_sweep = (until_sweep + 1) % POLLS_PER_SWEEP;
         let Some(executors) = registry.executors() else { continue };
         // The ledger has logged the reason of a failure.
         let _ = proposals.recover(&executors).await;

@@ -29,7 +29,7 @@ pub struct Services {
     /// Log of reads.
     pub read_log: ReadLog,
     /// The gauges of the ledger, for the metrics page.
-    pub states: LedgerGauges,
+    pub gauges: LedgerGauges,
     /// The counters of calls. They exist until the process ends, even if tools are removed.
     pub metrics: Metrics,
     /// The masks of callers.
@@ -70,6 +70,6 @@ pub struct ExecuteSqlSettings {
 impl Services {
     /// The metrics page, with the current state of pools and ledger.
     pub async fn render_metrics(&self) -> String {
-        self.metrics.render(self.reader.as_ref(), &self.gate, self.read_log.status(), &self.states).await
+        self.metrics.render(self.reader.as_ref(), &self.gate, self.read_log.status(), &self.gauges).await
     }
 }

@@ -27,7 +27,7 @@ async fn down(url: &str, at_most: Duration) {
     let begun = Instant::now();
     render().await;
     assert!(begun.elapsed() < Duration::from_secs(1), "what was just asked is not asked again");
-    ledger.states().drain().await;
+    ledger.gauges().drain().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

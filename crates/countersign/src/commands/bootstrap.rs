@@ -87,7 +87,7 @@ impl ServerBuilder {
             plans: ledger.plans(),
             call_deadline: settings.call_deadline,
             proposals: ledger.proposals(),
-            states: ledger.states(),
+            gauges: ledger.gauges(),
             read_log: ledger.read_log(),
             metrics,
             masks,

@@ -40,7 +40,7 @@ pub(crate) struct NotifySettings {
 }
 
 /// Poll interval: a person waits for a notice.
-const EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The maximum number of notices that are sent at the same time.
 const AT_ONCE: usize = 8;
@@ -73,7 +73,7 @@ impl Notifier {
 
     /// Sends notices while the future is polled. Several servers may send at the same time.
     pub(crate) async fn run(self) {
-        let mut ticks = tokio::time::interval(EVERY);
+        let mut ticks = tokio::time::interval(POLL_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut is_reachable = true;
         loop {

@@ -7,7 +7,7 @@ use tlog::{BundleError, BundleWriter, Checkpoint, Entry, Hash};
 
 use super::checkpoints::load_newest;
 use super::tree::LogState;
-use super::{Audit, DEADLINE, begin_snapshot, unreadable};
+use super::{Audit, TIMEOUT, begin_snapshot, unreadable};
 use crate::baseline::{EVENT_ENTRY, RECORD_ENTRY};
 
 /// Whether the parts of entries are exported. They contain what was written, and by which call.
@@ -132,7 +132,7 @@ async fn write_entries(
         let first = writer.size();
         let behind = first.saturating_add(batch).min(size);
         let params = [log_no.to_string(), first.to_string(), behind.to_string(), BATCH_BYTES.to_string()].map(Some);
-        let rows = tokio::time::timeout(DEADLINE, session.run_to_completion(STATEMENT, &params, ALL_ROWS))
+        let rows = tokio::time::timeout(TIMEOUT, session.run_to_completion(STATEMENT, &params, ALL_ROWS))
             .await
             .map_err(|_| pg::Error::Deadline)??
             .outcome

@@ -57,7 +57,7 @@ pub struct Audit {
 }
 
 /// The time limit of one query. The largest queries read the whole ledger.
-const DEADLINE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 impl Audit {
     pub(crate) fn new(writer: WriterPool, records: Records) -> Self {
@@ -75,7 +75,7 @@ impl Audit {
     }
 
     async fn acquire(&self) -> Result<PooledSession, pg::Error> {
-        self.writer.acquire(Instant::now() + DEADLINE).await
+        self.writer.acquire(Instant::now() + TIMEOUT).await
     }
 }
 
@@ -84,7 +84,7 @@ async fn ask(
     sql: &str,
     params: &[Option<String>],
 ) -> Result<Vec<Vec<Option<String>>>, pg::Error> {
-    let outcomes = tokio::time::timeout(DEADLINE, session.run(&[PipelineStatement { sql, params, param_types: &[] }]))
+    let outcomes = tokio::time::timeout(TIMEOUT, session.run(&[PipelineStatement { sql, params, param_types: &[] }]))
         .await
         .map_err(|_| pg::Error::Deadline)?
         .map_err(|failed| failed.error)?;

@@ -9,16 +9,16 @@ use tokio::process::Command;
 
 use super::sign_error::SignError;
 
-const DEADLINE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs the command to sign the text. The command must sign with one of the given keys.
 pub(super) async fn sign(command: &str, text: &str, keys: &[VerifierKey]) -> Result<SignedNote, SignError> {
-    let output = tokio::time::timeout(DEADLINE, run(command, text)).await;
-    let output = output.map_err(|_| failed(format!("did not end within {} s", DEADLINE.as_secs())))?;
+    let output = tokio::time::timeout(TIMEOUT, run(command, text)).await;
+    let output = output.map_err(|_| failed(format!("did not end within {} s", TIMEOUT.as_secs())))?;
     let output = output.map_err(|error| failed(format!("cannot be run: {error}")))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(failed(format!("failed ({}): {}", output.status, types::visible(said.trim()))));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        return Err(failed(format!("failed ({}): {}", output.status, types::visible(stderr.trim()))));
     }
     let printed = String::from_utf8_lossy(&output.stdout);
     let signed = keys.iter().find_map(|key| key.accept(text, printed.trim()));

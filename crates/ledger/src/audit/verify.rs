@@ -111,7 +111,7 @@ impl Audit {
         let log = LogState::load(session).await?;
         let first = log.size.saturating_sub(entries.into());
         let mut verified = Verified { entries: log.size, ..Verified::default() };
-        let outcome = match follow(session, log.log_no, first, &mut verified, |_| Ok(())).await? {
+        let outcome = match compare_entries(session, log.log_no, first, &mut verified, |_| Ok(())).await? {
             Ok(next) if next != log.size => Ok(Err(VerifyFinding::EntryMissing(next))),
             Ok(_) => Ok(Ok(verified)),
             Err(finding) => Ok(Err(finding)),
@@ -171,13 +171,13 @@ async fn verify_log(
     }
     let mut log = LogVerifier { log_no, tree: Frontier::default(), nodes, checkpoints: by_size };
     let before = verified.entries;
-    let ended = follow(session, log.log_no, 0, verified, |hashes| log.append(hashes)).await?;
+    let ended = compare_entries(session, log.log_no, 0, verified, |hashes| log.append(hashes)).await?;
     verified.entries = before + log.tree.size();
     Ok(ended.and_then(|_| log.finish()))
 }
 
-/// Compares a batch of entries that begins at the index `next`. Returns the index after its last entry.
-async fn follow(
+/// Compares the entries from the index `next` on, batch by batch. Returns the index after the last one.
+async fn compare_entries(
     session: &mut Session,
     log_no: i64,
     mut next: u64,

@@ -9,7 +9,7 @@ use types::{Conflict, ConflictKind, Conflicts, CorrelationId, ErrorCode, Failure
 const NO_INVERSE: &str = "CS002";
 
 /// The maximum number of conflicts in one answer; the message counts all.
-const MOST_NAMED: usize = 20;
+const MAX_NAMED: usize = 20;
 
 /// The failure of an undo with these conflicts (docs/internals/ledger.md, "One undo").
 #[must_use]
@@ -32,7 +32,7 @@ pub(crate) fn undo_failure(mut conflicts: Vec<Conflict>) -> Failure {
         Some(_) => "`conflicts` names each row, and what is in the way.",
     };
     let message = format!("the write cannot be undone: {counted}; nothing was changed");
-    conflicts.truncate(MOST_NAMED);
+    conflicts.truncate(MAX_NAMED);
     let conflicts = Some(Box::new(Conflicts::Found(conflicts)));
     Failure { conflicts, ..Failure::new(ErrorCode::UndoConflict, message) }.hint(hint)
 }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use types::{ChangeKind, ColumnEffect, Columns, CorrelationId, Effects, RowEffect};
 
 /// The maximum number of effects in one answer, which also has their total number.
-pub(crate) const MOST_SHOWN: u32 = 100;
+pub(crate) const MAX_SHOWN: u32 = 100;
 
 const EFFECTS_SQL: &str = "\
 select t.name, e.op::pg_catalog.text, coalesce(e.key_before, e.key), case when e.bytes <= 1048576 then e.before end, \
@@ -20,7 +20,7 @@ from (select f.*, pg_catalog.sum(coalesce(pg_catalog.octet_length(f.before), 0) 
       from countersign.effect f where f.correlation_id operator(pg_catalog.=) $1 order by f.position limit $2::pg_catalog.int8) e \
 join countersign.tracked t on t.shape operator(pg_catalog.=) e.shape order by e.position";
 
-/// The effects of a write: the first [`MOST_SHOWN`] in the order in which they were made. Beyond 1 MiB of row images,
+/// The effects of a write: the first [`MAX_SHOWN`] in the order in which they were made. Beyond 1 MiB of row images,
 /// effects have no columns. `None` if no effects are recorded.
 pub(crate) async fn of_write(
     writer: &WriterPool,
@@ -28,21 +28,21 @@ pub(crate) async fn of_write(
     deadline: Instant,
 ) -> Result<Option<Effects>, pg::Error> {
     let outcome = writer.run_one(EFFECTS_SQL, &params(write), deadline).await?;
-    Ok(shown(outcome.rows))
+    Ok(parse_effects(outcome.rows))
 }
 
-/// The query for the effects of a write, for use within its own transaction; [`shown`] parses the result.
+/// The query for the effects of a write, for use within its own transaction; [`parse_effects`] parses the result.
 pub(crate) fn step(params: &[Option<String>]) -> PipelineStatement<'_> {
     PipelineStatement { sql: EFFECTS_SQL, params, param_types: &[] }
 }
 
 /// The arguments of [`step`].
 pub(crate) fn params(write: CorrelationId) -> [Option<String>; 2] {
-    [Some(write.to_string()), Some(MOST_SHOWN.to_string())]
+    [Some(write.to_string()), Some(MAX_SHOWN.to_string())]
 }
 
 /// Parses the result of [`step`], in the form of [`of_write`].
-pub(crate) fn shown(answer: Vec<Vec<Option<String>>>) -> Option<Effects> {
+pub(crate) fn parse_effects(answer: Vec<Vec<Option<String>>>) -> Option<Effects> {
     let (mut count, mut rows) = (0, Vec::new());
     for row in answer {
         let Ok([table, op, key, before, after, is_cut, is_hidden, unchanged, columns, sensitive, all]) =
@@ -72,13 +72,13 @@ fn list<T: DeserializeOwned>(json: Option<String>) -> Vec<T> {
 }
 
 /// The maximum length of a value in a preview, in characters.
-const MOST_PREVIEWED: usize = 500;
+const MAX_VALUE_CHARS: usize = 500;
 
 /// Effects for a preview. People read it, so long values are cut and marked.
 pub(crate) fn shortened(effects: Effects) -> Effects {
     effects.map(|_, cell| match cell.stored() {
-        Value::String(text) if text.chars().count() > MOST_PREVIEWED => {
-            Value::from(text.chars().take(MOST_PREVIEWED).chain(['…']).collect::<String>()).into()
+        Value::String(text) if text.chars().count() > MAX_VALUE_CHARS => {
+            Value::from(text.chars().take(MAX_VALUE_CHARS).chain(['…']).collect::<String>()).into()
         }
         _ => cell,
     })

@@ -76,7 +76,7 @@ pub struct UndoneTool {
 pub struct Records {
     writer: WriterPool,
     /// The time limit of a query.
-    deadline: Duration,
+    timeout: Duration,
 }
 
 const RECENT_SQL: &str = concat!(
@@ -123,8 +123,8 @@ select w.status, \
 from written w group by w.status";
 
 impl Records {
-    pub(crate) fn new(writer: WriterPool, deadline: Duration) -> Self {
-        Self { writer, deadline }
+    pub(crate) fn new(writer: WriterPool, timeout: Duration) -> Self {
+        Self { writer, timeout }
     }
 
     /// Lists at most `limit` records of the account, newest first, without hashes, undo calls and account.
@@ -160,7 +160,7 @@ impl Records {
     /// Empty if the account has no such write.
     pub async fn undoable(&self, account: &AccountId, writes: &[CorrelationId]) -> Result<Vec<Undoable>, pg::Error> {
         let params = [Some(account.as_str().to_owned()), Some(array(writes))];
-        let answer = self.writer.run_one(UNDOABLE_SQL, &params, Instant::now() + self.deadline).await?;
+        let answer = self.writer.run_one(UNDOABLE_SQL, &params, Instant::now() + self.timeout).await?;
         let undoable = |row: Vec<Option<String>>| {
             let [status, tools, made_by_people, has_gap] = <[Option<String>; 4]>::try_from(row).ok()?;
             let made_by_people: Vec<String> = serde_json::from_str(&made_by_people?).ok()?;
@@ -182,7 +182,7 @@ impl Records {
     ) -> Result<Option<Map<String, Value>>, pg::Error> {
         let Some(mut record) = record else { return Ok(None) };
         if record.get("status") == Some(&RecordStatus::Success.as_str().into()) {
-            let effects = effects::of_write(&self.writer, correlation_id, Instant::now() + self.deadline).await?;
+            let effects = effects::of_write(&self.writer, correlation_id, Instant::now() + self.timeout).await?;
             record.insert("effects".to_owned(), json!(effects.map(Effects::stored)));
         }
         Ok(Some(record))
@@ -215,7 +215,7 @@ impl Records {
     }
 
     async fn try_objects(&self, sql: &str, params: &[Option<String>]) -> Result<Vec<Map<String, Value>>, pg::Error> {
-        let deadline = Instant::now() + self.deadline;
+        let deadline = Instant::now() + self.timeout;
         let mut lease = self.writer.acquire(deadline).await?;
         let outcome = lease.run_one(sql, params, deadline).await?;
         let columns = self.writer.resolve_columns(&mut lease, &outcome.columns).await?;

@@ -11,7 +11,7 @@ use types::Secret;
 
 pub use sign_in::PendingSignIn;
 
-const DEADLINE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 const MAKE_LINK_SQL: &str = "select countersign.make_console_link(decode($1, 'hex'), $2, $3, $4::text::text[])";
 const NOTE_ADDRESS_SQL: &str = "select countersign.note_console_address($1)";
@@ -167,7 +167,7 @@ impl ConsoleSessions {
         sql: &str,
         params: &[Option<String>],
     ) -> Result<Option<Vec<Option<String>>>, pg::Error> {
-        let answer = self.writer.run_one(sql, params, Instant::now() + DEADLINE).await?;
+        let answer = self.writer.run_one(sql, params, Instant::now() + TIMEOUT).await?;
         Ok(answer.rows.into_iter().next())
     }
 }

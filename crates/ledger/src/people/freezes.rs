@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::evidence::records::Records;
 use crate::evidence::values::rfc3339;
 
-const DEADLINE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 const FREEZE_SQL: &str = "select countersign.freeze($1, $2, $3, $4)";
 const UNFREEZE_SQL: &str = "select countersign.unfreeze($1, $2, $3)";
@@ -112,7 +112,7 @@ impl Freezes {
     }
 
     async fn value(&self, sql: &str, params: &[Option<String>]) -> Result<String, pg::Error> {
-        let answer = self.writer.run_one(sql, params, Instant::now() + DEADLINE).await?;
+        let answer = self.writer.run_one(sql, params, Instant::now() + TIMEOUT).await?;
         Ok(answer.rows.into_iter().flatten().flatten().next().unwrap_or_default())
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use types::ProposalId;
 
-const DEADLINE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 const CLAIM_SQL: &str = "select countersign.claim_notices($1, make_interval(secs => $2::double precision))::text";
 const SETTLE_SQL: &str = "select countersign.settle_notice($1, $2, make_interval(secs => $3::double precision))";
@@ -87,7 +87,7 @@ impl Notices {
     /// Claims at most `most` notices that are due. No other server gets them within `lease`.
     pub async fn claim(&self, most: usize, lease: Duration) -> Result<Vec<Notice>, pg::Error> {
         let params = [Some(most.to_string()), Some(lease.as_secs_f64().to_string())];
-        let answer = self.writer.run_one(CLAIM_SQL, &params, Instant::now() + DEADLINE).await?;
+        let answer = self.writer.run_one(CLAIM_SQL, &params, Instant::now() + TIMEOUT).await?;
         let texts = answer.rows.into_iter().flatten().flatten();
         Ok(texts.filter_map(|text| serde_json::from_str(&text).ok()).collect())
     }
@@ -99,6 +99,6 @@ impl Notices {
     pub async fn settle(&self, notice: &Notice, retry_in: Option<Duration>) -> Result<(), pg::Error> {
         let retry_in = retry_in.map(|pause| pause.as_secs_f64().to_string());
         let params = [Some(notice.notice_id.clone()), Some(notice.attempt.to_string()), retry_in];
-        self.writer.run_one(SETTLE_SQL, &params, Instant::now() + DEADLINE).await.map(drop)
+        self.writer.run_one(SETTLE_SQL, &params, Instant::now() + TIMEOUT).await.map(drop)
     }
 }

@@ -32,7 +32,7 @@ pub enum Deviation {
     /// An object belongs to another user, or could run another user's code.
     Foreign(String),
     /// A privilege that `init` does not grant: `EXECUTE on function countersign.sweep(interval, integer) to anna`.
-    RequiredPrivilege(String),
+    UnexpectedPrivilege(String),
 }
 
 impl fmt::Display for Deviation {
@@ -41,7 +41,7 @@ impl fmt::Display for Deviation {
             Self::Unexpected(object) => write!(out, "unexpected: {object}"),
             Self::Missing(object) => write!(out, "missing or altered: {object}"),
             Self::Foreign(problem) => out.write_str(problem),
-            Self::RequiredPrivilege(privilege) => write!(out, "unexpected privilege: {privilege}"),
+            Self::UnexpectedPrivilege(privilege) => write!(out, "unexpected privilege: {privilege}"),
         }
     }
 }
@@ -54,7 +54,7 @@ pub async fn deviations(target: &ConnectOptions) -> Result<Vec<Deviation>, pg::E
     let owner: Vec<String> = rows::<1>(&mut session, owner, &[]).await?.into_iter().flatten().collect();
     let foreign = foreign(&mut session, &owner).await?;
     found.extend(foreign.into_iter().map(Deviation::Foreign));
-    found.extend(privileges::unexpected(&mut session).await?.into_iter().map(Deviation::RequiredPrivilege));
+    found.extend(privileges::unexpected(&mut session).await?.into_iter().map(Deviation::UnexpectedPrivilege));
     session.close().await;
     Ok(found)
 }

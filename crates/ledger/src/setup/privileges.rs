@@ -110,14 +110,14 @@ select g.kind, g.name, case g.grantee when 0 then 'PUBLIC' else pg_get_userbyid(
 
 /// A privilege on an object of the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct RequiredPrivilege {
+pub(super) struct GrantedPrivilege {
     kind: String,
     name: String,
     role: String,
     privilege: String,
 }
 
-impl RequiredPrivilege {
+impl GrantedPrivilege {
     /// Whether `init` grants the privilege, or an administrator may grant it: SELECT to auditors, on objects that
     /// every reader of the ledger may read.
     fn is_expected(&self, writers: &[String]) -> bool {
@@ -160,12 +160,9 @@ pub(super) async fn unexpected(session: &mut Session) -> Result<Vec<String>, pg:
     Ok(unexpected.map(|it| format!("{} on {} to {}", it.privilege, it.object(), it.role)).collect())
 }
 
-async fn privileges(session: &mut Session) -> Result<Vec<RequiredPrivilege>, pg::Error> {
+async fn privileges(session: &mut Session) -> Result<Vec<GrantedPrivilege>, pg::Error> {
     let rows = rows(session, GRANTS_SQL, &[]).await?;
-    Ok(rows
-        .into_iter()
-        .map(|[kind, name, role, privilege]| RequiredPrivilege { kind, name, role, privilege })
-        .collect())
+    Ok(rows.into_iter().map(|[kind, name, role, privilege]| GrantedPrivilege { kind, name, role, privilege }).collect())
 }
 
 impl Setup {
@@ -209,7 +206,7 @@ impl Setup {
     }
 
     /// Grants a role the privileges in the list that it does not have yet.
-    async fn grant(&mut self, role: &str, listed_as: &str, known: &[RequiredPrivilege]) -> Result<(), SchemaError> {
+    async fn grant(&mut self, role: &str, listed_as: &str, known: &[GrantedPrivilege]) -> Result<(), SchemaError> {
         let listed = grants();
         let missing: Vec<&Grant<'_>> = listed
             .iter()

@@ -108,7 +108,7 @@ pub struct Doctor {
 }
 
 /// The maximum number of rows of one finding; each row has the total number.
-pub const MOST_FOUND: u32 = 20;
+pub const MAX_FOUND: u32 = 20;
 
 const SERVER_SQL: &str = "select pg_catalog.current_setting('server_version') as version, \
     pg_catalog.current_setting('server_version_num')::integer as number, pg_catalog.current_database()::text as database, \
@@ -208,13 +208,13 @@ impl Doctor {
 
     /// Attempts that have been pending for longer than a call may take, newest first.
     pub async fn abandoned_records(&self) -> Result<Vec<AbandonedRecord>, pg::Error> {
-        let params = [Some(self.abandoned_after_s.to_string()), Some(MOST_FOUND.to_string())];
+        let params = [Some(self.abandoned_after_s.to_string()), Some(MAX_FOUND.to_string())];
         self.records.rows(PENDING_SQL, &params).await
     }
 
     /// Proposals that were approved more than 5 minutes ago and neither executed nor ended, newest first.
     pub async fn stuck_proposals(&self) -> Result<Vec<StuckProposal>, pg::Error> {
-        self.records.rows(CONFIRMED_SQL, &[Some(MOST_FOUND.to_string())]).await
+        self.records.rows(CONFIRMED_SQL, &[Some(MAX_FOUND.to_string())]).await
     }
 
     /// The number of proposals that were approved within the last hour and have not ended.

@@ -46,7 +46,7 @@ const ENDS: [ProposalStatus; 5] = [
 
 const SQL: &str = include_str!("gauges.sql");
 /// The time limit, since a monitoring system does not wait long.
-const DEADLINE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 impl LedgerGauges {
     /// Creates the pool without opening a connection.
@@ -56,7 +56,7 @@ impl LedgerGauges {
 
     /// The current counts, within 2 seconds.
     pub async fn count(&self) -> Result<LedgerCounts, pg::Error> {
-        let deadline = Instant::now() + DEADLINE;
+        let deadline = Instant::now() + TIMEOUT;
         let outcome = match self.writer.run_one(SQL, &[], deadline).await {
             Err(pg::Error::Lost(_)) => {
                 self.writer.invalidate_idle();

@@ -18,13 +18,13 @@ use crate::{Ledger, outage};
 /// The age beyond the deadline of its call at which an attempt counts as abandoned. It includes the grace period of
 /// its statements and the time to resolve it.
 pub(crate) const BEYOND_DEADLINE: Duration = Duration::from_secs(30);
-const EVERY: Duration = Duration::from_secs(60);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 /// The maximum duration of sealing in one turn. What remains is sealed in the next turn, after a checkpoint of what
 /// was sealed.
 const SEAL_FOR: Duration = Duration::from_secs(45);
-const DEADLINE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum number of attempts that one sweep ends. The next sweep continues.
-const MOST: u32 = 1000;
+const MAX_ENDED: u32 = 1000;
 
 const KEY_SQL: &str = "select countersign.note_fingerprint_key($1)";
 const SWEEP_SQL: &str = "select countersign.sweep(make_interval(secs => $1::double precision), $2::integer)::text";
@@ -35,9 +35,9 @@ impl Ledger {
     /// # Errors
     /// The query failed. The next sweep will end the attempts.
     pub async fn sweep(&self) -> Result<Vec<CorrelationId>, pg::Error> {
-        let deadline = Instant::now() + DEADLINE;
+        let deadline = Instant::now() + TIMEOUT;
         let params =
-            [Some((self.settings.call_deadline + BEYOND_DEADLINE).as_secs().to_string()), Some(MOST.to_string())];
+            [Some((self.settings.call_deadline + BEYOND_DEADLINE).as_secs().to_string()), Some(MAX_ENDED.to_string())];
         let ended = self.writer.run_one(SWEEP_SQL, &params, deadline).await?.rows.into_iter().flatten().flatten();
         Ok(ended.filter_map(|id| CorrelationId::parse(&id)).collect())
     }
@@ -84,7 +84,7 @@ impl Ledger {
 
     /// Sweeps and seals immediately, then every minute, as long as the future is polled.
     pub async fn run_sweeper(self) {
-        let mut ticks = tokio::time::interval(EVERY);
+        let mut ticks = tokio::time::interval(SWEEP_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut pause = SealingPause::default();
         loop {
@@ -100,7 +100,7 @@ impl Ledger {
             self.seal_and_sign(&mut pause).await;
             // Reports the fingerprint key of this server; `doctor` compares the keys of all servers.
             let key_id = [Some(self.settings.fingerprints.key_id())];
-            if let Err(error) = self.writer.run_one(KEY_SQL, &key_id, Instant::now() + DEADLINE).await {
+            if let Err(error) = self.writer.run_one(KEY_SQL, &key_id, Instant::now() + TIMEOUT).await {
                 tracing::debug!(%error, "the id of the fingerprint key was not recorded");
             }
         }

@@ -54,7 +54,7 @@ pub(crate) const STILL_RUNNING: &str =
 
 pub(crate) struct Admission<'a> {
     pub(crate) writer: &'a WriterPool,
-    pub(crate) memory: &'a DedupCache,
+    pub(crate) dedup_cache: &'a DedupCache,
     pub(crate) intent: &'a Intent,
     pub(crate) attempt: &'a WriteAttempt,
     /// Applies the policy of the tool, if it has one.
@@ -124,8 +124,8 @@ impl Admission<'_> {
             (Some("key_reused"), _) => AdmitDecision::Refused(key_reused()),
             (Some("frozen"), _) => AdmitDecision::Refused(frozen()),
             _ => {
-                let said = "countersign.admit gave an answer of another version";
-                return Err(self.abandoned(pg::Error::Lost(std::io::Error::other(said))).await);
+                let message = "countersign.admit gave an answer of another version";
+                return Err(self.abandoned(pg::Error::Lost(std::io::Error::other(message))).await);
             }
         }))
     }
@@ -232,6 +232,6 @@ impl Admission<'_> {
     /// one.
     fn forget(&self) {
         self.writer.invalidate_idle();
-        self.memory.forget_all();
+        self.dedup_cache.forget_all();
     }
 }

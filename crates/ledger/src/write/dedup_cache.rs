@@ -128,8 +128,8 @@ pub(crate) struct InFlightGuard {
 impl InFlightGuard {
     /// Notes that the call has succeeded with this record, or is a duplicate of it.
     pub(crate) fn succeeded(mut self, original: CorrelationId) {
-        if let Some((memory, call, _ends)) = self.running.take() {
-            let mut calls = lock(&memory.calls);
+        if let Some((cache, call, _ends)) = self.running.take() {
+            let mut calls = lock(&cache.calls);
             calls.finished.push_back((Instant::now(), call.clone(), original));
             calls.known.insert(call, KnownCall::Done(original));
         }
@@ -138,8 +138,8 @@ impl InFlightGuard {
 
 impl Drop for InFlightGuard {
     fn drop(&mut self) {
-        if let Some((memory, call, _ends)) = self.running.take() {
-            lock(&memory.calls).known.remove(&call);
+        if let Some((cache, call, _ends)) = self.running.take() {
+            lock(&cache.calls).known.remove(&call);
         }
     }
 }
@@ -152,52 +152,52 @@ mod tests {
         CallKey { account: AccountId::default(), fingerprint: fingerprint.to_owned(), idempotency_key: None }
     }
 
-    fn memory() -> DedupCache {
+    fn cache() -> DedupCache {
         DedupCache::new(Duration::from_secs(30))
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_call_is_first_then_running_then_done_and_forgotten_after_the_window() {
-        let (memory, original) = (memory(), CorrelationId::new());
-        let Lookup::First(ticket) = memory.enter(&call("a")) else { panic!("first") };
-        let Lookup::Running(mut ended) = memory.enter(&call("a")) else { panic!("running") };
-        assert!(matches!(memory.enter(&call("b")), Lookup::First(_)), "another call is another call");
-        ticket.succeeded(original);
+        let (cache, original) = (cache(), CorrelationId::new());
+        let Lookup::First(guard) = cache.enter(&call("a")) else { panic!("first") };
+        let Lookup::Running(mut ended) = cache.enter(&call("a")) else { panic!("running") };
+        assert!(matches!(cache.enter(&call("b")), Lookup::First(_)), "another call is another call");
+        guard.succeeded(original);
         assert!(ended.changed().await.is_err(), "whoever waits is woken");
         tokio::time::advance(Duration::from_millis(29_999)).await;
-        assert!(matches!(memory.enter(&call("a")), Lookup::Done(done) if done == original));
+        assert!(matches!(cache.enter(&call("a")), Lookup::Done(done) if done == original));
         tokio::time::advance(Duration::from_millis(1)).await;
-        assert!(matches!(memory.enter(&call("a")), Lookup::First(_)));
+        assert!(matches!(cache.enter(&call("a")), Lookup::First(_)));
     }
 
     #[tokio::test]
     async fn a_failure_an_unconfirmed_success_and_a_lost_connection_are_forgotten() {
-        let memory = memory();
-        drop(memory.enter(&call("a")));
-        let Lookup::First(ticket) = memory.enter(&call("a")) else { panic!("a failure is forgotten at once") };
+        let cache = cache();
+        drop(cache.enter(&call("a")));
+        let Lookup::First(guard) = cache.enter(&call("a")) else { panic!("a failure is forgotten at once") };
         let (original, other) = (CorrelationId::new(), CorrelationId::new());
-        ticket.succeeded(original);
-        memory.forget(&call("a"), other);
-        assert!(matches!(memory.enter(&call("a")), Lookup::Done(_)), "only the one that was asked about");
-        memory.forget(&call("a"), original);
-        let Lookup::First(ticket) = memory.enter(&call("a")) else { panic!("forgotten") };
-        ticket.succeeded(original);
-        let running = memory.enter(&call("b"));
-        memory.forget_all();
-        assert!(matches!(memory.enter(&call("b")), Lookup::Running(_)), "what runs here is known for certain");
+        guard.succeeded(original);
+        cache.forget(&call("a"), other);
+        assert!(matches!(cache.enter(&call("a")), Lookup::Done(_)), "only the one that was asked about");
+        cache.forget(&call("a"), original);
+        let Lookup::First(guard) = cache.enter(&call("a")) else { panic!("forgotten") };
+        guard.succeeded(original);
+        let running = cache.enter(&call("b"));
+        cache.forget_all();
+        assert!(matches!(cache.enter(&call("b")), Lookup::Running(_)), "what runs here is known for certain");
         drop(running);
-        assert!(matches!(memory.enter(&call("a")), Lookup::First(_)));
+        assert!(matches!(cache.enter(&call("a")), Lookup::First(_)));
     }
 
     #[tokio::test]
     async fn it_is_bounded_and_can_be_switched_off() {
-        let memory = memory();
+        let cache = cache();
         for number in 0..MAX_FINISHED + 5 {
-            let Lookup::First(ticket) = memory.enter(&call(&number.to_string())) else { panic!("first") };
-            ticket.succeeded(CorrelationId::new());
+            let Lookup::First(guard) = cache.enter(&call(&number.to_string())) else { panic!("first") };
+            guard.succeeded(CorrelationId::new());
         }
-        drop(memory.enter(&call("more")));
-        assert_eq!(lock(&memory.calls).known.len(), MAX_FINISHED);
+        drop(cache.enter(&call("more")));
+        assert_eq!(lock(&cache.calls).known.len(), MAX_FINISHED);
         let off = DedupCache::new(Duration::ZERO);
         let (_one, two) = (off.enter(&call("a")), off.enter(&call("a")));
         assert!(matches!(two, Lookup::First(_)));

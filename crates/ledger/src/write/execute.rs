@@ -59,7 +59,7 @@ pub(crate) const RECORD_FAILURE_SQL: &str = "select countersign.record_failure($
 
 /// How a write begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum WriteStart {
     /// The attempt and the write are one transaction.
     Begin,
     /// The attempt is committed before the write begins. `is_durable`: whether that COMMIT waits for the disk.
@@ -73,15 +73,15 @@ pub(crate) async fn execute(
     lease: &mut PooledSession,
     intent: &Intent,
     attempt: &WriteAttempt,
-    (way, policy): (Way, Option<&PolicyStatement>),
+    (start, policy): (WriteStart, Option<&PolicyStatement>),
     remote_writes: &RemoteWrites,
 ) -> Result<WriteOutput, CommitError> {
     let left = attempt.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     let timeout_ms = left.as_millis().min(i32::MAX as u128).to_string();
-    let opening = match way {
-        Way::Begin => TransactionOpening::Begin { intent, timeout_ms },
-        Way::Admit { is_durable } => TransactionOpening::Admit { intent, policy, is_durable, timeout_ms },
-        Way::Claim => TransactionOpening::Claim { intent, timeout_ms },
+    let opening = match start {
+        WriteStart::Begin => TransactionOpening::Begin { intent, timeout_ms },
+        WriteStart::Admit { is_durable } => TransactionOpening::Admit { intent, policy, is_durable, timeout_ms },
+        WriteStart::Claim => TransactionOpening::Claim { intent, timeout_ms },
     };
     let mut tx = WriteTx::new(lease, writer, &attempt.request.principal.account_id, opening);
     let executor = attempt.executor.as_ref();
@@ -102,19 +102,19 @@ pub(crate) async fn execute(
     if let Some(unopened) = tx.unopened.take() {
         return Err(CommitError::Unopened(unopened));
     }
-    let asked = tx.asked.take();
+    let hint_query = tx.hint_query.take();
     match work {
         Ok(work) if outcome_bytes(&work) > MAX_OUTCOME_BYTES => {
-            fail(lease, intent, attempt, way, too_large_to_keep(&work), None).await
+            fail(lease, intent, attempt, start, too_large_to_keep(&work), None).await
         }
         Ok(work) => match succeed(lease, intent, attempt, &work, remote_writes).await {
             Ok(receipt) => Ok(WriteOutput { rollback: work.rollback.found(receipt), ..work }),
             // A deferred constraint or trigger refuses the work.
-            Err(SucceedError::WriteOutput(error)) => {
-                let asked = HintQuery::of(&error);
-                fail(lease, intent, attempt, way, sql_failure(&error), asked).await
+            Err(SucceedError::Work(error)) => {
+                let hint_query = HintQuery::of(&error);
+                fail(lease, intent, attempt, start, sql_failure(&error), hint_query).await
             }
-            Err(SucceedError::Finish(failure)) => fail(lease, intent, attempt, way, *failure, None).await,
+            Err(SucceedError::Finish(failure)) => fail(lease, intent, attempt, start, *failure, None).await,
             Err(SucceedError::Commit(error)) => Err(CommitError::Refused(error)),
             Err(SucceedError::Other(pg::Error::Server(error))) if error.sqlstate == OUTDATED => renew(lease).await,
             Err(SucceedError::Other(error)) => Err(unfinished(error)),
@@ -122,7 +122,7 @@ pub(crate) async fn execute(
         Err(ExecutorError::Rejected(failure)) if may_be_outdated(&failure) && is_renewed(lease).await? => {
             Err(CommitError::Renewed)
         }
-        Err(ExecutorError::Rejected(failure)) => fail(lease, intent, attempt, way, failure, asked).await,
+        Err(ExecutorError::Rejected(failure)) => fail(lease, intent, attempt, start, failure, hint_query).await,
         // Another server has ended this attempt, and its record has the outcome.
         Err(ExecutorError::ConnectionLost(pg::Error::Server(error))) if error.sqlstate == FENCED => {
             Err(CommitError::InDoubt(pg::Error::Server(error)))
@@ -172,7 +172,7 @@ fn too_large_to_keep(work: &WriteOutput) -> Failure {
 /// The step of [`succeed`] that failed.
 enum SucceedError {
     /// PostgreSQL refused the work itself, before the outcome was recorded.
-    WriteOutput(Box<ServerError>),
+    Work(Box<ServerError>),
     /// The ledger refused the outcome, with this failure.
     Finish(Box<Failure>),
     /// PostgreSQL refused the COMMIT.
@@ -184,7 +184,7 @@ enum SucceedError {
 impl From<RemoteWriteError> for SucceedError {
     fn from(error: RemoteWriteError) -> Self {
         match error {
-            RemoteWriteError::Deferred(error) => Self::WriteOutput(error),
+            RemoteWriteError::Deferred(error) => Self::Work(error),
             RemoteWriteError::Refused(failure) => Self::Finish(failure),
             RemoteWriteError::Database(error) => Self::Other(error),
         }
@@ -229,7 +229,7 @@ async fn succeed(
     let commit = steps.len() - 1;
     let outcomes = committed(lease, &steps).await;
     let outcomes = outcomes.map_err(|failed| match failed {
-        PipelineError { step: 0, error: pg::Error::Server(error) } => SucceedError::WriteOutput(error),
+        PipelineError { step: 0, error: pg::Error::Server(error) } => SucceedError::Work(error),
         PipelineError { step, error: pg::Error::Server(error) } if step == commit => SucceedError::Commit(error),
         PipelineError { error: pg::Error::Server(error), .. } => match refusal_of_finish(&error, attempt) {
             Some(failure) => SucceedError::Finish(failure.into()),
@@ -260,23 +260,23 @@ async fn fail(
     lease: &mut PooledSession,
     intent: &Intent,
     attempt: &WriteAttempt,
-    way: Way,
+    start: WriteStart,
     failure: Failure,
-    asked: Option<HintQuery>,
+    hint_query: Option<HintQuery>,
 ) -> Result<WriteOutput, CommitError> {
     let mut failure = failure.redacted(&attempt.redaction);
     // Do not add a hint if the executor continued after the error and failed for another reason.
-    let asked = asked.filter(|_| failure.hint.is_none() && failure.code == ErrorCode::SqlError);
-    let (sql, params) = match way {
-        Way::Begin => (RECORD_FAILURE_SQL, intent.failed(&failure)),
-        Way::Admit { .. } | Way::Claim => (FAIL_SQL, fail_params(intent, attempt, &failure)),
+    let hint_query = hint_query.filter(|_| failure.hint.is_none() && failure.code == ErrorCode::SqlError);
+    let (sql, params) = match start {
+        WriteStart::Begin => (RECORD_FAILURE_SQL, intent.failed(&failure)),
+        WriteStart::Admit { .. } | WriteStart::Claim => (FAIL_SQL, fail_params(intent, attempt, &failure)),
     };
     let mut steps = vec![PipelineStatement::without_params("rollback")];
-    steps.extend(asked.as_ref().map(HintQuery::step));
+    steps.extend(hint_query.as_ref().map(HintQuery::step));
     steps.push(PipelineStatement { sql, params: &params, param_types: &[] });
     match lease.session().run(&steps).await {
         Ok(outcomes) => {
-            if asked.is_some() {
+            if hint_query.is_some() {
                 failure.hint = HintQuery::hint(outcomes.into_iter().nth(1));
             }
             Err(CommitError::Recorded(failure))
@@ -315,8 +315,8 @@ async fn committed(
     match outcomes.last().map(|outcome| outcome.tag.as_str()) {
         Some("COMMIT") => Ok(outcomes),
         tag => {
-            let said = format!("COMMIT was answered with {}", tag.unwrap_or("nothing"));
-            Err(PipelineError { step: outcomes.len(), error: pg::Error::Lost(std::io::Error::other(said)) })
+            let message = format!("COMMIT was answered with {}", tag.unwrap_or("nothing"));
+            Err(PipelineError { step: outcomes.len(), error: pg::Error::Lost(std::io::Error::other(message)) })
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::write::admit::{self, AdmitDecision};
 use crate::write::attempt::{CANCEL_GRACE, RESOLVE_TIMEOUT, UNDONE_TIMEOUT, WriteAttempt, WriteOutcome};
 use crate::write::dedup_cache::{CallKey, DedupCache, InFlightGuard, Lookup};
 use crate::write::execute;
-use crate::write::execute::Way;
+use crate::write::execute::WriteStart;
 use crate::write::executor::{WriteExecutor, WriteOutput, WriteRequest};
 use crate::write::existing_write::{self, ExistingWrite};
 use crate::write::failures::{WriteError, aborted, internal_error, ledger_failure, sql_failure, too_large, unanswered};
@@ -33,7 +33,7 @@ use crate::write::write_tx::Unopened;
 pub struct Gate {
     writer: WriterPool,
     settings: LedgerOptions,
-    memory: DedupCache,
+    dedup_cache: DedupCache,
     /// The tasks of running writes. All clones of a gate share them.
     running: TaskTracker,
     pub(crate) stop: WriteStop,
@@ -42,11 +42,11 @@ pub struct Gate {
 
 impl Gate {
     pub(crate) fn new(writer: WriterPool, settings: LedgerOptions) -> Self {
-        let memory = DedupCache::new(settings.duplicate_memory);
+        let dedup_cache = DedupCache::new(settings.duplicate_memory);
         Self {
             writer,
             settings,
-            memory,
+            dedup_cache,
             running: TaskTracker::new(),
             stop: WriteStop::default(),
             remote_writes: RemoteWrites::default(),
@@ -65,7 +65,7 @@ impl Gate {
         let protocol = WriteProtocol {
             writer: self.writer.clone(),
             settings: self.settings.clone(),
-            memory: self.memory.clone(),
+            dedup_cache: self.dedup_cache.clone(),
             remote_writes: self.remote_writes.clone(),
             attempt,
             correlation_id,
@@ -119,20 +119,20 @@ impl Gate {
 struct WriteProtocol {
     writer: WriterPool,
     settings: LedgerOptions,
-    memory: DedupCache,
+    dedup_cache: DedupCache,
     remote_writes: RemoteWrites,
     attempt: WriteAttempt,
     correlation_id: CorrelationId,
 }
 
 /// How the next try begins, and the statement that applies the policy.
-type ExecuteWay<'a> = (Way, Option<&'a PolicyStatement>);
+type StartAndPolicy<'a> = (WriteStart, Option<&'a PolicyStatement>);
 
 /// The maximum number of retries of one write because of concurrent migrations.
 const MAX_RENEWALS: u32 = 3;
 
 /// The result of one try.
-enum Executed {
+enum TryResult {
     Ended(Result<WriteOutcome, WriteError>),
     /// The transaction could not be opened; no statement of the executor has run.
     Unopened(Unopened),
@@ -167,17 +167,17 @@ impl WriteProtocol {
             let failure = Failure::new(ErrorCode::InvalidParams, message).hint("Write less in one call.");
             return Err(WriteError { correlation_id: None, failure: failure.into() });
         }
-        let ticket = match self.look_up(&call, &intent).await {
+        let guard = match self.look_up(&call, &intent).await {
             LookupResult::Answer(answer) => return answer,
-            LookupResult::Unknown(ticket) => ticket,
+            LookupResult::Unknown(guard) => guard,
         };
         let policy = self.policy(&intent)?;
         let outcome = self.admit_and_execute(&intent, policy.as_ref()).await;
         match &outcome {
             Ok(WriteOutcome::Executed { correlation_id: original, .. } | WriteOutcome::Duplicate { original, .. }) => {
-                ticket.succeeded(*original);
+                guard.succeeded(*original);
             }
-            Ok(WriteOutcome::NeedsApproval(_)) | Err(_) => drop(ticket),
+            Ok(WriteOutcome::NeedsApproval(_)) | Err(_) => drop(guard),
         }
         outcome
     }
@@ -207,8 +207,8 @@ impl WriteProtocol {
     /// force.
     async fn look_up(&self, call: &CallKey, intent: &Intent) -> LookupResult {
         loop {
-            let original = match self.memory.enter(call) {
-                Lookup::First(ticket) => return LookupResult::Unknown(ticket),
+            let original = match self.dedup_cache.enter(call) {
+                Lookup::First(guard) => return LookupResult::Unknown(guard),
                 Lookup::Running(mut ended) => {
                     // The channel carries no values; it closes when the call ends.
                     if tokio::time::timeout_at(self.attempt.deadline, ended.changed()).await.is_err() {
@@ -230,10 +230,10 @@ impl WriteProtocol {
                         cached_result,
                     }));
                 }
-                Ok(_) => self.memory.forget(call, original),
+                Ok(_) => self.dedup_cache.forget(call, original),
                 Err(error) => {
                     tracing::debug!(%error, "the ledger cannot confirm what is remembered");
-                    self.memory.forget_all();
+                    self.dedup_cache.forget_all();
                 }
             }
         }
@@ -244,49 +244,49 @@ impl WriteProtocol {
         intent: &Intent,
         policy: Option<&PolicyStatement>,
     ) -> Result<WriteOutcome, WriteError> {
-        let mut way = self.first_way(policy);
+        let mut start = self.first_start(policy);
         let (mut lost, mut renewals) = (false, 0);
         loop {
             let mut lease = match self.writer.acquire(self.attempt.deadline).await {
                 Ok(lease) => lease,
-                Err(error) => return Err(self.without_session(intent, way, &error).await),
+                Err(error) => return Err(self.without_session(intent, start, &error).await),
             };
-            match self.execute(&mut lease, intent, (way, policy)).await {
-                Executed::Ended(outcome) => return outcome,
-                Executed::Doubtful(cause) => {
+            match self.execute(&mut lease, intent, (start, policy)).await {
+                TryResult::Ended(outcome) => return outcome,
+                TryResult::Doubtful(cause) => {
                     lease.discard();
                     return self.resolve(intent, cause).await;
                 }
-                Executed::Undone(failure) => {
+                TryResult::Undone(failure) => {
                     lease.discard();
                     return Err(self.undone(intent, failure).await);
                 }
-                Executed::Renewed if renewals < MAX_RENEWALS => {
+                TryResult::Renewed if renewals < MAX_RENEWALS => {
                     tracing::info!("the columns of a tracked table have changed; the write is tried again");
                     renewals += 1;
-                    if matches!(way, Way::Admit { .. }) {
-                        way = Way::Claim;
+                    if matches!(start, WriteStart::Admit { .. }) {
+                        start = WriteStart::Claim;
                     }
                     continue;
                 }
-                Executed::Renewed => {
+                TryResult::Renewed => {
                     let why = "tracked tables were altered while the write ran; nothing was written";
                     return Err(self.undone(intent, Failure::new(ErrorCode::Timeout, why)).await);
                 }
-                Executed::Unopened(Unopened::Failed(error)) => return Err(unanswered(None, &error)),
-                Executed::Unopened(Unopened::Unclaimed(error)) => {
+                TryResult::Unopened(Unopened::Failed(error)) => return Err(unanswered(None, &error)),
+                TryResult::Unopened(Unopened::Unclaimed(error)) => {
                     lease.discard();
                     return Err(self.undone(intent, ledger_failure(&error)).await);
                 }
-                Executed::Unopened(Unopened::Policy(error)) => {
+                TryResult::Unopened(Unopened::Policy(error)) => {
                     lease.discard();
                     return Err(not_evaluated(&error).redacted(&self.attempt.redaction).into());
                 }
-                Executed::Unopened(Unopened::Lost(error)) => {
+                TryResult::Unopened(Unopened::Lost(error)) => {
                     lease.discard();
                     self.writer.invalidate_idle();
-                    self.memory.forget_all();
-                    if self.is_admitted(intent, way).await {
+                    self.dedup_cache.forget_all();
+                    if self.is_admitted(intent, start).await {
                         tracing::info!(%error, "the connection was lost before the write committed");
                         return Err(self.stopped(aborted()));
                     }
@@ -297,7 +297,7 @@ impl WriteProtocol {
                     lost = true;
                     continue;
                 }
-                Executed::Unopened(Unopened::Refused) => {
+                TryResult::Unopened(Unopened::Refused) => {
                     // A session may return to its pool only without an open transaction.
                     if lease.session().run(&[PipelineStatement::without_params("rollback")]).await.is_err() {
                         lease.discard();
@@ -308,26 +308,26 @@ impl WriteProtocol {
                 }
             }
             match self.admit(intent, policy).await? {
-                ControlFlow::Continue(next) => way = next,
+                ControlFlow::Continue(next) => start = next,
                 ControlFlow::Break(outcome) => return Ok(outcome),
             }
         }
     }
 
     /// A write is one transaction, unless its attempt must be committed before it begins.
-    fn first_way(&self, policy: Option<&PolicyStatement>) -> Way {
+    fn first_start(&self, policy: Option<&PolicyStatement>) -> WriteStart {
         let is_durable = self.settings.durable_admission;
         if is_durable || policy.is_some() || self.attempt.precondition.is_some() {
-            Way::Admit { is_durable }
+            WriteStart::Admit { is_durable }
         } else {
-            Way::Begin
+            WriteStart::Begin
         }
     }
 
     /// Whether an attempt was admitted before its connection was lost. If it was, this ends it.
-    async fn is_admitted(&self, intent: &Intent, way: Way) -> bool {
+    async fn is_admitted(&self, intent: &Intent, start: WriteStart) -> bool {
         let deadline = Instant::now() + RESOLVE_TIMEOUT;
-        way != Way::Begin && resolve::abort(&self.writer, (intent, &self.attempt), deadline).await
+        start != WriteStart::Begin && resolve::abort(&self.writer, (intent, &self.attempt), deadline).await
     }
 
     /// Asks the ledger for a verdict after the fast path did not admit the attempt.
@@ -335,13 +335,13 @@ impl WriteProtocol {
         &self,
         intent: &Intent,
         policy: Option<&PolicyStatement>,
-    ) -> Result<ControlFlow<WriteOutcome, Way>, WriteError> {
-        let (writer, memory, attempt) = (&self.writer, &self.memory, &self.attempt);
-        match (admit::Admission { writer, memory, intent, attempt, policy }).admit().await? {
-            AdmitDecision::Run => Ok(ControlFlow::Continue(Way::Claim)),
+    ) -> Result<ControlFlow<WriteOutcome, WriteStart>, WriteError> {
+        let (writer, dedup_cache, attempt) = (&self.writer, &self.dedup_cache, &self.attempt);
+        match (admit::Admission { writer, dedup_cache, intent, attempt, policy }).admit().await? {
+            AdmitDecision::Run => Ok(ControlFlow::Continue(WriteStart::Claim)),
             AdmitDecision::NotLetRun(Some(failure)) => Err(failure.redacted(&attempt.redaction).into()),
             AdmitDecision::NotLetRun(None) => {
-                let again = self.first_way(policy);
+                let again = self.first_start(policy);
                 Ok(self.refused_by_policy().await?.map_or(ControlFlow::Continue(again), ControlFlow::Break))
             }
             AdmitDecision::Duplicate { original, cached_result } => {
@@ -354,66 +354,66 @@ impl WriteProtocol {
     }
 
     /// One try on one session.
-    async fn execute(&self, lease: &mut PooledSession, intent: &Intent, way: ExecuteWay<'_>) -> Executed {
-        let executed = execute::execute(&self.writer, lease, intent, &self.attempt, way, &self.remote_writes);
+    async fn execute(&self, lease: &mut PooledSession, intent: &Intent, start: StartAndPolicy<'_>) -> TryResult {
+        let executed = execute::execute(&self.writer, lease, intent, &self.attempt, start, &self.remote_writes);
         // An executor may panic. Then the session is dropped, so its transaction cannot commit.
         let caught = AssertUnwindSafe(executed).catch_unwind();
         let outcome = tokio::time::timeout_at(self.attempt.deadline + CANCEL_GRACE, caught);
-        let outcome = match way {
-            (Way::Begin, _) => report::while_it_runs(&self.writer, intent, outcome).await,
+        let outcome = match start {
+            (WriteStart::Begin, _) => report::while_it_runs(&self.writer, intent, outcome).await,
             _ => outcome.await,
         };
         match outcome {
             Ok(Ok(Ok(done))) => {
                 tracing::info!(rows_affected = done.rows_affected, "executed");
-                Executed::Ended(Ok(WriteOutcome::Executed {
+                TryResult::Ended(Ok(WriteOutcome::Executed {
                     correlation_id: self.correlation_id,
                     data: done.data,
                     rows_affected: done.rows_affected,
                     rollback: done.rollback.into(),
                 }))
             }
-            Ok(Ok(Err(execute::CommitError::Unopened(unopened)))) => Executed::Unopened(unopened),
-            Ok(Ok(Err(execute::CommitError::Renewed))) => Executed::Renewed,
+            Ok(Ok(Err(execute::CommitError::Unopened(unopened)))) => TryResult::Unopened(unopened),
+            Ok(Ok(Err(execute::CommitError::Renewed))) => TryResult::Renewed,
             Ok(Ok(Err(execute::CommitError::Recorded(failure)))) => {
                 tracing::info!(code = %failure.code, "failed");
-                Executed::Ended(Err(self.stopped(failure)))
+                TryResult::Ended(Err(self.stopped(failure)))
             }
             Ok(Ok(Err(execute::CommitError::Undone(error)))) => {
                 tracing::warn!(error = self.attempt.redaction.text(&error.to_string()), "the outcome was refused");
-                Executed::Undone(self.unrecorded(&error))
+                TryResult::Undone(self.unrecorded(&error))
             }
             Ok(Ok(Err(execute::CommitError::Refused(error)))) => {
                 tracing::info!(error = self.attempt.redaction.text(&error.to_string()), "COMMIT was refused");
-                Executed::Undone(sql_failure(&error).redacted(&self.attempt.redaction))
+                TryResult::Undone(sql_failure(&error).redacted(&self.attempt.redaction))
             }
             Ok(Ok(Err(execute::CommitError::InDoubt(error)))) => {
                 tracing::warn!(error = self.attempt.redaction.text(&error.to_string()), "the outcome is in doubt");
-                Executed::Doubtful(matches!(error, pg::Error::MessageTooLarge { .. }).then(too_large))
+                TryResult::Doubtful(matches!(error, pg::Error::MessageTooLarge { .. }).then(too_large))
             }
             Ok(Err(_)) => {
                 tracing::error!("the executor panicked");
-                Executed::Doubtful(Some(internal_error()))
+                TryResult::Doubtful(Some(internal_error()))
             }
             Err(_) => {
                 let why = "the write did not finish within its deadline";
-                Executed::Doubtful(Some(Failure::new(ErrorCode::Timeout, why)))
+                TryResult::Doubtful(Some(Failure::new(ErrorCode::Timeout, why)))
             }
         }
     }
 
     /// The failure when no session is available. An attempt that is already admitted is ended.
-    async fn without_session(&self, intent: &Intent, way: Way, error: &pg::Error) -> WriteError {
-        match way {
-            Way::Begin | Way::Admit { .. } => unanswered(None, error),
-            Way::Claim => self.undone(intent, ledger_failure(error)).await,
+    async fn without_session(&self, intent: &Intent, start: WriteStart, error: &pg::Error) -> WriteError {
+        match start {
+            WriteStart::Begin | WriteStart::Admit { .. } => unanswered(None, error),
+            WriteStart::Claim => self.undone(intent, ledger_failure(error)).await,
         }
     }
 
     /// Resolves the outcome. `cause` is the failure for the caller and the record if nothing was written.
     async fn resolve(&self, intent: &Intent, cause: Option<Failure>) -> Result<WriteOutcome, WriteError> {
         self.writer.invalidate_idle();
-        self.memory.forget_all();
+        self.dedup_cache.forget_all();
         let deadline = Instant::now() + RESOLVE_TIMEOUT;
         let resolved =
             resolve::resolve(&self.writer, (intent, &self.attempt), OwnTransaction::MayRun, cause.as_ref(), deadline)

@@ -139,19 +139,19 @@ impl Trials<'_> {
             Ok(work) => tx.open().await.map(|()| work),
             refused => refused,
         };
-        let asked = tx.asked.take();
-        let (trial, asked) = match work {
+        let hint_query = tx.hint_query.take();
+        let (trial, hint_query) = match work {
             Ok(work) => match self.settle(lease, id, work, with_definitions).await {
                 Err(pg::Error::Server(error)) => (Err(sql_failure(&error).into()), HintQuery::of(&error)),
                 trial => (trial.map_err(ExecutorError::ConnectionLost), None),
             },
-            Err(refusal) => (Err(refusal), asked),
+            Err(refusal) => (Err(refusal), hint_query),
         };
         if matches!(trial, Err(ExecutorError::ConnectionLost(_))) {
             return trial;
         }
         let mut steps = vec![PipelineStatement::without_params("rollback")];
-        steps.extend(asked.as_ref().map(HintQuery::step));
+        steps.extend(hint_query.as_ref().map(HintQuery::step));
         let outcomes =
             lease.session().run(&steps).await.map_err(|failed| ExecutorError::ConnectionLost(failed.error))?;
         trial.map_err(|refusal| match refusal {
@@ -173,8 +173,9 @@ impl Trials<'_> {
     ) -> Result<Trial, pg::Error> {
         let search = definitions::search(self.executor, self.request);
         let params = effects::params(attempt);
-        let said = json!(work.rollback.clone().of_write(&attempt.to_string()));
-        let promise = [Some(attempt.to_string()), Some(work.rows_affected.to_string()), Some(said.to_string())];
+        let claimed_rollback = json!(work.rollback.clone().of_write(&attempt.to_string()));
+        let promise =
+            [Some(attempt.to_string()), Some(work.rows_affected.to_string()), Some(claimed_rollback.to_string())];
         let mut steps =
             vec![PipelineStatement::without_params("set constraints all immediate"), effects::step(&params)];
         // A write that was only planned has no effects.
@@ -188,7 +189,8 @@ impl Trials<'_> {
         match lease.session().run(&steps).await {
             Ok(outcomes) => {
                 let mut outcomes = outcomes.into_iter().skip(1);
-                let effects = outcomes.next().and_then(|outcome| effects::shown(outcome.rows)).map(effects::shortened);
+                let effects =
+                    outcomes.next().and_then(|outcome| effects::parse_effects(outcome.rows)).map(effects::shortened);
                 let rollback = if is_tried {
                     work.rollback.found(outcomes.next().and_then(execute::receipt))
                 } else {

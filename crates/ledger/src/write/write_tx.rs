@@ -52,7 +52,7 @@ pub struct WriteTx<'a> {
     /// have changed.
     pub(crate) runs_own: bool,
     /// The query for a hint about the last error, which runs after the rollback.
-    pub(crate) asked: Option<HintQuery>,
+    pub(crate) hint_query: Option<HintQuery>,
     /// Whether the transaction has ended. No statement may run on this session any more, because it would commit by
     /// itself.
     is_ended: bool,
@@ -134,7 +134,7 @@ impl<'a> WriteTx<'a> {
             opening: Some(opening),
             unopened: None,
             runs_own: false,
-            asked: None,
+            hint_query: None,
             is_ended: false,
         }
     }
@@ -173,10 +173,10 @@ impl<'a> WriteTx<'a> {
         match self.lease.session().run(&steps).await {
             Ok(outcomes) => {
                 let rows = outcomes.into_iter().next_back().map(|outcome| outcome.rows).unwrap_or_default();
-                Ok(effects::shown(rows).map(effects::shortened))
+                Ok(effects::parse_effects(rows).map(effects::shortened))
             }
             Err(PipelineError { error: pg::Error::Server(error), .. }) => {
-                self.asked = HintQuery::of(&error);
+                self.hint_query = HintQuery::of(&error);
                 Err(statement_failure(&error).into())
             }
             Err(failed) => {
@@ -212,7 +212,7 @@ impl<'a> WriteTx<'a> {
                         transaction_ended()
                     }
                     pg::Error::Server(error) if failed.step >= opened => {
-                        self.asked = HintQuery::of(&error);
+                        self.hint_query = HintQuery::of(&error);
                         statement_failure(&error).into()
                     }
                     // The whole answer was read, so the transaction can be rolled back.

@@ -35,8 +35,8 @@ struct StateLabel {
 }
 
 /// Queries the ledger. The first failure is logged with its reason.
-pub(super) async fn count(states: LedgerGauges, is_silent: &AtomicBool) -> Option<LedgerCounts> {
-    let counted = states.count().await;
+pub(super) async fn count(gauges: LedgerGauges, is_silent: &AtomicBool) -> Option<LedgerCounts> {
+    let counted = gauges.count().await;
     let was_silent = is_silent.swap(counted.is_err(), Ordering::Relaxed);
     if let (Err(error), false) = (&counted, was_silent) {
         tracing::warn!(%error, "the ledger cannot be asked for its metrics");

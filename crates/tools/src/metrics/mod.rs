@@ -119,9 +119,9 @@ impl Metrics {
         reads: ReadLogStatus,
         ledger: &LedgerGauges,
     ) -> String {
-        let (shared, states) = (Arc::clone(&self.shared), ledger.clone());
+        let (shared, gauges) = (Arc::clone(&self.shared), ledger.clone());
         // The query runs in a task of its own: if a scraper disconnects, the next one gets its result.
-        let asked = tokio::spawn(async move { shared.ledger.get(|| gauges::count(states, &shared.is_silent)).await });
+        let asked = tokio::spawn(async move { shared.ledger.get(|| gauges::count(gauges, &shared.is_silent)).await });
         let counted = asked.await.ok().flatten();
         let ours = gauges::registry(reader, gate, reads, counted.as_ref());
         let process = process::registry(self.shared.since);

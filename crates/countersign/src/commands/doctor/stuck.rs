@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ledger::{AbandonedRecord, Doctor, MOST_FOUND, StuckProposal, WaitingProposals};
+use ledger::{AbandonedRecord, Doctor, MAX_FOUND, StuckProposal, WaitingProposals};
 use serde::Serialize;
 use serde_json::json;
 use types::visible;
@@ -85,8 +85,8 @@ fn each<T: Serialize>(
     what: &str,
 ) -> Vec<Finding> {
     let mut findings: Vec<Finding> = rows.iter().map(|row| finding(row).with(row)).collect();
-    if total > u64::from(MOST_FOUND) {
-        let message = format!("{total} {what}; the newest {MOST_FOUND} are listed");
+    if total > u64::from(MAX_FOUND) {
+        let message = format!("{total} {what}; the newest {MAX_FOUND} are listed");
         findings.push(Finding::broken(area, message));
     }
     findings

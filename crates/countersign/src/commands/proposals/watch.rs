@@ -15,7 +15,7 @@ use crate::terminal::table::{json_line, to_the_second};
 use crate::terminal::{is_output_terminal, print_error, try_print_line};
 
 /// Poll interval.
-const EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(arguments: &WatchArgs, settings: &Settings) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -32,7 +32,7 @@ pub(crate) async fn run(arguments: &WatchArgs, settings: &Settings) -> anyhow::R
 /// Prints changes until the output is closed. If the ledger becomes unreachable, it is asked again.
 async fn watch(proposals: &Proposals, is_json: bool) -> anyhow::Result<()> {
     let mut watch = ProposalWatch::default();
-    let mut ticks = tokio::time::interval(EVERY);
+    let mut ticks = tokio::time::interval(POLL_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut has_looked, mut is_reachable) = (false, true);
     loop {

@@ -216,6 +216,6 @@ impl RunningServer {
             reader.drain().await;
         }
         self.backends.read_log.finish(self.read_log).await;
-        self.backends.states.drain().await;
+        self.backends.gauges.drain().await;
     }
 }

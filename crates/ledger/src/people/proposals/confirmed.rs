@@ -18,7 +18,7 @@ pub struct ConfirmedProposal {
 }
 
 /// The maximum number of changed definitions that an error names.
-const MOST_NAMED: usize = 5;
+const MAX_NAMED: usize = 5;
 
 const HOLD_SQL: &str = "select countersign.lock_proposal($1, $2) as verdict";
 
@@ -87,7 +87,7 @@ impl ConfirmedProposal {
     /// Checks that the definitions on which the write depends are those of the preview.
     async fn check_definitions(&self, tx: &mut WriteTx<'_>) -> Result<(), ExecutorError> {
         let changed = definitions::changed(tx, &self.preview.definitions).await?;
-        let (named, others) = changed.split_at(changed.len().min(MOST_NAMED));
+        let (named, others) = changed.split_at(changed.len().min(MAX_NAMED));
         let others = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
         match named {
             [] => Ok(()),

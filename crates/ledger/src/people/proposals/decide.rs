@@ -82,20 +82,20 @@ impl Proposals {
         deadline: Instant,
     ) -> Result<TransitionResult, Failure> {
         choice.check()?;
-        let (outcome, told, digest, reason) = match choice {
+        let (outcome, channel, digest, reason) = match choice {
             Decision::Confirm { digest } => ("confirmed", "confirm_proposal", Some(digest.clone()), None),
             Decision::Reject { reason } => ("rejected", "reject_proposal", None, reason.clone()),
         };
-        let told = if via == DecisionChannel::Elicitation { "elicitation" } else { told };
+        let channel = if via == DecisionChannel::Elicitation { "elicitation" } else { channel };
         let params = [
             Some(id.to_string()),
             Some(account.as_str().to_owned()),
             Some(outcome.to_owned()),
-            Some(told.to_owned()),
+            Some(channel.to_owned()),
             digest,
             reason,
             attempt.map(|attempt| attempt.to_string()),
-            Some(self.acquire().as_secs_f64().to_string()),
+            Some(self.attempt_lease().as_secs_f64().to_string()),
         ];
         match self.writer.run_one(DECIDE_SQL, &params, deadline).await {
             Ok(answer) => {

@@ -40,7 +40,7 @@ const END_SQL: &str = "select countersign.end_proposal($1, $2, $3, $4, $5)";
 
 impl Proposals {
     /// How long an attempt owns a proposal: the time limits of its call and of its resolution.
-    pub(super) fn acquire(&self) -> Duration {
+    pub(super) fn attempt_lease(&self) -> Duration {
         self.call_deadline + CANCEL_GRACE + RESOLVE_TIMEOUT
     }
 
@@ -60,11 +60,11 @@ impl Proposals {
     ) -> Result<ExecutedProposal, WriteError> {
         // The task continues if the caller drops the future, so that the proposal is not left half executed.
         let (this, account, executors) = (self.clone(), account.clone(), Arc::clone(executors));
-        let work = async move { this.decide_and_carry_out(&account, id, digest, via, &executors, deadline).await };
+        let work = async move { this.decide_and_execute(&account, id, digest, via, &executors, deadline).await };
         self.gate.spawn(None, work).await
     }
 
-    async fn decide_and_carry_out(
+    async fn decide_and_execute(
         &self,
         account: &AccountId,
         id: ProposalId,
@@ -90,13 +90,13 @@ impl Proposals {
             TransitionResult::Is(ProposalStatus::Confirmed | ProposalStatus::Executed) if digest != proposal.digest => {
                 Err(refused_digest().into())
             }
-            TransitionResult::Is(ProposalStatus::Confirmed) => self.carried_elsewhere(account, id, deadline).await,
-            TransitionResult::Is(_) | TransitionResult::Waits => self.carried_before(proposal).await,
+            TransitionResult::Is(ProposalStatus::Confirmed) => self.await_other_execution(account, id, deadline).await,
+            TransitionResult::Is(_) | TransitionResult::Waits => self.earlier_result(proposal).await,
         }
     }
 
     /// Waits while another attempt executes the proposal.
-    async fn carried_elsewhere(
+    async fn await_other_execution(
         &self,
         account: &AccountId,
         id: ProposalId,
@@ -105,14 +105,14 @@ impl Proposals {
         loop {
             let proposal = self.get(Some(account), id).await?.ok_or_else(not_found)?;
             if proposal.status != ProposalStatus::Confirmed || Instant::now() + PAUSE >= deadline {
-                return self.carried_before(proposal).await;
+                return self.earlier_result(proposal).await;
             }
             tokio::time::sleep(PAUSE).await;
         }
     }
 
     /// The result of an executed proposal, from its record.
-    async fn carried_before(&self, proposal: Proposal) -> Result<ExecutedProposal, WriteError> {
+    async fn earlier_result(&self, proposal: Proposal) -> Result<ExecutedProposal, WriteError> {
         let correlation_id = proposal.correlation_id;
         let stopped = WriteError { correlation_id, failure: proposal.closed().into() };
         let Some(correlation_id) = correlation_id.filter(|_| proposal.status == ProposalStatus::Executed) else {
@@ -219,7 +219,7 @@ impl Proposals {
         let id = proposal.proposal_id;
         match self.get(None, id).await {
             Ok(Some(proposal)) if proposal.status == ProposalStatus::Executed => {
-                return self.carried_before(proposal).await;
+                return self.earlier_result(proposal).await;
             }
             Ok(Some(proposal)) if proposal.status != ProposalStatus::Confirmed => {
                 // The same write may succeed later, but it needs a new approval.

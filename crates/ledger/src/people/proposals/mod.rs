@@ -54,7 +54,7 @@ use crate::write::policy::{self, AppliedPolicy, PolicyMode};
 use crate::write::preview::Trials;
 
 /// The maximum number of waiting proposals of one account, so that an agent cannot hide an important one among many.
-const MOST_PENDING: u32 = 100;
+const MAX_PENDING: u32 = 100;
 
 /// The maximum number of approved writes that one server executes concurrently.
 const AT_ONCE: usize = 4;
@@ -243,7 +243,7 @@ impl Proposals {
             draft.idempotency_key.clone(),
             Some(shown),
             Some(self.lifetime.as_secs_f64().to_string()),
-            Some(MOST_PENDING.to_string()),
+            Some(MAX_PENDING.to_string()),
             client.session_id.clone(),
             client.name.clone(),
             client.version.clone(),
@@ -261,7 +261,7 @@ impl Proposals {
             },
             _ => Err(Failure::new(
                 ErrorCode::NotPermitted,
-                format!("{MOST_PENDING} proposals of this account wait already; nothing was written"),
+                format!("{MAX_PENDING} proposals of this account wait already; nothing was written"),
             )
             .hint(
                 "Ask the user to decide pending proposals (list_proposals), or take some back with reject_proposal.",

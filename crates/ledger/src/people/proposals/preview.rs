@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use types::{ChangeKind, ColumnEffect, Effects, ErrorCode, Failure, Rollback, RowEffect};
 
 use crate::canonical_json;
-use crate::evidence::effects::MOST_SHOWN;
+use crate::evidence::effects::MAX_SHOWN;
 use crate::write::definitions::Definition;
 use crate::write::executor::WriteOutput;
 use crate::write::policy::AppliedRule;
@@ -147,7 +147,7 @@ impl Preview {
             ));
         }
         // Only the first rows are stored, and another execution may change the rows in another order.
-        if counts.0 > u64::from(MOST_SHOWN) {
+        if counts.0 > u64::from(MAX_SHOWN) {
             return None;
         }
         let mut left = now.map(|now| now.rows).unwrap_or_default();

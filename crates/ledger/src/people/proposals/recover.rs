@@ -16,7 +16,7 @@ const CONFIRMED_SQL: &str = "select p.proposal_id from countersign.proposal p \
     order by p.decided_at limit 100";
 const TAKE_SQL: &str = "select countersign.claim_proposal($1, $2, make_interval(secs => $3::double precision))";
 const SWEEP_SQL: &str = "select ended, was from countersign.sweep_proposals($1)";
-const MOST: u32 = 1000;
+const MAX_ENDED: u32 = 1000;
 
 fn interrupted() -> Failure {
     let message = "the server that carried it out went away in the middle: the database has nothing of it, and what it did outside \
@@ -62,7 +62,7 @@ impl Proposals {
     ) -> Option<Result<ExecutedProposal, WriteError>> {
         let deadline = Instant::now() + self.call_deadline;
         let attempt = CorrelationId::new();
-        let lease = Some(self.acquire().as_secs_f64().to_string());
+        let lease = Some(self.attempt_lease().as_secs_f64().to_string());
         let params = vec![Some(id.to_string()), Some(attempt.to_string()), lease];
         let verdict = match self.ask_words(TAKE_SQL, params, deadline).await {
             Ok(verdict) => verdict.into_iter().next().unwrap_or_default(),
@@ -90,7 +90,7 @@ impl Proposals {
     /// approved.
     pub async fn sweep(&self) -> Result<(usize, usize), Failure> {
         let deadline = Instant::now() + self.call_deadline;
-        let params = [Some(MOST.to_string())];
+        let params = [Some(MAX_ENDED.to_string())];
         let answer = self.writer.run_one(SWEEP_SQL, &params, deadline).await.map_err(|error| ledger_failure(&error))?;
         let confirmed =
             answer.rows.iter().filter(|row| row.last().is_some_and(|was| was.as_deref() == Some("confirmed")));

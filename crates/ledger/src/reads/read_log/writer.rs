@@ -11,7 +11,7 @@ use super::entry::{Entry, Row, micros_now};
 use super::queue::{Batch, Queue};
 use super::roots::PartitionRoots;
 
-const DEADLINE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The pauses after batches that failed.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -93,7 +93,7 @@ impl Writer {
     }
 
     async fn send(&self, number: i64, batch: &Batch, roots: &mut PartitionRoots) -> Result<(), pg::Error> {
-        let deadline = Instant::now() + DEADLINE;
+        let deadline = Instant::now() + TIMEOUT;
         let sent = async {
             roots.look_up(&self.pool, batch.entries.iter().filter_map(Entry::tables), deadline).await?;
             let now = micros_now();

@@ -29,7 +29,7 @@ use crate::undo::plans::{PlanError, Plans, SelectionError, is_of_the_rows};
 use crate::undo::{SetAgain, UndoReport};
 
 /// The time limit of one undo, which may restore thousands of rows.
-const DEADLINE: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How long to wait for another undo of the same writes, and to look up the outcome after a lost connection.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -384,5 +384,5 @@ fn error(failed: PipelineError) -> pg::Error {
 }
 
 fn timeout_ms() -> String {
-    DEADLINE.as_millis().to_string()
+    TIMEOUT.as_millis().to_string()
 }

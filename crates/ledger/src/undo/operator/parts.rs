@@ -7,9 +7,11 @@ use serde_json::json;
 use tokio::time::Instant;
 use types::{CorrelationId, IdPrefix};
 
-use super::{DEADLINE, Operator, UndoError, UndoOutcome};
+use super::{Operator, TIMEOUT, UndoError, UndoOutcome};
 use crate::evidence::values::array;
-use crate::undo::plans::{Plan, PlanMode, PlanPart, PlanReport, PlanRequest, PlanRows, StoredPlan, Trial, TrialFuture};
+use crate::undo::plans::{
+    Plan, PlanMode, PlanPart, PlanReport, PlanRequest, PlanRows, StoredPlan, TrialFuture, TrialUndo,
+};
 
 /// The result of one part of a plan.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,7 +60,7 @@ impl Operator {
     /// # Errors
     /// As [`Operator::undo`]; [`UndoError::Selection`] if the request cannot match any write.
     pub async fn plan(&self, request: &PlanRequest, max_rows: u64, who: &str) -> Result<(Plan, StoredPlan), UndoError> {
-        let end = Instant::now() + DEADLINE;
+        let end = Instant::now() + TIMEOUT;
         let mut plan = self.plans.compare(None, request, end).await?;
         self.plans.try_plan(&mut plan, None, &OperatorTrial { operator: self, who }, end).await?;
         let parts = self.parts(&plan, max_rows, who).await?;
@@ -68,7 +70,7 @@ impl Operator {
 
     /// The rows that the plan restores ([`crate::undo::plans::Plans::rows`]).
     pub async fn plan_rows(&self, report: &PlanReport, most: Option<u32>) -> Result<PlanRows, UndoError> {
-        Ok(self.plans.rows(&report.writes, most, Instant::now() + DEADLINE).await?)
+        Ok(self.plans.rows(&report.writes, most, Instant::now() + TIMEOUT).await?)
     }
 
     /// The stored plans whose id begins with `prefix`.
@@ -82,7 +84,7 @@ impl Operator {
     /// # Errors
     /// As [`Operator::undo`].
     pub async fn run_part(&self, plan: &StoredPlan, part: &PlanPart, who: &str) -> Result<UndoProgress, UndoError> {
-        let end = Instant::now() + DEADLINE;
+        let end = Instant::now() + TIMEOUT;
         let reversed = self.plans.value(REVERSED_SQL, &[Some(array(&part.writes))], end).await?;
         if reversed == part.writes.len().to_string() {
             return Ok(UndoProgress::Before);
@@ -111,7 +113,7 @@ impl Operator {
         if report.rows <= max_rows || !report.is_ready {
             return Ok(vec![PlanPart::of(report)]);
         }
-        let answer = self.writer.run_one(KEYS_SQL, &[Some(array(&report.writes))], Instant::now() + DEADLINE).await?;
+        let answer = self.writer.run_one(KEYS_SQL, &[Some(array(&report.writes))], Instant::now() + TIMEOUT).await?;
         let pairs = answer.rows.into_iter().filter_map(|row| {
             let [write, key] = <[Option<String>; 2]>::try_from(row).ok()?;
             Some((CorrelationId::parse(&write?)?, key?))
@@ -124,7 +126,7 @@ impl Operator {
         }
         let mut parts = Vec::new();
         for writes in &sets {
-            let report = self.plans.report(writes, PlanMode::Strict, None, Instant::now() + DEADLINE).await?;
+            let report = self.plans.report(writes, PlanMode::Strict, None, Instant::now() + TIMEOUT).await?;
             parts.push(PlanPart::of(&report));
         }
         Ok(parts)
@@ -136,7 +138,7 @@ struct OperatorTrial<'a> {
     who: &'a str,
 }
 
-impl Trial for OperatorTrial<'_> {
+impl TrialUndo for OperatorTrial<'_> {
     type Error = UndoError;
 
     fn try_undo<'a>(&'a self, writes: &'a [CorrelationId]) -> TrialFuture<'a, UndoError> {

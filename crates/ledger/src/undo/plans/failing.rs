@@ -14,7 +14,7 @@ use crate::evidence::values::array;
 pub type TrialFuture<'a, E> = Pin<Box<dyn Future<Output = Result<Vec<Conflict>, E>> + Send + 'a>>;
 
 /// Tries the undo of writes in a transaction that is rolled back.
-pub trait Trial: Sync {
+pub trait TrialUndo: Sync {
     /// The reason why the trial could not run.
     type Error: From<pg::Error>;
 
@@ -39,7 +39,7 @@ const LEFT_OUT_SQL: &str = "select countersign.left_out_by($1::uuid, $2::json)";
 impl Plans {
     /// Tries a plan that is ready, and adds the conflicts of the trial. In mode `skip` it leaves out failing writes
     /// until the rest succeeds.
-    pub async fn try_plan<T: Trial>(
+    pub async fn try_plan<T: TrialUndo>(
         &self,
         plan: &mut Plan,
         account: Option<&AccountId>,
@@ -84,7 +84,7 @@ impl Plans {
     /// The newest write whose undo fails together with all later writes of the plan, found by bisection. The later
     /// writes alone can be undone, because the rows go back through states that existed. `None` if the search needs
     /// more trials than `budget` allows.
-    async fn failing_write<T: Trial>(
+    async fn failing_write<T: TrialUndo>(
         trial: &T,
         writes: &[CorrelationId],
         conflicts: &[Conflict],

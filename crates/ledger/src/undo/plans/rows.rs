@@ -7,7 +7,7 @@ use super::{PlanRows, PlanSummary, Plans};
 use crate::evidence::effects;
 use crate::evidence::values::array;
 
-/// `effects::shown` parses these columns.
+/// `effects::parse_effects` parses these columns.
 const ROWS_SQL: &str = "\
 select t.name, case when w.before is null then 'D' when w.after is null then 'I' else 'U' end, w.key, \
     case when not w.is_cut then w.after end, case when not w.is_cut then w.before end, w.is_cut, \
@@ -50,7 +50,7 @@ impl Plans {
         let summary = lease.run_one(SUMMARY_SQL, &[Some(array(writes))], deadline).await?.rows;
         let lines = summary.into_iter().flatten().flatten();
         let summary: Vec<PlanSummary> = lines.filter_map(|line| serde_json::from_str(&line).ok()).collect();
-        let effects = effects::shown(rows);
+        let effects = effects::parse_effects(rows);
         let effects = if most.is_some() { effects.map(effects::shortened) } else { effects };
         Ok(PlanRows { effects, summary })
     }

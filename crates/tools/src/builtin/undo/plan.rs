@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ledger::plans::{
     Plan, PlanError, PlanMode, PlanPart, PlanRequest, PlanScope, PlanSummary, Plans, SelectedWrite, SelectionError,
-    Trial, TrialFuture, digest_of, is_of_the_rows,
+    TrialFuture, TrialUndo, digest_of, is_of_the_rows,
 };
 use ledger::{Gate, Records, WriteExecutor, WriteRequest};
 use manifest::Access;
@@ -243,7 +243,7 @@ impl CallError {
     }
 }
 
-impl Trial for CallTrial<'_> {
+impl TrialUndo for CallTrial<'_> {
     type Error = CallError;
 
     fn try_undo<'a>(&'a self, writes: &'a [CorrelationId]) -> TrialFuture<'a, CallError> {
