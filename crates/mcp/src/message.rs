@@ -55,10 +55,10 @@ impl fmt::Debug for ParseError {
 /// [`ParseError`] if the text is not strict JSON, has too many values, is a batch, or is not a message of MCP.
 pub fn parse(text: &[u8]) -> Result<(RxJsonRpcMessage<RoleServer>, usize), ParseError> {
     let values = types::check_strict_json(text, MAX_VALUES).map_err(|refused| match refused {
-        StrictJsonError::NoJson(error) => {
+        StrictJsonError::InvalidJson(error) => {
             ParseError::new(ErrorData::new(ErrorCode::PARSE_ERROR, format!("Parse error: {error}"), None), None)
         }
-        StrictJsonError::KeyTwice(_) => invalid_request(text, &refused),
+        StrictJsonError::RepeatedKey(_) => invalid_request(text, &refused),
         StrictJsonError::TooManyValues(_) => invalid_request(text, &format_args!("{refused}; give many as one text")),
     })?;
     // Only protocol 2025-03-26 had batches, and rmcp has none.

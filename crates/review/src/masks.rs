@@ -62,7 +62,7 @@ impl<'a> RowMasks<'a> {
 
     fn mask_fields(&mut self, fields: &mut Map<String, Value>, is_row: bool) {
         for (name, value) in fields {
-            match is_row && self.0.has(name) {
+            match is_row && self.0.masks_column(name) {
                 true => self.mask_value(name, value),
                 _ if SUMMARIES.contains(&name.as_str()) => {
                     if let Value::String(text) = value {

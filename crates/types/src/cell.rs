@@ -85,7 +85,7 @@ impl<'a> CellMasks<'a> {
 
     /// Whether a column of this name is masked.
     #[must_use]
-    pub fn has(&self, column: &str) -> bool {
+    pub fn masks_column(&self, column: &str) -> bool {
         self.columns.contains_key(column)
     }
 

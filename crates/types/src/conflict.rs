@@ -202,7 +202,7 @@ impl<V> Conflict<V> {
 
     /// The id of the write whose undo this conflict prevents.
     #[must_use]
-    pub fn of_write(&self) -> Option<CorrelationId> {
+    pub fn write_id(&self) -> Option<CorrelationId> {
         self.write.get().map(|write| write.correlation_id)
     }
 

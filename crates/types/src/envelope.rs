@@ -169,7 +169,7 @@ impl Rollback {
     /// `None` means that nothing was compared. The calls stay as they are, because the ledger's copy lacks sensitive
     /// values.
     #[must_use]
-    pub fn found(self, found: Option<Self>) -> Self {
+    pub fn with_ledger_findings(self, found: Option<Self>) -> Self {
         match found {
             Some(found) if found.reversible => {
                 Self { undo_tool: self.undo_tool, undo_params: self.undo_params, undo_calls: self.undo_calls, ..found }

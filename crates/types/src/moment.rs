@@ -50,10 +50,10 @@ pub enum Moment {
 pub enum TimeError {
     /// The text is not a span of time.
     #[error("{0:?} is no span of time: give one such as 90s, 1h30m or 7d")]
-    NoAge(String),
+    NotAnAge(String),
     /// The text is not a point in time.
     #[error("{0:?} is no time: give one such as 30m, '2026-11-22 09:00' (UTC) or 2026-11-22T09:00:00+01:00")]
-    NoMoment(String),
+    NotAMoment(String),
     /// The span is zero.
     #[error("{0:?} is a span of no time: give one such as 90s, 1h30m or 7d")]
     Zero(String),
@@ -125,7 +125,7 @@ impl FromStr for Age {
 
     fn from_str(text: &str) -> Result<Self, TimeError> {
         match span(text.trim()) {
-            None => Err(TimeError::NoAge(text.to_owned())),
+            None => Err(TimeError::NotAnAge(text.to_owned())),
             Some(0) => Err(TimeError::Zero(text.to_owned())),
             Some(seconds) if seconds <= MAX_SECONDS => Ok(Self(seconds)),
             Some(_) => Err(TimeError::TooLong(text.to_owned())),
@@ -176,20 +176,20 @@ impl FromStr for Moment {
             "now" => return Ok(Self::Now),
             _ => None,
         };
-        let no_moment = || TimeError::NoMoment(text.to_owned());
+        let not_a_moment = || TimeError::NotAMoment(text.to_owned());
         if let Some((days_ago, clock)) = day {
             let time = if clock.is_empty() { Some(Time::MIDNIGHT) } else { time_of_day(clock) };
-            return Ok(Self::Day { days_ago, time: time.ok_or_else(no_moment)? });
+            return Ok(Self::Day { days_ago, time: time.ok_or_else(not_a_moment)? });
         }
         if let Some(time) = time_of_day(&words) {
             return Ok(Self::Day { days_ago: 0, time });
         }
         if let Some(date) = date(first) {
-            return date_and_time(date, rest).map(Self::At).ok_or_else(no_moment);
+            return date_and_time(date, rest).map(Self::At).ok_or_else(not_a_moment);
         }
         match words.strip_suffix("ago").unwrap_or(&words).parse::<Age>() {
             Ok(age) => Ok(Self::Ago(age)),
-            Err(TimeError::NoAge(_)) => Err(no_moment()),
+            Err(TimeError::NotAnAge(_)) => Err(not_a_moment()),
             Err(TimeError::Zero(_)) => Err(TimeError::Zero(text.to_owned())),
             Err(_) => Err(TimeError::TooLong(text.to_owned())),
         }
@@ -364,7 +364,7 @@ mod tests {
             "0000-01-01T00:00:00+05:00",
         ] {
             let refused = at(text).unwrap_err();
-            assert!(matches!(refused, TimeError::NoMoment(_)), "{text}: {refused}");
+            assert!(matches!(refused, TimeError::NotAMoment(_)), "{text}: {refused}");
             let examples = ["30m", "'2026-11-22 09:00'", "2026-11-22T09:00:00+01:00"];
             assert!(examples.iter().all(|example| refused.to_string().contains(example)), "{refused}");
             assert!(examples.iter().all(|example| at(example.trim_matches('\'')).is_ok()));

@@ -104,7 +104,7 @@ impl NumberFields {
     pub fn double_safe(&self, json: &str) -> String {
         let mut safe = String::with_capacity(json.len() + json.len() / 16);
         let mut copied = 0;
-        let mut scanner = Scanner { json, at: 0, open: Vec::new() };
+        let mut scanner = Scanner { json, at: 0, open_containers: Vec::new() };
         while let Some((start, kind)) = scanner.next_number(self) {
             let number = json.get(start..scanner.at).unwrap_or_default();
             if !is_kept(number, kind) {
@@ -179,14 +179,14 @@ impl Digits {
 }
 
 /// An object or array that is not closed yet.
-struct Open {
+struct OpenContainer {
     is_array: bool,
     /// The kind of all numbers in it, if it is known.
     kind: Option<FieldKind>,
     /// The kind of the value that the scanner has reached, if it is known.
     next: Option<FieldKind>,
     /// The position in a row that is an array.
-    place: Option<usize>,
+    position: Option<usize>,
     expects_key: bool,
 }
 
@@ -194,7 +194,7 @@ struct Open {
 struct Scanner<'a> {
     json: &'a str,
     at: usize,
-    open: Vec<Open>,
+    open_containers: Vec<OpenContainer>,
 }
 
 /// The nesting depth of a row: inside the answer, `data` and `rows`.
@@ -207,9 +207,9 @@ impl Scanner<'_> {
             let byte = *self.json.as_bytes().get(self.at)?;
             match byte {
                 b'"' => self.string(fields),
-                b'{' | b'[' => self.open(byte == b'[', fields),
+                b'{' | b'[' => self.enter(byte == b'[', fields),
                 b'}' | b']' => {
-                    self.open.pop();
+                    self.open_containers.pop();
                     self.at += 1;
                 }
                 b',' => self.comma(fields),
@@ -218,7 +218,7 @@ impl Scanner<'_> {
                     let rest = self.json.get(start..).unwrap_or_default();
                     let end = rest.find(|it: char| !matches!(it, '0'..='9' | '+' | '-' | '.' | 'e' | 'E'));
                     self.at += end.unwrap_or(rest.len());
-                    return Some((start, self.open.last().and_then(|open| open.next)));
+                    return Some((start, self.open_containers.last().and_then(|container| container.next)));
                 }
                 _ => self.at += 1,
             }
@@ -234,32 +234,33 @@ impl Scanner<'_> {
                 break;
             }
         }
-        let Some(open) = self.open.last_mut().filter(|open| open.expects_key) else { return };
-        open.expects_key = false;
+        let Some(container) = self.open_containers.last_mut().filter(|container| container.expects_key) else { return };
+        container.expects_key = false;
         // Names inside a document are not names of fields.
-        open.next = match open.kind {
+        container.next = match container.kind {
             Some(kind) => Some(kind),
             None => self.json.get(start..self.at).and_then(|name| fields.names.get(name)).copied(),
         };
     }
 
-    fn open(&mut self, is_array: bool, fields: &NumberFields) {
-        let outer = self.open.last();
-        let kind = outer.and_then(|open| open.next);
-        let is_row = is_array && self.open.len() == AROUND_A_ROW && outer.is_some_and(|open| open.is_array);
-        let place = (is_row && !fields.positions.is_empty()).then_some(0);
-        let next = place.map_or(kind, |place| fields.positions.get(place).copied().flatten());
-        self.open.push(Open { is_array, kind, next, place, expects_key: !is_array });
+    fn enter(&mut self, is_array: bool, fields: &NumberFields) {
+        let outer = self.open_containers.last();
+        let kind = outer.and_then(|container| container.next);
+        let is_row =
+            is_array && self.open_containers.len() == AROUND_A_ROW && outer.is_some_and(|container| container.is_array);
+        let position = (is_row && !fields.positions.is_empty()).then_some(0);
+        let next = position.map_or(kind, |position| fields.positions.get(position).copied().flatten());
+        self.open_containers.push(OpenContainer { is_array, kind, next, position, expects_key: !is_array });
         self.at += 1;
     }
 
     fn comma(&mut self, fields: &NumberFields) {
         self.at += 1;
-        let Some(open) = self.open.last_mut() else { return };
-        open.expects_key = !open.is_array;
-        if let Some(place) = &mut open.place {
-            *place += 1;
-            open.next = fields.positions.get(*place).copied().flatten();
+        let Some(container) = self.open_containers.last_mut() else { return };
+        container.expects_key = !container.is_array;
+        if let Some(position) = &mut container.position {
+            *position += 1;
+            container.next = fields.positions.get(*position).copied().flatten();
         }
     }
 }

@@ -16,10 +16,10 @@ use crate::escape::quoted;
 pub enum StrictJsonError {
     /// The text is not JSON. The message of serde_json does not quote it.
     #[error(transparent)]
-    NoJson(serde_json::Error),
+    InvalidJson(serde_json::Error),
     /// An object has this key twice.
     #[error("the key {} stands twice in one object", quoted(.0))]
-    KeyTwice(String),
+    RepeatedKey(String),
     /// The text has more values than this limit.
     #[error("it holds more than {0} JSON values")]
     TooManyValues(usize),
@@ -32,9 +32,9 @@ pub fn check_strict_json(text: &[u8], max_values: usize) -> Result<usize, Strict
     let mut reader = serde_json::Deserializer::from_slice(text);
     let read = Strict(&mut found).deserialize(&mut reader).and_then(|()| reader.end());
     match (found, read) {
-        (Found { twice: Some(key), .. }, _) => Err(StrictJsonError::KeyTwice(key)),
+        (Found { twice: Some(key), .. }, _) => Err(StrictJsonError::RepeatedKey(key)),
         (Found { values, .. }, _) if values > max_values => Err(StrictJsonError::TooManyValues(max_values)),
-        (_, Err(error)) => Err(StrictJsonError::NoJson(error)),
+        (_, Err(error)) => Err(StrictJsonError::InvalidJson(error)),
         (Found { values, .. }, Ok(())) => Ok(values),
     }
 }
@@ -142,7 +142,7 @@ mod tests {
     fn the_same_key_in_different_objects_is_fine_and_so_is_every_kind_of_value() {
         let text = r#"{"a":{"a":[{"a":1},{"a":-1.5e3}]},"b":[true,null,"x",12345678901234567890123]}"#;
         assert!(check_strict_json(text.as_bytes(), MAX).is_ok());
-        assert!(matches!(check_strict_json(b"{", MAX), Err(StrictJsonError::NoJson(_))));
-        assert!(matches!(check_strict_json(b"{} {}", MAX), Err(StrictJsonError::NoJson(_))));
+        assert!(matches!(check_strict_json(b"{", MAX), Err(StrictJsonError::InvalidJson(_))));
+        assert!(matches!(check_strict_json(b"{} {}", MAX), Err(StrictJsonError::InvalidJson(_))));
     }
 }

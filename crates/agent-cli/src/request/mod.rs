@@ -160,8 +160,8 @@ pub fn parse(line: &[u8]) -> Result<Command, Box<RequestError>> {
     let mut checked = || {
         std::str::from_utf8(line).map_err(|_| CliError::invalid("the line is not UTF-8"))?;
         types::check_strict_json(line, MAX_VALUES).map_err(|error| match error {
-            StrictJsonError::NoJson(error) => not_json(&error),
-            StrictJsonError::KeyTwice(_) => CliError::invalid(error.to_string()),
+            StrictJsonError::InvalidJson(error) => not_json(&error),
+            StrictJsonError::RepeatedKey(_) => CliError::invalid(error.to_string()),
             StrictJsonError::TooManyValues(max) => {
                 let problem = CliError::invalid(format!("the line contains more than {max} JSON values"));
                 problem.hint(MANY_VALUES_HINT)

@@ -347,7 +347,7 @@ pub(crate) fn left_out_write(conflict: &Conflict<Value>) -> LeftOut {
     let message = conflict.message.get().map(|message| format!(": {}", visible(message))).unwrap_or_default();
     let tool = conflict.write.get().and_then(|write| write.tool_name.get());
     LeftOut {
-        id: conflict.of_write().map(|id| id.to_string()).unwrap_or_default(),
+        id: conflict.write_id().map(|id| id.to_string()).unwrap_or_default(),
         tool: tool.map(|tool| visible(tool)).unwrap_or_default(),
         why: format!("{}{}{message}", conflict.kind.words(), place.unwrap_or_default().trim_end()),
     }

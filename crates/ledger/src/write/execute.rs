@@ -108,7 +108,7 @@ pub(crate) async fn execute(
             fail(lease, intent, attempt, start, too_large_to_keep(&work), None).await
         }
         Ok(work) => match succeed(lease, intent, attempt, &work, remote_writes).await {
-            Ok(receipt) => Ok(WriteOutput { rollback: work.rollback.found(receipt), ..work }),
+            Ok(receipt) => Ok(WriteOutput { rollback: work.rollback.with_ledger_findings(receipt), ..work }),
             // A deferred constraint or trigger refuses the work.
             Err(SucceedError::Work(error)) => {
                 let hint_query = HintQuery::of(&error);

@@ -192,7 +192,7 @@ impl Trials<'_> {
                 let effects =
                     outcomes.next().and_then(|outcome| effects::parse_effects(outcome.rows)).map(effects::shortened);
                 let rollback = if is_tried {
-                    work.rollback.found(outcomes.next().and_then(execute::receipt))
+                    work.rollback.with_ledger_findings(outcomes.next().and_then(execute::receipt))
                 } else {
                     work.rollback
                 };

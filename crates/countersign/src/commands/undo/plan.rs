@@ -185,7 +185,7 @@ pub(super) fn reason(conflict: &Conflict<Value>) -> String {
     };
     let place = conflict.table.get().map(|table| format!(", {}{key}", visible(table))).unwrap_or_default();
     let message = conflict.message.get().map(|message| format!(": {}", visible(message))).unwrap_or_default();
-    let id = conflict.of_write().map(|id| short(&id.to_string())).unwrap_or_default();
+    let id = conflict.write_id().map(|id| short(&id.to_string())).unwrap_or_default();
     let tool = conflict.write.get().and_then(|write| write.tool_name.get()).map(|tool| visible(tool));
     format!("{id}  {}: {}{place}{message}", tool.unwrap_or_default(), conflict.kind.words())
 }

@@ -69,7 +69,7 @@ impl Plans {
                 plan.refuse(conflicts);
                 return Ok(());
             }
-            let is_out = |write: &CorrelationId| found.iter().any(|conflict| conflict.of_write() == Some(*write));
+            let is_out = |write: &CorrelationId| found.iter().any(|conflict| conflict.write_id() == Some(*write));
             let rest: Vec<_> = plan.report.writes.iter().copied().filter(|write| !is_out(write)).collect();
             let account = account.map(AccountId::as_str);
             let report = self.report(&rest, PlanMode::Skip, account, deadline).await?;

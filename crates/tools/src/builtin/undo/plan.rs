@@ -289,7 +289,7 @@ impl Tool for UndoPlan {
 fn shown(plan: Plan, masks: &mut CellMasks<'_>) -> UndoPlanData {
     let Plan { selection, writes, report } = plan;
     let report = report.shown(masks);
-    let left_out: HashSet<CorrelationId> = report.left_out.iter().filter_map(Conflict::of_write).collect();
+    let left_out: HashSet<CorrelationId> = report.left_out.iter().filter_map(Conflict::write_id).collect();
     let listed = |writes: Vec<&SelectedWrite>| {
         let row = |SelectedWrite { correlation_id, tool_name, actor, completed_at, .. }: &SelectedWrite| json!({"correlation_id": correlation_id, "tool_name": tool_name, "actor": actor, "completed_at": completed_at});
         writes.into_iter().take(MOST_LISTED).map(row).collect::<Vec<_>>()
