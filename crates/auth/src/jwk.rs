@@ -66,17 +66,17 @@ enum Material {
 
 impl PublicKey {
     /// Whether the signature over the message was made with this key.
-    pub(crate) fn verify(&self, algorithm: Algorithm, message: &[u8], given: &[u8]) -> bool {
+    pub(crate) fn verify(&self, algorithm: Algorithm, message: &[u8], signature: &[u8]) -> bool {
         if !self.algorithms.contains(&algorithm) {
             return false;
         }
         let by_point = |how: &'static dyn signature::VerificationAlgorithm| match &self.material {
-            Material::Point(point) => UnparsedPublicKey::new(how, point).verify(message, given).is_ok(),
+            Material::Point(point) => UnparsedPublicKey::new(how, point).verify(message, signature).is_ok(),
             Material::Rsa { .. } => false,
         };
         let by_rsa = |how: &'static signature::RsaParameters| match &self.material {
             Material::Rsa { modulus, exponent } => {
-                RsaPublicKeyComponents { n: modulus, e: exponent }.verify(how, message, given).is_ok()
+                RsaPublicKeyComponents { n: modulus, e: exponent }.verify(how, message, signature).is_ok()
             }
             Material::Point(_) => false,
         };

@@ -16,10 +16,10 @@ pub(crate) struct VerifiedToken {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct VerifiedTokenCache(Mutex<Table>);
+pub(crate) struct VerifiedTokenCache(Mutex<Entries>);
 
 #[derive(Debug, Default)]
-struct Table {
+struct Entries {
     by_hash: HashMap<TokenHash, VerifiedToken>,
     /// The hashes, from the oldest to the newest.
     order: VecDeque<TokenHash>,
@@ -37,14 +37,14 @@ impl VerifiedTokenCache {
     }
 
     pub(crate) fn insert(&self, hash: TokenHash, token: VerifiedToken) {
-        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if table.by_hash.insert(hash, token).is_none() {
-            table.order.push_back(hash);
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if entries.by_hash.insert(hash, token).is_none() {
+            entries.order.push_back(hash);
         }
-        if table.order.len() > Self::CAPACITY
-            && let Some(oldest) = table.order.pop_front()
+        if entries.order.len() > Self::CAPACITY
+            && let Some(oldest) = entries.order.pop_front()
         {
-            table.by_hash.remove(&oldest);
+            entries.by_hash.remove(&oldest);
         }
     }
 }

@@ -67,8 +67,8 @@ impl ProviderMetadata {
         // A remote provider must not name URLs of this machine.
         let url = |name: &str, text: &str| {
             let url = url(name, text)?;
-            let is_kept = url.is_https() || !issuer.is_https();
-            is_kept
+            let is_allowed = url.is_https() || !issuer.is_https();
+            is_allowed
                 .then_some(url)
                 .ok_or_else(|| OidcError::Configuration(format!("{name} of the provider is not https")))
         };

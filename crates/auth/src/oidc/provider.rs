@@ -64,13 +64,13 @@ pub struct OidcProvider {
 
 #[derive(Debug, Default)]
 struct State {
-    known: Option<(Arc<Known>, Instant)>,
+    provider: Option<(Arc<DiscoveredProvider>, Instant)>,
     /// The last failed attempt and its error.
     failed: Option<(Instant, OidcError)>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct DiscoveredProvider {
     metadata: ProviderMetadata,
     token_endpoint: HttpClient,
     keys: Arc<JwksCache>,
@@ -108,7 +108,7 @@ impl OidcProvider {
     /// # Errors
     /// [`OidcError::Unavailable`] or [`OidcError::Configuration`].
     pub async fn discover(&self) -> Result<(), OidcError> {
-        self.known().await.map(drop)
+        self.provider().await.map(drop)
     }
 
     /// The URL to which the browser is redirected.
@@ -116,7 +116,7 @@ impl OidcProvider {
     /// # Errors
     /// As [`discover`](Self::discover).
     pub async fn authorization_url(&self, request: SignInRequest<'_>) -> Result<String, OidcError> {
-        let known = self.known().await?;
+        let provider = self.provider().await?;
         let SignInRequest { secrets, fresh_within_s } = request;
         let mut query = Serializer::new(String::new());
         query
@@ -132,7 +132,7 @@ impl OidcProvider {
             // With max_age, the ID token must contain the time of the sign-in.
             query.append_pair("prompt", "login").append_pair("max_age", &seconds.to_string());
         }
-        let endpoint = known.metadata.authorization_endpoint.as_str();
+        let endpoint = provider.metadata.authorization_endpoint.as_str();
         let separator = if endpoint.contains('?') { '&' } else { '?' };
         Ok(format!("{endpoint}{separator}{}", query.finish()))
     }
@@ -144,15 +144,15 @@ impl OidcProvider {
         nonce: &Secret,
         verifier: &Secret,
     ) -> Result<IdToken, OidcError> {
-        let known = self.known().await?;
-        self.check_issuer(response, known.metadata.sends_issuer)?;
+        let provider = self.provider().await?;
+        self.check_issuer(response, provider.metadata.sends_issuer)?;
         if let Some(code) = &response.error {
             let description = response.error_description.clone().unwrap_or_default();
             return Err(OidcError::Denied { code: code.clone(), description });
         }
         let code = response.code.as_ref().ok_or_else(|| OidcError::Code("the response has none".to_owned()))?;
-        let token = self.exchange(&known, code, verifier).await?;
-        self.verify(&known, &token, nonce).await
+        let token = self.exchange(&provider, code, verifier).await?;
+        self.verify(&provider, &token, nonce).await
     }
 
     /// Checks the issuer of a response (RFC 9207): the response of another provider must not be accepted.
@@ -166,11 +166,16 @@ impl OidcProvider {
     }
 
     /// Redeems a code for an ID token, which is not verified yet.
-    async fn exchange(&self, known: &Known, code: &Secret, verifier: &Secret) -> Result<String, OidcError> {
+    async fn exchange(
+        &self,
+        provider: &DiscoveredProvider,
+        code: &Secret,
+        verifier: &Secret,
+    ) -> Result<String, OidcError> {
         let unusable = |reason: String| OidcError::Unavailable(format!("its token endpoint: {reason}"));
-        let path = known.token_endpoint.url().path();
+        let path = provider.token_endpoint.url().path();
         let request = self.token_request(path, code, verifier).map_err(|error| unusable(error.to_string()))?;
-        let response = known.token_endpoint.send(request).await.map_err(|error| unusable(error.to_string()))?;
+        let response = provider.token_endpoint.send(request).await.map_err(|error| unusable(error.to_string()))?;
         if response.status == StatusCode::OK {
             let tokens: TokenResponse =
                 serde_json::from_slice(&response.body).map_err(|_| unusable("the answer is not JSON".to_owned()))?;
@@ -205,10 +210,10 @@ impl OidcProvider {
         request.body(body.finish().into())
     }
 
-    async fn verify(&self, known: &Known, token: &str, nonce: &Secret) -> Result<IdToken, OidcError> {
+    async fn verify(&self, provider: &DiscoveredProvider, token: &str, nonce: &Secret) -> Result<IdToken, OidcError> {
         let token = UnverifiedJwt::parse(token).map_err(OidcError::IdToken)?;
         let key_id = token.key_id.as_deref();
-        let keys = match known.keys.keys_for(key_id, token.algorithm).await {
+        let keys = match provider.keys.keys_for(key_id, token.algorithm).await {
             Ok(keys) => keys,
             Err(KeyLookupError::Unknown) => {
                 return Err(OidcError::IdToken("the provider has no key that the token could be signed with"));
@@ -234,21 +239,21 @@ impl OidcProvider {
 
     /// The metadata, at most an hour old, or at most a day old if the provider does not answer. One caller fetches
     /// them while the others wait.
-    async fn known(&self) -> Result<Arc<Known>, OidcError> {
+    async fn provider(&self) -> Result<Arc<DiscoveredProvider>, OidcError> {
         let mut state = self.state.lock().await;
-        if let Some((known, at)) = &state.known
+        if let Some((provider, at)) = &state.provider
             && at.elapsed() < REFRESH_AFTER
         {
-            return Ok(Arc::clone(known));
+            return Ok(Arc::clone(provider));
         }
         let paused = state.failed.as_ref().filter(|(at, _)| at.elapsed() < RETRY_AFTER);
         let error = match paused {
             Some((_, error)) => error.clone(),
-            None => match self.ask(state.known.as_ref().map(|(known, _)| known)).await {
-                Ok(known) => {
-                    let known = Arc::new(known);
-                    *state = State { known: Some((Arc::clone(&known), Instant::now())), failed: None };
-                    return Ok(known);
+            None => match self.fetch_provider(state.provider.as_ref().map(|(provider, _)| provider)).await {
+                Ok(provider) => {
+                    let provider = Arc::new(provider);
+                    *state = State { provider: Some((Arc::clone(&provider), Instant::now())), failed: None };
+                    return Ok(provider);
                 }
                 Err(error) => {
                     state.failed = Some((Instant::now(), error.clone()));
@@ -256,16 +261,16 @@ impl OidcProvider {
                 }
             },
         };
-        match &state.known {
-            Some((known, at)) if at.elapsed() < MAX_AGE && matches!(error, OidcError::Unavailable(_)) => {
+        match &state.provider {
+            Some((provider, at)) if at.elapsed() < MAX_AGE && matches!(error, OidcError::Unavailable(_)) => {
                 tracing::warn!(%error, "what the provider said of itself is older than an hour");
-                Ok(Arc::clone(known))
+                Ok(Arc::clone(provider))
             }
             _ => Err(error),
         }
     }
 
-    async fn ask(&self, before: Option<&Arc<Known>>) -> Result<Known, OidcError> {
+    async fn fetch_provider(&self, before: Option<&Arc<DiscoveredProvider>>) -> Result<DiscoveredProvider, OidcError> {
         let unavailable =
             |error: std::io::Error| OidcError::Unavailable(format!("{}: {error}", self.discovery.url().as_str()));
         let json = self.discovery.get("application/json").await.map_err(unavailable)?;
@@ -277,7 +282,7 @@ impl OidcProvider {
                 Arc::new(JwksCache::new(&source).map_err(|error| OidcError::Configuration(error.to_string()))?)
             }
         };
-        Ok(Known { token_endpoint: http_client(metadata.token_endpoint.clone())?, metadata, keys })
+        Ok(DiscoveredProvider { token_endpoint: http_client(metadata.token_endpoint.clone())?, metadata, keys })
     }
 }
 
