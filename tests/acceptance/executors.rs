@@ -133,7 +133,7 @@ async fn effects_beyond_a_rollback_are_shown_by_their_own_preview_and_happen_aft
     let outside = Arc::new(Outside::default());
     let mut native = ledger::ExecutorRegistry::default();
     native.register("burn", outside.clone()).unwrap();
-    let backends = tools::Services {
+    let services = tools::Services {
         reader: None,
         gate: ledger.gate(),
         records: ledger.records(),
@@ -147,7 +147,7 @@ async fn effects_beyond_a_rollback_are_shown_by_their_own_preview_and_happen_aft
         execute_sql: None,
         console: None,
     };
-    let registry = Arc::new(tools::Registry::new(&backends, &catalog, &native).unwrap());
+    let registry = Arc::new(tools::Registry::new(&services, &catalog, &native).unwrap());
     let call = async |tool: &str, arguments: serde_json::Value| {
         let arguments = arguments.as_object().unwrap().clone();
         let reply = registry.call(tool, arguments, Principal::default()).await.unwrap();

@@ -18,7 +18,7 @@ use types::Principal;
 
 /// What a server has, without a transport: its tools, over the logins that servers have.
 pub(crate) struct World {
-    pub(crate) backends: Services,
+    pub(crate) services: Services,
     registry: Arc<Registry>,
 }
 
@@ -31,7 +31,7 @@ impl World {
     /// Like `new`, but over this connection string.
     pub(crate) async fn over(target: ConnectOptions, limits: ReadLimits) -> Self {
         let ledger = Ledger::new(target.clone(), LedgerOptions { sessions: 2, ..LedgerOptions::default() });
-        let backends = Services {
+        let services = Services {
             reader: Some(Reader::new(ledger::reader_login(&target).await.unwrap(), &SearchPath::default(), limits)),
             ..without_reader(&ledger)
         };
@@ -40,8 +40,8 @@ impl World {
         });
         let names = manifest::ServerNames { builtin: &tools::builtin::NAMES, executors: &["delete_package_photo"] };
         let catalog = manifest::compile(&sources, &names, &ledger).await.unwrap();
-        let registry = Registry::new(&backends, &catalog, &tools::native::executors().unwrap()).unwrap();
-        Self { backends, registry: Arc::new(registry) }
+        let registry = Registry::new(&services, &catalog, &tools::native::executors().unwrap()).unwrap();
+        Self { services, registry: Arc::new(registry) }
     }
 
     /// Calls a tool; its envelope, if there is such a tool.
@@ -52,7 +52,7 @@ impl World {
     }
 
     async fn scrape(&self) -> Scraped {
-        Scraped::parse(&self.backends.render_metrics().await)
+        Scraped::parse(&self.services.render_metrics().await)
     }
 }
 
@@ -145,7 +145,7 @@ async fn a_call_is_counted_once_by_its_outcome_and_labels_hold_none_of_its_data(
     assert_eq!(counted, expected.each_ref().map(|(name, count)| (name.as_str(), *count)));
     assert_eq!(scraped.of(r#"countersign_tool_call_duration_seconds_count{tool="query_database"}"#), 4.0);
     assert_eq!(scraped.of("countersign_calls_in_flight"), 0.0);
-    let text = world.backends.render_metrics().await;
+    let text = world.services.render_metrics().await;
     let counters: Vec<&str> = text.lines().filter(|line| line.starts_with("countersign_tool_calls_total")).collect();
     assert!(counters.is_sorted(), "{counters:#?}");
     let buckets: Vec<&str> =

@@ -54,12 +54,12 @@ const CHEAPER: &str = "The same query most likely takes as long again. explain_q
     rows (a condition on an indexed column), or aggregate less at once.";
 
 /// The failure for an agent whose read failed.
-pub fn read_failure(error: ReadError, deadline: Duration) -> Failure {
+pub fn read_failure(error: ReadError, timeout: Duration) -> Failure {
     const PREFIX: &str = "Database query failed: ";
     let timed_out = || {
-        let after = match deadline.subsec_millis() {
-            0 => format!("{} s", deadline.as_secs()),
-            _ => format!("{} ms", deadline.as_millis()),
+        let after = match timeout.subsec_millis() {
+            0 => format!("{} s", timeout.as_secs()),
+            _ => format!("{} ms", timeout.as_millis()),
         };
         let failure = Failure::new(ErrorCode::Timeout, format!("{PREFIX}Query timed out after {after}"));
         Failure { retryable: false, ..failure }.hint(CHEAPER)

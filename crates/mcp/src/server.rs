@@ -171,9 +171,9 @@ impl McpServer {
         if transport.is_written_by_rmcp {
             result_encoding::expand(&mut encoded);
         }
-        if let Some(room) = result.room {
+        if let Some(response_permit) = result.permit {
             // Rows in memory count against the account's reads until they have been written.
-            transport.response.keep_alive((room, permit));
+            transport.response.keep_alive((response_permit, permit));
         }
         Ok(encoded.into())
     }
@@ -200,7 +200,7 @@ impl McpServer {
         let reads = self.reads.as_deref().filter(|_| info.hints.read_only);
         let arguments = params.arguments.clone().unwrap_or_default();
         let asks_user = mode != ElicitationMode::Unsupported;
-        let caller = Caller { principal: principal.clone(), asks_user, said: decision };
+        let caller = Caller { principal: principal.clone(), asks_user, decision };
         match read_limiter::run(reads, registry.call(name, arguments, caller)).await {
             Ok((Some(result), permit)) => Ok((result, permit)),
             Ok((None, _)) => Err(ErrorData::internal_error("no tool", None)),
@@ -208,7 +208,7 @@ impl McpServer {
                 let elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
                 let envelope = Envelope::Failure { error, meta: Meta::new(info.version.clone(), elapsed_ms) };
                 let number_fields = Arc::default();
-                Ok((CallResult { envelope, room: None, question: None, page: None, number_fields }, None))
+                Ok((CallResult { envelope, permit: None, question: None, page: None, number_fields }, None))
             }
         }
     }

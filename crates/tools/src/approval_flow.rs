@@ -71,9 +71,9 @@ impl ApprovalFlow {
         write.executor.check(&write.request)?;
         // Even if the tier is `auto`, a rule of the tool may have caused the question.
         let may_ask = write.tier != Tier::Auto || write.executor.policy(&write.request)?.is_some();
-        let said = call.said.as_ref().filter(|_| may_ask);
-        if let Some(said) = said {
-            return self.resume(call, &write, said).await;
+        let decision = call.decision.as_ref().filter(|_| may_ask);
+        if let Some(decision) = decision {
+            return self.resume(call, &write, decision).await;
         }
         if write.tier != Tier::Auto {
             return self.propose(call, write, warnings).await;
@@ -121,7 +121,7 @@ impl ApprovalFlow {
 
     fn requires_approval(&self, call: &Call, proposal: Proposal) -> ToolResult {
         // If the user's answer decided nothing, do not ask again in the same call.
-        let asks = proposal.tier == Tier::Confirm && call.asks_user && call.said.is_none();
+        let asks = proposal.tier == Tier::Confirm && call.asks_user && call.decision.is_none();
         let shown = ShownProposal::new(&proposal, call.masks.as_deref());
         let question = asks.then(|| question(&self.title, &shown));
         let page = self.console.as_ref().filter(|_| proposal.tier == Tier::Approve);
@@ -150,24 +150,24 @@ impl ApprovalFlow {
     }
 
     /// Continues a repeated call with the user's answer to the question.
-    async fn resume(&self, call: &Call, draft: &NewProposal, said: &UserDecision) -> ToolResult {
+    async fn resume(&self, call: &Call, draft: &NewProposal, decision: &UserDecision) -> ToolResult {
         let account = &call.principal.account_id;
-        let proposal = self.proposals.get(Some(account), said.proposal_id).await?.ok_or_else(other_call)?;
+        let proposal = self.proposals.get(Some(account), decision.proposal_id).await?.ok_or_else(other_call)?;
         if !self.proposals.is_of(&proposal, draft) {
             return Err(other_call().into());
         }
-        if decides_nothing(said, &proposal) {
+        if decides_nothing(decision, &proposal) {
             return self.requires_approval(call, proposal);
         }
-        let carried = decide(&self.proposals, call, &proposal, said).await?;
-        write_output(&draft.tool, Ok(carried.outcome))
+        let executed = decide(&self.proposals, call, &proposal, decision).await?;
+        write_output(&draft.tool, Ok(executed.outcome))
     }
 }
 
 /// Whether the answer leaves the proposal pending. A client without a user interface cancels elicitations by itself,
 /// so a cancellation does not come from a user (I-4).
-pub(crate) fn decides_nothing(said: &UserDecision, proposal: &Proposal) -> bool {
-    said.answer == UserAnswer::Cancel && matches!(proposal.status, ProposalStatus::Pending)
+pub(crate) fn decides_nothing(decision: &UserDecision, proposal: &Proposal) -> bool {
+    decision.answer == UserAnswer::Cancel && matches!(proposal.status, ProposalStatus::Pending)
 }
 
 /// Applies the user's decision. A decision is valid only once: the proposal must still be pending.
@@ -175,19 +175,19 @@ pub(crate) async fn decide(
     proposals: &Proposals,
     call: &Call,
     proposal: &Proposal,
-    said: &UserDecision,
+    decision: &UserDecision,
 ) -> Result<ExecutedProposal, ToolError> {
     let account = &call.principal.account_id;
     let id = proposal.proposal_id;
     if !matches!(proposal.status, ProposalStatus::Pending) {
         return Err(ToolError { correlation_id: proposal.correlation_id, failure: Box::new(proposal.closed()) });
     }
-    if said.answer == UserAnswer::Accept {
-        let digest = said.digest.clone();
+    if decision.answer == UserAnswer::Accept {
+        let digest = decision.digest.clone();
         let executors = call.tools.executors();
-        let carried =
+        let executed =
             proposals.confirm(account, id, digest, DecisionChannel::Elicitation, executors, call.deadline).await;
-        return carried.map_err(refused);
+        return executed.map_err(refused);
     }
     let reason = "declined by the user";
     proposals.reject(account, id, Some(reason.to_owned()), DecisionChannel::Elicitation, call.deadline).await?;
@@ -220,7 +220,7 @@ pub(crate) fn refused(stopped: WriteError) -> ToolError {
 /// Rejects an answer to a tool that asks no question. The tool asked before the registry changed. A rejection by the
 /// user must not become a write now.
 fn refuse_answer(call: &Call) -> Result<(), Failure> {
-    if call.said.is_none() {
+    if call.decision.is_none() {
         return Ok(());
     }
     let message = "the user's answer is to a question that this tool does not ask any more; nothing was written";

@@ -29,10 +29,10 @@ impl ProfileRegistries {
     /// Builds the registries of these profiles from the registry of all tools.
     #[must_use]
     pub fn new(all: &Registry, profiles: &[Profile]) -> Self {
-        let shelf = |profile: &Profile| (profile.name.clone(), Arc::new(all.narrowed(profile)));
+        let registry = |profile: &Profile| (profile.name.clone(), Arc::new(all.narrowed(profile)));
         let executors = Some(Arc::clone(all.executors()));
         let outdated = all.outdated().map(|tool| (tool.name.clone(), tool.failure.message.clone())).collect();
-        Self { by_profile: profiles.iter().map(shelf).collect(), executors, outdated }
+        Self { by_profile: profiles.iter().map(registry).collect(), executors, outdated }
     }
 
     /// The registry of the profile with this name.
@@ -45,39 +45,39 @@ impl ProfileRegistries {
 /// The currently served tools. All servers of a process share them.
 #[derive(Debug, Clone)]
 pub struct LiveRegistry {
-    shelves: watch::Sender<Arc<ProfileRegistries>>,
+    registries: watch::Sender<Arc<ProfileRegistries>>,
 }
 
 impl LiveRegistry {
     /// A live registry with these tools.
     #[must_use]
-    pub fn new(shelves: ProfileRegistries) -> Self {
-        Self { shelves: watch::Sender::new(Arc::new(shelves)) }
+    pub fn new(registries: ProfileRegistries) -> Self {
+        Self { registries: watch::Sender::new(Arc::new(registries)) }
     }
 
     /// Replaces the served registries. This does not affect running calls.
-    pub fn replace(&self, shelves: ProfileRegistries) {
-        self.shelves.send_replace(Arc::new(shelves));
+    pub fn replace(&self, registries: ProfileRegistries) {
+        self.registries.send_replace(Arc::new(registries));
     }
 
     /// The executors of all currently served write tools, in every profile.
     #[must_use]
     pub fn executors(&self) -> Option<Arc<ExecutorRegistry>> {
-        self.shelves.borrow().executors.clone()
+        self.registries.borrow().executors.clone()
     }
 
     /// The tools that are not served because they do not fit the database, by name, each with the reason.
     #[must_use]
     pub fn outdated(&self) -> Arc<[(String, String)]> {
-        Arc::clone(&self.shelves.borrow().outdated)
+        Arc::clone(&self.registries.borrow().outdated)
     }
 
     /// The view of a server with this profile, which follows every change.
     #[must_use]
     pub fn of_profile(&self, profile: &str) -> ProfileView {
-        let mut shelves = self.shelves.subscribe();
-        let seen = shelves.borrow_and_update().get(profile).cloned().unwrap_or_default();
-        ProfileView { profile: profile.to_owned(), shelves, seen }
+        let mut registries = self.registries.subscribe();
+        let seen = registries.borrow_and_update().get(profile).cloned().unwrap_or_default();
+        ProfileView { profile: profile.to_owned(), registries, seen }
     }
 }
 
@@ -85,7 +85,7 @@ impl LiveRegistry {
 #[derive(Debug, Clone)]
 pub struct ProfileView {
     profile: String,
-    shelves: watch::Receiver<Arc<ProfileRegistries>>,
+    registries: watch::Receiver<Arc<ProfileRegistries>>,
     /// The registry that [`ProfileView::changed`] compares with.
     seen: Arc<Registry>,
 }
@@ -94,13 +94,13 @@ impl ProfileView {
     /// Current registry of the profile.
     #[must_use]
     pub fn registry(&self) -> Arc<Registry> {
-        self.shelves.borrow().get(&self.profile).cloned().unwrap_or_default()
+        self.registries.borrow().get(&self.profile).cloned().unwrap_or_default()
     }
 
     /// Waits until the tools or resources listed to clients differ from those at the last change (or at the start).
     /// Returns `None` if they can no longer change.
     pub async fn changed(&mut self) -> Option<ListChange> {
-        while self.shelves.changed().await.is_ok() {
+        while self.registries.changed().await.is_ok() {
             let now = self.registry();
             let change = ListChange {
                 tools: !now.infos().eq(self.seen.infos()),

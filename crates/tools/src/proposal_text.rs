@@ -10,24 +10,26 @@ use review::row_diff::{RowChange, RowDiff, column_pairs, columns};
 use review::sentences;
 
 /// Maximum length of a value that a description shows in full, in characters.
-const IN_SHORT: usize = 200;
+const MAX_SHORT_VALUE_CHARS: usize = 200;
 /// The maximum length of a parameter that a question shows in full, since the user agrees to this text.
-const PARAM: usize = 4000;
+const MAX_PARAM_CHARS: usize = 4000;
 /// The maximum length of a parameter in a write without a preview, since a reviewer has only this text to examine.
-const UNTRIED: usize = 100_000;
+const MAX_UNTRIED_PARAM_CHARS: usize = 100_000;
 /// Maximum length of a value in a row.
-const IN_ROW: usize = 300;
+const MAX_CELL_CHARS: usize = 300;
 /// Maximum length of a row.
-const ROW: usize = 2000;
+const MAX_ROW_CHARS: usize = 2000;
 /// Maximum number of rows.
-const ROWS: usize = 10;
+const MAX_ROWS: usize = 10;
 /// Maximum length of the common text shown before the first difference of two texts, in characters.
-const COMMON: usize = 30;
+const MAX_COMMON_CHARS: usize = 30;
 
 /// One paragraph with the effect of the write, its number of rows, and whether it can be undone.
 pub(crate) fn description(title: &str, params: &Map<String, Value>, preview: &Preview) -> String {
-    let params: Vec<String> =
-        params.iter().map(|(name, value)| format!("{} {}", visible(name), cut(&json(value), IN_SHORT))).collect();
+    let params: Vec<String> = params
+        .iter()
+        .map(|(name, value)| format!("{} {}", visible(name), cut(&json(value), MAX_SHORT_VALUE_CHARS)))
+        .collect();
     let with = if params.is_empty() { String::new() } else { format!(" with {}", params.join(", ")) };
     let rule = rule(preview).map_or_else(String::new, |rule| format!(" {rule}"));
     format!("{}{with}. {}. {}{rule}", visible(title), touches(preview), undo(preview))
@@ -45,7 +47,7 @@ pub(crate) fn shown_description(title: &str, proposal: &ShownProposal<'_>) -> St
 pub(crate) fn question(title: &str, proposal: &ShownProposal<'_>) -> String {
     let preview = &proposal.preview;
     let mut lines = vec![format!("{} ({})?", visible(title), proposal.tool_name), String::new()];
-    let longest = if preview.rows_affected.is_none() { UNTRIED } else { PARAM };
+    let longest = if preview.rows_affected.is_none() { MAX_UNTRIED_PARAM_CHARS } else { MAX_PARAM_CHARS };
     let params = || proposal.params.iter().map(|(name, value)| (visible(name), json(value)));
     lines.extend(params().map(|(name, value)| format!("  {name}: {}", cut(&value, longest))));
     if params().any(|(_, value)| value.chars().count() > longest) {
@@ -99,7 +101,7 @@ fn undo(preview: &Preview) -> String {
 
 /// The rule that requires the approval, if there is one.
 fn rule(preview: &Preview) -> Option<String> {
-    preview.rule.as_ref().map(|rule| sentences::rule(rule, |condition| cut(condition, IN_ROW)))
+    preview.rule.as_ref().map(|rule| sentences::rule(rule, |condition| cut(condition, MAX_CELL_CHARS)))
 }
 
 fn generated(preview: &Preview) -> String {
@@ -136,7 +138,7 @@ fn changes(preview: &Preview) -> Vec<String> {
         };
         let lines: Vec<Vec<String>> = diff.changes.iter().filter_map(shown).collect();
         let left_out = left_out(lines.len());
-        lines.into_iter().take(ROWS).flatten().chain(left_out).collect()
+        lines.into_iter().take(MAX_ROWS).flatten().chain(left_out).collect()
     };
     if unchanged > 0 {
         lines.push(format!("as it is: {unchanged} more {}", if unchanged == 1 { "row" } else { "rows" }));
@@ -166,22 +168,22 @@ fn differing(key: &[String], before: &Value, after: &Value) -> Vec<String> {
 }
 
 fn listed(heading: &str, rows: &[&Value]) -> Vec<String> {
-    let lines = rows.iter().take(ROWS).map(|row| format!("{heading}: {}", whole(columns(row))));
+    let lines = rows.iter().take(MAX_ROWS).map(|row| format!("{heading}: {}", whole(columns(row))));
     lines.chain(left_out(rows.len()).map(|line| format!("{heading}: {line}"))).collect()
 }
 
 fn left_out(rows: usize) -> Option<String> {
-    (rows > ROWS).then(|| format!("and {} more rows, which are not shown here", rows - ROWS))
+    (rows > MAX_ROWS).then(|| format!("and {} more rows, which are not shown here", rows - MAX_ROWS))
 }
 
 /// The columns of a row on one line.
 fn whole<'a>(columns: impl Iterator<Item = (&'a str, &'a Value)>) -> String {
     let values: Vec<String> = columns.map(|(column, value)| named(column, value)).collect();
-    cut(&values.join(", "), ROW)
+    cut(&values.join(", "), MAX_ROW_CHARS)
 }
 
 fn named(column: &str, value: &Value) -> String {
-    format!("{} {}", visible(column), cut(&json(value), IN_ROW))
+    format!("{} {}", visible(column), cut(&json(value), MAX_CELL_CHARS))
 }
 
 /// A value as JSON on one line, with every character visible.
@@ -202,15 +204,15 @@ fn cut(text: &str, characters: usize) -> String {
 
 /// Two different values. The common beginning of long values is omitted, so that the difference is visible.
 fn parting(old: &str, new: &str) -> (String, String) {
-    let is_long = |text: &str| text.chars().nth(IN_ROW).is_some();
+    let is_long = |text: &str| text.chars().nth(MAX_CELL_CHARS).is_some();
     if !is_long(old) && !is_long(new) {
         return (old.to_owned(), new.to_owned());
     }
     let alike = old.chars().zip(new.chars()).take_while(|(one, other)| one == other).count();
-    let left_out = alike.saturating_sub(COMMON);
+    let left_out = alike.saturating_sub(MAX_COMMON_CHARS);
     let end = |text: &str| {
         let rest: String = text.chars().skip(left_out).collect();
-        if left_out == 0 { cut(&rest, IN_ROW) } else { format!("…{}", cut(&rest, IN_ROW)) }
+        if left_out == 0 { cut(&rest, MAX_CELL_CHARS) } else { format!("…{}", cut(&rest, MAX_CELL_CHARS)) }
     };
     (end(old), end(new))
 }

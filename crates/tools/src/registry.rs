@@ -62,7 +62,7 @@ struct RegisteredTool {
     /// The description of the tool, with the overrides of a manifest.
     info: ToolInfo,
     checker: ArgumentValidator,
-    series: ToolMetrics,
+    metrics: ToolMetrics,
 }
 
 /// The tools of all profiles or of one, in the order in which clients list them, built-in ones first.
@@ -91,37 +91,37 @@ impl std::fmt::Debug for Registry {
 
 impl Registry {
     /// The registry of every tool that can be served. `native` are the Rust executors that manifests can name.
-    pub fn new(backends: &Services, catalog: &ToolCatalog, native: &ExecutorRegistry) -> Result<Self, RegistryError> {
-        let executors = Arc::new(executors(backends, catalog, native)?);
+    pub fn new(services: &Services, catalog: &ToolCatalog, native: &ExecutorRegistry) -> Result<Self, RegistryError> {
+        let executors = Arc::new(executors(services, catalog, native)?);
         let describer =
-            backends.reader.as_ref().map(|reader| DatabaseDescriber::new(CatalogNames::new(reader.clone()), catalog));
-        let describer = describer.map(|describer| describer.with_masks(backends.masks.strictest().cloned()));
-        let resources = ResourceRegistry::new(describer, backends.call_deadline);
-        let call_deadline = backends.call_deadline;
+            services.reader.as_ref().map(|reader| DatabaseDescriber::new(CatalogNames::new(reader.clone()), catalog));
+        let describer = describer.map(|describer| describer.with_masks(services.masks.strictest().cloned()));
+        let resources = ResourceRegistry::new(describer, services.call_deadline);
+        let call_deadline = services.call_deadline;
         let instructions = catalog.instructions.clone().into();
-        let (masks, read_log) = (backends.masks.clone(), backends.read_log.clone());
+        let (masks, read_log) = (services.masks.clone(), services.read_log.clone());
         let mut registry =
             Self { resources, call_deadline, executors, instructions, masks, read_log, ..Self::default() };
-        let unfit = |tool: &OutdatedTool| Arc::new(UnfitTool::new(tool, &backends.metrics));
+        let unfit = |tool: &OutdatedTool| Arc::new(UnfitTool::new(tool, &services.metrics));
         registry.outdated = catalog.outdated.iter().map(unfit).collect();
-        for tool in builtin::all(backends, catalog, &registry.executors) {
-            registry.add_builtin(tool, catalog, &backends.metrics)?;
+        for tool in builtin::all(services, catalog, &registry.executors) {
+            registry.add_builtin(tool, catalog, &services.metrics)?;
         }
         for spec in &catalog.tools {
             let tool: Box<dyn Tool> = if spec.access.writes() {
                 match registry.executors.get(&spec.name) {
-                    Some(executor) => Box::new(ManifestWrite::new(Arc::clone(spec), Arc::clone(executor), backends)),
+                    Some(executor) => Box::new(ManifestWrite::new(Arc::clone(spec), Arc::clone(executor), services)),
                     None => continue,
                 }
             } else {
-                match &backends.reader {
+                match &services.reader {
                     Some(reader) => {
-                        Box::new(ManifestRead::new(Arc::clone(spec), reader.clone(), backends.masks.clone()))
+                        Box::new(ManifestRead::new(Arc::clone(spec), reader.clone(), services.masks.clone()))
                     }
                     None => continue,
                 }
             };
-            registry.add(tool, &BuiltinTool::default(), &backends.metrics)?;
+            registry.add(tool, &BuiltinTool::default(), &services.metrics)?;
         }
         Ok(registry)
     }
@@ -141,16 +141,16 @@ impl Registry {
         metrics: &Metrics,
     ) -> Result<(), RegistryError> {
         match catalog.builtin.get(&tool.info().name) {
-            Some(says) if says.disabled => Ok(()),
-            Some(says) => self.add(tool, says, metrics),
+            Some(overrides) if overrides.disabled => Ok(()),
+            Some(overrides) => self.add(tool, overrides, metrics),
             None => self.add(tool, &BuiltinTool::default(), metrics),
         }
     }
 
-    fn add(&mut self, tool: Box<dyn Tool>, says: &BuiltinTool, metrics: &Metrics) -> Result<(), RegistryError> {
+    fn add(&mut self, tool: Box<dyn Tool>, overrides: &BuiltinTool, metrics: &Metrics) -> Result<(), RegistryError> {
         let mut info = tool.info().clone();
-        info.title = says.title.clone().or(info.title);
-        info.description = says.description.clone().unwrap_or(info.description);
+        info.title = overrides.title.clone().or(info.title);
+        info.description = overrides.description.clone().unwrap_or(info.description);
         if self.get(&info.name).is_some() {
             return Err(RegistryError::Duplicate(info.name.clone()));
         }
@@ -158,8 +158,8 @@ impl Registry {
         let empty = if is_builtin { EmptyValues::Absent } else { EmptyValues::AbsentIfRefused };
         let checker = ArgumentValidator::new(&info.input_schema, &info.sensitive, empty)
             .map_err(|reason| RegistryError::Schema { tool: info.name.clone(), reason })?;
-        let series = metrics.of_tool(&info.name);
-        self.entries.push(Arc::new(RegisteredTool { tool, info, checker, series }));
+        let metrics = metrics.of_tool(&info.name);
+        self.entries.push(Arc::new(RegisteredTool { tool, info, checker, metrics }));
         Ok(())
     }
 
@@ -260,12 +260,12 @@ impl Registry {
         arguments: Map<String, Value>,
         caller: impl Into<Caller>,
     ) -> Option<CallResult> {
-        let Caller { principal, asks_user, said } = caller.into();
+        let Caller { principal, asks_user, decision } = caller.into();
         let started = Instant::now();
         let Some(entry) = self.get(name) else { return self.call_outdated(name) };
         let known = entry.tool.number_fields();
         // The guard records the call when it is dropped, so that cancelled calls are recorded, too.
-        let running = entry.series.begin(started);
+        let running = entry.metrics.begin(started);
         let masks = self.masks.of(&self.profile, &principal.account_id).filter(|_| entry.info.access.writes());
         let is_read = entry.info.access == Access::Read;
         let read = is_read.then(|| self.read_log.begin(&principal, name)).flatten();
@@ -278,7 +278,7 @@ impl Registry {
                     profile: Arc::clone(&self.profile),
                     asks_user,
                     masks: masks.cloned(),
-                    said,
+                    decision,
                     arguments,
                     deadline,
                     tools: Arc::clone(self) as Arc<dyn ToolLookup>,
@@ -322,12 +322,12 @@ impl ToolLookup for Registry {
 /// The executors of all write tools, by the name of the tool. A tool whose manifest names an unknown executor
 /// prevents the start of the server.
 fn executors(
-    backends: &Services,
+    services: &Services,
     catalog: &ToolCatalog,
     native: &ExecutorRegistry,
 ) -> Result<ExecutorRegistry, RegistryError> {
     let mut executors = ExecutorRegistry::default();
-    builtin::register(backends, catalog, &mut executors)?;
+    builtin::register(services, catalog, &mut executors)?;
     for spec in catalog.tools.iter().filter(|spec| spec.access.writes()) {
         let native = native_executor(spec, native)?;
         let executor = ManifestExecutor::new(Arc::clone(spec), native, catalog.self_contained.contains(&spec.name));
@@ -357,7 +357,7 @@ pub struct CallResult {
     /// The envelope.
     pub envelope: Envelope,
     /// The memory permit of the envelope, to be dropped once the client has received it.
-    pub room: Option<ResponsePermit>,
+    pub permit: Option<ResponsePermit>,
     /// A question to the user, if the caller can ask. The call is then repeated with the answer, and that call has
     /// the final result.
     pub question: Option<Question>,
@@ -373,7 +373,7 @@ fn reply(outcome: ToolResult, meta: Meta, known: Option<&Arc<NumberFields>>) -> 
     match outcome {
         Ok(ToolOutput {
             data,
-            room,
+            permit,
             correlation_id,
             rows_affected,
             rollback,
@@ -386,7 +386,7 @@ fn reply(outcome: ToolResult, meta: Meta, known: Option<&Arc<NumberFields>>) -> 
             let rollback = rollback.map(Rollback::for_clients);
             CallResult {
                 envelope: Envelope::Success { data, meta: Meta { correlation_id, rows_affected, rollback, ..meta } },
-                room,
+                permit,
                 question,
                 page,
                 number_fields: number_fields.unwrap_or_else(known),
@@ -394,7 +394,7 @@ fn reply(outcome: ToolResult, meta: Meta, known: Option<&Arc<NumberFields>>) -> 
         }
         Err(ToolError { correlation_id, failure }) => CallResult {
             envelope: Envelope::Failure { error: *failure, meta: Meta { correlation_id, ..meta } },
-            room: None,
+            permit: None,
             question: None,
             page: None,
             number_fields: known(),

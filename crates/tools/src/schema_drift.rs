@@ -42,12 +42,12 @@ pub(crate) fn not_served(why: &str) -> Failure {
 }
 
 /// The failure for the agent if a read tool of a manifest fails.
-pub(crate) fn read_failure(error: ReadError, deadline: Duration) -> Failure {
+pub(crate) fn read_failure(error: ReadError, timeout: Duration) -> Failure {
     match error {
         ReadError::Database(Error::Server(error)) if error.is_schema_drift() => {
             Failure { sqlstate: Some(error.sqlstate.clone()), ..outdated(&error.message) }
         }
         // The caller does not see the manifest's SQL, so a position in it is useless.
-        error => Failure { position: None, ..catalog::read_failure(error, deadline) },
+        error => Failure { position: None, ..catalog::read_failure(error, timeout) },
     }
 }

@@ -123,11 +123,11 @@ impl Annotations {
     /// These annotations, overridden by those of the manifest, whose keys are MCP's names.
     #[must_use]
     pub fn overridden(self, annotations: &Map<String, Value>) -> Self {
-        let said = |name: &str, otherwise| annotations.get(name).and_then(Value::as_bool).unwrap_or(otherwise);
+        let hint = |name: &str, otherwise| annotations.get(name).and_then(Value::as_bool).unwrap_or(otherwise);
         Self {
-            read_only: said("readOnlyHint", self.read_only),
-            destructive: said("destructiveHint", self.destructive),
-            idempotent: said("idempotentHint", self.idempotent),
+            read_only: hint("readOnlyHint", self.read_only),
+            destructive: hint("destructiveHint", self.destructive),
+            idempotent: hint("idempotentHint", self.idempotent),
         }
     }
 }
@@ -139,8 +139,8 @@ pub struct Caller {
     pub principal: Principal,
     /// See [`Call::asks_user`].
     pub asks_user: bool,
-    /// See [`Call::said`].
-    pub said: Option<UserDecision>,
+    /// See [`Call::decision`].
+    pub decision: Option<UserDecision>,
 }
 
 impl From<Principal> for Caller {
@@ -222,7 +222,7 @@ pub struct Call {
     /// Whether the transport can show a [`Question`] to the user of the client.
     pub asks_user: bool,
     /// The user's answer to the question of this call, if the transport repeats the call with it.
-    pub said: Option<UserDecision>,
+    pub decision: Option<UserDecision>,
     /// Arguments that the agent sent.
     pub arguments: Map<String, Value>,
     /// Deadline of the response.
@@ -260,7 +260,7 @@ pub struct ToolOutput {
     /// `data` of the envelope: a JSON object as the text that is sent.
     pub data: Box<RawValue>,
     /// Memory permit for `data`, kept until the client has received it; large reads only.
-    pub room: Option<ResponsePermit>,
+    pub permit: Option<ResponsePermit>,
     /// Correlation id of the write's record; writes only.
     pub correlation_id: Option<CorrelationId>,
     /// Number of rows touched; executed writes only.
@@ -283,8 +283,8 @@ pub struct ToolOutput {
 
 impl ToolOutput {
     /// Output of a read, with the memory permit for its size.
-    pub fn of_rows(data: &impl serde::Serialize, room: Option<ResponsePermit>) -> ToolResult {
-        Self::read(data).map(|answer| Self { room, ..answer })
+    pub fn of_rows(data: &impl serde::Serialize, permit: Option<ResponsePermit>) -> ToolResult {
+        Self::read(data).map(|answer| Self { permit, ..answer })
     }
 
     /// The output of a read. A result that cannot be serialized is a defect of the tool.
@@ -298,7 +298,7 @@ impl ToolOutput {
                 let (correlation_id, rows_affected, rollback) = (None, None, None);
                 Ok(Self {
                     data,
-                    room: None,
+                    permit: None,
                     correlation_id,
                     rows_affected,
                     rollback,

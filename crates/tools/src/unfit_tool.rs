@@ -16,7 +16,7 @@ pub struct UnfitTool {
     /// The failure that every call returns.
     pub failure: Failure,
     version: String,
-    series: ToolMetrics,
+    metrics: ToolMetrics,
 }
 
 impl UnfitTool {
@@ -28,12 +28,12 @@ impl UnfitTool {
             access: *access,
             failure: schema_drift::not_served(&why.join("; ")),
             version: version.clone(),
-            series: metrics.of_tool(name),
+            metrics: metrics.of_tool(name),
         }
     }
 
     pub(crate) fn call(&self) -> (ToolResult, Meta) {
-        let running = self.series.begin(Instant::now());
+        let running = self.metrics.begin(Instant::now());
         let outcome = Err(self.failure.clone().into());
         running.ended(&outcome);
         (outcome, Meta::new(self.version.clone(), 0))

@@ -15,7 +15,7 @@ use super::World;
 async fn everything() -> String {
     let db = database().await;
     let world = World::new(&db, 1).await;
-    let http = world.backends.metrics.http();
+    let http = world.services.metrics.http();
     let (_session, stream) = (http.session(), http.stream());
     http.answered("/mcp", 200);
     http.answered("/mcp", 429);
@@ -26,7 +26,7 @@ async fn everything() -> String {
         world.call("query_database", serde_json::json!({"query": query})).await;
         world.call("describe_database", serde_json::json!({})).await;
     }
-    let text = world.backends.render_metrics().await;
+    let text = world.services.render_metrics().await;
     let scraped = super::Scraped::parse(&text);
     assert_eq!(scraped.of(r#"countersign_http_requests_total{route="/mcp",status="429"}"#), 2.0);
     assert_eq!(scraped.of(r#"countersign_http_refused_total{reason="rate_limited"}"#), 1.0);

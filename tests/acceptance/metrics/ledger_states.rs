@@ -10,8 +10,8 @@ use super::{Scraped, without_reader};
 /// What a server that has just started would tell.
 async fn scrape(db: &Database) -> Scraped {
     let ledger = Ledger::new(ConnectOptions::parse(&db.writer_url()).unwrap(), LedgerOptions::default());
-    let backends = without_reader(&ledger);
-    Scraped::parse(&backends.render_metrics().await)
+    let services = without_reader(&ledger);
+    Scraped::parse(&services.render_metrics().await)
 }
 
 /// A proposal of that state: made, decided and ended so many minutes ago.

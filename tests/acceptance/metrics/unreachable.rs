@@ -11,8 +11,8 @@ use super::{Scraped, without_reader};
 /// Scrapes three times at once a database that this names; it takes so long at most, and all three see the same.
 async fn down(url: &str, at_most: Duration) {
     let ledger = Ledger::new(ConnectOptions::parse(url).unwrap(), LedgerOptions::default());
-    let backends = without_reader(&ledger);
-    let render = || backends.render_metrics();
+    let services = without_reader(&ledger);
+    let render = || services.render_metrics();
     let begun = Instant::now();
     let texts = tokio::join!(render(), render(), render());
     assert!(begun.elapsed() < at_most, "{:?}", begun.elapsed());

@@ -58,7 +58,7 @@ fn profiles(settings: &Settings) -> Vec<Profile> {
 /// Builds the tools. The ledger and the services that they use stay the same when the tools change.
 pub(crate) struct ServerBuilder {
     pub(crate) ledger: Ledger,
-    pub(crate) backends: Services,
+    pub(crate) services: Services,
     target: ConnectOptions,
     /// Whether the demo's manifests are included.
     demo: bool,
@@ -80,7 +80,7 @@ impl ServerBuilder {
         let reader = reader.map(|reader| if collects_tables { reader.collecting_tables() } else { reader });
         warn_of_settings(target, reader.as_ref().map(Reader::target)).await?;
         let masks = masks(settings, reader.as_ref()).await?;
-        let backends = Services {
+        let services = Services {
             reader,
             gate: ledger.gate(),
             records: ledger.records(),
@@ -96,7 +96,7 @@ impl ServerBuilder {
                 .then(|| ExecuteSqlSettings { limits: settings.read_limits.clone(), tier: settings.execute_sql_tier }),
             console: settings.console.url.as_deref().map(ConsoleLinks::new),
         };
-        Ok(Self { ledger, backends, target: target.clone(), demo })
+        Ok(Self { ledger, services, target: target.clone(), demo })
     }
 
     pub(crate) async fn is_reachable(&self) -> bool {
@@ -115,7 +115,7 @@ impl ServerBuilder {
             true => tool_catalog::compile(sources, profiles_config, ledger, target).await?,
             false => tool_catalog::compile_fitting(sources, profiles_config, ledger, target).await?,
         };
-        let all = Registry::new(&self.backends, &catalog, &tools::native::executors()?)?;
+        let all = Registry::new(&self.services, &catalog, &tools::native::executors()?)?;
         let registries = ProfileRegistries::new(&all, &profiles(settings));
         let has_nothing =
             |own: &&ProfileConfig| registries.get(&own.profile.name).is_none_or(|tools| tools.has_nothing());

@@ -54,13 +54,13 @@ pub(crate) async fn run(arguments: &TryArgs, settings: &Settings) -> anyhow::Res
     let builder = ServerBuilder::open(&target, settings, false, Metrics::new()).await?;
     let registries = builder.tools(&builder.sources(settings)?, settings).await?.registries;
     let registry = registries.get(&settings.profile).context("the configured profile does not exist")?;
-    let read_log = builder.backends.read_log.start();
+    let read_log = builder.services.read_log.start();
     let outcome = call(registry, arguments, params, settings).await;
-    builder.backends.gate.drain().await;
-    if let Some(reader) = &builder.backends.reader {
+    builder.services.gate.drain().await;
+    if let Some(reader) = &builder.services.reader {
         reader.drain().await;
     }
-    builder.backends.read_log.finish(read_log).await;
+    builder.services.read_log.finish(read_log).await;
     print(arguments, outcome?)
 }
 

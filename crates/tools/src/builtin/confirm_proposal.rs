@@ -108,12 +108,12 @@ impl Tool for ConfirmProposal {
             let Arguments { proposal_id: id, digest } = arguments(NAME, std::mem::take(&mut call.arguments))?;
             let id = proposal_id(NAME, &id)?;
             let proposal = self.find(&call, id).await?;
-            let carried = match call.said.take() {
-                Some(said) if said.proposal_id == id && said.digest == digest => {
-                    if decides_nothing(&said, &proposal) {
+            let executed = match call.decision.take() {
+                Some(decision) if decision.proposal_id == id && decision.digest == digest => {
+                    if decides_nothing(&decision, &proposal) {
                         return Self::waits(&proposal);
                     }
-                    decide(&self.proposals, &call, &proposal, &said).await?
+                    decide(&self.proposals, &call, &proposal, &decision).await?
                 }
                 Some(_) => {
                     let message = "the user's answer is about another proposal; nothing was written";
@@ -130,14 +130,14 @@ impl Tool for ConfirmProposal {
                     confirmed.await.map_err(refused)?
                 }
             };
-            let WriteOutcome::Executed { correlation_id, data, rows_affected, rollback } = carried.outcome else {
+            let WriteOutcome::Executed { correlation_id, data, rows_affected, rollback } = executed.outcome else {
                 return Err(Failure::new(ErrorCode::InternalError, "proposal executed but returned no result").into());
             };
-            let number_fields = listed_numbers(&carried.proposal.tool_name, &data);
+            let number_fields = listed_numbers(&executed.proposal.tool_name, &data);
             let data = ConfirmData {
                 proposal_id: id,
-                action: carried.proposal.tool_name,
-                status: carried.proposal.status,
+                action: executed.proposal.tool_name,
+                status: executed.proposal.status,
                 result: Some(data),
                 message: "The proposal was executed.".to_owned(),
             };

@@ -38,8 +38,8 @@ enum Run {
     Preview,
 }
 
-/// The result of the work.
-struct Done {
+/// The result of the statements, or of the Rust executor.
+struct WorkResult {
     data: Value,
     rows: Vec<Map<String, Value>>,
     rows_affected: u64,
@@ -66,7 +66,7 @@ impl ManifestExecutor {
         tx: &mut WriteTx<'_>,
         request: &WriteRequest,
         run: Run,
-    ) -> Result<(Done, RowImages), ExecutorError> {
+    ) -> Result<(WorkResult, RowImages), ExecutorError> {
         let encoded = self.encode(&request.params)?;
         match &self.native {
             None => {
@@ -74,7 +74,7 @@ impl ManifestExecutor {
                 let mut answers = ran.map_err(|error| self.with_forms(error))?;
                 let before = self.spec.before.as_ref().map(|_| answers.remove(0).rows);
                 let after = self.spec.after.as_ref().and_then(|_| answers.pop()).map(|answer| answer.rows);
-                Ok((self.done(answers)?, RowImages { before, after }))
+                Ok((self.statements_result(answers)?, RowImages { before, after }))
             }
             Some(native) => {
                 let before = capture(tx, self.spec.before.as_ref(), &encoded).await?;
@@ -88,7 +88,7 @@ impl ManifestExecutor {
                 let WriteOutput { data, rows_affected, .. } = working.await?;
                 tx.run(&[SETTLE]).await?;
                 let after = capture(tx, self.spec.after.as_ref(), &encoded).await?;
-                Ok((Done { data, rows: Vec::new(), rows_affected }, RowImages { before, after }))
+                Ok((WorkResult { data, rows: Vec::new(), rows_affected }, RowImages { before, after }))
             }
         }
     }
@@ -149,7 +149,7 @@ impl ManifestExecutor {
     }
 
     /// The result of the statements, after a check of the number of changed rows.
-    fn done(&self, mut answers: Vec<Rows>) -> Result<Done, Failure> {
+    fn statements_result(&self, mut answers: Vec<Rows>) -> Result<WorkResult, Failure> {
         let rows_affected = answers.iter().map(|rows| rows.rows_affected).sum();
         let rows = answers.pop().unwrap_or_default().rows;
         let count = rows.len();
@@ -169,15 +169,20 @@ impl ManifestExecutor {
             let data = RowsData { row_count: count, rows: rows.clone() };
             serde_json::to_value(data).map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))?
         };
-        Ok(Done { data, rows, rows_affected })
+        Ok(WorkResult { data, rows, rows_affected })
     }
 
-    fn work(&self, request: &WriteRequest, done: Done, images: RowImages) -> Result<WriteOutput, Failure> {
+    fn write_output(
+        &self,
+        request: &WriteRequest,
+        result: WorkResult,
+        images: RowImages,
+    ) -> Result<WriteOutput, Failure> {
         let captured = images.before.as_deref().unwrap_or_default();
-        let mut rollback = manifest::rollback(&self.spec, &request.params, &done.rows, captured);
+        let mut rollback = manifest::rollback(&self.spec, &request.params, &result.rows, captured);
         rollback.checked = rollback.undo_tool.as_ref().map(|_| self.is_self_contained);
         let (before, after) = images.into_json(&self.spec.name)?;
-        Ok(WriteOutput { data: done.data, rows_affected: done.rows_affected, before, after, rollback })
+        Ok(WriteOutput { data: result.data, rows_affected: result.rows_affected, before, after, rollback })
     }
 }
 
@@ -258,15 +263,15 @@ impl WriteExecutor for ManifestExecutor {
 
     fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
-            let (done, images) = self.run(tx, request, Run::Execute).await?;
-            self.work(request, done, images).map_err(ExecutorError::from)
+            let (result, images) = self.run(tx, request, Run::Execute).await?;
+            self.write_output(request, result, images).map_err(ExecutorError::from)
         })
     }
 
     fn preview<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
-            let (done, images) = self.run(tx, request, Run::Preview).await?;
-            self.work(request, done, images).map_err(ExecutorError::from)
+            let (result, images) = self.run(tx, request, Run::Preview).await?;
+            self.write_output(request, result, images).map_err(ExecutorError::from)
         })
     }
 

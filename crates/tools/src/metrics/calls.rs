@@ -92,7 +92,7 @@ impl ToolMetrics {
             }
             self.durations.get_or_create_owned(&ToolLabel { tool: Arc::clone(&self.tool) })
         });
-        CallTimer { series: self, duration, started, outcome: CANCELLED }
+        CallTimer { metrics: self, duration, started, outcome: CANCELLED }
     }
 
     fn total_of(&self, outcome: &'static str) -> Counter {
@@ -101,7 +101,7 @@ impl ToolMetrics {
 }
 
 pub(crate) struct CallTimer<'a> {
-    series: &'a ToolMetrics,
+    metrics: &'a ToolMetrics,
     duration: &'a Histogram,
     started: Instant,
     outcome: &'static str,
@@ -118,9 +118,9 @@ impl CallTimer<'_> {
 
 impl Drop for CallTimer<'_> {
     fn drop(&mut self) {
-        self.series.in_flight.dec();
+        self.metrics.in_flight.dec();
         self.duration.observe(self.started.elapsed().as_secs_f64());
-        self.series.total_of(self.outcome).inc();
+        self.metrics.total_of(self.outcome).inc();
     }
 }
 

@@ -91,8 +91,8 @@ async fn started(start: Startup, settings: &Settings, http: &HttpFrontend) -> an
     let served = Served::new(ProfileRegistries::default(), settings)?;
     let running = start.run(opened, served, settings, Some(http.clone()))?;
     let (registry, elicitation) = (running.registry.clone(), running.elicitation.clone());
-    let (content, backends) = (settings.content.into(), running.backends.clone());
-    Ok((running, Backend { registry, elicitation, content, services: backends, check }))
+    let (content, services) = (settings.content.into(), running.services.clone());
+    Ok((running, Backend { registry, elicitation, content, services, check }))
 }
 
 fn check(builder: &ServerBuilder) -> ReadinessCheck {

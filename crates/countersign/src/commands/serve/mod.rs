@@ -159,8 +159,8 @@ impl Startup {
         if let Some(notify) = settings.notify.clone() {
             tokio::spawn(Notifier::new(notify, builder.ledger.notices())?.run());
         }
-        let backends = builder.backends.clone();
-        let read_log = backends.read_log.start();
+        let services = builder.services.clone();
+        let read_log = services.read_log.start();
         let reloader = Reloader {
             sources: self.sources,
             running: settings.clone(),
@@ -170,7 +170,7 @@ impl Startup {
             compiled: CompiledState { settings: settings.clone(), manifests, misfits, watched, version: None },
         };
         tokio::spawn(reload::at_every(self.hangup, reloader));
-        Ok(RunningServer { target: self.target, tools, registry, elicitation, proposal_worker, read_log, backends })
+        Ok(RunningServer { target: self.target, tools, registry, elicitation, proposal_worker, read_log, services })
     }
 }
 
@@ -191,7 +191,7 @@ struct RunningServer {
     elicitation: Elicitation,
     proposal_worker: JoinHandle<()>,
     read_log: JoinHandle<()>,
-    backends: Services,
+    services: Services,
 }
 
 impl RunningServer {
@@ -211,11 +211,11 @@ impl RunningServer {
     /// Stops accepting work and waits for running work.
     async fn drain(self) {
         self.proposal_worker.abort();
-        self.backends.gate.drain().await;
-        if let Some(reader) = &self.backends.reader {
+        self.services.gate.drain().await;
+        if let Some(reader) = &self.services.reader {
             reader.drain().await;
         }
-        self.backends.read_log.finish(self.read_log).await;
-        self.backends.gauges.drain().await;
+        self.services.read_log.finish(self.read_log).await;
+        self.services.gauges.drain().await;
     }
 }

@@ -32,15 +32,15 @@ const DESCRIPTION: &str = "Plan to take back many writes of this account: those 
 const NEVER_UNDONE: &str = "Sequences, NOTIFY, what left the database, and tables that are not tracked are not undone.";
 
 /// The maximum number of rows, and of writes, that one call undoes.
-const MOST_ROWS: u64 = 10_000;
+const MAX_ROWS: u64 = 10_000;
 
 /// The maximum number of writes of each kind in the answer.
-const MOST_LISTED: usize = 100;
+const MAX_LISTED: usize = 100;
 
 /// The maximum number of rows in the answer, which also has the total number.
-const MOST_SHOWN: u32 = 20;
+const MAX_SHOWN: u32 = 20;
 
-const MOST_CONFLICTS: usize = 20;
+const MAX_CONFLICTS: usize = 20;
 
 /// What the agent sends.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -206,7 +206,7 @@ impl UndoPlan {
         let parts = vec![PlanPart::of(&plan.report)];
         let stored = self.plans.store(Some(account), &plan, parts, who, call.deadline).await;
         let stored = stored.map_err(|error| ledger_failure(&error))?;
-        let rows = self.plans.rows(&plan.report.writes, Some(MOST_SHOWN), call.deadline).await;
+        let rows = self.plans.rows(&plan.report.writes, Some(MAX_SHOWN), call.deadline).await;
         let rows = rows.map_err(|error| ledger_failure(&error))?;
         Ok(UndoPlanData {
             plan_id: Some(stored.plan_id),
@@ -292,7 +292,7 @@ fn shown(plan: Plan, masks: &mut CellMasks<'_>) -> UndoPlanData {
     let left_out: HashSet<CorrelationId> = report.left_out.iter().filter_map(Conflict::write_id).collect();
     let listed = |writes: Vec<&SelectedWrite>| {
         let row = |SelectedWrite { correlation_id, tool_name, actor, completed_at, .. }: &SelectedWrite| json!({"correlation_id": correlation_id, "tool_name": tool_name, "actor": actor, "completed_at": completed_at});
-        writes.into_iter().take(MOST_LISTED).map(row).collect::<Vec<_>>()
+        writes.into_iter().take(MAX_LISTED).map(row).collect::<Vec<_>>()
     };
     let (inside, outside): (Vec<_>, Vec<_>) = writes.iter().partition(|write| write.is_inside);
     UndoPlanData {
@@ -304,23 +304,23 @@ fn shown(plan: Plan, masks: &mut CellMasks<'_>) -> UndoPlanData {
         write_count: report.writes.len(),
         row_count: report.rows,
         writes: listed(inside.into_iter().filter(|write| !left_out.contains(&write.correlation_id)).collect()),
-        added: report.added.iter().take(MOST_LISTED).map(|write| json!(write)).collect(),
+        added: report.added.iter().take(MAX_LISTED).map(|write| json!(write)).collect(),
         outside: listed(outside),
         effects: None,
         summary: Vec::new(),
         conflict_count: report.conflicts.len(),
-        conflicts: report.conflicts.into_iter().take(MOST_CONFLICTS).collect(),
+        conflicts: report.conflicts.into_iter().take(MAX_CONFLICTS).collect(),
         not_undone: NEVER_UNDONE,
-        left_out: report.left_out.into_iter().take(MOST_LISTED).collect(),
+        left_out: report.left_out.into_iter().take(MAX_LISTED).collect(),
     }
 }
 
 fn refuse_too_many(plan: &Plan) -> Result<(), Failure> {
     let (rows, writes) = (plan.report.rows, plan.report.writes.len());
-    if rows <= MOST_ROWS && writes as u64 <= MOST_ROWS {
+    if rows <= MAX_ROWS && writes as u64 <= MAX_ROWS {
         return Ok(());
     }
-    let message = format!("{NAME}: {writes} writes changed {rows} rows, and one call takes back {MOST_ROWS} at most");
+    let message = format!("{NAME}: {writes} writes changed {rows} rows, and one call takes back {MAX_ROWS} at most");
     Err(Failure::new(ErrorCode::InvalidParams, message)
         .hint("Choose a shorter time or one table. A person can undo more, in parts: countersign undo plan."))
 }
@@ -337,7 +337,7 @@ fn invalid(message: String) -> Failure {
 fn refused(error: &PlanError) -> Failure {
     match error {
         PlanError::Selection(error @ SelectionError::Unknown { .. }) => {
-            invalid(error.to_string()).hint("list_my_mutations has the writes of this account.")
+            invalid(error.to_string()).hint("get_recent_mutations has the writes of this account.")
         }
         PlanError::Selection(error @ SelectionError::Range(_)) => invalid(error.to_string()),
         PlanError::Database(error) => ledger_failure(error),

@@ -120,13 +120,13 @@ impl UndoTiers {
 impl Agreement {
     /// The requirement that satisfies both.
     fn with(self, other: &Self) -> Result<Self, Failure> {
-        let rule = if other.tier == Tier::Approve { both(self.rule, &other.rule)? } else { self.rule };
+        let rule = if other.tier == Tier::Approve { combined_rule(self.rule, &other.rule)? } else { self.rule };
         Ok(Self { tier: self.tier.max(other.tier), rule })
     }
 }
 
 /// The rule that satisfies both.
-fn both(rule: ApprovalRule, other: &ApprovalRule) -> Result<ApprovalRule, Failure> {
+fn combined_rule(rule: ApprovalRule, other: &ApprovalRule) -> Result<ApprovalRule, Failure> {
     if rule.approvers.is_some() && other.approvers.is_some() && rule.approvers != other.approvers {
         let message = "different groups have to approve the undo of these writes; nothing was changed";
         return Err(Failure::new(ErrorCode::NotPermitted, message).hint("Undo the writes of each tool by themselves."));
