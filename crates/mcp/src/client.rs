@@ -229,15 +229,15 @@ impl Client {
 /// The error of a session over HTTP, with all of its causes: the last one is the server's reason to reject the token.
 #[cfg(feature = "client-http")]
 fn initialize_error(error: &rmcp::service::ClientInitializeError) -> ClientError {
-    let mut said = error.to_string();
+    let mut message = error.to_string();
     if let rmcp::service::ClientInitializeError::TransportError { error, .. } = error {
         let mut cause = error.error.source();
         while let Some(error) = cause {
-            said = format!("{said}: {error}");
+            message = format!("{message}: {error}");
             cause = error.source();
         }
     }
-    ClientError::Session(said)
+    ClientError::Session(message)
 }
 
 fn client_error(error: rmcp::ServiceError) -> ClientError {

@@ -199,9 +199,9 @@ impl Drop for PendingElicitation {
         let (Some(id), Ok(runtime)) = (self.id.take(), Handle::try_current()) else { return };
         let (peer, reason) = (self.peer.clone(), "the call that asked has ended".to_owned());
         runtime.spawn(async move {
-            let taken_back = CancelledNotification::new(CancelledNotificationParam::new(Some(id), Some(reason)));
+            let notification = CancelledNotification::new(CancelledNotificationParam::new(Some(id), Some(reason)));
             // At the end of the session there is no client to notify.
-            let _told = peer.send_notification(ServerNotification::CancelledNotification(taken_back)).await;
+            let _sent = peer.send_notification(ServerNotification::CancelledNotification(notification)).await;
         });
     }
 }
