@@ -63,15 +63,15 @@ impl HttpError {
 
     fn message(&self) -> String {
         match self {
-            Self::Host(why) => why.to_string(),
+            Self::Host(error) => error.to_string(),
             Self::Unavailable(reason) => reason.clone(),
             Self::Stopping => STOPPING.to_owned(),
             Self::Unauthenticated { error, .. } => error.message(),
-            Self::TooManyAttempts(why) => format!("too many requests of this address had no valid token: {why}"),
+            Self::TooManyAttempts(error) => format!("too many requests of this address had no valid token: {error}"),
             Self::NoConnection => {
                 "the server has reached its limit of connections: wait a second, then send the request again".to_owned()
             }
-            Self::Quota(what) => what.to_string(),
+            Self::Quota(error) => error.to_string(),
             Self::TooManySessions { most } => {
                 format!("the account has {most} sessions in use, which is its limit: close one, then try again")
             }
@@ -121,7 +121,7 @@ impl HttpError {
                 headers.extend(error.retry_after_s().map(|wait| (header::RETRY_AFTER, HeaderValue::from(wait))));
                 headers.extend(error.challenge(metadata_url.as_deref()).map(|value| (header::WWW_AUTHENTICATE, value)));
             }
-            Self::Quota(what) => headers.push((header::RETRY_AFTER, HeaderValue::from(what.retry_after_s()))),
+            Self::Quota(error) => headers.push((header::RETRY_AFTER, HeaderValue::from(error.retry_after_s()))),
             Self::TooManyAttempts(_) => {
                 headers.push((header::RETRY_AFTER, HeaderValue::from(AttemptLimitError::retry_after_s())));
                 headers.push((header::CONNECTION, HeaderValue::from_static("close")));
@@ -168,13 +168,13 @@ pub(crate) struct RejectionReport {
 }
 
 impl From<AttemptLimitError> for HttpError {
-    fn from(why: AttemptLimitError) -> Self {
-        Self::TooManyAttempts(why)
+    fn from(error: AttemptLimitError) -> Self {
+        Self::TooManyAttempts(error)
     }
 }
 
 impl From<QuotaError> for HttpError {
-    fn from(what: QuotaError) -> Self {
-        Self::Quota(what)
+    fn from(error: QuotaError) -> Self {
+        Self::Quota(error)
     }
 }
