@@ -6,7 +6,7 @@ use serde_json::Value;
 use types::{Conflict, ErrorCode, Failure, Rollback, RowChanger, UNDO_TOOL, visible};
 
 /// The length of an id in a list, in characters.
-const SHOWN: usize = 8;
+const SHORT_ID_CHARS: usize = 8;
 
 /// Explains why an old proposal may be missing.
 pub const PROPOSAL_REMOVED: &str = "what was rejected or has expired is removed after 7 days";
@@ -25,7 +25,7 @@ pub fn refused_decision(failure: &Failure) -> String {
 /// The first characters of an id, for lists.
 #[must_use]
 pub fn short_id(id: &str) -> String {
-    id.chars().take(SHOWN).collect()
+    id.chars().take(SHORT_ID_CHARS).collect()
 }
 
 /// The number in words: `1 row`, `3 rows`.
