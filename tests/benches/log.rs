@@ -24,7 +24,7 @@ use types::CorrelationId;
 
 const SIZES: [u64; 3] = [10_000, 100_000, 1_000_000];
 /// Exports with parts have four files for each record, so larger logs are exported without.
-const MOST_WITH_PARTS: u64 = 10_000;
+const MAX_WITH_PARTS: u64 = 10_000;
 const PROOFS: usize = 100;
 
 /// The largest log.
@@ -105,7 +105,7 @@ async fn measure(
     let (entry, table): (f64, f64) = (row.get(0), row.get(1));
     println!("  an entry has {entry:.0} bytes; the table of leaves {:.0} MB", table / 1e6);
     for parts in [Parts::Withheld, Parts::Included] {
-        if parts == Parts::Included && size > MOST_WITH_PARTS {
+        if parts == Parts::Included && size > MAX_WITH_PARTS {
             continue;
         }
         let dir = folder.join(format!("{size} {parts:?}"));

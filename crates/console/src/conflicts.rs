@@ -7,7 +7,7 @@ use crate::rows::{key, shown};
 use crate::text::{sentence, to_the_minute};
 
 /// The maximum number of conflicts on a page.
-pub(crate) const MOST: usize = 100;
+pub(crate) const MAX_CONFLICTS: usize = 100;
 
 /// A row or a write that prevents an undo, for a page.
 pub(crate) struct ShownConflict {
@@ -36,7 +36,7 @@ pub(crate) struct RecordLink {
 
 /// The first conflicts.
 pub(crate) fn list(conflicts: &[Conflict<Value>]) -> Vec<ShownConflict> {
-    conflicts.iter().take(MOST).map(conflict).collect()
+    conflicts.iter().take(MAX_CONFLICTS).map(conflict).collect()
 }
 
 fn conflict(conflict: &Conflict<Value>) -> ShownConflict {

@@ -8,10 +8,10 @@ use types::{ColumnEffect, Columns, Effects, RowEffect, visible};
 use crate::text::LongText;
 
 /// The maximum number of rows that are shown.
-const MOST: usize = 100;
+const MAX_ROWS: usize = 100;
 
 /// The maximum number of unchanged columns that are shown among the changed ones.
-const MOST_SAME: usize = 8;
+const MAX_UNCHANGED_CELLS: usize = 8;
 
 /// A row before and after the write.
 pub(crate) struct Row {
@@ -41,8 +41,8 @@ pub(crate) fn of_preview(preview: &Preview) -> (Vec<Row>, usize) {
 /// The rows of two images, and the number of rows that are not shown.
 pub(crate) fn of(before: &Value, after: &Value, row_key: &[String]) -> (Vec<Row>, usize) {
     let diff = RowDiff::new(before, after, row_key);
-    let rows = diff.changes.iter().take(MOST).map(|change| row(change, &diff.key)).collect();
-    (rows, diff.changes.len().saturating_sub(MOST))
+    let rows = diff.changes.iter().take(MAX_ROWS).map(|change| row(change, &diff.key)).collect();
+    (rows, diff.changes.len().saturating_sub(MAX_ROWS))
 }
 
 fn row(change: &RowChange<'_>, key: &[String]) -> Row {
@@ -80,7 +80,7 @@ fn changed(before: &Value, after: &Value, key: &[String]) -> Row {
         Cell { column: visible(name), before, after, is_changed: old != new }
     });
     let cells: Vec<Cell> = cells.collect();
-    let is_long = cells.iter().filter(|cell| !cell.is_changed).count() > MOST_SAME;
+    let is_long = cells.iter().filter(|cell| !cell.is_changed).count() > MAX_UNCHANGED_CELLS;
     let (cells, same) = cells.into_iter().partition(|cell| cell.is_changed || !is_long || keys.contains(&cell.column));
     Row { sign: '~', word: "changed", cells, same }
 }

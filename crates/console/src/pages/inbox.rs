@@ -14,11 +14,11 @@ use crate::state::Console;
 use crate::text::{proposer, title_and_params};
 
 /// The maximum number of pending and of ended proposals on the page.
-const MOST: u32 = 200;
+const MAX_PROPOSALS: u32 = 200;
 const ENDED: u32 = 30;
 
 /// The maximum length of the parameters in a line, in characters.
-const MOST_OF_PARAMS: usize = 160;
+const MAX_PARAMS_CHARS: usize = 160;
 
 #[derive(Template)]
 #[template(path = "inbox.html")]
@@ -46,22 +46,23 @@ struct Line {
 }
 
 pub(crate) async fn show(LoggedIn(person): LoggedIn, State(console): State<Arc<Console>>) -> Response {
-    let found =
-        async { Ok((console.proposals.waiting(MOST + 1).await?, console.proposals.lately_ended(ENDED).await?)) };
+    let found = async {
+        Ok((console.proposals.waiting(MAX_PROPOSALS + 1).await?, console.proposals.lately_ended(ENDED).await?))
+    };
     let (mut waiting, ended) = match found.await {
         Ok(found) => found,
         Err(failure) => return message::refused(&failure),
     };
-    let is_cut = waiting.len() > MOST as usize;
-    waiting.truncate(MOST as usize);
+    let is_cut = waiting.len() > MAX_PROPOSALS as usize;
+    waiting.truncate(MAX_PROPOSALS as usize);
     let (waiting, ended) = (waiting.iter().map(line).collect(), ended.iter().map(line).collect());
     render(&Inbox { person: Some(&person.name), waiting, ended, is_cut })
 }
 
 fn line(proposal: &ProposalSummary) -> Line {
     let (what, params) = title_and_params(&proposal.description);
-    let is_cut = params.chars().nth(MOST_OF_PARAMS).is_some();
-    let params: String = params.chars().take(MOST_OF_PARAMS).collect();
+    let is_cut = params.chars().nth(MAX_PARAMS_CHARS).is_some();
+    let params: String = params.chars().take(MAX_PARAMS_CHARS).collect();
     Line {
         id: proposal.proposal_id.to_string(),
         what,

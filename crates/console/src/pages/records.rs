@@ -27,7 +27,7 @@ const PAGE: u32 = 50;
 
 /// The number of records that an export reads at once, and the maximum number of records in an export.
 const EXPORT_PAGE: u32 = 500;
-const MOST_EXPORTED: usize = 100_000;
+const MAX_EXPORTED: usize = 100_000;
 
 /// The states of records, for the filter.
 const STATUSES: [&str; 4] = ["success", "failure", "pending", "duplicate"];
@@ -200,7 +200,7 @@ pub(crate) async fn export(
     };
     let lines = stream::try_unfold((console, filter, 0), |(console, filter, written)| {
         async move {
-            if written >= MOST_EXPORTED {
+            if written >= MAX_EXPORTED {
                 return Ok(None);
             }
             let records = console.records.list(&filter).await?;
@@ -208,7 +208,7 @@ pub(crate) async fn export(
             let Some(before) = records.last().map(|last| last.id) else {
                 return Ok(None);
             };
-            let written = if before.is_some() { written + records.len() } else { MOST_EXPORTED };
+            let written = if before.is_some() { written + records.len() } else { MAX_EXPORTED };
             let text: String = records.iter().map(|record| format!("{}\n", json!(record))).collect();
             Ok::<_, ledger::read::Error>(Some((text, (console, RecordFilter { before, ..filter }, written))))
         }

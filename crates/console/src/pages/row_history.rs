@@ -19,7 +19,7 @@ use crate::state::Console;
 use crate::text::proposer;
 
 /// The maximum number of changes on a page.
-const MOST: u32 = 200;
+const MAX_CHANGES: u32 = 200;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -74,7 +74,7 @@ async fn changes(console: &Console, query: &RowQuery) -> Result<Vec<Change>, Row
     // The key is not empty.
     let key = RowKey::parse_typed(&query.key).map(|key| key.0).unwrap_or_default();
     let row = console.records.tracked_row(query.table.trim(), &key).await?;
-    Ok(console.records.row(&row, MOST).await?.iter().map(one).collect())
+    Ok(console.records.row(&row, MAX_CHANGES).await?.iter().map(one).collect())
 }
 
 fn one(change: &RowHistoryEntry<Value>) -> Change {

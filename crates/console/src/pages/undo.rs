@@ -26,12 +26,12 @@ use crate::state::{Console, ConsoleOperator};
 use crate::text::Fact;
 
 /// The number of rows above which a plan runs in several transactions.
-const MOST_ROWS: u64 = 10_000;
+const MAX_ROWS: u64 = 10_000;
 
 /// The maximum number of writes, and of rows, that the page of a plan lists. It counts the others.
-const MOST_LISTED: usize = 100;
-const MOST_EFFECTS: u32 = 20;
-const MOST_EFFECTS_IN_FULL: u32 = 10_000;
+const MAX_LISTED: usize = 100;
+const MAX_EFFECTS: u32 = 20;
+const MAX_EFFECTS_IN_FULL: u32 = 10_000;
 
 #[derive(Template)]
 #[template(path = "undo.html")]
@@ -134,7 +134,7 @@ pub(crate) async fn plan(
         Ok(request) => request,
         Err(error) => return problem(error.to_string()),
     };
-    match operator.undo.plan(&request, MOST_ROWS, &person.name).await {
+    match operator.undo.plan(&request, MAX_ROWS, &person.name).await {
         Ok((_, plan)) => Redirect::to(&format!("/undo/{}", plan.plan_id)).into_response(),
         Err(UndoError::Selection(error)) => problem(error.to_string()),
         Err(error) => failed(&error),
@@ -155,12 +155,12 @@ pub(crate) async fn show(
         Ok(plan) => plan,
         Err(refusal) => return refusal,
     };
-    let most = if full.is_empty() { MOST_EFFECTS } else { MOST_EFFECTS_IN_FULL };
+    let most = if full.is_empty() { MAX_EFFECTS } else { MAX_EFFECTS_IN_FULL };
     let rows = match operator.undo.plan_rows(&plan.report, Some(most)).await {
         Ok(rows) => rows,
         Err(error) => return failed(&error),
     };
-    let ids: Vec<CorrelationId> = plan.report.writes.iter().copied().take(MOST_LISTED).collect();
+    let ids: Vec<CorrelationId> = plan.report.writes.iter().copied().take(MAX_LISTED).collect();
     let found =
         async { Ok::<_, ledger::read::Error>((console.records.some(&ids).await?, console.records.masks().await?)) };
     match found.await {
@@ -306,7 +306,7 @@ async fn one_page(console: &Console, person: &ConsolePerson, id: CorrelationId, 
         id: id.to_string(),
         rows: rows(count),
         counted: ConflictKind::counted_words(&conflicts),
-        more: conflicts.len().saturating_sub(conflicts::MOST),
+        more: conflicts.len().saturating_sub(conflicts::MAX_CONFLICTS),
         conflicts: conflicts::list(&conflicts),
     };
     (status, render(&page)).into_response()
@@ -327,15 +327,15 @@ fn plan_page<'a>(
         facts: plan_facts(&plan),
         writes,
         write_count: plan.report.writes.len(),
-        left_out: left_out.iter().take(MOST_LISTED).map(left_out_write).collect(),
-        more_left_out: left_out.len().saturating_sub(MOST_LISTED),
+        left_out: left_out.iter().take(MAX_LISTED).map(left_out_write).collect(),
+        more_left_out: left_out.len().saturating_sub(MAX_LISTED),
         is_whole: effects.len() as u64 >= plan.report.rows,
         effects,
         summary: rows.summary.iter().map(PlanSummary::to_string).collect(),
         parts: plan.parts.len(),
         counted: ConflictKind::counted_words(&conflicts),
         conflicts: conflicts::list(&conflicts),
-        more: conflicts.len().saturating_sub(conflicts::MOST),
+        more: conflicts.len().saturating_sub(conflicts::MAX_CONFLICTS),
         is_ready: plan.report.is_ready,
         id: plan.plan_id,
         digest: plan.digest,

@@ -54,7 +54,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
 /// The number of attempts, about a day, after which a notice is given up.
-const MOST_ATTEMPTS: u32 = 150;
+const MAX_ATTEMPTS: u32 = 150;
 
 /// Sends the notices of one ledger.
 #[derive(Debug, Clone)]
@@ -101,7 +101,7 @@ impl Notifier {
         let sent = self.send(notice).await;
         let retry_in = match &sent {
             Ok(()) => None,
-            Err(reason) if notice.attempt >= MOST_ATTEMPTS => {
+            Err(reason) if notice.attempt >= MAX_ATTEMPTS => {
                 tracing::error!(notice_id = notice.notice_id, event = notice.event, "a notice was given up: {reason}");
                 None
             }
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn pauses_double_and_are_bounded() {
-        let seconds = [1, 2, 3, 10, 11, MOST_ATTEMPTS].map(|attempt| pause_after(attempt).as_secs());
+        let seconds = [1, 2, 3, 10, 11, MAX_ATTEMPTS].map(|attempt| pause_after(attempt).as_secs());
         assert_eq!(seconds, [1, 2, 4, 512, 600, 600]);
     }
 }

@@ -62,10 +62,10 @@ impl Shown {
 
     /// Like [`field`], but shows only the first lines of a long value, unless `full` is set.
     pub(crate) fn field(self, heading: &str, value: Option<&Value>) -> Vec<String> {
-        const MOST: usize = 40;
+        const MAX_LINES: usize = 40;
         const FIRST: usize = 8;
         let mut lines = field(heading, value);
-        if !self.full && lines.len() > MOST {
+        if !self.full && lines.len() > MAX_LINES {
             let more = lines.len() - FIRST;
             lines.truncate(FIRST);
             lines.extend(beside("", [format!("and {more} more lines: --full shows all of them")]));

@@ -9,7 +9,7 @@ use crate::file::ToolDeclaration;
 use crate::parse::ParsedTool;
 
 /// Upper bound of `max_rows`.
-const MOST_ROWS: i64 = 10_000;
+const MAX_ROWS: i64 = 10_000;
 
 /// Maximum length of `not_found`, in characters.
 const LONGEST_NOT_FOUND: usize = 200;
@@ -84,7 +84,7 @@ fn max_rows(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut D
     match &tool.max_rows {
         None if tool.lacks("max_rows", !rows.get_ref().is_single()) => {
             let message = format!(
-                "a write of rows = \"{word}\" needs max_rows (1 to {MOST_ROWS}), the most rows that one call may touch: \
+                "a write of rows = \"{word}\" needs max_rows (1 to {MAX_ROWS}), the most rows that one call may touch: \
                  without it a wrong WHERE would reach the whole table"
             );
             diagnostics.0.push(parsed.diagnostic(rows.span(), message));
@@ -93,8 +93,8 @@ fn max_rows(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut D
             let message = format!("rows = \"{word}\" is a bound already: max_rows is for \"some\" and \"any\"");
             diagnostics.0.push(parsed.diagnostic(most.span(), message));
         }
-        Some(most) if !(1..=MOST_ROWS).contains(most.get_ref()) => {
-            diagnostics.0.push(parsed.diagnostic(most.span(), format!("max_rows is 1 to {MOST_ROWS}")));
+        Some(most) if !(1..=MAX_ROWS).contains(most.get_ref()) => {
+            diagnostics.0.push(parsed.diagnostic(most.span(), format!("max_rows is 1 to {MAX_ROWS}")));
         }
         _ => {}
     }
@@ -173,7 +173,7 @@ fn executor(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, registered: &[&str]
     }
 }
 
-const MOST_APPROVALS: i64 = 10;
+const MAX_APPROVALS: i64 = 10;
 
 /// Maximum length of the name of a role, in bytes.
 const LONGEST_ROLE: usize = 63;
@@ -190,8 +190,8 @@ fn approvers(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut 
             note(span, format!("nobody has to approve writes of this tool: {key} is for tier = \"approve\""));
         }
     }
-    if let Some(count) = tool.approvals.as_ref().filter(|count| !(1..=MOST_APPROVALS).contains(count.get_ref())) {
-        note(count.span(), format!("approvals is 1 to {MOST_APPROVALS}"));
+    if let Some(count) = tool.approvals.as_ref().filter(|count| !(1..=MAX_APPROVALS).contains(count.get_ref())) {
+        note(count.span(), format!("approvals is 1 to {MAX_APPROVALS}"));
     }
     if let Some(role) = &tool.approvers
         && !(1..=LONGEST_ROLE).contains(&role.get_ref().len())

@@ -7,11 +7,11 @@ use crate::file::{RuleDeclaration, ToolDeclaration};
 use crate::parse::ParsedTool;
 use crate::policy::seconds;
 
-const MOST_RULES: usize = 50;
+const MAX_RULES: usize = 50;
 
-const MOST_CALLS: i64 = 10_000;
+const MAX_CALLS: i64 = 10_000;
 
-const MOST_ROWS: i64 = 1_000_000;
+const MAX_ROWS: i64 = 1_000_000;
 
 /// Maximum length of a rule's message, in characters.
 const LONGEST_MESSAGE: usize = 200;
@@ -21,8 +21,8 @@ pub(super) fn check(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics
     if tool.is(false) && !tool.rule.is_empty() {
         diagnostics.0.push(parsed.diagnostic(name_at(), "a read needs nobody's agreement: rule is for writes"));
     }
-    if tool.rule.len() > MOST_RULES {
-        diagnostics.0.push(parsed.diagnostic(name_at(), format!("a tool has at most {MOST_RULES} rules")));
+    if tool.rule.len() > MAX_RULES {
+        diagnostics.0.push(parsed.diagnostic(name_at(), format!("a tool has at most {MAX_RULES} rules")));
     }
     for (index, rule) in tool.rule.iter().enumerate() {
         RuleCheck { parsed, tool, rule, number: index + 1, diagnostics }.run();
@@ -90,7 +90,7 @@ fn limit(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diag
     if limit.calls.is_none() && limit.rows.is_none() {
         note(at, "limit: say calls, rows or both, such as calls = 50".to_owned());
     }
-    for (key, number, most) in [("calls", &limit.calls, MOST_CALLS), ("rows", &limit.rows, MOST_ROWS)] {
+    for (key, number, most) in [("calls", &limit.calls, MAX_CALLS), ("rows", &limit.rows, MAX_ROWS)] {
         if let Some(number) = number.as_ref().filter(|number| !(1..=most).contains(number.get_ref())) {
             note(number.span(), format!("limit: {key} is 1 to {most}"));
         }

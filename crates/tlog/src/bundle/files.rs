@@ -115,7 +115,7 @@ fn is_regular(dir: &Path, path: &str) -> bool {
 
 /// The bytes of a file that an argument names: a note or a proof.
 pub(super) fn read_argument(path: &Path) -> Result<Vec<u8>, BundleError> {
-    const MOST: u64 = 1 << 18;
+    const MAX_BYTES: u64 = 1 << 18;
     let found = fs::metadata(path).map_err(BundleError::at(path))?;
     if !found.is_file() {
         let error = io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file");
@@ -123,6 +123,6 @@ pub(super) fn read_argument(path: &Path) -> Result<Vec<u8>, BundleError> {
     }
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(BundleError::at(path))?;
-    file.take(MOST + 1).read_to_end(&mut bytes).map_err(BundleError::at(path))?;
-    Ok(if bytes.len() as u64 <= MOST { bytes } else { Vec::new() })
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(BundleError::at(path))?;
+    Ok(if bytes.len() as u64 <= MAX_BYTES { bytes } else { Vec::new() })
 }

@@ -3,7 +3,7 @@
 use crate::Hash;
 
 /// The maximum number of findings with one code that are reported.
-pub(super) const MOST_OF_A_CODE: usize = 1000;
+pub(super) const MAX_PER_CODE: usize = 1000;
 
 /// The outcome of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Report {
 
     /// Whether the maximum number of findings with this code has been reported.
     pub(super) fn is_full(&self, code: FindingCode) -> bool {
-        self.findings.iter().filter(|finding| finding.code == code).count() >= MOST_OF_A_CODE
+        self.findings.iter().filter(|finding| finding.code == code).count() >= MAX_PER_CODE
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::report::MOST_OF_A_CODE;
+use super::report::MAX_PER_CODE;
 use super::{BundleError, FindingCode, Report, SALT_BYTES, files};
 use crate::note::MAX_NOTE_BYTES;
 use crate::tree::leaf_hash;
@@ -315,7 +315,7 @@ fn entries_of<'a>(id: TileId, bytes: &'a [u8], report: &mut Report) -> Option<Ve
 
 /// Keeps at most as many findings as are reported, so that a hostile bundle takes no more memory than a large one.
 fn push_bounded<T>(found: &mut Vec<T>, one: T) {
-    if found.len() < MOST_OF_A_CODE {
+    if found.len() < MAX_PER_CODE {
         found.push(one);
     }
 }

@@ -131,7 +131,7 @@ impl Reloader {
             if built.watched == watched {
                 return Ok((built, Some(version)));
             }
-            if rounds == MOST_ROUNDS {
+            if rounds == MAX_ROUNDS {
                 return Ok((built, None));
             }
             watched = built.watched;
@@ -151,7 +151,7 @@ impl Reloader {
 }
 
 /// The maximum number of compilations in a row if each one uses other tables.
-const MOST_ROUNDS: u32 = 3;
+const MAX_ROUNDS: u32 = 3;
 
 /// Logs the message, and one line for each error.
 fn log(what: &str, error: &anyhow::Error) {

@@ -18,8 +18,8 @@ use crate::terminal::short_id::{only, short};
 use crate::terminal::table::{json_line, to_the_second};
 
 /// The maximum number of writes, and of rows, that a plan lists. It counts the others.
-const MOST_LISTED: usize = 20;
-const MOST_ROWS: u32 = 20;
+const MAX_LISTED: usize = 20;
+const MAX_ROWS: u32 = 20;
 
 const NEVER_UNDONE: &str = "Not undone: sequences, NOTIFY, what left the database, and tables that are not tracked.";
 
@@ -45,7 +45,7 @@ pub(super) async fn make(ledger: &Ledger, arguments: PlanArgs) -> anyhow::Result
     let operator = ledger.operator();
     let (Plan { selection, writes, report }, stored) =
         operator.plan(&request, arguments.max_rows, &who).await.map_err(refused)?;
-    let most = if arguments.full { None } else { Some(MOST_ROWS) };
+    let most = if arguments.full { None } else { Some(MAX_ROWS) };
     let rows = operator.plan_rows(&report, most).await.map_err(refused)?;
     let effects = rows.effects.map(all_columns);
     let plan = ShownPlan {
@@ -106,7 +106,7 @@ fn shown(plan: &ShownPlan<'_>, full: bool) -> Vec<String> {
         to_the_second(&plan.selection.from),
         to_the_second(&plan.selection.to)
     )];
-    let most = if full { usize::MAX } else { MOST_LISTED };
+    let most = if full { usize::MAX } else { MAX_LISTED };
     lines.extend(named.iter().take(most).map(|write| format!("  {}", one_write(write))));
     if named.len() > most {
         lines.push(format!("  and {} more", named.len() - most));
@@ -157,7 +157,7 @@ fn changes(effects: Option<&Effects<Value>>, summary: &[PlanSummary], full: bool
     let mut lines = vec!["The undo changes these rows (now -> after):".to_owned()];
     lines.extend(listed.into_iter().map(|line| format!("  {line}")));
     let all: u64 = summary.iter().map(|one| one.rows).sum();
-    if !full && all > u64::from(MOST_ROWS) {
+    if !full && all > u64::from(MAX_ROWS) {
         lines.push("All of them (--full lists each):".to_owned());
         lines.extend(summary.iter().map(|one| format!("  {one}")));
     }

@@ -10,9 +10,9 @@ use crate::terminal::Style;
 use crate::terminal::table::json_line;
 
 /// Maximum number of lines of rows that are shown without --full.
-const MOST_LINES: usize = 60;
+const MAX_LINES: usize = 60;
 
-/// The rows with all their values if they fit in [`MOST_LINES`] or `full` is set; otherwise a summary. `row_key` has
+/// The rows with all their values if they fit in [`MAX_LINES`] or `full` is set; otherwise a summary. `row_key` has
 /// the columns of the table's key, if it is known. `width` is that of the terminal, in characters.
 pub(crate) fn lines(
     before: &Value,
@@ -24,7 +24,7 @@ pub(crate) fn lines(
 ) -> Vec<String> {
     let diff = RowDiff::new(before, after, row_key);
     let whole = whole(&diff, style);
-    if full || whole.len() <= MOST_LINES {
+    if full || whole.len() <= MAX_LINES {
         return whole;
     }
     let counts = whole.into_iter().take(1);

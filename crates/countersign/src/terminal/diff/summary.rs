@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::terminal::table::{cell, json_line, table};
 
 /// Maximum number of rows in a table.
-const MOST_ROWS: usize = 20;
+const MAX_ROWS: usize = 20;
 
 /// The lines below the counts.
 pub(super) fn lines(diff: &RowDiff<'_>, width: Option<usize>) -> Vec<String> {
@@ -81,8 +81,8 @@ fn of_rows(what: &str, rows: &[&Value], width: Option<usize>) -> Vec<String> {
 
 fn of_table(heading: Vec<String>, rows: Vec<Vec<String>>, width: Option<usize>) -> Vec<String> {
     const INDENT: usize = 2;
-    let more = rows.len().saturating_sub(MOST_ROWS);
-    let rows: Vec<_> = std::iter::once(heading).chain(rows.into_iter().take(MOST_ROWS)).collect();
+    let more = rows.len().saturating_sub(MAX_ROWS);
+    let rows: Vec<_> = std::iter::once(heading).chain(rows.into_iter().take(MAX_ROWS)).collect();
     let width = width.map(|width| width.saturating_sub(INDENT));
     let mut lines: Vec<String> =
         table(&rows, width).iter().map(|line| format!("{:INDENT$}{}", "", line.trim_end())).collect();

@@ -7,7 +7,7 @@ use serde_json::{Number, Value};
 
 use crate::commands::install::edit::EditError;
 
-const MOST_DEPTH: usize = 100;
+const MAX_DEPTH: usize = 100;
 
 /// A node, with its place in bytes.
 #[derive(Debug, Clone)]
@@ -195,8 +195,8 @@ impl<'t> Reader<'t> {
 
     fn node(&mut self, (event, span): (Event<'t>, Span), depth: usize) -> Result<Node, EditError> {
         let start = self.byte(span.start.index());
-        if depth > MOST_DEPTH {
-            return Err(EditError::new(start, format!("this is nested more than {MOST_DEPTH} levels deep")));
+        if depth > MAX_DEPTH {
+            return Err(EditError::new(start, format!("this is nested more than {MAX_DEPTH} levels deep")));
         }
         let mut end = self.byte(span.end.index());
         let tag = |tag: Option<std::borrow::Cow<'_, Tag>>| tag.map(|tag| tag.to_string());
