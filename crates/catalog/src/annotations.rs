@@ -14,41 +14,41 @@ const LISTED_CHARS: usize = 300;
 #[derive(Debug, Default)]
 pub(crate) struct CatalogAnnotations {
     notes: Vec<Note>,
-    tools: Vec<Touching>,
+    tools: Vec<ToolTables>,
 }
 
 /// A tool, the tables that its statements access, and whether it writes to them.
 #[derive(Debug)]
-struct Touching {
+struct ToolTables {
     spec: Arc<ToolSpec>,
     tables: BTreeMap<TableKey, bool>,
 }
 
 impl CatalogAnnotations {
     pub(crate) fn new(catalog: &ToolCatalog) -> Self {
-        let touching = |spec: &Arc<ToolSpec>| {
+        let of_tool = |spec: &Arc<ToolSpec>| {
             let mut tables: BTreeMap<TableKey, bool> = BTreeMap::new();
             for it in spec.tables() {
                 *tables.entry((it.schema.clone(), it.table.clone())).or_default() |= it.written;
             }
-            Touching { spec: Arc::clone(spec), tables }
+            ToolTables { spec: Arc::clone(spec), tables }
         };
-        Self { notes: catalog.notes.clone(), tools: catalog.tools.iter().map(touching).collect() }
+        Self { notes: catalog.notes.clone(), tools: catalog.tools.iter().map(of_tool).collect() }
     }
 
     /// Every table that a tool accesses.
-    pub(crate) fn touched(&self) -> BTreeSet<&TableKey> {
+    pub(crate) fn accessed(&self) -> BTreeSet<&TableKey> {
         self.tools.iter().flat_map(|tool| tool.tables.keys()).collect()
     }
 
     /// The notes in a text form, to detect that they have changed.
-    pub(crate) fn words(&self) -> Vec<String> {
+    pub(crate) fn change_key(&self) -> Vec<String> {
         self.notes.iter().map(|note| format!("{note:?}")).collect()
     }
 
     /// The objects whose note contains this word, ignoring case: schema, table and, for a note on a column, the
     /// column.
-    pub(crate) fn noted(&self, word: &str) -> Vec<(&str, &str, Option<&str>)> {
+    pub(crate) fn objects_with_note(&self, word: &str) -> Vec<(&str, &str, Option<&str>)> {
         let word = word.to_lowercase();
         let noted = self.notes.iter().filter(|note| note.text.to_lowercase().contains(&word));
         noted.filter_map(|note| Some((note.schema.as_str(), note.table.as_deref()?, note.column.as_deref()))).collect()

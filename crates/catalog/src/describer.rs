@@ -50,8 +50,8 @@ impl DatabaseDescriber {
     }
 
     /// The notes of the manifests in a text form, to detect that they have changed.
-    pub(crate) fn words(&self) -> Vec<String> {
-        self.annotations.words()
+    pub(crate) fn change_key(&self) -> Vec<String> {
+        self.annotations.change_key()
     }
 
     /// Describes all schemas, or one, with as many of their tables as fit.
@@ -155,8 +155,8 @@ impl DatabaseDescriber {
         let existing = self.names.tables(name).await.unwrap_or_default();
         let near = nearest_tables(schema, name, &existing);
         let hint = listed("The nearest tables that exist", near.into_iter().map(|it| it.shown.clone()));
-        let place = schema.filter(|_| written_schema.is_none()).map(|schema| format!(" in schema \"{schema}\""));
-        not_found(&format!("table or view \"{table}\"{}", place.unwrap_or_default()), hint)
+        let in_schema = schema.filter(|_| written_schema.is_none()).map(|schema| format!(" in schema \"{schema}\""));
+        not_found(&format!("table or view \"{table}\"{}", in_schema.unwrap_or_default()), hint)
     }
 
     pub(crate) fn failure(&self, error: ReadError) -> Failure {

@@ -9,14 +9,14 @@ const LINE_CHARS: usize = 72;
 /// `LINE 3: select handel from ...` and a caret below the position, as psql shows it. `position` is in characters from
 /// 1; the position just after the end is valid too.
 pub(crate) fn line_at(query: &str, position: u32) -> Option<String> {
-    let place = (position as usize).checked_sub(1)?;
-    let before: String = query.chars().take(place).collect();
-    if before.chars().count() < place {
+    let offset = (position as usize).checked_sub(1)?;
+    let before: String = query.chars().take(offset).collect();
+    if before.chars().count() < offset {
         return None;
     }
     let number = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
-    let start = place - column;
+    let start = offset - column;
     let line: Vec<char> = query.chars().skip(start).take_while(|it| *it != '\n').map(printable).collect();
     // A long line is cut around the position.
     let from = if column + 10 > LINE_CHARS { column - LINE_CHARS / 2 } else { 0 };
@@ -47,10 +47,10 @@ pub(crate) fn name_at(query: &str, position: u32) -> IdentifierAt {
     let start = (position as usize).saturating_sub(1);
     // Each character, with the position after it.
     let mut letters = query.chars().enumerate().skip(start).map(|(at, letter)| (letter, at + 1)).peekable();
-    let mut place = IdentifierAt { parts: Vec::new(), span: start..start };
+    let mut identifier = IdentifierAt { parts: Vec::new(), span: start..start };
     loop {
         let mut part = String::new();
-        let mut end = place.span.end;
+        let mut end = identifier.span.end;
         if let Some((_, at)) = letters.next_if(|it| it.0 == '"') {
             end = at;
             while let Some((letter, at)) = letters.next() {
@@ -68,13 +68,13 @@ pub(crate) fn name_at(query: &str, position: u32) -> IdentifierAt {
             }
         }
         if part.is_empty() {
-            return place;
+            return identifier;
         }
-        place.parts.push(part);
-        place.span.end = end;
+        identifier.parts.push(part);
+        identifier.span.end = end;
         while letters.next_if(|it| it.0.is_whitespace()).is_some() {}
         if letters.next_if(|it| it.0 == '.').is_none() {
-            return place;
+            return identifier;
         }
         while letters.next_if(|it| it.0.is_whitespace()).is_some() {}
     }
@@ -148,9 +148,9 @@ mod tests {
     #[test]
     fn the_words_of_a_query_are_all_but_those_of_the_name_that_does_not_exist() {
         let query = "select é.tweet , b from Social.tweet";
-        let place = name_at(query, 8);
-        assert_eq!(place.span, 7..14);
-        assert_eq!(words(query, &place).collect::<Vec<_>>(), ["select", "b", "from", "social", "tweet"]);
+        let identifier = name_at(query, 8);
+        assert_eq!(identifier.span, 7..14);
+        assert_eq!(words(query, &identifier).collect::<Vec<_>>(), ["select", "b", "from", "social", "tweet"]);
         assert_eq!(words("a \"B c\"", &IdentifierAt::default()).collect::<Vec<_>>(), ["a", "b", "c"]);
         assert_eq!(name_at(r#"x."y""z" (1)"#, 1).span, 0..8);
     }

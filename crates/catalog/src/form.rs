@@ -43,17 +43,17 @@ fn without_comments(query: &str) -> &str {
     let mut rest = query;
     loop {
         rest = rest.trim_start_matches(|it: char| it == ';' || it.is_whitespace());
-        let behind = match (rest.strip_prefix("--"), rest.strip_prefix("/*")) {
-            (Some(line), _) => line.split_once('\n').map(|(_, behind)| behind),
-            (_, Some(block)) => behind_comment(block),
+        let after = match (rest.strip_prefix("--"), rest.strip_prefix("/*")) {
+            (Some(line), _) => line.split_once('\n').map(|(_, after)| after),
+            (_, Some(block)) => after_comment(block),
             _ => return rest,
         };
-        rest = behind.unwrap_or_default();
+        rest = after.unwrap_or_default();
     }
 }
 
 /// The text after a comment, whose opening was already read. Comments can be nested.
-fn behind_comment(block: &str) -> Option<&str> {
+fn after_comment(block: &str) -> Option<&str> {
     let mut depth = 1;
     let mut at = 0;
     while depth > 0 {

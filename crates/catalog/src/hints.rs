@@ -12,7 +12,7 @@ use crate::names::CatalogNames;
 use crate::suggestion::suggestion;
 
 /// The time limit of the search for hints, in addition to that of the failed query.
-pub const PATIENCE: Duration = Duration::from_secs(2);
+pub const HINT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A hint that helps an operator to correct a statement of a manifest, in addition to PostgreSQL's own hint.
 pub async fn statement_hint(names: &CatalogNames, sql: &str, error: &DescribeError) -> Option<String> {
@@ -25,7 +25,7 @@ pub async fn statement_hint(names: &CatalogNames, sql: &str, error: &DescribeErr
     };
     let unqualified = sqlstate == UNDEFINED_TABLE && position.is_some_and(|at| name_at(sql, at).parts.len() == 1);
     let rule = unqualified.then(|| QUALIFY.to_owned());
-    let hints = [rule, with_suggestion(names, sql, failure, Instant::now() + PATIENCE).await.hint];
+    let hints = [rule, with_suggestion(names, sql, failure, Instant::now() + HINT_TIMEOUT).await.hint];
     Some(hints.into_iter().flatten().collect::<Vec<_>>().join(" ")).filter(|hint| !hint.is_empty())
 }
 
@@ -51,7 +51,7 @@ async fn with_suggestion(names: &CatalogNames, query: &str, mut failure: Failure
     if !matches!(failure.code, ErrorCode::SqlError | ErrorCode::NotPermitted | ErrorCode::InvalidParams) {
         return failure;
     }
-    let until = deadline.min(Instant::now() + PATIENCE);
+    let until = deadline.min(Instant::now() + HINT_TIMEOUT);
     match tokio::time::timeout_at(until, suggestion(names, query, &failure)).await {
         Ok(Ok(Some(suggestion))) => {
             failure.hint = Some(match failure.hint.take() {

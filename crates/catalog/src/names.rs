@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::queries::{self, FunctionName, Listed, TableName};
 
 /// How long a list is cached. In this time, a hint may name a table that was dropped.
-const KEPT_FOR: Duration = Duration::from_secs(5);
+const CACHED_FOR: Duration = Duration::from_secs(5);
 
 /// The maximum number of tables that a query is assumed to mention.
 const MAX_MENTIONED: usize = 20;
@@ -22,8 +22,8 @@ const MAX_MENTIONED: usize = 20;
 #[derive(Debug, Clone)]
 pub struct CatalogNames {
     reader: Reader,
-    tables: Arc<Kept<TableName>>,
-    functions: Arc<Kept<FunctionName>>,
+    tables: Arc<Cached<TableName>>,
+    functions: Arc<Cached<FunctionName>>,
 }
 
 impl CatalogNames {
@@ -67,35 +67,35 @@ impl CatalogNames {
 
 /// A cached list.
 #[derive(Debug)]
-struct Kept<T>(Mutex<Option<KeptList<T>>>);
+struct Cached<T>(Mutex<Option<CachedList<T>>>);
 
 #[derive(Debug)]
-struct KeptList<T> {
+struct CachedList<T> {
     since: Instant,
     /// `None` if the list is too long for one answer.
     rows: Option<Arc<[T]>>,
 }
 
-impl<T> Default for Kept<T> {
+impl<T> Default for Cached<T> {
     fn default() -> Self {
         Self(Mutex::new(None))
     }
 }
 
-impl<T> Kept<T> {
+impl<T> Cached<T> {
     /// The list, read again if it is too old; `None` if it is too long for one answer. Concurrent callers share one
     /// query.
     async fn get(
         &self,
         read: impl Future<Output = Result<Listed<T>, ReadError>>,
     ) -> Result<Option<Arc<[T]>>, ReadError> {
-        let mut kept = self.0.lock().await;
-        if let Some(list) = kept.as_ref().filter(|list| list.since.elapsed() < KEPT_FOR) {
+        let mut cached = self.0.lock().await;
+        if let Some(list) = cached.as_ref().filter(|list| list.since.elapsed() < CACHED_FOR) {
             return Ok(list.rows.clone());
         }
         let listed = read.await?;
         let rows = (!listed.is_cut).then(|| Arc::from(listed.rows));
-        *kept = Some(KeptList { since: Instant::now(), rows: rows.clone() });
+        *cached = Some(CachedList { since: Instant::now(), rows: rows.clone() });
         Ok(rows)
     }
 }
@@ -109,7 +109,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_list_is_read_once_in_some_seconds_and_one_that_is_too_long_is_not_kept() {
         // P-1
-        let (kept, reads) = (Kept::default(), Cell::new(0));
+        let (cached, reads) = (Cached::default(), Cell::new(0));
         let read = |is_cut| {
             let reads = &reads;
             async move {
@@ -117,11 +117,11 @@ mod tests {
                 Ok(Listed { rows: vec![reads.get()], is_cut })
             }
         };
-        assert_eq!(kept.get(read(false)).await.unwrap().as_deref(), Some(&[1][..]));
-        assert_eq!(kept.get(read(false)).await.unwrap().as_deref(), Some(&[1][..]));
-        tokio::time::advance(KEPT_FOR).await;
-        assert_eq!(kept.get(read(true)).await.unwrap(), None);
-        assert_eq!(kept.get(read(false)).await.unwrap(), None);
+        assert_eq!(cached.get(read(false)).await.unwrap().as_deref(), Some(&[1][..]));
+        assert_eq!(cached.get(read(false)).await.unwrap().as_deref(), Some(&[1][..]));
+        tokio::time::advance(CACHED_FOR).await;
+        assert_eq!(cached.get(read(true)).await.unwrap(), None);
+        assert_eq!(cached.get(read(false)).await.unwrap(), None);
         assert_eq!(reads.get(), 2);
     }
 }

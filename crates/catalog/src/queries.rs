@@ -60,7 +60,7 @@ pub(crate) async fn tables(
     annotations: &CatalogAnnotations,
 ) -> Result<Vec<TableData>, ReadError> {
     let (schemas, names): (Vec<&str>, Vec<&str>) =
-        annotations.touched().into_iter().map(|(schema, name)| (schema.as_str(), name.as_str())).unzip();
+        annotations.accessed().into_iter().map(|(schema, name)| (schema.as_str(), name.as_str())).unzip();
     ask(reader, TABLE, &[json!(schema), json!(table), json!(schemas), json!(names)]).await
 }
 
@@ -72,7 +72,7 @@ pub(crate) async fn search(
     max: usize,
     annotations: &CatalogAnnotations,
 ) -> Result<Option<SearchResult>, ReadError> {
-    let noted = annotations.noted(word);
+    let noted = annotations.objects_with_note(word);
     let schemas: Vec<&str> = noted.iter().map(|(schema, _, _)| *schema).collect();
     let tables: Vec<&str> = noted.iter().map(|(_, table, _)| *table).collect();
     let columns: Vec<Option<&str>> = noted.iter().map(|(_, _, column)| *column).collect();
@@ -93,15 +93,15 @@ pub(crate) struct CatalogEntry {
 /// The entries after this schema or table; the first ones if it is `None`.
 pub(crate) async fn listing(
     reader: &Reader,
-    behind: Option<(&str, Option<&str>)>,
+    after: Option<(&str, Option<&str>)>,
     max: usize,
 ) -> Result<Vec<CatalogEntry>, ReadError> {
-    let (place, schema, table) = match behind {
+    let (position, schema, table) = match after {
         None => (-1, "", ""),
         Some((schema, None)) => (0, schema, ""),
         Some((schema, Some(table))) => (1, schema, table),
     };
-    ask(reader, LISTING, &[json!(place), json!(schema), json!(table), json!(max)]).await
+    ask(reader, LISTING, &[json!(position), json!(schema), json!(table), json!(max)]).await
 }
 
 #[derive(Debug, Deserialize)]

@@ -31,14 +31,14 @@ pub(crate) async fn suggestion(
         return unknown_label(reader, failure).await;
     }
     let Some(sqlstate) = failure.sqlstate.as_deref() else { return Ok(None) };
-    let place = failure.position.map(|position| name_at(query, position)).unwrap_or_default();
-    let said = |name: &str| failure.message.contains(name);
-    match (sqlstate, place.parts.last(), &failure.hint) {
-        ("42P01", Some(_), None) => unknown_table(names, &place.parts, failure).await,
-        ("42703", Some(last), None) if said(last) => unknown_column(names, query, last, &place).await,
+    let identifier = failure.position.map(|position| name_at(query, position)).unwrap_or_default();
+    let message_names = |name: &str| failure.message.contains(name);
+    match (sqlstate, identifier.parts.last(), &failure.hint) {
+        ("42P01", Some(_), None) => unknown_table(names, &identifier.parts, failure).await,
+        ("42703", Some(last), None) if message_names(last) => unknown_column(names, query, last, &identifier).await,
         // PostgreSQL's own hint omits the quotes that a name needs.
-        ("42703", Some(last), Some(_)) if said(last) => {
-            Ok(unknown_column(names, query, last, &place).await?.filter(|hint| hint.contains('"')))
+        ("42703", Some(last), Some(_)) if message_names(last) => {
+            Ok(unknown_column(names, query, last, &identifier).await?.filter(|hint| hint.contains('"')))
         }
         // The error has no position (JOIN .. USING), or points to a word beside the name. Only the message has the
         // name.
@@ -46,10 +46,10 @@ pub(crate) async fn suggestion(
             Some(name) => column_to_join(names, query, name).await,
             None => Ok(None),
         },
-        ("42702", Some(last), None) if said(last) => ambiguous_column(names, query, last).await,
+        ("42702", Some(last), None) if message_names(last) => ambiguous_column(names, query, last).await,
         // PostgreSQL always adds a hint, but it is about the arguments.
-        ("42883", Some(last), _) if said(last) => unknown_function(names, last).await,
-        ("42704", Some(last), None) if said(last) => unknown_type(reader, last).await,
+        ("42883", Some(last), _) if message_names(last) => unknown_function(names, last).await,
+        ("42704", Some(last), None) if message_names(last) => unknown_type(reader, last).await,
         ("22P02", _, None) => unknown_label(reader, failure).await,
         ("42501", ..) if failure.code == ErrorCode::NotPermitted => readable_columns(names, query, failure).await,
         ("42P18", _, None) => Ok(Some(UNTYPED.to_owned())),
@@ -93,9 +93,9 @@ async fn unknown_column(
     names: &CatalogNames,
     query: &str,
     column: &str,
-    place: &IdentifierAt,
+    identifier: &IdentifierAt,
 ) -> Result<Option<String>, ReadError> {
-    let tables = tables_of(names, query, place).await?;
+    let tables = tables_of(names, query, identifier).await?;
     let columns = column_names(names.reader(), &tables).await?;
     Ok(nearest_columns(column, &columns))
 }

@@ -66,10 +66,10 @@ fn complete_only(schema: &mut SchemaData) -> Option<Vec<String>> {
 
 /// The number of leading items that fit.
 pub(crate) fn fitting(items: &[impl Serialize], max_bytes: usize) -> usize {
-    let mut room = max_bytes;
-    let fits = |item| match room.checked_sub(bytes(item)) {
+    let mut remaining = max_bytes;
+    let fits = |item| match remaining.checked_sub(bytes(item)) {
         Some(rest) => {
-            room = rest;
+            remaining = rest;
             true
         }
         None => false,

@@ -104,7 +104,7 @@ impl ProfileView {
             let now = self.registry();
             let change = ListChange {
                 tools: !now.infos().eq(self.seen.infos()),
-                resources: now.resources().words() != self.seen.resources().words(),
+                resources: now.resources().change_key() != self.seen.resources().change_key(),
             };
             if change.tools || change.resources {
                 self.seen = now;

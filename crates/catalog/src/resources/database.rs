@@ -41,15 +41,15 @@ impl Database {
         Self { describer }
     }
 
-    async fn listed(&self, behind: Option<&[String]>, max: usize) -> Result<Vec<ResourceEntry>, Failure> {
-        let behind = match behind {
+    async fn listed(&self, after: Option<&[String]>, max: usize) -> Result<Vec<ResourceEntry>, Failure> {
+        let after = match after {
             None | Some([]) => Ok(None),
             Some([schema]) => Ok(Some((schema.as_str(), None))),
             Some([schema, table]) => Ok(Some((schema.as_str(), Some(table.as_str())))),
             Some(_) => Err(Failure::new(ErrorCode::InvalidParams, "invalid pagination cursor")),
         };
-        let is_first = matches!(behind, Ok(None));
-        let found = queries::listing(self.describer.reader(), behind?, max).await;
+        let is_first = matches!(after, Ok(None));
+        let found = queries::listing(self.describer.reader(), after?, max).await;
         let found = found.map_err(|error| self.describer.failure(error))?;
         let overview = is_first.then(overview);
         Ok(overview.into_iter().chain(found.into_iter().map(listed)).collect())
@@ -112,12 +112,12 @@ impl Resource for Database {
         &INFO
     }
 
-    fn words(&self) -> Vec<String> {
-        self.describer.words()
+    fn change_key(&self) -> Vec<String> {
+        self.describer.change_key()
     }
 
-    fn list<'a>(&'a self, behind: Option<&'a [String]>, max: usize) -> ResourceFuture<'a, Vec<ResourceEntry>> {
-        Box::pin(self.listed(behind, max))
+    fn list<'a>(&'a self, after: Option<&'a [String]>, max: usize) -> ResourceFuture<'a, Vec<ResourceEntry>> {
+        Box::pin(self.listed(after, max))
     }
 
     fn read<'a>(&'a self, path: &'a [String], tools: ServedTools<'a>) -> ResourceFuture<'a, Value> {

@@ -83,11 +83,11 @@ pub(crate) trait Resource: Send + Sync + 'static {
 
     /// The content that does not come from the database. If it changes, clients are notified that the resources have
     /// changed.
-    fn words(&self) -> Vec<String>;
+    fn change_key(&self) -> Vec<String>;
 
     /// At most `max` existing resources in a fixed order, after the one with this path; the first ones if it is
     /// `None`.
-    fn list<'a>(&'a self, behind: Option<&'a [String]>, max: usize) -> ResourceFuture<'a, Vec<ResourceEntry>>;
+    fn list<'a>(&'a self, after: Option<&'a [String]>, max: usize) -> ResourceFuture<'a, Vec<ResourceEntry>>;
 
     /// The resource with this path as JSON, for a caller with these tools.
     fn read<'a>(&'a self, path: &'a [String], tools: ServedTools<'a>) -> ResourceFuture<'a, Value>;

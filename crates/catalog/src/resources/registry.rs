@@ -54,8 +54,8 @@ impl ResourceRegistry {
     }
 
     /// The content of each resource that does not come from the database.
-    pub fn words(&self) -> Vec<(&str, Vec<String>)> {
-        self.resources.iter().map(|resource| (resource.info().name, resource.words())).collect()
+    pub fn change_key(&self) -> Vec<(&str, Vec<String>)> {
+        self.resources.iter().map(|resource| (resource.info().name, resource.change_key())).collect()
     }
 
     /// The existing resources, a page at a time. A cursor is the URI of the last resource on the previous page.
@@ -63,9 +63,9 @@ impl ResourceRegistry {
     /// # Errors
     /// `invalid_params` for an invalid cursor, or the failure of the read of the catalog.
     pub async fn list(&self, cursor: Option<&str>) -> Result<ResourcePage, Failure> {
-        let behind = cursor.map(|cursor| self.after(cursor)).transpose()?;
-        let start = behind.as_ref().map_or(0, |(index, _)| *index);
-        let mut path = behind.map(|(_, uri)| uri.path);
+        let after = cursor.map(|cursor| self.after(cursor)).transpose()?;
+        let start = after.as_ref().map_or(0, |(index, _)| *index);
+        let mut path = after.map(|(_, uri)| uri.path);
         let mut items = Vec::new();
         for resource in self.resources.iter().skip(start) {
             let wanted = PAGE + 1 - items.len();

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use types::{ErrorCode, Failure};
 
-use catalog::{CatalogNames, PATIENCE};
+use catalog::{CatalogNames, HINT_TIMEOUT};
 
 /// If PostgreSQL refused the statement, adds the hint from the catalog to the error. The names are read over a
 /// separate connection, which is closed afterwards.
@@ -21,7 +21,7 @@ pub(super) async fn hinted(place: &NamedSession, sql: &str, error: ExecuteError)
     };
     let limits = ReadLimits { sessions: 1, ..ReadLimits::default() };
     let names = CatalogNames::new(Reader::new(place.target.clone(), &SearchPath::default(), limits));
-    error.hint = catalog::corrected(&names, sql, failure, Instant::now() + PATIENCE).await.hint;
+    error.hint = catalog::corrected(&names, sql, failure, Instant::now() + HINT_TIMEOUT).await.hint;
     ExecuteError::Sql(error)
 }
 
