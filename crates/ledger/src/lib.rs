@@ -166,7 +166,7 @@ impl Ledger {
 
     /// Discards the idle sessions with their prepared statements.
     pub fn forget_idle_sessions(&self) {
-        self.writer.invalidate_idle();
+        self.writer.retire_all();
     }
 
     /// The records of all accounts, for people who may see them.

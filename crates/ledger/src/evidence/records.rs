@@ -207,7 +207,7 @@ impl Records {
     ) -> Result<Vec<Map<String, Value>>, pg::Error> {
         match self.try_objects(sql, params).await {
             Err(pg::Error::Lost(_)) => {
-                self.writer.invalidate_idle();
+                self.writer.retire_all();
                 self.try_objects(sql, params).await
             }
             answer => answer,

@@ -59,7 +59,7 @@ impl LedgerGauges {
         let deadline = Instant::now() + TIMEOUT;
         let outcome = match self.writer.run_one(SQL, &[], deadline).await {
             Err(pg::Error::Lost(_)) => {
-                self.writer.invalidate_idle();
+                self.writer.retire_all();
                 self.writer.run_one(SQL, &[], deadline).await?
             }
             outcome => outcome?,

@@ -231,7 +231,7 @@ impl Admission<'_> {
     /// After a lost connection the other pooled ones may be dead as well, or lead to another server than the next
     /// one.
     fn forget(&self) {
-        self.writer.invalidate_idle();
+        self.writer.retire_all();
         self.dedup_cache.forget_all();
     }
 }

@@ -284,7 +284,7 @@ impl WriteProtocol {
                 }
                 TryResult::Unopened(Unopened::Lost(error)) => {
                     lease.discard();
-                    self.writer.invalidate_idle();
+                    self.writer.retire_all();
                     self.dedup_cache.forget_all();
                     if self.is_admitted(intent, start).await {
                         tracing::info!(%error, "the connection was lost before the write committed");
@@ -412,7 +412,7 @@ impl WriteProtocol {
 
     /// Resolves the outcome. `cause` is the failure for the caller and the record if nothing was written.
     async fn resolve(&self, intent: &Intent, cause: Option<Failure>) -> Result<WriteOutcome, WriteError> {
-        self.writer.invalidate_idle();
+        self.writer.retire_all();
         self.dedup_cache.forget_all();
         let deadline = Instant::now() + RESOLVE_TIMEOUT;
         let resolved =

@@ -109,7 +109,7 @@ impl Trials<'_> {
             Ok(Err(ExecutorError::ConnectionLost(error))) => {
                 lease.discard();
                 if matches!(error, pg::Error::Lost(_)) {
-                    self.writer.invalidate_idle();
+                    self.writer.retire_all();
                 }
                 Err(failure(&error))
             }

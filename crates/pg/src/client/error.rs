@@ -212,7 +212,7 @@ impl ConnectError {
             Self::TimedOut { .. } => true,
             Self::Refused { error, .. } => {
                 error.sqlstate.starts_with("57")
-                    || matches!(error.sqlstate.as_str(), TOO_MANY_CONNECTIONS | POOLER_SAYS)
+                    || matches!(error.sqlstate.as_str(), TOO_MANY_CONNECTIONS | PROTOCOL_VIOLATION)
             }
             Self::Authentication(_) | Self::DatabaseMissing(_) | Self::Pooled { .. } => false,
         }
@@ -220,14 +220,14 @@ impl ConnectError {
 
     /// Whether a PostgreSQL server reported the error. A pooler without a server gives no reason.
     pub(crate) fn is_server_response(&self) -> bool {
-        matches!(self, Self::Refused { error, .. } if error.sqlstate != POOLER_SAYS)
+        matches!(self, Self::Refused { error, .. } if error.sqlstate != PROTOCOL_VIOLATION)
     }
 
     /// Whether the same call may succeed later without a change of the configuration.
     fn is_retryable(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::TimedOut { .. } => true,
-            Self::Refused { error, .. } => error.is_retryable() || error.sqlstate == POOLER_SAYS,
+            Self::Refused { error, .. } => error.is_retryable() || error.sqlstate == PROTOCOL_VIOLATION,
             Self::Authentication(_) | Self::DatabaseMissing(_) | Self::Pooled { .. } => false,
         }
     }
@@ -266,7 +266,7 @@ const TELL_THE_OPERATOR: &str =
 
 /// protocol_violation: the only SQLSTATE that PgBouncer uses. PostgreSQL does not report it to a client that starts a
 /// session.
-pub(crate) const POOLER_SAYS: &str = "08P01";
+pub(crate) const PROTOCOL_VIOLATION: &str = "08P01";
 const CANNOT_CONNECT_NOW: &str = "57P03";
 const TOO_MANY_CONNECTIONS: &str = "53300";
 

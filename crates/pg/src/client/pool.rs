@@ -26,7 +26,7 @@ struct Manager {
 }
 
 impl Manager {
-    fn invalidate_idle(&self) {
+    fn retire_all(&self) {
         *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::time::Instant::now());
     }
 
@@ -58,7 +58,7 @@ impl managed::Manager for Manager {
                     return Ok(());
                 }
                 Ok(Err(_)) => {}
-                Err(_) => self.invalidate_idle(),
+                Err(_) => self.retire_all(),
             }
         }
         // The session must have ended before the next one connects. No Terminate is sent to a server that cannot be
@@ -171,7 +171,7 @@ impl Pool {
         match error {
             Error::Lost(error) => {
                 tracing::info!(%error, "a connection was lost; reading again on a fresh one");
-                self.invalidate_idle();
+                self.retire_all();
                 true
             }
             Error::Server(error) if error.sqlstate == "57014" && Instant::now() < deadline => {
@@ -211,8 +211,8 @@ impl Pool {
     }
 
     /// Retires all present sessions, after a restart of the server. Idle ones are closed when their slots are needed.
-    pub fn invalidate_idle(&self) {
-        self.pool.manager().invalidate_idle();
+    pub fn retire_all(&self) {
+        self.pool.manager().retire_all();
     }
 }
 
@@ -263,7 +263,7 @@ impl PooledSession {
         let Some(session) = &self.session else { return };
         if let Some(pool) = Object::pool(session).filter(|_| session.connection.last_heard < self.since) {
             tracing::info!(backend_pid = session.backend_pid(), "nothing was heard until the deadline");
-            pool.manager().invalidate_idle();
+            pool.manager().retire_all();
         }
     }
 

@@ -11,7 +11,7 @@ use crate::client::session_settings::SessionSettings;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolerReport {
     /// Whether there is a pooler.
-    pub is_there: bool,
+    pub has_pooler: bool,
     /// Whether settings that a transaction leaves in a backend remain for the next one (no
     /// `server_reset_query_always`).
     pub keeps_settings: Option<bool>,
@@ -43,17 +43,17 @@ async fn examine(target: &ConnectOptions) -> Result<PoolerReport, Error> {
     let backend = PipelineStatement::without_params("select pg_catalog.pg_backend_pid()");
     let rows = session.run(&[backend]).await.map_err(|failed| failed.error)?;
     let process = rows.first().and_then(|outcome| outcome.rows.first()?.first()?.clone());
-    let is_there = process.is_some_and(|process| process != session.backend_pid().to_string());
+    let has_pooler = process.is_some_and(|process| process != session.backend_pid().to_string());
     let renames_statements = session.is_pooled() && renames(&mut session).await?;
     let mut keeps_settings = None;
     for try_no in 0..TRIES {
-        if !is_there || keeps_settings.is_some() {
+        if !has_pooler || keeps_settings.is_some() {
             break;
         }
         keeps_settings = keeps(&mut session, &format!("mark {try_no}")).await?;
     }
     session.close().await;
-    Ok(PoolerReport { is_there, keeps_settings, renames_statements })
+    Ok(PoolerReport { has_pooler, keeps_settings, renames_statements })
 }
 
 /// Whether EXECUTE does not find a statement that the protocol has prepared in the same transaction.

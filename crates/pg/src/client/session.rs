@@ -86,7 +86,7 @@ const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct Session {
     pub(crate) connection: Connection,
     /// The statements that begin each transaction through a pooler.
-    ground: Option<TransactionPreamble>,
+    preamble: Option<TransactionPreamble>,
     /// The names of prepared statements by text and parameter types.
     pub(crate) prepared: HashMap<(String, Vec<u32>), String>,
     /// The number of names used so far.
@@ -104,7 +104,7 @@ pub struct Session {
     pub(crate) has_system_path: bool,
     /// The session must not be reused: the schema has changed under a prepared statement, its reset has failed, or its
     /// state is unknown.
-    outdated: bool,
+    is_unusable: bool,
 }
 
 impl Session {
@@ -114,11 +114,11 @@ impl Session {
     /// [`ConnectError`], within the target's connect timeout.
     pub async fn connect(target: &ConnectOptions, settings: &SessionSettings) -> Result<Self, ConnectError> {
         let connection = wire::connect(target, settings).await?;
-        let ground = (target.pooler == Pooler::Transaction).then(|| TransactionPreamble::new(settings));
-        let is_pooled = ground.is_some();
+        let preamble = (target.pooler == Pooler::Transaction).then(|| TransactionPreamble::new(settings));
+        let is_pooled = preamble.is_some();
         Ok(Self {
             connection,
-            ground,
+            preamble,
             prepared: HashMap::new(),
             names: 0,
             boundary_prepared: is_pooled,
@@ -126,7 +126,7 @@ impl Session {
             settings: TransactionSettings::default(),
             statements: StatementCache::new(!is_pooled),
             has_system_path: settings.has_system_path(),
-            outdated: false,
+            is_unusable: false,
         })
     }
 
@@ -157,7 +157,7 @@ impl Session {
     /// still fit the database.
     #[must_use]
     pub fn is_reusable(&self) -> bool {
-        (self.is_idle() || self.connection.reset_pending()) && !self.outdated
+        (self.is_idle() || self.connection.reset_pending()) && !self.is_unusable
     }
 
     /// Whether the connection is known to be lost.
@@ -236,7 +236,7 @@ impl Session {
             // feature_not_supported: "cached plan must not change result type", after a change of the schema. If this
             // pipeline parsed the text itself, the error has another cause.
             let is_new = parsing.get(step).is_some_and(Option::is_some);
-            self.outdated |= !is_new && error.sqlstate == "0A000";
+            self.is_unusable |= !is_new && error.sqlstate == "0A000";
             return Err(PipelineError { step, error: Error::Server(error) });
         }
         if collector.truncated_by.is_some() {

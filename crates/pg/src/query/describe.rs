@@ -100,7 +100,7 @@ impl WriterPool {
             // repeated on a new session.
             Err(Error::Lost(error)) => {
                 tracing::info!(%error, "a pooled connection was lost; describing again on a fresh one");
-                self.invalidate_idle();
+                self.retire_all();
                 self.describe_once(sql, param_types, deadline).await
             }
             answer => answer,

@@ -95,8 +95,8 @@ impl WriterPool {
     }
 
     /// Retires all present sessions, after a lost connection: the others may be lost too.
-    pub fn invalidate_idle(&self) {
-        self.pool.invalidate_idle();
+    pub fn retire_all(&self) {
+        self.pool.retire_all();
     }
 
     /// Waits until PostgreSQL has received every pending cancel request.

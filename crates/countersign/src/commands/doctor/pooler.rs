@@ -17,8 +17,8 @@ pub(super) async fn examine(target: &ConnectOptions) -> Vec<Finding> {
     }
 }
 
-fn findings(PoolerReport { is_there, keeps_settings, renames_statements }: PoolerReport) -> Vec<Finding> {
-    if !is_there {
+fn findings(PoolerReport { has_pooler, keeps_settings, renames_statements }: PoolerReport) -> Vec<Finding> {
+    if !has_pooler {
         return vec![Finding::warning(
             AREA,
             "pooler = \"transaction\" is set, and no pooler is seen: every statement is prepared anew for nothing",

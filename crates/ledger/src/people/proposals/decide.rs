@@ -104,7 +104,7 @@ impl Proposals {
             }
             Err(error @ (pg::Error::Lost(_) | pg::Error::Deadline)) => {
                 tracing::info!(proposal_id = %id, %error, "whether a decision counted has to be looked up");
-                self.writer.invalidate_idle();
+                self.writer.retire_all();
                 self.transitioned(account, id, attempt).await
             }
             Err(error) => Err(ledger_failure(&error)),

@@ -104,7 +104,7 @@ impl Writer {
         };
         let sent = sent.await;
         if let Err(pg::Error::Lost(_)) = &sent {
-            self.pool.invalidate_idle();
+            self.pool.retire_all();
         }
         sent.map(drop)
     }

@@ -249,7 +249,7 @@ impl Operator {
 
     /// The outcome of an attempt whose connection was lost. `rows` is its number of rows.
     async fn resolve(&self, admitted: &AdmittedUndo, rows: u64) -> Result<UndoOutcome, UndoError> {
-        self.writer.invalidate_idle();
+        self.writer.retire_all();
         let id = admitted.correlation_id;
         let wait_ms = Some(RESOLVE_TIMEOUT.as_millis().to_string());
         let params = [Some(id.to_string()), admitted.slot.clone(), wait_ms];

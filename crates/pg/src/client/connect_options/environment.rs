@@ -60,7 +60,7 @@ impl ConnectEnvironment {
     }
 
     /// The path of a file in the user's home, if the file exists.
-    pub(super) fn there_in_home(&self, path: &str) -> Option<PathBuf> {
+    pub(super) fn existing_in_home(&self, path: &str) -> Option<PathBuf> {
         self.in_home(path).filter(|path| path.exists())
     }
 
@@ -86,7 +86,7 @@ pub(super) fn is_default(folder: &Path) -> bool {
 
 #[cfg(test)]
 impl ConnectEnvironment {
-    pub(super) fn made(variables: &[(&str, &str)], home: &Path, socket_folders: &[&Path]) -> Self {
+    pub(super) fn for_tests(variables: &[(&str, &str)], home: &Path, socket_folders: &[&Path]) -> Self {
         Self {
             variables: variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
             home: Some(home.to_owned()),

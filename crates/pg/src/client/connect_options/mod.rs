@@ -191,7 +191,7 @@ impl ConnectOptions {
             is_shuffled: hosts::are_shuffled(&given)?,
             session_attrs: hosts::session_attrs(&given)?,
             password: text("password").map(Secret::new),
-            passfile: text("passfile").map(PathBuf::from).or_else(|| surroundings.there_in_home(".pgpass")),
+            passfile: text("passfile").map(PathBuf::from).or_else(|| surroundings.existing_in_home(".pgpass")),
             login: auth_policy::of(&given)?,
             requirepeer: text("requirepeer"),
             dbname: text("dbname").unwrap_or_else(|| user.clone()),

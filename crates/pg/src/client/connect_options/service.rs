@@ -15,7 +15,7 @@ pub(super) fn add(given: &mut KeywordValues, surroundings: &ConnectEnvironment) 
     let named = given.get("service").or_else(|| surroundings.variable("PGSERVICE"));
     let Some(name) = named.map(str::to_owned) else { return Ok(()) };
     let own = given.get("servicefile").or_else(|| surroundings.variable("PGSERVICEFILE")).map(PathBuf::from);
-    let own = own.or_else(|| surroundings.there_in_home(".pg_service.conf"));
+    let own = own.or_else(|| surroundings.existing_in_home(".pg_service.conf"));
     let system = match surroundings.variable("PGSYSCONFDIR") {
         Some(folder) => vec![PathBuf::from(folder)],
         None => SYSTEM_FOLDERS.map(PathBuf::from).to_vec(),

@@ -7,7 +7,7 @@ use super::*;
 /// An empty home, and an environment with these variables.
 fn in_a_home(variables: &[(&str, &str)]) -> (tempfile::TempDir, ConnectEnvironment) {
     let home = tempfile::tempdir().unwrap();
-    let surroundings = ConnectEnvironment::made(variables, home.path(), &[]);
+    let surroundings = ConnectEnvironment::for_tests(variables, home.path(), &[]);
     (home, surroundings)
 }
 
@@ -47,7 +47,7 @@ fn what_is_left_out_is_what_libpq_takes() {
 #[test]
 fn without_a_host_the_default_socket_is_taken_if_it_is_there_and_never_that_of_a_second_folder() {
     let (own, shared) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let surroundings = ConnectEnvironment::made(&[], own.path(), &[own.path(), shared.path()]);
+    let surroundings = ConnectEnvironment::for_tests(&[], own.path(), &[own.path(), shared.path()]);
     let address = |text| ConnectOptions::parse_with(text, &surroundings).unwrap().addresses.remove(0);
     std::fs::write(shared.path().join(".s.PGSQL.5432"), "").unwrap();
     assert_eq!(address(""), tcp("localhost", 5432));
@@ -105,7 +105,8 @@ fn the_text_goes_before_the_service_before_the_variables() {
     assert!(ConnectOptions::parse_with("password=''", &surroundings).unwrap().password.is_none());
 
     // Without a file of the user's own: the default file, then the system's.
-    let surroundings = |home| ConnectEnvironment::made(&[("PGSYSCONFDIR", folder.path().to_str().unwrap())], home, &[]);
+    let surroundings =
+        |home| ConnectEnvironment::for_tests(&[("PGSYSCONFDIR", folder.path().to_str().unwrap())], home, &[]);
     let host = |surroundings| ConnectOptions::parse_with("service=shop", &surroundings).map(|target| target.address());
     let missing = host(surroundings(home.path())).unwrap_err().to_string();
     assert!(missing.contains("no service \"shop\""), "{missing}");
@@ -147,10 +148,10 @@ fn tls_is_as_in_libpq() {
     assert_eq!(ConnectOptions::parse_with("sslrootcert=system", &bare).unwrap().tls.mode, SslMode::VerifyFull);
     assert!(problem("sslrootcert=system sslmode=verify-ca", &[]).contains("too weak"));
     let versions = tls("ssl_min_protocol_version=TLSv1.3");
-    assert!(!versions.takes_1_2 && versions.takes_1_3);
+    assert!(!versions.allows_tls_1_2 && versions.allows_tls_1_3);
     let versions = tls("ssl_min_protocol_version=TLSv1 ssl_max_protocol_version=TLSv1.2");
-    assert!(versions.takes_1_2 && !versions.takes_1_3);
-    assert!(tls("sslnegotiation=direct").is_direct && tls("").sends_name && !tls("sslsni=0").sends_name);
+    assert!(versions.allows_tls_1_2 && !versions.allows_tls_1_3);
+    assert!(tls("sslnegotiation=direct").is_direct && tls("").sends_sni && !tls("sslsni=0").sends_sni);
     let client = Some(ClientCertificate { certificate: "/c".into(), key: "/k".into() });
     assert_eq!(tls("sslcert=/c sslkey=/k").client, client);
     assert_eq!(tls("sslcert=/c sslkey=/k sslcertmode=disable").client, None);

@@ -59,11 +59,11 @@ pub struct TlsOptions {
     /// Whether the TLS handshake begins at once, without PostgreSQL's SSLRequest (PostgreSQL 17).
     pub is_direct: bool,
     /// Whether the client sends the server name (SNI).
-    pub sends_name: bool,
+    pub sends_sni: bool,
     /// Whether TLS 1.2 is allowed.
-    pub takes_1_2: bool,
+    pub allows_tls_1_2: bool,
     /// Whether TLS 1.3 is allowed.
-    pub takes_1_3: bool,
+    pub allows_tls_1_3: bool,
     /// The configuration that was built from these options and their files.
     pub(crate) cache: TlsConfigCache,
 }
@@ -107,7 +107,7 @@ pub(super) fn of(given: &KeywordValues, surroundings: &ConnectEnvironment) -> Re
         return Err(given.wrong("sslmode", "it is too weak for sslrootcert=system; use verify-full"));
     }
     let file = given.get("sslrootcert").filter(|_| !has_system_roots).map(PathBuf::from);
-    let file = file.or_else(|| surroundings.there_in_home(".postgresql/root.crt").filter(|_| !has_system_roots));
+    let file = file.or_else(|| surroundings.existing_in_home(".postgresql/root.crt").filter(|_| !has_system_roots));
     if mode == SslMode::Require && file.is_some() {
         mode = SslMode::VerifyCa;
     }
@@ -121,17 +121,17 @@ pub(super) fn of(given: &KeywordValues, surroundings: &ConnectEnvironment) -> Re
             "keys with a passphrase are not supported; `openssl pkey -in KEY -out NEW` takes it off, and mode 0600 keeps others out",
         ));
     }
-    let (takes_1_2, takes_1_3) = versions(given)?;
+    let (allows_tls_1_2, allows_tls_1_3) = versions(given)?;
     let revoked = given.get("sslcrl").map(PathBuf::from);
     Ok(TlsOptions {
         mode,
         roots: file.map_or(RootCertificates::System, RootCertificates::File),
-        revoked: revoked.or_else(|| surroundings.there_in_home(".postgresql/root.crl")),
+        revoked: revoked.or_else(|| surroundings.existing_in_home(".postgresql/root.crl")),
         client: client(given, surroundings)?,
         is_direct,
-        sends_name: given.choice("sslsni", &[("0", false), ("1", true)], true)?,
-        takes_1_2,
-        takes_1_3,
+        sends_sni: given.choice("sslsni", &[("0", false), ("1", true)], true)?,
+        allows_tls_1_2,
+        allows_tls_1_3,
         cache: TlsConfigCache::default(),
     })
 }
@@ -147,7 +147,7 @@ fn client(
         Some(_) => return Err(given.wrong("sslcertmode", "it is one of disable, allow; require is not supported")),
     }
     let named = given.get("sslcert").map(PathBuf::from);
-    let certificate = named.or_else(|| surroundings.there_in_home(".postgresql/postgresql.crt"));
+    let certificate = named.or_else(|| surroundings.existing_in_home(".postgresql/postgresql.crt"));
     let key = given.get("sslkey").map(PathBuf::from).or_else(|| surroundings.in_home(".postgresql/postgresql.key"));
     match (certificate, key) {
         (None, _) => Ok(None),

@@ -56,7 +56,7 @@ fn written(tls: &TlsOptions) -> Vec<Option<SystemTime>> {
 fn config(tls: &TlsOptions) -> io::Result<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
     let versions: Vec<_> =
-        [tls.takes_1_2.then_some(&TLS12), tls.takes_1_3.then_some(&TLS13)].into_iter().flatten().collect();
+        [tls.allows_tls_1_2.then_some(&TLS12), tls.allows_tls_1_3.then_some(&TLS13)].into_iter().flatten().collect();
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&versions)
         .map_err(io::Error::other)?;
@@ -78,7 +78,7 @@ fn config(tls: &TlsOptions) -> io::Result<ClientConfig> {
         }
         None => builder.with_no_client_auth(),
     };
-    config.enable_sni = tls.sends_name;
+    config.enable_sni = tls.sends_sni;
     if tls.is_direct {
         config.alpn_protocols = vec![TLS_PROTOCOL.to_vec()];
     }
@@ -213,7 +213,7 @@ mod tests {
         let tls = TlsOptions {
             mode: SslMode::Require,
             roots: RootCertificates::File(roots.path().to_owned()),
-            takes_1_3: true,
+            allows_tls_1_3: true,
             ..TlsOptions::default()
         };
         let first = tls.client_config().unwrap();

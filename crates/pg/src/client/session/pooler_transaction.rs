@@ -70,7 +70,7 @@ impl Session {
     /// Whether another backend may have the next transaction.
     #[must_use]
     pub fn is_pooled(&self) -> bool {
-        self.ground.is_some()
+        self.preamble.is_some()
     }
 
     /// Opens a transaction block and runs the steps in it, all in one round trip. `mode` follows BEGIN (`isolation
@@ -83,8 +83,8 @@ impl Session {
         mode: Option<&str>,
         steps: &[PipelineStatement<'_>],
     ) -> Result<Vec<StatementResult>, PipelineError> {
-        let opening = match &self.ground {
-            Some(ground) => ground.opening(mode).to_vec(),
+        let opening = match &self.preamble {
+            Some(preamble) => preamble.opening(mode).to_vec(),
             None => vec![mode.map_or_else(|| "begin".to_owned(), |mode| format!("begin {mode}"))],
         };
         let all: Vec<PipelineStatement<'_>> =
@@ -103,10 +103,10 @@ impl Session {
         first: &[PipelineStatement<'_>],
         second: &[PipelineStatement<'_>],
     ) -> Result<Vec<StatementResult>, PipelineError> {
-        let ground = self.ground.as_ref().map(|ground| ground.opening(None).to_vec());
-        let begin = ground.clone().unwrap_or_else(|| vec!["begin".to_owned()]);
+        let preamble = self.preamble.as_ref().map(|preamble| preamble.opening(None).to_vec());
+        let begin = preamble.clone().unwrap_or_else(|| vec!["begin".to_owned()]);
         // The second block keeps the modes of the first, but not its settings.
-        let again: Vec<String> = ground.unwrap_or_default().into_iter().skip(1).collect();
+        let again: Vec<String> = preamble.unwrap_or_default().into_iter().skip(1).collect();
         let commit = PipelineStatement::without_params("commit and chain");
         let opening = begin.iter().map(|sql| PipelineStatement::without_params(sql));
         let all: Vec<PipelineStatement<'_>> = opening
@@ -131,7 +131,7 @@ impl Session {
     /// # Errors
     /// An error of the server or the connection. A block may be open then, and has failed.
     pub async fn begin_with_snapshot(&mut self, snapshot: &str) -> Result<(), Error> {
-        let settings = self.ground.as_ref().map(|ground| ground.settings.clone()).unwrap_or_default();
+        let settings = self.preamble.as_ref().map(|preamble| preamble.settings.clone()).unwrap_or_default();
         let import = format!("set transaction snapshot {}", sql_literal(Some(snapshot)));
         self.batch_execute(&format!("begin isolation level repeatable read; {import}; {settings}")).await
     }
@@ -160,8 +160,8 @@ impl Session {
 
     /// Sets the start-up settings within a transaction after RESET ALL. A direct session returns to them by itself.
     pub async fn restore_preamble(&mut self) -> Result<(), Error> {
-        let Some(ground) = &self.ground else { return Ok(()) };
-        let settings = ground.settings.clone();
+        let Some(preamble) = &self.preamble else { return Ok(()) };
+        let settings = preamble.settings.clone();
         self.run_pipeline(&[PipelineStatement::without_params(&settings)])
             .await
             .map(drop)

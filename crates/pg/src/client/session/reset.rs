@@ -47,7 +47,7 @@ impl Session {
         let failure = failure
             .or_else(|| has_statements.then(|| left_behind("prepared statements of a call are left")))
             .or_else(|| self.is_in_block().then(|| left_behind("the transaction of a call is still open")));
-        self.outdated |= failure.is_some();
+        self.is_unusable |= failure.is_some();
         failure.map_or(Ok(()), Err)
     }
 

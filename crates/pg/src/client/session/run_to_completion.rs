@@ -23,13 +23,13 @@ pub struct CompleteResult {
 impl Session {
     /// Prevents the session from returning to its pool: its state is unknown.
     pub fn mark_unusable(&mut self) {
-        self.outdated = true;
+        self.is_unusable = true;
     }
 
     /// Whether statements may set a client encoding other than UTF8. The caller restores the encoding, and sends only
     /// ASCII until then. A row that is not UTF-8 remains an error.
-    pub fn allow_client_encoding_change(&mut self, bears: bool) {
-        self.connection.allow_client_encoding_change = bears;
+    pub fn allow_client_encoding_change(&mut self, is_allowed: bool) {
+        self.connection.allow_client_encoding_change = is_allowed;
     }
 
     /// Closes every prepared statement, including those of SQL's PREPARE.

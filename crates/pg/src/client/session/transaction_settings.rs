@@ -14,9 +14,9 @@ pub(crate) struct TransactionSettings {
 }
 
 impl TransactionSettings {
-    /// Settings for a read that may take until this deadline.
-    pub(crate) fn within(account: &str, deadline: Duration) -> Self {
-        let (account, timeout_ms) = (account.to_owned(), deadline.as_millis());
+    /// Settings for a read that may take this long.
+    pub(crate) fn within(account: &str, timeout: Duration) -> Self {
+        let (account, timeout_ms) = (account.to_owned(), timeout.as_millis());
         Self { account, statement_timeout_ms: timeout_ms, lock_timeout_ms: timeout_ms }
     }
 

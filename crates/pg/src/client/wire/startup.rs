@@ -16,7 +16,7 @@ use super::connection::rows::owned_row;
 use super::connection::{CancelKey, Connection, Event, Purpose, Reported};
 use super::socket::{Endpoint, Socket};
 use crate::client::connect_options::{Address, AuthMethod, ConnectOptions, Pooler, SslMode, TargetSessionAttrs};
-use crate::client::error::{ConnectError, Error, POOLER_SAYS, ServerError};
+use crate::client::error::{ConnectError, Error, PROTOCOL_VIOLATION, ServerError};
 use crate::client::session_settings::SessionSettings;
 
 /// A start-up setting that poolers forward too.
@@ -166,7 +166,7 @@ async fn open(route: &Endpoint, target: &ConnectOptions, settings: &SessionSetti
         let refused_at_once =
             connection.asked == AuthMethod::None && matches!(&error, Error::Server(error) if error.sqlstate == "28000");
         let error = match error {
-            Error::Server(error) if error.sqlstate == POOLER_SAYS && target.pooler == Pooler::None => {
+            Error::Server(error) if error.sqlstate == PROTOCOL_VIOLATION && target.pooler == Pooler::None => {
                 ConnectError::Pooled { place: route.address.to_string(), reason: format!("it says: {}", error.message) }
             }
             error => connect_error(&route.address, error),

@@ -76,7 +76,7 @@ pub(super) struct FunctionPolicy {
     /// The schema whose relations reads may not use.
     refused_schema: Option<&'static str>,
     /// Whether statements may change `countersign.account_id`.
-    takes_any_setting: bool,
+    allows_any_setting: bool,
     /// Whether inspections list the tables that a plan reads.
     collects_tables: bool,
 }
@@ -102,13 +102,13 @@ impl FunctionPolicy {
 
     /// A policy for statements that may change any setting.
     pub(super) fn with_any_setting() -> Self {
-        Self { takes_any_setting: true, ..Self::default() }
+        Self { allows_any_setting: true, ..Self::default() }
     }
 
     /// The same policy, but inspections also list the tables that a plan reads.
     pub(super) fn collecting_tables(&self) -> Self {
-        let Self { refused_schema, takes_any_setting, .. } = *self;
-        Self { refused_schema, takes_any_setting, collects_tables: true, ..Self::default() }
+        let Self { refused_schema, allows_any_setting, .. } = *self;
+        Self { refused_schema, allows_any_setting, collects_tables: true, ..Self::default() }
     }
 
     /// Inspects a text that has been described in the open transaction, so the relations that it reads stay locked
@@ -161,7 +161,7 @@ impl FunctionPolicy {
             refuse_relations(plan, refused)?;
         }
         let names = plan.as_ref().map(|plan| names_to_check(plan, sql)).unwrap_or_default();
-        if !self.takes_any_setting
+        if !self.allows_any_setting
             && let Some((function, why)) = account_setting::refusal(sql, plan.as_ref())
         {
             return Err(ReadError::ForbiddenFunction { function: function.to_owned(), why: why.to_owned() });

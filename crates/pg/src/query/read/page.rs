@@ -20,7 +20,7 @@ use types::PgType;
 use super::description::push_explain;
 use super::page_order::{PageKey, PageProblem, page_keys};
 use super::page_plan::{SORT_MODE_SQL, planned_order};
-use super::page_text::{as_part, behind, chars_before, without_end};
+use super::page_text::{as_part, chars_before, page_query, without_end};
 use super::{ReadError, ReadRequest, Reader, ResultSet, RowFormat, refusal};
 use crate::client::error::Error;
 use crate::client::session::{Session, StatementDescription, TransactionSettings};
@@ -142,7 +142,7 @@ impl Reader {
             .map_err(|problem| ReadError::Params(format!("`after` cannot be used with this query: {problem}")))?;
         let values = key_values(keys, after)?;
         let param_count = order.params.len();
-        let text = behind(sql, &order.names, keys, &values, param_count);
+        let text = page_query(sql, &order.names, keys, &values, param_count);
         let params = request.params.iter().cloned().chain(values.into_iter().flatten().map(Value::String));
         let page = ReadRequest {
             sql: &text,

@@ -43,7 +43,7 @@ fn column(index: usize) -> String {
 
 /// The query for the rows after these key values. `param_count` is the number of the query's own parameters. The
 /// values that are not NULL become the parameters after them.
-pub(super) fn behind(
+pub(super) fn page_query(
     sql: &str,
     names: &[String],
     keys: &[PageKey],
@@ -148,7 +148,7 @@ mod tests {
 
     fn of(keys: &[PageKey], values: &[Option<&str>]) -> String {
         let values: Vec<Option<String>> = values.iter().map(|value| value.map(str::to_owned)).collect();
-        let text = behind("Q", &["a \"b\"".to_owned(), "c".to_owned()], keys, &values, 2);
+        let text = page_query("Q", &["a \"b\"".to_owned(), "c".to_owned()], keys, &values, 2);
         let head = "select page.c1 as \"a \"\"b\"\"\", page.c2 as \"c\" from (\nQ\n) as page (c1, c2) where ";
         text.strip_prefix(head).unwrap().to_owned()
     }

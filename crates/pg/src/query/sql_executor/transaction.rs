@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::commit::{READ_TIMEOUT_MARGIN, commit, read_timeout, unless_cancelled};
-use super::user_statement::{Ran, StatementTimeouts, control, ending_in_block, run_unless_exit};
+use super::user_statement::{Ran, StatementTimeouts, control, reject_unsupported_in_block, run_unless_exit};
 use super::{BoxFuture, ExecuteError, Transaction};
 use crate::client::pool::PooledSession;
 use crate::client::session::Session;
@@ -57,7 +57,7 @@ async fn run(
         run_unless_exit(session, reader.types(), (&statement, forbids), query, sink).await?
     };
     match ran {
-        Ran::Whole => ending_in_block(sink)?,
+        Ran::Whole => reject_unsupported_in_block(sink)?,
         Ran::TransactionExit => go_back(session, savepoints, query, sink).await?,
     }
     if sink.tag() == Some("SAVEPOINT") && savepoints.begun_at.is_none() {

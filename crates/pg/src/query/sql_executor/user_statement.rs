@@ -305,7 +305,7 @@ pub(crate) fn reject_session_commands(sink: &RowSink) -> Result<(), ExecuteError
 }
 
 /// Like [`reject_session_commands`], for a transaction of several statements, which may have savepoints.
-pub(crate) fn ending_in_block(sink: &RowSink) -> Result<(), ExecuteError> {
+pub(crate) fn reject_unsupported_in_block(sink: &RowSink) -> Result<(), ExecuteError> {
     match sink.tag() {
         Some("SAVEPOINT" | "RELEASE") => Ok(()),
         _ => reject_session_commands(sink),
