@@ -219,7 +219,7 @@ pub fn parse(front_end: FrontEnd, argv: &[String], env: HashMap<String, String>)
 
 /// Creates an `error` event for an invocation that cannot run for a reason other than its command line.
 #[must_use]
-pub fn refused_later(message: &str, invocation: &Invocation) -> ParseExit {
+pub fn error_exit(message: &str, invocation: &Invocation) -> ParseExit {
     let problem = CliError::invalid(redaction::without_password(message));
     ParseExit { stdout: invocation.output.render(&Event::error(None, problem, 0)), code: 2 }
 }

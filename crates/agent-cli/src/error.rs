@@ -7,7 +7,7 @@ use serde::Serialize;
 /// The `error_code` of an `error` event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ErrorCode {
+pub enum EventErrorCode {
     /// A command, an option or a flag is invalid.
     InvalidRequest,
     /// The parameters do not match the statement.
@@ -32,7 +32,7 @@ pub enum ErrorCode {
     InternalError,
 }
 
-impl ErrorCode {
+impl EventErrorCode {
     /// Every code.
     pub const ALL: [Self; 11] = [
         Self::InvalidRequest,
@@ -49,7 +49,7 @@ impl ErrorCode {
     ];
 }
 
-impl fmt::Display for ErrorCode {
+impl fmt::Display for EventErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }
@@ -60,7 +60,7 @@ impl fmt::Display for ErrorCode {
 #[error("{message}")]
 pub struct CliError {
     /// Code for programs.
-    pub code: ErrorCode,
+    pub code: EventErrorCode,
     /// Message: one sentence.
     pub message: String,
     /// Advice on what to do.
@@ -72,14 +72,14 @@ pub struct CliError {
 impl CliError {
     /// Creates an error that is not retryable and has no hint.
     #[must_use]
-    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+    pub fn new(code: EventErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), hint: None, retryable: false }
     }
 
-    /// Creates an error of [`ErrorCode::InvalidRequest`].
+    /// Creates an error of [`EventErrorCode::InvalidRequest`].
     #[must_use]
     pub fn invalid(message: impl Into<String>) -> Self {
-        Self::new(ErrorCode::InvalidRequest, message)
+        Self::new(EventErrorCode::InvalidRequest, message)
     }
 
     /// Adds a hint.

@@ -2,7 +2,7 @@
 
 use pg::{ConnectError, ConnectOptions, ExecuteError, ServerError};
 
-use crate::error::{CliError, ErrorCode};
+use crate::error::{CliError, EventErrorCode};
 use crate::events::{Event, Notice, SqlError, Trace};
 
 #[derive(Debug, Clone)]
@@ -22,7 +22,7 @@ pub(crate) fn event(failed: ExecuteError, target: Option<&ConnectOptions>, ended
             } else {
                 "look whether it was written before you repeat it"
             };
-            let problem = CliError::new(ErrorCode::CommitOutcomeUnknown, message).hint(hint);
+            let problem = CliError::new(EventErrorCode::CommitOutcomeUnknown, message).hint(hint);
             with_receipt(Event::error(Some(ended.id), problem, ended.trace.duration_ms), correlation_id)
         }
         other => {
@@ -93,23 +93,25 @@ pub(crate) fn notice(notice: ServerError, ended: RequestEnd) -> Event {
 fn problem(failed: ExecuteError, target: Option<&ConnectOptions>) -> CliError {
     let message = failed.to_string();
     match failed {
-        ExecuteError::Params(_) => CliError::new(ErrorCode::InvalidParams, message),
-        ExecuteError::TooLarge { taken: Some(_), .. } => CliError::new(ErrorCode::ResultTooLarge, message)
+        ExecuteError::Params(_) => CliError::new(EventErrorCode::InvalidParams, message),
+        ExecuteError::TooLarge { taken: Some(_), .. } => CliError::new(EventErrorCode::ResultTooLarge, message)
             .hint("select less, raise inline_max_rows or inline_max_bytes, or take the rows as they come: stream_rows"),
         ExecuteError::TooLarge { taken: None, .. } => {
-            CliError::new(ErrorCode::ResultTooLarge, message).hint("one row is too large: select less of it")
+            CliError::new(EventErrorCode::ResultTooLarge, message).hint("one row is too large: select less of it")
         }
-        ExecuteError::Unsupported { hint, .. } => CliError { hint, ..CliError::new(ErrorCode::Unsupported, message) },
-        ExecuteError::Cancelled => CliError::new(ErrorCode::Cancelled, message),
+        ExecuteError::Unsupported { hint, .. } => {
+            CliError { hint, ..CliError::new(EventErrorCode::Unsupported, message) }
+        }
+        ExecuteError::Cancelled => CliError::new(EventErrorCode::Cancelled, message),
         ExecuteError::Connect(error) => connect(&error, target),
-        ExecuteError::Lost(_) => CliError::new(ErrorCode::ConnectionLost, message).retryable(true),
+        ExecuteError::Lost(_) => CliError::new(EventErrorCode::ConnectionLost, message).retryable(true),
         ExecuteError::Ledger { hint, retryable, .. } => {
-            CliError { hint, ..CliError::new(ErrorCode::Unsupported, message) }.retryable(retryable)
+            CliError { hint, ..CliError::new(EventErrorCode::Unsupported, message) }.retryable(retryable)
         }
-        ExecuteError::Internal(_) => CliError::new(ErrorCode::InternalError, message),
+        ExecuteError::Internal(_) => CliError::new(EventErrorCode::InternalError, message),
         // These errors have events of their own.
         ExecuteError::Sql(_) | ExecuteError::CommitOutcomeUnknown { .. } => {
-            CliError::new(ErrorCode::InternalError, message)
+            CliError::new(EventErrorCode::InternalError, message)
         }
     }
 }
@@ -117,23 +119,26 @@ fn problem(failed: ExecuteError, target: Option<&ConnectOptions>) -> CliError {
 fn connect(error: &ConnectError, target: Option<&ConnectOptions>) -> CliError {
     let place = target.map(|target| format!(" at [{}]", target.address())).unwrap_or_default();
     let problem = match error {
-        ConnectError::Unreachable { is_transient, .. } => CliError::new(ErrorCode::ConnectFailed, error.to_string())
-            .hint("check host and port, and that PostgreSQL runs there and listens")
-            .retryable(*is_transient),
-        ConnectError::TimedOut { .. } => CliError::new(ErrorCode::ConnectTimeout, error.to_string())
+        ConnectError::Unreachable { is_transient, .. } => {
+            CliError::new(EventErrorCode::ConnectFailed, error.to_string())
+                .hint("check host and port, and that PostgreSQL runs there and listens")
+                .retryable(*is_transient)
+        }
+        ConnectError::TimedOut { .. } => CliError::new(EventErrorCode::ConnectTimeout, error.to_string())
             .hint("check host and port, and that nothing in between drops the packets")
             .retryable(true),
         ConnectError::Authentication(said) => {
-            CliError::new(ErrorCode::AuthFailed, format!("the database{place} did not let us in: {said}"))
+            CliError::new(EventErrorCode::AuthFailed, format!("the database{place} did not let us in: {said}"))
                 .hint("check user and password (user, password_secret), and what pg_hba.conf asks of them")
         }
         ConnectError::DatabaseMissing(said) => {
-            CliError::new(ErrorCode::ConnectFailed, format!("the server{place} has no such database: {said}"))
+            CliError::new(EventErrorCode::ConnectFailed, format!("the server{place} has no such database: {said}"))
                 .hint("check dbname")
         }
-        ConnectError::Pooled { .. } => CliError::new(ErrorCode::ConnectFailed, error.to_string()),
+        ConnectError::Pooled { .. } => CliError::new(EventErrorCode::ConnectFailed, error.to_string()),
         ConnectError::Refused { error: said, .. } => {
-            let problem = CliError::new(ErrorCode::ConnectFailed, error.to_string()).retryable(said.is_retryable());
+            let problem =
+                CliError::new(EventErrorCode::ConnectFailed, error.to_string()).retryable(said.is_retryable());
             CliError { hint: said.hint.clone(), ..problem }
         }
     };

@@ -9,7 +9,7 @@ use serde_json::Value;
 use types::Column;
 
 use crate::config::Config;
-use crate::error::{CliError, ErrorCode};
+use crate::error::{CliError, EventErrorCode};
 use crate::undelivered::Commit;
 
 /// One line of output, identified by `code`. Absent fields are left out, never null.
@@ -187,7 +187,7 @@ pub struct ErrorEvent {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The code, for programs.
-    pub error_code: ErrorCode,
+    pub error_code: EventErrorCode,
     /// Message: one sentence.
     pub error: String,
     /// The remedy.
@@ -356,7 +356,7 @@ impl Event {
         let (id, command_tag, correlation_id) = match self {
             Self::Result(it) if it.is_commit => (&it.id, Some(&it.command_tag), &it.correlation_id),
             Self::ResultEnd(it) if it.is_commit => (&it.id, Some(&it.command_tag), &it.correlation_id),
-            Self::Error(it) if it.error_code == ErrorCode::CommitOutcomeUnknown => {
+            Self::Error(it) if it.error_code == EventErrorCode::CommitOutcomeUnknown => {
                 (it.id.as_ref()?, None, &it.correlation_id)
             }
             _ => return None,

@@ -76,7 +76,7 @@ impl InFlight {
     }
 
     /// Returns whether the request has no terminal event yet.
-    pub(crate) fn is_there(&self, id: &str) -> bool {
+    pub(crate) fn contains(&self, id: &str) -> bool {
         self.table().requests.contains_key(id)
     }
 

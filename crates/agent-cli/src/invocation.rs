@@ -193,7 +193,7 @@ mod tests {
             (vec!["hunter2"], "has no \"=\""),
         ] {
             let problem = params(pairs.iter().map(|pair| ParamArg::Pair(pair))).unwrap_err();
-            assert_eq!(problem.code, crate::error::ErrorCode::InvalidRequest);
+            assert_eq!(problem.code, crate::error::EventErrorCode::InvalidRequest);
             assert!(problem.message.contains(said) && !problem.message.contains("hunter2"), "{pairs:?}: {problem}");
         }
     }

@@ -43,7 +43,7 @@ mod transactions;
 mod undelivered;
 mod writer;
 
-pub use args::{ParseExit, command, parse, refused_later as refused};
+pub use args::{ParseExit, command, error_exit, parse};
 pub use invocation::{FrontEnd, Invocation};
 pub use run::{Exit, run};
 pub use run_query::StopSignals;

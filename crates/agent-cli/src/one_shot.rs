@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, DEFAULT_SESSION};
 use crate::connection::{ConnectionFields, ConnectionLayers};
-use crate::error::{CliError, ErrorCode};
+use crate::error::{CliError, EventErrorCode};
 use crate::events::Event;
 use crate::invocation::{OneShot, Sql};
 use crate::redaction;
@@ -52,7 +52,7 @@ pub(crate) async fn run<R: AsyncRead + Unpin>(
         biased;
         prepared = prepared => prepared,
         () = &mut stopped => {
-            let problem = CliError::new(ErrorCode::Cancelled, "the statement was not read to its end");
+            let problem = CliError::new(EventErrorCode::Cancelled, "the statement was not read to its end");
             let _ = event_sender.emit(&Event::error(None, problem, request.trace().duration_ms)).await;
             return FAILED;
         }
@@ -93,7 +93,7 @@ pub(crate) async fn run<R: AsyncRead + Unpin>(
         }
     };
     let event = ended.unwrap_or_else(|_| {
-        let problem = CliError::new(ErrorCode::InternalError, "the query ended by a defect of countersign");
+        let problem = CliError::new(EventErrorCode::InternalError, "the query ended by a defect of countersign");
         Event::error(Some(ID.to_owned()), problem, request.trace().duration_ms)
     });
     let log = event.as_log(Some(ID), DEFAULT_SESSION).filter(|log| config.log.choose(log.event));

@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, Patch, Session};
 use crate::connection::ConnectionLayers;
-use crate::error::{CliError, ErrorCode};
+use crate::error::{CliError, EventErrorCode};
 use crate::events::{Close, CloseTrace, Event, Pong, PongTrace};
 use crate::in_flight::{InFlight, Kind};
 use crate::log::LogFilters;
@@ -121,9 +121,9 @@ impl Pipe {
     async fn handle(&mut self, command: Parsed) -> Result<(), OutputClosedError> {
         let command = match command {
             Ok(command) => command,
-            Err(rejected) => return self.refuse(rejected.id, rejected.problem, &rejected.meant).await,
+            Err(rejected) => return self.refuse(rejected.id, rejected.problem, &rejected.affected).await,
         };
-        let (id, meant, done) = match command {
+        let (id, affected, done) = match command {
             // `listen` has already handled it.
             Command::Close => return Ok(()),
             Command::Ping => return self.answers.emit(&self.pong()).await,
@@ -135,12 +135,12 @@ impl Pipe {
             },
             Command::Cancel { id } => {
                 // With the id of a running commit, this event would look like its terminal event.
-                let shown = (!self.in_flight.is_there(&id)).then(|| id.clone());
+                let shown = (!self.in_flight.contains(&id)).then(|| id.clone());
                 (shown, AffectedTransactions::ForNone, self.in_flight.cancel(&id))
             }
             Command::Query(query) => {
-                let meant = AffectedTransactions::ForSession { session: query.session.clone(), is_begin: false };
-                (Some(query.id.clone()), meant, self.query(*query))
+                let affected = AffectedTransactions::ForSession { session: query.session.clone(), is_begin: false };
+                (Some(query.id.clone()), affected, self.query(*query))
             }
             Command::Begin { id, session, begin } => {
                 let begun = self.begin(&id, session.as_deref(), begin);
@@ -157,7 +157,7 @@ impl Pipe {
         };
         match done {
             Ok(()) => Ok(()),
-            Err(problem) => self.refuse(id, problem, &meant).await,
+            Err(problem) => self.refuse(id, problem, &affected).await,
         }
     }
 
@@ -165,9 +165,9 @@ impl Pipe {
         &mut self,
         id: Option<String>,
         problem: CliError,
-        meant: &AffectedTransactions,
+        affected: &AffectedTransactions,
     ) -> Result<(), OutputClosedError> {
-        match meant {
+        match affected {
             AffectedTransactions::ForNone => {}
             AffectedTransactions::ForSession { session, is_begin } => {
                 self.refuse_in(session.as_deref(), *is_begin, &problem)
@@ -329,13 +329,13 @@ impl Pipe {
         self.all.cancel();
         self.tasks.wait().await;
         for id in self.held.drain(..).filter_map(request_id) {
-            let problem = CliError::new(ErrorCode::Cancelled, "the session ended before there was room for it");
+            let problem = CliError::new(EventErrorCode::Cancelled, "the session ended before there was room for it");
             let _ = self.event_sender.emit(&Event::error(Some(id), problem, 0)).await;
         }
         let mut code = DONE;
         if let PipeEnd::InputLost(error) = end {
             code = FAILED;
-            let problem = CliError::new(ErrorCode::InternalError, format!("the input cannot be read: {error}"));
+            let problem = CliError::new(EventErrorCode::InternalError, format!("the input cannot be read: {error}"));
             let _ = self.event_sender.emit(&Event::error(None, problem, 0)).await;
         }
         let (_, requests_total) = self.in_flight.counts();
@@ -374,7 +374,7 @@ async fn alone(
         }
     }
     if stop.request.is_cancelled() {
-        let problem = CliError::new(ErrorCode::Cancelled, "the query was cancelled");
+        let problem = CliError::new(EventErrorCode::Cancelled, "the query was cancelled");
         return Event::error(Some(request.id.clone()), problem, request.trace().duration_ms);
     }
     run_query::run(ExecutionContext::Alone(executor.as_ref(), &place), &request, query, &event_sender, &stop)
@@ -391,7 +391,7 @@ async fn finish(
     log: LogFilters,
 ) {
     let event = std::panic::AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
-        let problem = CliError::new(ErrorCode::InternalError, "the query ended by a defect of countersign");
+        let problem = CliError::new(EventErrorCode::InternalError, "the query ended by a defect of countersign");
         Event::error(Some(request.id.clone()), problem, request.trace().duration_ms)
     });
     let told = event.as_log(Some(&request.id), &request.session).filter(|told| log.choose(told.event));

@@ -214,7 +214,7 @@ fn what_cannot_be_meant_is_refused_without_showing_a_secret() {
         (vec![("port", "70000")], "from 1 to 65535"),
     ] {
         let problem = target(&[], &flags, &[]).unwrap_err();
-        assert_eq!(problem.code, crate::error::ErrorCode::InvalidRequest);
+        assert_eq!(problem.code, crate::error::EventErrorCode::InvalidRequest);
         assert!(problem.message.contains(said) && !format!("{problem:?}").contains("hunter2"), "{problem:?}");
     }
     // Text that is appended does not become a part of the password.

@@ -7,7 +7,7 @@ use tokio_util::codec::FramedRead;
 use types::{Line, LineCodec};
 
 use super::{CLOSE_GRACE, Parsed, Pipe, PipeEnd};
-use crate::error::{CliError, ErrorCode};
+use crate::error::{CliError, EventErrorCode};
 use crate::request::{self, AffectedTransactions, Command, RequestError};
 use crate::writer::OutputClosedError;
 
@@ -48,7 +48,7 @@ impl Pipe {
                 }
                 // These commands overtake deferred ones.
                 Ok(Command::Ping) => self.handle(command).await,
-                Ok(Command::Cancel { id }) if !self.in_flight.is_there(&id) => self.cancel_held(id).await,
+                Ok(Command::Cancel { id }) if !self.in_flight.contains(&id) => self.cancel_held(id).await,
                 Ok(Command::Cancel { .. }) => self.handle(command).await,
                 command => {
                     self.held.push_back(command);
@@ -72,9 +72,9 @@ impl Pipe {
         let Some(Ok(Command::Query(query))) = place.and_then(|place| self.held.remove(place)) else {
             return self.handle(Ok(Command::Cancel { id })).await;
         };
-        let problem = CliError::new(ErrorCode::Cancelled, "the query was cancelled");
-        let meant = AffectedTransactions::ForSession { session: query.session, is_begin: false };
-        self.refuse(Some(query.id), problem, &meant).await
+        let problem = CliError::new(EventErrorCode::Cancelled, "the query was cancelled");
+        let affected = AffectedTransactions::ForSession { session: query.session, is_begin: false };
+        self.refuse(Some(query.id), problem, &affected).await
     }
 }
 

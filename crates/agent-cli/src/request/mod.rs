@@ -14,7 +14,7 @@ use types::{IdScanner, StrictJsonError, quoted};
 use fields::{BeginFields, CancelFields, EndFields, NoFields, QueryFields};
 
 use crate::config::Patch;
-use crate::error::{CliError, ErrorCode};
+use crate::error::{CliError, EventErrorCode};
 use crate::options::Options;
 use crate::redaction;
 
@@ -104,7 +104,7 @@ pub struct RequestError {
     /// Cause.
     pub problem: CliError,
     /// Transactions that must not be committed without this line.
-    pub meant: AffectedTransactions,
+    pub affected: AffectedTransactions,
 }
 
 /// The transactions that a rejected line may belong to. Without the line, their other statements must not be
@@ -144,7 +144,7 @@ impl RequestError {
     pub(crate) fn too_long(id: Option<String>) -> Self {
         let problem = CliError::invalid(format!("the line is longer than {MAX_LINE_BYTES} bytes"));
         let problem = problem.hint("give large values as parameters, in several statements");
-        Self { id, problem, meant: AffectedTransactions::ForAny }
+        Self { id, problem, affected: AffectedTransactions::ForAny }
     }
 }
 
@@ -156,7 +156,7 @@ pub fn parse(line: &[u8]) -> Result<Command, Box<RequestError>> {
     if line.len() > MAX_LINE_BYTES {
         return Err(Box::new(RequestError::too_long(id_of(line))));
     }
-    let mut meant = AffectedTransactions::ForAny;
+    let mut affected = AffectedTransactions::ForAny;
     let mut checked = || {
         std::str::from_utf8(line).map_err(|_| CliError::invalid("the line is not UTF-8"))?;
         types::check_strict_json(line, MAX_VALUES).map_err(|error| match error {
@@ -169,7 +169,7 @@ pub fn parse(line: &[u8]) -> Result<Command, Box<RequestError>> {
         })?;
         match serde_json::from_slice(line) {
             Ok(Value::Object(object)) => {
-                meant = AffectedTransactions::by(&object);
+                affected = AffectedTransactions::by(&object);
                 command(object)
             }
             Ok(_) => Err(CliError::invalid("expected a JSON object: a command is {\"code\":\"query\",..}")),
@@ -177,7 +177,7 @@ pub fn parse(line: &[u8]) -> Result<Command, Box<RequestError>> {
         }
     };
     let command: Result<Command, CliError> = checked();
-    command.map_err(|problem| Box::new(RequestError { id: id_of(line), problem, meant }))
+    command.map_err(|problem| Box::new(RequestError { id: id_of(line), problem, affected }))
 }
 
 /// serde_json's message quotes nothing of a text that is not valid JSON, so it may be shown.
@@ -238,7 +238,7 @@ fn query(fields: QueryFields) -> Result<QueryCommand, CliError> {
         Some(Value::Array(params)) => params,
         Some(_) => {
             let message = "params must be an array: the value of $1, then of $2, ..";
-            return Err(CliError::new(ErrorCode::InvalidParams, message));
+            return Err(CliError::new(EventErrorCode::InvalidParams, message));
         }
     };
     check_params(params.len())?;

@@ -156,7 +156,7 @@ fn what_is_wrong_is_named_and_the_id_is_carried() {
         (r#"{"code":"config","id":"q1"}"#.to_owned(), "no key \"id\""),
     ] {
         let rejected = rejected(&line);
-        assert_eq!(rejected.problem.code, ErrorCode::InvalidRequest, "{line}");
+        assert_eq!(rejected.problem.code, EventErrorCode::InvalidRequest, "{line}");
         assert!(rejected.problem.message.contains(said), "{line}: {rejected}");
         assert_eq!(rejected.id.as_deref(), Some("q1"), "{line}");
     }
@@ -191,11 +191,11 @@ fn parameters_of_a_wrong_shape_are_invalid_params_and_too_many_an_invalid_reques
     let with = |params: &str| format!(r#"{{"code":"query","id":"q","sql":"x","params":{params}}}"#);
     let many = |count: usize| with(&format!("[{}]", vec!["1"; count].join(",")));
     for (line, code) in [
-        (with("{}"), ErrorCode::InvalidParams),
-        (with("\"a\""), ErrorCode::InvalidParams),
-        (with("1"), ErrorCode::InvalidParams),
-        (many(65_536), ErrorCode::InvalidRequest),
-        (many(300_000), ErrorCode::InvalidRequest),
+        (with("{}"), EventErrorCode::InvalidParams),
+        (with("\"a\""), EventErrorCode::InvalidParams),
+        (with("1"), EventErrorCode::InvalidParams),
+        (many(65_536), EventErrorCode::InvalidRequest),
+        (many(300_000), EventErrorCode::InvalidRequest),
     ] {
         let rejected = rejected(&line);
         assert_eq!((rejected.problem.code, rejected.id.as_deref()), (code, Some("q")), "{rejected}");
@@ -203,7 +203,7 @@ fn parameters_of_a_wrong_shape_are_invalid_params_and_too_many_an_invalid_reques
     let Command::Query(query) = read(&many(65_535)) else { panic!() };
     assert_eq!(query.params.len(), 65_535);
     let nested = rejected(&with(&format!("[[{}]]", vec!["1"; 300_000].join(","))));
-    assert_eq!(nested.problem.code, ErrorCode::InvalidRequest, "{nested}");
+    assert_eq!(nested.problem.code, EventErrorCode::InvalidRequest, "{nested}");
 }
 
 #[test]
@@ -214,10 +214,10 @@ fn lines_and_statements_have_a_limit() {
     };
     assert!(matches!(read(&line(MAX_LINE_BYTES)), Command::Query(_)));
     let rejected = rejected(&line(MAX_LINE_BYTES + 1));
-    assert_eq!((rejected.id.as_deref(), rejected.problem.code), (Some("q"), ErrorCode::InvalidRequest));
+    assert_eq!((rejected.id.as_deref(), rejected.problem.code), (Some("q"), EventErrorCode::InvalidRequest));
     assert!(check_sql(&"x".repeat(MAX_SQL_BYTES)).is_ok());
     let problem = check_sql(&"x".repeat(MAX_SQL_BYTES + 1)).unwrap_err();
-    assert_eq!(problem.code, ErrorCode::InvalidRequest);
+    assert_eq!(problem.code, EventErrorCode::InvalidRequest);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{ActorMessage, TransactionCommand, TransactionRequest};
-use crate::error::{CliError, ErrorCode};
+use crate::error::{CliError, EventErrorCode};
 use crate::error_event;
 use crate::events::{Event, Notice, ResultEvent, Rows, SqlError, Trace};
 use crate::run_query::{self, COMMIT_GRACE, ExecutionContext, Request, STOP_GRACE, StopTokens, stopped_for};
@@ -85,7 +85,7 @@ impl Actor {
             };
             if job.is_claimed.swap(true, Ordering::AcqRel) {
                 // The sender already knows that the query was cancelled.
-                let problem = CliError::new(ErrorCode::Cancelled, "a query of it was cancelled");
+                let problem = CliError::new(EventErrorCode::Cancelled, "a query of it was cancelled");
                 match job.task {
                     TransactionCommand::Begin => self.did_not_begin(problem),
                     // A part of the transaction must not be committed without the rest.
@@ -127,7 +127,8 @@ impl Actor {
             }
             // The session ended before the turn of this command.
             TransactionCommand::Commit if cancel.is_cancelled() => {
-                self.give_up(CliError::new(ErrorCode::Cancelled, "the session ended before its commit began")).await;
+                self.give_up(CliError::new(EventErrorCode::Cancelled, "the session ended before its commit began"))
+                    .await;
                 (self.commit(&request, &cancel).await, Flow::Ended)
             }
             TransactionCommand::Commit => (self.commit(&request, &cancel).await, Flow::Ended),
@@ -183,12 +184,13 @@ impl Actor {
         };
         drop(running);
         let Ok(outcome) = outcome else {
-            let problem = CliError::new(ErrorCode::InternalError, "the query ended by a defect of countersign");
+            let problem = CliError::new(EventErrorCode::InternalError, "the query ended by a defect of countersign");
             let event = Event::error(Some(request.id.clone()), problem, request.trace().duration_ms);
             self.fail(&event);
             return (event, false);
         };
-        let is_lost = matches!(&outcome.event, Event::Error(error) if error.error_code == ErrorCode::ConnectionLost);
+        let is_lost =
+            matches!(&outcome.event, Event::Error(error) if error.error_code == EventErrorCode::ConnectionLost);
         match outcome.event {
             event if is_late && event.is_failure() => (self.timed_out(request), true),
             event => {

@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::error::{CliError, ErrorCode};
+use crate::error::{CliError, EventErrorCode};
 use crate::events::Event;
 use crate::run_query::Request;
 use crate::writer::EventSender;
@@ -246,14 +246,14 @@ async fn wait(
         answer = &mut answered => answer,
         () = cancel.cancelled() => {
             if !is_claimed.swap(true, Ordering::AcqRel) {
-                let problem = CliError::new(ErrorCode::Cancelled, "the query was cancelled");
+                let problem = CliError::new(EventErrorCode::Cancelled, "the query was cancelled");
                 return Event::error(Some(request.id.clone()), problem, request.trace().duration_ms);
             }
             answered.await
         }
     };
     answer.unwrap_or_else(|_| {
-        let problem = CliError::new(ErrorCode::InternalError, "the transaction ended by a defect of countersign");
+        let problem = CliError::new(EventErrorCode::InternalError, "the transaction ended by a defect of countersign");
         Event::error(Some(request.id.clone()), problem, request.trace().duration_ms)
     })
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use countersign_agent_cli::error::ErrorCode;
+use countersign_agent_cli::error::EventErrorCode;
 use serde_json::Value;
 
 use crate::harness::{Pipe, in_time, settled};
@@ -82,8 +82,8 @@ fn every_failure_has_a_code_for_programs_and_every_code_is_reached() {
             _ => {}
         }
     }
-    let word = |code: ErrorCode| serde_json::to_value(code).unwrap().as_str().unwrap().to_owned();
-    assert_eq!(reached, BTreeSet::from(ErrorCode::ALL.map(word)));
+    let word = |code: EventErrorCode| serde_json::to_value(code).unwrap().as_str().unwrap().to_owned();
+    assert_eq!(reached, BTreeSet::from(EventErrorCode::ALL.map(word)));
 }
 
 /// What a number is, is the end of its name; these say it themselves.

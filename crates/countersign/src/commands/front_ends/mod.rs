@@ -59,7 +59,7 @@ fn prepare(
     let (env, other): (Vec<_>, Vec<_>) = std::env::vars_os().partition(|(_, value)| value.to_str().is_some());
     let texts = env.into_iter().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let invocation = agent_cli::parse(front_end, &argv, texts.collect())?;
-    let wrong = |message: String| agent_cli::refused(&message, &invocation);
+    let wrong = |message: String| agent_cli::error_exit(&message, &invocation);
     // PostgreSQL would receive a different text than intended, or the connection would have a different address.
     if let Some(place) = arguments.iter().position(|argument| argument.to_str().is_none()) {
         return Err(wrong(format!("argument {} behind the name of the front end is not UTF-8", place + 1)));
@@ -94,7 +94,7 @@ fn audit(invocation: &Invocation, settings: &Settings) -> Result<AuditMode, Stri
 fn serve(invocation: Invocation, executor: AuditRouter, environment: ConnectEnvironment) -> ExitCode {
     let refused = |error: std::io::Error, invocation: &Invocation| {
         terminal::write_bytes(
-            &agent_cli::refused(&format!("the process cannot start its work: {error}"), invocation).stdout,
+            &agent_cli::error_exit(&format!("the process cannot start its work: {error}"), invocation).stdout,
         );
         ExitCode::FAILURE
     };
