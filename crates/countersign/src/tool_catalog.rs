@@ -90,7 +90,7 @@ pub(crate) async fn compile_fitting(
     let catalog = settle(ledger, compiled).await?;
     match (of_profiles.is_empty(), catalog.misfits.is_empty()) {
         (true, _) => Ok(catalog),
-        (false, true) => Err(refused(of_profiles)),
+        (false, true) => Err(profile_error(of_profiles)),
         (false, false) => Err(not_fitting(catalog.misfits.into_iter().chain(of_profiles).collect())),
     }
 }
@@ -234,6 +234,6 @@ fn recorded_in_clear(tool: &ToolSpec, coverage: &Coverage) -> Option<Diagnostic>
 }
 
 /// The error for invalid profiles.
-pub(crate) fn refused(mistakes: Vec<Diagnostic>) -> anyhow::Error {
+pub(crate) fn profile_error(mistakes: Vec<Diagnostic>) -> anyhow::Error {
     anyhow::Error::new(Diagnostics(mistakes)).context("the profiles do not fit the tools")
 }

@@ -121,7 +121,7 @@ impl ServerBuilder {
             |own: &&ProfileConfig| registries.get(&own.profile.name).is_none_or(|tools| tools.has_nothing());
         let empty: Vec<_> = profiles_config.iter().filter(has_nothing).map(ProfileConfig::empty).collect();
         if !empty.is_empty() {
-            return Err(tool_catalog::refused(empty));
+            return Err(tool_catalog::profile_error(empty));
         }
         let used = catalog.tools.iter().flat_map(|tool| tool.tables());
         let watched = WatchedTables {

@@ -39,7 +39,7 @@ fn find<'d, 'a>(servers: &'d DeTable<'a>, name: &str) -> Option<(&'d Key<'a>, &'
 }
 
 /// The content of a file that is TOML.
-fn table(text: &str) -> Result<Table, EditError> {
+fn parse_table(text: &str) -> Result<Table, EditError> {
     text.parse().map_err(|_| EditError::unsafe_edit())
 }
 
@@ -60,7 +60,7 @@ pub(super) fn put(text: &str, name: &str, value: &Value, replace: bool) -> Resul
     let document = parse(text)?;
     let line_break = line_break(text);
     let (new, section) = section(name, value, line_break)?;
-    let mut expected = table(text)?;
+    let mut expected = parse_table(text)?;
     let splices = match servers(&document)?.and_then(|servers| find(servers, name)) {
         None => {
             let end_of_line = if text.is_empty() || text.ends_with('\n') { "" } else { line_break };
@@ -94,7 +94,7 @@ pub(super) fn put(text: &str, name: &str, value: &Value, replace: bool) -> Resul
 
 pub(super) fn get(text: &str, name: &str) -> Result<Option<Value>, EditError> {
     servers(&parse(text)?)?;
-    Ok(server_of(&table(text)?, name))
+    Ok(server_of(&parse_table(text)?, name))
 }
 
 /// Removes the table of this name and all tables below it. `None` if there is none.
@@ -103,7 +103,7 @@ pub(super) fn take(text: &str, name: &str) -> Result<Option<String>, EditError> 
     let Some((key, old)) = servers(&document)?.and_then(|servers| find(servers, name)) else { return Ok(None) };
     let parts = parts(text, key, old)?.into_iter();
     let splices: Vec<Splice> = parts.map(|range| Splice::remove(with_blank_line(text, range))).collect();
-    let mut expected = table(text)?;
+    let mut expected = parse_table(text)?;
     if let Some(servers) = expected.get_mut(SERVERS).and_then(toml::Value::as_table_mut) {
         servers.remove(name);
         if servers.is_empty() && !text.contains(&format!("[{SERVERS}]")) {
@@ -132,12 +132,12 @@ fn collect(text: &str, key: &Key<'_>, value: &DeValue<'_>, parts: &mut Vec<Range
     let DeValue::Table(table) = value else { return None };
     let start = line_start(text, key.span().start);
     let has_header = is_header(text, key);
-    let mut end = line_end(text, key.span().end);
+    let mut end = next_line_start(text, key.span().end);
     for (key, value) in table {
         if is_header(text, key) {
             collect(text, key, value.get_ref(), parts)?;
         } else {
-            end = end.max(line_end(text, last_byte(value)));
+            end = end.max(next_line_start(text, last_byte(value)));
         }
     }
     has_header.then(|| parts.push(start..end))
@@ -158,7 +158,7 @@ fn last_byte(value: &Spanned<DeValue<'_>>) -> usize {
 }
 
 /// The start of the next line.
-fn line_end(text: &str, at: usize) -> usize {
+fn next_line_start(text: &str, at: usize) -> usize {
     text.get(at..).and_then(|rest| rest.find('\n')).map_or(text.len(), |newline| at + newline + 1)
 }
 
@@ -174,7 +174,7 @@ fn with_blank_line(text: &str, lines: Range<usize>) -> Range<usize> {
 /// The new text, if it parses to the expected content.
 fn checked(text: &str, splices: &[Splice], expected: &Table) -> Result<String, EditError> {
     let text = spliced(text, splices);
-    if table(&text)? != *expected {
+    if parse_table(&text)? != *expected {
         return Err(EditError::unsafe_edit());
     }
     Ok(text)

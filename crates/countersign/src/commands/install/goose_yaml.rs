@@ -80,7 +80,7 @@ pub(super) fn put(text: &str, name: &str, value: &Value, replace: bool) -> Resul
         *expected_servers = Node::mapping(vec![(new_key, new_value)]);
         let colon = colon(text, servers_key)?;
         let value_end = servers.range.end.max(colon);
-        let after = line_end(text, value_end);
+        let after = next_line_start(text, value_end);
         let end_of_line = if text.get(..after).is_some_and(|before| before.ends_with('\n')) { "" } else { line_break };
         let entry = lines(name, value, &format!("{}{STEP}", indent(text, servers_key)), line_break);
         vec![Splice::remove(colon..value_end), Splice::insert(after, format!("{end_of_line}{entry}"))]
@@ -91,7 +91,7 @@ pub(super) fn put(text: &str, name: &str, value: &Value, replace: bool) -> Resul
             None => {
                 // Inserted directly below `extensions:`, so that comments stay above their entries.
                 pairs.insert(0, (new_key, new_value));
-                let at = line_end(text, colon(text, servers_key)?);
+                let at = next_line_start(text, colon(text, servers_key)?);
                 let first = servers.pairs().and_then(|pairs| pairs.first()).map(|(key, _)| indent(text, key));
                 vec![Splice::insert(at, lines(name, value, &first.unwrap_or_default(), line_break))]
             }
@@ -162,7 +162,7 @@ fn entry_lines(text: &str, key: &Node, value: &Node) -> Result<Range<usize>, Edi
     }
     let end = value.last_byte().unwrap_or(key.range.end);
     let is_after_line = text.get(..end).is_some_and(|before| before.ends_with('\n'));
-    Ok(start..if is_after_line { end } else { line_end(text, end) })
+    Ok(start..if is_after_line { end } else { next_line_start(text, end) })
 }
 
 /// The offset after the colon of a key.
@@ -178,7 +178,7 @@ fn indent(text: &str, key: &Node) -> String {
 }
 
 /// The start of the next line.
-fn line_end(text: &str, at: usize) -> usize {
+fn next_line_start(text: &str, at: usize) -> usize {
     text.get(at..).and_then(|rest| rest.find('\n')).map_or(text.len(), |newline| at + newline + 1)
 }
 

@@ -148,7 +148,7 @@ impl HttpFrontend {
         Ok(ReloadedAuth { authenticator, certificate })
     }
 
-    pub(crate) fn put(&self, ReloadedAuth { authenticator, certificate }: ReloadedAuth) {
+    pub(crate) fn apply(&self, ReloadedAuth { authenticator, certificate }: ReloadedAuth) {
         self.state.replace_authenticator(authenticator);
         if let (Some(shown), Some(certificate)) = (&self.tls, certificate) {
             shown.replace(certificate);

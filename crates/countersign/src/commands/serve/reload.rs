@@ -73,7 +73,7 @@ impl Reloader {
             tracing::warn!("other settings than manifests and profiles have changed: they count from the next start");
         }
         if let (Some(http), Some(reread)) = (&self.http, reread) {
-            http.put(reread);
+            http.apply(reread);
         }
         built.log_misfits();
         self.compiled.settings = settings;
