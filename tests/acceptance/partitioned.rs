@@ -1,5 +1,5 @@
-//! Tools over a partitioned table: rows before and after, an undo, a row that moves to another partition (docs/setup/databases.md, "How far
-//! it scales").
+//! Tools over a partitioned table: rows before and after, an undo, a row that moves to another partition (docs/setup/databases.md,
+//! "Partitioned tables").
 
 use serde_json::json;
 use testkit::{TestManifest, database};
