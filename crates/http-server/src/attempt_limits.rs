@@ -72,7 +72,7 @@ impl Attempts {
         self.blocked_until.is_some_and(|until| Instant::now() < until)
     }
 
-    fn add(&mut self) {
+    fn count(&mut self) {
         if self.rate.check().is_err() {
             self.blocked_until = Some(Instant::now() + BLOCK_TIME);
         }
@@ -107,19 +107,19 @@ impl AttemptLimits {
     }
 
     /// Counts an attempt of this client.
-    pub fn add(&self, client: ClientNetwork) {
+    pub fn count(&self, client: ClientNetwork) {
         let mut table = self.table();
         if let Some(attempts) = table.by_client.get_mut(&client) {
-            return attempts.add();
+            return attempts.count();
         }
         if table.by_client.len() >= MAX_CLIENTS && table.swept.is_none_or(|swept| swept.elapsed() >= SWEEP) {
             table.swept = Some(Instant::now());
             table.by_client.retain(|_, attempts| !attempts.is_replenished());
         }
         if table.by_client.len() >= MAX_CLIENTS {
-            return table.others.add();
+            return table.others.count();
         }
-        table.by_client.entry(client).or_insert_with(Attempts::of_one_client).add();
+        table.by_client.entry(client).or_insert_with(Attempts::of_one_client).count();
     }
 }
 
@@ -134,7 +134,7 @@ mod tests {
     }
 
     fn fail(limits: &AttemptLimits, client: ClientNetwork, times: u32) {
-        (0..times).for_each(|_| limits.add(client));
+        (0..times).for_each(|_| limits.count(client));
     }
 
     #[tokio::test(start_paused = true)]
@@ -154,7 +154,7 @@ mod tests {
     async fn addresses_of_one_ipv6_network_share_their_attempts() {
         let limits = AttemptLimits::default();
         let address = |host: u32| ClientNetwork::of(IpAddr::V6(Ipv6Addr::from_bits(0x2001 << 112 | u128::from(host))));
-        (0..2 * BURST.get()).for_each(|host| limits.add(address(host)));
+        (0..2 * BURST.get()).for_each(|host| limits.count(address(host)));
         assert_eq!(limits.check(address(u32::MAX)), Err(AttemptLimitError));
     }
 

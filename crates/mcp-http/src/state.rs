@@ -172,7 +172,7 @@ impl AppState {
             self.failed_attempts.check(caller.network())?;
             authenticator.identify(headers).await.map_err(|error| {
                 if error.is_failed_attempt() {
-                    self.failed_attempts.add(caller.network());
+                    self.failed_attempts.count(caller.network());
                 }
                 HttpError::Unauthenticated { error, metadata_url: self.metadata_url() }
             })?

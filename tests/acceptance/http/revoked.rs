@@ -105,7 +105,7 @@ async fn the_streams_of_a_jwt_end_when_its_key_is_withdrawn() {
     let server = HttpServer::configured(&db, &folder, &configuration(&keys)).await;
     let [old, new] = [&first, &second].map(|key| server.http_client().with_token(&key.token(&claims("cs:write"))));
     let (ending, staying) = (open_streams(&old).await, open_streams(&new).await);
-    keys.has(&[&second]);
+    keys.set_keys(&[&second]);
     send_signal(server.pid(), Signal::SIGHUP);
     ended(ending).await;
     assert_eq!(open_count(&new).await, "3");

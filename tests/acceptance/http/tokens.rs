@@ -178,7 +178,7 @@ async fn after_sighup_a_new_key_is_accepted_and_a_withdrawn_key_is_not() {
     let session = server.http_client().with_token(&old).open(HANDSHAKE, json!({})).await;
     assert_eq!(status(&server, &new).await, StatusCode::UNAUTHORIZED);
 
-    keys.has(&[&second]);
+    keys.set_keys(&[&second]);
     send_signal(server.pid(), Signal::SIGHUP);
     server.logged("are served").await;
     assert_eq!(status(&server, &new).await, StatusCode::OK);

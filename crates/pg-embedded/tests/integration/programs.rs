@@ -54,7 +54,7 @@ fn a_bindir_that_is_right_is_used() {
     let search = Search { bindir: Some(bindir.clone()), ..Search::only_packages(&[], PathBuf::new()) };
     let cluster = start(ephemeral().search(search)).unwrap();
     assert_eq!(cluster.binaries().bindir(), bindir);
-    assert_eq!(cluster.binaries().found(), "COUNTERSIGN_PG_BINDIR");
+    assert_eq!(cluster.binaries().found_by(), "COUNTERSIGN_PG_BINDIR");
 }
 
 #[test]

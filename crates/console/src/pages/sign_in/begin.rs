@@ -38,7 +38,7 @@ pub(crate) async fn begin(
         tracing::warn!(%error, "a sign-in was not begun");
         return message::too_many_sign_ins();
     }
-    console.begun_sign_ins.add(client);
+    console.begun_sign_ins.count(client);
     let return_to = ReturnPath::new(&query.next);
     let (Ok(secrets), Some((browser, cookie))) = (SignInSecrets::generate(), browser_or_new(&headers)) else {
         return message::unavailable(&"no random bytes");
