@@ -107,7 +107,7 @@ async fn a_reviewer_sees_the_whole_proposal_and_its_approval_is_executed_once() 
         "rows touched     1, when it was tried and rolled back\n".to_owned(),
         "rows             1 gone\n".to_owned(),
         "  - title             \"Spare\"\n".to_owned(),
-        "undo             with undo_mutation: ".to_owned(),
+        "undo             It can be undone, as long as its rows are as it left them.".to_owned(),
         format!("digest           {digest}\n"),
     ] {
         assert!(shown.contains(&part), "{part:?} is missing in:\n{shown}");

@@ -172,7 +172,7 @@ pub(crate) struct ToolDeclaration {
     /// The parameters: their order gives `$1`, `$2`, ... of every statement. Their types come from the database.
     #[serde(default)]
     pub(crate) param: Vec<ParamDeclaration>,
-    /// How a write is undone, or why it cannot be. Every write has one.
+    /// How a write is undone, or why it cannot be. Without it, the recorded changes of tracked tables undo it.
     pub(crate) undo: Option<UndoDeclaration>,
     /// Calls that need more agreement than others, or that are refused.
     #[serde(default)]

@@ -3,7 +3,7 @@
 use ledger::audit::Record;
 use ledger::{AppliedRule, RecordStatus};
 use serde_json::Value;
-use types::{Conflict, ErrorCode, Failure, Rollback, RowChanger, UNDO_TOOL, visible};
+use types::{Conflict, ErrorCode, Failure, Rollback, RowChanger, UNDO_NOTE, UNDO_TOOL, visible};
 
 /// The length of an id in a list, in characters.
 const SHORT_ID_CHARS: usize = 8;
@@ -55,17 +55,25 @@ pub fn undo(record: &Record) -> String {
     if !rollback.reversible {
         return format!("{} {}", receipt(&rollback), visible(&rollback.note));
     }
-    match (record.undo_obstacles.as_deref(), rollback.undo_tool.as_deref()) {
-        (Some([first, others @ ..]), _) => {
+    match record.undo_obstacles.as_deref() {
+        Some([first, others @ ..]) => {
             let more =
                 if others.is_empty() { String::new() } else { format!(", and {} more in its way", others.len()) };
             format!("It cannot be undone now: {}{more}. To do: {}.", obstacle(first), first.kind.remedy())
         }
-        (_, Some(UNDO_TOOL)) if rollback.checked != Some(false) => {
-            "It can be undone, as long as its rows are as it left them.".to_owned()
-        }
         _ => receipt(&rollback),
     }
+}
+
+/// How a write could be undone that was previewed, or only proposed.
+#[must_use]
+pub fn undo_of_preview(rollback: &Rollback, is_tried: bool) -> String {
+    if !is_tried && rollback.reversible && rollback.undo_tool.is_some() && rollback.checked.is_none() {
+        // Whether its tables are tracked is unknown.
+        return "Its receipt will say whether it can be undone: changes of tracked tables can.".to_owned();
+    }
+    let note = rollback.note.trim_start_matches(UNDO_NOTE).trim_start();
+    if note.is_empty() { receipt(rollback) } else { format!("{} {}", receipt(rollback), visible(note)) }
 }
 
 /// How a write can be undone, according to its receipt alone.
@@ -74,6 +82,9 @@ pub fn receipt(rollback: &Rollback) -> String {
     match (rollback.undo_tool.as_deref().map(visible), rollback.reversible) {
         (Some(tool), true) if rollback.checked == Some(false) => {
             format!("Whether it can be undone with {tool} was not checked: the undo may be refused.")
+        }
+        (Some(tool), true) if tool == UNDO_TOOL => {
+            "It can be undone, as long as its rows are as it left them.".to_owned()
         }
         (Some(tool), true) => format!("It can be undone with {tool}."),
         (None, true) => "There is nothing to undo.".to_owned(),

@@ -86,17 +86,7 @@ fn touches(preview: &Preview) -> String {
 }
 
 fn undo(preview: &Preview) -> String {
-    let rollback = &preview.rollback;
-    // The statement was not run, so whether its tables are tracked is unknown.
-    if rollback.reversible
-        && rollback.undo_tool.is_some()
-        && rollback.checked.is_none()
-        && preview.rows_affected.is_none()
-    {
-        return "Its receipt will say whether it can be undone: changes of tracked tables can.".to_owned();
-    }
-    let how = sentences::receipt(rollback);
-    if rollback.note.is_empty() { how } else { format!("{how} {}", visible(&rollback.note)) }
+    sentences::undo_of_preview(&preview.rollback, preview.rows_affected.is_some())
 }
 
 /// The rule that requires the approval, if there is one.

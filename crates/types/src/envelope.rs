@@ -98,6 +98,9 @@ pub struct Rollback {
 /// The tool that undoes a write by its recorded effects.
 pub const UNDO_TOOL: &str = "undo_mutation";
 
+/// The note of a receipt by which [`UNDO_TOOL`] undoes the write, for agents.
+pub const UNDO_NOTE: &str = "Call undo_mutation to take it back, as long as its rows are as it left them.";
+
 impl Rollback {
     /// A write that no tool of this server undoes. `why` is the operator's sentence from the manifest.
     #[must_use]
@@ -109,8 +112,7 @@ impl Rollback {
     #[must_use]
     pub fn by_effects() -> Self {
         let call = UndoCall { tool: UNDO_TOOL.to_owned(), params: Map::new() };
-        let note = format!("Call {UNDO_TOOL} to take it back, as long as its rows are as it left them.");
-        Self { checked: Some(true), ..Self::reversible(vec![call], note) }
+        Self { checked: Some(true), ..Self::reversible(vec![call], UNDO_NOTE) }
     }
 
     /// Binds the calls to this write: [`UNDO_TOOL`] takes the correlation id as an argument, other tools take it as

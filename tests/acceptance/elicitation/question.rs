@@ -33,7 +33,7 @@ It would touch 1 row:
   price: 120.00 → 99.00
   as it is: title "Portrait, one hour", description "One person, one backdrop, ten edited pictures.", duration_minutes 60
 
-It can be undone with undo_mutation. Call undo_mutation to take it back, as long as its rows are as it left them.
+It can be undone, as long as its rows are as it left them.
 Nothing is written unless you accept."#;
     assert_eq!(question("upsert_package", change()).await, expected);
 }

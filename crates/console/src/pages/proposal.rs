@@ -13,7 +13,7 @@ use ledger::proposals::{ConsoleDecider, ConsoleDecisionError, Decision, Preview,
 use review::{Undecidable, sentences, undecidable};
 use serde::Deserialize;
 use tokio::time::Instant;
-use types::{ProposalId, Tier, UNDO_TOOL, visible};
+use types::{ProposalId, Tier, visible};
 
 use crate::message::{self, render};
 use crate::pages::sign_in::SignInAgain;
@@ -143,12 +143,7 @@ fn page<'a>(person: &'a ConsolePerson, proposal: &'a Proposal, sign_in_again: Op
     let (rows, more_rows) = rows::of_preview(preview);
     let is_pending = proposal.status == ProposalStatus::Pending;
     let rollback = &preview.rollback;
-    let undo = match rollback.undo_tool.as_deref() {
-        Some(UNDO_TOOL) if rollback.reversible && rollback.checked != Some(false) => {
-            "It can be undone on the page of its record, as long as its rows are as it left them.".to_owned()
-        }
-        _ => format!("{} {}", sentences::receipt(rollback), visible(&rollback.note)),
-    };
+    let undo = sentences::undo_of_preview(rollback, preview.rows_affected.is_some());
     Page {
         person: Some(&person.name),
         id: proposal.proposal_id.to_string(),

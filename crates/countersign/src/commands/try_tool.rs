@@ -150,6 +150,6 @@ fn preview(data: &PreviewedWrite, tier: Option<Tier>, shown: Shown) -> Vec<Strin
     }
     lines.extend(images_lines((data.before.as_ref(), data.after.as_ref()), &[], shown, &style));
     lines.extend(shown.field("result", Some(&data.result)));
-    lines.extend(undo_lines(&data.rollback, &style));
+    lines.extend(undo_lines(&data.rollback, true, &style));
     lines
 }

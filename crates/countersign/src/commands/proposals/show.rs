@@ -1,6 +1,7 @@
 //! `countersign proposals show`: prints everything that a reviewer needs, with hidden characters escaped.
 
 use ledger::proposals::{Approval, Preview, Proposal, ProposalStatus};
+use review::sentences;
 use serde_json::Value;
 use types::{Rollback, Tier, visible};
 
@@ -99,7 +100,7 @@ fn preview(preview: &Preview, shown: Shown, style: &Style) -> Vec<String> {
     if !preview.generated.is_empty() {
         lines.extend(beside("generated", [visible(&preview.generated.join(", "))]));
     }
-    lines.extend(undo_lines(&preview.rollback, style));
+    lines.extend(undo_lines(&preview.rollback, preview.rows_affected.is_some(), style));
     let definitions = preview.definitions.iter().map(|definition| format!("{} {}", definition.kind, definition.name));
     let definitions: Vec<String> = definitions.map(|definition| visible(&definition)).collect();
     if !definitions.is_empty() {
@@ -124,14 +125,9 @@ pub(crate) fn images_lines(
 }
 
 /// Whether and how the write could be undone.
-pub(crate) fn undo_lines(rollback: &Rollback, style: &Style) -> Vec<String> {
-    let how = match (&rollback.undo_tool, rollback.reversible) {
-        (Some(tool), true) => format!("with {}", visible(tool)),
-        (None, true) => "nothing to undo".to_owned(),
-        (_, false) => style.bold("cannot be undone"),
-    };
-    let note = if rollback.note.is_empty() { String::new() } else { format!(": {}", visible(&rollback.note)) };
-    beside("undo", [format!("{how}{note}")])
+pub(crate) fn undo_lines(rollback: &Rollback, is_tried: bool, style: &Style) -> Vec<String> {
+    let how = sentences::undo_of_preview(rollback, is_tried);
+    beside("undo", [if rollback.reversible { how } else { style.bold(&how) }])
 }
 
 fn outcome(proposal: &Proposal) -> Vec<String> {
