@@ -1,8 +1,9 @@
-//! Answers the usual tool call of protocol 2026-07-28 without rmcp's HTTP service, which parses each message once more
-//! and starts three tasks and a service for it.
+//! Answers the usual tool call of protocol 2026-07-28, and a read in a session, without rmcp's HTTP service. That
+//! service parses each message once more, starts three tasks and a service for it, and in a session passes it through
+//! the session's worker.
 //!
 //! Only a request that passes every check of that service is a direct call. rmcp handles all others, and reports
-//! their errors.
+//! their errors. A write in a session is rmcp's: it continues when its client has gone, and may ask the user.
 
 use std::io;
 
@@ -16,16 +17,18 @@ use rmcp::model::{
 };
 use rmcp::service::{Peer, RequestContext, RoleServer, RxJsonRpcMessage, Service, TxJsonRpcMessage, serve_directly};
 use rmcp::transport::Transport;
+use tokio_util::sync::CancellationToken;
 
 /// A tool call whose answer is one JSON message.
 pub(crate) struct DirectCall {
     request: JsonRpcRequest<ClientRequest>,
+    cancellation: CancellationToken,
 }
 
 impl DirectCall {
-    /// The call of a request that [`is_direct`].
-    pub(crate) const fn new(request: JsonRpcRequest<ClientRequest>) -> Self {
-        Self { request }
+    /// The call of a request that [`is_direct`], or [`is_direct_in_session`], where `cancellation` cancels it.
+    pub(crate) const fn new(request: JsonRpcRequest<ClientRequest>, cancellation: CancellationToken) -> Self {
+        Self { request, cancellation }
     }
 
     /// Runs the call. Dropping it cancels the call, as rmcp does for a client that has gone.
@@ -37,6 +40,7 @@ impl DirectCall {
     ) -> Response<Body> {
         let JsonRpcRequest { id, mut request, .. } = self.request;
         let mut context = RequestContext::new(id.clone(), peer);
+        context.ct = self.cancellation;
         std::mem::swap(&mut context.meta, request.get_meta_mut());
         std::mem::swap(&mut context.extensions, request.extensions_mut());
         context.extensions.insert(transport);
@@ -64,6 +68,22 @@ pub(crate) fn is_direct(headers: &HeaderMap, request: &ClientRequest) -> bool {
         && meta.protocol_version().is_some_and(|named| named == version)
         && meta.missing_required_keys(&version).is_empty()
         && meta.client_info().is_some()
+}
+
+/// Whether rmcp would pass a request of a session to the handler, and the tool only reads.
+pub(crate) fn is_direct_in_session(
+    headers: &HeaderMap,
+    request: &ClientRequest,
+    is_read: impl FnOnce(&str) -> bool,
+) -> bool {
+    let ClientRequest::CallToolRequest(call) = request else { return false };
+    accepts_both_types(headers) && has_known_version(headers) && is_read(&call.params.name)
+}
+
+/// Whether the version in the header, if there is one, is known.
+fn has_known_version(headers: &HeaderMap) -> bool {
+    !headers.contains_key("mcp-protocol-version")
+        || ProtocolVersion::KNOWN_VERSIONS.iter().any(|known| is_only(headers, "mcp-protocol-version", known.as_str()))
 }
 
 /// Whether a header occurs exactly once, with this value.

@@ -66,9 +66,11 @@ impl SessionIdCodec {
             .ok()
     }
 
-    /// The id of the session in records; `None` if this identity has no such open session.
-    pub(crate) fn record_id(&self, id: &str, identity: &Identity) -> Option<String> {
-        self.open_unless_closed(id, identity).map(|sealed| sealed.id)
+    /// The session's client, with the id that records give the session; `None` if this identity has no such open
+    /// session.
+    pub(crate) fn client(&self, id: &str, identity: &Identity) -> Option<ClientInfo> {
+        let SealedSession { id, client, .. } = self.open_unless_closed(id, identity)?;
+        Some(ClientInfo { session_id: Some(id), ..client })
     }
 
     fn open_unless_closed(&self, id: &str, identity: &Identity) -> Option<SealedSession> {

@@ -2,7 +2,8 @@
 //! channels each. Idle sessions are closed, the longest idle first if an account has too many. A client that returns
 //! resumes its session by its id (`session_ids`).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use rmcp::transport::streamable_http_server::session::local::{
 use rmcp::transport::streamable_http_server::session::{RestoreOutcome, ServerSseMessage, SessionId};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tools::metrics::{GaugeGuard, Metrics};
 use types::AccountId;
 
@@ -40,8 +42,8 @@ struct Table {
     active: HashMap<SessionId, ActiveSession>,
     /// Number of open requests and streams of each session, active or not.
     uses: HashMap<SessionId, usize>,
-    /// The ids of unanswered requests.
-    claimed_ids: HashSet<(SessionId, RequestId)>,
+    /// The unanswered requests, each with the token that cancels it if it is a direct call.
+    claimed_ids: HashMap<(SessionId, RequestId), CancellationToken>,
     /// Number of workers of closed sessions that have not ended yet.
     ending: HashMap<SessionId, usize>,
 }
@@ -99,6 +101,8 @@ impl Drop for SessionUse {
 #[derive(Clone)]
 pub(crate) struct RequestIdGuard {
     _held: Arc<ClaimedRequestId>,
+    /// Cancelled with the request.
+    pub(crate) cancellation: CancellationToken,
 }
 
 struct ClaimedRequestId {
@@ -156,8 +160,22 @@ impl StreamableSessions {
     /// would send both answers to the later one.
     pub(crate) fn claim_request_id(&self, id: &str, request: RequestId) -> Option<RequestIdGuard> {
         let key = (id.into(), request);
-        let is_new = self.table().claimed_ids.insert(key.clone());
-        is_new.then(|| RequestIdGuard { _held: Arc::new(ClaimedRequestId { key, table: Arc::clone(&self.table) }) })
+        let cancellation = CancellationToken::new();
+        match self.table().claimed_ids.entry(key.clone()) {
+            Entry::Occupied(_) => return None,
+            Entry::Vacant(entry) => entry.insert(cancellation.clone()),
+        };
+        let held = ClaimedRequestId { key, table: Arc::clone(&self.table) };
+        Some(RequestIdGuard { _held: Arc::new(held), cancellation })
+    }
+
+    /// Cancels the direct calls of a session: one of them, or all.
+    pub(crate) fn cancel_requests(&self, id: &str, request: Option<&RequestId>) {
+        let table = self.table();
+        let of_session = table.claimed_ids.iter().filter(|((session, _), _)| **session == *id);
+        of_session
+            .filter(|((_, own), _)| request.is_none_or(|request| request == own))
+            .for_each(|(_, cancellation)| cancellation.cancel());
     }
 
     /// Whether the session is active and its handshake is over.

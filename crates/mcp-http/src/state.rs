@@ -86,6 +86,14 @@ pub(crate) struct AuthenticatedClient {
     pub(crate) active: Arc<ActiveBackend>,
 }
 
+impl AuthenticatedClient {
+    /// Whether the client has a tool of this name, and it only reads.
+    pub(crate) fn has_reading_tool(&self, name: &str) -> bool {
+        let registry = self.active.backend.registry.of_profile(&self.identity.profile).registry();
+        registry.info(name).is_some_and(|info| info.hints.read_only)
+    }
+}
+
 impl AppState {
     /// A state without a backend. `anonymous` is the identity of all callers if `authenticator` is empty.
     #[must_use]

@@ -10,16 +10,21 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::Body as HttpBody;
 use http_body_util::Full;
 use mcp::{TransportContext, message};
-use rmcp::model::{ClientRequest, GetMeta, InitializeRequestParams, JsonRpcMessage, JsonRpcRequest, ProtocolVersion};
+use rmcp::model::{
+    ClientNotification, ClientRequest, GetMeta, InitializeRequestParams, JsonRpcMessage, JsonRpcRequest,
+    ProtocolVersion,
+};
 use rmcp::service::{RoleServer, RxJsonRpcMessage};
+use types::ClientInfo;
 
 use crate::active_backend::ActiveBackend;
 use crate::body::{self, RequestBody};
 use crate::client_address::ClientAddress;
-use crate::direct_call::{DirectCall, is_direct};
+use crate::direct_call::{DirectCall, is_direct, is_direct_in_session};
 use crate::error_response::HttpError;
 use crate::request_context::HttpRequestContext;
 use crate::response_body::PendingBody;
+use crate::sessions::RequestIdGuard;
 use crate::state::{AppState, AuthenticatedClient};
 
 /// The header with the id of a session.
@@ -47,6 +52,9 @@ async fn respond(
     let named = requested_session(&client, &request)?;
     let sessions = &client.active.sessions;
     if let Some(session) = &named {
+        if is_delete {
+            sessions.cancel_requests(&session.id, None);
+        }
         pending.keep_alive(sessions.begin_use(&session.id));
     }
     let ForwardedRequest { request, session, initialize } = match *request.method() {
@@ -94,8 +102,7 @@ fn request_context(
 
 struct RequestedSession {
     id: String,
-    /// The session as records name it.
-    record_id: String,
+    client: ClientInfo,
 }
 
 enum PostedMessage {
@@ -128,18 +135,37 @@ async fn read_post(
     pending.keep_alive(state.track_request());
     let RequestBody { mut parts, bytes, message, in_flight_bytes } = body::read(request, &client.account).await?;
     pending.keep_alive(in_flight_bytes);
-    let (session, session_id) =
-        named.filter(|_| !is_stateless(&message)).map(|session| (session.id, session.record_id)).unzip();
+    let (session, session_client) =
+        named.filter(|_| !is_stateless(&message)).map(|session| (session.id, session.client)).unzip();
+    let sessions = &client.active.sessions;
+    let mut cancellation = None;
     if let (Some(session), Some(id)) = (&session, message::request_id(&message)) {
-        let claimed = client.active.sessions.claim_request_id(session, id.clone());
-        // Held while rmcp handles the request, even after its client has gone.
-        parts.extensions.insert(claimed.ok_or_else(|| HttpError::IdInUse(Some(id.clone())))?);
+        let claimed = sessions.claim_request_id(session, id.clone());
+        let claimed = claimed.ok_or_else(|| HttpError::IdInUse(Some(id.clone())))?;
+        cancellation = Some(claimed.cancellation.clone());
+        // Held while the request is handled, by rmcp even after its client has gone.
+        parts.extensions.insert(claimed);
     }
-    let transport = TransportContext { response: pending.scope().clone(), session_id, is_written_by_rmcp: true };
+    let response = pending.scope().clone();
+    let transport = TransportContext { response, client: session_client.unwrap_or_default(), is_written_by_rmcp: true };
     let message = match message {
-        JsonRpcMessage::Request(request) if session.is_none() && is_direct(&parts.headers, &request.request) => {
+        JsonRpcMessage::Request(request)
+            if session.is_none() && is_direct(&parts.headers, &request.request)
+                || session.is_some()
+                    && is_direct_in_session(&parts.headers, &request.request, |tool| client.has_reading_tool(tool)) =>
+        {
             let transport = TransportContext { is_written_by_rmcp: false, ..transport };
-            return Ok(PostedMessage::Direct(Box::new(DirectCall::new(request)), transport));
+            let call = DirectCall::new(request, cancellation.unwrap_or_default());
+            pending.keep_alive(parts.extensions.remove::<RequestIdGuard>());
+            return Ok(PostedMessage::Direct(Box::new(call), transport));
+        }
+        JsonRpcMessage::Notification(notification) => {
+            if let (Some(session), ClientNotification::CancelledNotification(cancelled)) =
+                (&session, &notification.notification)
+            {
+                sessions.cancel_requests(session, cancelled.params.request_id.as_ref());
+            }
+            JsonRpcMessage::Notification(notification)
         }
         message => message,
     };
@@ -203,6 +229,6 @@ fn requested_session(
     let mut ids = request.headers().get_all(SESSION).iter();
     let Some(id) = ids.next() else { return Ok(None) };
     let id = id.to_str().ok().filter(|_| ids.next().is_none()).ok_or(HttpError::NoSuchSession)?;
-    let record_id = client.active.ids.record_id(id, &client.identity).ok_or(HttpError::NoSuchSession)?;
-    Ok(Some(RequestedSession { id: id.to_owned(), record_id }))
+    let described = client.active.ids.client(id, &client.identity).ok_or(HttpError::NoSuchSession)?;
+    Ok(Some(RequestedSession { id: id.to_owned(), client: described }))
 }

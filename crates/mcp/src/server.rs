@@ -127,9 +127,10 @@ impl McpServer {
     /// The client of a request. The request's own statements take precedence over those of the session.
     fn client_info(&self, context: &RequestContext<RoleServer>, transport: &TransportContext) -> ClientInfo {
         let client = context.client_info().map(|client| ClientInfo::new(&client.name, &client.version));
-        let session_id = transport.session_id.clone().or_else(|| self.session_id.clone());
+        let client = client.unwrap_or_else(|| transport.client.clone());
+        let session_id = transport.client.session_id.clone().or_else(|| self.session_id.clone());
         let trace_id = context.meta.get_traceparent().and_then(trace_id).map(str::to_owned);
-        ClientInfo { session_id, trace_id, ..client.unwrap_or_default() }
+        ClientInfo { session_id, trace_id, ..client }
     }
 
     /// Answers a call, with a question to the user in between if the tool has one.

@@ -5,14 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::request::Parts;
 use rmcp::service::{RequestContext, RoleServer};
 use tokio_util::sync::CancellationToken;
+use types::ClientInfo;
 
 /// The transport's side of one request. Requests of a transport that attaches nothing have the default.
 #[derive(Clone, Default)]
 pub struct TransportContext {
     /// The lifetime of the response.
     pub response: ResponseScope,
-    /// The session of the request, as records name it. It gives no access.
-    pub session_id: Option<String>,
+    /// The client of the session, as far as the transport knows it, with the id of the session in records. It gives
+    /// no access.
+    pub client: ClientInfo,
     /// Whether rmcp writes the result, which then must be complete when the handler returns. Our own transports call
     /// [`expand_message`](crate::expand_message) just before they write.
     pub is_written_by_rmcp: bool,

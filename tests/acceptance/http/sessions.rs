@@ -5,6 +5,7 @@ use serde_json::json;
 use testkit::{HttpServer, database, poll, send_signal};
 
 use super::HANDSHAKE;
+use super::direct::WEIGHTED;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_continues_at_another_server_of_its_ledger_and_survives_its_first_server() {
@@ -19,22 +20,26 @@ async fn a_session_continues_at_another_server_of_its_ledger_and_survives_its_fi
     send_signal(first.pid(), nix::sys::signal::Signal::SIGKILL);
     first.ended().await;
     assert_eq!(at_second.call("query_database", json!({"query": "select 1"})).await["success"], true);
-    // Several at once that find the session not there take it up once.
+    // A read needs no session in memory. Several at once that do, and find it not there, take it up once.
     let third = HttpServer::on(&db).await;
-    let at_third = at_first.connected_to(&third);
+    let read = at_first.connected_to(&third).call("query_database", json!({"query": "select 1"})).await;
+    assert_eq!(read["success"], true, "{read}");
+    let at_third = at_first.connected_to(&third).with("accept", WEIGHTED);
     let calls = (0..8).map(|id| at_third.send(at_third.calling(id, "query_database", &json!({"query": "select 1"}))));
     for answer in futures_util::future::join_all(calls).await {
         assert_eq!(answer.message()["result"]["isError"], false, "{}", answer.body);
     }
     // Two with one id could not be told apart.
     let sleep = json!({"query": "select pg_sleep(1)"});
-    let (one, other) = tokio::join!(
-        at_third.send(at_third.calling(7, "query_database", &sleep)),
-        at_third.send(at_third.calling(7, "query_database", &sleep)),
-    );
-    let mut statuses = [one.status, other.status];
-    statuses.sort_unstable();
-    assert_eq!(statuses, [StatusCode::OK, StatusCode::BAD_REQUEST]);
+    for client in [&at_third, &at_second] {
+        let (one, other) = tokio::join!(
+            client.send(client.calling(7, "query_database", &sleep)),
+            client.send(client.calling(7, "query_database", &sleep)),
+        );
+        let mut statuses = [one.status, other.status];
+        statuses.sort_unstable();
+        assert_eq!(statuses, [StatusCode::OK, StatusCode::BAD_REQUEST]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -66,7 +71,7 @@ async fn a_call_without_a_session_does_not_keep_a_session_from_being_resumed() {
     });
     let waits = "select 1 from pg_locks where not granted and relation = 'social.tweet'::regclass";
     db.first_value(waits).await;
-    for visitor in [&bob, &ana] {
+    for visitor in [bob.with("accept", WEIGHTED), ana.with("accept", WEIGHTED)] {
         let answer = visitor.call("query_database", json!({"query": "select 1"})).await;
         assert_eq!(answer["success"], true, "{answer}");
         assert_eq!(db.rows(waits).await.len(), 1, "the call was waited for");
@@ -115,6 +120,7 @@ async fn idle_sessions_are_closed_among_many_and_resumed_later() {
     }
     // Of all ten, in turn: each is there, although three are in hand at once.
     for session in &sessions {
+        let session = session.clone().with("accept", WEIGHTED);
         assert_eq!(session.call("query_database", json!({"query": "select 1"})).await["success"], true);
     }
     // Those that are in use stay: with three streams open there is no room for another.
