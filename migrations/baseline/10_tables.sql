@@ -114,7 +114,8 @@ comment on column countersign.record.error_detail is 'For an undo that was refus
 comment on column countersign.record.approval is 'For a write that was proposed: the proposal, its digest, and the decision. For an operator''s undo: the person.';
 comment on column countersign.record.evidence is
     'What the effects do not show, under the oid of the table. assigned, for tables with BEFORE triggers: the numbers of the columns that the statements of the '
-    'write set; others were set by triggers. untracked, for tables that are not tracked: the rows that were inserted, updated and deleted.';
+    'write set; others were set by triggers. untracked, for tables that are not tracked, of a write that an undo could take back: the rows that were '
+    'inserted, updated and deleted.';
 comment on column countersign.record.login is 'The database login that admitted the write.';
 comment on column countersign.record.slot is 'The slot that this record still answers for; null for none.';
 comment on column countersign.record.holds_until is 'The end of the time in which an identical call is answered from this record, or a key stays bound.';

@@ -112,6 +112,7 @@ impl Rollback {
     #[must_use]
     pub fn by_effects() -> Self {
         let call = UndoCall { tool: UNDO_TOOL.to_owned(), params: Map::new() };
+        // A claim: the SQL function `receipt` (48_receipts.sql) holds it against what the write did.
         Self { checked: Some(true), ..Self::reversible(vec![call], UNDO_NOTE) }
     }
 
