@@ -87,31 +87,31 @@ fn failed_with(error: &anyhow::Error, settings: &Settings) -> ExitCode {
 async fn run(command: Command, sources: ConfigSources, settings: Settings) -> anyhow::Result<ExitCode> {
     match command {
         Command::Demo(arguments) => demo::run(arguments, &settings, doctor::health_check).await?,
-        Command::Serve(arguments) => serve::run(&arguments, sources, settings).await?,
-        Command::Init(arguments) => connection::answered(&settings, init::run(&arguments, &settings)).await?,
+        Command::Serve(arguments) => serve::run(&arguments.own, sources, settings).await?,
+        Command::Init(arguments) => connection::answered(&settings, init::run(&arguments.own, &settings)).await?,
         Command::Track(arguments) => {
-            return connection::answered(&settings, track::track(arguments, &settings)).await;
+            return connection::answered(&settings, track::track(arguments.own, &settings)).await;
         }
         Command::Untrack(arguments) => {
-            return connection::answered(&settings, track::untrack(arguments, &settings)).await;
+            return connection::answered(&settings, track::untrack(arguments.own, &settings)).await;
         }
         Command::Undo(arguments) => return undo::run(*arguments, &settings).await,
-        Command::Freeze(arguments) => return freeze::freeze(arguments, &settings).await,
-        Command::Unfreeze(arguments) => return freeze::unfreeze(arguments, &settings).await,
-        Command::Check(arguments) => connection::answered(&settings, check::run(&arguments, &settings)).await?,
+        Command::Freeze(arguments) => return freeze::freeze(arguments.own, &settings).await,
+        Command::Unfreeze(arguments) => return freeze::unfreeze(arguments.own, &settings).await,
+        Command::Check(arguments) => connection::answered(&settings, check::run(&arguments.own, &settings)).await?,
         Command::Scaffold(arguments) => {
-            connection::answered(&settings, scaffold::run(&arguments, &settings)).await?;
+            connection::answered(&settings, scaffold::run(&arguments.own, &settings)).await?;
         }
-        Command::Try(arguments) => return try_tool::run(&arguments, &settings).await,
+        Command::Try(arguments) => return try_tool::run(&arguments.own, &settings).await,
         Command::Audit(command) => return audit::run(command, &settings).await,
         Command::Proposals(command) => return proposals::run(command, &settings).await,
         Command::Keys(command) => keys::run(command, &settings).await?,
         Command::Console(arguments) => console::run(arguments, &settings, doctor::health_check).await?,
         Command::Witness(command) => witness::run(command).await?,
         Command::Token(command) => token::run(command, &sources, &settings)?,
-        Command::Install(arguments) => install::install(&arguments, &sources, &settings).await?,
+        Command::Install(arguments) => install::install(&arguments.own, &sources, &settings).await?,
         Command::Uninstall(arguments) => install::uninstall(&arguments)?,
-        Command::Doctor(arguments) => return doctor::run(&arguments, &settings).await,
+        Command::Doctor(arguments) => return doctor::run(&arguments.own, &settings).await,
         Command::Completions(_) | Command::Man(_) => {}
         Command::Query(_) | Command::Pipe(_) | Command::Psql(_) => {
             anyhow::bail!("query, pipe and psql come first: put their options, --config as well, behind them")

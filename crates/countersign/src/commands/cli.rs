@@ -2,18 +2,13 @@
 
 pub(crate) mod help;
 mod install;
-mod server_keys;
 
 use std::path::PathBuf;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-use self::server_keys::ServerKeys;
-use crate::settings::{
-    ConfigSources, ConnectionKeys, DatabaseKeys, Keys, LogKeys, ManifestKeys, OidcSecretKeys, ServeKeys, SigningKeys,
-    WriteKeys,
-};
+use crate::settings::{ConfigSources, Keys, LogKeys, ManifestKeys, ServerKeys, SignedKeys, With};
 
 use self::install::given_options;
 pub(crate) use self::install::{ClientName, EntryArgs, GivenOption, InstallArgs, OptionKind, Scope, UninstallArgs};
@@ -47,17 +42,17 @@ pub(crate) enum Command {
     /// Show a real MCP session step by step, on a private PostgreSQL with sample data.
     Demo(DemoArgs),
     /// Serve MCP on standard input and output, or with --http over HTTP.
-    Serve(Box<ServeArgs>),
+    Serve(Box<With<ServeArgs, ServerKeys>>),
     /// Create the ledger and the logins in the configured database, or update them.
-    Init(InitArgs),
+    Init(With<InitArgs, SignedKeys>),
     /// Record what writes change in these tables, so that they can be undone.
     ///
     /// Repeat it after DDL on the tables. Needs a database login that owns the tables and is a member of
     /// countersign_owner. All of the tables are tracked, or none. A table that is tracked already keeps the options that are not given; --maintained ''
     /// and --is-log=false remove them.
-    Track(TrackArgs),
+    Track(With<TrackArgs>),
     /// Stop recording the changes of these tables. Recorded changes stay, and can no longer be undone.
-    Untrack(UntrackArgs),
+    Untrack(With<UntrackArgs>),
     /// Undo a write of any account: restore every row that it changed, or none.
     ///
     /// Needs a database login with the role countersign_operator and the privileges that the write needed.
@@ -68,20 +63,20 @@ pub(crate) enum Command {
     ///
     /// Running writes are refused too, and reads continue. Needs a database login with the role countersign_operator. That login and the user of the operating
     /// system are recorded.
-    Freeze(FreezeArgs),
+    Freeze(With<FreezeArgs>),
     /// Accept the writes of an account, of an actor, or all of them again.
-    Unfreeze(UnfreezeArgs),
+    Unfreeze(With<UnfreezeArgs>),
     /// Check the manifests against the database, and report every mistake.
-    Check(CheckArgs),
+    Check(With<CheckArgs>),
     /// Write a manifest with inserts, updates and deletes for the tables of a schema.
     ///
     /// The manifest goes to standard output, and what to do before it fits to standard error. Needs a database
     /// login that may read the tables, best their owner.
-    Scaffold(ScaffoldArgs),
+    Scaffold(With<ScaffoldArgs>),
     /// Run the write of a tool, show what it would change, and roll it back.
     ///
     /// Takes the options of serve. A tool that reads is run. Exits with 1 if the call would fail.
-    Try(Box<TryArgs>),
+    Try(Box<With<TryArgs, ServerKeys>>),
     /// Read, seal, sign, verify, export and prune the records of writes.
     #[command(subcommand)]
     Audit(AuditCommand),
@@ -106,13 +101,13 @@ pub(crate) enum Command {
     ///
     /// The client then starts `countersign serve` with the options given here. Checks the manifests against the database first. Everything else in the client's file stays as it is, and
     /// the previous file is kept beside it. The entry contains no connection string: it names a file with it.
-    Install(Box<InstallArgs>),
+    Install(Box<With<InstallArgs, ServerKeys>>),
     /// Remove this server from the configuration of an MCP client.
     Uninstall(UninstallArgs),
     /// Report what is wrong with database, ledger and roles, and what to do.
     ///
     /// Takes the options of serve. Exits with 1 if there is a problem, and with 0 if there is none, or only warnings.
-    Doctor(Box<DoctorArgs>),
+    Doctor(Box<With<DoctorArgs, ServerKeys>>),
     /// Print the completions for a shell.
     ///
     /// Save them in its completions folder, or source them.
@@ -162,16 +157,15 @@ struct FrontEndConfig {
     #[arg(long, env = "COUNTERSIGN_CONFIG")]
     config: Option<PathBuf>,
     #[command(flatten)]
-    server: ServerKeys,
+    _server: ServerKeys,
 }
 
 /// The variables and the configuration file, for front ends with a command line of their own; `config` takes
 /// precedence over the variable that names the file.
 pub(crate) fn sources_around(config: Option<PathBuf>) -> Result<ConfigSources, clap::Error> {
-    let around = FrontEndConfig::try_parse_from(["countersign"])?;
-    let mut given = Keys::default();
-    around.server.fill(&mut given);
-    Ok(ConfigSources { config: config.or(around.config), given })
+    let matches = FrontEndConfig::command().try_get_matches_from(["countersign"])?;
+    let around = FrontEndConfig::from_arg_matches(&matches)?;
+    Ok(ConfigSources { config: config.or(around.config), given: Keys::given(&matches)? })
 }
 
 #[derive(Debug, Args)]
@@ -189,8 +183,6 @@ pub(crate) struct ServeArgs {
     /// Serve the demo: its manifests, on a private PostgreSQL with its data.
     #[arg(long)]
     pub(crate) demo: bool,
-    #[command(flatten)]
-    server: ServerKeys,
 }
 
 #[derive(Debug, Args)]
@@ -201,8 +193,6 @@ pub(crate) struct DoctorArgs {
     /// Also try the undo of the newest write of each tool, in a transaction that is rolled back.
     #[arg(long)]
     pub(crate) undo_drill: bool,
-    #[command(flatten)]
-    server: ServerKeys,
 }
 
 #[derive(Debug, Args)]
@@ -220,10 +210,6 @@ pub(crate) struct InitArgs {
     /// Also create the demo's data, in the schemas social and studio.
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) demo: bool,
-    #[command(flatten)]
-    signing: SigningKeys,
-    #[command(flatten)]
-    connection: ConnectionKeys,
 }
 
 /// [`ledger::ReaderTables`], as the command line takes it.
@@ -241,14 +227,12 @@ pub(crate) enum ReaderTablesArg {
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
-    manifests: ManifestKeys,
+    _manifests: ManifestKeys,
     /// Print the SQL that grants the servers' login the privileges that it lacks for these manifests, instead
     /// of a report. Run it as the owner of the tables. Plans contain neither views nor sequences that a
     /// statement calls by name.
     #[arg(long, value_name = "ROLE", num_args = 0..=1, default_missing_value = ledger::DEFAULT_WRITER)]
     pub(crate) grants: Option<String>,
-    #[command(flatten)]
-    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
@@ -266,8 +250,6 @@ pub(crate) struct ScaffoldArgs {
     /// the manifest. Run it as the owner of the tables.
     #[arg(long, value_name = "ROLE", num_args = 0..=1, default_missing_value = ledger::DEFAULT_WRITER)]
     pub(crate) grants: Option<String>,
-    #[command(flatten)]
-    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
@@ -284,8 +266,6 @@ pub(crate) struct TryArgs {
     /// Show all rows and values, however many there are.
     #[arg(long)]
     pub(crate) full: bool,
-    #[command(flatten)]
-    server: ServerKeys,
 }
 
 impl Cli {
@@ -293,67 +273,32 @@ impl Cli {
     pub(crate) fn read() -> (Command, ConfigSources) {
         let matches = help::concise(Self::command()).get_matches();
         let mut cli = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-        let mut given = cli.keys();
-        if let Some(matches) = innermost(&matches) {
-            if let Command::Install(install) = &mut cli.command {
-                install.given = given_options(matches);
-            }
-            let DatabaseKeys { database_url, database_url_file, .. } = &mut given.database;
-            flag_before_variable(matches, database_url, database_url_file, ["database_url", "database_url_file"]);
-            let ServeKeys { read_url, read_url_file, .. } = &mut given.serve;
-            flag_before_variable(matches, read_url, read_url_file, ["read_url", "read_url_file"]);
-            let WriteKeys { fingerprint_key, fingerprint_key_file, .. } = &mut given.write;
-            flag_before_variable(
-                matches,
-                fingerprint_key,
-                fingerprint_key_file,
-                ["fingerprint_key", "fingerprint_key_file"],
-            );
-            let OidcSecretKeys { client_secret, client_secret_file } = &mut given.oidc_secret;
-            let ids = ["console_oidc_client_secret", "console_oidc_client_secret_file"];
-            flag_before_variable(matches, client_secret, client_secret_file, ids);
+        let matches = innermost(&matches);
+        if let Command::Install(install) = &mut cli.command {
+            install.own.given = given_options(matches);
         }
+        let given = Keys::given(matches).unwrap_or_else(|error| error.exit());
+        let mut given = Keys { log: cli.log, ..given };
+        let database = &mut given.database;
+        let ids = ["database_url", "database_url_file"];
+        flag_before_variable(matches, &mut database.database_url, &mut database.database_url_file, ids);
+        let serve = &mut given.serve;
+        flag_before_variable(matches, &mut serve.read_url, &mut serve.read_url_file, ["read_url", "read_url_file"]);
+        let write = &mut given.write;
+        let ids = ["fingerprint_key", "fingerprint_key_file"];
+        flag_before_variable(matches, &mut write.fingerprint_key, &mut write.fingerprint_key_file, ids);
+        let secret = &mut given.oidc_secret;
+        let ids = ["console_oidc_client_secret", "console_oidc_client_secret_file"];
+        flag_before_variable(matches, &mut secret.client_secret, &mut secret.client_secret_file, ids);
         // Whatever this shell is configured for, the demo is not about it.
         let config = cli.config.filter(|_| !matches!(cli.command, Command::Demo(_)));
         (cli.command, ConfigSources { config, given })
     }
-
-    fn keys(&self) -> Keys {
-        let mut keys = Keys { log: self.log.clone(), ..Keys::default() };
-        match &self.command {
-            Command::Demo(_) | Command::Token(_) | Command::Witness(_) | Command::Uninstall(_) => {}
-            Command::Install(install) => install.fill(&mut keys),
-            Command::Completions(_) | Command::Man(_) => {}
-            Command::Query(_) | Command::Pipe(_) | Command::Psql(_) => {}
-            Command::Serve(arguments) => arguments.server.fill(&mut keys),
-            Command::Doctor(arguments) => arguments.server.fill(&mut keys),
-            Command::Console(console) => console.fill(&mut keys),
-            Command::Audit(audit) => audit.fill(&mut keys),
-            Command::Proposals(proposals) => proposals.connection().fill(&mut keys),
-            Command::Keys(command) => command.connection().fill(&mut keys),
-            Command::Track(track) => track.connection.fill(&mut keys),
-            Command::Untrack(untrack) => untrack.connection.fill(&mut keys),
-            Command::Undo(undo) => undo.connection().fill(&mut keys),
-            Command::Freeze(freeze) => freeze.connection.fill(&mut keys),
-            Command::Unfreeze(unfreeze) => unfreeze.connection.fill(&mut keys),
-            Command::Init(init) => {
-                init.connection.fill(&mut keys);
-                keys.signing = init.signing.clone();
-            }
-            Command::Scaffold(scaffold) => scaffold.connection.fill(&mut keys),
-            Command::Try(arguments) => arguments.server.fill(&mut keys),
-            Command::Check(check) => {
-                check.connection.fill(&mut keys);
-                keys.manifests = check.manifests.clone();
-            }
-        }
-        keys
-    }
 }
 
 /// The arguments after the last subcommand.
-fn innermost(matches: &ArgMatches) -> Option<&ArgMatches> {
-    matches.subcommand().map(|(_, inner)| innermost(inner).unwrap_or(inner))
+fn innermost(matches: &ArgMatches) -> &ArgMatches {
+    matches.subcommand().map_or(matches, |(_, inner)| innermost(inner))
 }
 
 /// Resolves two keys for the same setting: a flag for one takes precedence over a variable for the other.

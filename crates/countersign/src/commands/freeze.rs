@@ -10,7 +10,6 @@ use serde_json::json;
 use types::visible;
 
 use crate::connection;
-use crate::settings::ConnectionKeys;
 use crate::settings::Settings;
 use crate::terminal::os_user;
 use crate::terminal::print_line;
@@ -29,16 +28,12 @@ pub(crate) struct FreezeArgs {
     /// With --list: print one JSON object per line.
     #[arg(long, requires = "list")]
     json: bool,
-    #[command(flatten)]
-    pub(crate) connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct UnfreezeArgs {
     #[command(flatten)]
     scope: ScopeArgs,
-    #[command(flatten)]
-    pub(crate) connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]

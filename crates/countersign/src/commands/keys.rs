@@ -4,15 +4,14 @@ use clap::{Args, Subcommand};
 use ledger::Ledger;
 
 use crate::connection;
-use crate::settings::ConnectionKeys;
-use crate::settings::Settings;
+use crate::settings::{Settings, With};
 use crate::terminal::print_line;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
     /// Add a key that replaces the current one. It is used after 3 minutes, when every running server has it.
     /// Values sealed with older keys remain valid for a day.
-    Rotate(RotateArgs),
+    Rotate(With<RotateArgs>),
 }
 
 #[derive(Debug, Args)]
@@ -21,19 +20,10 @@ pub(crate) struct RotateArgs {
     /// becomes void. Use it if a key may have been copied.
     #[arg(long)]
     at_once: bool,
-    #[command(flatten)]
-    pub(crate) connection: ConnectionKeys,
-}
-
-impl KeysCommand {
-    pub(crate) fn connection(&self) -> &ConnectionKeys {
-        let Self::Rotate(arguments) = self;
-        &arguments.connection
-    }
 }
 
 pub(crate) async fn run(command: KeysCommand, settings: &Settings) -> anyhow::Result<()> {
-    let KeysCommand::Rotate(arguments) = command;
+    let KeysCommand::Rotate(With { own: arguments, .. }) = command;
     let target = connection::configured(settings)?;
     ledger::check(&target).await?;
     let rotated = Ledger::new(target, settings.ledger.clone()).state_keys().rotate(arguments.at_once).await;

@@ -7,7 +7,6 @@ use ledger::{TableNames, TrackOptions, TrackedTable};
 use types::visible;
 
 use crate::connection;
-use crate::settings::ConnectionKeys;
 use crate::settings::Settings;
 use crate::terminal::print_line;
 
@@ -36,16 +35,12 @@ pub(crate) struct TrackArgs {
     /// Print the SQL and change nothing. The SQL is tried in a transaction that is rolled back.
     #[arg(long)]
     print: bool,
-    #[command(flatten)]
-    pub(crate) connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct UntrackArgs {
     #[command(flatten)]
     tables: TableArgs,
-    #[command(flatten)]
-    pub(crate) connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]

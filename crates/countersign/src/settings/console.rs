@@ -101,8 +101,8 @@ impl<'s> Reader<'s> {
         let mut table = self.table(console, OIDC);
         let before = self.mistakes.len();
         let groups = self.approver_groups(&mut table);
-        let secret = self.group(&mut table, OidcSecretKeys::NAMES);
-        let keys: OidcKeys = self.group(&mut table, OidcKeys::NAMES);
+        let secret = self.group(&mut table);
+        let keys: OidcKeys = self.group(&mut table);
         self.refuse_rest(&table, "console.oidc.", &schema::names(Some(CONSOLE_OIDC)));
         let was_read = self.mistakes.len() == before;
         (secret, self.provider(keys, groups, was_read, start))

@@ -94,23 +94,6 @@ pub(super) struct OidcKeys {
     pub(super) auditor_groups: Option<Vec<Spanned<String>>>,
 }
 
-impl OidcKeys {
-    pub(super) const NAMES: &[&str] = &[
-        "issuer",
-        "client_id",
-        "name",
-        "scopes",
-        "person_claim",
-        "groups_claim",
-        "operators",
-        "operator_groups",
-        "reviewers",
-        "reviewer_groups",
-        "auditors",
-        "auditor_groups",
-    ];
-}
-
 /// The time since a sign-in within which the person approves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]

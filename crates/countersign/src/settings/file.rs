@@ -1,5 +1,6 @@
 //! `countersign.toml`: the same keys as flags and variables, in a file. Every error in it is reported with its place.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use manifest::{Diagnostics, Source};
@@ -7,17 +8,15 @@ use toml::de::DeTable;
 use tools::Profile;
 
 use super::console::OidcConfig;
-use super::console_keys::{CONSOLE, ConsoleKeys};
+use super::console_keys::CONSOLE;
 use super::http_auth::{self, IssuerConfig, TokenConfig};
-use super::keys::{
-    ConnectKeys, DatabaseKeys, HTTP, HttpKeys, Keys, LIMITS, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
-};
+use super::keys::{HTTP, Keys, LIMITS, TOP};
 use super::masks::MaskConfig;
-use super::notify_keys::{NOTIFY, NotifyKeys};
+use super::notify_keys::NOTIFY;
 use super::profiles::{self, ProfileConfig, ProfileKeys};
 use super::reader::Reader;
-use super::reads_keys::{READS, ReadsKeys};
-use super::signing_keys::SigningKeys;
+use super::reads_keys::READS;
+use super::schema;
 
 /// The content of the file. Its paths are relative to its folder.
 #[derive(Debug, Clone, Default)]
@@ -41,7 +40,7 @@ impl ConfigFile {
     }
 
     pub(super) fn parse(source: &Source, folder: &Path) -> Result<Self, Diagnostics> {
-        let mut reader = Reader::new(source, super::schema::elsewhere);
+        let mut reader = Reader::new(source, schema::elsewhere);
         let mut file = reader.document(folder).unwrap_or_default();
         if !reader.mistakes.is_empty() {
             reader.mistakes.sort();
@@ -74,10 +73,8 @@ impl Keys {
 impl<'s> Reader<'s> {
     fn document(&mut self, folder: &Path) -> Option<ConfigFile> {
         let mut top = self.top()?;
-        let mut limits = self.table(&mut top, LIMITS);
-        let mut http = self.table(&mut top, HTTP);
-        let mut reads = self.table(&mut top, READS);
-        let mut notify = self.table(&mut top, NOTIFY);
+        let names = [LIMITS, HTTP, READS, NOTIFY];
+        let mut tables = BTreeMap::from(names.map(|name| (name, self.table(&mut top, name))));
         let mut console = self.table(&mut top, CONSOLE);
         let (oidc_secret, oidc) = self.oidc(&mut console);
         let profiles = self.table(&mut top, profiles::TABLE);
@@ -88,27 +85,12 @@ impl<'s> Reader<'s> {
         let oauth = self.oauth(&mut top, folder, &names);
         let known: Vec<String> = Profile::BUILTIN.into_iter().map(str::to_owned).chain(names).collect();
         let masks = self.masks(&mut top, &known);
-        let keys = Keys {
-            log: self.group(&mut top, LogKeys::NAMES),
-            database: self.group(&mut top, DatabaseKeys::NAMES),
-            manifests: self.group(&mut top, ManifestKeys::NAMES),
-            serve: self.group(&mut top, ServeKeys::NAMES),
-            write: self.group(&mut top, WriteKeys::NAMES),
-            reads: self.group(&mut reads, ReadsKeys::NAMES),
-            signing: self.group(&mut top, SigningKeys::NAMES),
-            notify: self.group(&mut notify, NotifyKeys::NAMES),
-            http: self.group(&mut http, HttpKeys::NAMES),
-            console: self.group(&mut console, ConsoleKeys::NAMES),
-            oidc_secret,
-            connect: self.group(&mut limits, ConnectKeys::NAMES),
-            limits: self.group(&mut limits, LimitKeys::NAMES),
-        };
-        self.refuse_rest(&top, "", &super::schema::names(None));
-        self.refuse_rest(&reads, "reads.", &super::schema::names(Some(READS)));
-        self.refuse_rest(&notify, "notify.", &super::schema::names(Some(NOTIFY)));
-        self.refuse_rest(&http, "http.", &super::schema::names(Some(HTTP)));
-        self.refuse_rest(&console, "console.", &super::schema::names(Some(CONSOLE)));
-        self.refuse_rest(&limits, "limits.", &super::schema::names(Some(LIMITS)));
+        tables.extend([(TOP, top), (CONSOLE, console)]);
+        let keys = Keys { oidc_secret, ..Keys::read(self, &mut tables) };
+        for (table, rest) in &tables {
+            let table = Some(*table).filter(|table| *table != TOP);
+            self.refuse_rest(rest, &schema::prefix(table), &schema::names(table));
+        }
         Some(ConfigFile { keys, profiles: self.profiles(profiles), tokens, oauth, masks, oidc })
     }
 
@@ -120,8 +102,8 @@ impl<'s> Reader<'s> {
             let name = name.into_inner();
             let before = self.mistakes.len();
             let mut table = self.table(&mut tables, &name);
-            let keys: ProfileKeys = self.group(&mut table, ProfileKeys::NAMES);
-            let known = ProfileKeys::NAMES.iter().map(ToString::to_string).collect::<Vec<_>>();
+            let keys: ProfileKeys = self.group(&mut table);
+            let known: Vec<String> = schema::properties::<ProfileKeys>().keys().cloned().collect();
             self.refuse_rest(&table, &format!("profiles.{name}."), &known);
             match ProfileConfig::new(&name, at, keys, |offset| self.source.locate(offset)) {
                 Ok(profile) => profiles.push(profile),

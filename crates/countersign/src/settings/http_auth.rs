@@ -113,7 +113,7 @@ impl<'s> Reader<'s> {
 
     fn token(&mut self, mut table: DeTable<'s>, start: usize) -> Option<TokenConfig> {
         let before = self.mistakes.len();
-        let keys: TokenKeys = self.group(&mut table, TokenKeys::NAMES);
+        let keys: TokenKeys = self.group(&mut table);
         self.refuse_rest(&table, "tokens.", &schema::names(Some(TOKENS)));
         // A key that could not be read is not reported as missing.
         let was_read = self.mistakes.len() == before;
@@ -147,7 +147,7 @@ impl<'s> Reader<'s> {
         let mut table = self.table(top, OAUTH);
         let scopes = self.scopes(&mut table, start, profiles);
         let before = self.mistakes.len();
-        let keys: OAuthKeys = self.group(&mut table, OAuthKeys::NAMES);
+        let keys: OAuthKeys = self.group(&mut table);
         self.refuse_rest(&table, "oauth.", &schema::names(Some(OAUTH)));
         let was_read = self.mistakes.len() == before;
         if was_read && keys.issuer.is_none() {

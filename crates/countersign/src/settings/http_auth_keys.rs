@@ -33,10 +33,6 @@ pub(super) struct TokenKeys {
     pub(super) expires: Option<Expiry>,
 }
 
-impl TokenKeys {
-    pub(super) const NAMES: &[&str] = &["hash", "account", "profile", "label", "expires"];
-}
-
 /// The keys of the issuer, without the table of its scopes.
 #[derive(Debug, Default, serde::Deserialize, JsonSchema)]
 #[serde(default)]
@@ -65,19 +61,6 @@ pub(super) struct OAuthKeys {
     /// Scopes that clients are told to ask for. Default: all of scopes.
     #[schemars(with = "Option<Vec<String>>")]
     pub(super) request_scopes: Option<Vec<Spanned<String>>>,
-}
-
-impl OAuthKeys {
-    pub(super) const NAMES: &[&str] = &[
-        "issuer",
-        "audience",
-        "jwks_url",
-        "jwks_file",
-        "account_claim",
-        "account_prefix",
-        "label_claim",
-        "request_scopes",
-    ];
 }
 
 /// A date and a time with its offset.

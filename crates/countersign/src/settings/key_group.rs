@@ -11,8 +11,6 @@ macro_rules! keys {
         }
 
         impl $group {
-            pub(super) const NAMES: &[&str] = &[$(stringify!($key)),*];
-
             pub(super) fn or(self, below: Self) -> Self {
                 Self { $($key: self.$key.or(below.$key),)* }
             }
@@ -20,3 +18,72 @@ macro_rules! keys {
     };
 }
 pub(super) use keys;
+
+/// All groups, each with the table of the file that it stands in.
+macro_rules! groups {
+    ($($field:ident: $group:ident in $table:expr,)*) => {
+        /// Every key of one layer.
+        #[derive(Debug, Clone, Default)]
+        pub(crate) struct Keys {
+            $(pub(crate) $field: $group,)*
+        }
+
+        impl Keys {
+            /// This layer over another one.
+            pub(super) fn or(self, below: Self) -> Self {
+                Self { $($field: self.$field.or(below.$field),)* }
+            }
+
+            /// The keys that were given to a command, of the groups that are options of it.
+            pub(crate) fn given(command: &ArgMatches) -> Result<Self, clap::Error> {
+                Ok(Self { $($field: given(command)?,)* })
+            }
+
+            /// Takes the keys out of the tables of the file.
+            pub(super) fn read<'s>(reader: &mut Reader<'s>, tables: &mut BTreeMap<&str, DeTable<'s>>) -> Self {
+                Self { $($field: reader.group(tables.entry($table).or_default()),)* }
+            }
+
+            /// The schema of the keys that stand in a table.
+            pub(super) fn schema(table: &str) -> Map<String, Value> {
+                let mut keys = Map::new();
+                $(if $table == table {
+                    keys.extend(properties::<$group>());
+                })*
+                keys
+            }
+        }
+    };
+}
+pub(super) use groups;
+
+/// Options of commands: groups that `Keys::given` reads, and not the command.
+macro_rules! options {
+    ($(#[$meta:meta])* $name:ident: $($group:ident),*) => {
+        $(#[$meta])*
+        #[derive(Debug)]
+        pub(crate) struct $name;
+
+        impl Args for $name {
+            fn augment_args(command: Command) -> Command {
+                $(let command = $group::augment_args(command);)*
+                command
+            }
+
+            fn augment_args_for_update(command: Command) -> Command {
+                Self::augment_args(command)
+            }
+        }
+
+        impl FromArgMatches for $name {
+            fn from_arg_matches(_: &ArgMatches) -> Result<Self, clap::Error> {
+                Ok(Self)
+            }
+
+            fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), clap::Error> {
+                Ok(())
+            }
+        }
+    };
+}
+pub(super) use options;

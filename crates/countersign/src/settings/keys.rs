@@ -4,23 +4,31 @@
 //! type says what it takes. Where it goes is [`Settings`](super::Settings): the compiler asks for it there.
 #![allow(rustdoc::broken_intra_doc_links, reason = "doc comments of keys are help texts, not Markdown")]
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use clap::ValueEnum;
 use clap::builder::BoolishValueParser;
+use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use ledger::Pooler;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::{Map, Value};
+use toml::de::DeTable;
 use types::{AccountId, Secret, Tier};
 
 use super::addresses::{Host, ListenAddress, Origin, Proxy, PublicUrl};
 use super::bounded::{Bounded, Millis, Seconds};
-use super::console_keys::{ConsoleKeys, OidcSecretKeys};
-use super::key_group::keys;
-use super::notify_keys::NotifyKeys;
-use super::reads_keys::ReadsKeys;
+use super::console_keys::{CONSOLE, CONSOLE_OIDC, ConsoleKeys, OidcSecretKeys};
+use super::key_group::{groups, keys, options};
+use super::notify_keys::{NOTIFY, NotifyKeys};
+use super::reader::Reader;
+use super::reads_keys::{READS, ReadsKeys};
+use super::schema::properties;
 use super::secrets::parse_secret;
 use super::signing_keys::SigningKeys;
+
+/// The top of the file, before the first table.
+pub(super) const TOP: &str = "";
 
 /// The table of the limits.
 pub(super) const LIMITS: &str = "limits";
@@ -265,43 +273,56 @@ keys! {
     }
 }
 
-/// Every key of one layer.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Keys {
-    pub(crate) log: LogKeys,
-    pub(crate) database: DatabaseKeys,
-    pub(crate) connect: ConnectKeys,
-    pub(crate) manifests: ManifestKeys,
-    pub(crate) serve: ServeKeys,
-    pub(crate) write: WriteKeys,
-    pub(crate) reads: ReadsKeys,
-    pub(crate) signing: SigningKeys,
-    pub(crate) notify: NotifyKeys,
-    pub(crate) http: HttpKeys,
-    pub(crate) console: ConsoleKeys,
-    pub(crate) oidc_secret: OidcSecretKeys,
-    pub(crate) limits: LimitKeys,
+groups! {
+    database: DatabaseKeys in TOP,
+    manifests: ManifestKeys in TOP,
+    serve: ServeKeys in TOP,
+    write: WriteKeys in TOP,
+    signing: SigningKeys in TOP,
+    log: LogKeys in TOP,
+    connect: ConnectKeys in LIMITS,
+    limits: LimitKeys in LIMITS,
+    reads: ReadsKeys in READS,
+    notify: NotifyKeys in NOTIFY,
+    http: HttpKeys in HTTP,
+    console: ConsoleKeys in CONSOLE,
+    oidc_secret: OidcSecretKeys in CONSOLE_OIDC,
 }
 
-impl Keys {
-    /// This layer over another one.
-    pub(super) fn or(self, below: Self) -> Self {
-        Self {
-            log: self.log.or(below.log),
-            database: self.database.or(below.database),
-            connect: self.connect.or(below.connect),
-            manifests: self.manifests.or(below.manifests),
-            serve: self.serve.or(below.serve),
-            write: self.write.or(below.write),
-            reads: self.reads.or(below.reads),
-            signing: self.signing.or(below.signing),
-            notify: self.notify.or(below.notify),
-            http: self.http.or(below.http),
-            console: self.console.or(below.console),
-            oidc_secret: self.oidc_secret.or(below.oidc_secret),
-            limits: self.limits.or(below.limits),
-        }
-    }
+/// The keys of a group; none, if the group is not among the options of this command.
+fn given<G: Args + Default>(command: &ArgMatches) -> Result<G, clap::Error> {
+    let is_given = G::group_id().is_some_and(|group| command.try_contains_id(group.as_str()).unwrap_or_default());
+    if is_given { G::from_arg_matches(command) } else { Ok(G::default()) }
+}
+
+options! {
+    /// The database of a command, and how to connect to it.
+    ConnectionKeys: DatabaseKeys, ConnectKeys
+}
+
+options! {
+    /// The database, and what signs its log.
+    SignedKeys: SigningKeys, ConnectionKeys
+}
+
+options! {
+    /// What the console is configured by.
+    ConsoleServerKeys: ConsoleKeys, OidcSecretKeys, ConnectionKeys
+}
+
+options! {
+    /// Everything that is configured of a server.
+    ServerKeys: ManifestKeys, ServeKeys, WriteKeys, ReadsKeys, SigningKeys, NotifyKeys, HttpKeys, LimitKeys,
+                ConnectionKeys
+}
+
+/// The arguments of a command, and after them the options that are settings: by default, those of the connection.
+#[derive(Debug, Args)]
+pub(crate) struct With<T: Args, K: Args = ConnectionKeys> {
+    #[command(flatten)]
+    pub(crate) own: T,
+    #[command(flatten)]
+    _keys: K,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize, JsonSchema)]
@@ -375,21 +396,5 @@ impl From<Content> for mcp::ResultContent {
             Content::Structured => Self::Structured,
             Content::Both => Self::Both,
         }
-    }
-}
-
-/// The database of a command, and how to connect to it.
-#[derive(Debug, clap::Args)]
-pub(crate) struct ConnectionKeys {
-    #[command(flatten)]
-    database: DatabaseKeys,
-    #[command(flatten)]
-    connect: ConnectKeys,
-}
-
-impl ConnectionKeys {
-    /// Puts the keys into their groups.
-    pub(crate) fn fill(&self, keys: &mut Keys) {
-        (keys.database, keys.connect) = (self.database.clone(), self.connect.clone());
     }
 }

@@ -36,20 +36,18 @@ use addresses::{Proxy, PublicUrl};
 
 use crate::notify::NotifySettings;
 pub(crate) use console::{ConsoleSettings, OidcSettings};
-pub(crate) use console_keys::{ConsoleKeys, OidcSecretKeys};
 use file::ConfigFile;
 pub(crate) use http::HttpSettings;
 pub(crate) use keys::{
-    ConnectKeys, ConnectionKeys, Content, DatabaseKeys, Keys, LogFormat, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
+    ConsoleServerKeys, Content, Keys, LogFormat, LogKeys, ManifestKeys, ServerKeys, SignedKeys, With,
 };
-pub(crate) use keys::{HttpKeys, LimitKeys};
+use keys::{LimitKeys, WriteKeys};
 pub(crate) use masks::MaskConfig;
-pub(crate) use notify_keys::NotifyKeys;
 pub(crate) use profiles::{ProfileConfig, is_name as is_profile_name};
-pub(crate) use reads_keys::ReadsKeys;
+use reads_keys::ReadsKeys;
 pub(crate) use secrets::{OpenSecretFile, SecretSource};
 use secrets::{open_secret_files, secret};
-pub(crate) use signing_keys::{SigningKeys, config_directory};
+pub(crate) use signing_keys::config_directory;
 
 /// The sources of settings. The file can be read again; flags and variables are fixed at the start.
 #[derive(Debug, Clone)]
@@ -145,26 +143,8 @@ impl ConfigSources {
             ("client_secret_file of [console.oidc]", &keys.oidc_secret.client_secret_file),
         ]);
         let Keys { log, database, connect, manifests, serve, write, reads, signing, notify, http, limits, .. } = keys;
-        let LogKeys { log, log_format } = log;
-        let DatabaseKeys { database_url: _, database_url_file: _, pooler } = database;
-        let ConnectKeys { connect_timeout_ms } = connect;
-        let ManifestKeys { manifests } = manifests;
-        let ServeKeys {
-            profile,
-            account,
-            actor,
-            tokens_file,
-            allow_privileged_reader,
-            execute_sql,
-            execute_sql_tier,
-            strict,
-            drift_check_ms,
-            content,
-            read_url: _,
-            read_url_file: _,
-        } = serve;
         let profiles = file.profiles.iter().map(|own| own.profile.name.as_str());
-        let tokens = match tokens_file {
+        let tokens = match serve.tokens_file {
             Some(path) => http_auth::read_file(&path, file.tokens, profiles)?,
             None => file.tokens,
         };
@@ -180,32 +160,32 @@ impl ConfigSources {
         let trusted_proxies = http.trusted_proxies.iter().flatten().cloned().map(Proxy::into_text).collect();
         let http = HttpSettings::new(http, &read_limits)?;
         let settings = Settings {
-            log: log.unwrap_or_else(|| "info".to_owned()),
-            log_format: log_format.unwrap_or_default(),
+            log: log.log.unwrap_or_else(|| "info".to_owned()),
+            log_format: log.log_format.unwrap_or_default(),
             database: database_url,
             read,
-            pooler: pooler.unwrap_or_default().into(),
-            manifests: manifests.unwrap_or_default(),
-            profile: profile.unwrap_or_else(|| Profile::DEFAULT.to_owned()),
+            pooler: database.pooler.unwrap_or_default().into(),
+            manifests: manifests.manifests.unwrap_or_default(),
+            profile: serve.profile.unwrap_or_else(|| Profile::DEFAULT.to_owned()),
             profiles: file.profiles,
             masks: file.masks,
-            account: account.unwrap_or_default(),
-            actor,
+            account: serve.account.unwrap_or_default(),
+            actor: serve.actor,
             tokens: tokens.into_iter().map(|own| own.token).collect(),
             oauth: file.oauth.and_then(|own| own.of_server(public_url.as_deref())),
-            allow_privileged_reader: allow_privileged_reader.unwrap_or_default(),
-            execute_sql: execute_sql.unwrap_or_default(),
-            execute_sql_tier: execute_sql_tier.unwrap_or_default().into(),
-            strict: strict.unwrap_or_default(),
-            drift_check: drift_check_ms.map_or(DEFAULT_DRIFT_CHECK, |ms| Duration::from_millis(ms.get().into())),
-            content: content.unwrap_or_default(),
+            allow_privileged_reader: serve.allow_privileged_reader.unwrap_or_default(),
+            execute_sql: serve.execute_sql.unwrap_or_default(),
+            execute_sql_tier: serve.execute_sql_tier.unwrap_or_default().into(),
+            strict: serve.strict.unwrap_or_default(),
+            drift_check: serve.drift_check_ms.map_or(DEFAULT_DRIFT_CHECK, |ms| Duration::from_millis(ms.get().into())),
+            content: serve.content.unwrap_or_default(),
             strict_roles: write.strict_roles.unwrap_or_default(),
             require_audit: write.require_audit.unwrap_or_default(),
             ledger: ledger::LedgerOptions {
                 signing: signing.signing(),
                 ..ledger_settings(&write, &reads, &limits, key)?
             },
-            connect_timeout: connect_timeout_ms.map_or(DEFAULT_CONNECT_TIMEOUT, |time| time.duration()),
+            connect_timeout: connect.connect_timeout_ms.map_or(DEFAULT_CONNECT_TIMEOUT, |time| time.duration()),
             call_deadline: call_deadline(&limits),
             ask_timeout: limits.ask_timeout_ms.map_or(DEFAULT_ASK_TIMEOUT, |time| time.duration()),
             read_limits,

@@ -23,10 +23,6 @@ pub(super) struct ProfileKeys {
     pub(super) except: Vec<Spanned<String>>,
 }
 
-impl ProfileKeys {
-    pub(super) const NAMES: &[&str] = &["access", "tools", "except"];
-}
-
 /// Whether a profile can have this name.
 pub(crate) fn is_name(name: &str) -> bool {
     let mut letters = name.bytes();

@@ -3,10 +3,13 @@
 use std::ops::Range;
 
 use manifest::{Diagnostic, Source};
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_spanned::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 use types::nearest_names;
+
+use super::schema::properties;
 
 /// A document that is being read, and the errors found so far.
 pub(super) struct Reader<'s> {
@@ -55,10 +58,10 @@ impl<'s> Reader<'s> {
 
     /// Takes the keys of a group out of a table. serde stops at the first error, so a key with a wrong value is noted
     /// and removed, and the rest is read again.
-    pub(super) fn group<T: DeserializeOwned + Default>(&mut self, from: &mut DeTable<'s>, names: &[&str]) -> T {
+    pub(super) fn group<T: DeserializeOwned + Default + JsonSchema>(&mut self, from: &mut DeTable<'s>) -> T {
         let mut table = DeTable::new();
-        for name in names {
-            if let Some((key, value)) = from.remove_entry(*name) {
+        for name in properties::<T>().keys() {
+            if let Some((key, value)) = from.remove_entry(name.as_str()) {
                 table.insert(key, value);
             }
         }

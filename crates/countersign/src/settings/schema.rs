@@ -4,44 +4,31 @@
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
-use super::console_keys::{CONSOLE, CONSOLE_OIDC, ConsoleKeys, OIDC, OidcKeys, OidcSecretKeys};
+use super::console_keys::{CONSOLE, CONSOLE_OIDC, OIDC, OidcKeys};
 use super::http_auth_keys::{OAUTH, OAuthKeys, TOKENS, TokenKeys};
-use super::keys::{
-    ConnectKeys, DatabaseKeys, HTTP, HttpKeys, LIMITS, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
-};
+use super::keys::{HTTP, Keys, LIMITS, TOP};
 use super::masks;
-use super::notify_keys::{NOTIFY, NotifyKeys};
+use super::notify_keys::NOTIFY;
 use super::profiles::{self, ProfileKeys};
-use super::reads_keys::{READS, ReadsKeys};
-use super::signing_keys::SigningKeys;
+use super::reads_keys::READS;
 
 /// The schema of the whole file.
 pub(super) fn schema() -> Value {
-    let mut limits = properties::<ConnectKeys>();
-    limits.extend(properties::<LimitKeys>());
-    let mut top = properties::<DatabaseKeys>();
-    top.extend(properties::<ManifestKeys>());
-    top.extend(properties::<ServeKeys>());
-    top.extend(properties::<WriteKeys>());
-    top.extend(properties::<SigningKeys>());
-    top.extend(properties::<LogKeys>());
-    top.insert(LIMITS.to_owned(), table("Limits.", limits));
-    top.insert(READS.to_owned(), table("The log of reads.", properties::<ReadsKeys>()));
-    top.insert(NOTIFY.to_owned(), table("Notices of proposals.", properties::<NotifyKeys>()));
-    top.insert(HTTP.to_owned(), table("MCP over HTTP.", properties::<HttpKeys>()));
-    top.insert(CONSOLE.to_owned(), console());
-    let mut own = table("Your own set of tools.", properties::<ProfileKeys>());
-    if let Some(own) = own.as_object_mut() {
-        own.insert("minProperties".to_owned(), 1.into());
+    let mut top = Keys::schema(TOP);
+    for (name, description) in
+        [(LIMITS, "Limits."), (READS, "The log of reads."), (NOTIFY, "Notices of proposals."), (HTTP, "MCP over HTTP.")]
+    {
+        top.insert(name.to_owned(), table(description, Keys::schema(name)));
     }
+    top.insert(CONSOLE.to_owned(), console());
+    let own = table("Your own set of tools.", properties::<ProfileKeys>());
+    let own = with(own, "minProperties", 1.into());
     let names = json!({"description": "Your own profiles, by name.", "type": "object",
         "patternProperties": {"^[a-z][a-z0-9_-]{0,31}$": own}, "additionalProperties": false});
     top.insert(profiles::TABLE.to_owned(), names);
     top.insert(masks::TABLE.to_owned(), masks::schema());
-    let mut token = table("A token, by its hash.", properties::<TokenKeys>());
-    if let Some(token) = token.as_object_mut() {
-        token.insert("required".to_owned(), json!(["hash", "account"]));
-    }
+    let token = table("A token, by its hash.", properties::<TokenKeys>());
+    let token = with(token, "required", json!(["hash", "account"]));
     let list =
         json!({"description": "Callers over HTTP, by the hash of their token.", "type": "array", "items": token});
     top.insert(TOKENS.to_owned(), list);
@@ -55,17 +42,14 @@ pub(super) fn schema() -> Value {
 
 fn console() -> Value {
     let mut keys = properties::<OidcKeys>();
-    keys.extend(properties::<OidcSecretKeys>());
+    keys.extend(Keys::schema(CONSOLE_OIDC));
     let description = "Group that approvers of a tool names, for each group of the provider that is one. Default: every group, as the \
                        provider names it.";
     let groups = json!({"description": description, "type": "object", "additionalProperties": {"type": "string"}});
     keys.insert("groups".to_owned(), groups);
-    let mut oidc = table("The OpenID Connect provider where people sign in to the console.", keys);
-    if let Some(oidc) = oidc.as_object_mut() {
-        oidc.insert("required".to_owned(), json!(["issuer", "client_id"]));
-    }
-    let mut console = properties::<ConsoleKeys>();
-    console.insert(OIDC.to_owned(), oidc);
+    let oidc = table("The OpenID Connect provider where people sign in to the console.", keys);
+    let mut console = Keys::schema(CONSOLE);
+    console.insert(OIDC.to_owned(), with(oidc, "required", json!(["issuer", "client_id"])));
     table("The console.", console)
 }
 
@@ -75,12 +59,9 @@ fn oauth() -> Value {
     let scopes = json!({"description": description, "type": "object", "minProperties": 1,
         "additionalProperties": {"type": "string"}});
     keys.insert("scopes".to_owned(), scopes);
-    let mut oauth = table("The issuer whose JWTs are accepted over HTTP.", keys);
-    if let Some(oauth) = oauth.as_object_mut() {
-        oauth.insert("required".to_owned(), json!(["issuer", "scopes"]));
-        oauth.insert("oneOf".to_owned(), json!([{"required": ["jwks_url"]}, {"required": ["jwks_file"]}]));
-    }
-    oauth
+    let oauth = table("The issuer whose JWTs are accepted over HTTP.", keys);
+    let oauth = with(oauth, "required", json!(["issuer", "scopes"]));
+    with(oauth, "oneOf", json!([{"required": ["jwks_url"]}, {"required": ["jwks_file"]}]))
 }
 
 /// The keys of the file, of one of its tables (`http`, `console.oidc`), or of each table of a list.
@@ -93,15 +74,27 @@ pub(super) fn names(table: Option<&str>) -> Vec<String> {
     properties.into_iter().flat_map(|properties| properties.keys().cloned()).collect()
 }
 
+/// What stands before the keys of a table in messages: `limits.`.
+pub(super) fn prefix(table: Option<&str>) -> String {
+    table.map(|table| format!("{table}.")).unwrap_or_default()
+}
+
 /// The table that has this key, in the user's notation, if it is not the table `prefix` (`limits.`).
 pub(super) fn elsewhere(key: &str, prefix: &str) -> Option<String> {
     let tables = [None, Some(LIMITS), Some(HTTP), Some(READS), Some(NOTIFY), Some(CONSOLE), Some(CONSOLE_OIDC)];
-    let prefix_of = |table: Option<&str>| table.map(|table| format!("{table}.")).unwrap_or_default();
     // Keys of tokens and profiles belong to no other table.
-    tables.iter().find(|table| prefix_of(**table) == prefix)?;
-    let mut others = tables.into_iter().filter(|table| prefix_of(*table) != prefix);
+    tables.iter().find(|table| self::prefix(**table) == prefix)?;
+    let mut others = tables.into_iter().filter(|table| self::prefix(*table) != prefix);
     let found = others.find(|table| names(*table).iter().any(|name| name == key))?;
     Some(found.map_or_else(|| "the top of the file, before the first table".to_owned(), |table| format!("[{table}]")))
+}
+
+/// The schema of a table with one more keyword.
+fn with(mut table: Value, keyword: &str, value: Value) -> Value {
+    if let Some(table) = table.as_object_mut() {
+        table.insert(keyword.to_owned(), value);
+    }
+    table
 }
 
 fn table(description: &str, properties: Map<String, Value>) -> Value {
@@ -109,7 +102,7 @@ fn table(description: &str, properties: Map<String, Value>) -> Value {
 }
 
 /// The properties of a type, with all definitions inline. A key may be missing, but TOML has no null.
-fn properties<T: JsonSchema>() -> Map<String, Value> {
+pub(super) fn properties<T: JsonSchema>() -> Map<String, Value> {
     let settings =
         schemars::generate::SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();

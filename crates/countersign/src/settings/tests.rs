@@ -153,7 +153,8 @@ fn every_key_has_a_flag_and_a_variable_and_every_flag_a_key() {
     let in_table = |of: &&str| schema::names(Some(of)).into_iter().map(|key| format!("{of}_{key}")).collect::<Vec<_>>();
     keys.extend(prefixed.iter().flat_map(in_table));
     let of_console = in_table(&console_keys::CONSOLE).into_iter().filter(|key| key != "console_oidc");
-    keys.extend(of_console.chain(OidcSecretKeys::NAMES.iter().map(|key| format!("console_oidc_{key}"))));
+    let of_secret = Keys::schema(console_keys::CONSOLE_OIDC);
+    keys.extend(of_console.chain(of_secret.keys().map(|key| format!("console_oidc_{key}"))));
     let auth = [http_auth_keys::TOKENS, http_auth_keys::OAUTH];
     let tables =
         [&[keys::LIMITS, keys::HTTP, profiles::TABLE, masks::TABLE, console_keys::CONSOLE][..], &prefixed, &auth]

@@ -11,37 +11,37 @@ use types::{Age, IdPrefix, Moment};
 
 use super::age::retention;
 use super::reads::args::ReadsCommand;
-use crate::settings::{ConnectionKeys, Keys, SigningKeys};
+use crate::settings::{SignedKeys, With};
 use crate::terminal::short_id;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
     /// List the newest records of all accounts, newest first.
-    List(ListArgs),
+    List(With<ListArgs>),
     /// Show one record completely: parameters, result, images, and the calls that it duplicates or reverses, or
     /// that reversed it.
-    Show(ShowArgs),
+    Show(With<ShowArgs>),
     /// Show every recorded change of one row of a tracked table, newest first.
-    Row(RowArgs),
+    Row(With<RowArgs>),
     /// Count the records in each state, by tool and overall.
-    Counts(CountsArgs),
+    Counts(With<CountsArgs>),
     /// List, count and prune the log of reads.
     #[command(subcommand)]
     Reads(ReadsCommand),
     /// Seal the final records in the ledger's log, sign a checkpoint, and print it: keep it outside the database.
-    Seal(SealArgs),
+    Seal(With<(), SignedKeys>),
     /// Compare every record with the log, and the log with its checkpoints. With a folder: verify an exported
     /// bundle, without a database.
     ///
     /// Exits with 0 if everything agrees, 1 if something does not, and 2 if it cannot be verified.
-    Verify(VerifyArgs),
+    Verify(With<VerifyArgs>),
     /// Write the log into a folder that anyone can verify, with this program, with verify.py, or with tools for
     /// C2SP logs.
-    Export(ExportArgs),
+    Export(With<ExportArgs, SignedKeys>),
     /// Print the proof that the log has a record (c2sp.org/tlog-proof).
-    Prove(ProveArgs),
+    Prove(With<ProveArgs>),
     /// Print the proof that a checkpoint goes on from an older one.
-    Consistency(ConsistencyArgs),
+    Consistency(With<ConsistencyArgs>),
     /// Make, list and retire the keys that sign the log.
     #[command(subcommand)]
     Keys(LogKeysCommand),
@@ -50,48 +50,10 @@ pub(crate) enum AuditCommand {
     Witness(WitnessesCommand),
     /// Remove final records that are older than 90 days. The log keeps their entries, and one that says which
     /// were removed, when and by whom.
-    Prune(PruneArgs),
+    Prune(With<PruneArgs>),
     /// Give the ledger of a copied or restored database a log of its own. Open proposals of the original end
     /// in it.
-    Fork(ForkArgs),
-}
-
-impl AuditCommand {
-    /// Puts the keys of the database and of the signatures into their groups.
-    pub(crate) fn fill(&self, keys: &mut Keys) {
-        match self {
-            Self::List(arguments) => arguments.connection.fill(keys),
-            Self::Show(arguments) => arguments.connection.fill(keys),
-            Self::Row(arguments) => arguments.connection.fill(keys),
-            Self::Counts(arguments) => arguments.connection.fill(keys),
-            Self::Reads(command) => command.connection().fill(keys),
-            Self::Seal(arguments) => arguments.log.fill(keys),
-            Self::Verify(arguments) => arguments.connection.fill(keys),
-            Self::Export(arguments) => arguments.log.fill(keys),
-            Self::Prove(arguments) => arguments.connection.fill(keys),
-            Self::Consistency(arguments) => arguments.connection.fill(keys),
-            Self::Keys(command) => command.log().fill(keys),
-            Self::Witness(command) => command.connection().fill(keys),
-            Self::Prune(arguments) => arguments.connection.fill(keys),
-            Self::Fork(arguments) => arguments.log.fill(keys),
-        }
-    }
-}
-
-/// The database, and what signs its log.
-#[derive(Debug, Args)]
-pub(crate) struct LogKeys {
-    #[command(flatten)]
-    signing: SigningKeys,
-    #[command(flatten)]
-    connection: ConnectionKeys,
-}
-
-impl LogKeys {
-    fn fill(&self, keys: &mut Keys) {
-        self.connection.fill(keys);
-        keys.signing = self.signing.clone();
-    }
+    Fork(With<ForkArgs, SignedKeys>),
 }
 
 #[derive(Debug, Args)]
@@ -103,8 +65,6 @@ pub(crate) struct ForkArgs {
     /// were signed.
     #[arg(long)]
     pub(crate) restored: bool,
-    #[command(flatten)]
-    log: LogKeys,
 }
 
 #[derive(Debug, Args)]
@@ -145,8 +105,6 @@ pub(crate) struct ListArgs {
     /// Print one JSON object per line, with nothing cut.
     #[arg(long)]
     pub(crate) json: bool,
-    #[command(flatten)]
-    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
@@ -160,8 +118,6 @@ pub(crate) struct ShowArgs {
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
-    #[command(flatten)]
-    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
@@ -180,8 +136,6 @@ pub(crate) struct RowArgs {
     /// One JSON object per line.
     #[arg(long)]
     pub(crate) json: bool,
-    #[command(flatten)]
-    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
@@ -192,14 +146,6 @@ pub(crate) struct CountsArgs {
     /// Print one JSON object per line. The last one, for all tools, has no tool_name.
     #[arg(long)]
     pub(crate) json: bool,
-    #[command(flatten)]
-    connection: ConnectionKeys,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SealArgs {
-    #[command(flatten)]
-    log: LogKeys,
 }
 
 #[derive(Debug, Args)]
@@ -225,8 +171,6 @@ pub(crate) struct VerifyArgs {
     /// proofs.
     #[arg(long)]
     pub(crate) json: bool,
-    #[command(flatten)]
-    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
@@ -237,8 +181,6 @@ pub(crate) struct ExportArgs {
     /// Leave out the parts: parameters, results and changed rows. Their digests remain.
     #[arg(long)]
     pub(crate) without_parts: bool,
-    #[command(flatten)]
-    log: LogKeys,
 }
 
 #[derive(Debug, Args)]
@@ -246,8 +188,6 @@ pub(crate) struct ProveArgs {
     /// Correlation id of the write, or its first characters; for a pruned record all of it.
     #[arg(value_parser = short_id::parse)]
     pub(crate) correlation_id: IdPrefix,
-    #[command(flatten)]
-    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
@@ -256,72 +196,37 @@ pub(crate) struct ConsistencyArgs {
     pub(crate) old: PathBuf,
     /// File with the newer checkpoint.
     pub(crate) new: PathBuf,
-    #[command(flatten)]
-    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LogKeysCommand {
     /// List the keys of the log, the oldest first.
-    List(LogKeysArgs),
+    List(With<(), SignedKeys>),
     /// Make a key, and let it sign. The other keys go on signing until they are retired.
     ///
     /// With --signing-key FILE, the private key is written there, or read if the file exists.
-    New(LogKeysArgs),
+    New(With<(), SignedKeys>),
     /// Let a public key sign without its private key, which a --signing-command has.
-    Add(VkeyArgs),
+    Add(With<VkeyArgs, SignedKeys>),
     /// End the use of a key. Checkpoints that it has signed stay valid.
-    Retire(VkeyArgs),
-}
-
-impl LogKeysCommand {
-    const fn log(&self) -> &LogKeys {
-        match self {
-            Self::List(arguments) | Self::New(arguments) => &arguments.log,
-            Self::Add(arguments) | Self::Retire(arguments) => &arguments.log,
-        }
-    }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct LogKeysArgs {
-    #[command(flatten)]
-    log: LogKeys,
+    Retire(With<VkeyArgs, SignedKeys>),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct VkeyArgs {
     /// The public key: name+id+base64.
     pub(crate) vkey: VerifierKey,
-    #[command(flatten)]
-    log: LogKeys,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum WitnessesCommand {
     /// List the witnesses, and what each has cosigned.
-    List(WitnessListArgs),
+    List(With<()>),
     /// Let servers ask a witness to cosign each checkpoint from now on. Its operator has to add the public key
     /// of the log.
-    Add(WitnessAddArgs),
+    Add(With<WitnessAddArgs>),
     /// End the use of a witness. Its cosignatures stay valid.
-    Remove(WitnessRemoveArgs),
-}
-
-impl WitnessesCommand {
-    const fn connection(&self) -> &ConnectionKeys {
-        match self {
-            Self::List(arguments) => &arguments.connection,
-            Self::Add(arguments) => &arguments.connection,
-            Self::Remove(arguments) => &arguments.connection,
-        }
-    }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct WitnessListArgs {
-    #[command(flatten)]
-    connection: ConnectionKeys,
+    Remove(With<WitnessRemoveArgs>),
 }
 
 #[derive(Debug, Args)]
@@ -330,16 +235,12 @@ pub(crate) struct WitnessAddArgs {
     pub(crate) url: HttpsUrl,
     /// The public key of the witness: name+id+base64.
     pub(crate) vkey: VerifierKey,
-    #[command(flatten)]
-    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct WitnessRemoveArgs {
     /// The public key of the witness, as `audit witness list` prints it.
     pub(crate) vkey: VerifierKey,
-    #[command(flatten)]
-    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
@@ -354,8 +255,6 @@ pub(crate) struct PruneArgs {
     /// Print what would be removed, and remove nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    #[command(flatten)]
-    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

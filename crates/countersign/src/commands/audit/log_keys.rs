@@ -28,14 +28,14 @@ pub(super) async fn run(command: &LogKeysCommand, settings: &Settings) -> anyhow
         }
         LogKeysCommand::Add(arguments) => {
             ensure!(
-                arguments.vkey.kind() == KeyKind::Log,
+                arguments.own.vkey.kind() == KeyKind::Log,
                 "this is the key of a witness: the key of a log has the type 1"
             );
-            add(&audit, &arguments.vkey).await?;
+            add(&audit, &arguments.own.vkey).await?;
             print_line("The key signs the log from now on.");
         }
         LogKeysCommand::Retire(arguments) => {
-            let retired = audit.retire_key(&arguments.vkey.to_string(), &os_user::name()).await;
+            let retired = audit.retire_key(&arguments.own.vkey.to_string(), &os_user::name()).await;
             retired.context("the key cannot be retired; this takes a member of countersign_owner")?;
             print_line("The key does not sign the log any more.");
         }

@@ -31,20 +31,20 @@ use crate::terminal::short_id;
 
 pub(crate) async fn run(command: AuditCommand, settings: &Settings) -> anyhow::Result<ExitCode> {
     match command {
-        AuditCommand::List(arguments) => list::run(arguments, settings).await?,
-        AuditCommand::Show(arguments) => show::run(arguments, settings).await?,
-        AuditCommand::Row(arguments) => row::run(arguments, settings).await?,
-        AuditCommand::Counts(arguments) => counts::run(arguments, settings).await?,
+        AuditCommand::List(arguments) => list::run(arguments.own, settings).await?,
+        AuditCommand::Show(arguments) => show::run(arguments.own, settings).await?,
+        AuditCommand::Row(arguments) => row::run(arguments.own, settings).await?,
+        AuditCommand::Counts(arguments) => counts::run(arguments.own, settings).await?,
         AuditCommand::Reads(command) => reads::run(command, settings).await?,
         AuditCommand::Seal(_) => seal::run(settings).await?,
-        AuditCommand::Verify(arguments) => return Ok(verify::run(arguments, settings).await),
-        AuditCommand::Export(arguments) => export::run(&arguments, settings).await?,
-        AuditCommand::Prove(arguments) => prove::entry(&arguments, settings).await?,
-        AuditCommand::Consistency(arguments) => prove::consistency(&arguments, settings).await?,
+        AuditCommand::Verify(arguments) => return Ok(verify::run(arguments.own, settings).await),
+        AuditCommand::Export(arguments) => export::run(&arguments.own, settings).await?,
+        AuditCommand::Prove(arguments) => prove::entry(&arguments.own, settings).await?,
+        AuditCommand::Consistency(arguments) => prove::consistency(&arguments.own, settings).await?,
         AuditCommand::Keys(command) => log_keys::run(&command, settings).await?,
         AuditCommand::Witness(command) => witnesses::run(command, settings).await?,
-        AuditCommand::Prune(arguments) => prune::run(arguments, settings).await?,
-        AuditCommand::Fork(arguments) => fork::run(&arguments, settings).await?,
+        AuditCommand::Prune(arguments) => prune::run(arguments.own, settings).await?,
+        AuditCommand::Fork(arguments) => fork::run(&arguments.own, settings).await?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -22,7 +22,8 @@ pub(super) async fn run(command: WitnessesCommand, settings: &Settings) -> anyho
                 print_line(&format!("{}  {}  ({cosigned})", witness.key, witness.url.as_str()));
             }
         }
-        WitnessesCommand::Add(WitnessAddArgs { url, vkey, .. }) => {
+        WitnessesCommand::Add(arguments) => {
+            let WitnessAddArgs { url, vkey } = arguments.own;
             ensure!(vkey.kind() == KeyKind::Witness, "this is the key of a log: the key of a witness has the type 4");
             let added = audit.add_witness(&Witness { key: vkey, url }, &os_user::name()).await;
             added.context("the witness cannot be added; this takes a member of countersign_owner")?;
@@ -34,7 +35,7 @@ pub(super) async fn run(command: WitnessesCommand, settings: &Settings) -> anyho
             }
         }
         WitnessesCommand::Remove(arguments) => {
-            let removed = audit.remove_witness(&arguments.vkey.to_string(), &os_user::name()).await;
+            let removed = audit.remove_witness(&arguments.own.vkey.to_string(), &os_user::name()).await;
             removed.context("the witness cannot be removed; this takes a member of countersign_owner")?;
             print_line("The witness is not asked any more.");
         }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::{Args, Command};
 
-use super::server_keys::ServerKeys;
+use crate::settings::ServerKeys;
 
 /// The settings that most people need, by their ids on the command line.
 pub(crate) const MOST_USED: [&str; 12] = [

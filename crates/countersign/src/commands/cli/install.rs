@@ -8,8 +8,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, ValueEnum};
 use http_client::HttpsUrl;
 
-use super::server_keys::ServerKeys;
-use crate::settings::Keys;
+use crate::settings::ServerKeys;
 
 #[derive(Debug, Args)]
 pub(crate) struct InstallArgs {
@@ -41,8 +40,6 @@ pub(crate) struct InstallArgs {
     /// client's file then contains only the name.
     #[arg(long, value_name = "NAME", requires = "remote", value_parser = variable_name)]
     pub(crate) token_env: Option<String>,
-    #[command(flatten)]
-    server: ServerKeys,
     /// The options of `serve` that were given, as flags or variables.
     #[arg(skip)]
     pub(crate) given: Vec<GivenOption>,
@@ -138,12 +135,6 @@ pub(crate) enum OptionKind {
     Path,
     /// A text that must not be shown; the flag with `-file` names a file with it.
     Secret,
-}
-
-impl InstallArgs {
-    pub(super) fn fill(&self, keys: &mut Keys) {
-        self.server.fill(keys);
-    }
 }
 
 /// The options of `serve` that were given. A flag for a secret takes precedence over a variable for its file, and the

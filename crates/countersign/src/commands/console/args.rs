@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use clap::{Args, Subcommand, ValueEnum};
 use ledger::console::ConsoleRole;
 
-use crate::settings::{ConnectionKeys, ConsoleKeys, Keys, OidcSecretKeys};
+use crate::settings::{ConsoleServerKeys, With};
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -13,17 +13,17 @@ pub(crate) struct ConsoleArgs {
     #[command(subcommand)]
     pub(crate) command: Option<ConsoleCommand>,
     #[command(flatten)]
-    pub(crate) serve: ServeArgs,
+    pub(crate) serve: With<ServeArgs, ConsoleServerKeys>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConsoleCommand {
     /// Print a link that logs a person in, once, within 5 minutes. Needs a login that is a member of
     /// countersign_owner.
-    Login(LoginArgs),
+    Login(With<LoginArgs>),
     /// Log a person out everywhere, and make their links useless. Needs a login that is a member of
     /// countersign_owner.
-    Logout(LogoutArgs),
+    Logout(With<LogoutArgs>),
 }
 
 #[derive(Debug, Args)]
@@ -35,12 +35,6 @@ pub(crate) struct ServeArgs {
     /// Without it nobody undoes writes or freezes accounts in the console.
     #[arg(long, value_name = "CONNECTION STRING", env = "COUNTERSIGN_OPERATOR_URL", hide_env_values = true)]
     pub(crate) operator_url: Option<String>,
-    #[command(flatten)]
-    console: ConsoleKeys,
-    #[command(flatten)]
-    oidc_secret: OidcSecretKeys,
-    #[command(flatten)]
-    pub(crate) connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
@@ -58,8 +52,6 @@ pub(crate) struct LoginArgs {
     /// address of the console that was started last.
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
-    #[command(flatten)]
-    pub(crate) connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
@@ -67,8 +59,6 @@ pub(crate) struct LogoutArgs {
     /// The name of the person.
     #[arg(long = "as", value_name = "NAME", value_parser = name)]
     pub(crate) name: String,
-    #[command(flatten)]
-    pub(crate) connection: ConnectionKeys,
 }
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
@@ -88,20 +78,6 @@ impl From<RoleArg> for ConsoleRole {
             RoleArg::Auditor => Self::Auditor,
             RoleArg::Reviewer => Self::Reviewer,
             RoleArg::Operator => Self::Operator,
-        }
-    }
-}
-
-impl ConsoleArgs {
-    /// Puts the keys into their groups.
-    pub(crate) fn fill(&self, keys: &mut Keys) {
-        match &self.command {
-            Some(ConsoleCommand::Login(arguments)) => arguments.connection.fill(keys),
-            Some(ConsoleCommand::Logout(arguments)) => arguments.connection.fill(keys),
-            None => {
-                self.serve.connection.fill(keys);
-                (keys.console, keys.oidc_secret) = (self.serve.console.clone(), self.serve.oidc_secret.clone());
-            }
         }
     }
 }

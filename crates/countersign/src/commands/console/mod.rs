@@ -29,9 +29,9 @@ pub(crate) async fn run(arguments: ConsoleArgs, settings: &Settings, health: Mak
     let target = connection::configured(settings)?;
     let ledger = open(&target, settings).await?;
     match arguments.command {
-        Some(ConsoleCommand::Login(arguments)) => log_in(&ledger, arguments, settings).await,
-        Some(ConsoleCommand::Logout(arguments)) => log_out(&ledger, &arguments).await,
-        None => serve(&ledger, arguments.serve, health(&target, settings), settings).await,
+        Some(ConsoleCommand::Login(arguments)) => log_in(&ledger, arguments.own, settings).await,
+        Some(ConsoleCommand::Logout(arguments)) => log_out(&ledger, &arguments.own).await,
+        None => serve(&ledger, arguments.serve.own, health(&target, settings), settings).await,
     }
 }
 
@@ -44,7 +44,7 @@ async fn open(target: &ConnectOptions, settings: &Settings) -> anyhow::Result<Le
 }
 
 async fn serve(ledger: &Ledger, arguments: ServeArgs, health: HealthCheck, settings: &Settings) -> anyhow::Result<()> {
-    let ServeArgs { listen, operator_url, .. } = arguments;
+    let ServeArgs { listen, operator_url } = arguments;
     let ConsoleSettings { url, approve_within, oidc } = &settings.console;
     ensure!(
         url.is_some() || listen.ip().is_loopback(),
@@ -97,7 +97,7 @@ async fn operator(text: Secret, console: &Ledger, settings: &Settings) -> anyhow
 }
 
 async fn log_in(ledger: &Ledger, arguments: LoginArgs, settings: &Settings) -> anyhow::Result<()> {
-    let LoginArgs { name, role, group, url, .. } = arguments;
+    let LoginArgs { name, role, group, url } = arguments;
     let url = match url.or_else(|| settings.console.url.clone()) {
         Some(url) => url,
         None => {
@@ -119,7 +119,7 @@ pub(crate) async fn make_link(ledger: &Ledger, origin: &str, person: &ConsolePer
     Ok(format!("{origin}/login/{}", token.expose()))
 }
 
-async fn log_out(ledger: &Ledger, LogoutArgs { name, .. }: &LogoutArgs) -> anyhow::Result<()> {
+async fn log_out(ledger: &Ledger, LogoutArgs { name }: &LogoutArgs) -> anyhow::Result<()> {
     let ended = ledger.console_sessions().end_all(name).await;
     let ended = ended.context("nobody was logged out; this takes a member of countersign_owner")?;
     print_line(&format!("{ended} sessions of {name} have ended."));

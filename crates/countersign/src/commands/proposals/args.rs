@@ -5,19 +5,19 @@ use clap::{Args, Subcommand};
 use ledger::proposals::{MAX_REASON_CHARS, ProposalStatus};
 use types::{AccountId, IdPrefix};
 
-use crate::settings::ConnectionKeys;
+use crate::settings::With;
 use crate::terminal::short_id;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProposalsCommand {
     /// List the newest proposals of all accounts, newest first.
-    List(ListArgs),
+    List(With<ListArgs>),
     /// Show one proposal completely: parameters, the rows before and after, warnings, digest, state.
-    Show(ShowArgs),
+    Show(With<ShowArgs>),
     /// Print the open proposals, and then each new or changed one, until interrupted.
     ///
     /// Prints one JSON object per line, or text on a terminal.
-    Watch(WatchArgs),
+    Watch(With<WatchArgs>),
     /// Approve a proposal of tier approve. A server that serves the tool then executes it.
     ///
     /// Shows the proposal first. On a terminal it asks; elsewhere it needs --digest or --yes. Exactly what was
@@ -27,7 +27,7 @@ pub(crate) enum ProposalsCommand {
         0  approved, and carried out or waiting for a server\n  \
         1  not approved; or approved and then not carried out (failed, stale, expired)\n  \
         2  the arguments are wrong")]
-    Approve(ApproveArgs),
+    Approve(With<ApproveArgs>),
     /// Reject a pending proposal of any tier. It is then never executed.
     ///
     /// Needs a database login with the role countersign_approver. That login and the user of the operating
@@ -35,19 +35,7 @@ pub(crate) enum ProposalsCommand {
     #[command(
         after_help = "Exit codes:\n  0  rejected, now or before\n  1  not rejected\n  2  the arguments are wrong"
     )]
-    Reject(RejectArgs),
-}
-
-impl ProposalsCommand {
-    pub(crate) const fn connection(&self) -> &ConnectionKeys {
-        match self {
-            Self::List(arguments) => &arguments.connection,
-            Self::Show(arguments) => &arguments.connection,
-            Self::Watch(arguments) => &arguments.connection,
-            Self::Approve(arguments) => &arguments.connection,
-            Self::Reject(arguments) => &arguments.connection,
-        }
-    }
+    Reject(With<RejectArgs>),
 }
 
 #[derive(Debug, Args)]
@@ -67,8 +55,6 @@ pub(crate) struct ListArgs {
     /// Print one JSON object per line, without parameters and preview, which show prints.
     #[arg(long)]
     pub(crate) json: bool,
-    #[command(flatten)]
-    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
@@ -82,8 +68,6 @@ pub(crate) struct ShowArgs {
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
-    #[command(flatten)]
-    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
@@ -91,8 +75,6 @@ pub(crate) struct WatchArgs {
     /// Print JSON on a terminal as well.
     #[arg(long)]
     pub(crate) json: bool,
-    #[command(flatten)]
-    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
@@ -112,8 +94,6 @@ pub(crate) struct ApproveArgs {
     /// Seconds to wait until a server has executed it, 0 to 3600.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(0..=3600))]
     pub(crate) wait: u32,
-    #[command(flatten)]
-    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
@@ -124,8 +104,6 @@ pub(crate) struct RejectArgs {
     /// Reason, which the agent gets.
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     pub(crate) reason: Option<String>,
-    #[command(flatten)]
-    connection: ConnectionKeys,
 }
 
 fn status() -> impl TypedValueParser<Value = ProposalStatus> {

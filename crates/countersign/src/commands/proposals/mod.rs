@@ -22,11 +22,11 @@ use crate::terminal::short_id;
 
 pub(crate) async fn run(command: ProposalsCommand, settings: &Settings) -> anyhow::Result<ExitCode> {
     match command {
-        ProposalsCommand::List(arguments) => list::run(arguments, settings).await?,
-        ProposalsCommand::Show(arguments) => show::run(&arguments, settings).await?,
-        ProposalsCommand::Watch(arguments) => watch::run(&arguments, settings).await?,
-        ProposalsCommand::Approve(arguments) => return decide::approve(arguments, settings).await,
-        ProposalsCommand::Reject(arguments) => decide::reject(arguments, settings).await?,
+        ProposalsCommand::List(arguments) => list::run(arguments.own, settings).await?,
+        ProposalsCommand::Show(arguments) => show::run(&arguments.own, settings).await?,
+        ProposalsCommand::Watch(arguments) => watch::run(&arguments.own, settings).await?,
+        ProposalsCommand::Approve(arguments) => return decide::approve(arguments.own, settings).await,
+        ProposalsCommand::Reject(arguments) => decide::reject(arguments.own, settings).await?,
     }
     Ok(ExitCode::SUCCESS)
 }

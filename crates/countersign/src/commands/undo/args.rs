@@ -4,7 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use ledger::plans::PlanMode;
 use types::{IdPrefix, Moment};
 
-use crate::settings::ConnectionKeys;
+use crate::settings::With;
 use crate::terminal::short_id;
 
 #[derive(Debug, Args)]
@@ -13,17 +13,7 @@ pub(crate) struct UndoArgs {
     #[command(subcommand)]
     pub(crate) command: Option<UndoCommand>,
     #[command(flatten)]
-    pub(crate) one: OneArgs,
-}
-
-impl UndoArgs {
-    pub(crate) const fn connection(&self) -> &ConnectionKeys {
-        match &self.command {
-            Some(UndoCommand::Plan(plan)) => &plan.connection,
-            Some(UndoCommand::Run(run)) => &run.connection,
-            None => &self.one.connection,
-        }
-    }
+    pub(crate) one: With<OneArgs>,
 }
 
 #[derive(Debug, Args)]
@@ -37,17 +27,15 @@ pub(crate) struct OneArgs {
     /// Print one JSON object for the outcome, or for each conflict.
     #[arg(long)]
     pub(crate) json: bool,
-    #[command(flatten)]
-    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum UndoCommand {
     /// Show what undoing many writes would change, and store that as a plan. Nothing is undone.
-    Plan(Box<PlanArgs>),
+    Plan(Box<With<PlanArgs>>),
     /// Undo what a plan has shown, if it would still change the same rows. An interrupted plan continues where
     /// it stopped.
-    Run(RunArgs),
+    Run(With<RunArgs>),
 }
 
 #[derive(Debug, Args)]
@@ -75,8 +63,6 @@ pub(crate) struct PlanArgs {
     /// Print one JSON object for the plan.
     #[arg(long)]
     pub(crate) json: bool,
-    #[command(flatten)]
-    connection: ConnectionKeys,
 }
 
 /// Which writes. Without any of these: all.
@@ -113,8 +99,6 @@ pub(crate) struct RunArgs {
     /// Print one JSON object for each part of the plan.
     #[arg(long)]
     pub(crate) json: bool,
-    #[command(flatten)]
-    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

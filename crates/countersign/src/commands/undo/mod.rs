@@ -29,9 +29,9 @@ const CONFLICTS: u8 = 2;
 pub(crate) async fn run(arguments: UndoArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
     let ledger = open(settings).await?;
     match arguments.command {
-        Some(UndoCommand::Plan(arguments)) => plan::make(&ledger, *arguments).await,
-        Some(UndoCommand::Run(arguments)) => plan::run(&ledger, &arguments).await,
-        None => one(&ledger, &arguments.one).await,
+        Some(UndoCommand::Plan(arguments)) => plan::make(&ledger, arguments.own).await,
+        Some(UndoCommand::Run(arguments)) => plan::run(&ledger, &arguments.own).await,
+        None => one(&ledger, &arguments.one.own).await,
     }
 }
 

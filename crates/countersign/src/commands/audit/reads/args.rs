@@ -5,27 +5,17 @@ use ledger::audit::ReadGroup;
 use types::{Age, Moment};
 
 use crate::commands::audit::age::retention;
-use crate::settings::ConnectionKeys;
+use crate::settings::With;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ReadsCommand {
     /// List the newest reads of all accounts, newest first, and what is missing among them.
-    List(ReadsListArgs),
+    List(With<ReadsListArgs>),
     /// Count the reads by table, account or tool.
-    Counts(ReadsCountsArgs),
+    Counts(With<ReadsCountsArgs>),
     /// Remove whole days of the log that are older than 90 days. The log keeps a row that says which, when and
     /// by whom.
-    Prune(ReadsPruneArgs),
-}
-
-impl ReadsCommand {
-    pub(crate) const fn connection(&self) -> &ConnectionKeys {
-        match self {
-            Self::List(arguments) => &arguments.connection,
-            Self::Counts(arguments) => &arguments.connection,
-            Self::Prune(arguments) => &arguments.connection,
-        }
-    }
+    Prune(With<ReadsPruneArgs>),
 }
 
 #[derive(Debug, Args)]
@@ -63,8 +53,6 @@ pub(crate) struct ReadsListArgs {
     /// Print one JSON object per line, with nothing cut.
     #[arg(long)]
     pub(crate) json: bool,
-    #[command(flatten)]
-    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
@@ -78,8 +66,6 @@ pub(crate) struct ReadsCountsArgs {
     /// Print one JSON object per line. The last one has the number of lost reads.
     #[arg(long)]
     pub(crate) json: bool,
-    #[command(flatten)]
-    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
@@ -90,8 +76,6 @@ pub(crate) struct ReadsPruneArgs {
     /// Print what would be removed, and remove nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    #[command(flatten)]
-    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

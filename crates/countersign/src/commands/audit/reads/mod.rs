@@ -13,9 +13,9 @@ use crate::settings::Settings;
 
 pub(super) async fn run(command: ReadsCommand, settings: &Settings) -> anyhow::Result<()> {
     match command {
-        ReadsCommand::List(arguments) => list::run(arguments, settings).await,
-        ReadsCommand::Counts(arguments) => counts::run(arguments, settings).await,
-        ReadsCommand::Prune(arguments) => prune::run(arguments, settings).await,
+        ReadsCommand::List(arguments) => list::run(arguments.own, settings).await,
+        ReadsCommand::Counts(arguments) => counts::run(arguments.own, settings).await,
+        ReadsCommand::Prune(arguments) => prune::run(arguments.own, settings).await,
     }
 }
 
