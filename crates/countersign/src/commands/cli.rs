@@ -5,13 +5,15 @@ mod install;
 
 use std::path::PathBuf;
 
+use clap::builder::TypedValueParser;
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::settings::{ConfigSources, Keys, LogKeys, ManifestKeys, ServerKeys, SignedKeys, With};
 
 use self::install::given_options;
 pub(crate) use self::install::{ClientName, EntryArgs, GivenOption, InstallArgs, OptionKind, Scope, UninstallArgs};
+use ledger::ReaderTables;
 use scaffold::ToolKind;
 
 use crate::commands::audit::args::AuditCommand;
@@ -23,6 +25,7 @@ use crate::commands::token::args::TokenCommand;
 use crate::commands::track::{TrackArgs, UntrackArgs};
 use crate::commands::undo::args::UndoArgs;
 use crate::commands::witness::args::WitnessCommand;
+use crate::commands::words;
 
 /// MCP server for PostgreSQL: bounded reads, and audited writes that happen once and can be undone.
 #[derive(Debug, Parser)]
@@ -202,8 +205,8 @@ pub(crate) struct InitArgs {
     #[arg(long, env = "COUNTERSIGN_WRITER", value_name = "ROLE", default_value = ledger::DEFAULT_WRITER)]
     pub(crate) writer: String,
     /// Tables and views on which the reader's login gets SELECT.
-    #[arg(long, value_enum, default_value_t, value_name = "WHICH")]
-    pub(crate) reader_tables: ReaderTablesArg,
+    #[arg(long, value_parser = reader_tables(), default_value = "new", value_name = "WHICH")]
+    pub(crate) reader_tables: ReaderTables,
     /// Print the SQL and change nothing. The SQL is tried in a transaction that is rolled back.
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -212,16 +215,12 @@ pub(crate) struct InitArgs {
     pub(crate) demo: bool,
 }
 
-/// [`ledger::ReaderTables`], as the command line takes it.
-#[derive(Debug, Clone, Copy, Default, ValueEnum)]
-pub(crate) enum ReaderTablesArg {
-    /// Those created since the last init.
-    #[default]
-    New,
-    /// All, also those on which an administrator has revoked it.
-    All,
-    /// None.
-    None,
+fn reader_tables() -> impl TypedValueParser<Value = ReaderTables> {
+    words::one_of([
+        ("new", "Those created since the last init", ReaderTables::New),
+        ("all", "All, also those on which an administrator has revoked it", ReaderTables::All),
+        ("none", "None", ReaderTables::None),
+    ])
 }
 
 #[derive(Debug, Args)]

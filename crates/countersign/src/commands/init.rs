@@ -1,10 +1,10 @@
 //! `countersign init`: creates the ledger's schema, its roles, the reader's login and, on request, the demo's data.
 
-use ledger::{InitOptions, InitReport, ReaderTables};
+use ledger::{InitOptions, InitReport};
 use types::visible;
 
 use crate::commands::audit::{self, log_keys};
-use crate::commands::cli::{InitArgs, ReaderTablesArg};
+use crate::commands::cli::InitArgs;
 use crate::commands::demo;
 use crate::connection;
 use crate::settings::Settings;
@@ -16,11 +16,7 @@ pub(crate) async fn run(arguments: &InitArgs, settings: &Settings) -> anyhow::Re
     let target = connection::configured(settings)?;
     let options = InitOptions {
         writer: arguments.writer.clone(),
-        reader_tables: match arguments.reader_tables {
-            ReaderTablesArg::New => ReaderTables::New,
-            ReaderTablesArg::All => ReaderTables::All,
-            ReaderTablesArg::None => ReaderTables::None,
-        },
+        reader_tables: arguments.reader_tables,
         dry_run: arguments.dry_run,
     };
     let report = ledger::init(&target, &options).await?;

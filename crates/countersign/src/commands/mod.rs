@@ -21,3 +21,4 @@ pub(crate) mod track;
 pub(crate) mod try_tool;
 pub(crate) mod undo;
 pub(crate) mod witness;
+pub(crate) mod words;

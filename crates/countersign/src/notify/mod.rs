@@ -14,18 +14,26 @@ mod signature;
 use std::io;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use http::Request;
 use http_client::{HttpClient, HttpsUrl};
 use ledger::{Notice, Notices};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use time::OffsetDateTime;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 pub(crate) use signature::SigningSecret;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+// The comments of the variants are their help.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum NoticeForm {
+    /// One JSON object.
+    #[default]
     Json,
+    /// A text for Slack.
     Slack,
 }
 

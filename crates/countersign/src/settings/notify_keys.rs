@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -25,7 +24,7 @@ keys! {
         url: TargetUrl,
         /// Form of a notice: json (the default), or slack, a text for an incoming webhook of Slack.
         #[arg(id = "notify_form", long = "notify-form", env = "COUNTERSIGN_NOTIFY_FORM", value_name = "FORM")]
-        form: FormKey,
+        form: NoticeForm,
         /// File with the secret that signs notices (Standard Webhooks): whsec_ and 24 to 64 bytes in base64.
         /// Required for json.
         #[arg(id = "notify_secret_file", long = "notify-secret-file", env = "COUNTERSIGN_NOTIFY_SECRET_FILE", value_name = "FILE")]
@@ -34,16 +33,6 @@ keys! {
         #[arg(id = "notify_link_base", long = "notify-link-base", env = "COUNTERSIGN_NOTIFY_LINK_BASE", value_name = "URL")]
         link_base: TargetUrl,
     }
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum FormKey {
-    /// One JSON object.
-    #[default]
-    Json,
-    /// A text for Slack.
-    Slack,
 }
 
 impl NotifyKeys {
@@ -59,10 +48,7 @@ impl NotifyKeys {
             }
             return Ok(None);
         };
-        let form = match form.unwrap_or_default() {
-            FormKey::Json => NoticeForm::Json,
-            FormKey::Slack => NoticeForm::Slack,
-        };
+        let form = form.unwrap_or_default();
         let secret = match secret_file {
             Some(path) => {
                 let named = || format!("the file {} (secret_file of [notify])", path.display());

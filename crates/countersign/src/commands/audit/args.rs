@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use http_client::HttpsUrl;
 use ledger::RecordStatus;
 use review::RowKey;
@@ -11,6 +11,7 @@ use types::{Age, IdPrefix, Moment};
 
 use super::age::retention;
 use super::reads::args::ReadsCommand;
+use crate::commands::words;
 use crate::settings::{SignedKeys, With};
 use crate::terminal::short_id;
 
@@ -76,8 +77,8 @@ pub(crate) struct ListArgs {
     #[arg(long)]
     pub(crate) tool: Option<String>,
     /// Only records in this state.
-    #[arg(long)]
-    pub(crate) status: Option<StatusArg>,
+    #[arg(long, value_parser = words::one_of(RecordStatus::ALL.map(|status| (status.as_str(), "", status))))]
+    pub(crate) status: Option<RecordStatus>,
     /// Only records of this account.
     #[arg(long)]
     pub(crate) account: Option<String>,
@@ -255,23 +256,4 @@ pub(crate) struct PruneArgs {
     /// Print what would be removed, and remove nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum StatusArg {
-    Pending,
-    Success,
-    Failure,
-    Duplicate,
-}
-
-impl From<StatusArg> for RecordStatus {
-    fn from(status: StatusArg) -> Self {
-        match status {
-            StatusArg::Pending => Self::Pending,
-            StatusArg::Success => Self::Success,
-            StatusArg::Failure => Self::Failure,
-            StatusArg::Duplicate => Self::Duplicate,
-        }
-    }
 }

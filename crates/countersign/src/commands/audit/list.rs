@@ -28,7 +28,7 @@ pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Res
     let query = RecordFilter {
         limit: arguments.limit,
         tool_name: arguments.tool,
-        status: arguments.status.map(Into::into),
+        status: arguments.status,
         account_id: arguments.account,
         actor: arguments.actor,
         session: arguments.session,

@@ -2,9 +2,11 @@
 
 use std::net::SocketAddr;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::builder::TypedValueParser;
+use clap::{Args, Subcommand};
 use ledger::console::ConsoleRole;
 
+use crate::commands::words;
 use crate::settings::{ConsoleServerKeys, With};
 
 #[derive(Debug, Args)]
@@ -43,8 +45,8 @@ pub(crate) struct LoginArgs {
     #[arg(long = "as", value_name = "NAME", value_parser = name)]
     pub(crate) name: String,
     /// What the person may do.
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) role: RoleArg,
+    #[arg(long, value_parser = role(), default_value = "reviewer")]
+    pub(crate) role: ConsoleRole,
     /// A group of the person, which `approvers` of a tool can name. Can be given several times.
     #[arg(long, value_name = "GROUP")]
     pub(crate) group: Vec<String>,
@@ -61,25 +63,12 @@ pub(crate) struct LogoutArgs {
     pub(crate) name: String,
 }
 
-#[derive(Debug, Clone, Copy, Default, ValueEnum)]
-pub(crate) enum RoleArg {
-    /// Reads.
-    Auditor,
-    /// Also decides on proposals.
-    #[default]
-    Reviewer,
-    /// Also undoes writes and freezes accounts.
-    Operator,
-}
-
-impl From<RoleArg> for ConsoleRole {
-    fn from(role: RoleArg) -> Self {
-        match role {
-            RoleArg::Auditor => Self::Auditor,
-            RoleArg::Reviewer => Self::Reviewer,
-            RoleArg::Operator => Self::Operator,
-        }
-    }
+fn role() -> impl TypedValueParser<Value = ConsoleRole> {
+    words::one_of([
+        ("auditor", "Reads", ConsoleRole::Auditor),
+        ("reviewer", "Also decides on proposals", ConsoleRole::Reviewer),
+        ("operator", "Also undoes writes and freezes accounts", ConsoleRole::Operator),
+    ])
 }
 
 fn name(text: &str) -> Result<String, String> {

@@ -106,7 +106,7 @@ async fn log_in(ledger: &Ledger, arguments: LoginArgs, settings: &Settings) -> a
         }
     };
     let (origin, _) = read_origin(&url).with_context(|| format!("--url {url} cannot be used"))?;
-    let person = ConsolePerson { name, role: role.into(), groups: group };
+    let person = ConsolePerson { name, role, groups: group };
     print_line(&make_link(ledger, &origin, &person).await?);
     Ok(())
 }

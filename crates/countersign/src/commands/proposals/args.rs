@@ -1,10 +1,10 @@
 //! The arguments of `countersign proposals`.
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use ledger::proposals::{MAX_REASON_CHARS, ProposalStatus};
 use types::{AccountId, IdPrefix};
 
+use crate::commands::words;
 use crate::settings::With;
 use crate::terminal::short_id;
 
@@ -44,7 +44,7 @@ pub(crate) struct ListArgs {
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) limit: u32,
     /// Only proposals in this state.
-    #[arg(long, value_parser = status())]
+    #[arg(long, value_parser = words::one_of(ProposalStatus::ALL.map(|status| (status.as_str(), "", status))))]
     pub(crate) status: Option<ProposalStatus>,
     /// Only proposals of this account.
     #[arg(long)]
@@ -104,11 +104,6 @@ pub(crate) struct RejectArgs {
     /// Reason, which the agent gets.
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     pub(crate) reason: Option<String>,
-}
-
-fn status() -> impl TypedValueParser<Value = ProposalStatus> {
-    PossibleValuesParser::new(ProposalStatus::ALL.map(ProposalStatus::as_str))
-        .try_map(|word| ProposalStatus::parse(&word).ok_or("there is no such state"))
 }
 
 fn digest(text: &str) -> Result<String, String> {

@@ -1,9 +1,11 @@
 //! The arguments of `countersign undo`.
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::builder::TypedValueParser;
+use clap::{Args, Subcommand};
 use ledger::plans::PlanMode;
 use types::{IdPrefix, Moment};
 
+use crate::commands::words;
 use crate::settings::With;
 use crate::terminal::short_id;
 
@@ -49,8 +51,8 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "TIME", default_value = "now")]
     pub(crate) to: Moment,
     /// Treatment of writes with conflicts.
-    #[arg(long, value_enum, default_value_t = ModeArg::Strict)]
-    pub(crate) mode: ModeArg,
+    #[arg(long, value_parser = mode(), default_value = "strict")]
+    pub(crate) mode: PlanMode,
     /// Number of rows above which the plan runs in several transactions.
     #[arg(long, value_name = "ROWS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_rows: u64,
@@ -101,22 +103,14 @@ pub(crate) struct RunArgs {
     pub(crate) json: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ModeArg {
-    /// Any conflict prevents the plan.
-    Strict,
-    /// Writes with conflicts are left out as a whole, with the selected writes that they depend on.
-    Skip,
-    /// Later recorded writes on the same rows are undone too.
-    Cascade,
-}
-
-impl From<ModeArg> for PlanMode {
-    fn from(mode: ModeArg) -> Self {
-        match mode {
-            ModeArg::Strict => Self::Strict,
-            ModeArg::Skip => Self::Skip,
-            ModeArg::Cascade => Self::Cascade,
-        }
-    }
+fn mode() -> impl TypedValueParser<Value = PlanMode> {
+    words::one_of([
+        ("strict", "Any conflict prevents the plan", PlanMode::Strict),
+        (
+            "skip",
+            "Writes with conflicts are left out as a whole, with the selected writes that they depend on",
+            PlanMode::Skip,
+        ),
+        ("cascade", "Later recorded writes on the same rows are undone too", PlanMode::Cascade),
+    ])
 }

@@ -40,7 +40,7 @@ pub(super) async fn make(ledger: &Ledger, arguments: PlanArgs) -> anyhow::Result
         },
         from: arguments.from,
         to: arguments.to,
-        mode: arguments.mode.into(),
+        mode: arguments.mode,
     };
     let operator = ledger.operator();
     let (Plan { selection, writes, report }, stored) =

@@ -1,10 +1,12 @@
 //! The arguments of `countersign audit reads`.
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::builder::TypedValueParser;
+use clap::{Args, Subcommand};
 use ledger::audit::ReadGroup;
 use types::{Age, Moment};
 
 use crate::commands::audit::age::retention;
+use crate::commands::words;
 use crate::settings::With;
 
 #[derive(Debug, Subcommand)]
@@ -58,8 +60,8 @@ pub(crate) struct ReadsListArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ReadsCountsArgs {
     /// What to count by.
-    #[arg(long, value_enum, default_value_t = GroupArg::Table)]
-    pub(crate) by: GroupArg,
+    #[arg(long, value_parser = group(), default_value = "table")]
+    pub(crate) by: ReadGroup,
     /// Only reads from this time on: 30m, 7d, yesterday, 14:00 or '2026-11-22 09:00' (UTC).
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<Moment>,
@@ -78,22 +80,12 @@ pub(crate) struct ReadsPruneArgs {
     pub(crate) dry_run: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum GroupArg {
-    /// A read of several tables counts for each.
-    Table,
-    Account,
-    Tool,
-}
-
-impl From<GroupArg> for ReadGroup {
-    fn from(group: GroupArg) -> Self {
-        match group {
-            GroupArg::Table => Self::Table,
-            GroupArg::Account => Self::Account,
-            GroupArg::Tool => Self::Tool,
-        }
-    }
+fn group() -> impl TypedValueParser<Value = ReadGroup> {
+    words::one_of([
+        ("table", "A read of several tables counts for each", ReadGroup::Table),
+        ("account", "", ReadGroup::Account),
+        ("tool", "", ReadGroup::Tool),
+    ])
 }
 
 /// A table with its schema.

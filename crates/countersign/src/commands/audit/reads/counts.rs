@@ -11,7 +11,7 @@ use crate::terminal::print_line;
 use crate::terminal::table::{json_line, or_dash, table, to_the_second};
 
 pub(super) async fn run(arguments: ReadsCountsArgs, settings: &Settings) -> anyhow::Result<()> {
-    let by = ReadGroup::from(arguments.by);
+    let by = arguments.by;
     let audit = open(settings).await?;
     let time = audit.time_range(arguments.since, None).await?;
     let counts = permitted(audit.count_reads(by, time).await)?;
