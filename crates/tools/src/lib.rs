@@ -17,7 +17,7 @@
 //! ```
 //!
 //! To add a built-in tool, add a file to `builtin/` with its arguments (whose schema is derived), its result and its
-//! [`Tool`] implementation, and one line to `builtin::all`. The schema, the docs, `tools/list` and profiles follow. A
+//! function `tool`, and one line to `builtin::all`. The schema, the docs, `tools/list` and profiles follow. A
 //! manifest tool needs no Rust code. To add an executor in Rust, see `native`. To add a resource, which offers the
 //! data of a tool by URI, see `resources` in the crate `catalog`.
 

@@ -1,9 +1,13 @@
 //! The masks of each caller, by profile and account.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use ledger::read::Reader;
 use types::{AccountId, Mask, MaskKey, MaskedColumn, Masks};
+
+use crate::tool::Call;
 
 /// The masks of one column.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,6 +90,14 @@ impl MaskPolicy {
         let account = Some(account.as_str());
         let found = named(Some(profile), account).or_else(|| named(None, account));
         found.or_else(|| named(Some(profile), None)).or_else(|| named(None, None))?.as_ref()
+    }
+
+    /// The reader with the masks of the caller. `is_declared` as in [`Reader::with_masks`].
+    pub(crate) fn reader<'a>(&self, reader: &'a Reader, call: &Call, is_declared: bool) -> Cow<'a, Reader> {
+        match self.of(&call.profile, &call.principal.account_id) {
+            Some(masks) => Cow::Owned(reader.with_masks(Arc::clone(masks), is_declared)),
+            None => Cow::Borrowed(reader),
+        }
     }
 
     /// The masks of every kind of caller.

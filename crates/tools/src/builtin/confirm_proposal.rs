@@ -1,7 +1,5 @@
 //! `confirm_proposal`: the user of the proposing account confirms, and the server executes the write.
 
-use std::pin::Pin;
-
 use ledger::WriteOutcome;
 use ledger::proposals::{DecisionChannel, Proposal, ProposalStatus, Proposals, not_found};
 use manifest::Access;
@@ -10,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use types::{ErrorCode, Failure, ProposalId, Tier};
 
-use super::proposal_id;
+use super::{Builtin, proposal_id};
 use crate::approval_flow::{decide, decides_nothing, question, refused};
 use crate::listed_numbers::listed_numbers;
-use crate::schema::{AnyJson, arguments, builtin_info};
+use crate::schema::{AnyJson, builtin_info};
 use crate::shown_proposal::ShownProposal;
 use crate::tool::{Annotations, Call, Disposition, Tool, ToolInfo, ToolOutput, ToolResult};
 
@@ -53,21 +51,19 @@ struct ConfirmData {
     message: String,
 }
 
-pub(super) struct ConfirmProposal {
-    info: ToolInfo,
-    proposals: Proposals,
+struct ConfirmProposal(Proposals);
+
+pub(super) fn tool(proposals: Proposals) -> Box<dyn Tool> {
+    let info = builtin_info::<Arguments, ConfirmData>(NAME, "Confirm a proposal", DESCRIPTION, Access::Write);
+    let hints = Annotations { read_only: false, destructive: true, idempotent: true };
+    let (info, tool) = (ToolInfo { hints, ..info }, ConfirmProposal(proposals));
+    Builtin::boxed(info, tool, |tool, given, call| Box::pin(tool.answer(given, call)))
 }
 
 impl ConfirmProposal {
-    pub(super) fn new(proposals: Proposals) -> Self {
-        let info = builtin_info::<Arguments, ConfirmData>(NAME, "Confirm a proposal", DESCRIPTION, Access::Write);
-        let hints = Annotations { read_only: false, destructive: true, idempotent: true };
-        Self { info: ToolInfo { hints, ..info }, proposals }
-    }
-
     /// The account's proposal with this id, if the caller's profile has its tool.
     async fn find(&self, call: &Call, id: ProposalId) -> Result<Proposal, Failure> {
-        let found = self.proposals.get(Some(&call.principal.account_id), id).await?;
+        let found = self.0.get(Some(&call.principal.account_id), id).await?;
         let proposal = found.ok_or_else(not_found)?;
         let tool = &proposal.tool_name;
         let served = call.tools.executors().get(tool).is_some();
@@ -96,58 +92,48 @@ impl ConfirmProposal {
         };
         ToolOutput::read(&data).map(|answer| ToolOutput { success: Disposition::Proposed, ..answer })
     }
-}
 
-impl Tool for ConfirmProposal {
-    fn info(&self) -> &ToolInfo {
-        &self.info
-    }
-
-    fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
-        Box::pin(async move {
-            let Arguments { proposal_id: id, digest } = arguments(NAME, std::mem::take(&mut call.arguments))?;
-            let id = proposal_id(NAME, &id)?;
-            let proposal = self.find(&call, id).await?;
-            let executed = match call.decision.take() {
-                Some(decision) if decision.proposal_id == id && decision.digest == digest => {
-                    if decides_nothing(&decision, &proposal) {
-                        return Self::waits(&proposal);
-                    }
-                    decide(&self.proposals, &call, &proposal, &decision).await?
+    async fn answer(&self, Arguments { proposal_id: id, digest }: Arguments, mut call: Call) -> ToolResult {
+        let id = proposal_id(NAME, &id)?;
+        let proposal = self.find(&call, id).await?;
+        let executed = match call.decision.take() {
+            Some(decision) if decision.proposal_id == id && decision.digest == digest => {
+                if decides_nothing(&decision, &proposal) {
+                    return Self::waits(&proposal);
                 }
-                Some(_) => {
-                    let message = "the user's answer is about another proposal; nothing was written";
-                    return Err(Failure::new(ErrorCode::InvalidParams, message).into());
+                decide(&self.0, &call, &proposal, &decision).await?
+            }
+            Some(_) => {
+                let message = "the user's answer is about another proposal; nothing was written";
+                return Err(Failure::new(ErrorCode::InvalidParams, message).into());
+            }
+            None => {
+                let waits = proposal.status == ProposalStatus::Pending && proposal.tier == Tier::Confirm;
+                if call.asks_user && waits && digest == proposal.digest {
+                    return Self::ask(&proposal, &call);
                 }
-                None => {
-                    let waits = proposal.status == ProposalStatus::Pending && proposal.tier == Tier::Confirm;
-                    if call.asks_user && waits && digest == proposal.digest {
-                        return Self::ask(&proposal, &call);
-                    }
-                    let (account, executors) = (&call.principal.account_id, call.tools.executors());
-                    let confirmed =
-                        self.proposals.confirm(account, id, digest, DecisionChannel::Tool, executors, call.deadline);
-                    confirmed.await.map_err(refused)?
-                }
-            };
-            let WriteOutcome::Executed { correlation_id, data, rows_affected, rollback } = executed.outcome else {
-                return Err(Failure::new(ErrorCode::InternalError, "proposal executed but returned no result").into());
-            };
-            let number_fields = listed_numbers(&executed.proposal.tool_name, &data);
-            let data = ConfirmData {
-                proposal_id: id,
-                action: executed.proposal.tool_name,
-                status: executed.proposal.status,
-                result: Some(data),
-                message: "The proposal was executed.".to_owned(),
-            };
-            ToolOutput::read(&data).map(|answer| ToolOutput {
-                correlation_id: Some(correlation_id),
-                rows_affected: Some(rows_affected),
-                rollback: Some(*rollback),
-                number_fields,
-                ..answer
-            })
+                let (account, executors) = (&call.principal.account_id, call.tools.executors());
+                let confirmed = self.0.confirm(account, id, digest, DecisionChannel::Tool, executors, call.deadline);
+                confirmed.await.map_err(refused)?
+            }
+        };
+        let WriteOutcome::Executed { correlation_id, data, rows_affected, rollback } = executed.outcome else {
+            return Err(Failure::new(ErrorCode::InternalError, "proposal executed but returned no result").into());
+        };
+        let number_fields = listed_numbers(&executed.proposal.tool_name, &data);
+        let data = ConfirmData {
+            proposal_id: id,
+            action: executed.proposal.tool_name,
+            status: executed.proposal.status,
+            result: Some(data),
+            message: "The proposal was executed.".to_owned(),
+        };
+        ToolOutput::read(&data).map(|answer| ToolOutput {
+            correlation_id: Some(correlation_id),
+            rows_affected: Some(rows_affected),
+            rollback: Some(*rollback),
+            number_fields,
+            ..answer
         })
     }
 }

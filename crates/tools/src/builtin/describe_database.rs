@@ -1,14 +1,12 @@
 //! `describe_database`: the schema of the database. The overview is small; details are available on request.
 
-use std::pin::Pin;
-
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use types::{ErrorCode, Failure};
 
+use super::Builtin;
 use crate::mask_policy::MaskPolicy;
-use crate::schema::arguments;
 use crate::schema::builtin_info;
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 use catalog::{DatabaseDescriber, DescribeData};
@@ -43,8 +41,7 @@ struct Arguments {
     search: Option<String>,
 }
 
-pub(super) struct DescribeDatabase {
-    info: ToolInfo,
+struct DescribeDatabase {
     describer: DatabaseDescriber,
     masks: MaskPolicy,
 }
@@ -53,9 +50,17 @@ pub(super) fn info() -> ToolInfo {
     builtin_info::<Arguments, DescribeData>(NAME, "Describe the database", DESCRIPTION, Access::Read)
 }
 
+pub(super) fn tool(describer: DatabaseDescriber, masks: MaskPolicy) -> Box<dyn Tool> {
+    let tool = DescribeDatabase { describer, masks };
+    Builtin::boxed(info(), tool, |tool, given, call| Box::pin(tool.answer(given, call)))
+}
+
 impl DescribeDatabase {
-    pub(super) fn new(describer: DatabaseDescriber, masks: MaskPolicy) -> Self {
-        Self { info: info(), describer, masks }
+    async fn answer(&self, given: Arguments, call: Call) -> ToolResult {
+        match tokio::time::timeout_at(call.deadline, self.describe(&given, &call)).await {
+            Ok(data) => ToolOutput::read(&data?),
+            Err(_) => Err(Failure::new(ErrorCode::Timeout, format!("{NAME} did not finish in time")).into()),
+        }
     }
 
     async fn describe(&self, arguments: &Arguments, call: &Call) -> Result<DescribeData, Failure> {
@@ -79,22 +84,5 @@ impl DescribeDatabase {
                     .hint("Search first, then ask for the table that was found."))
             }
         }
-    }
-}
-
-impl Tool for DescribeDatabase {
-    fn info(&self) -> &ToolInfo {
-        &self.info
-    }
-
-    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
-        Box::pin(async move {
-            let mut call = call;
-            let arguments: Arguments = arguments(NAME, std::mem::take(&mut call.arguments))?;
-            match tokio::time::timeout_at(call.deadline, self.describe(&arguments, &call)).await {
-                Ok(data) => ToolOutput::read(&data?),
-                Err(_) => Err(Failure::new(ErrorCode::Timeout, format!("{NAME} did not finish in time")).into()),
-            }
-        })
     }
 }

@@ -1,7 +1,6 @@
 //! `execute_sql`: runs one arbitrary statement, for administrators, if the operator has enabled it. The write goes
 //! through the gate like every other one: it is recorded, executed once, and has a correlation id.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use ledger::proposals::NewProposal;
@@ -9,16 +8,16 @@ use ledger::{ExecutorError, RowRetention, WriteExecutor, WriteFuture, WriteOutpu
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use types::{
     ApprovalRule, ErrorCode, Failure, Redaction, ReferencedObjects, Rollback, TOOL_VERSION, TableAccess, Tier,
 };
 
+use super::Builtin;
 use super::query_database::QueryData;
 use crate::approval_flow::ApprovalFlow;
 use crate::listed_numbers::EXECUTE_SQL;
-use crate::schema::AnyParameter;
-use crate::schema::{answer_schema, arguments, schema_of};
+use crate::schema::{AnyParameter, builtin_info};
 use crate::services::{ExecuteSqlSettings, Services};
 use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolResult};
 
@@ -67,64 +66,44 @@ struct ExecuteData {
     result: QueryData,
 }
 
-pub(super) struct ExecuteSql {
-    info: ToolInfo,
+struct ExecuteSql {
     executor: Arc<dyn WriteExecutor>,
     flow: ApprovalFlow,
     tier: Tier,
 }
 
-impl ExecuteSql {
-    pub(super) fn new(services: &Services, settings: &ExecuteSqlSettings, executor: Arc<dyn WriteExecutor>) -> Self {
-        Self { info: info(settings), executor, flow: ApprovalFlow::new(services, TITLE), tier: settings.tier }
-    }
+pub(super) fn tool(
+    services: &Services,
+    settings: &ExecuteSqlSettings,
+    executor: Arc<dyn WriteExecutor>,
+) -> Box<dyn Tool> {
+    let tool = ExecuteSql { executor, flow: ApprovalFlow::new(services, TITLE), tier: settings.tier };
+    Builtin::boxed(info(settings), tool, |tool, given, call| Box::pin(execute(tool, given, call)))
 }
 
 fn info(settings: &ExecuteSqlSettings) -> ToolInfo {
-    let mut input_schema = schema_of::<Arguments>();
-    if let Some(Value::Object(properties)) = input_schema.get_mut("properties") {
+    let mut info = builtin_info::<Arguments, ExecuteData>(NAME, TITLE, DESCRIPTION, Access::Admin);
+    if let Some(Value::Object(properties)) = Arc::make_mut(&mut info.input_schema).get_mut("properties") {
         properties.insert("idempotency_key".to_owned(), manifest::idempotency_key());
     }
-    ToolInfo {
-        name: NAME.to_owned(),
-        title: Some(TITLE.to_owned()),
-        description: DESCRIPTION.to_owned(),
-        version: TOOL_VERSION.to_owned(),
-        access: Access::Admin,
-        tier: Some(settings.tier),
-        rules: Vec::new(),
-        limit: None,
-        input_schema: Arc::new(input_schema),
-        output_schema: Arc::new(answer_schema::<ExecuteData>()),
-        hints: Annotations { read_only: false, destructive: true, idempotent: true },
-        meta: Map::new(),
-        sensitive: Vec::new(),
-    }
+    let hints = Annotations { read_only: false, destructive: true, idempotent: true };
+    ToolInfo { tier: Some(settings.tier), hints, ..info }
 }
 
-impl Tool for ExecuteSql {
-    fn info(&self) -> &ToolInfo {
-        &self.info
-    }
-
-    fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
-        Box::pin(async move {
-            let Arguments { sql, params, idempotency_key } = arguments(NAME, std::mem::take(&mut call.arguments))?;
-            let recorded = [("sql".to_owned(), Value::from(sql)), ("params".to_owned(), params.into())];
-            let request = WriteRequest { principal: call.principal.clone(), params: recorded.into_iter().collect() };
-            let executor = Arc::clone(&self.executor);
-            let write = NewProposal {
-                request,
-                tool: NAME.to_owned(),
-                tool_version: TOOL_VERSION.to_owned(),
-                tier: self.tier,
-                rule: ApprovalRule::default(),
-                idempotency_key,
-                executor,
-            };
-            self.flow.write(&call, write, Redaction::default(), vec![UNTRIED.to_owned()]).await
-        })
-    }
+async fn execute(tool: &ExecuteSql, given: Arguments, call: Call) -> ToolResult {
+    let Arguments { sql, params, idempotency_key } = given;
+    let recorded = [("sql".to_owned(), Value::from(sql)), ("params".to_owned(), params.into())];
+    let request = WriteRequest { principal: call.principal.clone(), params: recorded.into_iter().collect() };
+    let write = NewProposal {
+        request,
+        tool: NAME.to_owned(),
+        tool_version: TOOL_VERSION.to_owned(),
+        tier: tool.tier,
+        rule: ApprovalRule::default(),
+        idempotency_key,
+        executor: Arc::clone(&tool.executor),
+    };
+    tool.flow.write(&call, write, Redaction::default(), vec![UNTRIED.to_owned()]).await
 }
 
 pub(super) struct AdhocSqlExecutor {

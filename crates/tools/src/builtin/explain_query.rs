@@ -1,20 +1,16 @@
 //! `explain_query`: PostgreSQL's plan of a query, without its execution.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
-use ledger::read::Reader;
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use types::NumberFields;
 
-use crate::mask_policy::MaskPolicy;
-use crate::schema::arguments;
+use super::{Builtin, QueryReader};
 use crate::schema::{AnyJson, AnyParameter, builtin_info};
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
-use catalog::{CatalogNames, corrected, read_failure};
 
 pub(super) const NAME: &str = "explain_query";
 
@@ -50,46 +46,22 @@ impl PlanData {
     }
 }
 
-pub(super) struct ExplainQuery {
-    info: ToolInfo,
-    reader: Reader,
-    names: CatalogNames,
-    masks: MaskPolicy,
-    number_fields: Arc<NumberFields>,
-}
-
 pub(super) fn info() -> ToolInfo {
     builtin_info::<Arguments, PlanData>(NAME, "Explain a query", DESCRIPTION, Access::Read)
 }
 
-impl ExplainQuery {
-    pub(super) fn new(reader: Reader, names: CatalogNames, masks: MaskPolicy) -> Self {
-        Self { info: info(), reader, names, masks, number_fields: Arc::new(NumberFields::of_document("plan")) }
-    }
+pub(super) fn tool(queries: QueryReader) -> Box<dyn Tool> {
+    Box::new(Builtin::<Arguments, QueryReader> {
+        info: info(),
+        number_fields: Some(Arc::new(NumberFields::of_document("plan"))),
+        state: queries,
+        run: |queries, given, call| Box::pin(explain(queries, given, call)),
+    })
 }
 
-impl Tool for ExplainQuery {
-    fn info(&self) -> &ToolInfo {
-        &self.info
-    }
-
-    fn number_fields(&self) -> Option<&Arc<NumberFields>> {
-        Some(&self.number_fields)
-    }
-
-    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
-        Box::pin(async move {
-            let arguments: Arguments = arguments(NAME, call.arguments)?;
-            let masks = self.masks.of(&call.profile, &call.principal.account_id);
-            let reader = masks.map(|masks| self.reader.with_masks(Arc::clone(masks), false));
-            let reader = reader.as_ref().unwrap_or(&self.reader);
-            match reader.explain(&arguments.query, &arguments.params, call.trace.as_deref()).await {
-                Ok(explained) => ToolOutput::read(&PlanData::new(explained)),
-                Err(error) => {
-                    let failure = read_failure(error, self.reader.limits().deadline);
-                    Err(corrected(&self.names, &arguments.query, failure, call.deadline).await.into())
-                }
-            }
-        })
+async fn explain(queries: &QueryReader, given: Arguments, call: Call) -> ToolResult {
+    match queries.of(&call).explain(&given.query, &given.params, call.trace.as_deref()).await {
+        Ok(explained) => ToolOutput::read(&PlanData::new(explained)),
+        Err(error) => Err(queries.failure(error, &given.query, &call).await),
     }
 }

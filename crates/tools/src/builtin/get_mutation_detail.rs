@@ -1,7 +1,6 @@
 //! `get_mutation_detail`: the ledger's full record of one write.
 
 use std::collections::HashMap;
-use std::pin::Pin;
 
 use ledger::Records;
 use manifest::Access;
@@ -10,9 +9,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use types::{CorrelationId, ErrorCode, Failure};
 
-use crate::schema::arguments;
+use super::Builtin;
 use crate::schema::builtin_info;
-use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
+use crate::tool::{Call, Tool, ToolOutput, ToolResult};
 use catalog::ledger_failure;
 
 pub(super) const NAME: &str = "get_mutation_detail";
@@ -28,16 +27,9 @@ struct Arguments {
     correlation_id: String,
 }
 
-pub(super) struct GetMutationDetail {
-    info: ToolInfo,
-    records: Records,
-}
-
-impl GetMutationDetail {
-    pub(super) fn new(records: Records) -> Self {
-        let info = builtin_info::<Arguments, Map<String, Value>>(NAME, "Look up a write", DESCRIPTION, Access::Write);
-        Self { info, records }
-    }
+pub(super) fn tool(records: Records) -> Box<dyn Tool> {
+    let info = builtin_info::<Arguments, Map<String, Value>>(NAME, "Look up a write", DESCRIPTION, Access::Write);
+    Builtin::boxed(info, records, |records, given, call| Box::pin(detail(records, given, call)))
 }
 
 /// Shorter texts are never replaced; the length is in bytes.
@@ -86,30 +78,19 @@ fn note_long_texts(value: &mut Value, place: &str, texts: &mut HashMap<String, S
     }
 }
 
-impl Tool for GetMutationDetail {
-    fn info(&self) -> &ToolInfo {
-        &self.info
-    }
-
-    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
-        Box::pin(async move {
-            let arguments: Arguments = arguments(NAME, call.arguments)?;
-            let Some(correlation_id) = CorrelationId::parse(&arguments.correlation_id) else {
-                let message =
-                    format!("{NAME}: correlation_id must be a UUID like 3f0c1a52-9c1e-4c7e-8a55-0d9f6b1f2a34");
-                return Err(Failure::new(ErrorCode::InvalidParams, message).into());
-            };
-            let found = self.records.detail(&call.principal.account_id, correlation_id).await;
-            match found.map_err(|error| ledger_failure(&error))? {
-                // Masking learns the values to hide from the columns of the record, so the texts must stay in place.
-                Some(record) if call.masks.is_some() => ToolOutput::read(&record),
-                Some(record) => ToolOutput::read(&with_long_texts_once(record)),
-                None => Err(Failure::new(
-                    ErrorCode::NotFound,
-                    format!("this account has no write with correlation_id {correlation_id}"),
-                )
-                .into()),
-            }
-        })
+async fn detail(records: &Records, given: Arguments, call: Call) -> ToolResult {
+    let Some(correlation_id) = CorrelationId::parse(&given.correlation_id) else {
+        let message = format!("{NAME}: correlation_id must be a UUID like 3f0c1a52-9c1e-4c7e-8a55-0d9f6b1f2a34");
+        return Err(Failure::new(ErrorCode::InvalidParams, message).into());
+    };
+    let found = records.detail(&call.principal.account_id, correlation_id).await;
+    match found.map_err(|error| ledger_failure(&error))? {
+        // Masking learns the values to hide from the columns of the record, so the texts must stay in place.
+        Some(record) if call.masks.is_some() => ToolOutput::read(&record),
+        Some(record) => ToolOutput::read(&with_long_texts_once(record)),
+        None => {
+            let message = format!("this account has no write with correlation_id {correlation_id}");
+            Err(Failure::new(ErrorCode::NotFound, message).into())
+        }
     }
 }

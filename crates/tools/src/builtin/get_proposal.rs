@@ -1,20 +1,17 @@
 //! `get_proposal`: one proposal with all its fields.
 
-use std::pin::Pin;
-
 use ledger::proposals::{Proposals, not_found};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::proposal_id;
+use super::{Builtin, proposal_id};
 use crate::proposal_data::ProposalData;
 use crate::proposal_text::shown_description;
-use crate::schema::arguments;
 use crate::schema::builtin_info;
 use crate::services::ConsoleLinks;
 use crate::shown_proposal::ShownProposal;
-use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
+use crate::tool::{Call, Tool, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "get_proposal";
 
@@ -29,32 +26,17 @@ struct Arguments {
     proposal_id: String,
 }
 
-pub(super) struct GetProposal {
-    info: ToolInfo,
-    proposals: Proposals,
-    console: Option<ConsoleLinks>,
+pub(super) fn tool(proposals: Proposals, console: Option<ConsoleLinks>) -> Box<dyn Tool> {
+    let info = builtin_info::<Arguments, ProposalData>(NAME, "Look up a proposal", DESCRIPTION, Access::Write);
+    Builtin::boxed(info, (proposals, console), |(proposals, console), given, call| {
+        Box::pin(get(proposals, console.as_ref(), given, call))
+    })
 }
 
-impl GetProposal {
-    pub(super) fn new(proposals: Proposals, console: Option<ConsoleLinks>) -> Self {
-        let info = builtin_info::<Arguments, ProposalData>(NAME, "Look up a proposal", DESCRIPTION, Access::Write);
-        Self { info, proposals, console }
-    }
-}
-
-impl Tool for GetProposal {
-    fn info(&self) -> &ToolInfo {
-        &self.info
-    }
-
-    fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
-        Box::pin(async move {
-            let arguments: Arguments = arguments(NAME, std::mem::take(&mut call.arguments))?;
-            let id = proposal_id(NAME, &arguments.proposal_id)?;
-            let found = self.proposals.get(Some(&call.principal.account_id), id).await?.ok_or_else(not_found)?;
-            let shown = ShownProposal::new(&found, call.masks.as_deref());
-            let description = shown_description(call.title_of(&found.tool_name), &shown);
-            ToolOutput::read(&ProposalData::new(found, description, self.console.as_ref()))
-        })
-    }
+async fn get(proposals: &Proposals, console: Option<&ConsoleLinks>, given: Arguments, call: Call) -> ToolResult {
+    let id = proposal_id(NAME, &given.proposal_id)?;
+    let found = proposals.get(Some(&call.principal.account_id), id).await?.ok_or_else(not_found)?;
+    let shown = ShownProposal::new(&found, call.masks.as_deref());
+    let description = shown_description(call.title_of(&found.tool_name), &shown);
+    ToolOutput::read(&ProposalData::new(found, description, console))
 }

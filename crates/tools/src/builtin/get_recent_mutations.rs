@@ -1,15 +1,14 @@
 //! `get_recent_mutations`: recent writes, for agents that are about to write.
 
-use std::pin::Pin;
-
 use ledger::{RecordStatus, Records};
 use manifest::Access;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::schema::{arguments, builtin_info, default_list_limit, one_of};
-use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
+use super::Builtin;
+use crate::schema::{builtin_info, default_list_limit, one_of};
+use crate::tool::{Call, Tool, ToolOutput, ToolResult};
 use catalog::ledger_failure;
 
 pub(super) const NAME: &str = "get_recent_mutations";
@@ -49,34 +48,14 @@ struct MutationsData {
     count: usize,
 }
 
-pub(super) struct GetRecentMutations {
-    info: ToolInfo,
-    records: Records,
+pub(super) fn tool(records: Records) -> Box<dyn Tool> {
+    let info = builtin_info::<Arguments, MutationsData>(NAME, "List recent writes", DESCRIPTION, Access::Write);
+    Builtin::boxed(info, records, |records, given, call| Box::pin(recent(records, given, call)))
 }
 
-impl GetRecentMutations {
-    pub(super) fn new(records: Records) -> Self {
-        let info = builtin_info::<Arguments, MutationsData>(NAME, "List recent writes", DESCRIPTION, Access::Write);
-        Self { info, records }
-    }
-}
-
-impl Tool for GetRecentMutations {
-    fn info(&self) -> &ToolInfo {
-        &self.info
-    }
-
-    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
-        Box::pin(async move {
-            let arguments: Arguments = arguments(NAME, call.arguments)?;
-            let status =
-                RecordStatus::ALL.into_iter().find(|status| Some(status.as_str()) == arguments.status.as_deref());
-            let mutations = self
-                .records
-                .recent(&call.principal.account_id, arguments.limit, arguments.tool_name, status)
-                .await
-                .map_err(|error| ledger_failure(&error))?;
-            ToolOutput::read(&MutationsData { count: mutations.len(), mutations })
-        })
-    }
+async fn recent(records: &Records, given: Arguments, call: Call) -> ToolResult {
+    let status = RecordStatus::ALL.into_iter().find(|status| Some(status.as_str()) == given.status.as_deref());
+    let found = records.recent(&call.principal.account_id, given.limit, given.tool_name, status).await;
+    let mutations = found.map_err(|error| ledger_failure(&error))?;
+    ToolOutput::read(&MutationsData { count: mutations.len(), mutations })
 }

@@ -1,15 +1,14 @@
 //! `list_proposals`: the account's proposals, newest first.
 
-use std::pin::Pin;
-
 use ledger::proposals::{self, ProposalFilter, ProposalStatus, Proposals};
 use manifest::Access;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use types::{CorrelationId, ProposalId, Tier, visible};
 
-use crate::schema::{arguments, builtin_info, default_list_limit, one_of};
-use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
+use super::Builtin;
+use crate::schema::{builtin_info, default_list_limit, one_of};
+use crate::tool::{Call, Tool, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "list_proposals";
 
@@ -95,34 +94,18 @@ impl ProposalSummary {
     }
 }
 
-pub(super) struct ListProposals {
-    info: ToolInfo,
-    proposals: Proposals,
+pub(super) fn tool(proposals: Proposals) -> Box<dyn Tool> {
+    let info = builtin_info::<Arguments, ProposalsData>(NAME, "List proposals", DESCRIPTION, Access::Write);
+    Builtin::boxed(info, proposals, |proposals, given, call| Box::pin(list(proposals, given, call)))
 }
 
-impl ListProposals {
-    pub(super) fn new(proposals: Proposals) -> Self {
-        let info = builtin_info::<Arguments, ProposalsData>(NAME, "List proposals", DESCRIPTION, Access::Write);
-        Self { info, proposals }
-    }
-}
-
-impl Tool for ListProposals {
-    fn info(&self) -> &ToolInfo {
-        &self.info
-    }
-
-    fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
-        Box::pin(async move {
-            let arguments: Arguments = arguments(NAME, std::mem::take(&mut call.arguments))?;
-            let filter = ProposalFilter {
-                account: Some(call.principal.account_id.clone()),
-                status: arguments.status.as_deref().and_then(ProposalStatus::parse),
-                limit: arguments.limit,
-            };
-            let found = self.proposals.list(&filter).await?.into_iter();
-            let proposals: Vec<_> = found.map(|proposal| ProposalSummary::new(proposal, &call)).collect();
-            ToolOutput::read(&ProposalsData { count: proposals.len(), proposals })
-        })
-    }
+async fn list(proposals: &Proposals, given: Arguments, call: Call) -> ToolResult {
+    let filter = ProposalFilter {
+        account: Some(call.principal.account_id.clone()),
+        status: given.status.as_deref().and_then(ProposalStatus::parse),
+        limit: given.limit,
+    };
+    let found = proposals.list(&filter).await?.into_iter();
+    let proposals: Vec<_> = found.map(|proposal| ProposalSummary::new(proposal, &call)).collect();
+    ToolOutput::read(&ProposalsData { count: proposals.len(), proposals })
 }

@@ -13,18 +13,77 @@ mod query_database;
 mod reject_proposal;
 mod undo;
 
+use std::borrow::Cow;
+use std::pin::Pin;
 use std::sync::Arc;
 
-use catalog::{CatalogNames, DatabaseDescriber};
-use ledger::read::ReadLimits;
+use catalog::{CatalogNames, DatabaseDescriber, corrected, read_failure};
+use ledger::read::{ReadError, ReadLimits, Reader};
 use ledger::{DuplicateExecutor, ExecutorRegistry};
 use manifest::{QueryDefaults, ToolCatalog};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
-use types::{ErrorCode, Failure, ProposalId, Tier};
+use types::{ErrorCode, Failure, NumberFields, ProposalId, Tier};
 
 use self::undo::{UndoExecutor, UndoKind, UndoTiers, UndoTool};
+use crate::mask_policy::MaskPolicy;
+use crate::schema::arguments;
 use crate::services::Services;
-use crate::tool::{Tool, ToolInfo};
+use crate::tool::{Call, Tool, ToolError, ToolInfo, ToolResult};
+
+type Answer<'a> = Pin<Box<dyn Future<Output = ToolResult> + Send + 'a>>;
+
+/// A built-in tool: its description, its state, and a function of the state, the arguments and the call. The
+/// arguments of the call itself are empty.
+struct Builtin<A, S> {
+    info: ToolInfo,
+    number_fields: Option<Arc<NumberFields>>,
+    state: S,
+    run: fn(&S, A, Call) -> Answer<'_>,
+}
+
+impl<A: DeserializeOwned + 'static, S: Send + Sync + 'static> Builtin<A, S> {
+    fn boxed(info: ToolInfo, state: S, run: fn(&S, A, Call) -> Answer<'_>) -> Box<dyn Tool> {
+        Box::new(Self { info, number_fields: None, state, run })
+    }
+}
+
+impl<A: DeserializeOwned + 'static, S: Send + Sync + 'static> Tool for Builtin<A, S> {
+    fn info(&self) -> &ToolInfo {
+        &self.info
+    }
+
+    fn number_fields(&self) -> Option<&Arc<NumberFields>> {
+        self.number_fields.as_ref()
+    }
+
+    fn call(&self, mut call: Call) -> Answer<'_> {
+        match arguments(&self.info.name, std::mem::take(&mut call.arguments)) {
+            Ok(given) => (self.run)(&self.state, given, call),
+            Err(failure) => Box::pin(async move { Err(failure.into()) }),
+        }
+    }
+}
+
+/// What the tools need that take a query.
+#[derive(Clone)]
+struct QueryReader {
+    reader: Reader,
+    names: CatalogNames,
+    masks: MaskPolicy,
+}
+
+impl QueryReader {
+    /// The reader with the masks of the caller.
+    fn of(&self, call: &Call) -> Cow<'_, Reader> {
+        self.masks.reader(&self.reader, call, false)
+    }
+
+    async fn failure(&self, error: ReadError, query: &str, call: &Call) -> ToolError {
+        let failure = read_failure(error, self.reader.limits().deadline);
+        corrected(&self.names, query, failure, call.deadline).await.into()
+    }
+}
 
 pub(crate) fn register(
     services: &Services,
@@ -46,16 +105,16 @@ pub(crate) fn all(services: &Services, catalog: &ToolCatalog, executors: &Execut
     let mut tools: Vec<Box<dyn Tool>> = Vec::new();
     if let Some(reader) = &services.reader {
         let names = CatalogNames::new(reader.clone());
-        let defaults = query_defaults(catalog);
-        tools.push(Box::new(query_database::QueryDatabase::new(services, reader.clone(), names.clone(), defaults)));
-        let describer = DatabaseDescriber::new(names.clone(), catalog);
-        tools.push(Box::new(describe_database::DescribeDatabase::new(describer, services.masks.clone())));
-        tools.push(Box::new(explain_query::ExplainQuery::new(reader.clone(), names, services.masks.clone())));
+        let queries = QueryReader { reader: reader.clone(), names: names.clone(), masks: services.masks.clone() };
+        tools.push(query_database::tool(queries.clone(), query_defaults(catalog)));
+        let describer = DatabaseDescriber::new(names, catalog);
+        tools.push(describe_database::tool(describer, services.masks.clone()));
+        tools.push(explain_query::tool(queries));
     }
-    tools.push(Box::new(get_recent_mutations::GetRecentMutations::new(services.records.clone())));
-    tools.push(Box::new(get_mutation_detail::GetMutationDetail::new(services.records.clone())));
+    tools.push(get_recent_mutations::tool(services.records.clone()));
+    tools.push(get_mutation_detail::tool(services.records.clone()));
     if let (Some(settings), Some(executor)) = (&services.execute_sql, executors.get(execute_sql::NAME)) {
-        tools.push(Box::new(execute_sql::ExecuteSql::new(services, settings, Arc::clone(executor))));
+        tools.push(execute_sql::tool(services, settings, Arc::clone(executor)));
     }
     let tiers = UndoTiers::new(services, catalog);
     if let Some(executor) = executors.get(UndoKind::Mutation.name()) {
@@ -63,18 +122,18 @@ pub(crate) fn all(services: &Services, catalog: &ToolCatalog, executors: &Execut
         tools.push(Box::new(UndoTool::new(UndoKind::Mutation, services, tiers.clone(), executor)));
     }
     if let Some(executor) = executors.get(UndoKind::Run.name()) {
-        tools.push(Box::new(undo::plan::UndoPlan::new(services, tiers.clone(), Arc::clone(executor))));
+        tools.push(undo::plan::tool(services, tiers.clone(), Arc::clone(executor)));
         tools.push(Box::new(UndoTool::new(UndoKind::Run, services, tiers.clone(), Arc::clone(executor))));
     }
-    tools.push(Box::new(preview_mutation::PreviewMutation::new(services, catalog, executors, &tiers)));
+    tools.push(preview_mutation::tool(services, catalog, executors, &tiers));
     let asks =
         catalog.tools.iter().any(|spec| spec.strictest_tier().max(catalog.effective_undo_tier(spec)) > Tier::Auto);
     if asks || services.execute_sql.as_ref().is_some_and(|settings| settings.tier != Tier::Auto) {
         let proposals = &services.proposals;
-        tools.push(Box::new(list_proposals::ListProposals::new(proposals.clone())));
-        tools.push(Box::new(get_proposal::GetProposal::new(proposals.clone(), services.console.clone())));
-        tools.push(Box::new(confirm_proposal::ConfirmProposal::new(proposals.clone())));
-        tools.push(Box::new(reject_proposal::RejectProposal::new(proposals.clone())));
+        tools.push(list_proposals::tool(proposals.clone()));
+        tools.push(get_proposal::tool(proposals.clone(), services.console.clone()));
+        tools.push(confirm_proposal::tool(proposals.clone()));
+        tools.push(reject_proposal::tool(proposals.clone()));
     }
     tools
 }

@@ -1,7 +1,6 @@
 //! `preview_mutation`: shows the effect of a write tool without executing the write.
 
 use std::collections::BTreeMap;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use ledger::proposals::Proposals;
@@ -13,13 +12,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use types::{Effects, ErrorCode, Failure, Redaction};
 
-use super::execute_sql;
 use super::undo::{UndoKind, UndoTiers, UndoTool};
+use super::{Builtin, execute_sql};
 use crate::arguments::redaction;
 use crate::manifest_tools::write::ManifestWrite;
 use crate::mixed_script;
 use crate::row_masking::answer;
-use crate::schema::arguments;
 use crate::schema::{AnyJson, builtin_info};
 use crate::services::Services;
 use crate::tool::{Call, Tool, ToolInfo, ToolLookup, ToolResult};
@@ -83,8 +81,7 @@ struct PreviewData {
     message: &'static str,
 }
 
-pub(super) struct PreviewMutation {
-    info: ToolInfo,
+struct PreviewMutation {
     gate: Gate,
     proposals: Proposals,
     /// All write tools. The caller's profile determines which of them the caller may preview.
@@ -125,31 +122,29 @@ impl PreviewedWrite {
     }
 }
 
-impl PreviewMutation {
-    pub(super) fn new(
-        services: &Services,
-        catalog: &ToolCatalog,
-        executors: &ExecutorRegistry,
-        tiers: &UndoTiers,
-    ) -> Self {
-        let written = catalog.tools.iter().filter(|spec| spec.access.writes()).filter_map(|spec| {
-            let tool = ManifestWrite::new(Arc::clone(spec), Arc::clone(executors.get(&spec.name)?), services);
-            Some((spec.name.clone(), PreviewedWrite::Manifest(tool)))
-        });
-        let undo = [UndoKind::Mutation, UndoKind::Run].into_iter().filter_map(|kind| {
-            let tool = UndoTool::new(kind, services, tiers.clone(), Arc::clone(executors.get(kind.name())?));
-            Some((kind.name().to_owned(), PreviewedWrite::Undo(tool)))
-        });
-        let info = builtin_info::<Arguments, PreviewData>(NAME, "Preview a write", DESCRIPTION, Access::Write);
-        // Error messages must not quote `params`, which may contain sensitive parameters of the previewed tool.
-        Self {
-            info: ToolInfo { sensitive: vec!["params".to_owned()], ..info },
-            gate: services.gate.clone(),
-            proposals: services.proposals.clone(),
-            targets: written.chain(undo).collect(),
-        }
-    }
+pub(super) fn tool(
+    services: &Services,
+    catalog: &ToolCatalog,
+    executors: &ExecutorRegistry,
+    tiers: &UndoTiers,
+) -> Box<dyn Tool> {
+    let written = catalog.tools.iter().filter(|spec| spec.access.writes()).filter_map(|spec| {
+        let tool = ManifestWrite::new(Arc::clone(spec), Arc::clone(executors.get(&spec.name)?), services);
+        Some((spec.name.clone(), PreviewedWrite::Manifest(tool)))
+    });
+    let undo = [UndoKind::Mutation, UndoKind::Run].into_iter().filter_map(|kind| {
+        let tool = UndoTool::new(kind, services, tiers.clone(), Arc::clone(executors.get(kind.name())?));
+        Some((kind.name().to_owned(), PreviewedWrite::Undo(tool)))
+    });
+    let (gate, proposals) = (services.gate.clone(), services.proposals.clone());
+    let tool = PreviewMutation { gate, proposals, targets: written.chain(undo).collect() };
+    let info = builtin_info::<Arguments, PreviewData>(NAME, "Preview a write", DESCRIPTION, Access::Write);
+    // Error messages must not quote `params`, which may contain sensitive parameters of the previewed tool.
+    let info = ToolInfo { sensitive: vec!["params".to_owned()], ..info };
+    Builtin::boxed(info, tool, |tool, given, call| Box::pin(tool.preview(given, call)))
+}
 
+impl PreviewMutation {
     /// The tool with this name, if the caller's profile has it.
     fn target(&self, name: &str, callers: &dyn ToolLookup) -> Result<&PreviewedWrite, Failure> {
         let is_callers = |name: &str| callers.info(name).is_some();
@@ -170,48 +165,39 @@ impl PreviewMutation {
             Failure::new(ErrorCode::InvalidParams, message).hint(hint)
         })
     }
-}
 
-impl Tool for PreviewMutation {
-    fn info(&self) -> &ToolInfo {
-        &self.info
-    }
-
-    fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
-        Box::pin(async move {
-            let arguments: Arguments = arguments(NAME, std::mem::take(&mut call.arguments))?;
-            let target = self.target(&arguments.tool, call.tools.as_ref())?;
-            let params = call.tools.check(&arguments.tool, arguments.params)?;
-            let (request, redaction, warnings) = target.request(params, &call).await?;
-            let executor = target.executor();
-            executor.check(&request)?;
-            let policy = self.proposals.preview_policy(executor.as_ref(), &request, call.deadline).await;
-            let policy = policy.map_err(|failure| failure.redacted(&redaction))?;
-            let work = self.gate.preview(executor.as_ref(), &request, call.deadline).await;
-            let (work, effects) = work.map_err(|failure| failure.redacted(&redaction))?;
-            let redaction = redaction.with_images(&[work.before.as_ref(), work.after.as_ref()]);
-            let kept = |value: Option<Value>| value.map(|value| redaction.value(&value));
-            let mut rows = RowMasks::new(call.masks.as_deref());
-            let effects = effects.map(|effects| rows.effects(effects.redacted(&redaction)));
-            let mut data = json(&PreviewData {
-                params: redaction.params(&request.params),
-                result: redaction.value(&work.data),
-                rows_affected: work.rows_affected,
-                rollback: redaction.value(&json(&work.rollback.for_clients())?),
-                before: kept(work.before),
-                after: kept(work.after),
-                effects: None,
-                policy: policy.map(|applied| json!({"tier": applied.tier, "rule": applied.rule})),
-                warnings,
-                message: "Nothing was written.",
-                tool: arguments.tool,
-            })?;
-            rows.mask(&mut data, false);
-            if let (Some(data), Some(effects)) = (data.as_object_mut(), effects) {
-                data.insert("effects".to_owned(), json(&effects)?);
-            }
-            answer(&data, &rows.redaction())
-        })
+    async fn preview(&self, given: Arguments, call: Call) -> ToolResult {
+        let target = self.target(&given.tool, call.tools.as_ref())?;
+        let params = call.tools.check(&given.tool, given.params)?;
+        let (request, redaction, warnings) = target.request(params, &call).await?;
+        let executor = target.executor();
+        executor.check(&request)?;
+        let policy = self.proposals.preview_policy(executor.as_ref(), &request, call.deadline).await;
+        let policy = policy.map_err(|failure| failure.redacted(&redaction))?;
+        let work = self.gate.preview(executor.as_ref(), &request, call.deadline).await;
+        let (work, effects) = work.map_err(|failure| failure.redacted(&redaction))?;
+        let redaction = redaction.with_images(&[work.before.as_ref(), work.after.as_ref()]);
+        let kept = |value: Option<Value>| value.map(|value| redaction.value(&value));
+        let mut rows = RowMasks::new(call.masks.as_deref());
+        let effects = effects.map(|effects| rows.effects(effects.redacted(&redaction)));
+        let mut data = json(&PreviewData {
+            params: redaction.params(&request.params),
+            result: redaction.value(&work.data),
+            rows_affected: work.rows_affected,
+            rollback: redaction.value(&json(&work.rollback.for_clients())?),
+            before: kept(work.before),
+            after: kept(work.after),
+            effects: None,
+            policy: policy.map(|applied| json!({"tier": applied.tier, "rule": applied.rule})),
+            warnings,
+            message: "Nothing was written.",
+            tool: given.tool,
+        })?;
+        rows.mask(&mut data, false);
+        if let (Some(data), Some(effects)) = (data.as_object_mut(), effects) {
+            data.insert("effects".to_owned(), json(&effects)?);
+        }
+        answer(&data, &rows.redaction())
     }
 }
 

@@ -1,22 +1,19 @@
 //! `query_database`: the only tool that runs SQL written by the agent.
 
 use std::borrow::Cow;
-use std::pin::Pin;
 use std::sync::Arc;
 
-use ledger::read::{NextPage, Page, ReadLimits, ReadRequest, Reader, ResultSet, RowFormat, TruncatedBy};
+use ledger::read::{NextPage, Page, ReadLimits, ReadRequest, ResultSet, RowFormat, TruncatedBy};
 use manifest::{Access, QueryDefaults};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use types::{JsonText, Mask, NumberFields, with_digits_as_text};
 
-use crate::mask_policy::MaskPolicy;
-use crate::schema::arguments;
+use super::{Builtin, QueryReader};
 use crate::schema::{AnyJson, AnyParameter, AnyScalar, builtin_info};
-use crate::services::Services;
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
-use catalog::{CatalogNames, Truncation, corrected, read_failure};
+use catalog::Truncation;
 
 pub(super) const NAME: &str = "query_database";
 
@@ -138,21 +135,39 @@ fn reason(next: Option<&NextPage>) -> String {
     }
 }
 
-pub(super) struct QueryDatabase {
-    info: ToolInfo,
-    reader: Reader,
-    names: CatalogNames,
-    /// The default form of rows.
-    row_format: RowFormat,
-    masks: MaskPolicy,
+pub(super) fn tool(queries: QueryReader, defaults: QueryDefaults) -> Box<dyn Tool> {
+    let max_bytes = defaults.max_bytes.and_then(|bytes| bytes.try_into().ok());
+    let reader = queries.reader.with_defaults(defaults.row_limit, max_bytes);
+    let state = (QueryReader { reader, ..queries }, defaults.row_format.unwrap_or_default());
+    Builtin::boxed(info(state.0.reader.limits(), defaults), state, |(queries, row_format), given, call| {
+        Box::pin(query(queries, *row_format, given, call))
+    })
 }
 
-impl QueryDatabase {
-    pub(super) fn new(services: &Services, reader: Reader, names: CatalogNames, defaults: QueryDefaults) -> Self {
-        let max_bytes = defaults.max_bytes.and_then(|bytes| bytes.try_into().ok());
-        let reader = reader.with_defaults(defaults.row_limit, max_bytes);
-        let row_format = defaults.row_format.unwrap_or_default();
-        Self { info: info(reader.limits(), defaults), reader, names, row_format, masks: services.masks.clone() }
+/// `row_format` is the default form of rows.
+async fn query(queries: &QueryReader, row_format: RowFormat, given: Arguments, call: Call) -> ToolResult {
+    let request = ReadRequest {
+        sql: &given.query,
+        params: &given.params,
+        row_limit: given.row_limit,
+        format: given.row_format.unwrap_or(row_format),
+        account: Some(call.principal.account_id.as_str()),
+        trace: call.trace.as_deref(),
+    };
+    match queries.of(&call).query_page(&request, given.after.as_deref()).await {
+        Ok(Page { mut result, next }) => {
+            let permit = result.permit.take();
+            let number_fields = NumberFields::of_columns(&result.columns, request.format);
+            let mut data = QueryData::new(result, |by| next_rows(by, next.as_ref()));
+            if let Some(NextPage::After(after)) = next {
+                // A client sends the values back, and may change large numbers.
+                let values = after.iter().map(|value| serde_json::from_str(value.get()).unwrap_or_default());
+                data.next = Some(NextRows { after: values.map(with_digits_as_text).collect() });
+            }
+            let number_fields = Some(Arc::new(number_fields));
+            ToolOutput::of_rows(&data, permit).map(|output| ToolOutput { number_fields, ..output })
+        }
+        Err(error) => Err(queries.failure(error, &given.query, &call).await),
     }
 }
 
@@ -169,46 +184,4 @@ pub(super) fn info(limits: &ReadLimits, defaults: QueryDefaults) -> ToolInfo {
     let mut info = builtin_info::<Arguments, QueryData>(NAME, "Query the database", &description, Access::Read);
     super::limit_rows(&mut info, "row_limit", limits);
     info
-}
-
-impl Tool for QueryDatabase {
-    fn info(&self) -> &ToolInfo {
-        &self.info
-    }
-
-    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
-        Box::pin(async move {
-            let arguments: Arguments = arguments(NAME, call.arguments)?;
-            let request = ReadRequest {
-                sql: &arguments.query,
-                params: &arguments.params,
-                row_limit: arguments.row_limit,
-                format: arguments.row_format.unwrap_or(self.row_format),
-                account: Some(call.principal.account_id.as_str()),
-                trace: call.trace.as_deref(),
-            };
-            let deadline = self.reader.limits().deadline;
-            let masks = self.masks.of(&call.profile, &call.principal.account_id);
-            let reader = masks.map(|masks| self.reader.with_masks(Arc::clone(masks), false));
-            let reader = reader.as_ref().unwrap_or(&self.reader);
-            match reader.query_page(&request, arguments.after.as_deref()).await {
-                Ok(Page { mut result, next }) => {
-                    let permit = result.permit.take();
-                    let number_fields = NumberFields::of_columns(&result.columns, request.format);
-                    let mut data = QueryData::new(result, |by| next_rows(by, next.as_ref()));
-                    if let Some(NextPage::After(after)) = next {
-                        // A client sends the values back, and may change large numbers.
-                        let values = after.iter().map(|value| serde_json::from_str(value.get()).unwrap_or_default());
-                        data.next = Some(NextRows { after: values.map(with_digits_as_text).collect() });
-                    }
-                    let number_fields = Some(Arc::new(number_fields));
-                    ToolOutput::of_rows(&data, permit).map(|output| ToolOutput { number_fields, ..output })
-                }
-                Err(error) => {
-                    let failure = read_failure(error, deadline);
-                    Err(corrected(&self.names, &arguments.query, failure, call.deadline).await.into())
-                }
-            }
-        })
-    }
 }

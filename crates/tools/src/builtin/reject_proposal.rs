@@ -1,15 +1,13 @@
 //! `reject_proposal`: the proposing account withdraws a proposal of any tier.
 
-use std::pin::Pin;
-
 use ledger::proposals::{DecisionChannel, ProposalStatus, Proposals};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use types::ProposalId;
 
-use super::proposal_id;
-use crate::schema::{arguments, builtin_info};
+use super::{Builtin, proposal_id};
+use crate::schema::builtin_info;
 use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "reject_proposal";
@@ -44,37 +42,21 @@ struct RejectData {
     message: &'static str,
 }
 
-pub(super) struct RejectProposal {
-    info: ToolInfo,
-    proposals: Proposals,
+pub(super) fn tool(proposals: Proposals) -> Box<dyn Tool> {
+    let info = builtin_info::<Arguments, RejectData>(NAME, "Reject a proposal", DESCRIPTION, Access::Write);
+    let hints = Annotations { read_only: false, destructive: false, idempotent: true };
+    let info = ToolInfo { hints, ..info };
+    Builtin::boxed(info, proposals, |proposals, given, call| Box::pin(reject(proposals, given, call)))
 }
 
-impl RejectProposal {
-    pub(super) fn new(proposals: Proposals) -> Self {
-        let info = builtin_info::<Arguments, RejectData>(NAME, "Reject a proposal", DESCRIPTION, Access::Write);
-        let hints = Annotations { read_only: false, destructive: false, idempotent: true };
-        Self { info: ToolInfo { hints, ..info }, proposals }
-    }
-}
-
-impl Tool for RejectProposal {
-    fn info(&self) -> &ToolInfo {
-        &self.info
-    }
-
-    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
-        Box::pin(async move {
-            let arguments: Arguments = arguments(NAME, call.arguments)?;
-            let id = proposal_id(NAME, &arguments.proposal_id)?;
-            let account = &call.principal.account_id;
-            let rejected =
-                self.proposals.reject(account, id, arguments.reason, DecisionChannel::Tool, call.deadline).await?;
-            ToolOutput::read(&RejectData {
-                proposal_id: id,
-                action: rejected.tool_name,
-                status: rejected.status,
-                message: "The proposal is rejected. Nothing was written.",
-            })
-        })
-    }
+async fn reject(proposals: &Proposals, given: Arguments, call: Call) -> ToolResult {
+    let id = proposal_id(NAME, &given.proposal_id)?;
+    let account = &call.principal.account_id;
+    let rejected = proposals.reject(account, id, given.reason, DecisionChannel::Tool, call.deadline).await?;
+    ToolOutput::read(&RejectData {
+        proposal_id: id,
+        action: rejected.tool_name,
+        status: rejected.status,
+        message: "The proposal is rejected. Nothing was written.",
+    })
 }

@@ -69,9 +69,8 @@ impl Tool for ManifestRead {
                 account: Some(call.principal.account_id.as_str()),
                 trace: call.trace.as_deref(),
             };
-            let masks = self.masks.of(&call.profile, &call.principal.account_id);
-            let reader = masks.map(|masks| self.reader.with_masks(Arc::clone(masks), true));
-            let result = reader.as_ref().unwrap_or(&self.reader).query(&request).await.map_err(|error| {
+            let read = self.masks.reader(&self.reader, &call, true).query(&request).await;
+            let result = read.map_err(|error| {
                 schema_drift::read_failure(error, self.reader.limits().deadline).redacted(&redaction)
             })?;
             schema_drift::check(&statement.shape, &result.columns)?;

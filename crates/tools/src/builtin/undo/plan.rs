@@ -1,7 +1,6 @@
 //! `undo_plan`: previews the undo of many writes of the account. `undo_run` executes the plan.
 
 use std::collections::HashSet;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use ledger::plans::{
@@ -16,10 +15,11 @@ use serde_json::{Map, Value, json};
 use types::{CellMasks, Conflict, ConflictKind, CorrelationId, Effects, ErrorCode, Failure, Moment};
 
 use super::UndoTiers;
+use crate::builtin::Builtin;
 use crate::row_masking::answer;
-use crate::schema::{AnyJson, arguments, builtin_info};
+use crate::schema::{AnyJson, builtin_info};
 use crate::services::Services;
-use crate::tool::{Call, Tool, ToolInfo, ToolResult};
+use crate::tool::{Call, Tool, ToolResult};
 use catalog::ledger_failure;
 
 pub(in crate::builtin) const NAME: &str = "undo_plan";
@@ -143,8 +143,7 @@ struct UndoPlanData {
     not_undone: &'static str,
 }
 
-pub(in crate::builtin) struct UndoPlan {
-    info: ToolInfo,
+struct UndoPlan {
     gate: Gate,
     records: Records,
     plans: Plans,
@@ -152,21 +151,23 @@ pub(in crate::builtin) struct UndoPlan {
     tiers: UndoTiers,
 }
 
+pub(in crate::builtin) fn tool(
+    services: &Services,
+    tiers: UndoTiers,
+    executor: Arc<dyn WriteExecutor>,
+) -> Box<dyn Tool> {
+    let info =
+        builtin_info::<Arguments, UndoPlanData>(NAME, "Plan the undo of many writes", DESCRIPTION, Access::Admin);
+    let (gate, records, plans) = (services.gate.clone(), services.records.clone(), services.plans.clone());
+    let tool = UndoPlan { gate, records, plans, executor, tiers };
+    Builtin::boxed(info, tool, |tool, given, call| Box::pin(tool.answer(given, call)))
+}
+
 impl UndoPlan {
-    pub(in crate::builtin) fn new(services: &Services, tiers: UndoTiers, executor: Arc<dyn WriteExecutor>) -> Self {
-        Self {
-            info: builtin_info::<Arguments, UndoPlanData>(
-                NAME,
-                "Plan the undo of many writes",
-                DESCRIPTION,
-                Access::Admin,
-            ),
-            gate: services.gate.clone(),
-            records: services.records.clone(),
-            plans: services.plans.clone(),
-            executor,
-            tiers,
-        }
+    async fn answer(&self, given: Arguments, call: Call) -> ToolResult {
+        let mut masks = CellMasks::new(call.masks.as_deref());
+        let data = self.plan(&call, given, &mut masks).await?;
+        answer(&data, &masks.redaction())
     }
 
     async fn plan(
@@ -267,21 +268,6 @@ impl TrialUndo for CallTrial<'_> {
                 }
                 Err(failure) => Err(CallError::Failure(failure)),
             }
-        })
-    }
-}
-
-impl Tool for UndoPlan {
-    fn info(&self) -> &ToolInfo {
-        &self.info
-    }
-
-    fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
-        Box::pin(async move {
-            let arguments: Arguments = arguments(NAME, std::mem::take(&mut call.arguments))?;
-            let mut masks = CellMasks::new(call.masks.as_deref());
-            let data = self.plan(&call, arguments, &mut masks).await?;
-            answer(&data, &masks.redaction())
         })
     }
 }
