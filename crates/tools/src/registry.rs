@@ -270,7 +270,7 @@ impl Registry {
         let is_read = entry.info.access == Access::Read;
         let read = is_read.then(|| self.read_log.begin(&principal, name)).flatten();
         let outcome = match entry.checker.check(name, arguments) {
-            Ok(_) if masks.is_some() && name == builtin::EXECUTE_SQL => Err(refused_for_masks(name).into()),
+            Ok(_) if masks.is_some() && name == builtin::execute_sql::NAME => Err(refused_for_masks(name).into()),
             Ok(arguments) => {
                 let deadline = started + self.call_deadline;
                 let call = Call {

@@ -16,12 +16,11 @@ use types::{
 use super::Builtin;
 use super::query_database::QueryData;
 use crate::approval_flow::ApprovalFlow;
-use crate::listed_numbers::EXECUTE_SQL;
 use crate::schema::{AnyParameter, builtin_info};
 use crate::services::{ExecuteSqlSettings, Services};
 use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolResult};
 
-pub(super) const NAME: &str = EXECUTE_SQL;
+pub(crate) const NAME: &str = "execute_sql";
 
 const DESCRIPTION: &str = "Execute any one SQL statement, and keep what it does. Use the other write tools where there \
     is one. meta.rollback says whether undo_mutation can take it back: changes of tracked tables can be. Use query_database to read. It runs in a transaction of \

@@ -2,7 +2,7 @@
 
 mod confirm_proposal;
 pub(crate) mod describe_database;
-mod execute_sql;
+pub(crate) mod execute_sql;
 mod explain_query;
 mod get_mutation_detail;
 mod get_proposal;
@@ -146,8 +146,6 @@ pub(crate) fn builtin_infos(limits: &ReadLimits, catalog: &ToolCatalog) -> [Tool
 fn query_defaults(catalog: &ToolCatalog) -> QueryDefaults {
     catalog.builtin.get(query_database::NAME).map(|tool| tool.query).unwrap_or_default()
 }
-
-pub(crate) const EXECUTE_SQL: &str = execute_sql::NAME;
 
 /// The names that no manifest may use, even if the tool is not served.
 pub const NAMES: [&str; 14] = [
