@@ -24,20 +24,16 @@ const DESCRIPTION: &str = "Find out what is in the database. Without arguments: 
 #[serde(deny_unknown_fields)]
 struct Arguments {
     /// Only this schema.
-    #[serde(default)]
-    #[schemars(with = "String", length(min = 1))]
+    #[schemars(with = "String", length(min = 1), default)]
     schema: Option<String>,
     /// Everything of this table or view: its name, or schema.name.
-    #[serde(default)]
-    #[schemars(with = "String", length(min = 1))]
+    #[schemars(with = "String", length(min = 1), default)]
     table: Option<String>,
     /// Several.
-    #[serde(default)]
-    #[schemars(with = "Vec<String>", length(min = 1, max = 20))]
+    #[schemars(with = "Vec<String>", length(min = 1, max = 20), default)]
     tables: Option<Vec<String>>,
     /// A word in a name, comment, note or enum value. Not with table or tables.
-    #[serde(default)]
-    #[schemars(with = "String", length(min = 1))]
+    #[schemars(with = "String", length(min = 1), default)]
     search: Option<String>,
 }
 

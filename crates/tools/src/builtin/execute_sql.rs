@@ -49,7 +49,6 @@ struct Arguments {
     #[serde(default)]
     #[schemars(with = "Vec<AnyParameter>", length(max = 65_535))]
     params: Vec<Value>,
-    #[serde(default)]
     #[schemars(skip)]
     idempotency_key: Option<String>,
 }

@@ -26,12 +26,10 @@ struct Arguments {
     #[schemars(range(min = 1, max = 100))]
     limit: u32,
     /// Only writes of this tool.
-    #[serde(default)]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", default)]
     tool_name: Option<String>,
     /// Only writes in this state.
-    #[serde(default)]
-    #[schemars(schema_with = "statuses")]
+    #[schemars(schema_with = "statuses", default)]
     status: Option<String>,
 }
 

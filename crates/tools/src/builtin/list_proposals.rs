@@ -24,8 +24,7 @@ struct Arguments {
     #[schemars(range(min = 1, max = 100))]
     limit: u32,
     /// Only proposals in this state.
-    #[serde(default)]
-    #[schemars(schema_with = "statuses")]
+    #[schemars(schema_with = "statuses", default)]
     status: Option<String>,
 }
 

@@ -32,16 +32,13 @@ struct Arguments {
     #[schemars(with = "Vec<AnyParameter>")]
     params: Vec<Value>,
     /// The most rows to return.
-    #[serde(default)]
-    #[schemars(with = "u32", range(min = 1))]
+    #[schemars(with = "u32", range(min = 1), default)]
     row_limit: Option<u32>,
     /// Rows as objects, or as arrays in column order, which take fewer tokens.
-    #[serde(default)]
-    #[schemars(with = "RowFormat")]
+    #[schemars(with = "RowFormat", default)]
     row_format: Option<RowFormat>,
     /// `next.after` of a cut answer to the same call.
-    #[serde(default)]
-    #[schemars(with = "Vec<AnyScalar>")]
+    #[schemars(with = "Vec<AnyScalar>", default)]
     after: Option<Vec<Value>>,
 }
 

@@ -22,8 +22,7 @@ struct Arguments {
     /// The proposal_id of the proposal.
     proposal_id: String,
     /// Why, in the user's words.
-    #[serde(default)]
-    #[schemars(with = "String", length(max = 1000))]
+    #[schemars(with = "String", length(max = 1000), default)]
     reason: Option<String>,
 }
 

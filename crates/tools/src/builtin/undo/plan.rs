@@ -49,28 +49,22 @@ struct Arguments {
     /// The beginning of the time: 30m, 12h or 7d ago, yesterday, 14:00, or a time such as 2026-11-22T09:00:00Z; UTC without a zone.
     from: String,
     /// The end of the time, which is outside of it; in the same forms. Now, if it is not given.
-    #[serde(default)]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", default)]
     to: Option<String>,
     /// Only writes on behalf of this actor.
-    #[serde(default)]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", default)]
     actor: Option<String>,
     /// Only writes of this session.
-    #[serde(default)]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", default)]
     session_id: Option<String>,
     /// Only writes of clients with this name.
-    #[serde(default)]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", default)]
     client_name: Option<String>,
     /// Only writes of this tool.
-    #[serde(default)]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", default)]
     tool: Option<String>,
     /// Only writes that changed a row of this table: schema.table.
-    #[serde(default)]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", default)]
     table: Option<String>,
     /// If a write conflicts: strict (nothing is undone), skip (it is left out), cascade (later writes on its rows are undone too).
     #[serde(default)]
