@@ -4,12 +4,10 @@ use std::collections::HashMap;
 
 use ledger::Records;
 use manifest::Access;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use types::{CorrelationId, ErrorCode, Failure};
 
-use super::Builtin;
+use super::undo::MutationArguments;
+use super::{Builtin, correlation_id, no_write};
 use crate::schema::builtin_info;
 use crate::tool::{Call, Tool, ToolOutput, ToolResult};
 use catalog::ledger_failure;
@@ -19,16 +17,9 @@ pub(super) const NAME: &str = "get_mutation_detail";
 const DESCRIPTION: &str = "Look up one write of this account by the correlation_id that its answer carried: parameters, \
     result, how to undo it, what reversed it, why it failed. Repeated long texts are {\"same_as\": place}.";
 
-/// What the agent sends.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Arguments {
-    /// meta.correlation_id of the write's answer: a UUID.
-    correlation_id: String,
-}
-
 pub(super) fn tool(records: Records) -> Box<dyn Tool> {
-    let info = builtin_info::<Arguments, Map<String, Value>>(NAME, "Look up a write", DESCRIPTION, Access::Write);
+    let info =
+        builtin_info::<MutationArguments, Map<String, Value>>(NAME, "Look up a write", DESCRIPTION, Access::Write);
     Builtin::boxed(info, records, |records, given, call| Box::pin(detail(records, given, call)))
 }
 
@@ -78,19 +69,13 @@ fn note_long_texts(value: &mut Value, place: &str, texts: &mut HashMap<String, S
     }
 }
 
-async fn detail(records: &Records, given: Arguments, call: Call) -> ToolResult {
-    let Some(correlation_id) = CorrelationId::parse(&given.correlation_id) else {
-        let message = format!("{NAME}: correlation_id must be a UUID like 3f0c1a52-9c1e-4c7e-8a55-0d9f6b1f2a34");
-        return Err(Failure::new(ErrorCode::InvalidParams, message).into());
-    };
-    let found = records.detail(&call.principal.account_id, correlation_id).await;
+async fn detail(records: &Records, given: MutationArguments, call: Call) -> ToolResult {
+    let id = correlation_id(NAME, &given.correlation_id)?;
+    let found = records.detail(&call.principal.account_id, id).await;
     match found.map_err(|error| ledger_failure(&error))? {
         // Masking learns the values to hide from the columns of the record, so the texts must stay in place.
         Some(record) if call.masks.is_some() => ToolOutput::read(&record),
         Some(record) => ToolOutput::read(&with_long_texts_once(record)),
-        None => {
-            let message = format!("this account has no write with correlation_id {correlation_id}");
-            Err(Failure::new(ErrorCode::NotFound, message).into())
-        }
+        None => Err(no_write(&id.to_string()).into()),
     }
 }

@@ -23,7 +23,7 @@ use ledger::{DuplicateExecutor, ExecutorRegistry};
 use manifest::{QueryDefaults, ToolCatalog};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use types::{ErrorCode, Failure, NumberFields, ProposalId, Tier};
+use types::{CorrelationId, ErrorCode, Failure, NumberFields, ProposalId, Tier};
 
 use self::undo::{UndoExecutor, UndoKind, UndoTiers, UndoTool};
 use crate::mask_policy::MaskPolicy;
@@ -118,12 +118,11 @@ pub(crate) fn all(services: &Services, catalog: &ToolCatalog, executors: &Execut
     }
     let tiers = UndoTiers::new(services, catalog);
     if let Some(executor) = executors.get(UndoKind::Mutation.name()) {
-        let executor = Arc::clone(executor);
-        tools.push(Box::new(UndoTool::new(UndoKind::Mutation, services, tiers.clone(), executor)));
+        tools.push(UndoTool::new(UndoKind::Mutation, services, tiers.clone(), Arc::clone(executor)).boxed());
     }
     if let Some(executor) = executors.get(UndoKind::Run.name()) {
         tools.push(undo::plan::tool(services, tiers.clone(), Arc::clone(executor)));
-        tools.push(Box::new(UndoTool::new(UndoKind::Run, services, tiers.clone(), Arc::clone(executor))));
+        tools.push(UndoTool::new(UndoKind::Run, services, tiers.clone(), Arc::clone(executor)).boxed());
     }
     tools.push(preview_mutation::tool(services, catalog, executors, &tiers));
     let asks =
@@ -171,6 +170,17 @@ fn limit_rows(info: &mut ToolInfo, argument: &str, limits: &ReadLimits) {
     if let Some(schema) = properties.and_then(|all| all.get_mut(argument)).and_then(Value::as_object_mut) {
         schema.insert("maximum".to_owned(), limits.max_rows.into());
     }
+}
+
+fn correlation_id(tool: &str, text: &str) -> Result<CorrelationId, Failure> {
+    CorrelationId::parse(text).ok_or_else(|| {
+        let message = format!("{tool}: correlation_id must be a UUID like 3f0c1a52-9c1e-4c7e-8a55-0d9f6b1f2a34");
+        Failure::new(ErrorCode::InvalidParams, message)
+    })
+}
+
+fn no_write(named: &str) -> Failure {
+    Failure::new(ErrorCode::NotFound, format!("this account has no write with correlation_id {named}"))
 }
 
 fn proposal_id(tool: &str, text: &str) -> Result<ProposalId, Failure> {

@@ -6,14 +6,15 @@ use serde_json::{Value, json};
 use types::{CorrelationId, ErrorCode, Failure, Rollback, TOOL_VERSION, Tier};
 
 use super::{MutationData, RunData, UndoKind, UndoTiers};
+use crate::builtin::correlation_id;
 
 impl UndoKind {
     /// The ids of the writes that the request undoes.
     pub(super) fn writes(self, request: &WriteRequest) -> Result<Vec<CorrelationId>, Failure> {
         match self {
             Self::Mutation => {
-                let write = request.params.get("correlation_id").and_then(Value::as_str).and_then(CorrelationId::parse);
-                Ok(vec![write.ok_or_else(not_a_uuid)?])
+                let write = request.params.get("correlation_id").and_then(Value::as_str).unwrap_or_default();
+                Ok(vec![correlation_id(self.name(), write)?])
             }
             Self::Run => {
                 let writes = request.params.get("writes").and_then(Value::as_array);
@@ -24,12 +25,6 @@ impl UndoKind {
             }
         }
     }
-}
-
-pub(super) fn not_a_uuid() -> Failure {
-    let name = UndoKind::Mutation.name();
-    let message = format!("{name}: correlation_id must be a UUID like 3f0c1a52-9c1e-4c7e-8a55-0d9f6b1f2a34");
-    Failure::new(ErrorCode::InvalidParams, message)
 }
 
 pub(crate) struct UndoExecutor {

@@ -6,7 +6,6 @@ mod executor;
 pub(super) mod plan;
 mod tiers;
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use ledger::plans::Plans;
@@ -22,6 +21,7 @@ use types::{ApprovalRule, CorrelationId, ErrorCode, Failure, Redaction, TOOL_VER
 pub(super) use executor::UndoExecutor;
 pub(super) use tiers::UndoTiers;
 
+use super::{Builtin, correlation_id};
 use crate::approval_flow::ApprovalFlow;
 use crate::schema::{AnyJson, arguments, builtin_info};
 use crate::services::Services;
@@ -71,12 +71,12 @@ const RUN: &str = "Take back the writes of a plan that undo_plan has made: every
     something has changed one since. It needs the strictest agreement that one of the writes needed, and can itself be undone with \
     undo_mutation.";
 
-/// Arguments of `undo_mutation`.
+/// Arguments of `undo_mutation` and `get_mutation_detail`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct MutationArguments {
+pub(super) struct MutationArguments {
     /// meta.correlation_id of the write's answer: a UUID.
-    correlation_id: String,
+    pub(super) correlation_id: String,
 }
 
 /// `data` of the answer of `undo_mutation`.
@@ -126,7 +126,6 @@ pub(super) struct RequestedUndo {
 
 pub(super) struct UndoTool {
     kind: UndoKind,
-    info: ToolInfo,
     records: Records,
     plans: Plans,
     executor: Arc<dyn WriteExecutor>,
@@ -135,10 +134,14 @@ pub(super) struct UndoTool {
 }
 
 impl UndoTool {
+    /// The tool itself. Its arguments stay unparsed, as in a preview.
+    pub(super) fn boxed(self) -> Box<dyn Tool> {
+        Builtin::boxed(self.kind.info(), self, |tool, given, call| Box::pin(undo(tool, given, call)))
+    }
+
     pub(super) fn new(kind: UndoKind, services: &Services, tiers: UndoTiers, executor: Arc<dyn WriteExecutor>) -> Self {
         Self {
             kind,
-            info: kind.info(),
             records: services.records.clone(),
             plans: services.plans.clone(),
             executor,
@@ -198,32 +201,23 @@ impl UndoTool {
 
 /// The parameters and the idempotency key for the undo of one write.
 fn mutation(given: Map<String, Value>) -> Result<(Map<String, Value>, String), Failure> {
-    let MutationArguments { correlation_id } = arguments(UndoKind::Mutation.name(), given)?;
-    let write = CorrelationId::parse(&correlation_id).ok_or_else(executor::not_a_uuid)?;
+    let given: MutationArguments = arguments(UNDO_TOOL, given)?;
+    let write = correlation_id(UNDO_TOOL, &given.correlation_id)?;
     // In PostgreSQL's spelling, so that the same id in other letter case is the same call.
     let params = Map::from_iter([("correlation_id".to_owned(), write.to_string().into())]);
     Ok((params, format!("undo:{write}")))
 }
 
-impl Tool for UndoTool {
-    fn info(&self) -> &ToolInfo {
-        &self.info
-    }
-
-    fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
-        Box::pin(async move {
-            let given = std::mem::take(&mut call.arguments);
-            let RequestedUndo { request, tier, rule, idempotency_key } = self.requested(given, &call).await?;
-            let write = NewProposal {
-                request,
-                tool: self.kind.name().to_owned(),
-                tool_version: TOOL_VERSION.to_owned(),
-                tier,
-                rule,
-                idempotency_key: Some(idempotency_key),
-                executor: Arc::clone(&self.executor),
-            };
-            self.flow.write(&call, write, Redaction::default(), Vec::new()).await
-        })
-    }
+async fn undo(tool: &UndoTool, given: Map<String, Value>, call: Call) -> ToolResult {
+    let RequestedUndo { request, tier, rule, idempotency_key } = tool.requested(given, &call).await?;
+    let write = NewProposal {
+        request,
+        tool: tool.kind.name().to_owned(),
+        tool_version: TOOL_VERSION.to_owned(),
+        tier,
+        rule,
+        idempotency_key: Some(idempotency_key),
+        executor: Arc::clone(&tool.executor),
+    };
+    tool.flow.write(&call, write, Redaction::default(), Vec::new()).await
 }

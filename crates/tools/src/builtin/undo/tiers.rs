@@ -10,7 +10,7 @@ use manifest::{ToolCatalog, UndoSpec};
 use serde_json::{Value, json};
 use types::{ApprovalRule, CorrelationId, ErrorCode, Failure, Tier};
 
-use crate::builtin::execute_sql;
+use crate::builtin::{execute_sql, no_write};
 use crate::services::Services;
 use crate::tool::Call;
 use catalog::ledger_failure;
@@ -77,10 +77,7 @@ impl UndoTiers {
         let found = found.map_err(|error| ledger_failure(&error))?;
         let named = || writes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         if found.is_empty() {
-            return Err(Failure::new(
-                ErrorCode::NotFound,
-                format!("this account has no write with correlation_id {}", named()),
-            ));
+            return Err(no_write(&named()));
         }
         let mut strictest = Agreement { tier: Tier::Auto, rule: ApprovalRule::default() };
         for Undoable { status, tools, made_by_people, has_gap } in found {
