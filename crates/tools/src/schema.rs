@@ -50,8 +50,17 @@ pub(crate) fn arguments<A: serde::de::DeserializeOwned>(tool: &str, given: Map<S
     if let Some((name, _)) = given.iter().find(|(_, value)| value.as_str().is_some_and(|text| text.contains('\0'))) {
         return Err(Failure::new(ErrorCode::InvalidParams, format!("{tool}: {name} holds U+0000")));
     }
-    serde_json::from_value(Value::Object(given))
+    parsed(tool, given)
+}
+
+/// Deserializes the parameters of a write, as a record or a proposal stores them.
+pub(crate) fn parsed<A: serde::de::DeserializeOwned>(tool: &str, params: Map<String, Value>) -> Result<A, Failure> {
+    serde_json::from_value(Value::Object(params))
         .map_err(|error| Failure::new(ErrorCode::InvalidParams, format!("{tool}: {error}")))
+}
+
+pub(crate) fn to_json(data: &impl serde::Serialize) -> Result<Value, Failure> {
+    serde_json::to_value(data).map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))
 }
 
 /// The schema of a type in the subset that clients support: an object at the root, and no references.

@@ -244,9 +244,10 @@ impl Call {
 }
 
 /// Kind of success of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Disposition {
     /// The tool did the work.
+    #[default]
     Done,
     /// The response repeats the result of an earlier identical call.
     Duplicate,
@@ -255,7 +256,7 @@ pub enum Disposition {
 }
 
 /// Output of a successful call.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ToolOutput {
     /// `data` of the envelope: a JSON object as the text that is sent.
     pub data: Box<RawValue>,
@@ -293,22 +294,7 @@ impl ToolOutput {
     /// [`ToolError`] with `internal_error` if the result has no JSON form.
     pub fn read(data: &impl serde::Serialize) -> ToolResult {
         match to_raw_value(data) {
-            Ok(data) => {
-                let success = Disposition::Done;
-                let (correlation_id, rows_affected, rollback) = (None, None, None);
-                Ok(Self {
-                    data,
-                    permit: None,
-                    correlation_id,
-                    rows_affected,
-                    rollback,
-                    success,
-                    question: None,
-                    page: None,
-                    is_masked: false,
-                    number_fields: None,
-                })
-            }
+            Ok(data) => Ok(Self { data, ..Self::default() }),
             Err(error) => {
                 tracing::error!(%error, "a result cannot be serialized");
                 Err(Failure::new(types::ErrorCode::InternalError, "the result cannot be written as JSON").into())

@@ -16,7 +16,7 @@ use types::{
 use super::Builtin;
 use super::query_database::QueryData;
 use crate::approval_flow::ApprovalFlow;
-use crate::schema::{AnyParameter, builtin_info};
+use crate::schema::{AnyParameter, builtin_info, parsed, to_json};
 use crate::services::{ExecuteSqlSettings, Services};
 use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolResult};
 
@@ -140,8 +140,7 @@ impl AdhocSqlExecutor {
 }
 
 fn ordered(request: &WriteRequest) -> Result<RequestedSql, Failure> {
-    serde_json::from_value(Value::Object(request.params.clone()))
-        .map_err(|error| Failure::new(ErrorCode::InvalidParams, format!("{NAME}: {error}")))
+    parsed(NAME, request.params.clone())
 }
 
 /// Adds a hint to the error if the statement is in a fenced block of Markdown.
@@ -156,8 +155,7 @@ fn fenced(sql: &str, error: ExecutorError) -> ExecutorError {
 }
 
 fn work(data: &impl Serialize, rows_affected: u64, rollback: Rollback) -> Result<WriteOutput, Failure> {
-    let data = serde_json::to_value(data).map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))?;
-    Ok(WriteOutput { data, rows_affected, before: None, after: None, rollback })
+    Ok(WriteOutput { data: to_json(data)?, rows_affected, before: None, after: None, rollback })
 }
 
 impl WriteExecutor for AdhocSqlExecutor {

@@ -18,7 +18,7 @@ use crate::arguments::redaction;
 use crate::manifest_tools::write::ManifestWrite;
 use crate::mixed_script;
 use crate::row_masking::answer;
-use crate::schema::{AnyJson, builtin_info};
+use crate::schema::{AnyJson, builtin_info, to_json};
 use crate::services::Services;
 use crate::tool::{Call, Tool, ToolInfo, ToolLookup, ToolResult};
 
@@ -180,11 +180,11 @@ impl PreviewMutation {
         let kept = |value: Option<Value>| value.map(|value| redaction.value(&value));
         let mut rows = RowMasks::new(call.masks.as_deref());
         let effects = effects.map(|effects| rows.effects(effects.redacted(&redaction)));
-        let mut data = json(&PreviewData {
+        let mut data = to_json(&PreviewData {
             params: redaction.params(&request.params),
             result: redaction.value(&work.data),
             rows_affected: work.rows_affected,
-            rollback: redaction.value(&json(&work.rollback.for_clients())?),
+            rollback: redaction.value(&to_json(&work.rollback.for_clients())?),
             before: kept(work.before),
             after: kept(work.after),
             effects: None,
@@ -195,12 +195,8 @@ impl PreviewMutation {
         })?;
         rows.mask(&mut data, false);
         if let (Some(data), Some(effects)) = (data.as_object_mut(), effects) {
-            data.insert("effects".to_owned(), json(&effects)?);
+            data.insert("effects".to_owned(), to_json(&effects)?);
         }
         answer(&data, &rows.redaction())
     }
-}
-
-fn json(data: &impl Serialize) -> Result<Value, Failure> {
-    serde_json::to_value(data).map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))
 }

@@ -14,6 +14,7 @@ use types::{ErrorCode, Failure, Tier, ToolLimit};
 
 use crate::arguments::encode_param;
 use crate::row_images::RowImages;
+use crate::schema::to_json;
 use crate::schema_drift;
 
 pub(crate) struct ManifestExecutor {
@@ -166,8 +167,7 @@ impl ManifestExecutor {
         let data = if self.spec.rows.is_single() {
             Value::Object(rows.first().cloned().unwrap_or_default())
         } else {
-            let data = RowsData { row_count: count, rows: rows.clone() };
-            serde_json::to_value(data).map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))?
+            to_json(&RowsData { row_count: count, rows: rows.clone() })?
         };
         Ok(WorkResult { data, rows, rows_affected })
     }

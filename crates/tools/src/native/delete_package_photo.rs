@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use types::{ErrorCode, Failure, Rollback, TOOL_VERSION};
 
+use crate::schema::{parsed, to_json};
+
 pub(super) const NAME: &str = "delete_package_photo";
 
 /// The same text for a missing package and for one of another tenant, so that the caller cannot distinguish them.
@@ -44,8 +46,7 @@ struct Deleted {
 pub(super) struct DeletePackagePhoto;
 
 fn payload(request: &WriteRequest) -> Result<Payload, Failure> {
-    serde_json::from_value(Value::Object(request.params.clone()))
-        .map_err(|error| Failure::new(ErrorCode::InvalidParams, format!("{NAME}: {error}")))
+    parsed(NAME, request.params.clone())
 }
 
 impl DeletePackagePhoto {
@@ -72,10 +73,8 @@ impl DeletePackagePhoto {
             moved => format!("The photo was deleted, and the {moved} photos behind it moved up."),
         };
         let data = Deleted { package_id, photo_id, photos_left: photos_left.unwrap_or_default(), message };
-        let data =
-            serde_json::to_value(data).map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))?;
         Ok(WriteOutput {
-            data,
+            data: to_json(&data)?,
             rows_affected: 1 + moved,
             before: None,
             after: None,
