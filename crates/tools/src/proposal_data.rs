@@ -40,7 +40,6 @@ pub(crate) struct ProposalData {
     /// For people: what would happen.
     description: String,
     /// Every parameter that the write has.
-    #[schemars(with = "BTreeMap<String, AnyJson>")]
     params: Map<String, Value>,
     /// What the write did when it was tried and rolled back.
     #[schemars(with = "BTreeMap<String, AnyJson>")]

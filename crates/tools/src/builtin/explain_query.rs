@@ -9,7 +9,7 @@ use serde_json::Value;
 use types::NumberFields;
 
 use super::{Builtin, QueryReader};
-use crate::schema::{AnyJson, AnyParameter, builtin_info};
+use crate::schema::{AnyParameter, builtin_info};
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "explain_query";
@@ -34,7 +34,6 @@ struct Arguments {
 #[derive(Debug, Serialize, JsonSchema)]
 struct PlanData {
     /// The root of the plan, with "Node Type", "Startup Cost", "Total Cost", "Plan Rows", "Plans" and more.
-    #[schemars(with = "AnyJson")]
     plan: Value,
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use types::{CorrelationId, ProposalId, Tier, visible};
 
 use super::Builtin;
-use crate::schema::{builtin_info, default_list_limit, one_of};
+use crate::schema::{AnyJson, builtin_info, default_list_limit, one_of};
 use crate::tool::{Call, Tool, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "list_proposals";
@@ -36,24 +36,22 @@ fn statuses(_: &mut SchemaGenerator) -> Schema {
 #[derive(Debug, Serialize, JsonSchema)]
 struct ProposalsData {
     /// The proposals, newest first.
+    #[schemars(with = "Vec<AnyJson>")]
     proposals: Vec<ProposalSummary>,
     /// How many there are in `proposals`.
     count: usize,
 }
 
 /// A proposal in short.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
 struct ProposalSummary {
     /// What the other tools name it by.
-    #[schemars(with = "String")]
     proposal_id: ProposalId,
     /// The tool that was called.
     action: String,
     /// confirm or approve.
-    #[schemars(with = "String")]
     tier: Tier,
     /// pending, confirmed, rejected, expired, executed, failed or stale.
-    #[schemars(with = "String")]
     status: ProposalStatus,
     /// What would happen.
     description: String,
@@ -63,11 +61,9 @@ struct ProposalSummary {
     expires_at: String,
     /// The receipt of the write; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     correlation_id: Option<CorrelationId>,
     /// Why it failed; absent if it did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     error_message: Option<String>,
 }
 

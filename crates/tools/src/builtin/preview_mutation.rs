@@ -53,16 +53,13 @@ struct PreviewData {
     /// The write tool.
     tool: String,
     /// Every parameter that the write would have, also those that the server fills in.
-    #[schemars(with = "BTreeMap<String, AnyJson>")]
     params: Map<String, Value>,
     /// What the write's data would be.
     #[schemars(with = "BTreeMap<String, AnyJson>")]
     result: Value,
     /// The rows before the write, or null if the tool does not look at them.
-    #[schemars(with = "AnyJson")]
     before: Option<Value>,
     /// The same rows after it, those that would be gone left out; or null.
-    #[schemars(with = "AnyJson")]
     after: Option<Value>,
     /// Every row of tracked tables that the write would change, by table and key; null if there is none.
     #[schemars(with = "AnyJson")]
@@ -73,7 +70,6 @@ struct PreviewData {
     #[schemars(with = "BTreeMap<String, AnyJson>")]
     rollback: Value,
     /// The tier that the call would need, and the rule that requires it; null for a tool without rules.
-    #[schemars(with = "AnyJson")]
     policy: Option<Value>,
     /// What a person should look at before this is written, such as words that mix scripts.
     warnings: Vec<String>,

@@ -113,7 +113,6 @@ struct UndoPlanData {
     /// How many rows would be put back.
     row_count: u64,
     /// The writes of the time that would be taken back, in the order of their commits; at most 100.
-    #[schemars(with = "Vec<AnyJson>")]
     writes: Vec<Value>,
     /// Later writes that would be taken back as well; at most 100.
     added: Vec<Value>,
