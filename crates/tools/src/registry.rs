@@ -284,7 +284,7 @@ impl Registry {
                     tools: Arc::clone(self) as Arc<dyn ToolLookup>,
                     trace: read.as_ref().map(ReadEntry::trace),
                 };
-                caught(entry.tool.call(call)).await
+                caught(async { entry.tool.call(call).await }).await
             }
             Err(failure) => Err(failure.into()),
         };

@@ -134,11 +134,6 @@ pub(super) struct UndoTool {
 }
 
 impl UndoTool {
-    /// The tool itself. Its arguments stay unparsed, as in a preview.
-    pub(super) fn boxed(self) -> Box<dyn Tool> {
-        Builtin::boxed(self.kind.info(), self, |tool, given, call| Box::pin(undo(tool, given, call)))
-    }
-
     pub(super) fn new(kind: UndoKind, services: &Services, tiers: UndoTiers, executor: Arc<dyn WriteExecutor>) -> Self {
         Self {
             kind,
@@ -148,6 +143,11 @@ impl UndoTool {
             flow: ApprovalFlow::new(services, kind.title()),
             tiers,
         }
+    }
+
+    /// The tool itself. Its arguments stay unparsed, as in a preview.
+    pub(super) fn boxed(self) -> Box<dyn Tool> {
+        Builtin::boxed(self.kind.info(), self, |tool, given, call| Box::pin(undo(tool, given, call)))
     }
 
     pub(super) fn executor(&self) -> &Arc<dyn WriteExecutor> {
