@@ -2,20 +2,20 @@
 //!
 //! To add a flag: a field of one of the structs, and its use in `invocation`.
 
+use std::any::TypeId;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgAction, Args, CommandFactory, Parser};
-use types::{Secret, quoted};
+use clap::{ArgAction, Args, CommandFactory, Parser, ValueEnum};
+use types::quoted;
 
 use crate::connection::ConnectionFields;
 use crate::error::CliError;
 use crate::events::Event;
-use crate::flags::{NUMBERS, shown_flag, unflagged};
 use crate::invocation::{FrontEnd, Invocation, Mode, OneShot, ParamArg, Sql, params};
 use crate::log::LogFilters;
-use crate::options::{Defaults, Options};
+use crate::options::{Defaults, LimitArgs, Options};
 use crate::output::Output;
 use crate::request::check_sql;
 use crate::{psql, redaction};
@@ -27,46 +27,6 @@ pub struct ParseExit {
     pub stdout: Vec<u8>,
     /// 0 for help and version, 2 for an error.
     pub code: u8,
-}
-
-/// The flags of the connection. Each takes precedence over the environment.
-#[derive(Args)]
-struct ConnectionArgs {
-    /// postgresql://user:password@host:port/dbname.
-    #[arg(long, value_name = "URL")]
-    dsn_secret: Option<String>,
-    /// host=.. port=.. user=.. dbname=.. password=.. (libpq's keys).
-    #[arg(long, value_name = "KEYS", conflicts_with = "dsn_secret")]
-    conninfo_secret: Option<String>,
-    /// A name, an address, or the folder of a unix socket (with a leading /). Default: 127.0.0.1.
-    #[arg(long)]
-    host: Option<String>,
-    /// Default: 5432.
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
-    port: Option<u16>,
-    /// Default: postgres.
-    #[arg(long)]
-    user: Option<String>,
-    /// Default: postgres.
-    #[arg(long)]
-    dbname: Option<String>,
-    /// The password. Prefer COUNTERSIGN_PASSWORD_SECRET: other users can see the arguments of a process.
-    #[arg(long, value_name = "PASSWORD", allow_hyphen_values = true)]
-    password_secret: Option<String>,
-}
-
-impl From<ConnectionArgs> for ConnectionFields {
-    fn from(args: ConnectionArgs) -> Self {
-        Self {
-            dsn_secret: args.dsn_secret.map(Secret::new),
-            conninfo_secret: args.conninfo_secret.map(Secret::new),
-            host: args.host,
-            port: args.port.map(|port| port.to_string()),
-            user: args.user,
-            dbname: args.dbname,
-            password_secret: args.password_secret.map(Secret::new),
-        }
-    }
 }
 
 /// The flags of the output.
@@ -93,29 +53,6 @@ struct CommonArgs {
     /// Print the version.
     #[arg(long, action = ArgAction::Version)]
     version: Option<bool>,
-}
-
-impl CommonArgs {
-    fn audit(&self) -> Option<bool> {
-        if self.audit { Some(true) } else { self.no_audit.then_some(false) }
-    }
-}
-
-/// Limits that a pipe's configuration has, too.
-#[derive(Args)]
-struct LimitArgs {
-    /// Milliseconds that a statement may take; 0 is no limit. Default: 30000.
-    #[arg(long, value_name = "MS")]
-    statement_timeout_ms: Option<u64>,
-    /// Milliseconds that a statement may wait for a lock; 0 is no limit. Default: 5000.
-    #[arg(long, value_name = "MS")]
-    lock_timeout_ms: Option<u64>,
-    /// The most rows of a result that is not streamed. Default: 1000.
-    #[arg(long, value_name = "ROWS")]
-    inline_max_rows: Option<u64>,
-    /// The most bytes of a result that is not streamed. Default: 1048576.
-    #[arg(long, value_name = "BYTES")]
-    inline_max_bytes: Option<u64>,
 }
 
 /// Runs one statement and writes its result as events, one JSON object per line.
@@ -145,19 +82,10 @@ struct QueryArgs {
     /// Whether the statement runs in a read-only transaction. Default: true.
     #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     read_only: Option<bool>,
-    /// Send rows as they arrive instead of all at once.
-    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    stream_rows: Option<bool>,
-    /// Rows in a batch of a stream. Default: 1000.
-    #[arg(long, value_name = "ROWS")]
-    batch_rows: Option<u64>,
-    /// A batch ends with the row that reaches this number of bytes. Default: 262144.
-    #[arg(long, value_name = "BYTES")]
-    batch_bytes: Option<u64>,
     #[command(flatten)]
-    limits: LimitArgs,
+    options: Options,
     #[command(flatten)]
-    connection: ConnectionArgs,
+    connection: ConnectionFields,
     #[command(flatten)]
     common: CommonArgs,
 }
@@ -171,7 +99,7 @@ struct PipeArgs {
     #[command(flatten)]
     limits: LimitArgs,
     #[command(flatten)]
-    connection: ConnectionArgs,
+    connection: ConnectionFields,
     #[command(flatten)]
     common: CommonArgs,
 }
@@ -191,18 +119,17 @@ pub fn command(front_end: FrontEnd) -> clap::Command {
 /// # Errors
 /// [`ParseExit`] if there is nothing to run.
 pub fn parse(front_end: FrontEnd, argv: &[String], env: HashMap<String, String>) -> Result<Invocation, ParseExit> {
-    let (name, words) = match front_end {
-        FrontEnd::Query => ("countersign query", argv.to_vec()),
-        FrontEnd::Pipe => ("countersign pipe", argv.to_vec()),
-        FrontEnd::Psql => match psql::translate(argv) {
-            Ok(translated) => ("countersign psql", translated),
-            Err(psql::PsqlError::Help) => return Err(ParseExit { stdout: psql::HELP.into(), code: 0 }),
-            Err(psql::PsqlError::CliError(problem)) => return Err(exit(problem, argv)),
+    let name = format!("countersign {}", front_end.name());
+    let shown_argv = redaction::argv(argv);
+    let argv = match front_end {
+        FrontEnd::Query | FrontEnd::Pipe => argv.to_vec(),
+        FrontEnd::Psql => match psql::translate(argv, &command(front_end)) {
+            Ok(Some(translated)) => translated,
+            Ok(None) => return Err(ParseExit { stdout: psql::HELP.into(), code: 0 }),
+            Err(problem) => return Err(exit(problem, argv)),
         },
     };
-    let shown_argv = redaction::argv(argv);
-    let argv = words;
-    let words = || std::iter::once(name.to_owned()).chain(argv.iter().cloned());
+    let words = || std::iter::once(&name).chain(&argv);
     let read = match front_end {
         FrontEnd::Pipe => PipeArgs::try_parse_from(words()).map(PipeArgs::into_invocation),
         FrontEnd::Query | FrontEnd::Psql => QueryArgs::try_parse_from(words()).map(QueryArgs::into_invocation),
@@ -213,7 +140,11 @@ pub fn parse(front_end: FrontEnd, argv: &[String], env: HashMap<String, String>)
         Err(error) if !error.use_stderr() => {
             Err(ParseExit { stdout: error.render().to_string().into_bytes(), code: 0 })
         }
-        Err(error) => Err(exit(refused(&error, name, &argv), &argv)),
+        // A value may be a secret in the wrong place, so it is not shown.
+        Err(error) => {
+            let problem = CliError::invalid(without_values(&error, &argv));
+            Err(exit(problem.hint(format!("{name} --help lists the flags")), &argv))
+        }
     }
 }
 
@@ -229,18 +160,26 @@ fn exit(problem: CliError, argv: &[String]) -> ParseExit {
     let named = argv.iter().position(|argument| argument == "--output").and_then(|at| argv.get(at + 1));
     let form =
         named.map(String::as_str).or_else(|| argv.iter().find_map(|argument| argument.strip_prefix("--output=")));
-    let form = match form {
-        Some("yaml") => Output::Yaml,
-        Some("plain") => Output::Plain,
-        _ => Output::Json,
-    };
+    let form = form.and_then(|form| Output::from_str(form, false).ok()).unwrap_or_default();
     ParseExit { stdout: form.render(&Event::error(None, problem, 0)), code: 2 }
 }
 
-/// Describes clap's error without any value: a value may be a secret in the wrong place.
-fn refused(error: &clap::Error, name: &str, argv: &[String]) -> CliError {
-    let hint = format!("{name} --help lists the flags");
-    CliError::invalid(without_values(error, argv)).hint(hint)
+/// The part of an unknown flag that a message may show. A value may be attached to the flag: `-Wsecret`.
+pub(crate) fn shown_flag(flag: &str) -> &str {
+    let name = flag.split('=').next().unwrap_or_default();
+    if name.starts_with("--") || name.len() <= 3 { name } else { name.get(..2).unwrap_or("-") }
+}
+
+/// The message for a value that belongs to no flag, without the value.
+pub(crate) fn unflagged(place: usize) -> String {
+    format!("argument {} is neither a flag nor a flag's value", place + 1)
+}
+
+/// Whether this is a flag of `query` that takes a number.
+fn is_number(flag: &str) -> bool {
+    let is_it = |known: &clap::Arg| known.get_long().is_some_and(|long| flag.strip_prefix("--") == Some(long));
+    let number = TypeId::of::<u64>();
+    QueryArgs::command().get_arguments().any(|known| is_it(known) && known.get_value_parser().type_id() == number)
 }
 
 /// Describes the error in a command line without any of its values.
@@ -266,7 +205,7 @@ pub fn without_values(error: &clap::Error, argv: &[String]) -> String {
             let known = match error.get(ContextKind::ValidValue) {
                 Some(ContextValue::Strings(known)) if !known.is_empty() => format!("one of {}", known.join(", ")),
                 _ if flag == "--port" => "a number from 1 to 65535".to_owned(),
-                _ if NUMBERS.contains(&flag) => "a whole number from 0 on".to_owned(),
+                _ if is_number(flag) => "a whole number from 0 on".to_owned(),
                 _ if error.kind() == ErrorKind::TooManyValues => "no value".to_owned(),
                 _ => "other values".to_owned(),
             };
@@ -293,16 +232,8 @@ impl QueryArgs {
             }
             (None, file) => Sql::file(file.as_deref().unwrap_or("-")),
         };
-        let options = Options {
-            stream_rows: self.stream_rows,
-            batch_rows: self.batch_rows,
-            batch_bytes: self.batch_bytes,
-            read_only: if self.write { Some(false) } else { self.read_only },
-            statement_timeout_ms: self.limits.statement_timeout_ms,
-            lock_timeout_ms: self.limits.lock_timeout_ms,
-            inline_max_rows: self.limits.inline_max_rows,
-            inline_max_bytes: self.limits.inline_max_bytes,
-        };
+        let read_only = if self.write { Some(false) } else { self.read_only };
+        let options = Options { read_only, ..self.options };
         options.check().map_err(kebab)?;
         let given = self.params.iter().map(|pair| ParamArg::Pair(pair));
         let params = params(given.chain(self.null_params.iter().map(|number| ParamArg::Null(number))))?;
@@ -313,27 +244,14 @@ impl QueryArgs {
 
 impl PipeArgs {
     fn into_invocation(self) -> Result<Invocation, CliError> {
-        let limits = Options {
-            statement_timeout_ms: self.limits.statement_timeout_ms,
-            lock_timeout_ms: self.limits.lock_timeout_ms,
-            inline_max_rows: self.limits.inline_max_rows,
-            inline_max_bytes: self.limits.inline_max_bytes,
-            ..Options::default()
-        };
+        let limits = Options::from(self.limits);
         limits.check().map_err(kebab)?;
-        let usual = Defaults::default();
-        let defaults = Defaults {
-            inline_max_rows: limits.inline_max_rows.unwrap_or(usual.inline_max_rows),
-            inline_max_bytes: limits.inline_max_bytes.unwrap_or(usual.inline_max_bytes),
-            statement_timeout_ms: limits.statement_timeout_ms.unwrap_or(usual.statement_timeout_ms),
-            lock_timeout_ms: limits.lock_timeout_ms.unwrap_or(usual.lock_timeout_ms),
-        };
+        let defaults = Defaults::default().with(&limits);
         invocation(Mode::Pipe(defaults), self.connection, self.common)
     }
 }
 
-fn invocation(mode: Mode, connection: ConnectionArgs, common: CommonArgs) -> Result<Invocation, CliError> {
-    let connection = ConnectionFields::from(connection);
+fn invocation(mode: Mode, connection: ConnectionFields, common: CommonArgs) -> Result<Invocation, CliError> {
     connection.check()?;
     Ok(Invocation {
         front_end: FrontEnd::Query,
@@ -343,7 +261,7 @@ fn invocation(mode: Mode, connection: ConnectionArgs, common: CommonArgs) -> Res
         output: common.output,
         log: LogFilters::new(common.log.iter().map(String::as_str))
             .map_err(|problem| CliError { message: format!("--log: {problem}"), ..problem })?,
-        audit: common.audit(),
+        audit: if common.audit { Some(true) } else { common.no_audit.then_some(false) },
         config: common.config,
         env: HashMap::new(),
         shown_argv: Vec::new(),

@@ -21,30 +21,93 @@
 //! All other settings (`sslmode`, `connect_timeout`, ..) follow libpq.
 
 use std::collections::HashMap;
+use std::num::NonZeroU16;
 
+use clap::Args;
+use clap::builder::{StringValueParser, TypedValueParser};
 use pg::{ConnectEnvironment, ConnectOptions, ConnectOptionsError, Conninfo};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 use types::Secret;
 
 use crate::error::CliError;
 use crate::redaction;
 
-/// The fields of one layer. An empty text counts as absent.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// The fields of one layer, which are flags, too: the comments are the help texts. An empty text counts as absent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct ConnectionFields {
-    /// `postgresql://user:password@host:port/dbname`.
+    /// postgresql://user:password@host:port/dbname.
+    #[arg(long, value_name = "URL", value_parser = StringValueParser::new().map(Secret::new))]
     pub dsn_secret: Option<Secret>,
-    /// `host=.. dbname=..`.
+    /// host=.. port=.. user=.. dbname=.. password=.. (libpq's keys).
+    #[arg(long, value_name = "KEYS", value_parser = StringValueParser::new().map(Secret::new))]
+    #[arg(conflicts_with = "dsn_secret")]
     pub conninfo_secret: Option<Secret>,
-    /// A name, an address, or the folder of a unix socket (with a leading `/`).
+    /// A name, an address, or the folder of a unix socket (with a leading /). Default: 127.0.0.1.
+    #[arg(long)]
     pub host: Option<String>,
-    /// The port, as text.
+    /// Default: 5432.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..).map(|port: u16| port.to_string()))]
     pub port: Option<String>,
-    /// The login role.
+    /// Default: postgres.
+    #[arg(long)]
     pub user: Option<String>,
-    /// The database.
+    /// Default: postgres.
+    #[arg(long)]
     pub dbname: Option<String>,
-    /// The password, unencoded.
+    /// The password. Prefer COUNTERSIGN_PASSWORD_SECRET: other users can see the arguments of a process.
+    #[arg(long, value_name = "PASSWORD", allow_hyphen_values = true)]
+    #[arg(value_parser = StringValueParser::new().map(Secret::new))]
     pub password_secret: Option<Secret>,
+}
+
+/// New values of the fields of a session.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[expect(missing_docs, reason = "they are the fields of a connection")]
+pub struct ConnectionPatch {
+    pub dsn_secret: Change<Secret>,
+    pub conninfo_secret: Change<Secret>,
+    pub host: Change<String>,
+    pub port: Change<NonZeroU16>,
+    pub user: Change<String>,
+    pub dbname: Change<String>,
+    pub password_secret: Change<Secret>,
+}
+
+/// The change of one field. As JSON it is the new value, or `null`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Change<T> {
+    /// The key is absent: the field stays as it is.
+    #[default]
+    Keep,
+    /// A new value; `None` clears the field.
+    Set(Option<T>),
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Change<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Option::deserialize(deserializer).map(Self::Set)
+    }
+}
+
+impl<T> Change<T> {
+    fn apply(self, field: &mut Option<T>) {
+        if let Self::Set(value) = self {
+            *field = value;
+        }
+    }
+}
+
+impl Serialize for ConnectionFields {
+    /// The fields that are set, with secrets as `***` and the port as a number.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let value = |key: &str, text: &str| match text.parse::<u16>() {
+            Ok(port) if key == "port" => Value::from(port),
+            _ => Value::from(text),
+        };
+        serializer.collect_map(self.shown().map(|(key, text)| (key, value(key, text))))
+    }
 }
 
 /// The keys that are merged, in this order.
@@ -57,47 +120,74 @@ impl ConnectionFields {
     /// Reads the variables `COUNTERSIGN_*`.
     #[must_use]
     pub fn of_countersign(env: &HashMap<String, String>) -> Self {
-        let text = |name: &str| env.get(&format!("COUNTERSIGN_{name}")).cloned();
-        Self {
-            dsn_secret: text("DSN_SECRET").map(Secret::new),
-            conninfo_secret: text("CONNINFO_SECRET").map(Secret::new),
-            host: text("HOST"),
-            port: text("PORT"),
-            user: text("USER"),
-            dbname: text("DBNAME"),
-            password_secret: text("PASSWORD_SECRET").map(Secret::new),
-        }
+        Self::of(|key| env.get(&Source::Countersign.origin(key)).cloned())
     }
 
     /// Reads libpq's variables.
     #[must_use]
     pub fn of_libpq(env: &HashMap<String, String>) -> Self {
-        let text = |name: &str| env.get(name).cloned();
+        Self::of(|key| {
+            let key = named(key);
+            env.get(&Source::Libpq.origin(key)).filter(|_| KEYS.contains(&key)).cloned()
+        })
+    }
+
+    fn of(text: impl Fn(&str) -> Option<String>) -> Self {
+        let secret = |key: &str| text(key).map(Secret::new);
         Self {
-            host: text("PGHOST"),
-            port: text("PGPORT"),
-            user: text("PGUSER"),
-            dbname: text("PGDATABASE"),
-            password_secret: text("PGPASSWORD").map(Secret::new),
-            ..Self::default()
+            dsn_secret: secret("dsn_secret"),
+            conninfo_secret: secret("conninfo_secret"),
+            host: text("host"),
+            port: text("port"),
+            user: text("user"),
+            dbname: text("dbname"),
+            password_secret: secret("password_secret"),
         }
     }
 
+    /// The fields by name.
+    pub(crate) fn entries(&self) -> [(&'static str, Option<&str>); 7] {
+        fn exposed(secret: &Option<Secret>) -> Option<&str> {
+            secret.as_ref().map(Secret::expose)
+        }
+        [
+            ("dsn_secret", exposed(&self.dsn_secret)),
+            ("conninfo_secret", exposed(&self.conninfo_secret)),
+            ("host", self.host.as_deref()),
+            ("port", self.port.as_deref()),
+            ("user", self.user.as_deref()),
+            ("dbname", self.dbname.as_deref()),
+            ("password_secret", exposed(&self.password_secret)),
+        ]
+    }
+
+    /// The fields that are set, with secrets as `***`.
+    pub(crate) fn shown(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let set = self.entries().into_iter().filter_map(|(key, text)| Some((key, text?)));
+        set.map(|(key, text)| (key, if named(key) == key { text } else { redaction::STARS }))
+    }
+
+    /// Changes the fields that the patch names.
+    pub fn patch(&mut self, patch: ConnectionPatch) {
+        patch.dsn_secret.apply(&mut self.dsn_secret);
+        patch.conninfo_secret.apply(&mut self.conninfo_secret);
+        patch.host.apply(&mut self.host);
+        if let Change::Set(port) = patch.port {
+            self.port = port.map(|port| port.to_string());
+        }
+        patch.user.apply(&mut self.user);
+        patch.dbname.apply(&mut self.dbname);
+        patch.password_secret.apply(&mut self.password_secret);
+    }
+
     fn get(&self, key: &str) -> Option<&str> {
-        let value = match key {
-            "host" => self.host.as_deref(),
-            "port" => self.port.as_deref(),
-            "user" => self.user.as_deref(),
-            "dbname" => self.dbname.as_deref(),
-            _ => self.password_secret.as_ref().map(Secret::expose),
-        };
+        let (_, value) = self.entries().into_iter().find(|(name, _)| named(name) == key)?;
         value.filter(|value| !value.is_empty())
     }
 
     /// Returns the connection string and the name of its field, if there is one.
     fn text(&self) -> Result<Option<(&'static str, &str)>, CliError> {
-        let [dsn, conninfo] = [("dsn_secret", &self.dsn_secret), ("conninfo_secret", &self.conninfo_secret)]
-            .map(|(key, secret)| Some((key, secret.as_ref().map(Secret::expose).filter(|text| !text.is_empty())?)));
+        let [dsn, conninfo] = ["dsn_secret", "conninfo_secret"].map(|key| self.get(named(key)).map(|text| (key, text)));
         if dsn.is_some() && conninfo.is_some() {
             return Err(CliError::invalid(
                 "both dsn_secret and conninfo_secret are given: each is a whole connection string; give one of them",
@@ -120,13 +210,17 @@ impl ConnectionFields {
                 ));
             }
         }
-        let dsn = self.dsn_secret.as_ref().map(Secret::expose).filter(|dsn| !dsn.is_empty());
-        if dsn.is_some_and(|dsn| !Conninfo::is_uri(dsn)) {
+        if self.get("dsn").is_some_and(|dsn| !Conninfo::is_uri(dsn)) {
             return Err(CliError::invalid("dsn_secret is no URL: one begins with postgresql:// or postgres://")
                 .hint("host=.. dbname=.. is a conninfo: give it as conninfo_secret"));
         }
         Ok(())
     }
+}
+
+/// The key of a field: its name without `_secret`.
+fn named(name: &str) -> &str {
+    name.strip_suffix("_secret").unwrap_or(name)
 }
 
 fn unusable(error: &ConnectOptionsError) -> CliError {
@@ -227,13 +321,10 @@ impl ConnectionLayers {
 
     fn conninfo(&self, layers: &[Layer<'_>; 5]) -> Result<Conninfo, CliError> {
         let own = layers.get(..4).unwrap_or_default();
-        let base = base(layers)?;
-        let (depth, mut conninfo) = match &base {
-            Some(base) => {
-                let conninfo = Conninfo::parse(base.text).map_err(|error| unusable(&error))?;
-                (base.depth, conninfo.with_origin(&base.origin))
-            }
-            None => (layers.len(), Conninfo::parse("").map_err(|error| unusable(&error))?),
+        let parsed = |text| Conninfo::parse(text).map_err(|error| unusable(&error));
+        let (depth, mut conninfo) = match base(layers)? {
+            Some((depth, text, origin)) => (depth, parsed(text)?.with_origin(origin)),
+            None => (layers.len(), parsed("")?),
         };
         // The shared string is completed by libpq's rules, as for every other command.
         let is_shared = layers.get(depth).is_some_and(|layer| matches!(layer.source, Source::Shared(_)));
@@ -272,18 +363,11 @@ impl ConnectionLayers {
     }
 }
 
-/// The connection string to use.
-struct Base<'f> {
-    /// The number of layers above the one with this string.
-    depth: usize,
-    text: &'f str,
-    origin: String,
-}
-
-fn base<'f>(layers: &[Layer<'f>; 5]) -> Result<Option<Base<'f>>, CliError> {
+/// The connection string to use: the number of layers above the one that has it, its text and its origin.
+fn base<'f>(layers: &[Layer<'f>; 5]) -> Result<Option<(usize, &'f str, String)>, CliError> {
     for (depth, Layer { fields, source }) in layers.iter().enumerate() {
         if let Some((key, text)) = fields.text()? {
-            return Ok(Some(Base { depth, text, origin: source.origin(key) }));
+            return Ok(Some((depth, text, source.origin(key))));
         }
         if fields.get("host").is_some() {
             break;

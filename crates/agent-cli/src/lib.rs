@@ -5,7 +5,7 @@
 //! based on SQL text.
 //!
 //! ```text
-//! command line  `args`, or `psql` with psql's flags; `flags` names them in errors   -> `invocation`
+//! command line  `args`, or `psql` with psql's flags                                 -> `invocation`
 //! start         `run`, then `one_shot` (`query`, `psql`) or `pipe` (lines of commands)
 //! command       `request` parses a line of a pipe; `in_flight` has the requests that have not ended
 //! session       `config` has its defaults, `options` those of a query; `connection` finds its database
@@ -16,8 +16,8 @@
 //!               that it could not write
 //! ```
 //!
-//! To add an option: a field in `options`, a key in `request`, a flag in `args`, and a line in the golden files. To
-//! add a command or an event, see the module docs of `request` and `events`.
+//! To add an option: a field in `options`, which is its key and its flag, and a line in the golden files. To add a
+//! command or an event, see the module docs of `request` and `events`.
 
 pub mod args;
 pub mod config;
@@ -26,7 +26,6 @@ pub mod error;
 mod error_event;
 pub mod events;
 pub mod executor;
-mod flags;
 mod in_flight;
 pub mod invocation;
 pub mod log;

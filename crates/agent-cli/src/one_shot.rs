@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use pg::{NamedSession, Query, SqlExecutor};
+use pg::{NamedSession, SqlExecutor};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -64,16 +64,7 @@ pub(crate) async fn run<R: AsyncRead + Unpin>(
             return WRONG_ARGUMENTS;
         }
     };
-    let settled = one_shot.options.resolve(&config.defaults());
-    let query = Query {
-        sql,
-        params: one_shot.params,
-        params_are_texts: true,
-        read_only: settled.read_only,
-        statement_timeout: settled.statement_timeout,
-        lock_timeout: settled.lock_timeout,
-        delivery: settled.delivery,
-    };
+    let query = one_shot.options.resolve(&config.defaults).query(sql, one_shot.params, true);
     let (executor, cancel) = (executor.as_ref(), CancellationToken::new());
     let running = async {
         if one_shot.dry_run {

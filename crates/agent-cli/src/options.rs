@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use pg::RowDelivery;
-use serde::Deserialize;
+use clap::Args;
+use pg::{Query, RowDelivery};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::error::CliError;
 
@@ -20,30 +22,63 @@ const BATCH_BYTES: (u64, u64) = (1024, 64 << 20);
 const MAX_INLINE_ROWS: u64 = 10_000_000;
 const MAX_INLINE_BYTES: u64 = 1 << 30;
 
-/// `options` of a query; `None` means the configured value.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Options {
-    /// Whether rows are sent as they arrive instead of in one event; default false.
-    pub stream_rows: Option<bool>,
-    /// Number of rows in a batch of a stream; at least 1.
-    pub batch_rows: Option<u64>,
-    /// Size of a batch, in bytes: the row that reaches it is the last. At least 1024.
-    pub batch_bytes: Option<u64>,
-    /// Whether the query runs in a read-only transaction; default true.
-    pub read_only: Option<bool>,
-    /// `statement_timeout`, in milliseconds; 0 disables it.
-    pub statement_timeout_ms: Option<u64>,
-    /// `lock_timeout`, in milliseconds; 0 disables it.
-    pub lock_timeout_ms: Option<u64>,
-    /// Maximum number of rows of an inline result.
-    pub inline_max_rows: Option<u64>,
-    /// Maximum size of an inline result, in bytes.
-    pub inline_max_bytes: Option<u64>,
+/// A struct of options: its own ones, then those that a pipe's configuration has, too. The comments are the help texts.
+macro_rules! with_limits {
+    ($(#[$attribute:meta])* pub struct $name:ident { $($own:tt)* }) => {
+        $(#[$attribute])*
+        pub struct $name {
+            $($own)*
+            /// Milliseconds that a statement may take; 0 is no limit. Default: 30000.
+            #[arg(long, value_name = "MS")]
+            pub statement_timeout_ms: Option<u64>,
+            /// Milliseconds that a statement may wait for a lock; 0 is no limit. Default: 5000.
+            #[arg(long, value_name = "MS")]
+            pub lock_timeout_ms: Option<u64>,
+            /// The most rows of a result that is not streamed. Default: 1000.
+            #[arg(long, value_name = "ROWS")]
+            pub inline_max_rows: Option<u64>,
+            /// The most bytes of a result that is not streamed. Default: 1048576.
+            #[arg(long, value_name = "BYTES")]
+            pub inline_max_bytes: Option<u64>,
+        }
+    };
+}
+
+with_limits! {
+    /// `options` of a query, and flags; `None` means the configured value.
+    #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Options {
+        /// Send rows as they arrive instead of all at once.
+        #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+        pub stream_rows: Option<bool>,
+        /// Rows in a batch of a stream. Default: 1000.
+        #[arg(long, value_name = "ROWS")]
+        pub batch_rows: Option<u64>,
+        /// A batch ends with the row that reaches this number of bytes. Default: 262144.
+        #[arg(long, value_name = "BYTES")]
+        pub batch_bytes: Option<u64>,
+        /// Whether the query runs in a read-only transaction; default true. The flags are in `args`.
+        #[arg(skip)]
+        pub read_only: Option<bool>,
+    }
+}
+
+with_limits! {
+    /// The options that are flags of a pipe.
+    #[derive(Debug, Args)]
+    pub struct LimitArgs {}
+}
+
+impl From<LimitArgs> for Options {
+    fn from(limits: LimitArgs) -> Self {
+        let LimitArgs { statement_timeout_ms, lock_timeout_ms, inline_max_rows, inline_max_bytes } = limits;
+        Self { statement_timeout_ms, lock_timeout_ms, inline_max_rows, inline_max_bytes, ..Self::default() }
+    }
 }
 
 /// Configured values for options that a query leaves out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Defaults {
     /// Maximum number of rows of an inline result.
     pub inline_max_rows: u64,
@@ -61,6 +96,19 @@ impl Default for Defaults {
     }
 }
 
+impl Defaults {
+    /// Returns these values, except for those that the options have.
+    #[must_use]
+    pub fn with(self, options: &Options) -> Self {
+        Self {
+            inline_max_rows: options.inline_max_rows.unwrap_or(self.inline_max_rows),
+            inline_max_bytes: options.inline_max_bytes.unwrap_or(self.inline_max_bytes),
+            statement_timeout_ms: options.statement_timeout_ms.unwrap_or(self.statement_timeout_ms),
+            lock_timeout_ms: options.lock_timeout_ms.unwrap_or(self.lock_timeout_ms),
+        }
+    }
+}
+
 /// Options with which a query runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResolvedOptions {
@@ -74,27 +122,31 @@ pub struct ResolvedOptions {
     pub delivery: RowDelivery,
 }
 
+impl ResolvedOptions {
+    /// The query with these options.
+    pub(crate) fn query(self, sql: String, params: Vec<Value>, params_are_texts: bool) -> Query {
+        let Self { read_only, statement_timeout, lock_timeout, delivery } = self;
+        Query { sql, params, params_are_texts, read_only, statement_timeout, lock_timeout, delivery }
+    }
+}
+
 impl Options {
     /// Resolves the options of a query against the configuration, which they take precedence over.
     #[must_use]
     pub fn resolve(&self, defaults: &Defaults) -> ResolvedOptions {
+        let limits = defaults.with(self);
         let delivery = if self.stream_rows.unwrap_or(false) {
             RowDelivery::Batches {
                 rows: size(self.batch_rows.unwrap_or(DEFAULT_BATCH_ROWS)),
                 bytes: size(self.batch_bytes.unwrap_or(DEFAULT_BATCH_BYTES)),
             }
         } else {
-            RowDelivery::Inline {
-                max_rows: size(self.inline_max_rows.unwrap_or(defaults.inline_max_rows)),
-                max_bytes: size(self.inline_max_bytes.unwrap_or(defaults.inline_max_bytes)),
-            }
+            RowDelivery::Inline { max_rows: size(limits.inline_max_rows), max_bytes: size(limits.inline_max_bytes) }
         };
         ResolvedOptions {
             read_only: self.read_only.unwrap_or(true),
-            statement_timeout: Duration::from_millis(
-                self.statement_timeout_ms.unwrap_or(defaults.statement_timeout_ms),
-            ),
-            lock_timeout: Duration::from_millis(self.lock_timeout_ms.unwrap_or(defaults.lock_timeout_ms)),
+            statement_timeout: Duration::from_millis(limits.statement_timeout_ms),
+            lock_timeout: Duration::from_millis(limits.lock_timeout_ms),
             delivery,
         }
     }

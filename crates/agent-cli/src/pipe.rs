@@ -22,8 +22,8 @@ use tokio_util::codec::FramedRead;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, Patch, Session};
-use crate::connection::ConnectionLayers;
+use crate::config::{Config, Patch};
+use crate::connection::{ConnectionFields, ConnectionLayers};
 use crate::error::{CliError, EventErrorCode};
 use crate::events::{Close, CloseTrace, Event, Pong, PongTrace};
 use crate::in_flight::{InFlight, Kind};
@@ -196,7 +196,7 @@ impl Pipe {
 
     /// Returns the configuration with the addresses of its sessions.
     fn shown_config(&self) -> Config {
-        let described = |session: &Session| match self.layers.target(&session.fields()) {
+        let described = |session: &ConnectionFields| match self.layers.target(session) {
             Ok(target) => target.described(),
             Err(problem) => problem.message,
         };
@@ -235,7 +235,7 @@ impl Pipe {
         let target = match self.targets.get(session) {
             Some(known) => known.clone(),
             // Resolving the layers reads files.
-            None => self.layers.target(&fields.fields())?,
+            None => self.layers.target(fields)?,
         };
         let place = NamedSession { session: session.to_owned(), generation, target };
         self.targets.entry(place.session.clone()).or_insert_with(|| place.target.clone());
@@ -244,16 +244,7 @@ impl Pipe {
 
     fn query(&mut self, command: QueryCommand) -> Result<(), CliError> {
         let place = self.place(command.session.as_deref())?;
-        let settled = command.options.resolve(&self.config.defaults());
-        let mut query = Query {
-            sql: command.sql,
-            params: command.params,
-            params_are_texts: false,
-            read_only: settled.read_only,
-            statement_timeout: settled.statement_timeout,
-            lock_timeout: settled.lock_timeout,
-            delivery: settled.delivery,
-        };
+        let mut query = command.options.resolve(&self.config.defaults).query(command.sql, command.params, false);
         let request = Request { id: command.id, session: place.session.clone(), started: Instant::now() };
         match self.transactions.find(&place.session) {
             TransactionLookup::Open(transaction) => {

@@ -4,8 +4,8 @@
 use pg::Conninfo;
 use types::quoted;
 
+use crate::args::{shown_flag, unflagged};
 use crate::error::CliError;
-use crate::flags::{NUMBERS, shown_flag, unflagged};
 
 pub(crate) const HELP: &str = "\
 Runs one statement given by psql's flags, and writes its result as events, one JSON object per line.
@@ -26,21 +26,6 @@ The long flags of `countersign query` work too, except --sql, --sql-file and --p
 `countersign query --help`.
 Exits with 0 for a result, 1 for an error, 2 for wrong arguments. Reads only, unless --write is given.
 ";
-
-/// The reason why there are no arguments to translate.
-#[derive(Debug)]
-pub(crate) enum PsqlError {
-    /// `--help` was given.
-    Help,
-    /// An argument is invalid or not supported.
-    CliError(CliError),
-}
-
-impl From<CliError> for PsqlError {
-    fn from(problem: CliError) -> Self {
-        Self::CliError(problem)
-    }
-}
 
 /// psql's flags and their names in `query`.
 const FLAGS: [(char, &str); 7] = [
@@ -68,55 +53,34 @@ pub(crate) fn command(query: clap::Command) -> clap::Command {
     command.arg(clap::Arg::new("connection").value_name("URL").help("postgresql://user@host:port/dbname"))
 }
 
-/// Long flags of `query` that take a value, in addition to [`NUMBERS`].
-const WITH_VALUE: [&str; 11] = [
-    "--dsn-secret",
-    "--conninfo-secret",
-    "--host",
-    "--port",
-    "--user",
-    "--dbname",
-    "--password-secret",
-    "--param-null",
-    "--output",
-    "--log",
-    "--config",
-];
-
-/// Long flags of `query` that take no value, or one after `=`.
-const WITHOUT_VALUE: [&str; 7] =
-    ["--dry-run", "--write", "--read-only", "--stream-rows", "--audit", "--no-audit", "--version"];
-
-/// Translates psql's arguments to those of `query`.
-pub(crate) fn translate(argv: &[String]) -> Result<Vec<String>, PsqlError> {
+/// Translates psql's arguments to those of `query`; `None` if there is a `--help`. `command` is that of [`command`].
+pub(crate) fn translate(argv: &[String], command: &clap::Command) -> Result<Option<Vec<String>>, CliError> {
     let mut translated = Vec::new();
     let mut arguments = argv.iter();
     while let Some(argument) = arguments.next() {
         let place = argv.len() - arguments.len() - 1;
         if argument == "--help" {
-            return Err(PsqlError::Help);
+            return Ok(None);
         }
         if let Some(long) = argument.strip_prefix("--").filter(|long| !long.is_empty()) {
             let name = long.split_once('=').map_or(long, |(name, _)| name);
-            let name = format!("--{name}");
-            if name == "--version" {
-                return Ok(vec![name]);
+            if name == "version" {
+                return Ok(Some(vec!["--version".to_owned()]));
             }
-            if name == "--dbname" {
+            if name == "dbname" {
                 let value = match argument.split_once('=') {
                     Some((_, value)) => value.to_owned(),
-                    None => value_of(&name, arguments.next())?,
+                    None => value_of("--dbname", arguments.next())?,
                 };
                 translated.push(format!("{}={value}", flag_of_database(&value)));
-            } else if WITH_VALUE.iter().chain(&NUMBERS).any(|flag| *flag == name) {
-                translated.push(argument.clone());
-                if !argument.contains('=') {
-                    translated.extend(arguments.next().cloned());
-                }
-            } else if WITHOUT_VALUE.contains(&name.as_str()) {
-                translated.push(argument.clone());
-            } else {
-                return Err(not_taken(&name).into());
+                continue;
+            }
+            let known = command.get_arguments().find(|known| known.get_long() == Some(name) && name != "help");
+            let known = known.ok_or_else(|| not_taken(&format!("--{name}")))?;
+            translated.push(argument.clone());
+            let takes_next = known.get_action().takes_values() && !known.is_require_equals_set();
+            if takes_next && !argument.contains('=') {
+                translated.extend(arguments.next().cloned());
             }
         } else if let Some(short) = argument.strip_prefix('-').filter(|short| !short.is_empty()) {
             push_short(&mut translated, argument, short, &mut arguments)?;
@@ -124,14 +88,14 @@ pub(crate) fn translate(argv: &[String]) -> Result<Vec<String>, PsqlError> {
             translated.push(format!("--dsn-secret={argument}"));
         } else {
             let message = format!("{}, and no postgresql:// URI", unflagged(place));
-            return Err(CliError::invalid(message).hint("name the database with -d and the user with -U").into());
+            return Err(CliError::invalid(message).hint("name the database with -d and the user with -U"));
         }
     }
     let count = |flag: &str| translated.iter().filter(|argument| argument.starts_with(&format!("{flag}="))).count();
     if count("--sql") + count("--sql-file") != 1 {
-        return Err(CliError::invalid("there is one statement: give it once, with -c or with -f").into());
+        return Err(CliError::invalid("there is one statement: give it once, with -c or with -f"));
     }
-    Ok(translated)
+    Ok(Some(translated))
 }
 
 fn not_taken(flag: &str) -> CliError {

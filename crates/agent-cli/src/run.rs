@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::connection::ConnectionLayers;
 use crate::events::{Event, Log, Startup};
-use crate::invocation::{FrontEnd, Invocation, Mode};
+use crate::invocation::{Invocation, Mode};
 use crate::options::Defaults;
 use crate::pipe::Pipe;
 use crate::run_query::StopSignals;
@@ -120,33 +120,14 @@ async fn unread(ending: &CancellationToken, writing: &WriterTask) {
 }
 
 fn startup(invocation: &Invocation, config: &Config) -> Event {
-    let connection = &invocation.connection;
-    let front_end = match invocation.front_end {
-        FrontEnd::Query => "query",
-        FrontEnd::Pipe => "pipe",
-        FrontEnd::Psql => "psql",
-    };
-    let secret = |secret: &Option<types::Secret>| secret.as_ref().map(|_| redaction::STARS);
-    let shown = |text: &Option<String>| text.as_deref().map(redaction::without_password);
-    let mut args = json!({
-        "front_end": front_end,
-        "dsn_secret": secret(&connection.dsn_secret),
-        "conninfo_secret": secret(&connection.conninfo_secret),
-        "host": shown(&connection.host),
-        "port": connection.port,
-        "user": shown(&connection.user),
-        "dbname": shown(&connection.dbname),
-        "password_secret": secret(&connection.password_secret),
-        "audit": invocation.audit,
-        "config": invocation.config,
-    });
-    if let Some(args) = args.as_object_mut() {
-        args.retain(|_, value| !value.is_null());
-    }
+    let connection = invocation.connection.shown().map(|(key, text)| (key, json!(redaction::without_password(text))));
+    let front_end = std::iter::once(("front_end", json!(invocation.front_end.name())));
+    let others = [("audit", json!(invocation.audit)), ("config", json!(invocation.config))];
+    let args = front_end.chain(connection).chain(others.into_iter().filter(|(_, value)| !value.is_null()));
     let startup = Startup {
         version: env!("CARGO_PKG_VERSION"),
         argv: invocation.shown_argv.clone(),
-        args,
+        args: args.collect(),
         config: config.clone(),
         env: redaction::env(&invocation.env),
     };

@@ -1,15 +1,14 @@
 //! Fields of the JSON objects in a command, read by serde. An unknown key is an error. `null` means that a key is
 //! absent, except in a session of a `config` command, where it clears the field.
 
-use std::num::NonZeroU16;
-
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
-use types::{Secret, quoted};
+use types::quoted;
 
 use super::check_session_name;
-use crate::config::{FieldPatch, Patch};
+use crate::config::Patch;
+use crate::connection::{ConnectionFields, ConnectionPatch};
 use crate::error::CliError;
 use crate::log::LogFilters;
 use crate::options::{Options, in_bounds};
@@ -74,30 +73,6 @@ struct ConfigFields {
     log: Option<Vec<String>>,
 }
 
-/// Keys of one session in a `config` command; `Some(None)` clears the field.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct SessionFields {
-    #[serde(deserialize_with = "keep_null")]
-    dsn_secret: Option<Option<String>>,
-    #[serde(deserialize_with = "keep_null")]
-    conninfo_secret: Option<Option<String>>,
-    #[serde(deserialize_with = "keep_null")]
-    host: Option<Option<String>>,
-    #[serde(deserialize_with = "keep_null")]
-    port: Option<Option<NonZeroU16>>,
-    #[serde(deserialize_with = "keep_null")]
-    user: Option<Option<String>>,
-    #[serde(deserialize_with = "keep_null")]
-    dbname: Option<Option<String>>,
-    #[serde(deserialize_with = "keep_null")]
-    password_secret: Option<Option<String>>,
-}
-
-fn keep_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<T>>, D::Error> {
-    Option::deserialize(deserializer).map(Some)
-}
-
 /// Reads the keys of an object. Messages call the object `place`.
 ///
 /// # Errors
@@ -138,53 +113,35 @@ pub(super) fn read_begin_options(options: Option<Map<String, Value>>) -> Result<
 
 pub(super) fn read_patch(line: Map<String, Value>) -> Result<Patch, CliError> {
     let fields: ConfigFields = read("the command", line)?;
-    let limits = Options {
+    let defaults = Options {
         inline_max_rows: fields.inline_max_rows,
         inline_max_bytes: fields.inline_max_bytes,
         statement_timeout_ms: fields.statement_timeout_ms,
         lock_timeout_ms: fields.lock_timeout_ms,
         ..Options::default()
     };
-    limits.check()?;
+    defaults.check()?;
     Ok(Patch {
         default_session: fields.default_session.map(|name| check_session_name(name, "default_session")).transpose()?,
         sessions: fields.sessions.unwrap_or_default().into_iter().map(read_session).collect::<Result<_, _>>()?,
-        inline_max_rows: limits.inline_max_rows,
-        inline_max_bytes: limits.inline_max_bytes,
-        statement_timeout_ms: limits.statement_timeout_ms,
-        lock_timeout_ms: limits.lock_timeout_ms,
+        defaults,
         log: fields.log.map(|words| LogFilters::new(words.iter().map(String::as_str))).transpose()?,
     })
 }
 
-fn read_session((name, fields): (String, Value)) -> Result<(String, Vec<FieldPatch>), CliError> {
+fn read_session((name, fields): (String, Value)) -> Result<(String, ConnectionPatch), CliError> {
     let name = check_session_name(name, "the name of a session")?;
     let place = format!("session {}", quoted(&name));
     let Value::Object(fields) = fields else {
         return Err(CliError::invalid(format!("{place} must be an object")));
     };
-    let fields: SessionFields = read(&place, fields)?;
-    for (key, text) in [
-        ("dsn_secret", &fields.dsn_secret),
-        ("conninfo_secret", &fields.conninfo_secret),
-        ("host", &fields.host),
-        ("user", &fields.user),
-        ("dbname", &fields.dbname),
-        ("password_secret", &fields.password_secret),
-    ] {
-        check_text(key, text.as_ref().and_then(Option::as_deref).unwrap_or_default())?;
+    let patch: ConnectionPatch = read(&place, fields)?;
+    let mut given = ConnectionFields::default();
+    given.patch(patch.clone());
+    for (key, text) in given.entries() {
+        check_text(key, text.unwrap_or_default())?;
     }
-    let secret = |text: Option<String>| text.map(Secret::new);
-    let patches = [
-        fields.dsn_secret.map(|text| FieldPatch::DsnSecret(secret(text))),
-        fields.conninfo_secret.map(|text| FieldPatch::ConninfoSecret(secret(text))),
-        fields.host.map(FieldPatch::Host),
-        fields.port.map(|port| FieldPatch::Port(port.map(NonZeroU16::get))),
-        fields.user.map(FieldPatch::User),
-        fields.dbname.map(FieldPatch::Dbname),
-        fields.password_secret.map(|text| FieldPatch::PasswordSecret(secret(text))),
-    ];
-    Ok((name, patches.into_iter().flatten().collect()))
+    Ok((name, patch))
 }
 
 /// Checks that a text can be sent to a server and shown in an event.

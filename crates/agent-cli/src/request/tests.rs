@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::config::FieldPatch;
+use crate::connection::{Change, ConnectionPatch};
 
 fn read(line: &str) -> Command {
     parse(line.as_bytes()).unwrap_or_else(|rejected| panic!("{line}: {rejected}"))
@@ -111,15 +111,16 @@ fn a_configuration_is_patched_field_by_field() {
         "lock_timeout_ms":5,"log":["Query "]}"#
         .replace('\n', "");
     let Command::Config(patch) = read(&line) else { panic!() };
-    let fields = vec![
-        FieldPatch::DsnSecret(None),
-        FieldPatch::Host(Some("h".into())),
-        FieldPatch::Port(Some(5)),
-        FieldPatch::PasswordSecret(Some(types::Secret::new("p"))),
-    ];
+    let fields = ConnectionPatch {
+        dsn_secret: Change::Set(None),
+        host: Change::Set(Some("h".into())),
+        port: Change::Set(std::num::NonZeroU16::new(5)),
+        password_secret: Change::Set(Some(types::Secret::new("p"))),
+        ..ConnectionPatch::default()
+    };
     assert_eq!(patch.sessions, [("s".to_owned(), fields)]);
     assert_eq!(patch.log, Some(crate::log::LogFilters::new(["query"]).unwrap()));
-    assert_eq!((patch.inline_max_rows, patch.lock_timeout_ms), (Some(2), Some(5)));
+    assert_eq!((patch.defaults.inline_max_rows, patch.defaults.lock_timeout_ms), (Some(2), Some(5)));
 }
 
 #[test]
