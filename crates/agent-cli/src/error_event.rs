@@ -3,45 +3,23 @@
 use pg::{ConnectError, ConnectOptions, ExecuteError, ServerError};
 
 use crate::error::{CliError, EventErrorCode};
-use crate::events::{Event, Notice, SqlError, Trace};
-
-#[derive(Debug, Clone)]
-pub(crate) struct RequestEnd {
-    pub(crate) id: String,
-    pub(crate) session: String,
-    pub(crate) trace: Trace,
-}
+use crate::events::{Event, Notice, SqlError};
+use crate::run_query::Request;
 
 /// Returns the terminal event of a failed request. `target` is the database of the request.
-pub(crate) fn event(failed: ExecuteError, target: Option<&ConnectOptions>, ended: RequestEnd) -> Event {
-    match failed {
-        ExecuteError::Sql(error) => sql_error(*error, ended),
-        ExecuteError::CommitOutcomeUnknown { message, correlation_id } => {
-            let hint = if correlation_id.is_some() {
-                "look the correlation_id up in the audit before you repeat it"
-            } else {
-                "look whether it was written before you repeat it"
-            };
-            let problem = CliError::new(EventErrorCode::CommitOutcomeUnknown, message).hint(hint);
-            with_receipt(Event::error(Some(ended.id), problem, ended.trace.duration_ms), correlation_id)
-        }
-        other => {
-            let taken = match &other {
-                ExecuteError::TooLarge { taken, .. } => *taken,
-                _ => None,
-            };
-            let mut event = Event::error(Some(ended.id), problem(other, target), ended.trace.duration_ms);
-            if let (Event::Error(error), Some((rows, bytes))) = (&mut event, taken) {
-                (error.trace.row_count, error.trace.payload_bytes) = (Some(rows), Some(bytes));
-            }
-            event
-        }
-    }
-}
-
-fn with_receipt(mut event: Event, receipt: Option<String>) -> Event {
+pub(crate) fn event(failed: ExecuteError, target: Option<&ConnectOptions>, request: &Request) -> Event {
+    let (taken, receipt) = match &failed {
+        ExecuteError::TooLarge { taken, .. } => (*taken, None),
+        ExecuteError::CommitOutcomeUnknown { correlation_id, .. } => (None, correlation_id.clone()),
+        _ => (None, None),
+    };
+    let mut event = match failed {
+        ExecuteError::Sql(error) => sql_error(*error, request),
+        other => request.failed(problem(other, target)),
+    };
     if let Event::Error(error) = &mut event {
         error.correlation_id = receipt;
+        (error.trace.row_count, error.trace.payload_bytes) = taken.unzip();
     }
     event
 }
@@ -64,84 +42,89 @@ pub(crate) fn write_hint(failed: ExecuteError, is_in_transaction: bool) -> Execu
 /// SQLSTATE `read_only_sql_transaction`.
 const READ_ONLY: &str = "25006";
 
-fn sql_error(error: ServerError, ended: RequestEnd) -> Event {
+fn sql_error(error: ServerError, request: &Request) -> Event {
     Event::SqlError(Box::new(SqlError {
-        id: Some(ended.id),
-        session: Some(ended.session),
+        id: request.id.clone(),
+        session: request.session.clone(),
         sqlstate: error.sqlstate,
         message: error.message,
         detail: error.detail,
         hint: error.hint,
         position: error.position.map(|position| position.to_string()),
-        trace: ended.trace,
+        trace: request.trace(),
     }))
 }
 
-pub(crate) fn notice(notice: ServerError, ended: RequestEnd) -> Event {
+pub(crate) fn notice(notice: ServerError, request: &Request) -> Event {
     Event::Notice(Box::new(Notice {
-        id: Some(ended.id),
-        session: Some(ended.session),
+        id: Some(request.id.clone()),
+        session: request.session.clone(),
         severity: notice.severity,
         sqlstate: notice.sqlstate,
         message: notice.message,
         detail: notice.detail,
         hint: notice.hint,
-        trace: ended.trace,
+        trace: request.trace(),
     }))
 }
 
 fn problem(failed: ExecuteError, target: Option<&ConnectOptions>) -> CliError {
     let message = failed.to_string();
-    match failed {
-        ExecuteError::Params(_) => CliError::new(EventErrorCode::InvalidParams, message),
-        ExecuteError::TooLarge { taken: Some(_), .. } => CliError::new(EventErrorCode::ResultTooLarge, message)
-            .hint("select less, raise inline_max_rows or inline_max_bytes, or take the rows as they come: stream_rows"),
-        ExecuteError::TooLarge { taken: None, .. } => {
-            CliError::new(EventErrorCode::ResultTooLarge, message).hint("one row is too large: select less of it")
+    let (code, hint, retryable) = match failed {
+        ExecuteError::Params(_) => (EventErrorCode::InvalidParams, None, false),
+        ExecuteError::TooLarge { taken, .. } => {
+            let hint = match taken {
+                Some(_) => {
+                    "select less, raise inline_max_rows or inline_max_bytes, or take the rows as they come: stream_rows"
+                }
+                None => "one row is too large: select less of it",
+            };
+            (EventErrorCode::ResultTooLarge, Some(hint.to_owned()), false)
         }
-        ExecuteError::Unsupported { hint, .. } => {
-            CliError { hint, ..CliError::new(EventErrorCode::Unsupported, message) }
+        ExecuteError::Unsupported { hint, .. } => (EventErrorCode::Unsupported, hint, false),
+        ExecuteError::Cancelled => (EventErrorCode::Cancelled, None, false),
+        ExecuteError::Connect(error) => return connect(&error, target),
+        ExecuteError::Lost(_) => (EventErrorCode::ConnectionLost, None, true),
+        ExecuteError::Ledger { hint, retryable, .. } => (EventErrorCode::Unsupported, hint, retryable),
+        ExecuteError::CommitOutcomeUnknown { correlation_id, .. } => {
+            let hint = match correlation_id {
+                Some(_) => "look the correlation_id up in the audit before you repeat it",
+                None => "look whether it was written before you repeat it",
+            };
+            (EventErrorCode::CommitOutcomeUnknown, Some(hint.to_owned()), false)
         }
-        ExecuteError::Cancelled => CliError::new(EventErrorCode::Cancelled, message),
-        ExecuteError::Connect(error) => connect(&error, target),
-        ExecuteError::Lost(_) => CliError::new(EventErrorCode::ConnectionLost, message).retryable(true),
-        ExecuteError::Ledger { hint, retryable, .. } => {
-            CliError { hint, ..CliError::new(EventErrorCode::Unsupported, message) }.retryable(retryable)
-        }
-        ExecuteError::Internal(_) => CliError::new(EventErrorCode::InternalError, message),
-        // These errors have events of their own.
-        ExecuteError::Sql(_) | ExecuteError::CommitOutcomeUnknown { .. } => {
-            CliError::new(EventErrorCode::InternalError, message)
-        }
-    }
+        // An error of PostgreSQL has an event of its own.
+        ExecuteError::Internal(_) | ExecuteError::Sql(_) => (EventErrorCode::InternalError, None, false),
+    };
+    CliError { code, message, hint, retryable }
 }
 
 fn connect(error: &ConnectError, target: Option<&ConnectOptions>) -> CliError {
     let place = target.map(|target| format!(" at [{}]", target.address())).unwrap_or_default();
-    let problem = match error {
+    let message = match error {
+        ConnectError::Authentication(said) => format!("the database{place} did not let us in: {said}"),
+        ConnectError::DatabaseMissing(said) => format!("the server{place} has no such database: {said}"),
+        _ => error.to_string(),
+    };
+    let (code, hint, retryable) = match error {
         ConnectError::Unreachable { is_transient, .. } => {
-            CliError::new(EventErrorCode::ConnectFailed, error.to_string())
-                .hint("check host and port, and that PostgreSQL runs there and listens")
-                .retryable(*is_transient)
+            let hint = "check host and port, and that PostgreSQL runs there and listens";
+            (EventErrorCode::ConnectFailed, Some(hint), *is_transient)
         }
-        ConnectError::TimedOut { .. } => CliError::new(EventErrorCode::ConnectTimeout, error.to_string())
-            .hint("check host and port, and that nothing in between drops the packets")
-            .retryable(true),
-        ConnectError::Authentication(said) => {
-            CliError::new(EventErrorCode::AuthFailed, format!("the database{place} did not let us in: {said}"))
-                .hint("check user and password (user, password_secret), and what pg_hba.conf asks of them")
+        ConnectError::TimedOut { .. } => {
+            let hint = "check host and port, and that nothing in between drops the packets";
+            (EventErrorCode::ConnectTimeout, Some(hint), true)
         }
-        ConnectError::DatabaseMissing(said) => {
-            CliError::new(EventErrorCode::ConnectFailed, format!("the server{place} has no such database: {said}"))
-                .hint("check dbname")
+        ConnectError::Authentication(_) => {
+            let hint = "check user and password (user, password_secret), and what pg_hba.conf asks of them";
+            (EventErrorCode::AuthFailed, Some(hint), false)
         }
-        ConnectError::Pooled { .. } => CliError::new(EventErrorCode::ConnectFailed, error.to_string()),
+        ConnectError::DatabaseMissing(_) => (EventErrorCode::ConnectFailed, Some("check dbname"), false),
+        ConnectError::Pooled { .. } => (EventErrorCode::ConnectFailed, None, false),
         ConnectError::Refused { error: said, .. } => {
-            let problem =
-                CliError::new(EventErrorCode::ConnectFailed, error.to_string()).retryable(said.is_retryable());
-            CliError { hint: said.hint.clone(), ..problem }
+            (EventErrorCode::ConnectFailed, said.hint.as_deref(), said.is_retryable())
         }
     };
     let origins = target.map(|target| format!("; connecting to {}", target.described())).unwrap_or_default();
-    CliError { message: format!("{}{origins}", problem.message), ..problem }
+    CliError { code, message: format!("{message}{origins}"), hint: hint.map(str::to_owned), retryable }
 }

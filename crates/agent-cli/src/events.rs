@@ -158,11 +158,9 @@ pub struct ResultEnd {
 #[derive(Debug, Serialize)]
 pub struct SqlError {
     /// The id of the request.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
+    pub id: String,
     /// The session of the request.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub session: Option<String>,
+    pub session: String,
     /// SQLSTATE.
     pub sqlstate: String,
     /// PostgreSQL's message.
@@ -209,8 +207,7 @@ pub struct Notice {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The session of the request.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub session: Option<String>,
+    pub session: String,
     /// `NOTICE`, `WARNING`, ..
     pub severity: String,
     /// SQLSTATE.
@@ -368,22 +365,14 @@ impl Event {
     /// The event in the form of `log`; `None` if `log` does not report it.
     #[must_use]
     pub fn as_log(&self, id: Option<&str>, session: &str) -> Option<Log> {
-        let request_id = id.map(str::to_owned);
-        let log = Log { request_id, session: Some(session.to_owned()), ..Log::default() };
-        Some(match self {
-            Self::Result(it) => {
-                Log { event: "query.result", command_tag: Some(it.command_tag.clone()), trace: it.trace, ..log }
-            }
-            Self::ResultEnd(it) => {
-                Log { event: "query.result", command_tag: Some(it.command_tag.clone()), trace: it.trace, ..log }
-            }
-            Self::SqlError(it) => {
-                Log { event: "query.sql_error", error_code: Some(it.sqlstate.clone()), trace: it.trace, ..log }
-            }
-            Self::Error(it) => {
-                Log { event: "query.error", error_code: Some(it.error_code.to_string()), trace: it.trace, ..log }
-            }
+        let (event, command_tag, error_code, trace) = match self {
+            Self::Result(it) => ("query.result", Some(it.command_tag.clone()), None, it.trace),
+            Self::ResultEnd(it) => ("query.result", Some(it.command_tag.clone()), None, it.trace),
+            Self::SqlError(it) => ("query.sql_error", None, Some(it.sqlstate.clone()), it.trace),
+            Self::Error(it) => ("query.error", None, Some(it.error_code.to_string()), it.trace),
             _ => return None,
-        })
+        };
+        let (request_id, session) = (id.map(str::to_owned), Some(session.to_owned()));
+        Some(Log { event, request_id, session, error_code, command_tag, startup: None, trace })
     }
 }

@@ -21,13 +21,9 @@ pub(crate) struct InFlight {
 
 #[derive(Default)]
 struct Table {
-    requests: HashMap<String, Entry>,
+    /// The token that cancels a request, and its kind, by id.
+    requests: HashMap<String, (CancellationToken, Kind)>,
     total: u64,
-}
-
-struct Entry {
-    cancel: CancellationToken,
-    kind: Kind,
 }
 
 /// The kind of a request: whether it is limited, and whether it can be cancelled.
@@ -54,12 +50,12 @@ impl InFlight {
         }
         let cancel = all.child_token();
         table.total += 1;
-        table.requests.insert(id.to_owned(), Entry { cancel: cancel.clone(), kind });
+        table.requests.insert(id.to_owned(), (cancel.clone(), kind));
         Ok(cancel)
     }
 
     pub(crate) fn has_room(&self) -> bool {
-        let queries = self.table().requests.values().filter(|entry| entry.kind == Kind::Query).count();
+        let queries = self.table().requests.values().filter(|(_, kind)| *kind == Kind::Query).count();
         queries < MAX_IN_FLIGHT
     }
 
@@ -83,7 +79,7 @@ impl InFlight {
     pub(crate) fn cancel(&self, id: &str) -> Result<(), CliError> {
         let table = self.table();
         match table.requests.get(id) {
-            Some(Entry { cancel, kind: Kind::Query }) => {
+            Some((cancel, Kind::Query)) => {
                 cancel.cancel();
                 Ok(())
             }

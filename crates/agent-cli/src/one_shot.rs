@@ -45,23 +45,21 @@ pub(crate) async fn run<R: AsyncRead + Unpin>(
     let prepared = async {
         let sql = text(&one_shot.sql, stdin).await?;
         let target = layers.target(&ConnectionFields::default())?;
-        Ok((sql, NamedSession { session: DEFAULT_SESSION.to_owned(), generation: 0, target }))
+        Ok::<_, CliError>((sql, NamedSession { session: DEFAULT_SESSION.to_owned(), generation: 0, target }))
     };
     let mut stopped = std::pin::pin!(stopped);
     let prepared = tokio::select! {
         biased;
-        prepared = prepared => prepared,
+        prepared = prepared => prepared.map_err(|problem| (problem, WRONG_ARGUMENTS)),
         () = &mut stopped => {
-            let problem = CliError::new(EventErrorCode::Cancelled, "the statement was not read to its end");
-            let _ = event_sender.emit(&Event::error(None, problem, request.trace().duration_ms)).await;
-            return FAILED;
+            Err((CliError::new(EventErrorCode::Cancelled, "the statement was not read to its end"), FAILED))
         }
     };
     let (sql, place) = match prepared {
         Ok(prepared) => prepared,
-        Err(problem) => {
+        Err((problem, code)) => {
             let _ = event_sender.emit(&Event::error(None, problem, request.trace().duration_ms)).await;
-            return WRONG_ARGUMENTS;
+            return code;
         }
     };
     let query = one_shot.options.resolve(&config.defaults).query(sql, one_shot.params, true);
@@ -83,14 +81,8 @@ pub(crate) async fn run<R: AsyncRead + Unpin>(
             running.await
         }
     };
-    let event = ended.unwrap_or_else(|_| {
-        let problem = CliError::new(EventErrorCode::InternalError, "the query ended by a defect of countersign");
-        Event::error(Some(ID.to_owned()), problem, request.trace().duration_ms)
-    });
-    let log = event.as_log(Some(ID), DEFAULT_SESSION).filter(|log| config.log.choose(log.event));
-    let log = log.map(|log| Event::Log(Box::new(log)));
-    let events: Vec<&Event> = log.iter().chain([&event]).collect();
-    match event_sender.place(&events).await {
+    let event = ended.unwrap_or_else(|_| request.defect());
+    match event_sender.place_last(&event, &request, &config.log).await {
         Ok(placed) => placed.send(),
         Err(OutputClosedError) => return FAILED,
     }

@@ -10,12 +10,11 @@
 mod input;
 
 use std::collections::{HashMap, VecDeque};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use pg::{ConnectOptions, NamedSession, Query, SqlExecutor, TransactionOptions};
+use pg::{ConnectOptions, NamedSession, SqlExecutor, TransactionOptions};
 use tokio::io::AsyncRead;
 use tokio::time::Instant;
 use tokio_util::codec::FramedRead;
@@ -27,14 +26,13 @@ use crate::connection::{ConnectionFields, ConnectionLayers};
 use crate::error::{CliError, EventErrorCode};
 use crate::events::{Close, CloseTrace, Event, Pong, PongTrace};
 use crate::in_flight::{InFlight, Kind};
-use crate::log::LogFilters;
 use crate::one_shot::{DONE, FAILED};
 use crate::request::{
     AffectedTransactions, Command, DEFAULT_BEGIN, MAX_ID_BYTES, MAX_LINE_BYTES, QueryCommand, RequestError,
 };
 use crate::run_query::{self, ExecutionContext, Request, StopSignals, StopTokens};
 use crate::transactions::{NewTransaction, TransactionCommand, TransactionLookup, Transactions};
-use crate::writer::{ControlSender, EventSender, OutputClosedError};
+use crate::writer::{EventSender, OutputClosedError};
 use types::{LineCodec, quoted};
 
 /// How long requests in flight may continue when the session ends.
@@ -57,7 +55,7 @@ pub(crate) struct Pipe {
     /// When `close` or the end of the input was received.
     asked_to_end: Option<Instant>,
     event_sender: EventSender,
-    answers: ControlSender,
+    answers: EventSender,
     tasks: TaskTracker,
     /// Cancels every request.
     all: CancellationToken,
@@ -78,7 +76,7 @@ impl Pipe {
         layers: ConnectionLayers,
         executor: Arc<dyn SqlExecutor>,
         event_sender: EventSender,
-        answers: ControlSender,
+        answers: EventSender,
     ) -> Self {
         Self {
             config,
@@ -128,9 +126,7 @@ impl Pipe {
             Command::Close => return Ok(()),
             Command::Ping => return self.answers.emit(&self.pong()).await,
             Command::Config(patch) => match self.configure(*patch) {
-                Ok(()) => {
-                    return self.answers.emit(&Event::Config(Box::new(self.shown_config()))).await;
-                }
+                Ok(()) => return self.answers.emit(&Event::Config(Box::new(self.shown_config()))).await,
                 Err(problem) => (None, AffectedTransactions::ForNone, Err(problem)),
             },
             Command::Cancel { id } => {
@@ -189,8 +185,7 @@ impl Pipe {
         }
         // Without a database, later requests of this session fail too.
         let Ok(place) = self.place(Some(&session)) else { return };
-        let (executor, event_sender) = (Arc::clone(&self.executor), self.event_sender.clone());
-        let new = NewTransaction { executor, place, begin: DEFAULT_BEGIN, event_sender, tasks: &self.tasks };
+        let new = self.new_transaction(place, DEFAULT_BEGIN);
         self.transactions.refuse_begin(new, problem);
     }
 
@@ -257,14 +252,26 @@ impl Pipe {
                 query.read_only = transaction.read_only;
                 let cancel = self.in_flight.accept(&request.id, Kind::Query, &self.all)?;
                 let work = transaction.submit(TransactionCommand::Query(query), request.clone(), cancel);
-                self.start(request, Box::pin(work));
+                self.start(request, work);
             }
             TransactionLookup::None { after } => {
                 let cancel = self.in_flight.accept(&request.id, Kind::Query, &self.all)?;
                 let (executor, event_sender) = (Arc::clone(&self.executor), self.event_sender.clone());
                 let stop = StopTokens { request: cancel, session: self.all.clone() };
-                let work = alone(executor, place, request.clone(), query, event_sender, stop, after);
-                self.start(request, Box::pin(work));
+                let own = request.clone();
+                self.start(request, async move {
+                    if let Some(after) = after {
+                        tokio::select! {
+                            () = after.cancelled() => {}
+                            () = stop.request.cancelled() => {}
+                        }
+                    }
+                    if stop.request.is_cancelled() {
+                        return own.cancelled();
+                    }
+                    let runner = ExecutionContext::Alone(executor.as_ref(), &place);
+                    run_query::run(runner, &own, query, &event_sender, &stop).await.event
+                });
             }
         }
         Ok(())
@@ -275,11 +282,15 @@ impl Pipe {
         self.transactions.check_begin(&place.session)?;
         let cancel = self.in_flight.accept(id, Kind::Query, &self.all)?;
         let request = Request { id: id.to_owned(), session: place.session.clone(), started: Instant::now() };
-        let (executor, event_sender) = (Arc::clone(&self.executor), self.event_sender.clone());
-        let new = NewTransaction { executor, place, begin, event_sender, tasks: &self.tasks };
+        let new = self.new_transaction(place, begin);
         let work = self.transactions.begin(new, request.clone(), cancel);
-        self.start(request, Box::pin(work));
+        self.start(request, work);
         Ok(())
+    }
+
+    fn new_transaction(&self, place: NamedSession, begin: TransactionOptions) -> NewTransaction {
+        let (executor, event_sender) = (Arc::clone(&self.executor), self.event_sender.clone());
+        NewTransaction { executor, place, begin, event_sender, tasks: self.tasks.clone() }
     }
 
     fn end_transaction(&mut self, id: &str, session: Option<&str>, task: TransactionCommand) -> Result<(), CliError> {
@@ -288,17 +299,22 @@ impl Pipe {
         let cancel = self.in_flight.accept(id, Kind::TransactionEnd, &self.all)?;
         let request = Request { id: id.to_owned(), session, started: Instant::now() };
         if let Some(work) = self.transactions.end(task, request.clone(), cancel) {
-            self.start(request, Box::pin(work));
+            self.start(request, work);
         }
         Ok(())
     }
 
-    /// Starts the task of a request. `work` returns its terminal event. It is boxed because it has a size of some
-    /// kilobytes.
-    fn start(&self, request: Request, work: Pin<Box<dyn Future<Output = Event> + Send>>) {
+    /// Starts the task of a request. `work` returns its terminal event, which is emitted, whatever the outcome is.
+    fn start(&self, request: Request, work: impl Future<Output = Event> + Send + 'static) {
         let (event_sender, in_flight) = (self.event_sender.clone(), self.in_flight.clone());
         let log = self.config.log.clone();
-        self.tasks.spawn(finish(request, work, event_sender, in_flight, log));
+        // It has a size of some kilobytes.
+        let work = Box::pin(work);
+        self.tasks.spawn(async move {
+            let ended = std::panic::AssertUnwindSafe(work).catch_unwind().await;
+            let event = ended.unwrap_or_else(|_| request.defect());
+            in_flight.finish(&request.id, event_sender.place_last(&event, &request, &log).await.ok());
+        });
     }
 
     /// Waits for the requests in flight, then ends the pipe.
@@ -346,47 +362,4 @@ fn request_id(command: Parsed) -> Option<String> {
         Ok(_) => None,
         Err(rejected) => rejected.id,
     }
-}
-
-/// Runs a query in a transaction of its own, after the previous one of the session has ended.
-async fn alone(
-    executor: Arc<dyn SqlExecutor>,
-    place: NamedSession,
-    request: Request,
-    query: Query,
-    event_sender: EventSender,
-    stop: StopTokens,
-    after: Option<CancellationToken>,
-) -> Event {
-    if let Some(after) = after {
-        tokio::select! {
-            () = after.cancelled() => {}
-            () = stop.request.cancelled() => {}
-        }
-    }
-    if stop.request.is_cancelled() {
-        let problem = CliError::new(EventErrorCode::Cancelled, "the query was cancelled");
-        return Event::error(Some(request.id.clone()), problem, request.trace().duration_ms);
-    }
-    run_query::run(ExecutionContext::Alone(executor.as_ref(), &place), &request, query, &event_sender, &stop)
-        .await
-        .event
-}
-
-/// Emits the terminal event of a request, whatever its outcome is.
-async fn finish(
-    request: Request,
-    work: Pin<Box<dyn Future<Output = Event> + Send>>,
-    event_sender: EventSender,
-    in_flight: InFlight,
-    log: LogFilters,
-) {
-    let event = std::panic::AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
-        let problem = CliError::new(EventErrorCode::InternalError, "the query ended by a defect of countersign");
-        Event::error(Some(request.id.clone()), problem, request.trace().duration_ms)
-    });
-    let told = event.as_log(Some(&request.id), &request.session).filter(|told| log.choose(told.event));
-    let told = told.map(|told| Event::Log(Box::new(told)));
-    let events: Vec<&Event> = told.iter().chain([&event]).collect();
-    in_flight.finish(&request.id, event_sender.place(&events).await.ok());
 }

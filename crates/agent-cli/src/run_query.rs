@@ -10,7 +10,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::error_event::{self, RequestEnd};
+use crate::error::{CliError, EventErrorCode};
+use crate::error_event;
 use crate::events::{ColumnName, DryRun, Event, ResultEnd, ResultEvent, ResultRows, ResultStart, Rows, Trace};
 use crate::writer::{EventSender, OutputClosedError};
 
@@ -60,8 +61,18 @@ impl Request {
         Trace { duration_ms: u64::try_from(elapsed).unwrap_or(u64::MAX), ..Trace::default() }
     }
 
-    pub(crate) fn ended(&self) -> RequestEnd {
-        RequestEnd { id: self.id.clone(), session: self.session.clone(), trace: self.trace() }
+    /// The terminal event of the request, if it has failed for this reason.
+    pub(crate) fn failed(&self, problem: CliError) -> Event {
+        Event::error(Some(self.id.clone()), problem, self.trace().duration_ms)
+    }
+
+    pub(crate) fn cancelled(&self) -> Event {
+        self.failed(CliError::new(EventErrorCode::Cancelled, "the query was cancelled"))
+    }
+
+    /// The terminal event after a panic.
+    pub(crate) fn defect(&self) -> Event {
+        self.failed(CliError::new(EventErrorCode::InternalError, "the query ended by a defect of countersign"))
     }
 
     fn full_trace(&self, completed: &QuerySummary) -> Trace {
@@ -92,8 +103,10 @@ pub(crate) async fn run(
     event_sender: &EventSender,
     stop: &StopTokens,
 ) -> Outcome {
-    let is_streamed = matches!(query.delivery, RowDelivery::Batches { .. });
     let run = QueryRun {
+        request,
+        event_sender,
+        is_streamed: matches!(query.delivery, RowDelivery::Batches { .. }),
         stop,
         execution: stop.request.child_token(),
         timeout: query.statement_timeout,
@@ -109,22 +122,22 @@ pub(crate) async fn run(
         ExecutionContext::In(transaction, place) => (transaction.query(query, out, run.execution.clone()), place),
     };
     let mut taken = CollectedResult::default();
-    let taking = take_all(chunks, &mut taken, &run, request, event_sender, is_streamed);
+    let taking = take_all(chunks, &mut taken, &run);
     let failed = match run.run(execution, taking).await {
         // A result that was received only in part is not a result. A write is not committed then.
-        Ran::Ended(Ok(_)) if !run.whole.is_cancelled() => ExecuteError::Cancelled,
-        Ran::Ended(Ok(completed)) => {
+        Some(Ok(_)) if !run.whole.is_cancelled() => ExecuteError::Cancelled,
+        Some(Ok(completed)) => {
             return Outcome { event: taken.into_event(request, completed, run.may_commit), is_abandoned: false };
         }
-        Ran::Ended(Err(failed)) => failed,
-        Ran::Abandoned if run.is_committing() => unknown(taken.correlation_id),
-        Ran::Abandoned => {
-            let event = error_event::event(ExecuteError::Cancelled, None, request.ended());
+        Some(Err(failed)) => failed,
+        None if run.is_committing() => unknown(taken.correlation_id),
+        None => {
+            let event = error_event::event(ExecuteError::Cancelled, None, request);
             return Outcome { event, is_abandoned: true };
         }
     };
     let failed = if read_only { error_event::write_hint(failed, is_in_transaction) } else { failed };
-    Outcome { event: error_event::event(failed, Some(&place.target), request.ended()), is_abandoned: false }
+    Outcome { event: error_event::event(failed, Some(&place.target), request), is_abandoned: false }
 }
 
 /// The error of a COMMIT whose answer took too long.
@@ -133,15 +146,14 @@ pub(crate) fn unknown(correlation_id: Option<String>) -> ExecuteError {
     ExecuteError::CommitOutcomeUnknown { message, correlation_id }
 }
 
-/// How an execution ended.
-enum Ran {
-    Ended(Result<QuerySummary, ExecuteError>),
-    /// The statement was cancelled and did not stop.
-    Abandoned,
-}
+/// How an execution ended; `None` if the statement was cancelled and did not stop.
+type Ran = Option<Result<QuerySummary, ExecuteError>>;
 
 /// The progress of a statement, and its possible ends.
 struct QueryRun<'s> {
+    request: &'s Request,
+    event_sender: &'s EventSender,
+    is_streamed: bool,
     stop: &'s StopTokens,
     /// Asks the executor to stop.
     execution: CancellationToken,
@@ -174,10 +186,8 @@ impl QueryRun<'_> {
             () = self.overdue() => {
                 drop(taking);
                 self.execution.cancel();
-                return match tokio::time::timeout(STOP_GRACE, execution).await {
-                    Ok(_) => Ran::Ended(Err(ExecuteError::timed_out())),
-                    Err(_) => Ran::Abandoned,
-                };
+                let stopped = tokio::time::timeout(STOP_GRACE, execution).await;
+                return stopped.ok().map(|_| Err(ExecuteError::timed_out()));
             }
         };
         // Dropping the execution closes its end of the channel, so no backend waits for the reader any more.
@@ -187,7 +197,7 @@ impl QueryRun<'_> {
             () = &mut taking => {}
             () = self.stop.request.cancelled() => {}
         }
-        Ran::Ended(ended)
+        Some(ended)
     }
 
     /// Awaits the outcome of the statement after the receiving has ended.
@@ -198,8 +208,8 @@ impl QueryRun<'_> {
         };
         tokio::select! {
             biased;
-            ended = execution => Ran::Ended(ended),
-            () = stopped_for(asked, grace) => Ran::Abandoned,
+            ended = execution => Some(ended),
+            () = stopped_for(asked, grace) => None,
         }
     }
 
@@ -226,6 +236,14 @@ pub(crate) async fn stopped_for(stop: &CancellationToken, grace: Duration) {
     tokio::time::sleep(grace).await;
 }
 
+/// Completes at this time; never without one.
+pub(crate) async fn passed(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// The rows that have been received so far.
 #[derive(Default)]
 struct CollectedResult {
@@ -246,37 +264,17 @@ impl CollectedResult {
         let (id, session) = (request.id.clone(), request.session.clone());
         let correlation_id = completed.correlation_id;
         if self.is_started {
-            return Event::ResultEnd(Box::new(ResultEnd {
-                id,
-                session,
-                command_tag,
-                correlation_id,
-                is_commit,
-                trace,
-            }));
+            let end = ResultEnd { id, session, command_tag, correlation_id, is_commit, trace };
+            return Event::ResultEnd(Box::new(end));
         }
         let (columns, rows, row_count) = (self.columns, self.rows, completed.row_count);
-        Event::Result(Box::new(ResultEvent {
-            id,
-            session,
-            command_tag,
-            columns,
-            rows,
-            row_count,
-            correlation_id,
-            is_commit,
-            trace,
-        }))
+        let result =
+            ResultEvent { id, session, command_tag, columns, rows, row_count, correlation_id, is_commit, trace };
+        Event::Result(Box::new(result))
     }
 
-    async fn take(
-        &mut self,
-        chunk: QueryEvent,
-        run: &QueryRun<'_>,
-        request: &Request,
-        event_sender: &EventSender,
-        is_streamed: bool,
-    ) -> Result<(), OutputClosedError> {
+    async fn take(&mut self, chunk: QueryEvent, run: &QueryRun<'_>) -> Result<(), OutputClosedError> {
+        let QueryRun { request, event_sender, is_streamed, .. } = *run;
         let id = request.id.clone();
         match chunk {
             QueryEvent::Columns(columns) => {
@@ -298,7 +296,7 @@ impl CollectedResult {
                     self.rows = rows;
                 }
             }
-            QueryEvent::Notice(notice) => event_sender.emit(&error_event::notice(*notice, request.ended())).await?,
+            QueryEvent::Notice(notice) => event_sender.emit(&error_event::notice(*notice, request)).await?,
             QueryEvent::AwaitAck { taken, correlation_id } => {
                 // The acknowledgement commits a write, so all rows must have been written before it. An inline result
                 // is written with the terminal event.
@@ -317,17 +315,10 @@ impl CollectedResult {
 
 /// Receives chunks until the last one, or until one cannot be forwarded. The channel is then closed, and the statement
 /// is rolled back.
-async fn take_all(
-    mut chunks: mpsc::Receiver<QueryEvent>,
-    taken: &mut CollectedResult,
-    run: &QueryRun<'_>,
-    request: &Request,
-    event_sender: &EventSender,
-    is_streamed: bool,
-) {
+async fn take_all(mut chunks: mpsc::Receiver<QueryEvent>, taken: &mut CollectedResult, run: &QueryRun<'_>) {
     while let Some(chunk) = chunks.recv().await {
         run.begun.cancel();
-        if taken.take(chunk, run, request, event_sender, is_streamed).await.is_err() {
+        if taken.take(chunk, run).await.is_err() {
             return;
         }
     }
@@ -356,6 +347,6 @@ pub(crate) async fn describe(
             session: request.session.clone(),
             trace: request.trace(),
         })),
-        Err(failed) => error_event::event(failed, Some(&place.target), request.ended()),
+        Err(failed) => error_event::event(failed, Some(&place.target), request),
     }
 }

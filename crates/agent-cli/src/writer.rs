@@ -10,7 +10,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::events::Event;
+use crate::log::LogFilters;
 use crate::output::Output;
+use crate::run_query::Request;
 use crate::undelivered::Undelivered;
 
 /// Maximum number of queued events of queries.
@@ -28,7 +30,7 @@ enum Outgoing {
     Written(oneshot::Sender<()>),
 }
 
-/// Sends the events of queries. Each waits for its turn.
+/// Sends the events of queries, or the answers of the input loop. Each waits for its turn.
 #[derive(Clone)]
 pub(crate) struct EventSender {
     queue: mpsc::Sender<Outgoing>,
@@ -53,6 +55,19 @@ impl EventSender {
         Ok(ReservedSlot { permit, bytes, commit })
     }
 
+    /// [`place`](Self::place) for a terminal event, and for the event about it that `log` asks for.
+    pub(crate) async fn place_last(
+        &self,
+        event: &Event,
+        request: &Request,
+        log: &LogFilters,
+    ) -> Result<ReservedSlot<'_>, OutputClosedError> {
+        let told = event.as_log(Some(&request.id), &request.session).filter(|told| log.choose(told.event));
+        let told = told.map(|told| Event::Log(Box::new(told)));
+        let events: Vec<&Event> = told.iter().chain([event]).collect();
+        self.place(&events).await
+    }
+
     /// Waits until every queued event was written.
     pub(crate) async fn written(&self) -> Result<(), OutputClosedError> {
         let (written, is_written) = oneshot::channel();
@@ -74,19 +89,6 @@ impl ReservedSlot<'_> {
     }
 }
 
-/// Sends the answers of the input loop.
-pub(crate) struct ControlSender {
-    queue: mpsc::Sender<Outgoing>,
-    form: Output,
-}
-
-impl ControlSender {
-    /// Queues an event. Waits only if `QUEUED_ANSWERS` events are queued.
-    pub(crate) async fn emit(&self, event: &Event) -> Result<(), OutputClosedError> {
-        self.queue.send(Outgoing::Events(self.form.render(event), None)).await.map_err(|_| OutputClosedError)
-    }
-}
-
 /// The progress of the writer.
 #[derive(Clone, Default)]
 pub(crate) struct WriterTask {
@@ -103,14 +105,15 @@ impl WriterTask {
     }
 }
 
-/// Starts the task. `closed` is cancelled when the output cannot be written to. The task ends when both senders are
-/// dropped, and returns whether everything was written.
+/// Starts the task. The first sender is that of the queries, the second that of the input loop. `closed` is cancelled
+/// when the output cannot be written to. The task ends when both senders are dropped, and returns whether everything
+/// was written.
 pub(crate) fn start<W>(
     output: W,
     form: Output,
     closed: CancellationToken,
     writing: &WriterTask,
-) -> (EventSender, ControlSender, JoinHandle<bool>)
+) -> (EventSender, EventSender, JoinHandle<bool>)
 where
     W: AsyncWrite + Unpin + Send + 'static,
 {
@@ -126,8 +129,8 @@ where
         }
         is_written
     });
-    let undelivered = writing.undelivered.clone();
-    (EventSender { queue: event_sender, form, undelivered }, ControlSender { queue: answers, form }, task)
+    let sender = |queue| EventSender { queue, form, undelivered: writing.undelivered.clone() };
+    (sender(event_sender), sender(answers), task)
 }
 
 struct Writer<W> {

@@ -9,6 +9,7 @@ use types::{Line, LineCodec};
 use super::{CLOSE_GRACE, Parsed, Pipe, PipeEnd};
 use crate::error::{CliError, EventErrorCode};
 use crate::request::{self, AffectedTransactions, Command, RequestError};
+use crate::run_query::passed;
 use crate::writer::OutputClosedError;
 
 /// Maximum number of commands that are read ahead while the first of them cannot be accepted.
@@ -75,12 +76,5 @@ impl Pipe {
         let problem = CliError::new(EventErrorCode::Cancelled, "the query was cancelled");
         let affected = AffectedTransactions::ForSession { session: query.session, is_begin: false };
         self.refuse(Some(query.id), problem, &affected).await
-    }
-}
-
-async fn passed(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
     }
 }

@@ -4,27 +4,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
-use pg::{ExecuteError, NamedSession, Query, QuerySummary, SqlExecutor, Transaction, TransactionOptions};
+use pg::{ExecuteError, Query, QuerySummary, Transaction};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{ActorMessage, TransactionCommand, TransactionRequest};
+use super::{ActorMessage, NewTransaction, TransactionCommand, TransactionRequest};
 use crate::error::{CliError, EventErrorCode};
 use crate::error_event;
 use crate::events::{Event, Notice, ResultEvent, Rows, SqlError, Trace};
-use crate::run_query::{self, COMMIT_GRACE, ExecutionContext, Request, STOP_GRACE, StopTokens, stopped_for};
-use crate::writer::EventSender;
+use crate::run_query::{self, COMMIT_GRACE, ExecutionContext, Request, STOP_GRACE, StopTokens, passed, stopped_for};
 
 /// SQLSTATE `transaction_timeout`.
 const TRANSACTION_TIMEOUT: &str = "25P04";
 
 /// State of one transaction, except its queue.
 pub(super) struct Actor {
-    executor: Arc<dyn SqlExecutor>,
-    place: NamedSession,
-    begin: TransactionOptions,
-    event_sender: EventSender,
+    new: NewTransaction,
     has_failed: Arc<AtomicBool>,
     state: State,
 }
@@ -50,14 +46,8 @@ enum Flow {
 }
 
 impl Actor {
-    pub(super) fn new(
-        executor: Arc<dyn SqlExecutor>,
-        place: NamedSession,
-        begin: TransactionOptions,
-        event_sender: EventSender,
-        has_failed: Arc<AtomicBool>,
-    ) -> Self {
-        Self { executor, place, begin, event_sender, has_failed, state: State::Over(Over::Waiting) }
+    pub(super) fn new(new: NewTransaction, has_failed: Arc<AtomicBool>) -> Self {
+        Self { new, has_failed, state: State::Over(Over::Waiting) }
     }
 
     /// Runs until the end is requested or all senders are gone. Then the transaction is rolled back.
@@ -69,7 +59,7 @@ impl Actor {
             };
             let job = tokio::select! {
                 biased;
-                () = passing(until) => {
+                () = passed(until) => {
                     self.time_out().await;
                     continue;
                 }
@@ -144,16 +134,16 @@ impl Actor {
     async fn open(&mut self, request: &Request, cancel: &CancellationToken) -> Event {
         let begun = tokio::select! {
             biased;
-            begun = guarded(self.executor.begin(&self.place, self.begin)) => begun,
+            begun = guarded(self.new.executor.begin(&self.new.place, self.new.begin)) => begun,
             () = cancel.cancelled() => Err(ExecuteError::Cancelled),
         };
         match begun {
             Ok(transaction) => {
-                self.state = State::Open { transaction, until: Instant::now() + self.begin.timeout };
+                self.state = State::Open { transaction, until: Instant::now() + self.new.begin.timeout };
                 done(request, "BEGIN", QuerySummary::default(), false)
             }
             Err(failed) => {
-                let event = error_event::event(failed, Some(&self.place.target), request.ended());
+                let event = error_event::event(failed, Some(&self.new.place.target), request);
                 self.did_not_begin(why(&event));
                 event
             }
@@ -171,8 +161,9 @@ impl Actor {
         };
         let late = cancel.child_token();
         let stop = StopTokens::only(&late);
-        let runner = ExecutionContext::In(transaction.as_mut(), &self.place);
-        let running = std::panic::AssertUnwindSafe(run_query::run(runner, request, query, &self.event_sender, &stop));
+        let runner = ExecutionContext::In(transaction.as_mut(), &self.new.place);
+        let running =
+            std::panic::AssertUnwindSafe(run_query::run(runner, request, query, &self.new.event_sender, &stop));
         let mut running = Box::pin(running.catch_unwind());
         let (outcome, is_late) = tokio::select! {
             biased;
@@ -184,9 +175,8 @@ impl Actor {
         };
         drop(running);
         let Ok(outcome) = outcome else {
-            let problem = CliError::new(EventErrorCode::InternalError, "the query ended by a defect of countersign");
-            let event = Event::error(Some(request.id.clone()), problem, request.trace().duration_ms);
-            self.fail(&event);
+            let event = request.defect();
+            self.fail(why(&event));
             return (event, false);
         };
         let is_lost =
@@ -195,7 +185,7 @@ impl Actor {
             event if is_late && event.is_failure() => (self.timed_out(request), true),
             event => {
                 if outcome.is_abandoned || is_lost {
-                    self.fail(&event);
+                    self.fail(why(&event));
                 }
                 (event, is_late)
             }
@@ -212,19 +202,17 @@ impl Actor {
                     () = stopped_for(cancel, COMMIT_GRACE) => Err(run_query::unknown(correlation_id)),
                 };
                 match committed {
-                    Ok(completed) => done(request, "COMMIT", completed, !self.begin.read_only),
-                    Err(failed) => error_event::event(failed, Some(&self.place.target), request.ended()),
+                    Ok(completed) => done(request, "COMMIT", completed, !self.new.begin.read_only),
+                    Err(failed) => error_event::event(failed, Some(&self.new.place.target), request),
                 }
             }
             State::Over(Over::TimedOut) => self.timed_out(request),
             State::Over(Over::Failed(problem)) => {
                 let message = format!("nothing was committed: {}", problem.message);
-                let problem = CliError { message, hint: None, ..problem };
-                Event::error(Some(request.id.clone()), problem, request.trace().duration_ms)
+                request.failed(CliError { message, hint: None, ..problem })
             }
             State::Over(Over::Waiting) => {
-                let problem = CliError::invalid("nothing was committed: the transaction has not begun");
-                Event::error(Some(request.id.clone()), problem, request.trace().duration_ms)
+                request.failed(CliError::invalid("nothing was committed: the transaction has not begun"))
             }
         }
     }
@@ -235,7 +223,7 @@ impl Actor {
         self.state = State::Over(Over::TimedOut);
         let notice = Notice {
             id: None,
-            session: Some(self.place.session.clone()),
+            session: self.new.place.session.clone(),
             severity: "WARNING".to_owned(),
             sqlstate: TRANSACTION_TIMEOUT.to_owned(),
             message: self.late_message(),
@@ -244,11 +232,11 @@ impl Actor {
             trace: Trace::default(),
         };
         // The output may be closed.
-        let _ = self.event_sender.emit(&Event::Notice(Box::new(notice))).await;
+        let _ = self.new.event_sender.emit(&Event::Notice(Box::new(notice))).await;
     }
 
     fn late_message(&self) -> String {
-        format!("the transaction of this session was rolled back after {} ms", self.begin.timeout.as_millis())
+        format!("the transaction of this session was rolled back after {} ms", self.new.begin.timeout.as_millis())
     }
 
     /// Rolls the open transaction back. The connection is discarded if that takes too long.
@@ -263,14 +251,12 @@ impl Actor {
     async fn give_up(&mut self, problem: CliError) {
         if let State::Open { .. } = self.state {
             self.leave().await;
-            let message = format!("the transaction of this session was rolled back: {}", problem.message);
-            self.state = State::Over(Over::Failed(CliError { message, ..problem }));
+            self.fail(problem);
         }
     }
 
-    /// Marks the transaction as over, with the reason in this event.
-    fn fail(&mut self, event: &Event) {
-        let problem = why(event);
+    /// Marks the transaction as over for this reason.
+    fn fail(&mut self, problem: CliError) {
         let message = format!("the transaction of this session was rolled back: {}", problem.message);
         self.state = State::Over(Over::Failed(CliError { message, ..problem }));
     }
@@ -288,15 +274,14 @@ impl Actor {
             Over::Failed(problem) => problem.message.clone(),
             Over::Waiting => "the transaction of this session has not begun".to_owned(),
         };
-        let problem = CliError::invalid(message).hint("send rollback first");
-        Event::error(Some(request.id.clone()), problem, request.trace().duration_ms)
+        request.failed(CliError::invalid(message).hint("send rollback first"))
     }
 
     /// The event for a query or a commit after the transaction has timed out.
     fn timed_out(&self, request: &Request) -> Event {
         Event::SqlError(Box::new(SqlError {
-            id: Some(request.id.clone()),
-            session: Some(request.session.clone()),
+            id: request.id.clone(),
+            session: request.session.clone(),
             sqlstate: TRANSACTION_TIMEOUT.to_owned(),
             message: format!("{}: nothing was committed", self.late_message()),
             detail: None,
@@ -336,11 +321,4 @@ fn done(request: &Request, tag: &str, completed: QuerySummary, is_commit: bool) 
 async fn guarded<T>(running: impl Future<Output = Result<T, ExecuteError>>) -> Result<T, ExecuteError> {
     let ended = std::panic::AssertUnwindSafe(running).catch_unwind().await;
     ended.unwrap_or_else(|_| Err(ExecuteError::Internal("it ended by a defect of countersign".to_owned())))
-}
-
-async fn passing(until: Option<Instant>) {
-    match until {
-        Some(until) => tokio::time::sleep_until(until).await,
-        None => std::future::pending().await,
-    }
 }

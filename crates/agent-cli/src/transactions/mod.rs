@@ -81,12 +81,12 @@ pub(crate) enum TransactionCommand {
     RollBack,
 }
 
-pub(crate) struct NewTransaction<'a> {
+pub(crate) struct NewTransaction {
     pub(crate) executor: Arc<dyn SqlExecutor>,
     pub(crate) place: NamedSession,
     pub(crate) begin: TransactionOptions,
     pub(crate) event_sender: EventSender,
-    pub(crate) tasks: &'a TaskTracker,
+    pub(crate) tasks: TaskTracker,
 }
 
 impl Transactions {
@@ -120,7 +120,7 @@ impl Transactions {
     /// Begins a transaction. The future returns the terminal event of the request.
     pub(crate) fn begin(
         &mut self,
-        new: NewTransaction<'_>,
+        new: NewTransaction,
         request: Request,
         cancel: CancellationToken,
     ) -> impl Future<Output = Event> + Send + use<> {
@@ -142,7 +142,7 @@ impl Transactions {
     }
 
     /// Records that a begin was refused before it reached PostgreSQL.
-    pub(crate) fn refuse_begin(&mut self, new: NewTransaction<'_>, problem: &CliError) {
+    pub(crate) fn refuse_begin(&mut self, new: NewTransaction, problem: &CliError) {
         if let TransactionLookup::Open(handle) = self.find(&new.place.session) {
             handle.refuse(problem);
             return;
@@ -153,7 +153,7 @@ impl Transactions {
     }
 
     /// Inserts a transaction, which begins when the previous one has ended.
-    fn insert(&mut self, new: NewTransaction<'_>) -> &TransactionHandle {
+    fn insert(&mut self, new: NewTransaction) -> &TransactionHandle {
         let session = new.place.session.clone();
         let after = match self.find(&session) {
             TransactionLookup::None { after } => after,
@@ -168,8 +168,9 @@ impl Transactions {
             is_ending: false,
             ended: ended.clone(),
         };
-        let actor = Actor::new(new.executor, new.place, new.begin, new.event_sender, has_failed);
-        new.tasks.spawn(async move {
+        let tasks = new.tasks.clone();
+        let actor = Actor::new(new, has_failed);
+        tasks.spawn(async move {
             // Also after a panic: callers that wait for the end continue.
             let _ended = ended.drop_guard();
             if let Some(after) = after {
@@ -212,14 +213,15 @@ impl TransactionHandle {
         let _ = self.jobs.send(ActorMessage::Refused(problem.clone()));
     }
 
-    /// Queues a command. The future returns the terminal event of its request.
+    /// Queues a command. The future returns the terminal event of its request. If the request is cancelled before its
+    /// turn, it no longer waits for the answer.
     pub(crate) fn submit(
         &self,
         task: TransactionCommand,
         request: Request,
         cancel: CancellationToken,
     ) -> impl Future<Output = Event> + Send + use<> {
-        let (answer, answered) = oneshot::channel();
+        let (answer, mut answered) = oneshot::channel();
         let is_claimed = Arc::new(AtomicBool::new(false));
         let asked = TransactionRequest {
             request: request.clone(),
@@ -230,30 +232,21 @@ impl TransactionHandle {
         };
         // If the receiver is gone, the answer is dropped with it.
         let _ = self.jobs.send(ActorMessage::TransactionCommand(asked));
-        wait(answered, is_claimed, request, cancel)
-    }
-}
-
-/// Waits for the answer. If the request is cancelled before its turn, it no longer waits.
-async fn wait(
-    mut answered: oneshot::Receiver<Event>,
-    is_claimed: Arc<AtomicBool>,
-    request: Request,
-    cancel: CancellationToken,
-) -> Event {
-    let answer = tokio::select! {
-        biased;
-        answer = &mut answered => answer,
-        () = cancel.cancelled() => {
-            if !is_claimed.swap(true, Ordering::AcqRel) {
-                let problem = CliError::new(EventErrorCode::Cancelled, "the query was cancelled");
-                return Event::error(Some(request.id.clone()), problem, request.trace().duration_ms);
-            }
-            answered.await
+        async move {
+            let answer = tokio::select! {
+                biased;
+                answer = &mut answered => answer,
+                () = cancel.cancelled() => {
+                    if !is_claimed.swap(true, Ordering::AcqRel) {
+                        return request.cancelled();
+                    }
+                    answered.await
+                }
+            };
+            answer.unwrap_or_else(|_| {
+                let message = "the transaction ended by a defect of countersign";
+                request.failed(CliError::new(EventErrorCode::InternalError, message))
+            })
         }
-    };
-    answer.unwrap_or_else(|_| {
-        let problem = CliError::new(EventErrorCode::InternalError, "the transaction ended by a defect of countersign");
-        Event::error(Some(request.id.clone()), problem, request.trace().duration_ms)
-    })
+    }
 }
