@@ -13,6 +13,7 @@
 //! undo        `effects` of a write, `conflict`: why an undo is refused
 //! answer      `envelope`, `error_code`
 //! texts       `escape` for people; `moment`: times as people type them; `nearest` names
+//!             `text_enum`: enums whose variants have a text form
 //! ```
 //!
 //! To add an error code, add one variant with its doc comment, and one line in [`ErrorCode::ALL`];
@@ -40,6 +41,7 @@ mod safe_numbers;
 mod secret;
 mod statement;
 mod strict_json;
+mod text_enum;
 mod tier;
 
 pub use cell::{Cell, CellMasks, Columns, Member};

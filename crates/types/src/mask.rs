@@ -10,31 +10,20 @@ use sha2::Sha256;
 
 use crate::Secret;
 
-/// What a caller sees instead of the values of a column, from the mask that reveals most to the one that reveals
-/// least. NULL stays NULL.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mask {
-    /// The first character and `***`; of an e-mail address its domain as well. Only for columns of text.
-    Partial,
-    /// A keyed hash. Equal values have equal hashes.
-    Hash,
-    /// NULL.
-    Null,
-    /// No value: a query that reads the column is refused.
-    Refuse,
-}
-
-impl Mask {
-    /// The name in the configuration.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Partial => "partial",
-            Self::Hash => "hash",
-            Self::Null => "null",
-            Self::Refuse => "refuse",
-        }
+crate::text_enum! {
+    /// What a caller sees instead of the values of a column, from the mask that reveals most to the one that reveals
+    /// least. NULL stays NULL.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Mask {
+        /// The first character and `***`; of an e-mail address its domain as well. Only for columns of text.
+        Partial = "partial",
+        /// A keyed hash. Equal values have equal hashes.
+        Hash = "hash",
+        /// NULL.
+        Null = "null",
+        /// No value: a query that reads the column is refused.
+        Refuse = "refuse",
     }
 }
 

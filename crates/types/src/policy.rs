@@ -5,29 +5,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::Tier;
 
-/// What a rule makes of the calls that it matches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RuleAction {
-    /// The user of the caller has to agree.
-    Confirm,
-    /// A person who is not the caller has to agree.
-    Approve,
-    /// The call is refused.
-    Deny,
+crate::text_enum! {
+    /// What a rule makes of the calls that it matches.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum RuleAction {
+        /// The user of the caller has to agree.
+        Confirm = "confirm",
+        /// A person who is not the caller has to agree.
+        Approve = "approve",
+        /// The call is refused.
+        Deny = "deny",
+    }
 }
 
 impl RuleAction {
-    /// Name in manifests, in the policy log and in answers.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Confirm => "confirm",
-            Self::Approve => "approve",
-            Self::Deny => "deny",
-        }
-    }
-
     /// The tier that it requires; `None` if it refuses the call.
     #[must_use]
     pub const fn tier(self) -> Option<Tier> {

@@ -207,29 +207,18 @@ pub struct TableAccess {
     pub privileges: Vec<Privilege>,
 }
 
-/// A privilege on a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Privilege {
-    /// SELECT
-    Select,
-    /// INSERT
-    Insert,
-    /// UPDATE
-    Update,
-    /// DELETE
-    Delete,
-}
-
-impl Privilege {
-    /// The keyword in SQL.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Select => "select",
-            Self::Insert => "insert",
-            Self::Update => "update",
-            Self::Delete => "delete",
-        }
+crate::text_enum! {
+    /// A privilege on a table.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Privilege {
+        /// SELECT
+        Select = "select",
+        /// INSERT
+        Insert = "insert",
+        /// UPDATE
+        Update = "update",
+        /// DELETE
+        Delete = "delete",
     }
 }
 
