@@ -167,7 +167,7 @@ async fn settle(ledger: &Ledger, compiled: Compilation) -> anyhow::Result<ToolCa
 
 /// The error for a write that declares no undo and whose changes are not all recorded.
 fn not_recorded(tool: &ToolSpec, coverage: &Coverage) -> Diagnostic {
-    let gap = |(table, gap): (&CoveredTable, Gap)| format!("{} ({})", table.name, gap.as_str());
+    let gap = |(table, gap): (&CoveredTable, Gap)| format!("{} ({})", table.name, gap.words());
     let gaps: Vec<String> = coverage.gaps().map(gap).collect();
     let why = if gaps.is_empty() { "its plan shows none".to_owned() } else { gaps.join(", ") };
     Diagnostic {

@@ -394,11 +394,7 @@ impl SelectionForm {
             },
             from: time(&self.from, "24h")?,
             to: time(&self.to, "now")?,
-            mode: match self.mode.as_str() {
-                "skip" => PlanMode::Skip,
-                "cascade" => PlanMode::Cascade,
-                _ => PlanMode::Strict,
-            },
+            mode: PlanMode::parse(&self.mode).unwrap_or_default(),
         })
     }
 }

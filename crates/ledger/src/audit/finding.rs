@@ -69,29 +69,18 @@ pub enum VerifyFinding {
     },
 }
 
-/// How a record or an event differs from the sealed one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Discrepancy {
-    /// The contents or the effects have changed.
-    Altered,
-    /// The record or event does not exist, and no pruning has removed it.
-    Missing,
-    /// The record was added after later ones were sealed.
-    Inserted,
-    /// The record exists although a pruning has removed it.
-    Returned,
-}
-
-impl Discrepancy {
-    /// Parses the name of a difference in `verify.sql`.
-    pub(super) fn parse(name: &str) -> Option<Self> {
-        match name {
-            "altered" => Some(Self::Altered),
-            "missing" => Some(Self::Missing),
-            "inserted" => Some(Self::Inserted),
-            "returned" => Some(Self::Returned),
-            _ => None,
-        }
+types::text_enum! {
+    /// How a record or an event differs from the sealed one, by its name in `verify.sql`.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Discrepancy {
+        /// The contents or the effects have changed.
+        Altered = "altered",
+        /// The record or event does not exist, and no pruning has removed it.
+        Missing = "missing",
+        /// The record was added after later ones were sealed.
+        Inserted = "inserted",
+        /// The record exists although a pruning has removed it.
+        Returned = "returned",
     }
 }
 

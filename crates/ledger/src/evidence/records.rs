@@ -12,38 +12,18 @@ use types::{AccountId, CorrelationId, Effects};
 use crate::evidence::effects;
 use crate::evidence::values::{array, as_object, rfc3339};
 
-/// The states of a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RecordStatus {
-    /// The write is running.
-    Pending,
-    /// The write succeeded.
-    Success,
-    /// The write failed.
-    Failure,
-    /// The call was answered from the record of an identical one.
-    Duplicate,
-}
-
-impl RecordStatus {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Pending, Self::Success, Self::Failure, Self::Duplicate];
-
-    /// The status with this name.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.as_str() == word)
-    }
-
-    /// The name of the status in the ledger and in JSON.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Success => "success",
-            Self::Failure => "failure",
-            Self::Duplicate => "duplicate",
-        }
+types::text_enum! {
+    /// The states of a record.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum RecordStatus {
+        /// The write is running.
+        Pending = "pending",
+        /// The write succeeded.
+        Success = "success",
+        /// The write failed.
+        Failure = "failure",
+        /// The call was answered from the record of an identical one.
+        Duplicate = "duplicate",
     }
 }
 

@@ -73,30 +73,22 @@ pub struct CoveredTable {
     pub hides: bool,
 }
 
-/// The reason why the recorded changes of a table cannot undo a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gap {
-    /// The table is not tracked.
-    Untracked,
-    /// The trigger that records them is disabled.
-    Disabled,
-    /// The columns of the table have changed since its shape was recorded. The next write renews the shape.
-    Changed,
-    /// The table has no key by which its rows can be found again.
-    Keyless,
+types::text_enum! {
+    /// The reason why the recorded changes of a table cannot undo a write.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Gap {
+        /// The table is not tracked.
+        Untracked = "untracked",
+        /// The trigger that records them is disabled.
+        Disabled = "disabled",
+        /// The columns of the table have changed since its shape was recorded. The next write renews the shape.
+        Changed = "changed",
+        /// The table has no key by which its rows can be found again.
+        Keyless = "keyless",
+    }
 }
 
 impl Gap {
-    fn parse(word: &str) -> Option<Self> {
-        Some(match word {
-            "untracked" => Self::Untracked,
-            "disabled" => Self::Disabled,
-            "changed" => Self::Changed,
-            "keyless" => Self::Keyless,
-            _ => return None,
-        })
-    }
-
     /// Whether the gap closes by itself: the ledger renews the shape of a changed table at its next write.
     #[must_use]
     pub const fn closes_itself(self) -> bool {
@@ -105,7 +97,7 @@ impl Gap {
 
     /// The gap in words, to follow the name of the table.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    pub const fn words(self) -> &'static str {
         match self {
             Self::Untracked => "not tracked",
             Self::Disabled => "its trigger is disabled",

@@ -22,15 +22,17 @@ const SESSION_SQL: &str = "select s.person, s.role, array_to_json(s.groups)::tex
 const LOG_OUT_SQL: &str = "select countersign.log_out(decode($1, 'hex'))";
 const END_SQL: &str = "select countersign.end_console_sessions($1)::text";
 
-/// What a person may do in the console. Each role includes the rights of the roles before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ConsoleRole {
-    /// May read.
-    Auditor,
-    /// May also decide on proposals.
-    Reviewer,
-    /// May also undo writes and freeze accounts.
-    Operator,
+types::text_enum! {
+    /// What a person may do in the console. Each role includes the rights of the roles before it.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum ConsoleRole {
+        /// May read.
+        Auditor = "auditor",
+        /// May also decide on proposals.
+        Reviewer = "reviewer",
+        /// May also undo writes and freeze accounts.
+        Operator = "operator",
+    }
 }
 
 /// A person whom the console has verified.
@@ -71,16 +73,6 @@ pub struct ConsoleSessions {
 }
 
 impl ConsoleRole {
-    /// The name of the role.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Auditor => "auditor",
-            Self::Reviewer => "reviewer",
-            Self::Operator => "operator",
-        }
-    }
-
     /// Whether a person of this role decides on proposals.
     #[must_use]
     pub fn may_decide(self) -> bool {
@@ -95,7 +87,7 @@ impl ConsoleRole {
 
     /// The role of this name. An unknown name is an auditor, who may not decide.
     fn named(name: &str) -> Self {
-        [Self::Operator, Self::Reviewer].into_iter().find(|role| role.as_str() == name).unwrap_or(Self::Auditor)
+        Self::parse(name).unwrap_or(Self::Auditor)
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) async fn lines(ledger: &Ledger, catalog: &ToolCatalog) -> anyhow::Res
 fn described(coverage: &Coverage) -> String {
     let table = |table: &ledger::CoveredTable| {
         let via = table.via.as_ref().map(|via| format!("by foreign key {via}"));
-        let remarks: Vec<String> = via.into_iter().chain(table.gap.map(|gap| gap.as_str().to_owned())).collect();
+        let remarks: Vec<String> = via.into_iter().chain(table.gap.map(|gap| gap.words().to_owned())).collect();
         if remarks.is_empty() { table.name.clone() } else { format!("{} ({})", table.name, remarks.join(", ")) }
     };
     let tables: Vec<String> = coverage.tables.iter().map(table).collect();

@@ -9,49 +9,25 @@
 use serde::{Deserialize, Serialize};
 use types::{ErrorCode, Failure};
 
-/// The state of a proposal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ProposalStatus {
-    /// The proposal waits for a decision.
-    Pending,
-    /// The proposal was approved and waits for its execution.
-    Confirmed,
-    /// The user or a reviewer rejected the proposal.
-    Rejected,
-    /// The proposal was not approved in time, or not executed in time.
-    Expired,
-    /// The write was executed.
-    Executed,
-    /// The write was attempted and refused.
-    Failed,
-    /// The write would have differed from the preview.
-    Stale,
-}
-
-impl ProposalStatus {
-    /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Pending, Self::Confirmed, Self::Rejected, Self::Expired, Self::Executed, Self::Failed, Self::Stale];
-
-    /// The name of the state in the ledger and in JSON.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Confirmed => "confirmed",
-            Self::Rejected => "rejected",
-            Self::Expired => "expired",
-            Self::Executed => "executed",
-            Self::Failed => "failed",
-            Self::Stale => "stale",
-        }
-    }
-
-    /// The state with this name.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.as_str() == word)
+types::text_enum! {
+    /// The state of a proposal.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ProposalStatus {
+        /// The proposal waits for a decision.
+        Pending = "pending",
+        /// The proposal was approved and waits for its execution.
+        Confirmed = "confirmed",
+        /// The user or a reviewer rejected the proposal.
+        Rejected = "rejected",
+        /// The proposal was not approved in time, or not executed in time.
+        Expired = "expired",
+        /// The write was executed.
+        Executed = "executed",
+        /// The write was attempted and refused.
+        Failed = "failed",
+        /// The write would have differed from the preview.
+        Stale = "stale",
     }
 }
 

@@ -33,28 +33,18 @@ pub struct Selection {
     pub to: String,
 }
 
-/// How to treat writes that conflict (docs/internals/ledger.md).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PlanMode {
-    /// If any write conflicts, nothing is undone.
-    #[default]
-    Strict,
-    /// Writes that conflict are left out as a whole.
-    Skip,
-    /// Later recorded writes on the same rows are undone as well.
-    Cascade,
-}
-
-impl PlanMode {
-    /// The name of the mode in the ledger and in JSON.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Strict => "strict",
-            Self::Skip => "skip",
-            Self::Cascade => "cascade",
-        }
+types::text_enum! {
+    /// How to treat writes that conflict (docs/internals/ledger.md).
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum PlanMode {
+        /// If any write conflicts, nothing is undone.
+        #[default]
+        Strict = "strict",
+        /// Writes that conflict are left out as a whole.
+        Skip = "skip",
+        /// Later recorded writes on the same rows are undone as well.
+        Cascade = "cascade",
     }
 }
 
