@@ -4,49 +4,34 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// The `error_code` of an `error` event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EventErrorCode {
-    /// A command, an option or a flag is invalid.
-    InvalidRequest,
-    /// The parameters do not match the statement.
-    InvalidParams,
-    /// The server cannot be reached or refuses the connection.
-    ConnectFailed,
-    /// The server did not respond in time.
-    ConnectTimeout,
-    /// User or password is wrong.
-    AuthFailed,
-    /// An inline result exceeds its limit of rows or bytes.
-    ResultTooLarge,
-    /// The agent cancelled the request, or the session ended.
-    Cancelled,
-    /// The connection was lost. Nothing was committed.
-    ConnectionLost,
-    /// The connection was lost before the response to COMMIT arrived.
-    CommitOutcomeUnknown,
-    /// This front end does not support the statement.
-    Unsupported,
-    /// A defect of this program.
-    InternalError,
-}
-
-impl EventErrorCode {
-    /// Every code.
-    pub const ALL: [Self; 11] = [
-        Self::InvalidRequest,
-        Self::InvalidParams,
-        Self::ConnectFailed,
-        Self::ConnectTimeout,
-        Self::AuthFailed,
-        Self::ResultTooLarge,
-        Self::Cancelled,
-        Self::ConnectionLost,
-        Self::CommitOutcomeUnknown,
-        Self::Unsupported,
-        Self::InternalError,
-    ];
+types::text_enum! {
+    /// The `error_code` of an `error` event.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum EventErrorCode {
+        /// A command, an option or a flag is invalid.
+        InvalidRequest = "invalid_request",
+        /// The parameters do not match the statement.
+        InvalidParams = "invalid_params",
+        /// The server cannot be reached or refuses the connection.
+        ConnectFailed = "connect_failed",
+        /// The server did not respond in time.
+        ConnectTimeout = "connect_timeout",
+        /// User or password is wrong.
+        AuthFailed = "auth_failed",
+        /// An inline result exceeds its limit of rows or bytes.
+        ResultTooLarge = "result_too_large",
+        /// The agent cancelled the request, or the session ended.
+        Cancelled = "cancelled",
+        /// The connection was lost. Nothing was committed.
+        ConnectionLost = "connection_lost",
+        /// The connection was lost before the response to COMMIT arrived.
+        CommitOutcomeUnknown = "commit_outcome_unknown",
+        /// This front end does not support the statement.
+        Unsupported = "unsupported",
+        /// A defect of this program.
+        InternalError = "internal_error",
+    }
 }
 
 impl fmt::Display for EventErrorCode {

@@ -12,26 +12,16 @@ use crate::options::{Defaults, Options};
 use crate::output::Output;
 use crate::request::{MAX_PARAMS, check_params};
 
-/// Front end of an invocation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FrontEnd {
-    /// `countersign query`: one statement.
-    Query,
-    /// `countersign pipe`: commands as lines.
-    Pipe,
-    /// `countersign psql`: one statement, with psql's flags.
-    Psql,
-}
-
-impl FrontEnd {
-    /// Returns the name of the command.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Query => "query",
-            Self::Pipe => "pipe",
-            Self::Psql => "psql",
-        }
+types::text_enum! {
+    /// Front end of an invocation.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum FrontEnd {
+        /// `countersign query`: one statement.
+        Query = "query",
+        /// `countersign pipe`: commands as lines.
+        Pipe = "pipe",
+        /// `countersign psql`: one statement, with psql's flags.
+        Psql = "psql",
     }
 }
 

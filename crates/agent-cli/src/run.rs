@@ -121,7 +121,7 @@ async fn unread(ending: &CancellationToken, writing: &WriterTask) {
 
 fn startup(invocation: &Invocation, config: &Config) -> Event {
     let connection = invocation.connection.shown().map(|(key, text)| (key, json!(redaction::without_password(text))));
-    let front_end = std::iter::once(("front_end", json!(invocation.front_end.name())));
+    let front_end = std::iter::once(("front_end", json!(invocation.front_end.as_str())));
     let others = [("audit", json!(invocation.audit)), ("config", json!(invocation.config))];
     let args = front_end.chain(connection).chain(others.into_iter().filter(|(_, value)| !value.is_null()));
     let startup = Startup {

@@ -276,9 +276,8 @@ fn begin(fields: BeginFields) -> Result<Command, CliError> {
 }
 
 fn isolation(level: &str) -> Result<IsolationLevel, CliError> {
-    let found = IsolationLevel::ALL.into_iter().find(|known| known.as_str() == level);
     let known = IsolationLevel::ALL.map(IsolationLevel::as_str).join(", ");
-    found.ok_or_else(|| {
+    IsolationLevel::parse(level).ok_or_else(|| {
         CliError::invalid(format!("there is no isolation_level {}; it is one of {known}", quoted(level)))
     })
 }

@@ -13,8 +13,8 @@ use crate::terminal;
 
 /// The whole command line, with the options of the front ends that parse theirs themselves.
 fn command_line() -> clap::Command {
-    let front_ends = [("query", FrontEnd::Query), ("pipe", FrontEnd::Pipe), ("psql", FrontEnd::Psql)];
-    front_ends.into_iter().fold(Cli::command(), |cli, (name, front_end)| {
+    FrontEnd::ALL.into_iter().fold(Cli::command(), |cli, front_end| {
+        let name = front_end.as_str();
         cli.mut_subcommand(name, |_| agent_cli::command(front_end).name(name))
     })
 }

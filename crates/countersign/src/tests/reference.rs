@@ -175,13 +175,7 @@ fn the_page_of_the_command_line_follows_from_its_definition() {
         for paragraph in about.split("\n\n") {
             page.push_str(&format!("{}\n\n", wrapped(&sentence(paragraph), "")));
         }
-        let front_end = match command.get_name() {
-            "query" => Some(agent_cli::FrontEnd::Query),
-            "pipe" => Some(agent_cli::FrontEnd::Pipe),
-            "psql" => Some(agent_cli::FrontEnd::Psql),
-            _ => None,
-        };
-        if let Some(front_end) = front_end {
+        if let Some(front_end) = agent_cli::FrontEnd::parse(command.get_name()) {
             let help = agent_cli::parse(front_end, &["--help".to_owned()], HashMap::new()).unwrap_err().stdout;
             let help = String::from_utf8(help).unwrap();
             let lines: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();

@@ -30,12 +30,7 @@ use crate::{connection, terminal};
 
 /// Returns the front end at the start of a command line, and the remaining arguments.
 pub(crate) fn front_end(mut arguments: impl Iterator<Item = OsString>) -> Option<(FrontEnd, Vec<OsString>)> {
-    let front_end = match arguments.next()?.to_str()? {
-        "query" => FrontEnd::Query,
-        "pipe" => FrontEnd::Pipe,
-        "psql" => FrontEnd::Psql,
-        _ => return None,
-    };
+    let front_end = FrontEnd::parse(arguments.next()?.to_str()?)?;
     Some((front_end, arguments.collect()))
 }
 
@@ -74,7 +69,7 @@ fn prepare(
     let audit = audit(&invocation, &settings).map_err(wrong)?;
     let shared = connection::named(&settings).map(|SecretSource { text, origin }| ConnectionString { text, origin });
     let actor = os_user::name();
-    let command = format!("countersign {}", front_end.name());
+    let command = format!("countersign {}", front_end.as_str());
     let client = ClientInfo::new(&command, env!("CARGO_PKG_VERSION")).in_session();
     let principal = Principal { account_id: settings.account.clone(), actor: Some(actor), client };
     let executor = AuditRouter::new(audit, principal, settings.ledger.clone());

@@ -49,29 +49,16 @@ pub struct TransactionOptions {
     pub timeout: Duration,
 }
 
-/// The isolation level of a transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IsolationLevel {
-    /// Each statement sees what was committed before it.
-    ReadCommitted,
-    /// All statements see what was committed before the first one.
-    RepeatableRead,
-    /// Like repeatable read, and as if transactions ran one after another.
-    Serializable,
-}
-
-impl IsolationLevel {
-    /// All levels, from the weakest to the strictest.
-    pub const ALL: [Self; 3] = [Self::ReadCommitted, Self::RepeatableRead, Self::Serializable];
-
-    /// The level as SQL spells it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::ReadCommitted => "read committed",
-            Self::RepeatableRead => "repeatable read",
-            Self::Serializable => "serializable",
-        }
+types::text_enum! {
+    /// The isolation level of a transaction.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum IsolationLevel {
+        /// Each statement sees what was committed before it.
+        ReadCommitted = "read committed",
+        /// All statements see what was committed before the first one.
+        RepeatableRead = "repeatable read",
+        /// Like repeatable read, and as if transactions ran one after another.
+        Serializable = "serializable",
     }
 }
 
