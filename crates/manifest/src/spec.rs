@@ -366,18 +366,20 @@ impl Access {
     }
 }
 
-/// How many rows the last statement may return.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RowExpectation {
-    /// Exactly one; `data` is that row.
-    One,
-    /// None or one; `data` is that row, or empty.
-    AtMostOne,
-    /// One or more; `data` is `rows` and `row_count`.
-    Some,
-    /// Any number; `data` is `rows` and `row_count`.
-    Any,
+types::text_enum! {
+    /// How many rows the last statement may return.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum RowExpectation {
+        /// Exactly one; `data` is that row.
+        One = "one",
+        /// None or one; `data` is that row, or empty.
+        AtMostOne = "at_most_one",
+        /// One or more; `data` is `rows` and `row_count`.
+        Some = "some",
+        /// Any number; `data` is `rows` and `row_count`.
+        Any = "any",
+    }
 }
 
 impl RowExpectation {
@@ -396,16 +398,5 @@ impl RowExpectation {
     #[must_use]
     pub const fn is_single(self) -> bool {
         matches!(self, Self::One | Self::AtMostOne)
-    }
-
-    /// The name in manifests.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::One => "one",
-            Self::AtMostOne => "at_most_one",
-            Self::Some => "some",
-            Self::Any => "any",
-        }
     }
 }

@@ -3,18 +3,20 @@
 use serde::Serialize;
 use serde_json::Value;
 
-/// The level of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FindingLevel {
-    /// Nothing is wrong.
-    Ok,
-    /// The check was not made.
-    Unchecked,
-    /// It works, but an operator should look at it.
-    Warning,
-    /// Something does not work, or waits forever.
-    Problem,
+types::text_enum! {
+    /// The level of a finding.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum FindingLevel {
+        /// Nothing is wrong.
+        Ok = "ok",
+        /// The check was not made.
+        Unchecked = "unchecked",
+        /// It works, but an operator should look at it.
+        Warning = "warning",
+        /// Something does not work, or waits forever.
+        Problem = "problem",
+    }
 }
 
 /// The result of one check.
@@ -32,19 +34,6 @@ pub struct Finding {
     /// Details for programs, if the finding is about one record or proposal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
-}
-
-impl FindingLevel {
-    /// The name of the level in JSON.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Unchecked => "unchecked",
-            Self::Warning => "warning",
-            Self::Problem => "problem",
-        }
-    }
 }
 
 impl Finding {

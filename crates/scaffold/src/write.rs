@@ -35,15 +35,17 @@ pub struct Scaffold {
     pub tokens: usize,
 }
 
-/// What a tool does with one row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ToolKind {
-    /// Inserts a row.
-    Insert,
-    /// Updates some columns of a row.
-    Update,
-    /// Deletes a row.
-    Delete,
+types::text_enum! {
+    /// What a tool does with one row.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum ToolKind {
+        /// Inserts a row.
+        Insert = "insert",
+        /// Updates some columns of a row.
+        Update = "update",
+        /// Deletes a row.
+        Delete = "delete",
+    }
 }
 
 /// A word that is not a kind of tool.
@@ -55,24 +57,7 @@ impl FromStr for ToolKind {
     type Err = UnknownKindError;
 
     fn from_str(word: &str) -> Result<Self, Self::Err> {
-        match word {
-            "insert" => Ok(Self::Insert),
-            "update" => Ok(Self::Update),
-            "delete" => Ok(Self::Delete),
-            _ => Err(UnknownKindError),
-        }
-    }
-}
-
-impl ToolKind {
-    /// The name on the command line.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Insert => "insert",
-            Self::Update => "update",
-            Self::Delete => "delete",
-        }
+        Self::parse(word).ok_or(UnknownKindError)
     }
 }
 

@@ -6,65 +6,32 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-/// Reason for the refusal of a request before it reached a tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum RefusalReason {
-    /// The credentials are missing or invalid.
-    Unauthenticated,
-    /// The credentials are valid but do not permit the request.
-    Forbidden,
-    /// The Host header names another host.
-    Host,
-    /// The Origin header names a page that may not send requests.
-    Origin,
-    /// The body exceeds the maximum size of a message.
-    BodyTooLarge,
-    /// The request exceeds the rate limit.
-    RateLimited,
-    /// The maximum number of sessions is reached.
-    TooManySessions,
-    /// The maximum number of streams is reached.
-    TooManyStreams,
-    /// The maximum number of connections is reached, of all clients or of one.
-    TooManyConnections,
-    /// The client took too long to send or to read.
-    TooSlow,
-    /// The server is shutting down.
-    Draining,
-}
-
-impl RefusalReason {
-    /// All reasons.
-    pub const ALL: [Self; 11] = [
-        Self::Unauthenticated,
-        Self::Forbidden,
-        Self::Host,
-        Self::Origin,
-        Self::BodyTooLarge,
-        Self::RateLimited,
-        Self::TooManySessions,
-        Self::TooManyStreams,
-        Self::TooManyConnections,
-        Self::TooSlow,
-        Self::Draining,
-    ];
-
-    /// Value of the label.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unauthenticated => "unauthenticated",
-            Self::Forbidden => "forbidden",
-            Self::Host => "host",
-            Self::Origin => "origin",
-            Self::BodyTooLarge => "body_too_large",
-            Self::RateLimited => "rate_limited",
-            Self::TooManySessions => "too_many_sessions",
-            Self::TooManyStreams => "too_many_streams",
-            Self::TooManyConnections => "too_many_connections",
-            Self::TooSlow => "too_slow",
-            Self::Draining => "draining",
-        }
+types::text_enum! {
+    /// Reason for the refusal of a request before it reached a tool.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum RefusalReason {
+        /// The credentials are missing or invalid.
+        Unauthenticated = "unauthenticated",
+        /// The credentials are valid but do not permit the request.
+        Forbidden = "forbidden",
+        /// The Host header names another host.
+        Host = "host",
+        /// The Origin header names a page that may not send requests.
+        Origin = "origin",
+        /// The body exceeds the maximum size of a message.
+        BodyTooLarge = "body_too_large",
+        /// The request exceeds the rate limit.
+        RateLimited = "rate_limited",
+        /// The maximum number of sessions is reached.
+        TooManySessions = "too_many_sessions",
+        /// The maximum number of streams is reached.
+        TooManyStreams = "too_many_streams",
+        /// The maximum number of connections is reached, of all clients or of one.
+        TooManyConnections = "too_many_connections",
+        /// The client took too long to send or to read.
+        TooSlow = "too_slow",
+        /// The server is shutting down.
+        Draining = "draining",
     }
 }
 
