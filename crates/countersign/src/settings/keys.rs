@@ -357,14 +357,7 @@ pub(crate) enum PoolerSetting {
     Transaction,
 }
 
-impl From<PoolerSetting> for Pooler {
-    fn from(given: PoolerSetting) -> Self {
-        match given {
-            PoolerSetting::None => Self::None,
-            PoolerSetting::Transaction => Self::Transaction,
-        }
-    }
-}
+types::same_variants! { PoolerSetting => Pooler { None, Transaction } }
 
 /// Who must agree to a call of execute_sql.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize, JsonSchema)]
@@ -379,22 +372,6 @@ pub(crate) enum ExecuteSqlTier {
     Approve,
 }
 
-impl From<ExecuteSqlTier> for Tier {
-    fn from(tier: ExecuteSqlTier) -> Self {
-        match tier {
-            ExecuteSqlTier::Auto => Self::Auto,
-            ExecuteSqlTier::Confirm => Self::Confirm,
-            ExecuteSqlTier::Approve => Self::Approve,
-        }
-    }
-}
+types::same_variants! { ExecuteSqlTier => Tier { Auto, Confirm, Approve } }
 
-impl From<Content> for mcp::ResultContent {
-    fn from(content: Content) -> Self {
-        match content {
-            Content::Text => Self::Text,
-            Content::Structured => Self::Structured,
-            Content::Both => Self::Both,
-        }
-    }
-}
+types::same_variants! { Content => mcp::ResultContent { Text, Structured, Both } }

@@ -33,12 +33,4 @@ pub(crate) enum ReadsLog {
     Text,
 }
 
-impl From<ReadsLog> for ReadLogDetail {
-    fn from(log: ReadsLog) -> Self {
-        match log {
-            ReadsLog::Off => Self::Off,
-            ReadsLog::Metadata => Self::Metadata,
-            ReadsLog::Text => Self::Text,
-        }
-    }
-}
+types::same_variants! { ReadsLog => ReadLogDetail { Off, Metadata, Text } }

@@ -70,15 +70,7 @@ pub enum PageProblem {
     Unknown,
 }
 
-impl From<OrderProblem> for PageProblem {
-    fn from(problem: OrderProblem) -> Self {
-        match problem {
-            OrderProblem::Unordered => Self::Unordered,
-            OrderProblem::Expression => Self::Expression,
-            OrderProblem::NotUnique => Self::NotUnique,
-        }
-    }
-}
+types::same_variants! { OrderProblem => PageProblem { Unordered, Expression, NotUnique } }
 
 /// One column of the order.
 #[derive(Debug)]

@@ -81,15 +81,7 @@ enum Mode {
     Cascade,
 }
 
-impl From<Mode> for PlanMode {
-    fn from(mode: Mode) -> Self {
-        match mode {
-            Mode::Strict => Self::Strict,
-            Mode::Skip => Self::Skip,
-            Mode::Cascade => Self::Cascade,
-        }
-    }
-}
+types::same_variants! { Mode => PlanMode { Strict, Skip, Cascade } }
 
 /// `data` of the answer.
 #[derive(Debug, Serialize, JsonSchema)]
