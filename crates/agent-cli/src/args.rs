@@ -119,7 +119,7 @@ pub fn command(front_end: FrontEnd) -> clap::Command {
 /// # Errors
 /// [`ParseExit`] if there is nothing to run.
 pub fn parse(front_end: FrontEnd, argv: &[String], env: HashMap<String, String>) -> Result<Invocation, ParseExit> {
-    let name = format!("countersign {}", front_end.name());
+    let name = format!("countersign {}", front_end.as_str());
     let shown_argv = redaction::argv(argv);
     let argv = match front_end {
         FrontEnd::Query | FrontEnd::Pipe => argv.to_vec(),
