@@ -164,17 +164,6 @@ fn exit(problem: CliError, argv: &[String]) -> ParseExit {
     ParseExit { stdout: form.render(&Event::error(None, problem, 0)), code: 2 }
 }
 
-/// The part of an unknown flag that a message may show. A value may be attached to the flag: `-Wsecret`.
-pub(crate) fn shown_flag(flag: &str) -> &str {
-    let name = flag.split('=').next().unwrap_or_default();
-    if name.starts_with("--") || name.len() <= 3 { name } else { name.get(..2).unwrap_or("-") }
-}
-
-/// The message for a value that belongs to no flag, without the value.
-pub(crate) fn unflagged(place: usize) -> String {
-    format!("argument {} is neither a flag nor a flag's value", place + 1)
-}
-
 /// Whether this is a flag of `query` that takes a number.
 fn is_number(flag: &str) -> bool {
     let is_it = |known: &clap::Arg| known.get_long().is_some_and(|long| flag.strip_prefix("--") == Some(long));
@@ -193,10 +182,12 @@ pub fn without_values(error: &clap::Error, argv: &[String]) -> String {
     // `--port <PORT>`
     let flag = argument.split([' ', '=', '[']).next().unwrap_or_default();
     match error.kind() {
-        ErrorKind::UnknownArgument if flag.starts_with('-') => format!("there is no flag {}", quoted(shown_flag(flag))),
+        ErrorKind::UnknownArgument if flag.starts_with('-') => {
+            format!("there is no flag {}", quoted(psql::shown_flag(flag)))
+        }
         ErrorKind::UnknownArgument => {
             let place = argv.iter().position(|given| given == argument);
-            place.map_or_else(|| "a value belongs to no flag".to_owned(), unflagged)
+            place.map_or_else(|| "a value belongs to no flag".to_owned(), psql::unflagged)
         }
         ErrorKind::InvalidValue if text(ContextKind::InvalidValue).is_none_or(str::is_empty) => {
             format!("the flag {flag} needs a value")

@@ -6,11 +6,41 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
+use tokio::time::Instant;
 use types::Column;
 
 use crate::config::Config;
 use crate::error::{CliError, EventErrorCode};
 use crate::undelivered::Commit;
+
+/// A request, for the events that belong to it.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    pub(crate) id: String,
+    pub(crate) session: String,
+    pub(crate) started: Instant,
+}
+
+impl Request {
+    pub(crate) fn trace(&self) -> Trace {
+        let elapsed = self.started.elapsed().as_millis();
+        Trace { duration_ms: u64::try_from(elapsed).unwrap_or(u64::MAX), ..Trace::default() }
+    }
+
+    /// The terminal event of the request, if it has failed for this reason.
+    pub(crate) fn failed(&self, problem: CliError) -> Event {
+        Event::error(Some(self.id.clone()), problem, self.trace().duration_ms)
+    }
+
+    pub(crate) fn cancelled(&self) -> Event {
+        self.failed(CliError::new(EventErrorCode::Cancelled, "the query was cancelled"))
+    }
+
+    /// The terminal event after a panic.
+    pub(crate) fn defect(&self) -> Event {
+        self.failed(CliError::new(EventErrorCode::InternalError, "the query ended by a defect of countersign"))
+    }
+}
 
 /// One line of output, identified by `code`. Absent fields are left out, never null.
 #[derive(Debug, Serialize)]

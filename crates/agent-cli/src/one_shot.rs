@@ -14,10 +14,11 @@ use crate::config::{Config, DEFAULT_SESSION};
 use crate::connection::{ConnectionFields, ConnectionLayers};
 use crate::error::{CliError, EventErrorCode};
 use crate::events::Event;
+use crate::events::Request;
 use crate::invocation::{OneShot, Sql};
 use crate::redaction;
 use crate::request::{MAX_SQL_BYTES, check_sql};
-use crate::run_query::{self, ExecutionContext, Request, StopTokens};
+use crate::run_query::{self, ExecutionContext, StopTokens};
 use crate::writer::{EventSender, OutputClosedError};
 
 /// The `id` of the one request.

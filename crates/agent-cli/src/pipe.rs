@@ -24,13 +24,14 @@ use tokio_util::task::TaskTracker;
 use crate::config::{Config, Patch};
 use crate::connection::{ConnectionFields, ConnectionLayers};
 use crate::error::{CliError, EventErrorCode};
+use crate::events::Request;
 use crate::events::{Close, CloseTrace, Event, Pong, PongTrace};
 use crate::in_flight::{InFlight, Kind};
 use crate::one_shot::{DONE, FAILED};
 use crate::request::{
     AffectedTransactions, Command, DEFAULT_BEGIN, MAX_ID_BYTES, MAX_LINE_BYTES, QueryCommand, RequestError,
 };
-use crate::run_query::{self, ExecutionContext, Request, StopSignals, StopTokens};
+use crate::run_query::{self, ExecutionContext, StopSignals, StopTokens};
 use crate::transactions::{NewTransaction, TransactionCommand, TransactionLookup, Transactions};
 use crate::writer::{EventSender, OutputClosedError};
 use types::{LineCodec, quoted};

@@ -4,7 +4,6 @@
 use pg::Conninfo;
 use types::quoted;
 
-use crate::args::{shown_flag, unflagged};
 use crate::error::CliError;
 
 pub(crate) const HELP: &str = "\
@@ -148,4 +147,15 @@ fn flag_of_database(value: &str) -> &'static str {
 fn is_numbered(value: &str) -> bool {
     let number = value.split_once('=').map_or("", |(number, _)| number);
     !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The part of an unknown flag that a message may show. A value may be attached to the flag: `-Wsecret`.
+pub(crate) fn shown_flag(flag: &str) -> &str {
+    let name = flag.split('=').next().unwrap_or_default();
+    if name.starts_with("--") || name.len() <= 3 { name } else { name.get(..2).unwrap_or("-") }
+}
+
+/// The message for a value that belongs to no flag, without the value.
+pub(crate) fn unflagged(place: usize) -> String {
+    format!("argument {} is neither a flag nor a flag's value", place + 1)
 }

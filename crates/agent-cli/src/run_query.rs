@@ -10,9 +10,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::{CliError, EventErrorCode};
 use crate::error_event;
-use crate::events::{ColumnName, DryRun, Event, ResultEnd, ResultEvent, ResultRows, ResultStart, Rows, Trace};
+use crate::events::{ColumnName, DryRun, Event, Request, ResultEnd, ResultEvent, ResultRows, ResultStart, Rows, Trace};
 use crate::writer::{EventSender, OutputClosedError};
 
 /// The maximum number of events of a statement that wait to be forwarded.
@@ -48,33 +47,7 @@ impl StopTokens {
     }
 }
 
-#[derive(Debug, Clone)]
-pub(crate) struct Request {
-    pub(crate) id: String,
-    pub(crate) session: String,
-    pub(crate) started: Instant,
-}
-
 impl Request {
-    pub(crate) fn trace(&self) -> Trace {
-        let elapsed = self.started.elapsed().as_millis();
-        Trace { duration_ms: u64::try_from(elapsed).unwrap_or(u64::MAX), ..Trace::default() }
-    }
-
-    /// The terminal event of the request, if it has failed for this reason.
-    pub(crate) fn failed(&self, problem: CliError) -> Event {
-        Event::error(Some(self.id.clone()), problem, self.trace().duration_ms)
-    }
-
-    pub(crate) fn cancelled(&self) -> Event {
-        self.failed(CliError::new(EventErrorCode::Cancelled, "the query was cancelled"))
-    }
-
-    /// The terminal event after a panic.
-    pub(crate) fn defect(&self) -> Event {
-        self.failed(CliError::new(EventErrorCode::InternalError, "the query ended by a defect of countersign"))
-    }
-
     fn full_trace(&self, completed: &QuerySummary) -> Trace {
         Trace { row_count: Some(completed.row_count), payload_bytes: Some(completed.payload_bytes), ..self.trace() }
     }

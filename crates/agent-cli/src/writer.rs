@@ -10,9 +10,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::events::Event;
+use crate::events::Request;
 use crate::log::LogFilters;
 use crate::output::Output;
-use crate::run_query::Request;
 use crate::undelivered::Undelivered;
 
 /// Maximum number of queued events of queries.

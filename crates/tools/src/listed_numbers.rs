@@ -5,13 +5,13 @@ use std::sync::Arc;
 use serde_json::Value;
 use types::{NumberFields, PgType, Scalar, TypeKind};
 
-use crate::builtin::execute_sql;
+use crate::tool::EXECUTE_SQL;
 
 /// The number fields of the rows, by the columns that the answer lists. This also works for an answer that comes from
 /// the ledger. Domains are not resolved, since their names do not show their types. `None` for other tools, whose
 /// columns are known.
 pub(crate) fn listed_numbers(tool: &str, data: &Value) -> Option<Arc<NumberFields>> {
-    if tool != execute_sql::NAME {
+    if tool != EXECUTE_SQL {
         return None;
     }
     let mut fields = NumberFields::default();

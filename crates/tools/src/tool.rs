@@ -15,6 +15,9 @@ use types::{CorrelationId, Failure, Masks, NumberFields, Principal, ProposalId, 
 
 use crate::policy_text;
 
+/// The name of the tool that runs SQL of the caller that writes.
+pub(crate) const EXECUTE_SQL: &str = "execute_sql";
+
 /// The description of a tool for clients.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolInfo {

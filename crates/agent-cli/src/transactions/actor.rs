@@ -12,8 +12,9 @@ use tokio_util::sync::CancellationToken;
 use super::{ActorMessage, NewTransaction, TransactionCommand, TransactionRequest};
 use crate::error::{CliError, EventErrorCode};
 use crate::error_event;
+use crate::events::Request;
 use crate::events::{Event, Notice, ResultEvent, Rows, SqlError, Trace};
-use crate::run_query::{self, COMMIT_GRACE, ExecutionContext, Request, STOP_GRACE, StopTokens, passed, stopped_for};
+use crate::run_query::{self, COMMIT_GRACE, ExecutionContext, STOP_GRACE, StopTokens, passed, stopped_for};
 
 /// SQLSTATE `transaction_timeout`.
 const TRANSACTION_TIMEOUT: &str = "25P04";

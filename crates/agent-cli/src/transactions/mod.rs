@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::error::{CliError, EventErrorCode};
 use crate::events::Event;
-use crate::run_query::Request;
+use crate::events::Request;
 use crate::writer::EventSender;
 use actor::Actor;
 use types::quoted;

@@ -10,6 +10,7 @@ use tools::Profile;
 use super::console::OidcConfig;
 use super::console_keys::CONSOLE;
 use super::http_auth::{self, IssuerConfig, TokenConfig};
+use super::key_group;
 use super::keys::{HTTP, Keys, LIMITS, TOP};
 use super::masks::MaskConfig;
 use super::notify_keys::NOTIFY;
@@ -103,7 +104,7 @@ impl<'s> Reader<'s> {
             let before = self.mistakes.len();
             let mut table = self.table(&mut tables, &name);
             let keys: ProfileKeys = self.group(&mut table);
-            let known: Vec<String> = schema::properties::<ProfileKeys>().keys().cloned().collect();
+            let known: Vec<String> = key_group::properties::<ProfileKeys>().keys().cloned().collect();
             self.refuse_rest(&table, &format!("profiles.{name}."), &known);
             match ProfileConfig::new(&name, at, keys, |offset| self.source.locate(offset)) {
                 Ok(profile) => profiles.push(profile),

@@ -1,5 +1,8 @@
 //! Groups of keys: flags, environment variables and keys of the file at once.
 
+use schemars::JsonSchema;
+use serde_json::{Map, Value};
+
 /// A group of keys, each of which may be missing; a layer above goes before one below.
 macro_rules! keys {
     ($(#[$meta:meta])* $group:ident { $($(#[$key_meta:meta])* $key:ident: $type:ty,)* }) => {
@@ -87,3 +90,31 @@ macro_rules! options {
     };
 }
 pub(super) use options;
+
+/// The properties of a type, with all definitions inline. A key may be missing, but TOML has no null.
+pub(super) fn properties<T: JsonSchema>() -> Map<String, Value> {
+    let settings =
+        schemars::generate::SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut).map(std::mem::take);
+    let mut properties = properties.unwrap_or_default();
+    properties.values_mut().for_each(without_null);
+    properties
+}
+
+fn without_null(schema: &mut Value) {
+    let Some(schema) = schema.as_object_mut() else { return };
+    schema.shift_remove("default");
+    if let Some(Value::Array(alternatives)) = schema.shift_remove("anyOf") {
+        let real = alternatives.into_iter().find(|one| one.get("type") != Some(&"null".into()));
+        schema.extend(real.and_then(|real| real.as_object().cloned()).unwrap_or_default());
+    }
+    if let Some(Value::Array(types)) = schema.get("type") {
+        let real: Vec<Value> = types.iter().filter(|one| **one != "null").cloned().collect();
+        let real = if let [one] = real.as_slice() { one.clone() } else { real.into() };
+        schema.insert("type".to_owned(), real);
+    }
+    if let Some(Value::Array(labels)) = schema.get_mut("enum") {
+        labels.retain(|label| !label.is_null());
+    }
+}

@@ -19,11 +19,10 @@ use types::{AccountId, Secret, Tier};
 use super::addresses::{Host, ListenAddress, Origin, Proxy, PublicUrl};
 use super::bounded::{Bounded, Millis, Seconds};
 use super::console_keys::{CONSOLE, CONSOLE_OIDC, ConsoleKeys, OidcSecretKeys};
-use super::key_group::{groups, keys, options};
+use super::key_group::{groups, keys, options, properties};
 use super::notify_keys::{NOTIFY, NotifyKeys};
 use super::reader::Reader;
 use super::reads_keys::{READS, ReadsKeys};
-use super::schema::properties;
 use super::secrets::parse_secret;
 use super::signing_keys::SigningKeys;
 

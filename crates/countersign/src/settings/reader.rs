@@ -9,7 +9,7 @@ use serde_spanned::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 use types::nearest_names;
 
-use super::schema::properties;
+use super::key_group::properties;
 
 /// A document that is being read, and the errors found so far.
 pub(super) struct Reader<'s> {

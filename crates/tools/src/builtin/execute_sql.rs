@@ -20,7 +20,7 @@ use crate::schema::{AnyParameter, builtin_info, parsed, to_json};
 use crate::services::{ExecuteSqlSettings, Services};
 use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolResult};
 
-pub(crate) const NAME: &str = "execute_sql";
+pub(crate) use crate::tool::EXECUTE_SQL as NAME;
 
 const DESCRIPTION: &str = "Execute any one SQL statement, and keep what it does. Use the other write tools where there \
     is one. meta.rollback says whether undo_mutation can take it back: changes of tracked tables can be. Use query_database to read. It runs in a transaction of \
