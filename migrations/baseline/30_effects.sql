@@ -199,7 +199,6 @@ begin
                        'execute function countersign.refuse_truncate()', leaf, condition);
         execute format('alter table %s enable always trigger "!countersign_truncate"', leaf);
     end loop;
-    perform countersign.keep_table_facts(target);
     return shape;
 end $$;
 comment on function countersign.track(regclass, text[], text[], boolean, boolean) is

@@ -45,6 +45,18 @@ end $$;
 comment on function countersign.is_free_to_change(oid, smallint[]) is
     'Whether no constraint, unique index, policy, trigger or generated column depends on these columns.';
 
+create function countersign.free_numbers(t countersign.tracked, of_columns text[]) returns int2[]
+language plpgsql stable as $$
+declare
+    -- A domain has constraints of its own.
+    found  int2[] := array(select u.number from unnest(t.columns, t.numbers, t.type_ids) u (c, number, of_type)
+                           where u.c = any (of_columns) and u.of_type < 16384);
+begin
+    return case when cardinality(found) = cardinality(of_columns) and countersign.is_free_to_change(t.relation, found) then found end;
+end $$;
+comment on function countersign.free_numbers(countersign.tracked, text[]) is
+    'The numbers of these columns, if nothing depends on their values; null if something may.';
+
 create function countersign.set_by_clocks(relation oid, op text) returns text[]
 language plpgsql stable as $$
 declare
@@ -122,8 +134,8 @@ comment on function countersign.has_obstacles(countersign.tracked, text, boolean
     'Whether rules, constraints or other tables may be in the way of the undo of such a change; is_kept: as long as the versions of the table''s '
     'catalog rows stay as they are, whatever becomes of its partitions and of the tables that refer to it.';
 
--- What a table's triggers and constraints mean for an undo takes longer to find than a write may take longer. It changes with the catalog
--- alone, so it is found once, and kept with the versions of the rows of the catalog that it was found in.
+-- A write has no time to find out what the triggers and constraints of its tables mean for its undo. That changes with the catalog alone,
+-- so the sweep finds it once, and keeps it with the versions of the rows of the catalog that it was read from.
 create function countersign.catalog_versions(relation oid, has_clocks boolean) returns xid[]
 language plpgsql stable as $$
 begin
@@ -145,7 +157,7 @@ comment on function countersign.catalog_versions(oid, boolean) is
     'The transactions that made what the catalog says now of a table, its columns and triggers; with has_clocks of the functions of its triggers and '
     'of its indexes, too.';
 
-create function countersign.keep_table_facts(of_relation oid default null) returns void
+create function countersign.keep_table_facts() returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set quote_all_identifiers = off as $$
 declare
     t                countersign.tracked;
@@ -158,8 +170,7 @@ declare
 begin
     for t in
         select k.* from countersign.tracked k join pg_class c on c.oid = k.relation
-        where k.is_current and (of_relation is null or k.relation = of_relation)
-          and k.catalog_versions is distinct from countersign.catalog_versions(k.relation, k.clock_numbers <> '{}')
+        where k.is_current and k.catalog_versions is distinct from countersign.catalog_versions(k.relation, k.clock_numbers <> '{}')
         for no key update of k skip locked
     loop
         -- Before the rest: what is found may be newer than the versions, and never older.
@@ -169,13 +180,8 @@ begin
         stamped := '{}';
         clocks := countersign.set_by_clocks(t.relation, 'U');
         if clocks <> '{}' then
-            -- A domain has constraints of its own.
-            stamped := array(select u.number from unnest(t.columns, t.numbers, t.type_ids) u (c, number, of_type)
-                             where u.c = any (clocks) and u.of_type < 16384);
-            if cardinality(stamped) <> cardinality(clocks) or not countersign.is_free_to_change(t.relation, stamped) then
-                clocks := null;
-                stamped := '{}';
-            end if;
+            stamped := coalesce(countersign.free_numbers(t, clocks), '{}');
+            clocks := case when stamped <> '{}' then clocks end;
         end if;
         if countersign.has_current_shape(t) and t.key_columns is not null then
             insert_clocks := countersign.set_by_clocks(t.relation, 'I');
@@ -194,8 +200,17 @@ begin
         where k.shape = t.shape;
     end loop;
 end $$;
-comment on function countersign.keep_table_facts(oid) is
-    'Finds which changes of tracked tables an undo takes back without a trial: of one table, or of all that have changed since.';
+comment on function countersign.keep_table_facts() is
+    'Finds which changes of tracked tables an undo takes back without a trial, of all that have changed since. Not for a transaction that changes a '
+    'table: a second change in it has the same version as the first.';
+
+create function countersign.kinds_of_change(write uuid)
+returns table (relation oid, shape integer, op text, is_moved boolean, has_secret_change boolean) language sql stable as $$
+    select e.relation, e.shape, e.op::text, bool_or(e.key_before is not null),
+           bool_or(e.op in ('U', 'D') and (e.secret_before is distinct from e.secret_after or e.key_before is not null and e.secret_before is not null))
+    from countersign.effect e where e.correlation_id = write group by 1, 2, 3
+$$;
+comment on function countersign.kinds_of_change(uuid) is 'What a write did to which tables, a row for each.';
 
 create function countersign.examine_write(write uuid) returns countersign.write_facts
 language plpgsql stable set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
@@ -210,9 +225,7 @@ declare
 begin
     facts := (false, false, false, null, null, '{}', null);
     for w in
-        select e.relation, e.shape, e.op::text as op, bool_or(e.key_before is not null) as is_moved,
-               bool_or(e.op in ('U', 'D') and (e.secret_before is distinct from e.secret_after or e.key_before is not null and e.secret_before is not null)) as has_secret_change
-        from countersign.effect e where e.correlation_id = write group by 1, 2, 3 order by 2
+        select k.* from countersign.kinds_of_change(write) k order by k.shape
     loop
         facts.has_effects := true;
         if t.shape is distinct from w.shape then
@@ -238,11 +251,8 @@ begin
         facts.needs_trial := columns is null or not countersign.may_take_back(w.relation, w.op)
                              or countersign.has_obstacles(t, w.op, w.is_moved, false);
         if not facts.needs_trial and columns <> '{}' and w.op = 'U' then
-            -- A domain has constraints of its own.
-            stamped := array(select u.number from unnest(t.columns, t.numbers, t.type_ids) u (c, number, of_type)
-                             where u.c = any (columns) and u.of_type < 16384);
-            facts.needs_trial := w.is_moved or assigned is null or assigned && stamped or cardinality(stamped) <> cardinality(columns)
-                                 or not countersign.is_free_to_change(w.relation, stamped);
+            stamped := countersign.free_numbers(t, columns);
+            facts.needs_trial := w.is_moved or assigned is null or stamped is null or assigned && stamped;
             facts.set_by_triggers := coalesce(facts.set_by_triggers, '{}') || jsonb_build_object(countersign.table_name(w.relation), to_jsonb(columns));
         end if;
     end loop;
@@ -266,17 +276,15 @@ begin
     into facts.has_effects, is_plain, facts.assigned, facts.set_by_triggers
     from (
         select w.relation, t.clock_columns, s.assigned, case when to_regclass(t.name) = w.relation then t.name else countersign.table_name(w.relation) end as name,
+               -- What found a row as it wanted it (N) updated it.
                coalesce(t.is_current and not t.is_log and not w.is_moved and not w.has_secret_change
-                   and strpos(t.plain_changes, w.op) > 0 and (w.op <> 'U' or t.clock_numbers = '{}' or not s.assigned && t.clock_numbers)
+                   and strpos(t.plain_changes, translate(w.op, 'N', 'U')) > 0
+                   and (w.op <> 'U' or t.clock_numbers = '{}' or not s.assigned && t.clock_numbers)
                    and countersign.may_take_back(w.relation, w.op)
                    and t.catalog_versions = countersign.catalog_versions(w.relation, t.clock_numbers <> '{}'), false) as is_plain
-        from (select e.relation, e.shape, case e.op when 'N' then 'U' else e.op::text end as op, bool_or(e.key_before is not null) as is_moved,
-                     bool_or(e.op in ('U', 'D') and (e.secret_before is distinct from e.secret_after
-                                                     or e.key_before is not null and e.secret_before is not null)) as has_secret_change,
-                     bool_or(e.op = 'U') as has_updates
-              from countersign.effect e where e.correlation_id = write group by 1, 2, 3) w
+        from countersign.kinds_of_change(write) w
         left join countersign.tracked t on t.shape = w.shape
-        cross join lateral (select case when w.has_updates and t.clock_numbers <> '{}'
+        cross join lateral (select case when w.op = 'U' and t.clock_numbers <> '{}'
                                         then countersign.noted_columns(current_setting('countersign.assigned_' || w.relation, true)) end as assigned
                             offset 0) s
     ) f;

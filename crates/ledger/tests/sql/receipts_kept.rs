@@ -21,6 +21,7 @@ const TABLE: &str = "create schema s; create table s.t (id int primary key, n in
     create function s.clock() returns trigger language plpgsql as $$ begin new.at := now(); return new; end $$;
     create function s.other() returns trigger language plpgsql as $$ begin new.n := abs(new.n); return new; end $$;
     create function s.nothing() returns trigger language plpgsql as $$ begin return null; end $$;";
+const SWEPT: &str = "select countersign.sweep('1 minute', 10)";
 const CLOCK: &str = "create trigger clock before update on s.t for each row execute function s.clock();";
 
 /// Makes what is kept of the table false, by one statement of somebody else.
@@ -59,6 +60,7 @@ async fn a_change_of_the_catalog_ends_what_was_kept() {
         let trial = Trial::over(database).await;
         for (before, change) in CHANGES {
             trial.change(&format!("{TABLE} {before} select countersign.track('s.t')")).await;
+            trial.change(SWEPT).await;
             let kept =
                 run(&trial.other, "select plain_changes from countersign.tracked where is_current").await.unwrap();
             assert!(kept[0].contains('U'), "{before}: {kept:?}");
@@ -71,7 +73,7 @@ async fn a_change_of_the_catalog_ends_what_was_kept() {
                 "{change}: {after_change:?}"
             );
             // A sweep finds what is true now.
-            trial.change("select countersign.keep_table_facts()").await;
+            trial.change(SWEPT).await;
             for sql in
                 ["update s.t set n = 12 where id = 3", "insert into s.t values (10, 1)", "delete from s.t where id = 4"]
             {
@@ -89,6 +91,7 @@ async fn a_sweep_keeps_what_a_migration_has_made() {
     database.run(crate::snapshot::FUNCTION).await;
     database.run(&format!("{TABLE} {CLOCK} select countersign.track('s.t')")).await;
     let trial = Trial::over(database).await;
+    trial.change(SWEPT).await;
     let kept = async |trial: &Trial| {
         let sql = "select plain_changes || clock_columns::text from countersign.tracked t where t.is_current
                    and t.catalog_versions = countersign.catalog_versions(t.relation, t.clock_numbers <> '{}')";
@@ -99,7 +102,29 @@ async fn a_sweep_keeps_what_a_migration_has_made() {
     assert_eq!(kept(&trial).await, [""; 0]);
     let written = trial.write("update s.t set note = 'x' where id = 1").await;
     assert!(written.receipt.is_a_promise(), "{:?}", written.receipt);
-    trial.change("select countersign.sweep('1 minute', 10)").await;
+    trial.change(SWEPT).await;
     assert_eq!(kept(&trial).await, ["UID{at}"]);
     trial.restores("update s.t set note = 'y' where id = 2").await;
+}
+
+/// The control: facts are kept by the transaction that tracks the table.
+const KEPT_AT_ONCE: (&str, &str) = (
+    "    return shape;\nend $$;\ncomment on function countersign.track(",
+    "    perform countersign.keep_table_facts();\n    return shape;\nend $$;\ncomment on function countersign.track(",
+);
+
+/// All that one transaction makes of a row of the catalog has the same version, so nothing is kept before its end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_in_the_transaction_that_tracks_the_table_is_noticed() {
+    let as_it_is = ledger_without("kept_later", &[COMPARED]).await;
+    let control = ledger_without("kept_at_once", &[KEPT_AT_ONCE, COMPARED]).await;
+    for (database, is_control) in [(as_it_is, false), (control, true)] {
+        database.run(crate::snapshot::FUNCTION).await;
+        let trial = Trial::over(database).await;
+        let trigger = "create trigger other before update on s.t for each row execute function s.other()";
+        let tracked = "alter table s.t disable trigger other; select countersign.track('s.t')";
+        trial.change(&format!("{TABLE} {trigger}; {tracked}; alter table s.t enable trigger other")).await;
+        let written = trial.try_write("update s.t set n = 10 where id = 1").await;
+        assert_eq!(written.as_ref().is_err_and(|refused| refused.code == "CS999"), is_control, "{written:?}");
+    }
 }
