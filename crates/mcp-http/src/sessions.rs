@@ -169,13 +169,13 @@ impl StreamableSessions {
         Some(RequestIdGuard { _held: Arc::new(held), cancellation })
     }
 
-    /// Cancels the direct calls of a session: one of them, or all.
-    pub(crate) fn cancel_requests(&self, id: &str, request: Option<&RequestId>) {
-        let table = self.table();
-        let of_session = table.claimed_ids.iter().filter(|((session, _), _)| **session == *id);
-        of_session
-            .filter(|((_, own), _)| request.is_none_or(|request| request == own))
-            .for_each(|(_, cancellation)| cancellation.cancel());
+    /// Cancels the direct calls of a session that have such an id.
+    pub(crate) fn cancel_requests(&self, id: &str, is_meant: impl Fn(&RequestId) -> bool) {
+        for ((session, request), cancellation) in &self.table().claimed_ids {
+            if **session == *id && is_meant(request) {
+                cancellation.cancel();
+            }
+        }
     }
 
     /// Whether the session is active and its handshake is over.

@@ -24,7 +24,6 @@ use crate::direct_call::{DirectCall, is_direct, is_direct_in_session};
 use crate::error_response::HttpError;
 use crate::request_context::HttpRequestContext;
 use crate::response_body::PendingBody;
-use crate::sessions::RequestIdGuard;
 use crate::state::{AppState, AuthenticatedClient};
 
 /// The header with the id of a session.
@@ -53,7 +52,7 @@ async fn respond(
     let sessions = &client.active.sessions;
     if let Some(session) = &named {
         if is_delete {
-            sessions.cancel_requests(&session.id, None);
+            sessions.cancel_requests(&session.id, |_| true);
         }
         pending.keep_alive(sessions.begin_use(&session.id));
     }
@@ -138,37 +137,37 @@ async fn read_post(
     let (session, session_client) =
         named.filter(|_| !is_stateless(&message)).map(|session| (session.id, session.client)).unzip();
     let sessions = &client.active.sessions;
-    let mut cancellation = None;
-    if let (Some(session), Some(id)) = (&session, message::request_id(&message)) {
-        let claimed = sessions.claim_request_id(session, id.clone());
-        let claimed = claimed.ok_or_else(|| HttpError::IdInUse(Some(id.clone())))?;
-        cancellation = Some(claimed.cancellation.clone());
-        // Held while the request is handled, by rmcp even after its client has gone.
-        parts.extensions.insert(claimed);
-    }
+    let claimed = match (&session, message::request_id(&message)) {
+        (Some(session), Some(id)) => {
+            let claimed = sessions.claim_request_id(session, id.clone());
+            Some(claimed.ok_or_else(|| HttpError::IdInUse(Some(id.clone())))?)
+        }
+        _ => None,
+    };
     let response = pending.scope().clone();
     let transport = TransportContext { response, client: session_client.unwrap_or_default(), is_written_by_rmcp: true };
+    let is_direct = |request: &ClientRequest| match session {
+        None => is_direct(&parts.headers, request),
+        Some(_) => is_direct_in_session(&parts.headers, request, |tool| client.has_reading_tool(tool)),
+    };
     let message = match message {
-        JsonRpcMessage::Request(request)
-            if session.is_none() && is_direct(&parts.headers, &request.request)
-                || session.is_some()
-                    && is_direct_in_session(&parts.headers, &request.request, |tool| client.has_reading_tool(tool)) =>
-        {
+        JsonRpcMessage::Request(request) if is_direct(&request.request) => {
             let transport = TransportContext { is_written_by_rmcp: false, ..transport };
-            let call = DirectCall::new(request, cancellation.unwrap_or_default());
-            pending.keep_alive(parts.extensions.remove::<RequestIdGuard>());
-            return Ok(PostedMessage::Direct(Box::new(call), transport));
-        }
-        JsonRpcMessage::Notification(notification) => {
-            if let (Some(session), ClientNotification::CancelledNotification(cancelled)) =
-                (&session, &notification.notification)
-            {
-                sessions.cancel_requests(session, cancelled.params.request_id.as_ref());
-            }
-            JsonRpcMessage::Notification(notification)
+            let cancellation = claimed.as_ref().map(|claimed| claimed.cancellation.clone()).unwrap_or_default();
+            pending.keep_alive(claimed);
+            return Ok(PostedMessage::Direct(Box::new(DirectCall::new(request, cancellation)), transport));
         }
         message => message,
     };
+    // Held while rmcp handles the request, even after its client has gone.
+    if let Some(claimed) = claimed {
+        parts.extensions.insert(claimed);
+    }
+    if let (Some(session), JsonRpcMessage::Notification(notification)) = (&session, &message)
+        && let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+    {
+        sessions.cancel_requests(session, |id| Some(id) == cancelled.params.request_id.as_ref());
+    }
     let mut initialize = None;
     if let JsonRpcMessage::Request(request) = message {
         match request.request {

@@ -143,6 +143,9 @@ async fn a_read_in_a_session_ends_with_its_cancellation_and_with_its_session_and
     for seconds in [61, 62, 63] {
         runs(seconds, true).await;
     }
+    // Without the id of a request it cancels none.
+    let of_none = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {}});
+    assert_eq!(one.post(&of_none).await.status, StatusCode::ACCEPTED);
     let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}});
     assert_eq!(one.post(&cancel).await.status, StatusCode::ACCEPTED);
     runs(61, false).await;
