@@ -3,8 +3,7 @@
 use pg::{ConnectError, ConnectOptions, ExecuteError, ServerError};
 
 use crate::error::{CliError, EventErrorCode};
-use crate::events::Request;
-use crate::events::{Event, Notice, SqlError};
+use crate::events::{Event, Notice, Request, SqlError};
 
 /// Returns the terminal event of a failed request. `target` is the database of the request.
 pub(crate) fn event(failed: ExecuteError, target: Option<&ConnectOptions>, request: &Request) -> Event {

@@ -24,8 +24,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::{Config, Patch};
 use crate::connection::{ConnectionFields, ConnectionLayers};
 use crate::error::{CliError, EventErrorCode};
-use crate::events::Request;
-use crate::events::{Close, CloseTrace, Event, Pong, PongTrace};
+use crate::events::{Close, CloseTrace, Event, Pong, PongTrace, Request};
 use crate::in_flight::{InFlight, Kind};
 use crate::one_shot::{DONE, FAILED};
 use crate::request::{

@@ -9,8 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::events::Event;
-use crate::events::Request;
+use crate::events::{Event, Request};
 use crate::log::LogFilters;
 use crate::output::Output;
 use crate::undelivered::Undelivered;
@@ -62,9 +61,9 @@ impl EventSender {
         request: &Request,
         log: &LogFilters,
     ) -> Result<ReservedSlot<'_>, OutputClosedError> {
-        let told = event.as_log(Some(&request.id), &request.session).filter(|told| log.choose(told.event));
-        let told = told.map(|told| Event::Log(Box::new(told)));
-        let events: Vec<&Event> = told.iter().chain([event]).collect();
+        let line = event.as_log(Some(&request.id), &request.session).filter(|line| log.choose(line.event));
+        let line = line.map(|line| Event::Log(Box::new(line)));
+        let events: Vec<&Event> = line.iter().chain([event]).collect();
         self.place(&events).await
     }
 

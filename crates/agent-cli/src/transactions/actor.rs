@@ -12,8 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{ActorMessage, NewTransaction, TransactionCommand, TransactionRequest};
 use crate::error::{CliError, EventErrorCode};
 use crate::error_event;
-use crate::events::Request;
-use crate::events::{Event, Notice, ResultEvent, Rows, SqlError, Trace};
+use crate::events::{Event, Notice, Request, ResultEvent, Rows, SqlError, Trace};
 use crate::run_query::{self, COMMIT_GRACE, ExecutionContext, STOP_GRACE, StopTokens, passed, stopped_for};
 
 /// SQLSTATE `transaction_timeout`.

@@ -21,8 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::error::{CliError, EventErrorCode};
-use crate::events::Event;
-use crate::events::Request;
+use crate::events::{Event, Request};
 use crate::writer::EventSender;
 use actor::Actor;
 use types::quoted;

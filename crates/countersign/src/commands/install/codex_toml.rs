@@ -10,7 +10,7 @@ use serde_spanned::Spanned;
 use toml::Table;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::edit::{EditError, Put, Splice, line_break, line_start, spliced};
+use super::edit::{EditError, Put, Splice, line_break, line_start, next_line_start, spliced};
 
 const SERVERS: &str = "mcp_servers";
 
@@ -155,11 +155,6 @@ fn last_byte(value: &Spanned<DeValue<'_>>) -> usize {
         _ => None,
     };
     inside.unwrap_or_default().max(value.span().end)
-}
-
-/// The start of the next line.
-fn next_line_start(text: &str, at: usize) -> usize {
-    text.get(at..).and_then(|rest| rest.find('\n')).map_or(text.len(), |newline| at + newline + 1)
 }
 
 /// The lines, and the blank line before them.

@@ -21,6 +21,11 @@ impl Splice {
     }
 }
 
+/// Where the line after the one of `at` begins, or the text ends.
+pub(super) fn next_line_start(text: &str, at: usize) -> usize {
+    text.get(at..).and_then(|rest| rest.find('\n')).map_or(text.len(), |newline| at + newline + 1)
+}
+
 /// The text with these splices applied. They must be in order and must not overlap.
 pub(super) fn spliced(text: &str, splices: &[Splice]) -> String {
     let mut result = String::with_capacity(text.len());

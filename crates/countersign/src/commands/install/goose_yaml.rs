@@ -10,7 +10,7 @@ use std::ops::Range;
 use serde_json::Value;
 
 use self::node::{Node, parse};
-use super::edit::{EditError, Put, Splice, line_break, line_start, spliced};
+use super::edit::{EditError, Put, Splice, line_break, line_start, next_line_start, spliced};
 
 /// The mapping of all servers.
 const SERVERS: &str = "extensions";
@@ -175,11 +175,6 @@ fn colon(text: &str, key: &Node) -> Result<usize, EditError> {
 /// The spaces before a key.
 fn indent(text: &str, key: &Node) -> String {
     text.get(line_start(text, key.range.start)..key.range.start).unwrap_or_default().to_owned()
-}
-
-/// The start of the next line.
-fn next_line_start(text: &str, at: usize) -> usize {
-    text.get(at..).and_then(|rest| rest.find('\n')).map_or(text.len(), |newline| at + newline + 1)
 }
 
 /// The new text, if it parses to the expected content.
