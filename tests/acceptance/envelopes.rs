@@ -16,7 +16,7 @@ fn keys(object: &Value) -> Vec<&str> {
 /// A server with every tool that there is: the demo's, the studio's and `execute_sql`.
 async fn with_every_tool(db: &Database) -> Server {
     let mut command = Server::command(db);
-    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]);
+    command.args(["--profile", "admin", "--execute-sql=any", "--execute-sql-tier", "auto"]);
     command.arg("--manifest").arg(repository().join("manifests/studio.toml"));
     Server::start(command).await
 }

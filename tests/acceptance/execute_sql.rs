@@ -6,7 +6,7 @@ use testkit::{Database, Server, arguments, database};
 
 async fn admin(db: &Database) -> Server {
     let mut command = Server::command(db);
-    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]);
+    command.args(["--profile", "admin", "--execute-sql=any", "--execute-sql-tier", "auto"]);
     Server::start(command).await
 }
 
@@ -24,7 +24,7 @@ async fn it_is_served_to_admins_alone_and_only_where_it_is_switched_on() {
         let mut command = Server::command(&db);
         command.args(["--profile", profile]);
         if switched_on {
-            command.env("COUNTERSIGN_EXECUTE_SQL", "true");
+            command.env("COUNTERSIGN_EXECUTE_SQL", "any");
         }
         let server = Server::start(command).await;
         assert_eq!(server.tool_names().await.contains(&"execute_sql".to_owned()), served, "{profile} {switched_on}");
@@ -135,7 +135,7 @@ async fn a_statement_runs_to_its_end_although_only_some_of_its_rows_are_shown() 
     command.args([
         "--profile",
         "admin",
-        "--execute-sql",
+        "--execute-sql=any",
         "--execute-sql-tier",
         "auto",
         "--row-limit",
@@ -304,7 +304,13 @@ async fn no_statement_ends_the_transaction_of_its_record_or_reaches_the_next_wri
     db.run("do $$ begin create role nobody_in_particular; exception when duplicate_object then end $$").await;
     // As the superuser, who may do the most.
     let mut command = Server::command(&db);
-    command.env("DATABASE_URL", db.url()).args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]);
+    command.env("DATABASE_URL", db.url()).args([
+        "--profile",
+        "admin",
+        "--execute-sql=any",
+        "--execute-sql-tier",
+        "auto",
+    ]);
     let server = Server::start(command).await;
     let mut wrong = Vec::new();
     for (index, (sql, state)) in HAZARDS.iter().enumerate() {
@@ -347,7 +353,15 @@ async fn no_statement_ends_the_transaction_of_its_record_or_reaches_the_next_wri
 async fn a_statement_that_kills_its_own_session_or_never_ends_leaves_a_true_record() {
     let db = database().await;
     let mut command = Server::command(&db);
-    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto", "--call-deadline-ms", "1500"]);
+    command.args([
+        "--profile",
+        "admin",
+        "--execute-sql=any",
+        "--execute-sql-tier",
+        "auto",
+        "--call-deadline-ms",
+        "1500",
+    ]);
     let server = Server::start(command).await;
     let kill = json!({"sql": "select pg_terminate_backend(pg_backend_pid())"});
     server.fail("execute_sql", kill, "in_doubt_aborted").await;

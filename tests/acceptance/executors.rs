@@ -28,7 +28,7 @@ impl WriteExecutor for Careless {
                 let _swallowed = tx.run(&[Statement { sql, params: &[], param_types: &[] }]).await;
             }
             let rollback = Rollback::irreversible("It is careless.");
-            Ok(WriteOutput { data: json!({}), rows_affected: 1, before: None, after: None, rollback })
+            Ok(WriteOutput::new(json!({}), 1, rollback))
         })
     }
 }
@@ -84,7 +84,7 @@ struct Outside {
 
 fn burnt() -> WriteOutput {
     let rollback = Rollback::irreversible("It is burnt.");
-    WriteOutput { data: json!({"burnt": true}), rows_affected: 0, before: None, after: None, rollback }
+    WriteOutput::new(json!({"burnt": true}), 0, rollback)
 }
 
 impl WriteExecutor for Outside {

@@ -57,6 +57,7 @@ mod manifest_server;
 mod masking;
 mod metrics;
 mod migrations;
+mod modify_rows;
 mod module_cycles;
 mod notes;
 mod notify;

@@ -243,7 +243,7 @@ async fn a_statement_of_a_write_cannot_apply_a_policy_or_read_the_log() {
     let db = payments().await;
     let manifest = pay("");
     let mut command = manifest.command(&db);
-    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]);
+    command.args(["--profile", "admin", "--execute-sql=any", "--execute-sql-tier", "auto"]);
     let server = Server::start(command).await;
     let apply = |mode: &str| {
         format!(

@@ -112,7 +112,7 @@ async fn what_would_fail_fails_in_the_preview_in_the_same_way() {
 async fn a_profile_previews_its_own_tools_only_and_explains_why_it_previews_no_sql() {
     let db = database().await;
     let mut command = Server::command(&db);
-    command.args(["--profile", "admin", "--execute-sql"]);
+    command.args(["--profile", "admin", "--execute-sql=any"]);
     let call = json!({"tool": "execute_sql", "params": {"sql": "delete from social.media"}});
     let error = Server::start(command).await.fail("preview_mutation", call, "invalid_params").await;
     assert!(error["message"].as_str().unwrap().contains("execute_sql cannot be previewed"), "{error}");

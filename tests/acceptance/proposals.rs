@@ -198,7 +198,7 @@ async fn only_a_reviewer_with_the_role_approves_and_a_server_executes() {
 async fn an_admins_free_statement_does_not_run_before_a_reviewer_approves_it() {
     let db = database().await;
     let mut command = Server::studio_command(&db);
-    command.args(["--profile", "admin", "--execute-sql"]);
+    command.args(["--profile", "admin", "--execute-sql=any"]);
     let server = Server::start(command).await;
     let next = "select nextval(pg_get_serial_sequence('social.tweet', 'id'))";
     let before: i64 = db.value(next).await.parse().unwrap();

@@ -221,7 +221,7 @@ async fn a_read_that_its_client_cancels_is_an_entry() {
 async fn no_agent_reads_the_log_and_init_and_doctor_accept_its_days() {
     let db = shop().await;
     let mut command = logging(&db, "text");
-    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]);
+    command.args(["--profile", "admin", "--execute-sql=any", "--execute-sql-tier", "auto"]);
     let server = Server::start(command).await;
     server.query("select id from shop.customers").await;
     let day = db.first_value("select p.relation::regclass from countersign.read_partitions() p").await;

@@ -155,7 +155,7 @@ async fn a_write_that_reaches_a_foreign_table_in_another_way_is_rolled_back_on_b
     let tools = ["here", "copied", "deferred"].map(add).concat();
     let manifest = TestManifest::new(&tools);
     let mut command = manifest.command(&db);
-    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]);
+    command.args(["--profile", "admin", "--execute-sql=any", "--execute-sql-tier", "auto"]);
     let server = Server::start(command).await;
     server.succeed("add_here", json!({"id": 1})).await;
     for (tool, arguments, table) in [

@@ -70,7 +70,7 @@ async fn a_list_of_tools_takes_a_third_of_the_bytes_that_it_once_took() {
         (vec!["--profile", "readonly"], 3, 4_000),
         // I-2: ids of type int8 are numbers or text.
         (vec![], 21, 63_000 / 3 + 700),
-        (vec!["--profile", "admin", "--execute-sql"], 28, 31_000),
+        (vec!["--profile", "admin", "--execute-sql=any"], 28, 31_000),
         (demo.to_vec(), 31, 95_900 / 3 + 2_000),
     ] {
         let (bytes, listed) = listed(&arguments).await;
@@ -91,7 +91,7 @@ async fn without_structured_content_there_is_no_output_schema() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_tier_of_a_write_is_in_its_meta_and_in_its_description() {
     let studio = testkit::repository().join("manifests/studio.toml");
-    let (_, tools) = listed(&["--profile", "admin", "--execute-sql", "--manifest", studio.to_str().unwrap()]).await;
+    let (_, tools) = listed(&["--profile", "admin", "--execute-sql=any", "--manifest", studio.to_str().unwrap()]).await;
     let tier = |name: &str| {
         let tool = tools.iter().find(|tool| tool["name"] == name).unwrap();
         let description = tool["description"].as_str().unwrap();
@@ -165,7 +165,7 @@ async fn every_tool_is_listed_as_in_its_golden_file_and_every_client_takes_its_s
     // The description of query_database says which statements it takes.
     let db = database().await;
     let mut command = Server::command(&db);
-    command.args(["--profile", "admin", "--execute-sql"]);
+    command.args(["--profile", "admin", "--execute-sql=any"]);
     command.arg("--manifest").arg(testkit::repository().join("manifests/studio.toml"));
     let server = Server::start(command).await;
     for tool in server.client().list_tools().await.unwrap() {
@@ -197,7 +197,7 @@ async fn the_page_of_tools_follows_from_the_registry() {
     let studio = testkit::repository().join("manifests/studio.toml");
     let mut profiles = Vec::new();
     for profile in ["readonly", "write", "admin"] {
-        let arguments = ["--profile", profile, "--execute-sql", "--manifest", studio.to_str().unwrap()];
+        let arguments = ["--profile", profile, "--execute-sql=any", "--manifest", studio.to_str().unwrap()];
         profiles.push((profile, listed(&arguments).await.1));
     }
     let mut page = format!(

@@ -159,7 +159,7 @@ impl WriteExecutor for Run {
             let params = data.as_object().cloned().unwrap_or_default();
             let call = UndoCall { tool: "delete_item".to_owned(), params };
             let rollback = Rollback::reversible(vec![call], "Call delete_item to reverse.");
-            Ok(WriteOutput { data, rows_affected: 1, before: None, after: None, rollback })
+            Ok(WriteOutput::new(data, 1, rollback))
         })
     }
 }

@@ -75,6 +75,7 @@ pub use write::executor_registry::{DuplicateExecutor, ExecutorRegistry};
 pub use write::failures::{ExecutorError, WriteError, outdated};
 pub use write::gate::Gate;
 pub use write::intent::undone_by;
+pub use write::modify_rows::{ModificationLimits, ModificationResult, TablePattern};
 pub use write::policy::{AppliedPolicy, AppliedRule, PolicyCall, PolicyRule, ToolPolicy};
 pub use write::write_tx::{Rows, Statement, WriteTx};
 

@@ -35,6 +35,7 @@ pub use client::session::{
 };
 pub use client::session_settings::SessionSettings;
 pub use client::wire::{FieldDescription, scram_verifier};
+pub use query::modifying_statement::{ModifyingStatement, ModifyingStatementError};
 pub use query::plan::PlanResult;
 pub use query::read::{
     MaskError, NextPage, Page, PageProblem, ReadError, ReadFacts, ReadLimits, ReadRequest, ReadTrace, Reader,

@@ -306,7 +306,7 @@ impl Database {
         let mut all = Vec::new();
         for table in self.rows(&tables).await {
             let name = &table[0];
-            let sql = format!("select '{name}', t::text from {schema}.{name} t order by t::text");
+            let sql = format!("select '{name}', t::text from {schema}.\"{name}\" t order by t::text");
             all.extend(self.rows(&sql).await);
         }
         all

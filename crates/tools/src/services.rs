@@ -5,7 +5,7 @@ use std::time::Duration;
 use ledger::plans::Plans;
 use ledger::proposals::Proposals;
 use ledger::read::{ReadLimits, Reader};
-use ledger::{Gate, LedgerGauges, ReadLog, Records};
+use ledger::{Gate, LedgerGauges, ModificationLimits, ReadLog, Records, RowRetention};
 use types::Tier;
 
 use crate::mask_policy::MaskPolicy;
@@ -59,12 +59,21 @@ impl ConsoleLinks {
 }
 
 /// Settings of execute_sql.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecuteSqlSettings {
     /// The limits of the returned rows.
     pub limits: ReadLimits,
     /// The tier of every statement.
     pub tier: Tier,
+    /// What a statement may change; `None` if any statement may be executed.
+    pub modifications: Option<ModificationLimits>,
+}
+
+impl ExecuteSqlSettings {
+    /// How much of the returned rows an answer has.
+    pub(crate) const fn retention(&self) -> RowRetention {
+        RowRetention { rows: self.limits.default_rows as usize, bytes: self.limits.max_bytes }
+    }
 }
 
 impl Services {

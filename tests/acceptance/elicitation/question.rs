@@ -97,7 +97,7 @@ async fn a_long_text_is_shown_up_to_a_length_and_the_rest_is_counted() {
     let asked = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
     let heard = std::sync::Arc::clone(&asked);
     let mut command = Server::bare_command(&db);
-    command.args(["--execute-sql", "--profile", "admin", "--execute-sql-tier", "confirm"]);
+    command.args(["--execute-sql=any", "--profile", "admin", "--execute-sql-tier", "confirm"]);
     let server = Server::with_user(command, move |question| {
         heard.lock().unwrap().push_str(question);
         Some(UserAnswer::Decline)

@@ -77,7 +77,7 @@ async fn every_failure_after_admission_has_the_receipt_of_its_record() {
     let manifest = TestManifest::new(TOOLS);
     let start = |limits: &[(&str, &str)]| {
         let mut command = manifest.command(&db);
-        command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]).envs(limits.to_vec());
+        command.args(["--profile", "admin", "--execute-sql=any", "--execute-sql-tier", "auto"]).envs(limits.to_vec());
         Server::start(command)
     };
     let (patient, hasty) = tokio::join!(start(&[]), start(&[("COUNTERSIGN_CALL_DEADLINE_MS", "1500")]));

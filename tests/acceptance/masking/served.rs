@@ -252,7 +252,7 @@ async fn the_masks_of_the_page_differ_by_profile_and_account() {
 #[tokio::test(flavor = "multi_thread")]
 async fn execute_sql_is_closed_to_callers_with_masks() {
     let shop = Shop::new().await;
-    let masks = "execute_sql = true\n[mask]\n\"shop.customers.email\" = \"null\"\n";
+    let masks = "execute_sql = \"any\"\n[mask]\n\"shop.customers.email\" = \"null\"\n";
     let server = shop.server(masks, &["--profile", "admin"]).await;
     server.fail("execute_sql", json!({"sql": "select email from shop.customers"}), "not_permitted").await;
 }

@@ -80,7 +80,7 @@ async fn a_statement_of_execute_sql_leaves_no_state_in_its_backend() {
         .run("create sequence social.numbers; grant usage on sequence social.numbers to countersign_writer")
         .await;
     let mut command = Server::command_pooled(&pooler);
-    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]);
+    command.args(["--profile", "admin", "--execute-sql=any", "--execute-sql-tier", "auto"]);
     let server = Server::start(command).await;
     let neighbour = pooler.connect(ledger::DEFAULT_WRITER).await;
     for (sql, is_done) in [
@@ -107,7 +107,7 @@ async fn a_statement_of_execute_sql_leaves_no_state_in_its_backend() {
     }
     // The preview runs before an approval: its statement does not stay prepared.
     let mut command = Server::command_pooled(&pooler);
-    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "confirm"]);
+    command.args(["--profile", "admin", "--execute-sql=any", "--execute-sql-tier", "confirm"]);
     let server = Server::start(command).await;
     for (sql, is_planned) in [("update social.tweet set text = 'x'", true), ("update social.nothing set a = 1", false)]
     {

@@ -126,7 +126,7 @@ async fn a_write_has_the_settings_of_a_dedicated_session() {
     .await;
     let pooler = PgBouncer::start(&db).await;
     let mut command = Server::command_pooled(&pooler);
-    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]);
+    command.args(["--profile", "admin", "--execute-sql=any", "--execute-sql-tier", "auto"]);
     let server = Server::start(command).await;
     let sql = "select current_setting('search_path') as path, interval '1 day 2 hours' as i, '\\x00ff'::bytea as b, \
                0.1::float8 + 0.2::float8 as f, date '2026-01-02' as d, current_setting('transaction_isolation') as level";

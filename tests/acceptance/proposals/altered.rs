@@ -181,7 +181,7 @@ async fn a_proposal_that_now_needs_a_reviewer_cannot_be_confirmed() {
     let sql = "insert into social.tweet (account_id, text) values ('default', 'raised')";
     let with_tier = |tier: &'static str| {
         let mut command = Server::studio_command(&db);
-        command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", tier]);
+        command.args(["--profile", "admin", "--execute-sql=any", "--execute-sql-tier", tier]);
         Server::start(command)
     };
     let lower = with_tier("confirm").await;
@@ -213,7 +213,7 @@ async fn a_proposal_that_now_needs_a_reviewer_cannot_be_confirmed() {
 async fn no_statement_of_a_write_can_decide_on_a_proposal() {
     let db = database().await;
     let mut command = Server::studio_command(&db);
-    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]);
+    command.args(["--profile", "admin", "--execute-sql=any", "--execute-sql-tier", "auto"]);
     let admin = Server::start(command).await;
     let proposal = admin.propose("upsert_package", price("150")).await;
     let (id, digest) = (id(&proposal), proposal["digest"].as_str().unwrap());

@@ -176,7 +176,7 @@ async fn after_any_kill_each_approval_is_executed_once_or_never() {
     let mut proposals = Vec::new();
     {
         let mut command = Server::studio_command(&db);
-        command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "confirm"]);
+        command.args(["--profile", "admin", "--execute-sql=any", "--execute-sql-tier", "confirm"]);
         let server = Server::start(command).await;
         for number in 0..EACH * 2 {
             let sql = format!("insert into social.tweet (account_id, text) values ('default', 'storm {number}')");
@@ -188,7 +188,7 @@ async fn after_any_kill_each_approval_is_executed_once_or_never() {
         let storm = &proposals[round * EACH..(round + 1) * EACH];
         let mut servers = join_all((0..2).map(|_| async {
             let mut command = Server::studio_command(&db);
-            command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "confirm"]);
+            command.args(["--profile", "admin", "--execute-sql=any", "--execute-sql-tier", "confirm"]);
             RawStdioServer::logging(command, Stdio::null(), "2025-06-18").await
         }))
         .await;
@@ -209,7 +209,7 @@ async fn after_any_kill_each_approval_is_executed_once_or_never() {
     }
     attempts_are_over(&db).await;
     let mut command = Server::studio_command(&db);
-    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "confirm"]);
+    command.args(["--profile", "admin", "--execute-sql=any", "--execute-sql-tier", "confirm"]);
     let server = Server::start(command).await;
     db.first_value("select 1 where not exists (select from countersign.proposal where status = 'confirmed')").await;
     let states: BTreeMap<String, String> = db
@@ -250,7 +250,7 @@ async fn an_interrupted_free_statement_is_not_repeated() {
     let_attempts_have_time(&db, false).await;
     let admin = || {
         let mut command = Server::studio_command(&db);
-        command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "confirm"]);
+        command.args(["--profile", "admin", "--execute-sql=any", "--execute-sql-tier", "confirm"]);
         command
     };
     let server = Server::start(admin()).await;

@@ -53,7 +53,7 @@ async fn several_servers_execute_an_approved_proposal_once() {
     let db = database().await;
     let servers = join_all((0..3).map(|_| async {
         let mut command = Server::studio_command(&db);
-        command.args(["--profile", "admin", "--execute-sql"]);
+        command.args(["--profile", "admin", "--execute-sql=any"]);
         Server::start(command).await
     }))
     .await;

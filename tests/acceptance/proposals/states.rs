@@ -148,7 +148,7 @@ async fn every_action_on_every_state_works_or_explains_its_refusal() {
 async fn a_reviewer_approves_only_pending_proposals() {
     let db = database().await;
     let mut command = Server::studio_command(&db);
-    command.args(["--profile", "admin", "--execute-sql"]);
+    command.args(["--profile", "admin", "--execute-sql=any"]);
     let server = Server::start(command).await;
     for (number, from) in STATES.into_iter().enumerate() {
         let proposal = server.propose("execute_sql", json!({"sql": format!("select {number}")})).await;

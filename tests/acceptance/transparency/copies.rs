@@ -93,7 +93,7 @@ impl WriteExecutor for Idle {
         Box::pin(async move {
             tx.run(&[Statement { sql: "select 1", params: &[], param_types: &[] }]).await?;
             let rollback = Rollback::irreversible("It is idle.");
-            Ok(WriteOutput { data: json!({}), rows_affected: 0, before: None, after: None, rollback })
+            Ok(WriteOutput::new(json!({}), 0, rollback))
         })
     }
 }

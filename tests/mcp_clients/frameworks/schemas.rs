@@ -29,7 +29,7 @@ impl Parameters {
 fn every_tool() -> Vec<String> {
     let manifests = ["social.toml", "studio.toml"].map(|name| repository().join("manifests").join(name));
     let manifests = manifests.iter().flat_map(|path| ["--manifest".to_owned(), path.to_str().unwrap().to_owned()]);
-    let more = ["--profile", "admin", "--execute-sql", "--execute-sql-tier", "confirm"].map(ToOwned::to_owned);
+    let more = ["--profile", "admin", "--execute-sql=any", "--execute-sql-tier", "confirm"].map(ToOwned::to_owned);
     manifests.chain(more).collect()
 }
 

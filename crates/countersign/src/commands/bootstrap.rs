@@ -9,8 +9,7 @@ use ledger::{ConnectOptions, Ledger, LoginSetting, WatchedTables};
 use manifest::{Diagnostic, ServerNames, Source, ToolCatalog};
 use mcp::{Elicitation, StateCodec, StateKey};
 use tools::{
-    ConsoleLinks, ExecuteSqlSettings, LiveRegistry, MaskPolicy, Metrics, Profile, ProfileRegistries, Registry,
-    Services, Unavailable,
+    ConsoleLinks, LiveRegistry, MaskPolicy, Metrics, Profile, ProfileRegistries, Registry, Services, Unavailable,
 };
 use types::{MaskKey, Principal};
 
@@ -91,9 +90,7 @@ impl ServerBuilder {
             read_log: ledger.read_log(),
             metrics,
             masks,
-            execute_sql: settings
-                .execute_sql
-                .then(|| ExecuteSqlSettings { limits: settings.read_limits.clone(), tier: settings.execute_sql_tier }),
+            execute_sql: settings.execute_sql.clone(),
             console: settings.console.url.as_deref().map(ConsoleLinks::new),
         };
         Ok(Self { ledger, services, target: target.clone(), demo })

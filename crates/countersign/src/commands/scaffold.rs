@@ -72,7 +72,7 @@ fn advice(scaffold: &Scaffold, arguments: &ScaffoldArgs) -> Vec<String> {
     if scaffold.tools > MANY_TOOLS {
         lines.push(format!(
             "{} tools are more than most agents choose well from. Keep those that they need (--table, --only insert,update), or \
-             serve execute_sql instead, whose statements people approve: --execute-sql --execute-sql-tier approve.",
+             serve execute_sql beside them, whose statements are tried before the user agrees: --execute-sql.",
             scaffold.tools
         ));
     }

@@ -9,16 +9,17 @@ use std::path::PathBuf;
 
 use clap::builder::BoolishValueParser;
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
-use ledger::Pooler;
+use ledger::{Pooler, TablePattern};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use toml::de::DeTable;
-use types::{AccountId, Secret, Tier};
+use types::{AccountId, Secret};
 
 use super::addresses::{Host, ListenAddress, Origin, Proxy, PublicUrl};
 use super::bounded::{Bounded, Millis, Seconds};
 use super::console_keys::{CONSOLE, CONSOLE_OIDC, ConsoleKeys, OidcSecretKeys};
+use super::execute_sql::{ExecuteSqlMode, ExecuteSqlTier};
 use super::key_group::{groups, keys, options, properties};
 use super::notify_keys::{NOTIFY, NotifyKeys};
 use super::reader::Reader;
@@ -119,14 +120,23 @@ keys! {
         #[arg(long, env = "COUNTERSIGN_ALLOW_PRIVILEGED_READER", num_args = 0..=1, require_equals = true,
               default_missing_value = "true", value_parser = BoolishValueParser::new())]
         allow_privileged_reader: bool,
-        /// Serve execute_sql to the admin profile: one arbitrary SQL statement, recorded like every write.
+        /// Serve execute_sql, with which agents write SQL of their own: rows, any, or off (the default).
         #[arg(long, env = "COUNTERSIGN_EXECUTE_SQL", num_args = 0..=1, require_equals = true,
-              default_missing_value = "true", value_parser = BoolishValueParser::new())]
-        execute_sql: bool,
-        /// Who must agree to a call of execute_sql: approve (a person other than the caller, the default),
-        /// confirm (the caller's user), or auto (nobody).
+              default_missing_value = "rows", value_name = "MODE")]
+        execute_sql: ExecuteSqlMode,
+        /// Who must agree to a call of execute_sql: auto (nobody), confirm (the caller's user, the default of
+        /// rows), or approve (a person other than the caller, the default of any).
         #[arg(long, env = "COUNTERSIGN_EXECUTE_SQL_TIER", value_name = "TIER")]
         execute_sql_tier: ExecuteSqlTier,
+        /// The most rows that a call of execute_sql may change in the mode rows, with those that cascades and
+        /// triggers change. Default: 100.
+        #[arg(long, env = "COUNTERSIGN_EXECUTE_SQL_MAX_ROWS", value_name = "ROWS")]
+        execute_sql_max_rows: Bounded<1, 10_000>,
+        /// The tables that execute_sql may change in the mode rows: schema.table, or schema.* for all of a schema.
+        /// Default: all tracked tables.
+        #[arg(long, env = "COUNTERSIGN_EXECUTE_SQL_TABLES", value_delimiter = ',', value_name = "TABLE")]
+        #[schemars(with = "Option<Vec<String>>")]
+        execute_sql_tables: Vec<TablePattern>,
         /// Refuse to start, and keep the old tools at a reload, if a tool of a manifest does not fit the database.
         /// Default: such a tool is not served, and everything else is.
         #[arg(long, env = "COUNTERSIGN_STRICT", num_args = 0..=1, require_equals = true,
@@ -357,20 +367,5 @@ pub(crate) enum PoolerSetting {
 }
 
 types::same_variants! { PoolerSetting => Pooler { None, Transaction } }
-
-/// Who must agree to a call of execute_sql.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum ExecuteSqlTier {
-    /// Nobody.
-    Auto,
-    /// The caller's user.
-    Confirm,
-    /// A person other than the caller.
-    #[default]
-    Approve,
-}
-
-types::same_variants! { ExecuteSqlTier => Tier { Auto, Confirm, Approve } }
 
 types::same_variants! { Content => mcp::ResultContent { Text, Structured, Both } }

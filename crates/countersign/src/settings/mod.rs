@@ -7,6 +7,7 @@ mod addresses;
 mod bounded;
 mod console;
 mod console_keys;
+mod execute_sql;
 mod file;
 mod http;
 mod http_auth;
@@ -29,8 +30,8 @@ use anyhow::bail;
 use auth::{BearerToken, Issuer};
 use ledger::read::ReadLimits;
 use ledger::{DEFAULT_CONNECT_TIMEOUT, Fingerprints, Pooler};
-use tools::Profile;
-use types::{AccountId, Secret, Tier};
+use tools::{ExecuteSqlSettings, Profile};
+use types::{AccountId, Secret};
 
 use addresses::{Proxy, PublicUrl};
 
@@ -80,8 +81,7 @@ pub(crate) struct Settings {
     /// The issuer whose JWTs are accepted over HTTP.
     pub(crate) oauth: Option<Issuer>,
     pub(crate) allow_privileged_reader: bool,
-    pub(crate) execute_sql: bool,
-    pub(crate) execute_sql_tier: Tier,
+    pub(crate) execute_sql: Option<ExecuteSqlSettings>,
     /// Whether a tool that does not fit the database prevents the start.
     pub(crate) strict: bool,
     /// How often a server looks for changes of the database.
@@ -143,6 +143,8 @@ impl ConfigSources {
             ("client_secret_file of [console.oidc]", &keys.oidc_secret.client_secret_file),
         ]);
         let Keys { log, database, connect, manifests, serve, write, reads, signing, notify, http, limits, .. } = keys;
+        let read_limits = read_limits(&limits)?;
+        let execute_sql = execute_sql::execute_sql(&serve, &read_limits);
         let profiles = file.profiles.iter().map(|own| own.profile.name.as_str());
         let tokens = match serve.tokens_file {
             Some(path) => http_auth::read_file(&path, file.tokens, profiles)?,
@@ -156,7 +158,6 @@ impl ConfigSources {
                  https://mcp.example.com"
             );
         }
-        let read_limits = read_limits(&limits)?;
         let trusted_proxies = http.trusted_proxies.iter().flatten().cloned().map(Proxy::into_text).collect();
         let http = HttpSettings::new(http, &read_limits)?;
         let settings = Settings {
@@ -174,8 +175,7 @@ impl ConfigSources {
             tokens: tokens.into_iter().map(|own| own.token).collect(),
             oauth: file.oauth.and_then(|own| own.of_server(public_url.as_deref())),
             allow_privileged_reader: serve.allow_privileged_reader.unwrap_or_default(),
-            execute_sql: serve.execute_sql.unwrap_or_default(),
-            execute_sql_tier: serve.execute_sql_tier.unwrap_or_default().into(),
+            execute_sql,
             strict: serve.strict.unwrap_or_default(),
             drift_check: serve.drift_check_ms.map_or(DEFAULT_DRIFT_CHECK, |ms| Duration::from_millis(ms.get().into())),
             content: serve.content.unwrap_or_default(),

@@ -95,8 +95,9 @@ impl From<ExecutorError> for AdhocError {
     }
 }
 
-/// A name for a prepared statement that the text cannot contain: a text that executes itself would never end.
-fn unguessable() -> String {
+/// A name for a prepared statement that the text cannot contain: a text that executes itself would never end, and
+/// PostgreSQL does not survive the EXPLAIN of it.
+pub(crate) fn unguessable() -> String {
     format!("cs_{}", CorrelationId::new().to_string().replace('-', ""))
 }
 

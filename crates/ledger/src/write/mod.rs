@@ -13,6 +13,7 @@ pub(crate) mod existing_write;
 pub(crate) mod failures;
 pub(crate) mod gate;
 pub(crate) mod intent;
+pub(crate) mod modify_rows;
 pub(crate) mod policy;
 pub(crate) mod preview;
 pub(crate) mod remote_writes;

@@ -42,6 +42,8 @@ pub struct WriteTx<'a> {
     pub(crate) timeout_ms: String,
     /// The id of the claimed attempt; `None` if there is none.
     pub(crate) claimed: Option<String>,
+    /// The id of the write under which its effects are recorded, also in a preview.
+    pub(crate) write: String,
     /// The setting by which the ledger's functions find the attempt after it was claimed.
     pub(crate) hint: Option<String>,
     pub(crate) account: String,
@@ -113,14 +115,15 @@ impl<'a> WriteTx<'a> {
         account: &AccountId,
         opening: TransactionOpening<'a>,
     ) -> Self {
-        let (claimed, timeout_ms) = match &opening {
+        let (claimed, write, timeout_ms) = match &opening {
             TransactionOpening::Begin { intent, timeout_ms }
             | TransactionOpening::Admit { intent, timeout_ms, .. }
             | TransactionOpening::Claim { intent, timeout_ms } => {
-                (Some(intent.correlation_id.to_string()), timeout_ms.clone())
+                let id = intent.correlation_id.to_string();
+                (Some(id.clone()), id, timeout_ms.clone())
             }
-            TransactionOpening::Preview([timeout_ms, ..]) | TransactionOpening::OpenPreview([timeout_ms, ..]) => {
-                (None, timeout_ms.clone().unwrap_or_default())
+            TransactionOpening::Preview([timeout_ms, _, id]) | TransactionOpening::OpenPreview([timeout_ms, _, id]) => {
+                (None, id.clone().unwrap_or_default(), timeout_ms.clone().unwrap_or_default())
             }
         };
         let account = account.as_str().to_owned();
@@ -129,6 +132,7 @@ impl<'a> WriteTx<'a> {
             writer,
             timeout_ms,
             claimed,
+            write,
             hint: None,
             account,
             opening: Some(opening),

@@ -4,12 +4,14 @@
 //! - `type_catalog` has the types by oid, `value` converts values, `row_writer` writes rows; `json_rows` and
 //!   `row_sink` collect them.
 //! - `describe` describes statements for the crate `manifest`.
+//! - `modifying_statement` inspects a statement of a caller that changes rows.
 //! - `sql_executor` runs statements of a front end's user; `writer_pool` is for the crate `ledger` alone.
 
 pub(crate) mod columns;
 pub(crate) mod describe;
 mod events;
 pub(crate) mod json_rows;
+pub(crate) mod modifying_statement;
 pub(crate) mod plan;
 pub(crate) mod read;
 pub(crate) mod referenced_objects;

@@ -78,6 +78,8 @@ pub(crate) async fn plan(
 /// Plans a statement in a transaction, with all partitions: PostgreSQL often decides which partitions it skips when a
 /// statement starts, and EXPLAIN starts it and omits them.
 ///
+/// Planning evaluates functions that are declared immutable or stable, so it happens in a read-only subtransaction.
+///
 /// `first` is [`SAVEPOINT`], or [`BACK_TO_SAVEPOINT`] after a plan that could not be made. The savepoint undoes the
 /// settings for planning. A plan that cannot be made leaves the transaction failed.
 pub(crate) async fn plan_in_full(
@@ -86,7 +88,11 @@ pub(crate) async fn plan_in_full(
     statement: &str,
     values: PlanParameters<'_>,
 ) -> Result<PlanResult, Error> {
-    let settings = setting(&[("plan_cache_mode", values.mode()), ("enable_partition_pruning", "off")]);
+    let settings = setting(&[
+        ("transaction_read_only", "on"),
+        ("plan_cache_mode", values.mode()),
+        ("enable_partition_pruning", "off"),
+    ]);
     let before = [first, &format!("select {settings}")];
     explain(session, &before, &values.explain(statement, false), &[BACK_TO_SAVEPOINT, RELEASE]).await
 }

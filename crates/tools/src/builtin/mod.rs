@@ -95,7 +95,7 @@ pub(crate) fn register(
         executors.register(kind.name(), Arc::new(UndoExecutor::new(kind, tiers.clone())))?;
     }
     match &services.execute_sql {
-        Some(settings) => executors.register(execute_sql::NAME, Arc::new(execute_sql::AdhocSqlExecutor::new(settings))),
+        Some(settings) => executors.register(execute_sql::NAME, execute_sql::executor(settings)),
         None => Ok(()),
     }
 }

@@ -17,10 +17,10 @@ use super::{Builtin, execute_sql};
 use crate::arguments::redaction;
 use crate::manifest_tools::write::ManifestWrite;
 use crate::mixed_script;
-use crate::row_masking::answer;
+use crate::row_masking::{answer, refused_for_masks};
 use crate::schema::{AnyJson, builtin_info, to_json};
 use crate::services::Services;
-use crate::tool::{Call, Tool, ToolInfo, ToolLookup, ToolResult};
+use crate::tool::{Call, Tool, ToolInfo, ToolResult};
 
 pub(super) const NAME: &str = "preview_mutation";
 
@@ -87,6 +87,8 @@ struct PreviewMutation {
 enum PreviewedWrite {
     Manifest(ManifestWrite),
     Undo(UndoTool),
+    /// `execute_sql` in mode `rows`.
+    Sql(Arc<dyn WriteExecutor>),
 }
 
 impl PreviewedWrite {
@@ -107,6 +109,7 @@ impl PreviewedWrite {
                 let undo = tool.requested(arguments, call).await?;
                 Ok((undo.request, Redaction::default(), Vec::new()))
             }
+            Self::Sql(_) => Ok((execute_sql::previewed(arguments, &call.principal)?, Redaction::default(), Vec::new())),
         }
     }
 
@@ -114,6 +117,7 @@ impl PreviewedWrite {
         match self {
             Self::Manifest(tool) => tool.executor(),
             Self::Undo(tool) => tool.executor(),
+            Self::Sql(executor) => executor,
         }
     }
 }
@@ -132,8 +136,11 @@ pub(super) fn tool(
         let tool = UndoTool::new(kind, services, tiers.clone(), Arc::clone(executors.get(kind.name())?));
         Some((kind.name().to_owned(), PreviewedWrite::Undo(tool)))
     });
+    let modifies_rows = services.execute_sql.as_ref().is_some_and(|settings| settings.modifications.is_some());
+    let sql = executors.get(execute_sql::NAME).filter(|_| modifies_rows);
+    let sql = sql.map(|executor| (execute_sql::NAME.to_owned(), PreviewedWrite::Sql(Arc::clone(executor))));
     let (gate, proposals) = (services.gate.clone(), services.proposals.clone());
-    let tool = PreviewMutation { gate, proposals, targets: written.chain(undo).collect() };
+    let tool = PreviewMutation { gate, proposals, targets: written.chain(undo).chain(sql).collect() };
     let info = builtin_info::<Arguments, PreviewData>(NAME, "Preview a write", DESCRIPTION, Access::Write);
     // Error messages must not quote `params`, which may contain sensitive parameters of the previewed tool.
     let info = ToolInfo { sensitive: vec!["params".to_owned()], ..info };
@@ -142,10 +149,15 @@ pub(super) fn tool(
 
 impl PreviewMutation {
     /// The tool with this name, if the caller's profile has it.
-    fn target(&self, name: &str, callers: &dyn ToolLookup) -> Result<&PreviewedWrite, Failure> {
+    fn target(&self, name: &str, call: &Call) -> Result<&PreviewedWrite, Failure> {
+        let callers = call.tools.as_ref();
         let is_callers = |name: &str| callers.info(name).is_some();
         if name == execute_sql::NAME && is_callers(name) {
-            return Err(Failure::new(ErrorCode::InvalidParams, UNTRIED).hint(UNTRIED_HINT));
+            if call.masks.is_some() {
+                return Err(refused_for_masks(name));
+            }
+            let untried = || Failure::new(ErrorCode::InvalidParams, UNTRIED).hint(UNTRIED_HINT);
+            return self.targets.get(name).ok_or_else(untried);
         }
         if let Some(failure) = callers.unfit(name) {
             return Err(failure);
@@ -163,7 +175,7 @@ impl PreviewMutation {
     }
 
     async fn preview(&self, given: Arguments, call: Call) -> ToolResult {
-        let target = self.target(&given.tool, call.tools.as_ref())?;
+        let target = self.target(&given.tool, &call)?;
         let params = call.tools.check(&given.tool, given.params)?;
         let (request, redaction, warnings) = target.request(params, &call).await?;
         let executor = target.executor();
@@ -172,6 +184,7 @@ impl PreviewMutation {
         let policy = policy.map_err(|failure| failure.redacted(&redaction))?;
         let work = self.gate.preview(executor.as_ref(), &request, call.deadline).await;
         let (work, effects) = work.map_err(|failure| failure.redacted(&redaction))?;
+        let warnings = warnings.into_iter().chain(work.warnings).collect();
         let redaction = redaction.with_images(&[work.before.as_ref(), work.after.as_ref()]);
         let kept = |value: Option<Value>| value.map(|value| redaction.value(&value));
         let mut rows = RowMasks::new(call.masks.as_deref());

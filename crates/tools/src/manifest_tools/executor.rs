@@ -182,7 +182,7 @@ impl ManifestExecutor {
         let mut rollback = manifest::rollback(&self.spec, &request.params, &result.rows, captured);
         rollback.checked = rollback.undo_tool.as_ref().map(|_| self.is_self_contained);
         let (before, after) = images.into_json(&self.spec.name)?;
-        Ok(WriteOutput { data: result.data, rows_affected: result.rows_affected, before, after, rollback })
+        Ok(WriteOutput { before, after, ..WriteOutput::new(result.data, result.rows_affected, rollback) })
     }
 }
 

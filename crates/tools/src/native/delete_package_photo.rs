@@ -73,13 +73,8 @@ impl DeletePackagePhoto {
             moved => format!("The photo was deleted, and the {moved} photos behind it moved up."),
         };
         let data = Deleted { package_id, photo_id, photos_left: photos_left.unwrap_or_default(), message };
-        Ok(WriteOutput {
-            data: to_json(&data)?,
-            rows_affected: 1 + moved,
-            before: None,
-            after: None,
-            rollback: Rollback::irreversible("The manifest says how it is undone."),
-        })
+        let rollback = Rollback::irreversible("The manifest says how it is undone.");
+        Ok(WriteOutput::new(to_json(&data)?, 1 + moved, rollback))
     }
 }
 

@@ -195,5 +195,5 @@ fn output(data: Value, rows_affected: u64) -> WriteOutput {
         0 => Rollback::irreversible(IRREVERSIBLE),
         _ => Rollback { checked: None, ..Rollback::by_effects() },
     };
-    WriteOutput { data, rows_affected, before: None, after: None, rollback }
+    WriteOutput::new(data, rows_affected, rollback)
 }

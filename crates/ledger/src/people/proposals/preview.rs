@@ -82,7 +82,7 @@ impl Preview {
             rollback,
             definitions,
             rule: None,
-            warnings: Vec::new(),
+            warnings: work.warnings,
         }
     }
 
@@ -322,11 +322,9 @@ mod tests {
 
     fn work(data: Value, before: Value, after: Value) -> WriteOutput {
         WriteOutput {
-            data,
-            rows_affected: 1,
             before: Some(before),
             after: Some(after),
-            rollback: Rollback::irreversible("no"),
+            ..WriteOutput::new(data, 1, Rollback::irreversible("no"))
         }
     }
 

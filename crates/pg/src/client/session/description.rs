@@ -34,6 +34,11 @@ impl Session {
         failure.map_or(Ok(described), |failure| Err(failure.into()))
     }
 
+    /// Queues the end of the statement that was described under `name`.
+    pub fn push_close(&mut self, name: &str) -> Result<(), Error> {
+        Ok(self.connection.push_close_statement(name)?)
+    }
+
     /// Receives the answer to Describe up to the next ReadyForQuery. Returns the first error. `also` receives every
     /// event.
     pub(crate) async fn receive_description(

@@ -7,6 +7,7 @@
 
 use serde_json::Value;
 
+use super::mentioned_names::has_unicode_identifiers;
 use crate::query::referenced_objects::called;
 
 const FUNCTION: &str = "set_config";
@@ -33,10 +34,10 @@ fn refusal_of_plan(plan: &Value) -> Option<&'static str> {
 }
 
 fn refusal_of_text(sql: &str) -> Option<&'static str> {
-    let sql = sql.to_ascii_lowercase();
-    if sql.contains("u&\"") {
+    if has_unicode_identifiers(sql) {
         return Some(UNICODE);
     }
+    let sql = sql.to_ascii_lowercase();
     sql.split(FUNCTION).skip(1).find_map(|behind| {
         let behind = behind.strip_prefix('"').unwrap_or(behind).trim_start();
         match behind.strip_prefix('(') {

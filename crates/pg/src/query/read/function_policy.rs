@@ -240,7 +240,7 @@ pub(super) fn is_forbidden(error: &ServerError) -> bool {
 }
 
 /// Which of these functions a read may not call, if any.
-pub(super) async fn forbidden(session: &mut Session, names: &[String]) -> Result<Option<ReadError>, Error> {
+pub(crate) async fn forbidden(session: &mut Session, names: &[String]) -> Result<Option<ReadError>, Error> {
     let rows = session.rows(FORBIDDEN_SQL, &[Some(value::text_array(names))]).await?;
     let found = rows.first().and_then(|row| row.first_chunk::<2>());
     Ok(match found {

@@ -6,17 +6,45 @@ use std::collections::BTreeSet;
 /// Every name that the text may mention, including in literals and comments: each word as it is and in lower case,
 /// and everything between double quotes. Identifiers with Unicode escapes are refused elsewhere (`account_setting`).
 pub(super) fn mentioned_names(sql: &str) -> BTreeSet<String> {
+    names_before(sql, |_| true)
+}
+
+/// The mentioned names that may be names of called functions: a parenthesis follows, perhaps after a comment.
+pub(crate) fn mentioned_calls(sql: &str) -> BTreeSet<String> {
+    names_before(sql, |rest| ["(", "/*", "--"].iter().any(|start| rest.trim_start().starts_with(start)))
+}
+
+/// Whether the text may have identifiers with Unicode escapes, whose names are not in the text.
+pub(crate) fn has_unicode_identifiers(sql: &str) -> bool {
+    sql.to_ascii_lowercase().contains("u&\"")
+}
+
+/// The mentioned names whose following text meets a condition.
+fn names_before(sql: &str, is_counted: impl Fn(&str) -> bool) -> BTreeSet<String> {
     const QUOTE: &str = "\u{0}";
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
-    let words = sql.split(|c| !is_part(c)).filter(|word| !word.is_empty());
-    let words = words.flat_map(|word| [word.to_owned(), word.to_ascii_lowercase(), word.to_lowercase()]);
+    let mut names = BTreeSet::new();
+    let mut rest = sql.trim_start_matches(|c| !is_part(c));
+    while !rest.is_empty() {
+        let (word, behind) = rest.split_at(rest.find(|c| !is_part(c)).unwrap_or(rest.len()));
+        if is_counted(behind) {
+            names.extend([word.to_owned(), word.to_ascii_lowercase(), word.to_lowercase()].map(cut));
+        }
+        rest = behind.trim_start_matches(|c| !is_part(c));
+    }
     let escaped = sql.replace("\"\"", QUOTE);
-    let quoted = escaped.split('"').skip(1).map(|name| name.replace(QUOTE, "\""));
-    let cut = |mut name: String| {
-        name.truncate(name.floor_char_boundary(MAX_NAME_BYTES));
-        name
-    };
-    words.chain(quoted).map(cut).collect()
+    let mut quoted = escaped.split('"').skip(1).peekable();
+    while let Some(name) = quoted.next() {
+        if is_counted(quoted.peek().copied().unwrap_or_default()) {
+            names.insert(cut(name.replace(QUOTE, "\"")));
+        }
+    }
+    names
+}
+
+fn cut(mut name: String) -> String {
+    name.truncate(name.floor_char_boundary(MAX_NAME_BYTES));
+    name
 }
 
 /// `NAMEDATALEN` - 1. PostgreSQL truncates longer names.
@@ -34,5 +62,18 @@ mod tests {
         }
         assert!(!names.contains("email"));
         assert!(mentioned_names(&"x".repeat(70)).contains(&"x".repeat(63)));
+    }
+
+    #[test]
+    fn a_name_before_a_parenthesis_may_be_a_call() {
+        let sql = "values (F(1), g /* */ (2), h --\n(3), \"odd \"\"name\" (4), plain, \"also plain\", 'text')";
+        let calls = mentioned_calls(sql);
+        for name in ["F", "f", "g", "h", "odd \"name", "values"] {
+            assert!(calls.contains(name), "{name} is not in {calls:?}");
+        }
+        for name in ["plain", "also plain", "text"] {
+            assert!(!calls.contains(name), "{name} is in {calls:?}");
+        }
+        assert!(has_unicode_identifiers("select U&\"\\0066\"(1)"));
     }
 }

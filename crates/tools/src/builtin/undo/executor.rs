@@ -59,7 +59,7 @@ impl WriteExecutor for UndoExecutor {
                     (json!(RunData { writes: writes.len(), rows, set_again }), rows)
                 }
             };
-            Ok(WriteOutput { data, rows_affected: rows, before: None, after: None, rollback: Rollback::by_effects() })
+            Ok(WriteOutput::new(data, rows, Rollback::by_effects()))
         })
     }
 
