@@ -198,8 +198,9 @@ async fn nothing_but_rows_of_tracked_tables_is_changed() {
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
         // The session of a refused statement serves the next write.
-        let done =
-            server.succeed("execute_sql", json!({"sql": "update shop.customer set credit = 1 where id = 5"})).await;
+        let call = json!({"sql": "update shop.customer set credit = 1 where id = 5",
+                          "idempotency_key": format!("after-attacks-{is_superuser}")});
+        let done = server.succeed("execute_sql", call).await;
         server.succeed("undo_mutation", done["meta"]["rollback"]["undo_params"].clone()).await;
         let pending = db.value("select count(*) from countersign.mutation where status = 'pending'").await;
         assert_eq!(pending, "0");

@@ -8,9 +8,8 @@ use serde::Deserialize;
 use tools::ExecuteSqlSettings;
 use types::Tier;
 
-use super::keys::ServeKeys;
-
-const DEFAULT_MAX_ROWS: u64 = 100;
+/// The most rows that a statement may change in the mode `rows`, by default.
+pub(super) const DEFAULT_MAX_ROWS: u64 = 100;
 
 /// What agents may do with execute_sql.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize, JsonSchema)]
@@ -39,17 +38,19 @@ pub(crate) enum ExecuteSqlTier {
 
 types::same_variants! { ExecuteSqlTier => Tier { Auto, Confirm, Approve } }
 
-/// The settings of the tool; `None` if it is not served.
-pub(super) fn execute_sql(keys: &ServeKeys, limits: &ReadLimits) -> Option<ExecuteSqlSettings> {
-    let (default, modifications) = match keys.execute_sql.unwrap_or_default() {
-        ExecuteSqlMode::Off => return None,
-        ExecuteSqlMode::Any => (Tier::Approve, None),
-        ExecuteSqlMode::Rows => {
-            let max_rows = keys.execute_sql_max_rows.map_or(DEFAULT_MAX_ROWS, |rows| rows.get().into());
-            let tables = keys.execute_sql_tables.clone().unwrap_or_default();
-            (Tier::Confirm, Some(ModificationLimits { max_rows, tables }))
-        }
-    };
-    let tier = keys.execute_sql_tier.map_or(default, Tier::from);
-    Some(ExecuteSqlSettings { limits: limits.clone(), tier, modifications })
+impl ExecuteSqlMode {
+    /// The settings of the tool; `None` if it is not served.
+    pub(super) fn settings(
+        self,
+        tier: Option<ExecuteSqlTier>,
+        modifications: ModificationLimits,
+        limits: &ReadLimits,
+    ) -> Option<ExecuteSqlSettings> {
+        let (default, modifications) = match self {
+            Self::Off => return None,
+            Self::Rows => (Tier::Confirm, Some(modifications)),
+            Self::Any => (Tier::Approve, None),
+        };
+        Some(ExecuteSqlSettings { limits: limits.clone(), tier: tier.map_or(default, Tier::from), modifications })
+    }
 }

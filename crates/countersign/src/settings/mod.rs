@@ -29,7 +29,7 @@ use std::time::Duration;
 use anyhow::bail;
 use auth::{BearerToken, Issuer};
 use ledger::read::ReadLimits;
-use ledger::{DEFAULT_CONNECT_TIMEOUT, Fingerprints, Pooler};
+use ledger::{DEFAULT_CONNECT_TIMEOUT, Fingerprints, ModificationLimits, Pooler};
 use tools::{ExecuteSqlSettings, Profile};
 use types::{AccountId, Secret};
 
@@ -144,7 +144,12 @@ impl ConfigSources {
         ]);
         let Keys { log, database, connect, manifests, serve, write, reads, signing, notify, http, limits, .. } = keys;
         let read_limits = read_limits(&limits)?;
-        let execute_sql = execute_sql::execute_sql(&serve, &read_limits);
+        let modifications = ModificationLimits {
+            max_rows: serve.execute_sql_max_rows.map_or(execute_sql::DEFAULT_MAX_ROWS, |rows| rows.get().into()),
+            tables: serve.execute_sql_tables.unwrap_or_default(),
+        };
+        let mode = serve.execute_sql.unwrap_or_default();
+        let execute_sql = mode.settings(serve.execute_sql_tier, modifications, &read_limits);
         let profiles = file.profiles.iter().map(|own| own.profile.name.as_str());
         let tokens = match serve.tokens_file {
             Some(path) => http_auth::read_file(&path, file.tokens, profiles)?,
