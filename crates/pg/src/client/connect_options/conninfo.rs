@@ -66,6 +66,21 @@ impl Conninfo {
     }
 }
 
+/// A connection string in the form `key=value`.
+pub(super) fn text<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let words: Vec<String> = pairs.into_iter().map(|(key, value)| format!("{key}={}", written(value))).collect();
+    words.join(" ")
+}
+
+/// The value as [`keyword_value`] reads it.
+fn written(value: &str) -> String {
+    let is_plain = |c: char| !c.is_whitespace() && c != '\'' && c != '\\';
+    if !value.is_empty() && value.chars().all(is_plain) {
+        return value.to_owned();
+    }
+    format!("'{}'", value.replace('\\', r"\\").replace('\'', r"\'"))
+}
+
 fn pairs(text: &str) -> Result<Pairs, String> {
     behind_scheme(text).map_or_else(|| from_keywords(text), from_uri)
 }

@@ -27,6 +27,23 @@ pub enum Address {
     Unix(PathBuf, u16),
 }
 
+impl Address {
+    /// The value of `host` that leads to this server. `None` if it is not UTF-8.
+    pub(super) fn host(&self) -> Option<&str> {
+        match self {
+            Self::Tcp { host, .. } => Some(host),
+            Self::Unix(folder, _) => folder.to_str(),
+        }
+    }
+
+    /// The port.
+    pub(super) const fn port(&self) -> u16 {
+        match self {
+            Self::Tcp { port, .. } | Self::Unix(_, port) => *port,
+        }
+    }
+}
+
 impl std::fmt::Display for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

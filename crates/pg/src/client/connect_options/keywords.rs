@@ -148,6 +148,12 @@ impl KeywordValues {
         self.values.get(key).map(|value| value.text.as_str()).filter(|text| !text.is_empty())
     }
 
+    /// The keys that have a value, except these, with the values, in the order of [`KEYS`].
+    pub(super) fn pairs_without(&self, keys: &[&str]) -> impl Iterator<Item = (&'static str, &str)> {
+        let known = KEYS.iter().map(|(key, _)| *key).filter(|key| !keys.contains(key));
+        known.filter_map(|key| Some((key, self.get(key)?)))
+    }
+
     /// The source of the value of a key; `default` if it was not given.
     pub(super) fn origin(&self, key: &str) -> String {
         let value = self.values.get(key).filter(|value| !value.text.is_empty());

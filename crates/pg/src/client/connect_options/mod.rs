@@ -175,9 +175,7 @@ impl ConnectOptions {
 
     /// Interprets keys and values that were parsed before.
     pub fn from_conninfo(conninfo: &Conninfo, surroundings: &ConnectEnvironment) -> Result<Self, ConnectOptionsError> {
-        let mut given = KeywordValues::from_conninfo(conninfo)?;
-        service::add(&mut given, surroundings)?;
-        given.add_environment(surroundings)?;
+        let given = all_values(conninfo, surroundings)?;
         let text = |key: &str| given.get(key).map(str::to_owned);
         let user = text("user")
             .or_else(|| surroundings.os_user().map(str::to_owned))
@@ -230,6 +228,32 @@ impl ConnectOptions {
         Self { user: user.to_owned(), password, origins, ..self.clone() }
     }
 
+    /// The connection string of another login of the same database. It includes the values that the service file and
+    /// the environment supply, so that another process, in another folder, connects to the same server.
+    pub fn text_for_login(
+        conninfo: &Conninfo,
+        surroundings: &ConnectEnvironment,
+        user: &str,
+        password: &Secret,
+    ) -> Result<Secret, ConnectOptionsError> {
+        let options = Self::from_conninfo(conninfo, surroundings)?;
+        let given = all_values(conninfo, surroundings)?;
+        let hosts: Vec<&str> = options.addresses.iter().filter_map(Address::host).collect();
+        let ports: Vec<String> = options.addresses.iter().map(|address| address.port().to_string()).collect();
+        let (hosts, ports) = (hosts.join(","), ports.join(","));
+        let own = [
+            ("host", hosts.as_str()),
+            ("port", &ports),
+            ("dbname", &options.dbname),
+            ("user", user),
+            ("password", password.expose()),
+        ];
+        let others: Vec<(&str, String)> =
+            given.pairs_without(&REPLACED).map(|(key, value)| (key, with_absolute_path(key, value))).collect();
+        let others = others.iter().map(|(key, value)| (*key, value.as_str()));
+        Ok(Secret::new(conninfo::text(own.into_iter().chain(others))))
+    }
+
     /// The servers, for a message: no user, no password.
     #[must_use]
     pub fn address(&self) -> String {
@@ -266,6 +290,35 @@ impl ConnectOptions {
             Err(why) => Err(unused(&why)),
         }
     }
+}
+
+/// The keys that [`ConnectOptions::text_for_login`] replaces, and those that belong to the other login.
+const REPLACED: [&str; 10] = [
+    "host",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "passfile",
+    "service",
+    "servicefile",
+    "application_name",
+    "fallback_application_name",
+];
+
+/// The values of the text, then of the service file, then of the environment.
+fn all_values(conninfo: &Conninfo, surroundings: &ConnectEnvironment) -> Result<KeywordValues, ConnectOptionsError> {
+    let mut given = KeywordValues::from_conninfo(conninfo)?;
+    service::add(&mut given, surroundings)?;
+    given.add_environment(surroundings)?;
+    Ok(given)
+}
+
+/// The value; the path of a file as an absolute one.
+fn with_absolute_path(key: &str, value: &str) -> String {
+    let is_file = matches!(key, "sslcert" | "sslkey" | "sslcrl") || key == "sslrootcert" && value != "system";
+    let path = is_file.then(|| std::path::absolute(value).ok()).flatten();
+    path.and_then(|path| path.into_os_string().into_string().ok()).unwrap_or_else(|| value.to_owned())
 }
 
 /// A password, and the file that contains it.

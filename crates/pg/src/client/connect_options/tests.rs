@@ -31,6 +31,34 @@ fn a_password_with_every_awkward_character_is_read_from_url_and_keywords() {
 }
 
 #[test]
+fn the_text_for_another_login_leads_to_the_same_server_without_the_environment() {
+    let variables = [
+        ("PGHOST", "/run/my pg,::1,db.example"),
+        ("PGPORT", "5433,5432,6432"),
+        ("PGDATABASE", "Shop's"),
+        ("PGUSER", "me"),
+        ("PGPASSWORD", "of me"),
+        ("PGAPPNAME", "psql"),
+        ("PGSSLMODE", "verify-full"),
+        ("PGSSLROOTCERT", "certificates/ca.pem"),
+    ];
+    let (_home, surroundings) = in_a_home(&variables);
+    let conninfo = Conninfo::parse("connect_timeout=7").unwrap();
+    let text = ConnectOptions::text_for_login(&conninfo, &surroundings, "writer", &Secret::new(r"a'b\c")).unwrap();
+    assert!(!text.expose().contains("of me"), "the password of the first login");
+    let (first, other) = (
+        ConnectOptions::from_conninfo(&conninfo, &surroundings).unwrap(),
+        ConnectOptions::parse(text.expose()).unwrap(),
+    );
+    assert_eq!((other.user.as_str(), other.dbname.as_str()), ("writer", "Shop's"));
+    assert_eq!(other.password, Some(Secret::new(r"a'b\c")));
+    assert_eq!((other.addresses, other.connect_timeout), (first.addresses, Duration::from_secs(7)));
+    assert_eq!((other.tls.mode, other.application_name.as_str()), (SslMode::VerifyFull, "countersign"));
+    let file = std::env::current_dir().unwrap().join("certificates/ca.pem");
+    assert!(text.expose().contains(&format!("sslrootcert={}", file.display())));
+}
+
+#[test]
 fn what_is_left_out_is_what_libpq_takes() {
     let (_home, surroundings) = in_a_home(&[]);
     let target = ConnectOptions::parse_with("", &surroundings).unwrap();
