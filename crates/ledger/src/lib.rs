@@ -59,8 +59,9 @@ pub use roles::{
 pub use setup::identity::{Fork, check_identity, fork, is_original};
 pub use setup::schema::{SchemaError, check, exists};
 pub use setup::{
-    Deviation, InitOptions, InitReport, ReaderTables, RoleReport, SkippedRelation, TableNames, TrackOptions,
-    TrackReport, TrackedTable, deviations, examine_roles, init, load_once, track, untrack,
+    Deviation, GrantedObjects, InitOptions, InitReport, OwnerStatements, ReaderTables, RoleReport, SchemaReport,
+    SkippedRelation, TableNames, TrackOptions, TrackReport, TrackedTable, deviations, examine_roles, init, load_once,
+    track, untrack,
 };
 pub use state_keys::{StateKey, StateKeys};
 pub use watch::doctor::{

@@ -9,6 +9,7 @@
 //! citus        revoke functions of Citus that act on other nodes from PUBLIC
 //! verify       compare the schema with the one that this binary creates; a difference rolls everything back
 //! tracking     tell the triggers of tracked tables which logins servers have
+//! schemas      on request, grant the servers' login the tables of schemas, and track them
 //! ```
 //! `init` usually runs as a superuser, in a database where other users may create objects. Three rules protect it.
 //! Its `search_path` contains only PostgreSQL's own objects (`pg::SessionSettings`). It calls no function of the
@@ -26,14 +27,20 @@ mod reader;
 mod roles;
 mod tables;
 mod track;
+mod write_schemas;
+mod writer_login;
+
+use std::collections::BTreeMap;
 
 use pg::value::{identifier, sql_literal};
 use pg::{ConnectOptions, PipelineStatement, Session, SessionSettings};
+use types::Secret;
 
 pub use inspect::{Deviation, deviations};
 pub use roles::{RoleReport, examine_roles};
 pub use tables::TableNames;
 pub use track::{TrackOptions, TrackReport, TrackedTable, track, untrack};
+pub use write_schemas::{GrantedObjects, OwnerStatements, SchemaReport};
 
 use self::schema::SchemaError;
 
@@ -63,6 +70,10 @@ pub enum ReaderTables {
 pub struct InitOptions {
     /// The login of the servers.
     pub writer: String,
+    /// The password of this login. `init` refuses a login that has another one.
+    pub writer_password: Option<Secret>,
+    /// The schemas whose tables the login may write, and are tracked.
+    pub schemas: Vec<String>,
     /// The privileges of the reader's login.
     pub reader_tables: ReaderTables,
     /// Whether the transaction is rolled back at the end.
@@ -102,12 +113,17 @@ pub struct InitReport {
     pub warnings: Vec<String>,
     /// The statements that change something, in order, without secrets.
     pub statements: Vec<String>,
+    /// The changes of the schemas of [`InitOptions::schemas`].
+    pub schemas: Vec<SchemaReport>,
+    /// The statements that the role of this `init` may not run, by the owner of their objects.
+    pub for_owners: BTreeMap<String, OwnerStatements>,
 }
 
 impl Default for InitOptions {
     fn default() -> Self {
         let writer = crate::roles::DEFAULT_WRITER.to_owned();
-        Self { writer, reader_tables: ReaderTables::default(), dry_run: false }
+        let reader_tables = ReaderTables::default();
+        Self { writer, writer_password: None, schemas: Vec::new(), reader_tables, dry_run: false }
     }
 }
 
@@ -126,7 +142,11 @@ pub async fn init(target: &ConnectOptions, options: &InitOptions) -> Result<Init
         }
     };
     if !options.dry_run {
-        reader::repair_login(target, &mut report).await?;
+        // The ledger exists now, and its logins can be repaired later.
+        if let Err(error) = reader::repair_login(target, &mut report).await {
+            report.warnings.push(format!("the login of reads was not checked: {error}"));
+        }
+        writer_login::check(target, options, &mut report).await;
     }
     Ok(report)
 }
@@ -210,6 +230,9 @@ impl Setup {
         }
         self.report.version = schema::migrate(&mut self.session, &mut self.report.statements).await?;
         let owner = self.create_roles(&options.writer).await?;
+        if let Some(password) = &options.writer_password {
+            self.set_writer_password(&options.writer, password).await?;
+        }
         self.set_owner(&owner).await?;
         self.set_privileges(&options.writer).await?;
         self.set_up_reader(options.reader_tables).await?;
@@ -222,6 +245,9 @@ impl Setup {
             return Err(SchemaError::Untrusted { database: self.dbname.clone(), problems });
         }
         self.renew_tracking().await?;
+        for schema in &options.schemas {
+            self.open_schema(schema, &options.writer).await?;
+        }
         Ok(std::mem::take(&mut self.report))
     }
 

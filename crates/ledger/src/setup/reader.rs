@@ -182,9 +182,9 @@ pub(super) async fn repair_login(target: &ConnectOptions, report: &mut InitRepor
     Ok(())
 }
 
-/// The reason why the reader cannot connect.
-async fn refusal(target: &ConnectOptions, reader: &str, password: &str) -> Option<ConnectError> {
-    let target = target.as_role(reader, Some(types::Secret::new(password.to_owned())));
+/// The reason why a login cannot connect.
+pub(super) async fn refusal(target: &ConnectOptions, login: &str, password: &str) -> Option<ConnectError> {
+    let target = target.as_role(login, Some(types::Secret::new(password.to_owned())));
     match Session::connect(&target, &SessionSettings::default()).await {
         Ok(session) => {
             session.close().await;

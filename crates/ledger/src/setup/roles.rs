@@ -85,7 +85,7 @@ impl Setup {
     pub(super) async fn create_roles(&mut self, writer: &str) -> Result<String, SchemaError> {
         let no_rights = "nosuperuser nocreatedb nocreaterole noreplication nobypassrls";
         let mut missing = Vec::new();
-        // The writer gets no password: an administrator sets one, or permits the login in pg_hba.conf.
+        // The writer has no password yet: `init --config`, an administrator, or nobody (pg_hba.conf) gives it one.
         let groups = [OWNER, APPROVER, CONSOLE, OPERATOR].map(|role| (role, "nologin"));
         for (role, login) in groups.into_iter().chain([(writer, "login")]) {
             if self.role_exists(role).await? {

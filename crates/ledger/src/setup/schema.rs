@@ -27,7 +27,10 @@ pub enum SchemaError {
     #[error(transparent)]
     Database(#[from] pg::Error),
     /// `init` was never run in this database, or an object was dropped later.
-    #[error("the database \"{database}\" has no {missing}: run `countersign init` on it first")]
+    #[error(
+        "the database \"{database}\" has no {missing}: run `countersign init` on it first, or \
+         `countersign init --schema SCHEMA --config FILE`, which also lets servers write the tables of a schema"
+    )]
     Missing {
         /// The database.
         database: String,
@@ -114,6 +117,12 @@ pub enum SchemaError {
         database: String,
         /// The problems, one per line.
         problems: Vec<String>,
+    },
+    /// The servers' login cannot get a password.
+    #[error("{problem}. Nothing was changed")]
+    WriterLogin {
+        /// The problem and the remedy.
+        problem: String,
     },
     /// The tables cannot be tracked as requested.
     #[error("{0}")]

@@ -94,7 +94,8 @@ impl Setup {
         }
     }
 
-    async fn find(&mut self, name: &str, schema: &str) -> Result<Table, SchemaError> {
+    /// Finds one table. Refuses a relation that cannot be tracked.
+    pub(super) async fn find(&mut self, name: &str, schema: &str) -> Result<Table, SchemaError> {
         let mistake = |text: String| Err(SchemaError::Tracking(text));
         let params = [Some(name.to_owned()), Some(schema.to_owned())];
         // parse_ident raises an error for an invalid name, and the savepoint lets the transaction continue.

@@ -1,8 +1,6 @@
 //! `track` and `untrack` start and stop recording the changes of tables. They run with the privileges of the tables'
 //! owner, who is a member of the ledger's owner. So they inspect the ledger first, like `init`.
 
-use std::collections::BTreeMap;
-
 use pg::ConnectOptions;
 use pg::value::text_array;
 
@@ -11,7 +9,7 @@ use super::{Setup, inspect, literal};
 use crate::setup::schema::{self, SchemaError};
 
 /// How long `track` waits for transactions that use a table. New transactions on the table wait behind it meanwhile.
-const TABLE_LOCK_TIMEOUT: &str = "5s";
+pub(super) const TABLE_LOCK_TIMEOUT: &str = "5s";
 
 /// The options of `track`. `None` keeps the setting of a table that is tracked already.
 #[derive(Debug, Clone, Default)]
@@ -185,25 +183,11 @@ impl Setup {
             calls.push((self.columns(&table).await?.chosen(&table, options)?, table));
         }
         unknown_columns(options, &calls)?;
-        let mut shapes = BTreeMap::new();
-        for (call, table) in &calls {
-            shapes.insert(table.name.clone(), self.track_one(table, call).await?);
-        }
-        let problems: Vec<[String; 2]> = self.rows(PROBLEMS_SQL, &[]).await?;
         let mut tables = Vec::new();
         for (call, table) in calls {
-            let of_table = problems.iter().filter(|[name, _]| *name == table.name);
-            tables.push(TrackedTable {
-                key: call.key,
-                shape: shapes.remove(&table.name).unwrap_or_default(),
-                maintained: call.maintained,
-                sensitive: call.sensitive,
-                is_log: call.is_log,
-                all_writers: call.all_writers,
-                problems: of_table.map(|[_, problem]| problem.clone()).collect(),
-                name: table.name,
-            });
+            tables.push(self.track_one(&table, call).await?);
         }
+        self.add_problems(&mut tables).await?;
         Ok(TrackReport { tables, statements: std::mem::take(&mut self.report.statements) })
     }
 
@@ -250,11 +234,17 @@ impl Setup {
         Ok(ColumnLists { all: list(&all), call })
     }
 
-    /// Tracks one table, and returns the number of its shape.
-    async fn track_one(&mut self, table: &Table, call: &TrackCall) -> Result<String, SchemaError> {
-        let (is_log, all_writers) = (call.is_log.to_string(), call.all_writers.to_string());
-        let lists = [text_array(&call.maintained), text_array(&call.sensitive)];
-        let params = [&table.oid, &lists[0], &lists[1], &is_log, &all_writers].map(|text| Some(text.clone()));
+    /// Tracks one table, for the first time or as before.
+    pub(super) async fn track_as_is(&mut self, table: &Table) -> Result<TrackedTable, SchemaError> {
+        let call = self.columns(table).await?.chosen(table, &TrackOptions::default())?;
+        self.track_one(table, call).await
+    }
+
+    async fn track_one(&mut self, table: &Table, call: TrackCall) -> Result<TrackedTable, SchemaError> {
+        let TrackCall { key, maintained, sensitive, is_log, all_writers } = call;
+        let lists = [text_array(&maintained), text_array(&sensitive)];
+        let params = [&table.oid, &lists[0], &lists[1], &is_log.to_string(), &all_writers.to_string()]
+            .map(|it| Some(it.clone()));
         let shape = self.rows::<1>(TRACK_SQL, &params).await.map_err(|error| in_use(table, error))?.concat().concat();
         self.report.statements.push(format!(
             "select countersign.track({}, maintained => {}, sensitive => {}, is_log => {is_log}, all_writers => {all_writers})",
@@ -265,7 +255,18 @@ impl Setup {
         for [text] in self.rows(MADE_SQL, &[Some(table.oid.clone())]).await? {
             self.report.statements.extend(text.lines().map(|line| format!("-- {line}")));
         }
-        Ok(shape)
+        let (name, problems) = (table.name.clone(), Vec::new());
+        Ok(TrackedTable { name, key, shape, maintained, sensitive, is_log, all_writers, problems })
+    }
+
+    /// Adds the problems of these tables.
+    pub(super) async fn add_problems(&mut self, tables: &mut [TrackedTable]) -> Result<(), SchemaError> {
+        for [name, problem] in self.rows(PROBLEMS_SQL, &[]).await? {
+            if let Some(table) = tables.iter_mut().find(|table| table.name == name) {
+                table.problems.push(problem);
+            }
+        }
+        Ok(())
     }
 }
 
