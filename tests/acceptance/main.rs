@@ -47,6 +47,7 @@ mod hostile_arguments;
 mod http;
 mod http_limits;
 mod images;
+mod init_schema;
 mod install;
 mod layers;
 mod ledger_records;

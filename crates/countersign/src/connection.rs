@@ -47,8 +47,19 @@ pub(crate) fn parse(string: &SecretSource, settings: &Settings) -> anyhow::Resul
 }
 
 fn target(conninfo: &Conninfo, settings: &Settings) -> Result<ConnectOptions, ConnectOptionsError> {
-    ConnectOptions::from_conninfo(conninfo, &ConnectEnvironment::from_process(settings.connect_timeout))?
-        .with_pooler(settings.pooler)
+    ConnectOptions::from_conninfo(conninfo, &environment(settings))?.with_pooler(settings.pooler)
+}
+
+fn environment(settings: &Settings) -> ConnectEnvironment {
+    ConnectEnvironment::from_process(settings.connect_timeout)
+}
+
+/// The connection string of the configured database for another login. It does not depend on this process's
+/// environment.
+pub(crate) fn text_for_login(settings: &Settings, user: &str, password: &Secret) -> anyhow::Result<Secret> {
+    let database = named(settings);
+    let conninfo = Conninfo::parse(database.as_ref().map_or("", |database| database.text.expose()))?;
+    Ok(ConnectOptions::text_for_login(&conninfo, &environment(settings), user, password)?)
 }
 
 /// The sources of host, user and database, if the error is a failed connection to the configured database: the end of

@@ -27,12 +27,15 @@ use crate::commands::undo::args::UndoArgs;
 use crate::commands::witness::args::WitnessCommand;
 use crate::commands::words;
 
+/// The variable that names the configuration file.
+const CONFIG: &str = "COUNTERSIGN_CONFIG";
+
 /// MCP server for PostgreSQL: bounded reads, and audited writes that happen once and can be undone.
 #[derive(Debug, Parser)]
 #[command(version, arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// Configuration file. Flags and COUNTERSIGN_* variables take precedence over it.
-    #[arg(long, env = "COUNTERSIGN_CONFIG", global = true, value_name = "FILE", help_heading = "Global options")]
+    #[arg(long, env = CONFIG, global = true, value_name = "FILE", help_heading = "Global options")]
     config: Option<PathBuf>,
     #[command(flatten)]
     log: LogKeys,
@@ -47,6 +50,12 @@ pub(crate) enum Command {
     /// Serve MCP on standard input and output, or with --http over HTTP.
     Serve(Box<With<ServeArgs, ServerKeys>>),
     /// Create the ledger and the logins in the configured database, or update them.
+    ///
+    /// With --schema, it also lets servers write the tables of that schema, and --config FILE names a file
+    /// that it writes: the connection string of the servers' login with a new password, and execute_sql. FILE
+    /// is readable only by you and must not exist, so leave --config out when you repeat the command. Without
+    /// it no file is written: a server reads only the file that --config or COUNTERSIGN_CONFIG names. Without
+    /// --schema, --config names a file that is read, as for every command.
     Init(With<InitArgs, SignedKeys>),
     /// Record what writes change in these tables, so that they can be undone.
     ///
@@ -157,7 +166,7 @@ pub(crate) struct PassthroughArgs {
 /// The configuration around a command line that is parsed elsewhere.
 #[derive(Debug, Parser)]
 struct FrontEndConfig {
-    #[arg(long, env = "COUNTERSIGN_CONFIG")]
+    #[arg(long, env = CONFIG)]
     config: Option<PathBuf>,
     #[command(flatten)]
     _server: ServerKeys,
@@ -204,6 +213,14 @@ pub(crate) struct InitArgs {
     /// needs.
     #[arg(long, env = "COUNTERSIGN_WRITER", value_name = "ROLE", default_value = ledger::DEFAULT_WRITER)]
     pub(crate) writer: String,
+    /// Let servers write the tables of this schema: grants the login of the servers what writes need, and
+    /// tracks the tables. Repeat it for new tables. SQL that your login may not run is printed for the owner.
+    /// Can be given several times.
+    #[arg(long = "schema", value_name = "SCHEMA")]
+    pub(crate) schemas: Vec<String>,
+    /// The file to write.
+    #[arg(skip)]
+    pub(crate) config: Option<PathBuf>,
     /// Tables and views on which the reader's login gets SELECT.
     #[arg(long, value_parser = reader_tables(), default_value = "new", value_name = "WHICH")]
     pub(crate) reader_tables: ReaderTables,
@@ -273,8 +290,14 @@ impl Cli {
         let matches = help::concise(Self::command()).get_matches();
         let mut cli = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
         let matches = innermost(&matches);
-        if let Command::Install(install) = &mut cli.command {
-            install.own.given = given_options(matches);
+        match &mut cli.command {
+            Command::Install(install) => install.own.given = given_options(matches),
+            // `init --schema` writes the file that the flag names. The variable still names one to read.
+            Command::Init(init) if !init.own.schemas.is_empty() && is_flag(matches, "config") => {
+                init.own.config = cli.config.take();
+                cli.config = std::env::var_os(CONFIG).filter(|name| !name.is_empty()).map(PathBuf::from);
+            }
+            _ => {}
         }
         let given = Keys::given(matches).unwrap_or_else(|error| error.exit());
         let mut given = Keys { log: cli.log, ..given };
@@ -300,11 +323,14 @@ fn innermost(matches: &ArgMatches) -> &ArgMatches {
     matches.subcommand().map_or(matches, |(_, inner)| innermost(inner))
 }
 
+fn is_flag(matches: &ArgMatches, id: &str) -> bool {
+    matches.value_source(id) == Some(ValueSource::CommandLine)
+}
+
 /// Resolves two keys for the same setting: a flag for one takes precedence over a variable for the other.
 fn flag_before_variable<A, B>(matches: &ArgMatches, one: &mut Option<A>, other: &mut Option<B>, ids: [&str; 2]) {
     if one.is_some() && other.is_some() {
-        let is_flag = ids.map(|id| matches.value_source(id) == Some(ValueSource::CommandLine));
-        match is_flag {
+        match ids.map(|id| is_flag(matches, id)) {
             [true, false] => *other = None,
             [false, true] => *one = None,
             _ => {}

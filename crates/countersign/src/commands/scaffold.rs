@@ -3,11 +3,11 @@
 use ::manifest::Source;
 use ::scaffold::{Scaffold, discover};
 use ledger::{ConnectOptions, Ledger};
-use types::visible;
 
 use crate::commands::check::{CatalogQueries, grants};
 use crate::commands::cli::ScaffoldArgs;
 use crate::settings::Settings;
+use crate::terminal::shell_word::shell_word;
 use crate::terminal::undo_way::UndoWay;
 use crate::terminal::{print_error, print_line, write_bytes};
 use crate::{connection, tool_catalog};
@@ -77,34 +77,4 @@ fn advice(scaffold: &Scaffold, arguments: &ScaffoldArgs) -> Vec<String> {
         ));
     }
     lines
-}
-
-/// A text as one word of a shell's command line, with hidden characters escaped.
-fn shell_word(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
-    if word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    if visible(word) == word {
-        return format!("'{}'", word.replace('\'', r"'\''"));
-    }
-    // bash, zsh and ksh read the escapes of `$'..'`.
-    format!("$'{}'", visible(&word.replace('\\', r"\\").replace('\'', r"\'")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_one_word_of_the_shell() {
-        for (word, expected) in [
-            ("shop.orders", "shop.orders"),
-            ("shop.\"Order Items\"", "'shop.\"Order Items\"'"),
-            ("it's", r"'it'\''s'"),
-            ("a\nb'\\", r"$'a\nb\'\\'"),
-        ] {
-            assert_eq!(shell_word(word), expected);
-        }
-    }
 }

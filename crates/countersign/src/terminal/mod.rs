@@ -4,6 +4,7 @@ pub(crate) mod ago;
 pub(crate) mod diff;
 pub(crate) mod effects;
 pub(crate) mod os_user;
+pub(crate) mod shell_word;
 pub(crate) mod short_id;
 pub(crate) mod table;
 pub(crate) mod undo_way;

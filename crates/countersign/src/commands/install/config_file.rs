@@ -21,7 +21,7 @@ const BYTE_ORDER_MARK: &str = "\u{feff}";
 const MAX_ATTEMPTS: usize = 5;
 
 /// The mode of a new file of the user. The file may later contain secrets of other servers.
-const PRIVATE: u32 = 0o600;
+pub(in crate::commands) const PRIVATE: u32 = 0o600;
 
 /// The mode of a new file of a project, before the umask of the process.
 const SHARED: u32 = 0o666;
@@ -217,7 +217,7 @@ impl ConfigFile {
 }
 
 /// A new file in the folder with this content, synced to disk.
-fn written(folder: &Path, mode: u32, content: &[u8]) -> io::Result<tempfile::NamedTempFile> {
+pub(in crate::commands) fn written(folder: &Path, mode: u32, content: &[u8]) -> io::Result<tempfile::NamedTempFile> {
     let permissions = Permissions::from_mode(mode);
     let mut file = tempfile::Builder::new().prefix(".countersign-").permissions(permissions).tempfile_in(folder)?;
     file.write_all(content)?;

@@ -7,7 +7,7 @@
 mod client;
 mod clients;
 mod codex_toml;
-mod config_file;
+pub(super) mod config_file;
 mod difference;
 mod edit;
 mod entry;

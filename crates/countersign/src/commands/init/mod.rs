@@ -1,0 +1,83 @@
+//! `countersign init`: creates the ledger's schema, its roles, the reader's login and, on request, what servers need to
+//! write the tables of a schema, or the demo's data.
+
+mod config_file;
+mod report;
+
+use ledger::{InitOptions, InitReport};
+use types::visible;
+
+use self::config_file::NewConfigFile;
+use crate::commands::audit::{self, log_keys};
+use crate::commands::cli::InitArgs;
+use crate::commands::demo;
+use crate::connection;
+use crate::settings::Settings;
+use crate::terminal::print_line;
+use crate::terminal::shell_word::shell_word;
+
+pub(crate) async fn run(arguments: &InitArgs, settings: &Settings) -> anyhow::Result<()> {
+    let target = connection::configured(settings)?;
+    let config = arguments.config.as_deref().map(|path| NewConfigFile::new(path, &arguments.writer, settings));
+    let config = config.transpose()?;
+    let options = InitOptions {
+        writer: arguments.writer.clone(),
+        writer_password: config.as_ref().map(|config| config.password().clone()),
+        schemas: arguments.schemas.clone(),
+        reader_tables: arguments.reader_tables,
+        dry_run: arguments.dry_run,
+    };
+    let report = ledger::init(&target, &options).await?;
+    if arguments.dry_run {
+        report::print_sql(&report);
+        return Ok(());
+    }
+    config.map(NewConfigFile::publish).transpose()?;
+    report::print(&report, &target.dbname, arguments);
+    if arguments.demo {
+        for (schema, loaded) in demo::database::load(&target).await? {
+            print_line(&if loaded {
+                format!("The demo's schema \"{schema}\" and its data are loaded.")
+            } else {
+                format!("The schema \"{schema}\" exists already, and stays as it is.")
+            });
+        }
+    }
+    match ensure_key(settings).await {
+        Ok(lines) => lines.iter().for_each(|line| print_line(line)),
+        // The ledger exists and works. The key can be made later.
+        Err(error) => print_line(&format!("  warning  the log of the ledger is not signed: {error:#}")),
+    }
+    report::print_for_owners(&report);
+    next_step(&report, arguments).iter().for_each(|line| print_line(line));
+    Ok(())
+}
+
+async fn ensure_key(settings: &Settings) -> anyhow::Result<Vec<String>> {
+    log_keys::ensure_key(&audit::open(settings).await?, &settings.ledger.signing).await
+}
+
+/// The commands to run next.
+fn next_step(report: &InitReport, arguments: &InitArgs) -> Vec<String> {
+    let writer = visible(&arguments.writer);
+    if let Some(path) = &arguments.config {
+        let path = shell_word(&path.to_string_lossy());
+        return vec![
+            format!("Next: countersign install --client cursor --config {path}"),
+            format!("  or  countersign serve --config {path}"),
+        ];
+    }
+    let login = format!("Next: let servers log in as {writer} (\\password {writer} in psql)");
+    match (report.is_new, arguments.schemas.is_empty()) {
+        (false, _) => Vec::new(),
+        (true, true) => vec![
+            format!("{login}, grant {writer} what the tools write, then"),
+            "  countersign check --manifest FILE".to_owned(),
+            "  countersign serve --manifest FILE".to_owned(),
+        ],
+        (true, false) => vec![
+            format!("{login}, write its connection string into a configuration file, then"),
+            "  countersign serve --config FILE".to_owned(),
+        ],
+    }
+}
