@@ -3,9 +3,10 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use serde_json::json;
-use testkit::{CommandOutput, Database, Server, TestManifest, config_home, countersign, poll, run};
+use serde_json::{Value, json};
+use testkit::{CommandOutput, Database, Server, config_home, countersign, poll, run};
 use tokio::process::Command;
 
 use crate::hardening::{run_as, succeed};
@@ -28,6 +29,9 @@ const FOREIGN: &str = r#"create foreign data wrapper nothing; create server else
     create foreign table "Shop".remote (id int) server elsewhere;
     create table "Shop".of_extension (id int primary key); alter extension plpgsql add table "Shop".of_extension;
     create schema other; create table other.secret (id serial primary key)"#;
+
+/// The time from an empty machine to the first undone write.
+const TWO_MINUTES: Duration = Duration::from_secs(120);
 
 /// The privileges of a role on each relation outside of the system's schemas and the ledger.
 async fn privileges(db: &Database, role: &str) -> Vec<String> {
@@ -70,17 +74,6 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into()).collect()
 }
 
-const LINE_OF_EXECUTE_SQL: &str = "execute_sql = \"rows\"\n";
-
-/// A copy of a configuration file without `execute_sql`.
-fn without_execute_sql(config: &Path) -> PathBuf {
-    let text = std::fs::read_to_string(config).unwrap();
-    assert!(text.contains(LINE_OF_EXECUTE_SQL), "it turns on execute_sql");
-    let copy = config.with_file_name("reads.toml");
-    std::fs::write(&copy, text.replace(LINE_OF_EXECUTE_SQL, "")).unwrap();
-    copy
-}
-
 /// The password in a configuration file.
 fn password(config: &Path) -> String {
     let text = std::fs::read_to_string(config).unwrap();
@@ -111,7 +104,7 @@ async fn the_login_of_servers_gets_what_writes_of_the_tables_need_and_nothing_el
          and (has_schema_privilege('{writer}', oid, 'usage') or has_schema_privilege('{writer}', oid, 'create'))"
     );
     assert_eq!(db.value(&usage).await, "Shop");
-    assert_eq!(db.value(&format!("select has_schema_privilege('{writer}', '\"Shop\"', 'create')")).await, "f");
+    assert_eq!(db.value(&format!("select has_schema_privilege('{writer}', 'Shop', 'create')")).await, "f");
     assert_eq!(tracked(&db).await, r#""Shop"."Order Items" "Shop".bare "Shop".customers "Shop".days"#);
     for line in [
         &format!("granted  USAGE to {writer} on schema \"Shop\""),
@@ -167,9 +160,9 @@ async fn a_dry_run_prints_the_sql_and_writes_neither_the_database_nor_the_file()
     assert_eq!(planned.code, 0, "{}", planned.err);
     for statement in [
         &format!("alter role \"{writer}\" password 'SCRAM-SHA-256$..';\n"),
-        &format!("grant usage on schema \"Shop\" to \"{writer}\";\n"),
+        &format!("grant USAGE on schema \"Shop\" to \"{writer}\";\n"),
         &format!(
-            "grant usage on sequence \"Shop\".\"Order Items_id_seq\", \"Shop\".numbers, \"Shop\".owned to \"{writer}\";\n"
+            "grant USAGE on sequence \"Shop\".\"Order Items_id_seq\", \"Shop\".numbers, \"Shop\".owned to \"{writer}\";\n"
         ),
         "select countersign.track('\"Shop\".\"Order Items\"', ",
     ] {
@@ -280,9 +273,9 @@ async fn what_a_login_may_not_do_is_printed_as_sql_for_the_owner_and_the_rest_is
     assert_eq!(
         block,
         format!(
-            "grant usage on schema \"Shop\" to \"{writer}\";\n\
-             grant select, insert, update, delete on table \"Shop\".\"Invoice\" to \"{writer}\";\n\
-             grant usage on sequence \"Shop\".\"Invoice_id_seq\" to \"{writer}\";\n\
+            "grant USAGE on schema \"Shop\" to \"{writer}\";\n\
+             grant SELECT, INSERT, UPDATE, DELETE on table \"Shop\".\"Invoice\" to \"{writer}\";\n\
+             grant USAGE on sequence \"Shop\".\"Invoice_id_seq\" to \"{writer}\";\n\
              -- The next lines also need membership in countersign_owner:\n\
              select countersign.track('\"Shop\".\"Invoice\"');\n"
         )
@@ -323,7 +316,7 @@ async fn machine() -> Database {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_owner_of_a_database_gets_a_server_that_writes_from_one_command() {
+async fn two_commands_lead_from_a_foreign_schema_to_an_undone_write_within_two_minutes() {
     let db = machine().await;
     let url = format!("{} password='of the owner'", as_role(&db, "owner"));
     let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
@@ -331,6 +324,7 @@ async fn the_owner_of_a_database_gets_a_server_that_writes_from_one_command() {
     client.batch_execute(SHOP).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("my countersign.toml");
+    let start = Instant::now();
     let made = init(&url, &["--schema", "Shop"], &config).await;
     assert_eq!((made.code, made.err.as_str()), (0, ""), "{}", made.out);
     assert!(!made.out.contains("warning  countersign") && !made.out.contains("-- SQL for"), "{}", made.out);
@@ -353,7 +347,6 @@ async fn the_owner_of_a_database_gets_a_server_that_writes_from_one_command() {
         "Next: countersign install --client cursor --config '{shown}'\n  or  countersign serve --config '{shown}'\n"
     );
     assert!(made.out.ends_with(&end), "{}", made.out);
-    let config = without_execute_sql(&config);
     let with_config = |arguments: &[&str]| {
         let mut command = Command::new(countersign());
         command
@@ -365,26 +358,29 @@ async fn the_owner_of_a_database_gets_a_server_that_writes_from_one_command() {
         command
     };
     let doctor = run(&mut with_config(&["doctor", "--json"])).await;
-    assert!(doctor.code == 0 && !doctor.out.contains("\"problem\""), "{}{}", doctor.out, doctor.err);
+    assert!(doctor.code == 0 && !doctor.out.contains("\"level\":\"problem\""), "{}{}", doctor.out, doctor.err);
     let installed = run(&mut with_config(&["install", "--client", "cursor"])).await;
     assert_eq!(installed.code, 0, "{}", installed.err);
     let entry = std::fs::read_to_string(folder.path().join(".cursor/mcp.json")).unwrap();
-    assert!(entry.contains("reads.toml") && !entry.contains(&password), "{entry}");
+    assert!(entry.contains("my countersign.toml") && !entry.contains(&password), "{entry}");
 
-    // A write of a server with this file is recorded and can be undone.
-    let manifest = TestManifest::new(
-        "[[tool]]\nname = \"add\"\naccess = \"write\"\ndescription = \"Add an item.\"\nrows = \"one\"\n\
-         sql = 'insert into \"Shop\".\"Order Items\" (name) values ($1) returning id'\n\
-         [[tool.param]]\nname = \"name\"\ndescription = \"The name.\"\n",
-    );
-    let mut command = with_config(&["--log", "warn", "serve"]);
-    command.args(manifest.arguments());
-    let server = Server::start(command).await;
-    let added = server.succeed("add", json!({"name": "pen"})).await;
-    let count = "select count(*)::int as n from \"Shop\".\"Order Items\"";
-    assert_eq!(server.succeed("query_database", json!({"query": count})).await["data"]["rows"][0]["n"], 1);
-    server.succeed("undo_mutation", added["meta"]["rollback"]["undo_params"].clone()).await;
-    assert_eq!(server.succeed("query_database", json!({"query": count})).await["data"]["rows"][0]["n"], 0);
+    // Nothing more is needed for a write that is tried, agreed to, and taken back.
+    let server = Server::start(with_config(&["--log", "warn", "serve"])).await;
+    let items = async || {
+        let count = "select count(*)::int as n from \"Shop\".\"Order Items\"";
+        server.succeed("query_database", json!({"query": count})).await["data"]["rows"][0]["n"].clone()
+    };
+    let agree = async |tool: &str, call: Value| {
+        let shown = server.propose(tool, call).await;
+        let answer = json!({"proposal_id": shown["proposal_id"], "digest": shown["digest"]});
+        server.succeed("confirm_proposal", answer).await
+    };
+    let insert = json!({"sql": "insert into \"Shop\".\"Order Items\" (name) values ($1)", "params": ["pen"]});
+    let added = agree("execute_sql", insert).await;
+    assert_eq!(items().await, 1);
+    agree("undo_mutation", added["meta"]["rollback"]["undo_params"].clone()).await;
+    assert_eq!(items().await, 0);
+    assert!(start.elapsed() < TWO_MINUTES, "{:?}", start.elapsed());
     server.close().await;
 
     // Repeated as the output says: without the file.

@@ -64,16 +64,16 @@ used as ( \
     union \
     select d.objid from written w \
     join pg_depend d on d.refclassid = 'pg_class'::regclass and d.refobjid = w.oid and d.classid = 'pg_class'::regclass and d.deptype = 'a') \
-select '1', 'usage', 'schema', format('%I', n.nspname), pg_get_userbyid(n.nspowner), \
+select '1', 'USAGE', 'schema', format('%I', n.nspname), pg_get_userbyid(n.nspowner), \
        has_schema_privilege(n.oid, 'usage with grant option')::text \
 from pg_namespace n where n.nspname = $2 and not has_schema_privilege($1, n.oid, 'usage') \
 union all \
 select '2', string_agg(p.privilege, ', ' order by p.place), 'table', format('%I.%I', w.nspname, w.relname), pg_get_userbyid(w.relowner), \
        bool_and(has_table_privilege(w.oid, p.privilege || ' with grant option'))::text \
-from written w cross join (values (1, 'select'), (2, 'insert'), (3, 'update'), (4, 'delete')) p (place, privilege) \
+from written w cross join (values (1, 'SELECT'), (2, 'INSERT'), (3, 'UPDATE'), (4, 'DELETE')) p (place, privilege) \
 where not has_table_privilege($1, w.oid, p.privilege) group by w.nspname, w.relname, w.relowner \
 union all \
-select '3', 'usage', 'sequence', format('%I.%I', n.nspname, s.relname), pg_get_userbyid(s.relowner), \
+select '3', 'USAGE', 'sequence', format('%I.%I', n.nspname, s.relname), pg_get_userbyid(s.relowner), \
        has_sequence_privilege(s.oid, 'usage with grant option')::text \
 from used u join pg_class s on s.oid = u.oid and s.relkind = 'S' join pg_namespace n on n.oid = s.relnamespace \
 where case when s.relkind = 'S' then not has_sequence_privilege($1, s.oid, 'usage') end \

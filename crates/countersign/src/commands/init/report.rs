@@ -65,7 +65,7 @@ pub(super) fn print(report: &InitReport, dbname: &str, arguments: &InitArgs) {
 
 fn print_schema(report: &SchemaReport, writer: &str) {
     for granted in &report.granted {
-        let what = format!("{} to {writer} on {}", granted.privileges.to_uppercase(), granted.kind);
+        let what = format!("{} to {writer} on {}", granted.privileges, granted.kind);
         list("granted", &what, &granted.objects);
     }
     let new: Vec<String> = report.tracked.iter().map(|table| table.name.clone()).collect();
