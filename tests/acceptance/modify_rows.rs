@@ -5,6 +5,8 @@ mod attacks;
 use serde_json::{Value, json};
 use testkit::{Database, Server, arguments, database};
 
+use crate::samples::sample;
+
 /// Tables that a tool of this product was not made for: cascades, a history that a trigger writes, mixed-case names, a
 /// partitioned table.
 const SHOP: &str = "
@@ -197,6 +199,22 @@ async fn the_operator_chooses_the_tables() {
     wide.succeed("execute_sql", update).await;
     let error = wide.fail("execute_sql", json!({"sql": "insert into shop.plain values (1)"}), "not_permitted").await;
     assert!(error["hint"].as_str().unwrap().contains("countersign track shop.plain"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_settings_of_the_page_limit_a_statement() {
+    let db = shop().await;
+    let folder = testkit::ConfigDir::new();
+    let config = folder.write("page.toml", &sample("docs/topics/execute-sql.md", "execute_sql = \"rows\""));
+    let mut command = Server::command(&db);
+    command.args(["--config", config.to_str().unwrap(), "--profile", "write"]);
+    let server = Server::start(command).await;
+    let insert = |rows: u32| json!({"sql": format!("insert into shop.customer select n, 'x' from generate_series(301, {}) n", 300 + rows)});
+    server.propose("execute_sql", insert(100)).await;
+    server.fail("execute_sql", insert(101), "row_count_mismatch").await;
+    let elsewhere = json!({"sql": "delete from social.media where id = 1"});
+    let error = server.fail("execute_sql", elsewhere, "not_permitted").await;
+    assert!(error["message"].as_str().unwrap().starts_with("social.media is not"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,6 +19,7 @@ use crate::pages::pages;
 const RUN_BY: &[(&str, &str, &str)] = &[
     ("README.md", "cargo run -- demo", "the_demo_is_what_the_readme_starts"),
     ("README.md", "{\"success\": true,", "the_readme_from_init_to_the_first_write_and_back"),
+    ("README.md", "countersign init --schema shop", "the_two_commands_of_the_readme_let_an_agent_propose_a_write"),
     ("README.md", "cargo build --release", "the_readme_from_init_to_the_first_write_and_back"),
     ("README.md", "target/release/countersign install", "the_readme_from_init_to_the_first_write_and_back"),
     ("README.md", "countersign query --dbname shop", "the_readme_from_init_to_the_first_write_and_back"),
@@ -109,6 +110,7 @@ const RUN_BY: &[(&str, &str, &str)] = &[
         "a_manifest_titles_describes_and_switches_off_builtin_tools_and_instructs_agents",
     ),
     ("docs/topics/manifests.md", "# manifests/shop.toml", "the_tool_of_the_page_sets_the_columns_that_are_given"),
+    ("docs/topics/execute-sql.md", "execute_sql = \"rows\"", "the_settings_of_the_page_limit_a_statement"),
     ("docs/topics/masking.md", "[mask]", "the_masks_of_the_page_differ_by_profile_and_account"),
     ("docs/topics/policies.md", "name = \"shop\"", "the_tool_of_the_page_has_the_policy_that_the_page_says"),
     ("docs/topics/policies.md", "select decided_at", "the_tool_of_the_page_has_the_policy_that_the_page_says"),

@@ -124,6 +124,33 @@ impl Shop {
         assert!(output.status.success(), "{script}\n{}{}", text(&output.stdout), text(&output.stderr));
         text(&output.stdout)
     }
+
+    /// The server that `install` has given to Cursor under the name `shop`.
+    async fn installed(&self) -> Server {
+        let file = std::fs::read_to_string(self.folder().join(".cursor/mcp.json")).unwrap();
+        let file: Value = serde_json::from_str(&file).unwrap();
+        let entry = &file["mcpServers"]["shop"];
+        let mut command = Command::new(entry["command"].as_str().unwrap());
+        command.args(entry["args"].as_array().unwrap().iter().map(|argument| argument.as_str().unwrap()));
+        command.env_remove("DATABASE_URL").kill_on_drop(true);
+        Server::start(command).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_two_commands_of_the_readme_let_an_agent_propose_a_write() {
+    let shop = Shop::new().await;
+    let commands = sample("README.md", "countersign init --schema shop");
+    shop.shell(&format!("export DATABASE_URL='{}'\n{commands}", shop.url("me")), "").await;
+    let server = shop.installed().await;
+    let call = json!({"sql": "update shop.orders set status = $1 where id = 17", "params": ["shipped"]});
+    let shown = server.propose("execute_sql", call).await;
+    let row = &shown["preview"]["effects"]["rows"][0]["columns"]["status"];
+    assert_eq!(row, &json!({"before": "paid", "after": "shipped"}), "{shown}");
+    let answer = json!({"proposal_id": shown["proposal_id"], "digest": shown["digest"]});
+    let written = server.succeed("confirm_proposal", answer).await;
+    assert_eq!(written["meta"]["rollback"]["undo_tool"], "undo_mutation", "{written}");
+    server.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -135,16 +162,7 @@ async fn the_readme_from_init_to_the_first_write_and_back() {
 
     let install = sample("README.md", "target/release/countersign install").replace("target/release/", "");
     shop.shell(&format!("export DATABASE_URL='{}'\n{install}", shop.url("countersign_writer")), "").await;
-    let file = std::fs::read_to_string(shop.folder().join(".cursor/mcp.json")).unwrap();
-    let file: Value = serde_json::from_str(&file).unwrap();
-    let entry = &file["mcpServers"]["shop"];
-    let mut command = Command::new(entry["command"].as_str().unwrap());
-    command.args(entry["args"].as_array().unwrap().iter().map(|argument| argument.as_str().unwrap()));
-    let server = Server::start({
-        command.env_remove("DATABASE_URL").kill_on_drop(true);
-        command
-    })
-    .await;
+    let server = shop.installed().await;
     let call = json!({"id": 17, "status": "shipped"});
     let mut written = server.succeed("set_order_status", call).await;
     let mut shown: Value = serde_json::from_str(&sample("README.md", "{\"success\": true,")).unwrap();

@@ -5,6 +5,7 @@ use types::visible;
 
 use crate::commands::cli::InitArgs;
 use crate::terminal::print_line;
+use crate::terminal::shell_word::shell_word;
 
 const MAX_NAMES: usize = 12;
 
@@ -81,6 +82,10 @@ fn print_schema(report: &SchemaReport, writer: &str) {
     for table in &report.tracked {
         for problem in &table.problems {
             print_line(&format!("  warning  {}: {}", visible(&table.name), visible(problem)));
+        }
+        if table.key.is_empty() && !table.is_log {
+            let command = format!("countersign track --is-log {}", shell_word(&table.name));
+            print_line(&format!("           If rows are only added to it, make it a log: {command}"));
         }
     }
     for reason in &report.untracked {
