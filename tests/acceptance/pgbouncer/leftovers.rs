@@ -105,15 +105,21 @@ async fn a_statement_of_execute_sql_leaves_no_state_in_its_backend() {
         let records = pooler.database().rows("select status from countersign.mutation order by id desc limit 1").await;
         assert_eq!(records[0][0], if is_done { "success" } else { "failure" }, "{sql}");
     }
-    // The preview runs before an approval: its statement does not stay prepared.
-    let mut command = Server::command_pooled(&pooler);
-    command.args(["--profile", "admin", "--execute-sql=any", "--execute-sql-tier", "confirm"]);
-    let server = Server::start(command).await;
-    for (sql, is_planned) in [("update social.tweet set text = 'x'", true), ("update social.nothing set a = 1", false)]
-    {
-        let envelope = server.call("execute_sql", json!({"sql": sql})).await;
-        assert_eq!(envelope["data"]["requires_approval"] == true, is_planned, "{envelope}");
-        assert_eq!(left(&neighbour).await, Vec::<String>::new(), "{sql}");
+    // A preview runs before an approval: its statement does not stay prepared.
+    pooler.database().run("select countersign.track('social.tweet')").await;
+    for (mode, tool) in [("--execute-sql=any", "execute_sql"), ("--execute-sql=rows", "preview_mutation")] {
+        let mut command = Server::command_pooled(&pooler);
+        command.args(["--profile", "admin", mode, "--execute-sql-tier", "confirm"]);
+        let server = Server::start(command).await;
+        for (sql, is_shown) in
+            [("update social.tweet set text = 'x' where id = 1", true), ("update social.nothing set a = 1", false)]
+        {
+            let call = json!({"sql": sql});
+            let call = if tool == "execute_sql" { call } else { json!({"tool": "execute_sql", "params": call}) };
+            let envelope = server.call(tool, call).await;
+            assert_eq!(envelope["success"] == true, is_shown, "{mode}: {envelope}");
+            assert_eq!(left(&neighbour).await, Vec::<String>::new(), "{mode}: {sql}");
+        }
     }
 }
 
