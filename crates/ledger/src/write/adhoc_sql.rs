@@ -319,7 +319,7 @@ fn refusal(error: Error) -> ExecutorError {
 }
 
 /// `own`: whether the position of the error refers to the caller's text.
-fn refusal_at(error: Error, own: bool) -> ExecutorError {
+pub(crate) fn refusal_at(error: Error, own: bool) -> ExecutorError {
     match error {
         Error::Server(error) => Failure { position: error.position.filter(|_| own), ..sql_failure(&error) }.into(),
         error => ExecutorError::ConnectionLost(error),

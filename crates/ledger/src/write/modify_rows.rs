@@ -17,11 +17,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use types::{ErrorCode, Failure, TableAccess};
 
+use crate::SCHEMA;
 use crate::read::ResultSet;
-use crate::write::adhoc_sql::unguessable;
+use crate::write::adhoc_sql::{refusal_at, unguessable};
 use crate::write::error_hints::HintQuery;
 use crate::write::executor::WriteOutput;
-use crate::write::failures::{ExecutorError, sql_failure, too_large};
+use crate::write::failures::{ExecutorError, too_large};
 use crate::write::write_tx::WriteTx;
 
 /// What a statement of a caller may change.
@@ -178,9 +179,9 @@ impl WriteTx<'_> {
         tables: &[TableAccess],
         limits: &ModificationLimits,
     ) -> Result<Option<String>, ExecutorError> {
-        if let Some(table) = tables.iter().find(|table| table.schema == LEDGER) {
+        if let Some(table) = tables.iter().find(|table| table.schema == SCHEMA) {
             return Err(
-                not_permitted(format!("the statement uses {LEDGER}.{}, a table of the ledger", table.table)).into()
+                not_permitted(format!("the statement uses {SCHEMA}.{}, a table of the ledger", table.table)).into()
             );
         }
         let names = |name: fn(&TableAccess) -> &String| {
@@ -251,15 +252,12 @@ impl WriteTx<'_> {
 
     /// The error of a statement in this transaction. `is_callers`: whether its position refers to the caller's text.
     fn failed(&mut self, error: Error, is_callers: bool) -> ExecutorError {
-        match error {
-            Error::Server(error) => {
-                self.hint_query = HintQuery::of(&error);
-                let position = error.position.filter(|_| is_callers);
-                Failure { position, ..sql_failure(&error) }.into()
-            }
-            Error::MessageTooLarge { .. } if self.lease.session().in_transaction() => too_large().into(),
-            error => ExecutorError::ConnectionLost(error),
+        match &error {
+            Error::Server(error) => self.hint_query = HintQuery::of(error),
+            Error::MessageTooLarge { .. } if self.lease.session().in_transaction() => return too_large().into(),
+            _ => {}
         }
+        refusal_at(error, is_callers)
     }
 
     fn refusal(&mut self, error: ModifyingStatementError) -> ExecutorError {
@@ -282,9 +280,6 @@ impl WriteTx<'_> {
         }
     }
 }
-
-/// The schema of the ledger.
-const LEDGER: &str = "countersign";
 
 fn invalid(why: String) -> Failure {
     Failure::new(ErrorCode::InvalidParams, format!("{why}; nothing was written"))

@@ -11,7 +11,7 @@ use types::{ReferencedObjects, TableAccess};
 
 use crate::client::error::{Error, ServerError};
 use crate::client::session::Session;
-use crate::query::plan::{PlanParameters, PlanResult, SAVEPOINT, plan_in_full};
+use crate::query::plan::{PlanParameters, PlanResult, plan_without_writes};
 use crate::query::read::{ReadError, forbidden, has_unicode_identifiers, mentioned_calls};
 use crate::query::referenced_objects::{called, is_distributed, referenced_objects};
 
@@ -68,7 +68,7 @@ impl Session {
         params: &[Option<String>],
     ) -> Result<ModifyingStatement, ModifyingStatementError> {
         let any_values = PlanParameters::AnyValues(params.len());
-        let plan = match plan_in_full(self, SAVEPOINT, name, any_values).await? {
+        let plan = match plan_without_writes(self, name, any_values).await? {
             PlanResult::Plan(plan) => plan,
             PlanResult::Utility => return Err(ModifyingStatementError::NotModifying("is a command without a plan")),
             PlanResult::Empty => return Err(ModifyingStatementError::NotModifying("is empty")),

@@ -78,8 +78,6 @@ pub(crate) async fn plan(
 /// Plans a statement in a transaction, with all partitions: PostgreSQL often decides which partitions it skips when a
 /// statement starts, and EXPLAIN starts it and omits them.
 ///
-/// Planning evaluates functions that are declared immutable or stable, so it happens in a read-only subtransaction.
-///
 /// `first` is [`SAVEPOINT`], or [`BACK_TO_SAVEPOINT`] after a plan that could not be made. The savepoint undoes the
 /// settings for planning. A plan that cannot be made leaves the transaction failed.
 pub(crate) async fn plan_in_full(
@@ -88,12 +86,28 @@ pub(crate) async fn plan_in_full(
     statement: &str,
     values: PlanParameters<'_>,
 ) -> Result<PlanResult, Error> {
-    let settings = setting(&[
-        ("transaction_read_only", "on"),
-        ("plan_cache_mode", values.mode()),
-        ("enable_partition_pruning", "off"),
-    ]);
-    let before = [first, &format!("select {settings}")];
+    plan_with_all_partitions(session, &[first], statement, values).await
+}
+
+/// Plans a statement of a transaction that writes, with all partitions. Planning evaluates functions that are declared
+/// immutable or stable, so it happens in a read-only subtransaction.
+pub(crate) async fn plan_without_writes(
+    session: &mut Session,
+    statement: &str,
+    values: PlanParameters<'_>,
+) -> Result<PlanResult, Error> {
+    plan_with_all_partitions(session, &[SAVEPOINT, "set local transaction_read_only = on"], statement, values).await
+}
+
+async fn plan_with_all_partitions(
+    session: &mut Session,
+    first: &[&str],
+    statement: &str,
+    values: PlanParameters<'_>,
+) -> Result<PlanResult, Error> {
+    let settings = setting(&[("plan_cache_mode", values.mode()), ("enable_partition_pruning", "off")]);
+    let set = format!("select {settings}");
+    let before: Vec<&str> = first.iter().copied().chain([set.as_str()]).collect();
     explain(session, &before, &values.explain(statement, false), &[BACK_TO_SAVEPOINT, RELEASE]).await
 }
 

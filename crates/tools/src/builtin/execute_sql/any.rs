@@ -21,7 +21,7 @@ pub(super) const UNTRIED: &str =
 const IRREVERSIBLE: &str = "No command of this kind can be undone: only changes of rows are recorded.";
 
 /// Executes any statement.
-pub(in crate::builtin) struct AdhocSqlExecutor {
+pub(super) struct AdhocSqlExecutor {
     keep: RowRetention,
     tier: Tier,
 }
@@ -42,7 +42,7 @@ struct TableData {
 }
 
 impl AdhocSqlExecutor {
-    pub(in crate::builtin) fn new(settings: &ExecuteSqlSettings) -> Self {
+    pub(super) fn new(settings: &ExecuteSqlSettings) -> Self {
         Self { keep: settings.retention(), tier: settings.tier }
     }
 }

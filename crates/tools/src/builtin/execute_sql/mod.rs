@@ -4,8 +4,8 @@
 //! - `rows`: one INSERT, UPDATE, DELETE or MERGE of tracked tables, which is tried before it is approved
 //! - `any`: one arbitrary statement, for administrators; it is planned and not tried
 
-pub(in crate::builtin) mod any;
-pub(in crate::builtin) mod rows;
+mod any;
+mod rows;
 
 use std::sync::Arc;
 
@@ -14,8 +14,7 @@ use ledger::{ExecutorError, WriteExecutor, WriteRequest};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use types::{ApprovalRule, ErrorCode, Failure, Principal, Redaction, TOOL_VERSION, Tier};
 
 use super::Builtin;

@@ -14,7 +14,7 @@ use crate::schema::to_json;
 use crate::services::ExecuteSqlSettings;
 
 /// Executes a statement that changes rows of tracked tables.
-pub(in crate::builtin) struct ModifyingSqlExecutor {
+pub(super) struct ModifyingSqlExecutor {
     keep: RowRetention,
     limits: ModificationLimits,
     tier: Tier,
