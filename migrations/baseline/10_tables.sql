@@ -23,6 +23,7 @@ create table countersign.attempt (
     client_name      text,
     client_version   text,
     trace_id         text,
+    reason           text,
     tool_name        text         not null,
     fingerprint      text         not null,
     idempotency_key  text,
@@ -55,8 +56,8 @@ comment on column countersign.attempt.is_begun is 'Inserted by `begin_write`, in
 
 -- Writes are admitted first by INSERT: no more authority than a function with these arguments, and a third cheaper.
 create view countersign.admission with (security_barrier) as
-    select slot, correlation_id, account_id, actor, session_id, client_name, client_version, trace_id, tool_name, fingerprint,
-           idempotency_key, params, params_summary, undo_of, proposal_id
+    select slot, correlation_id, account_id, actor, session_id, client_name, client_version, trace_id, reason, tool_name,
+           fingerprint, idempotency_key, params, params_summary, undo_of, proposal_id
     from countersign.attempt;
 comment on view countersign.admission is 'Servers insert an attempt here, and do nothing else.';
 
@@ -69,6 +70,7 @@ create table countersign.record (
     client_name      text,
     client_version   text,
     trace_id         text,
+    reason           text,
     tool_name        text         not null,
     fingerprint      text         not null,
     idempotency_key  text,
@@ -103,6 +105,7 @@ comment on table countersign.record is
     'One row for each attempt that ended. Rows never change; retention removes the oldest. Only `finish` and `end_attempt` insert them, '
     'and there is no CHECK, as for `attempt`, but one: it tells PostgreSQL that no pending write is here.';
 comment on column countersign.record.status is 'success (then there is a result), failure (an error_code) or duplicate (a duplicate_of).';
+comment on column countersign.record.reason is 'Why the agent wrote, in its words.';
 comment on column countersign.record.id is 'Drawn when the attempt ended; sealing counts on that.';
 comment on column countersign.record.duplicate_of is 'The write whose result answered this call. It may have been pruned.';
 comment on column countersign.record.undo_of is 'The writes that this one undid.';
@@ -133,7 +136,7 @@ create view countersign.mutation with (security_barrier) as
     select r.id, r.correlation_id, r.account_id, r.actor, r.session_id,
            nullif(json_strip_nulls(json_build_object('name', r.client_name, 'version', r.client_version, 'session_id', r.session_id,
                                                      'trace_id', r.trace_id))::text, '{}')::json as client,
-           r.tool_name, r.fingerprint, r.idempotency_key, r.params, r.params_summary, r.status, r.duplicate_of, r.undo_of, r.result,
+           r.reason, r.tool_name, r.fingerprint, r.idempotency_key, r.params, r.params_summary, r.status, r.duplicate_of, r.undo_of, r.result,
            r.result_summary, r.rows_affected, r.before_image, r.after_image, r.rollback, r.error_code, r.error_sqlstate,
            r.error_message, r.error_detail, r.approval, r.login, r.xid, r.admitted_at, r.completed_at,
            (extract(epoch from r.completed_at - r.admitted_at) * 1000)::integer as elapsed_ms
@@ -142,7 +145,7 @@ create view countersign.mutation with (security_barrier) as
     select null, a.correlation_id, a.account_id, a.actor, a.session_id,
            nullif(json_strip_nulls(json_build_object('name', a.client_name, 'version', a.client_version, 'session_id', a.session_id,
                                                      'trace_id', a.trace_id))::text, '{}')::json,
-           a.tool_name, a.fingerprint, a.idempotency_key, a.params, a.params_summary, 'pending', null, a.undo_of, null,
+           a.reason, a.tool_name, a.fingerprint, a.idempotency_key, a.params, a.params_summary, 'pending', null, a.undo_of, null,
            null, null, null, null, null, null, null,
            null, null, null, a.login, null, a.admitted_at, null, null
     from countersign.attempt a

@@ -76,10 +76,10 @@ declare
                                             from countersign.record r where r.slot = a.slot order by r.id desc limit 1), true);
 begin
     perform countersign.commit_durably();
-    insert into countersign.record (correlation_id, account_id, actor, session_id, client_name, client_version, trace_id, tool_name,
+    insert into countersign.record (correlation_id, account_id, actor, session_id, client_name, client_version, trace_id, reason, tool_name,
         fingerprint, idempotency_key, params, params_summary, status, duplicate_of, undo_of, error_code, error_sqlstate, error_message,
         error_detail, approval, login, slot, holds_until, xid, admitted_at, completed_at)
-    values (a.correlation_id, a.account_id, a.actor, a.session_id, a.client_name, a.client_version, a.trace_id, a.tool_name,
+    values (a.correlation_id, a.account_id, a.actor, a.session_id, a.client_name, a.client_version, a.trace_id, a.reason, a.tool_name,
         a.fingerprint, a.idempotency_key, a.params, a.params_summary, case when is_unfinished then 'failure' else outcome end,
         case when not is_unfinished then original end, a.undo_of, case when is_unfinished then 'unfinished' else code end, state,
         case when is_unfinished then 'rows were changed, and no outcome was recorded: the protocol was not kept' else message end,
@@ -203,7 +203,7 @@ comment on function countersign.lock_attempt(uuid, bytea, integer, boolean) is
 
 create function countersign.begin_write(
     call_slot bytea, correlation uuid, account text, who text, of_session text, name_of_client text, version_of_client text, trace text,
-    tool text, print text, caller_key text, arguments json, arguments_summary text, undoes uuid[], proposal uuid, timeout_ms integer
+    why text, tool text, print text, caller_key text, arguments json, arguments_summary text, undoes uuid[], proposal uuid, timeout_ms integer
 ) returns text language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 begin
     if pg_current_xact_id_if_assigned() is not null or proposal is not null then
@@ -215,12 +215,12 @@ begin
     end if;
     -- Beside an attempt that was admitted first it fails, or waits for its end. What is looked for after that includes its record.
     insert into countersign.attempt (slot, correlation_id, account_id, actor, session_id, client_name, client_version, trace_id,
-        tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, own_transaction, is_begun)
+        reason, tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, own_transaction, is_begun)
     values (call_slot, correlation, account, who, of_session, name_of_client, version_of_client, trace,
-        tool, print, caller_key, arguments, arguments_summary, undoes, true, true);
+        why, tool, print, caller_key, arguments, arguments_summary, undoes, true, true);
     return countersign.lock_attempt(correlation, call_slot, timeout_ms, false);
 end $$;
-comment on function countersign.begin_write(bytea, uuid, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, integer) is
+comment on function countersign.begin_write(bytea, uuid, text, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, integer) is
     'Begins a write that was not admitted first: its attempt is inserted, and claimed, in the transaction that carries it out. Returns what `claim` '
     'returns. CS001 as `claim`, or DETAIL in_flight.';
 
@@ -330,10 +330,10 @@ begin
     elsif a.by_operator then
         decision := json_build_object('decided_by', a.actor, 'decided_login', a.login);
     end if;
-    insert into countersign.record (correlation_id, account_id, actor, session_id, client_name, client_version, trace_id, tool_name,
+    insert into countersign.record (correlation_id, account_id, actor, session_id, client_name, client_version, trace_id, reason, tool_name,
         fingerprint, idempotency_key, params, params_summary, status, undo_of, result, result_summary, rows_affected,
         before_image, after_image, rollback, approval, evidence, login, slot, holds_until, xid, admitted_at, completed_at)
-    values (a.correlation_id, a.account_id, a.actor, a.session_id, a.client_name, a.client_version, a.trace_id, a.tool_name,
+    values (a.correlation_id, a.account_id, a.actor, a.session_id, a.client_name, a.client_version, a.trace_id, a.reason, a.tool_name,
         a.fingerprint, a.idempotency_key, a.params, a.params_summary, 'success', a.undo_of, answer, answer_summary, affected,
         images_before, images_after, receipt, decision, evidence::json, a.login, case when held_until is not null then a.slot end, held_until,
         pg_current_xact_id(), a.admitted_at, clock_timestamp());
@@ -364,7 +364,7 @@ comment on function countersign.fail(uuid, bytea, text, text, text, json, text) 
 
 create function countersign.admit(
     call_slot bytea, correlation uuid, account text, who text, of_session text, name_of_client text, version_of_client text, trace text,
-    tool text, print text, caller_key text, arguments json, arguments_summary text, undoes uuid[], proposal uuid,
+    why text, tool text, print text, caller_key text, arguments json, arguments_summary text, undoes uuid[], proposal uuid,
     is_repeatable boolean default false, grace interval default '1 second',
     out verdict text, out original uuid, out detail json
 ) language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
@@ -382,9 +382,9 @@ begin
     end if;
     loop
         insert into countersign.attempt (slot, correlation_id, account_id, actor, session_id, client_name, client_version, trace_id,
-            tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, proposal_id, own_transaction)
+            reason, tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, proposal_id, own_transaction)
         values (call_slot, correlation, account, who, of_session, name_of_client, version_of_client, trace,
-            tool, print, caller_key, arguments, arguments_summary, undoes, proposal, true)
+            why, tool, print, caller_key, arguments, arguments_summary, undoes, proposal, true)
         on conflict (slot) do nothing;
         exit when found;
         select * into other from countersign.attempt a where a.slot = call_slot;
@@ -439,7 +439,7 @@ begin
             null, null, null, detail);
     end if;
 end $$;
-comment on function countersign.admit(bytea, uuid, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, boolean, interval) is
+comment on function countersign.admit(bytea, uuid, text, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, boolean, interval) is
     'Admits a call whose INSERT or claim was refused. Verdicts: run (claim it, slot_may_be_held) | standing (compare the rows, then `answer_duplicate`) | '
     'in_flight (nothing was recorded; ask again) | fenced (the record says how it ended) | superseded | key_reused | already_reversed | frozen '
     '(recorded as failures).';
@@ -487,7 +487,7 @@ comment on function countersign.resolve(uuid, bytea, integer, boolean) is
 
 create function countersign.record_failure(
     call_slot bytea, correlation uuid, account text, who text, of_session text, name_of_client text, version_of_client text, trace text,
-    tool text, print text, caller_key text, arguments json, arguments_summary text, undoes uuid[], proposal uuid,
+    why text, tool text, print text, caller_key text, arguments json, arguments_summary text, undoes uuid[], proposal uuid,
     code text, state text, message text, detail json default null, ran_for interval default '0'
 ) returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
@@ -507,6 +507,7 @@ begin
     a.client_name := name_of_client;
     a.client_version := version_of_client;
     a.trace_id := trace;
+    a.reason := why;
     a.tool_name := tool;
     a.fingerprint := print;
     a.idempotency_key := caller_key;
@@ -518,7 +519,7 @@ begin
     a.admitted_at := clock_timestamp() - ran_for;
     return countersign.end_attempt(a, 'failure', code, state, message, null, detail);
 end $$;
-comment on function countersign.record_failure(bytea, uuid, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, text, text, text, json, interval) is
+comment on function countersign.record_failure(bytea, uuid, text, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, text, text, text, json, interval) is
     'The record of a call that wrote nothing and has no attempt: after ROLLBACK, or because it never arrived. Should it still arrive, its `finish` finds '
     'the id taken. False: there is a record already.';
 
@@ -550,17 +551,17 @@ comment on function countersign.sweep(interval, integer) is
 
 create function countersign.report_write(
     call_slot bytea, correlation uuid, account text, who text, of_session text, name_of_client text, version_of_client text, trace text,
-    tool text, print text, caller_key text, arguments json, arguments_summary text, undoes uuid[], proposal uuid, ran_for interval
+    why text, tool text, print text, caller_key text, arguments json, arguments_summary text, undoes uuid[], proposal uuid, ran_for interval
 ) returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
     perform countersign.refuse_within_a_write(), set_config('synchronous_commit', 'off', true);
     insert into countersign.attempt (slot, correlation_id, account_id, actor, session_id, client_name, client_version, trace_id,
-        tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, own_transaction, admitted_at)
+        reason, tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, own_transaction, admitted_at)
     values (countersign.report_slot(correlation), correlation, account, who, of_session, name_of_client, version_of_client, trace,
-        tool, print, caller_key, arguments, arguments_summary, undoes, true, clock_timestamp() - ran_for)
+        why, tool, print, caller_key, arguments, arguments_summary, undoes, true, clock_timestamp() - ran_for)
     on conflict (slot) do nothing;
 end $$;
-comment on function countersign.report_write(bytea, uuid, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, interval) is
+comment on function countersign.report_write(bytea, uuid, text, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, interval) is
     'Shows others, over another session, a write that was not admitted first and runs for long. `withdraw_report` removes it when the write has ended.';
 
 create function countersign.report_slot(correlation uuid) returns bytea language sql immutable as

@@ -10,7 +10,9 @@ create table countersign.proposal (
     client_name      text,
     client_version   text,
     trace_id         text,
+    reason           text,
     tool_name        text        not null,
+    title            text        not null,
     tool_version     text        not null,
     definition       text        not null check (octet_length(definition) = 64),
     tier             text        not null check (tier in ('confirm', 'approve')),
@@ -32,7 +34,7 @@ create table countersign.proposal (
     decided_login    name,
     decided_via      text        check (decided_via in ('confirm_proposal', 'reject_proposal', 'elicitation', 'command_line', 'console')),
     decided_at       timestamptz,
-    reason           text,
+    decision_reason  text,
     attempts         integer     not null default 0,
     attempt          uuid,
     attempt_until    timestamptz,
@@ -59,6 +61,7 @@ comment on table countersign.proposal is
     'Writes that were shown and wait for a decision, and those that were decided on.';
 comment on column countersign.proposal.definition is
     'SHA-256 of what the tool does. A proposal of a tool that has changed since is stale.';
+comment on column countersign.proposal.title is 'For people: what the tool does.';
 comment on column countersign.proposal.tier is 'confirm: the proposing account agrees. approve: a person who is not the proposer.';
 comment on column countersign.proposal.approvals is
     'How many people have to approve, as the tool said when it was proposed. A later manifest does not change it.';
@@ -66,6 +69,8 @@ comment on column countersign.proposal.approvers is 'The group that has to appro
 comment on column countersign.proposal.description is 'For people: what would happen.';
 comment on column countersign.proposal.preview is
     'What the write did when it was tried and rolled back. Values that the database generates are null, and named.';
+comment on column countersign.proposal.reason is 'Why the agent wants to write, in its words.';
+comment on column countersign.proposal.decision_reason is 'Why the proposal was rejected.';
 comment on column countersign.proposal.digest is 'SHA-256 of the proposal as shown, with its proposer and its expiry.';
 comment on column countersign.proposal.decided_login is 'The database login that decided.';
 comment on column countersign.proposal.attempt is
@@ -86,9 +91,9 @@ create index proposal_ended on countersign.proposal (completed_at) where status 
 create function countersign.proposal_digest(p countersign.proposal) returns text language sql stable
 set search_path = pg_catalog, pg_temp as $$
 select encode(sha256(convert_to(json_build_array(
-    'countersign proposal 2', p.proposal_id::text, p.account_id, p.actor, p.tool_name, p.tool_version, p.definition, p.tier,
+    'countersign proposal 3', p.proposal_id::text, p.account_id, p.actor, p.tool_name, p.title, p.tool_version, p.definition, p.tier,
     p.approvals, p.approvers, p.description, p.params::text, p.fingerprint, p.idempotency_key, p.preview::text,
-    extract(epoch from p.created_at)::text, extract(epoch from p.expires_at)::text
+    p.reason, extract(epoch from p.created_at)::text, extract(epoch from p.expires_at)::text
 )::text, 'UTF8')), 'hex') $$;
 comment on function countersign.proposal_digest(countersign.proposal) is 'SHA-256 of what a proposal says.';
 
@@ -177,8 +182,8 @@ begin
         raise exception 'proposal % needs % approvals', old.proposal_id, new.approvals using errcode = '55000';
     end if;
     if old.status = 'confirmed'
-       and (new.decision, new.decided_by, new.decided_login, new.decided_via, new.decided_at, new.reason)
-           is distinct from (old.decision, old.decided_by, old.decided_login, old.decided_via, old.decided_at, old.reason)
+       and (new.decision, new.decided_by, new.decided_login, new.decided_via, new.decided_at, new.decision_reason)
+           is distinct from (old.decision, old.decided_by, old.decided_login, old.decided_via, old.decided_at, old.decision_reason)
     then
         raise exception 'the decision on proposal % cannot change', old.proposal_id using errcode = '55000';
     end if;
@@ -207,9 +212,9 @@ where o.status = 'pending' and o.account_id = p.account_id and o.tool_name = p.t
 comment on function countersign.find_identical_pending(countersign.proposal) is 'The proposal that says the same and is pending.';
 
 create function countersign.propose(
-    proposal uuid, account text, who text, tool text, version text, definition_hash text, wanted_tier text, words text,
+    proposal uuid, account text, who text, tool text, title text, version text, definition_hash text, wanted_tier text, words text,
     arguments json, hash text, caller_key text, shown json, lifetime interval, most integer,
-    of_session text, name_of_client text, version_of_client text, trace text, needed integer, of_group text
+    of_session text, name_of_client text, version_of_client text, trace text, needed integer, of_group text, why text
 ) returns table (verdict text, stored uuid)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -220,6 +225,7 @@ begin
     p.account_id := account;
     p.actor := who;
     p.tool_name := tool;
+    p.title := title;
     p.tool_version := version;
     p.definition := definition_hash;
     p.tier := wanted_tier;
@@ -237,6 +243,7 @@ begin
     p.client_name := name_of_client;
     p.client_version := version_of_client;
     p.trace_id := trace;
+    p.reason := why;
     p.digest := countersign.proposal_digest(p);
     update countersign.proposal o set status = 'expired', completed_at = clock_timestamp() where o.id in (
         select e.id from countersign.proposal e
@@ -250,12 +257,12 @@ begin
         return;
     end if;
     for round in 1 .. 10 loop
-        insert into countersign.proposal (proposal_id, account_id, actor, tool_name, tool_version, definition, tier,
+        insert into countersign.proposal (proposal_id, account_id, actor, tool_name, title, tool_version, definition, tier,
             approvals, approvers, description, params, fingerprint, idempotency_key, preview, preview_hash, created_at, expires_at, digest,
-            session_id, client_name, client_version, trace_id)
-        values (p.proposal_id, p.account_id, p.actor, p.tool_name, p.tool_version, p.definition, p.tier,
+            session_id, client_name, client_version, trace_id, reason)
+        values (p.proposal_id, p.account_id, p.actor, p.tool_name, p.title, p.tool_version, p.definition, p.tier,
             p.approvals, p.approvers, p.description, p.params, p.fingerprint, p.idempotency_key, p.preview, p.preview_hash, p.created_at, p.expires_at, p.digest,
-            p.session_id, p.client_name, p.client_version, p.trace_id)
+            p.session_id, p.client_name, p.client_version, p.trace_id, p.reason)
         on conflict (account_id, tool_name, fingerprint, coalesce(idempotency_key, ''), definition, preview_hash, approvals,
             coalesce(approvers, ''))
             where status = 'pending' do nothing;
@@ -272,7 +279,7 @@ begin
         -- It was decided on in between, so this one may be stored after all.
     end loop;
 end $$;
-comment on function countersign.propose(uuid, text, text, text, text, text, text, text, json, text, text, json, interval, integer, text, text, text, text, integer, text) is
+comment on function countersign.propose(uuid, text, text, text, text, text, text, text, text, json, text, text, json, interval, integer, text, text, text, text, integer, text, text) is
     'Stores a proposal. Verdicts: stored | found (the same proposal is pending) | crowded (the account has too many that are pending).';
 
 create function countersign.decide_pending(
@@ -316,7 +323,7 @@ begin
     end if;
     update countersign.proposal o
     set status = outcome, decision = outcome, decided_by = who, decided_login = session_user, decided_via = via,
-        decided_at = clock_timestamp(), reason = why,
+        decided_at = clock_timestamp(), decision_reason = why,
         completed_at = case outcome when 'rejected' then clock_timestamp() end,
         attempts = case when correlation is null then 0 else 1 end,
         attempt = correlation, attempt_until = clock_timestamp() + lease
@@ -439,7 +446,7 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
         'proposal_id', p.proposal_id, 'digest', p.digest, 'tier', p.tier, 'approvals', p.approvals, 'approvers', p.approvers,
         'approved_by', countersign.approvals_of(p), 'decided_by', p.decided_by,
         'decided_login', p.decided_login, 'decided_via', p.decided_via,
-        'decided_at', to_char(p.decided_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'reason', p.reason)
+        'decided_at', to_char(p.decided_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'reason', p.decision_reason)
 $$;
 comment on function countersign.decision_of(countersign.proposal) is 'Who agreed to what, for the record of the write.';
 

@@ -1,5 +1,5 @@
 -- Notices of proposals for a receiver outside (docs/topics/notifications.md): an outbox. A notice is in the transaction of what it tells of, so
--- a crash loses none, and the sending is in no transaction. Nothing of a row is in it.
+-- a crash loses none, and the sending is in no transaction. Nothing of a row is in it, unless the agent's reason quotes one.
 
 create table countersign.notice (
     id          bigint       generated always as identity primary key,
@@ -26,7 +26,8 @@ declare
 begin
     if what is not null then
         insert into countersign.notice (event, data) values (what, json_strip_nulls(json_build_object(
-            'proposal_id', new.proposal_id, 'tool', new.tool_name, 'tier', new.tier, 'status', new.status, 'account', new.account_id,
+            'proposal_id', new.proposal_id, 'tool', new.tool_name, 'title', new.title, 'reason', new.reason,
+            'rows', new.preview -> 'rows_affected', 'tier', new.tier, 'status', new.status, 'account', new.account_id,
             'actor', new.actor, 'approvals', new.approvals, 'approvers', new.approvers,
             'expires_at', to_char(new.expires_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
             'decision', new.decision, 'decided_by', new.decided_by, 'decided_login', new.decided_login, 'decided_via', new.decided_via,
@@ -34,7 +35,7 @@ begin
     end if;
     return null;
 end $$;
-comment on function countersign.enqueue_notice() is 'Who proposed or decided, which tool, and the state: no parameter, no row, no text of an agent.';
+comment on function countersign.enqueue_notice() is 'What the tool does, the reason of the agent, how many rows, who proposed or decided, and the state: no parameter and no row.';
 create trigger enqueue_notice after insert or update of status on countersign.proposal
     for each row execute function countersign.enqueue_notice();
 

@@ -39,7 +39,7 @@ cross join lateral (select
     offset 0) name
 cross join lateral (select
     concat('{', concat_ws(', ',
-        '"params": ' || r.params, '"params_summary": ' || to_json(r.params_summary),
+        '"params": ' || r.params, '"params_summary": ' || to_json(r.params_summary), '"reason": ' || to_json(r.reason),
         '"idempotency_key": ' || to_json(r.idempotency_key), '"fingerprint": ' || to_json(r.fingerprint)), '}') as params,
     concat('{', concat_ws(', ',
         '"result": ' || r.result, '"result_summary": ' || to_json(r.result_summary), '"rollback": ' || r.rollback,

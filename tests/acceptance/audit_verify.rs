@@ -117,6 +117,7 @@ async fn the_first_record_that_was_altered_removed_or_inserted_is_named() {
         ("client_name", "client_name = ''"),
         ("client_version", "client_version = ''"),
         ("trace_id", "trace_id = ''"),
+        ("reason", "reason = ''"),
         ("tool_name", "tool_name = 'x'"),
         ("fingerprint", "fingerprint = repeat('1', 64)"),
         ("idempotency_key", "idempotency_key = ''"),

@@ -27,7 +27,7 @@ async fn price(db: &Database) -> String {
 
 /// State, way and reason of every proposal, the oldest first.
 async fn proposals(db: &Database) -> Vec<Vec<String>> {
-    db.rows("select status, decided_via, reason from countersign.proposal order by id").await
+    db.rows("select status, decided_via, decision_reason from countersign.proposal order by id").await
 }
 
 /// One proposal that waits, and nothing was written.
@@ -43,7 +43,7 @@ async fn successes(db: &Database) -> String {
 }
 
 /// A client whose user always says this, and the questions that they were asked.
-async fn server_with_user(db: &Database, says: Option<UserAnswer>) -> (Server, Arc<Mutex<Vec<String>>>) {
+pub(crate) async fn server_with_user(db: &Database, says: Option<UserAnswer>) -> (Server, Arc<Mutex<Vec<String>>>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&asked);
     let user = move |question: &str| {

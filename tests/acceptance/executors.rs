@@ -37,6 +37,7 @@ impl WriteExecutor for Careless {
 async fn perform(db: &Database, statements: &'static [&'static str]) -> (WriteError, Vec<Vec<String>>) {
     let target = ConnectOptions::parse(&db.writer_url()).unwrap();
     let attempt = WriteAttempt {
+        reason: None,
         tool: "careless".to_owned(),
         request: WriteRequest { principal: Principal::default(), params: Map::new() },
         redaction: Redaction::default(),

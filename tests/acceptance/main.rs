@@ -74,6 +74,7 @@ mod proposals_cli;
 mod protocol;
 mod query_database;
 mod read_log;
+mod reasons;
 mod recovery;
 mod reload;
 mod remote_databases;

@@ -205,12 +205,13 @@ async fn a_notice_for_slack_is_a_text_without_mentions_and_links_of_agents() {
     command.args(["--notify-link-base", "https://console.example.com/p/"]);
     command.env("COUNTERSIGN_ACTOR", "<!channel> *now* <https://evil.example|click>");
     let server = Server::start(command).await;
-    let proposal = server.propose("delete_package", json!({"package_id": 3})).await;
+    let call = json!({"package_id": 3, "reason": "<!here> *drop* it"});
+    let proposal = server.propose("delete_package", call).await;
     let requests = receiver.at_least(1).await;
     let id = id(&proposal);
     let expected = format!(
-        "delete_package was proposed by default, &lt;!channel&gt;  now  &lt;https://evil.example click&gt; and waits for agreement. \
-         <https://console.example.com/p/{id}|{id}>"
+        "Delete a package (delete_package) was proposed by default, &lt;!channel&gt;  now  &lt;https://evil.example click&gt;, \
+         would change 2 rows and waits for agreement: &lt;!here&gt;  drop  it. <https://console.example.com/p/{id}|{id}>"
     );
     assert_eq!(body(&requests[0]), json!({"text": expected}));
     assert!(!requests[0].headers.contains_key("webhook-signature"), "there is no secret");
@@ -324,14 +325,28 @@ async fn the_samples_of_notifications_are_read_and_sent() {
     let mut command = Server::studio_command(&db);
     command.env("COUNTERSIGN_CONFIG", folder.path().join("countersign.toml")).env("COUNTERSIGN_ACTOR", "claude");
     let server = Server::start(command).await;
-    let proposal = server.propose("delete_package", json!({"package_id": 3})).await;
+    let proposal =
+        server.propose("delete_package", json!({"package_id": 3, "reason": "The studio no longer offers it."})).await;
     assert_eq!(decide_as_person(&db, &proposal, "rejected", "anna").await, "done");
     let requests = receiver.at_least(2).await;
     let decided = requests.iter().map(body).find(|body| body["type"] == "proposal.decided").unwrap();
     let shown: Value = serde_json::from_str(&crate::samples::sample(page, "{\n  \"type\"")).unwrap();
     let keys = |of: &Value| of.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
     assert_eq!(keys(&decided["data"]), keys(&shown["data"]), "{decided}");
-    for key in ["tool", "tier", "status", "account", "actor", "approvals", "decision", "decided_by", "decided_via"] {
+    for key in [
+        "tool",
+        "title",
+        "reason",
+        "rows",
+        "tier",
+        "status",
+        "account",
+        "actor",
+        "approvals",
+        "decision",
+        "decided_by",
+        "decided_via",
+    ] {
         assert_eq!(decided["data"][key], shown["data"][key], "{key}");
     }
     server.close().await;

@@ -90,8 +90,16 @@ async fn a_reviewer_sees_the_whole_proposal_and_its_approval_is_executed_once() 
     let listed: Value = serde_json::from_str(&proposals(&url, &["list", "--json", "--limit", "1"]).await.out).unwrap();
     let mut short = stored(&url, id).await;
     // What may be large, and what only one proposal is looked at for.
-    let left_out =
-        ["tool_version", "definition", "params", "params_hash", "idempotency_key", "preview", "client", "reason"];
+    let left_out = [
+        "tool_version",
+        "definition",
+        "params",
+        "params_hash",
+        "idempotency_key",
+        "preview",
+        "client",
+        "decision_reason",
+    ];
     short.as_object_mut().unwrap().retain(|key, _| !left_out.contains(&key.as_str()));
     assert_eq!(listed, short, "nothing else is left out of a list in JSON");
 
@@ -228,7 +236,11 @@ async fn a_rejected_proposal_is_never_written() {
     let ran = proposals(&url, &["approve", id, "--digest", digest]).await;
     assert!(ran.code == 1 && ran.err.contains("the proposal was rejected; nothing was written"), "{}", ran.err);
     let seen = server.succeed("get_proposal", json!({"proposal_id": id})).await["data"].clone();
-    assert_eq!((&seen["status"], &seen["reason"]), (&json!("rejected"), &json!("We still sell it.")), "{seen}");
+    assert_eq!(
+        (&seen["status"], &seen["decision_reason"]),
+        (&json!("rejected"), &json!("We still sell it.")),
+        "{seen}"
+    );
     assert!(is_there(&db, package).await);
 
     // One that the user would confirm can be rejected by a person too, and one that was executed cannot.
@@ -339,5 +351,5 @@ async fn agent_text_cannot_control_the_terminal_or_imitate_a_line_of_the_program
     assert!(rejected.code == 0 && !hidden(&rejected.out), "{}", rejected.out);
     let shown = proposals(&url, &["show", &id]).await.out;
     assert!(!hidden(&shown) && !shown.lines().any(|line| line.starts_with("state            executed")), "{shown}");
-    assert_eq!(stored(&url, &id).await["reason"], hostile);
+    assert_eq!(stored(&url, &id).await["decision_reason"], hostile);
 }

@@ -135,7 +135,7 @@ impl Session {
         );
         Self {
             begin: prepare(&format!(
-                "select countersign.begin_write({slot}, $1::text::uuid, 'agent', 'ana', null, null, null, null, 't', {fingerprint}, $1, '{{\"id\": 1234, \"delta\": 1}}', \
+                "select countersign.begin_write({slot}, $1::text::uuid, 'agent', 'ana', null, null, null, null, null, 't', {fingerprint}, $1, '{{\"id\": 1234, \"delta\": 1}}', \
                  '{{\"id\": 1234, \"delta\": 1}}', nullif('{{' || $2::text || '}}', '{{}}')::uuid[], null, 30000)"
             )).await,
             take_slot: prepare(&format!("select countersign.take_slot({slot}, false) from (select $1::text, $2::text) x")).await,

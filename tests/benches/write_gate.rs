@@ -167,6 +167,7 @@ impl WriteExecutor for Run {
 /// The receipt.
 async fn perform(gate: &Gate, tool: &str, params: Value, key: Option<String>, run: Run) -> CorrelationId {
     let attempt = WriteAttempt {
+        reason: None,
         tool: tool.to_owned(),
         request: WriteRequest { principal: Principal::default(), params: params.as_object().unwrap().clone() },
         redaction: Redaction::default(),

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde_spanned::Spanned;
-use types::{Principal, RowFormat, Tier};
+use types::{Principal, ReasonRule, RowFormat, Tier};
 
 use crate::set_clause::{Assignment, SetClause};
 use crate::spec::{Access, Limits, RowExpectation, ValueSource};
@@ -126,6 +126,9 @@ pub(crate) struct ToolDeclaration {
     /// who may decide on proposals.
     #[schemars(with = "Option<String>", length(min = 1, max = 63))]
     pub(crate) approvers: Option<Spanned<String>>,
+    /// Whether a call of a write must say why (`reason`, for people): `optional` by default.
+    #[schemars(with = "Option<ReasonRule>")]
+    pub(crate) reason: Option<Spanned<ReasonRule>>,
     /// For the agent: what the tool does, what it needs, what makes it fail.
     #[serde(default = "missing::<String>")]
     #[schemars(with = "String", !default)]

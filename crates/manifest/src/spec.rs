@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 use types::{
-    ApprovalRule, PgType, ReferencedObjects, RowFormat, RuleAction, StatementShape, TableAccess, Tier, ToolLimit,
+    ApprovalRule, PgType, ReasonRule, ReferencedObjects, RowFormat, RuleAction, StatementShape, TableAccess, Tier,
+    ToolLimit,
 };
 
 use crate::{Diagnostic, Location, SetClause};
@@ -141,6 +142,8 @@ pub struct ToolSpec {
     pub rule: ApprovalRule,
     /// The approval that an undo of its writes by effects needs.
     pub undo_tier: Tier,
+    /// Whether a write needs a reason; `None` for a read, and for a tool with a parameter `reason` of its own.
+    pub reason: Option<ReasonRule>,
     /// The parameters `$1`, `$2`, ... of every statement, in this order.
     pub params: Vec<Param>,
     /// The query that captures the rows before the write. It runs first in the same transaction.

@@ -98,6 +98,7 @@ mod tests {
             tier: Tier::Auto,
             rule: ApprovalRule::default(),
             undo_tier: Tier::Auto,
+            reason: None,
             params: Vec::new(),
             before: None,
             after: None,

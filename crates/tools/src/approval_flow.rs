@@ -45,17 +45,11 @@ pub(crate) struct ApprovalFlow {
     proposals: Proposals,
     /// The URLs of the console's pages, if there is a console.
     console: Option<ConsoleLinks>,
-    title: String,
 }
 
 impl ApprovalFlow {
-    pub(crate) fn new(services: &Services, title: impl Into<String>) -> Self {
-        Self {
-            gate: services.gate.clone(),
-            proposals: services.proposals.clone(),
-            console: services.console.clone(),
-            title: title.into(),
-        }
+    pub(crate) fn new(services: &Services) -> Self {
+        Self { gate: services.gate.clone(), proposals: services.proposals.clone(), console: services.console.clone() }
     }
 
     /// Executes the write of this call, or proposes it if its tier is above `auto`.
@@ -79,10 +73,10 @@ impl ApprovalFlow {
             return self.propose(call, write, warnings).await;
         }
         refuse_answer(call)?;
-        let NewProposal { request, tool, idempotency_key, executor, .. } = write.clone();
+        let NewProposal { request, reason, tool, idempotency_key, executor, .. } = write.clone();
         let deadline = call.deadline;
         let attempt =
-            WriteAttempt { request, tool, redaction, idempotency_key, deadline, executor, precondition: None };
+            WriteAttempt { request, tool, reason, redaction, idempotency_key, deadline, executor, precondition: None };
         match self.gate.perform(attempt).await {
             Ok(WriteOutcome::NeedsApproval(applied)) => self.propose_by(call, write, applied.into(), warnings).await,
             outcome => write_output(&write.tool, outcome),
@@ -113,7 +107,7 @@ impl ApprovalFlow {
         preview.rule = rule;
         preview.warnings.extend(warnings);
         preview.warnings.extend(proposal_text::no_key(&preview));
-        let description = proposal_text::description(&self.title, &write.request.params, &preview);
+        let description = proposal_text::description(&write.title, &write.request.params, &preview);
         let proposal = self.proposals.store(&write, &preview, &description, call.deadline).await?;
         tracing::info!(proposal_id = %proposal.proposal_id, tool = write.tool, tier = write.tier.as_str(), "proposed");
         self.requires_approval(call, proposal)
@@ -123,10 +117,10 @@ impl ApprovalFlow {
         // If the user's answer decided nothing, do not ask again in the same call.
         let asks = proposal.tier == Tier::Confirm && call.asks_user && call.decision.is_none();
         let shown = ShownProposal::new(&proposal, call.masks.as_deref());
-        let question = asks.then(|| question(&self.title, &shown));
+        let question = asks.then(|| question(&shown));
         let page = self.console.as_ref().filter(|_| proposal.tier == Tier::Approve);
-        let page = page.map(|console| page_request(&self.title, &shown, console));
-        let description = proposal_text::shown_description(&self.title, &shown);
+        let page = page.map(|console| page_request(&shown, console));
+        let description = proposal_text::shown_description(&shown);
         let message = match proposal.tier {
             Tier::Approve if proposal.rule.approvals > 1 => {
                 "Nothing was written yet. Several different people who are not the proposer have to approve it, outside of \
@@ -195,17 +189,17 @@ pub(crate) async fn decide(
     Err(failure.hint("Do not propose it again unless the user asks for it.").into())
 }
 
-pub(crate) fn question(title: &str, proposal: &ShownProposal<'_>) -> Question {
+pub(crate) fn question(proposal: &ShownProposal<'_>) -> Question {
     Question {
         proposal_id: proposal.proposal_id,
         digest: proposal.digest.clone(),
-        text: proposal_text::question(title, proposal),
+        text: proposal_text::question(proposal),
     }
 }
 
 /// A request to open the proposal's page, for the user of a client that supports URL elicitation.
-fn page_request(title: &str, proposal: &ShownProposal<'_>, console: &ConsoleLinks) -> PageRequest {
-    let (proposal_id, text) = (proposal.proposal_id, proposal_text::question(title, proposal));
+fn page_request(proposal: &ShownProposal<'_>, console: &ConsoleLinks) -> PageRequest {
+    let (proposal_id, text) = (proposal.proposal_id, proposal_text::question(proposal));
     PageRequest {
         proposal_id,
         url: console.proposal(&proposal_id),

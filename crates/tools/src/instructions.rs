@@ -14,7 +14,7 @@ const ANSWERS: &str = "Every tool answers one JSON object: success, then data (t
     retryable says whether the same call may work later), and meta.";
 
 const WRITES: &str = "Write only with the write tools. Each write is recorded and happens once. meta.correlation_id is its \
-    receipt: keep it with what you did.";
+    receipt: keep it with what you did. Say in its argument reason why you write: it is the first thing that a reviewer reads.";
 
 const UNDO: &str =
     "meta.rollback says how to undo the write: by undo_tool with undo_params, or by all of undo_calls in order.";

@@ -17,6 +17,10 @@ pub(crate) struct ProposalData {
     /// What the other tools name it by.
     #[schemars(with = "String")]
     proposal_id: ProposalId,
+    /// Why the agent wants to write.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    reason: Option<String>,
     /// The tool that was called.
     action: String,
     /// Who has to agree: confirm (the user of this account) or approve (somebody else, outside of the conversation).
@@ -73,7 +77,7 @@ pub(crate) struct ProposalData {
     /// Why it was rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
-    reason: Option<String>,
+    decision_reason: Option<String>,
     /// The receipt of the write.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
@@ -104,6 +108,7 @@ impl ProposalData {
                 .filter(|_| proposal.tier == Tier::Approve)
                 .map(|console| console.proposal(&proposal.proposal_id)),
             proposal_id: proposal.proposal_id,
+            reason: proposal.reason,
             action: proposal.tool_name,
             tier: proposal.tier,
             approvals: (proposal.tier == Tier::Approve).then_some(proposal.rule.approvals),
@@ -120,7 +125,7 @@ impl ProposalData {
             decided_by: proposal.decided_by,
             decided_via: proposal.decided_via,
             decided_at: proposal.decided_at,
-            reason: proposal.reason,
+            decision_reason: proposal.decision_reason,
             correlation_id: proposal.correlation_id,
             error_code: proposal.error_code,
             error_message: proposal.error_message,

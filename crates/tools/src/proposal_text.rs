@@ -36,17 +36,21 @@ pub(crate) fn description(title: &str, params: &Map<String, Value>, preview: &Pr
 }
 
 /// The paragraph for this caller: the stored one, or a new one with the caller's masks.
-pub(crate) fn shown_description(title: &str, proposal: &ShownProposal<'_>) -> String {
+pub(crate) fn shown_description(proposal: &ShownProposal<'_>) -> String {
     if proposal.is_masked() {
-        description(title, &proposal.params, &proposal.preview)
+        description(&proposal.title, &proposal.params, &proposal.preview)
     } else {
         proposal.description.clone()
     }
 }
 
-pub(crate) fn question(title: &str, proposal: &ShownProposal<'_>) -> String {
+pub(crate) fn question(proposal: &ShownProposal<'_>) -> String {
     let preview = &proposal.preview;
-    let mut lines = vec![format!("{} ({})?", visible(title), proposal.tool_name), String::new()];
+    let mut lines = vec![format!("{} ({})?", visible(&proposal.title), proposal.tool_name)];
+    lines.extend(
+        proposal.reason.as_ref().map(|reason| format!("The agent's reason: {}", json(&Value::from(reason.as_str())))),
+    );
+    lines.push(String::new());
     let longest = if preview.rows_affected.is_none() { MAX_UNTRIED_PARAM_CHARS } else { MAX_PARAM_CHARS };
     let params = || proposal.params.iter().map(|(name, value)| (visible(name), json(value)));
     lines.extend(params().map(|(name, value)| format!("  {name}: {}", cut(&value, longest))));
@@ -272,7 +276,7 @@ mod tests {
     #[test]
     fn no_text_for_a_caller_with_masks_has_a_masked_value() {
         let proposal: Proposal = serde_json::from_value(json!({
-            "proposal_id": "3f0c1a52-9c1e-4c7e-8a55-0d9f6b1f2a34", "account_id": "default", "tool_name": "set_pin", "tool_version": "1",
+            "proposal_id": "3f0c1a52-9c1e-4c7e-8a55-0d9f6b1f2a34", "account_id": "default", "tool_name": "set_pin", "title": "Set a pin", "tool_version": "1",
             "definition": "", "tier": "confirm", "approvals": 1, "approvers": null, "approved_by": [], "description": "Set a pin with pin 4711.",
             "params": {"id": 1, "pin": 4711}, "params_hash": "", "digest": "", "created_at": "", "expires_at": "", "status": "pending",
             "preview": {"rows_affected": 1, "result": {"pin": 4711}, "before": [{"id": 1, "pin": 4710}], "after": [{"id": 1, "pin": 4711}],
@@ -291,12 +295,12 @@ mod tests {
             key: MaskKey::new(Secret::new("key".to_owned())),
         };
         let shown = ShownProposal::new(&proposal, Some(&masks));
-        let asked = question("Set a pin", &shown);
+        let asked = question(&shown);
         assert_eq!(shown.params.get("pin"), Some(&Value::Null));
         assert!(!asked.contains("47") && asked.contains("pin: null"), "{asked}");
         let description = "Set a pin with id 1, pin null. It would touch 1 row. It cannot be undone.";
-        assert_eq!(shown_description("Set a pin", &shown), description);
+        assert_eq!(shown_description(&shown), description);
         let whole = ShownProposal::new(&proposal, None);
-        assert!(question("Set a pin", &whole).contains("pin: 4711"));
+        assert!(question(&whole).contains("pin: 4711"));
     }
 }

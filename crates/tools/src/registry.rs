@@ -65,6 +65,15 @@ struct RegisteredTool {
     metrics: ToolMetrics,
 }
 
+impl RegisteredTool {
+    /// Checks arguments against the schema. Returns them without those that count as absent, and the reason apart.
+    fn check(&self, arguments: Map<String, Value>) -> Result<(Map<String, Value>, Option<String>), Failure> {
+        let mut arguments = self.checker.check(&self.info.name, arguments)?;
+        let reason = self.info.take_reason(&mut arguments)?;
+        Ok((arguments, reason))
+    }
+}
+
 /// The tools of all profiles or of one, in the order in which clients list them, built-in ones first.
 #[derive(Default)]
 pub struct Registry {
@@ -151,6 +160,7 @@ impl Registry {
         let mut info = tool.info().clone();
         info.title = overrides.title.clone().or(info.title);
         info.description = overrides.description.clone().unwrap_or(info.description);
+        info.input_schema = info.schema_with_reason();
         if self.get(&info.name).is_some() {
             return Err(RegistryError::Duplicate(info.name.clone()));
         }
@@ -269,9 +279,9 @@ impl Registry {
         let masks = self.masks.of(&self.profile, &principal.account_id).filter(|_| entry.info.access.writes());
         let is_read = entry.info.access == Access::Read;
         let read = is_read.then(|| self.read_log.begin(&principal, name)).flatten();
-        let outcome = match entry.checker.check(name, arguments) {
+        let outcome = match entry.check(arguments) {
             Ok(_) if masks.is_some() && name == builtin::execute_sql::NAME => Err(refused_for_masks(name).into()),
-            Ok(arguments) => {
+            Ok((arguments, reason)) => {
                 let deadline = started + self.call_deadline;
                 let call = Call {
                     principal,
@@ -279,6 +289,7 @@ impl Registry {
                     asks_user,
                     masks: masks.cloned(),
                     decision,
+                    reason,
                     arguments,
                     deadline,
                     tools: Arc::clone(self) as Arc<dyn ToolLookup>,
@@ -307,7 +318,7 @@ impl ToolLookup for Registry {
 
     fn check(&self, name: &str, arguments: Map<String, Value>) -> Result<Map<String, Value>, Failure> {
         match self.get(name) {
-            Some(entry) => entry.checker.check(name, arguments),
+            Some(entry) => entry.check(arguments).map(|(arguments, _)| arguments),
             None => Err(ToolLookup::unfit(self, name).unwrap_or_else(|| {
                 Failure::new(ErrorCode::InvalidParams, format!("\"{name}\" is not a tool of this server"))
             })),

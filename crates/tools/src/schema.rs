@@ -25,6 +25,7 @@ pub(crate) fn builtin_info<A: schemars::JsonSchema, D: schemars::JsonSchema>(
         version: TOOL_VERSION.to_owned(),
         access,
         tier: None,
+        reason: None,
         rules: Vec::new(),
         limit: None,
         input_schema: Arc::new(schema_of::<A>()),

@@ -6,7 +6,7 @@ use ledger::plans::Plans;
 use ledger::proposals::Proposals;
 use ledger::read::{ReadLimits, Reader};
 use ledger::{Gate, LedgerGauges, ModificationLimits, ReadLog, Records, RowRetention};
-use types::Tier;
+use types::{ReasonRule, Tier};
 
 use crate::mask_policy::MaskPolicy;
 use crate::metrics::Metrics;
@@ -65,6 +65,8 @@ pub struct ExecuteSqlSettings {
     pub limits: ReadLimits,
     /// The tier of every statement.
     pub tier: Tier,
+    /// Whether every call needs a reason.
+    pub reason: ReasonRule,
     /// What a statement may change; `None` if any statement may be executed.
     pub modifications: Option<ModificationLimits>,
 }

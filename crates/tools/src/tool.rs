@@ -11,7 +11,10 @@ use manifest::{Access, Rule};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
-use types::{CorrelationId, Failure, Masks, NumberFields, Principal, ProposalId, Rollback, Tier, ToolLimit};
+use types::{
+    CorrelationId, ErrorCode, Failure, MAX_WRITE_REASON_CHARS, Masks, NumberFields, Principal, ProposalId, REASON,
+    ReasonRule, Rollback, Tier, ToolLimit,
+};
 
 use crate::policy_text;
 
@@ -33,6 +36,8 @@ pub struct ToolInfo {
     pub access: Access,
     /// Approval that a write needs; `None` for a tool that does not write by itself.
     pub tier: Option<Tier>,
+    /// Whether a call needs a reason; `None` for a tool without the argument [`REASON`] of every write.
+    pub reason: Option<ReasonRule>,
     /// Rules that require more approval for some calls, or refuse them.
     pub rules: Vec<Rule>,
     /// The limit of calls in a period.
@@ -68,6 +73,43 @@ impl ToolInfo {
         };
         let policy = policy_text::sentences(&self.rules, self.limit);
         format!("{} {sentence}{policy}", self.description.trim_end())
+    }
+
+    /// The schema of the arguments with [`REASON`], if the tool has it.
+    pub(crate) fn schema_with_reason(&self) -> Arc<Map<String, Value>> {
+        let mut schema = Arc::clone(&self.input_schema);
+        let Some(rule) = self.reason else { return schema };
+        let all = Arc::make_mut(&mut schema);
+        let property = json!({
+            "type": "string",
+            "maxLength": MAX_WRITE_REASON_CHARS,
+            "description": "Why, for people.",
+        });
+        if let Some(properties) = all.entry("properties").or_insert_with(|| json!({})).as_object_mut() {
+            properties.insert(REASON.to_owned(), property);
+        }
+        let required = all.entry("required").or_insert_with(|| json!([])).as_array_mut();
+        if let Some(required) = required.filter(|_| rule == ReasonRule::Required) {
+            required.push(REASON.into());
+        }
+        schema
+    }
+
+    /// Takes the reason out of checked arguments.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidParams`]: the tool needs a reason, and this one is blank; or it has U+0000, which
+    /// PostgreSQL cannot store.
+    pub(crate) fn take_reason(&self, arguments: &mut Map<String, Value>) -> Result<Option<String>, Failure> {
+        let Some(rule) = self.reason else { return Ok(None) };
+        let given = arguments.remove(REASON);
+        let reason = given.as_ref().and_then(Value::as_str).map(str::trim).filter(|reason| !reason.is_empty());
+        let refused = |why: &str| Failure::new(ErrorCode::InvalidParams, format!("{}: reason {why}", self.name));
+        match reason {
+            None if rule == ReasonRule::Required => Err(refused("is blank: say why you write")),
+            Some(reason) if reason.contains('\0') => Err(refused("holds U+0000")),
+            reason => Ok(reason.map(str::to_owned)),
+        }
     }
 
     /// The schema of the arguments for clients, without `additionalProperties`: the schema of an operator may contain
@@ -205,7 +247,8 @@ pub trait ToolLookup: Debug + Send + Sync {
     /// The failure of every call of this tool, if the caller has it but it does not fit the database.
     fn unfit(&self, name: &str) -> Option<Failure>;
 
-    /// Checks arguments against the schema of this tool. Returns them without those that count as absent.
+    /// Checks arguments against the schema of this tool. Returns them without those that count as absent, and without
+    /// the reason.
     ///
     /// # Errors
     /// A failure that names every mistake, or the tool if the caller does not have it.
@@ -226,7 +269,9 @@ pub struct Call {
     pub asks_user: bool,
     /// The user's answer to the question of this call, if the transport repeats the call with it.
     pub decision: Option<UserDecision>,
-    /// Arguments that the agent sent.
+    /// The agent's reason for the write, if it gave one.
+    pub reason: Option<String>,
+    /// Arguments that the agent sent, without its reason.
     pub arguments: Map<String, Value>,
     /// Deadline of the response.
     pub deadline: Instant,
@@ -237,13 +282,6 @@ pub struct Call {
     pub masks: Option<Arc<Masks>>,
     /// Collects facts about a read for the log of reads; `None` if the call is not logged.
     pub trace: Option<Arc<ReadTrace>>,
-}
-
-impl Call {
-    /// The title of a tool for people, or its name.
-    pub(crate) fn title_of<'a>(&'a self, tool: &'a str) -> &'a str {
-        self.tools.info(tool).and_then(|info| info.title.as_deref()).unwrap_or(tool)
-    }
 }
 
 /// Kind of success of a call.

@@ -69,4 +69,4 @@ pub use statement::{
     RemotePart, Scalar, StatementShape, TableAccess, TypeKind,
 };
 pub use strict_json::{StrictJsonError, check_strict_json};
-pub use tier::{ApprovalRule, Tier};
+pub use tier::{ApprovalRule, MAX_WRITE_REASON_CHARS, REASON, ReasonRule, Tier};

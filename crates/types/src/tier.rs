@@ -1,4 +1,4 @@
-//! Tiers: who must agree to a write before it runs.
+//! What a write needs before it runs: who must agree, and whether the agent must say why.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,5 +30,24 @@ crate::text_enum! {
         Confirm = "confirm",
         /// T3: a person who is not the caller.
         Approve = "approve",
+    }
+}
+
+/// The argument of a write tool in which an agent says why it writes, for people.
+pub const REASON: &str = "reason";
+
+/// The maximum length of an agent's reason for a write, in characters.
+pub const MAX_WRITE_REASON_CHARS: u32 = 500;
+
+crate::text_enum! {
+    /// Whether an agent must give a reason for a write.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ReasonRule {
+        /// A call without a reason is accepted.
+        #[default]
+        Optional = "optional",
+        /// A call without a reason is refused.
+        Required = "required",
     }
 }

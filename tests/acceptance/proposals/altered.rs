@@ -195,8 +195,8 @@ async fn a_proposal_that_now_needs_a_reviewer_cannot_be_confirmed() {
     let (client, connection) = tokio_postgres::connect(&db.writer_url(), tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
     let forged = format!(
-        "select stored::text from countersign.proposal o, countersign.propose(gen_random_uuid(), 'default', null, 'execute_sql', o.tool_version, \
-         o.definition, 'confirm', 'Harmless.', o.params, o.fingerprint, null, o.preview, interval '1 hour', 100, null, null, null, null, 1, null) where o.proposal_id = '{}'",
+        "select stored::text from countersign.proposal o, countersign.propose(gen_random_uuid(), 'default', null, 'execute_sql', o.title, o.tool_version, \
+         o.definition, 'confirm', 'Harmless.', o.params, o.fingerprint, null, o.preview, interval '1 hour', 100, null, null, null, null, 1, null, null) where o.proposal_id = '{}'",
         id(&other)
     );
     let stored: String = client.query_one(&forged, &[]).await.unwrap().get(0);

@@ -19,10 +19,10 @@ async fn attempts_are_over(db: &Database) {
     db.run("update countersign.proposal set attempt_until = now() where status = 'confirmed'").await;
 }
 
-/// As if the time of attempts that begin from now on had passed at once, or as it is. What an attempt has locked cannot be
-/// changed before it ends.
+/// Attempts that begin from now on have two seconds, or as long as they always have. What an attempt has locked cannot be
+/// changed before it ends. With no time at all, a server takes up what it has itself just begun to carry out.
 async fn let_attempts_have_time(db: &Database, they_do: bool) {
-    let time = if they_do { "" } else { "new.attempt_until := now();" };
+    let time = if they_do { "" } else { "new.attempt_until := clock_timestamp() + interval '2 seconds';" };
     db.run(&format!(
         "create or replace function public.attempt_until() returns trigger language plpgsql as \
              $$ begin {time} return new; end $$; \

@@ -101,6 +101,7 @@ impl WriteExecutor for Idle {
 /// The error of a write.
 async fn refusal(ledger: &Ledger) -> Option<ErrorCode> {
     let attempt = WriteAttempt {
+        reason: None,
         tool: "idle".to_owned(),
         request: WriteRequest { principal: Principal::default(), params: Map::new() },
         redaction: Redaction::default(),

@@ -20,7 +20,7 @@ use crate::pages::sign_in::SignInAgain;
 use crate::rows::{self, Effect, Row, shown};
 use crate::session::{self, CurrentSession};
 use crate::state::Console;
-use crate::text::{Fact, LongText, proposer, title_and_params};
+use crate::text::{Fact, LongText, optional, proposer};
 
 const NOT_A_REVIEWER: &str = "An auditor reads, and does not decide.";
 
@@ -34,6 +34,7 @@ struct Page<'a> {
     id: String,
     digest: &'a str,
     heading: String,
+    reason: Option<String>,
     status: &'static str,
     is_pending: bool,
     proposer: String,
@@ -148,7 +149,8 @@ fn page<'a>(person: &'a ConsolePerson, proposal: &'a Proposal, sign_in_again: Op
         person: Some(&person.name),
         id: proposal.proposal_id.to_string(),
         digest: &proposal.digest,
-        heading: title_and_params(&proposal.description).0,
+        heading: visible(&proposal.title),
+        reason: optional(&proposal.reason),
         status: proposal.status.as_str(),
         is_pending,
         proposer: proposer(proposal.actor.as_deref(), proposal.account_id.as_str()),
@@ -222,7 +224,7 @@ fn outcome(proposal: &Proposal) -> Vec<Fact> {
         approvals(proposal).map(|text| Fact::text("Approvals", text)),
         decided_by.map(|by| Fact::text("Decided by", by)),
         proposal.decided_at.as_ref().map(|at| Fact::time("Decided at", at.clone())),
-        text("Reason", &proposal.reason),
+        text("Reason", &proposal.decision_reason),
         executed,
         text("Error", &proposal.error_message),
     ]

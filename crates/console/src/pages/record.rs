@@ -132,6 +132,7 @@ fn facts(record: &Record) -> Vec<Fact> {
     [
         client_name.map(|name| Fact::text("Client", name)),
         optional(&client.session_id).map(|id| Fact::id("Session", id)),
+        optional(&record.reason).map(|reason| Fact::text("Reason", reason)),
         Some(Fact::time("Made at", record.created_at.clone())),
         record.completed_at.clone().map(|time| Fact::time("Completed at", time)),
         number(record.rows_affected).map(|rows| Fact::text("Rows", rows)),

@@ -1,6 +1,7 @@
 //! The body of a notice.
 
 use ledger::{Notice, NoticeData};
+use review::sentences;
 use serde_json::json;
 use types::visible;
 
@@ -23,7 +24,7 @@ pub(super) fn body(notice: &Notice, form: NoticeForm, link_base: Option<&str>) -
 fn text(notice: &Notice, link: Option<&str>) -> String {
     let data = &notice.data;
     let field = |text: &Option<String>| text.as_deref().map(escaped).unwrap_or_default();
-    let tool = escaped(&data.tool);
+    let tool = format!("{} ({})", escaped(&data.title), escaped(&data.tool));
     let proposer = match &data.actor {
         Some(actor) => format!("{}, {}", escaped(&data.account), escaped(actor)),
         None => escaped(&data.account),
@@ -32,7 +33,11 @@ fn text(notice: &Notice, link: Option<&str>) -> String {
     let is_login = data.decided_via.as_deref() == Some("command_line");
     let decider = field(if is_login { &data.decided_login } else { &data.decided_by });
     let sentence = match notice.event.as_str() {
-        "proposed" => format!("{tool} was proposed by {proposer} and waits for agreement"),
+        "proposed" => {
+            let rows = data.rows.map(|rows| format!(", would change {}", sentences::rows(rows))).unwrap_or_default();
+            let reason = data.reason.as_deref().map(|reason| format!(": {}", escaped(reason))).unwrap_or_default();
+            format!("{tool} was proposed by {proposer}{rows} and waits for agreement{reason}")
+        }
         "decided" => format!("{tool} of {proposer} was {} by {decider}", field(&data.decision)),
         "stale" => format!("{tool} of {proposer} is stale: nothing was written"),
         "expired" => format!("{tool} of {proposer} has expired: nothing was written"),

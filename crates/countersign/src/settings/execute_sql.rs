@@ -6,7 +6,7 @@ use ledger::read::ReadLimits;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tools::ExecuteSqlSettings;
-use types::Tier;
+use types::{ReasonRule, Tier};
 
 /// The most rows that a statement may change in the mode `rows`, by default.
 pub(super) const DEFAULT_MAX_ROWS: u64 = 100;
@@ -38,11 +38,24 @@ pub(crate) enum ExecuteSqlTier {
 
 types::same_variants! { ExecuteSqlTier => Tier { Auto, Confirm, Approve } }
 
+/// Whether every call of execute_sql needs a reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ExecuteSqlReason {
+    /// It may give one.
+    Optional,
+    /// A call without one is refused.
+    Required,
+}
+
+types::same_variants! { ExecuteSqlReason => ReasonRule { Optional, Required } }
+
 impl ExecuteSqlMode {
     /// The settings of the tool; `None` if it is not served.
     pub(super) fn settings(
         self,
         tier: Option<ExecuteSqlTier>,
+        reason: ReasonRule,
         modifications: ModificationLimits,
         limits: &ReadLimits,
     ) -> Option<ExecuteSqlSettings> {
@@ -51,6 +64,7 @@ impl ExecuteSqlMode {
             Self::Rows => (Tier::Confirm, Some(modifications)),
             Self::Any => (Tier::Approve, None),
         };
-        Some(ExecuteSqlSettings { limits: limits.clone(), tier: tier.map_or(default, Tier::from), modifications })
+        let tier = tier.map_or(default, Tier::from);
+        Some(ExecuteSqlSettings { limits: limits.clone(), tier, reason, modifications })
     }
 }

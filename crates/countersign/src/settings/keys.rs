@@ -19,7 +19,7 @@ use types::{AccountId, Secret};
 use super::addresses::{Host, ListenAddress, Origin, Proxy, PublicUrl};
 use super::bounded::{Bounded, Millis, Seconds};
 use super::console_keys::{CONSOLE, CONSOLE_OIDC, ConsoleKeys, OidcSecretKeys};
-use super::execute_sql::{ExecuteSqlMode, ExecuteSqlTier};
+use super::execute_sql::{ExecuteSqlMode, ExecuteSqlReason, ExecuteSqlTier};
 use super::key_group::{groups, keys, options, properties};
 use super::notify_keys::{NOTIFY, NotifyKeys};
 use super::reader::Reader;
@@ -128,6 +128,10 @@ keys! {
         /// rows), or approve (a person other than the caller, the default of any).
         #[arg(long, env = "COUNTERSIGN_EXECUTE_SQL_TIER", value_name = "TIER")]
         execute_sql_tier: ExecuteSqlTier,
+        /// Whether every call of execute_sql must say why it writes, for the people who review it: optional (the
+        /// default) or required.
+        #[arg(long, env = "COUNTERSIGN_EXECUTE_SQL_REASON", value_name = "RULE")]
+        execute_sql_reason: ExecuteSqlReason,
         /// The most rows that a call of execute_sql may change in the mode rows, with those that cascades and
         /// triggers change. Default: 100.
         #[arg(long, env = "COUNTERSIGN_EXECUTE_SQL_MAX_ROWS", value_name = "ROWS")]

@@ -31,7 +31,7 @@ use auth::{BearerToken, Issuer};
 use ledger::read::ReadLimits;
 use ledger::{DEFAULT_CONNECT_TIMEOUT, Fingerprints, ModificationLimits, Pooler};
 use tools::{ExecuteSqlSettings, Profile};
-use types::{AccountId, Secret};
+use types::{AccountId, ReasonRule, Secret};
 
 use addresses::{Proxy, PublicUrl};
 
@@ -149,7 +149,12 @@ impl ConfigSources {
             tables: serve.execute_sql_tables.unwrap_or_default(),
         };
         let mode = serve.execute_sql.unwrap_or_default();
-        let execute_sql = mode.settings(serve.execute_sql_tier, modifications, &read_limits);
+        let execute_sql = mode.settings(
+            serve.execute_sql_tier,
+            serve.execute_sql_reason.map(ReasonRule::from).unwrap_or_default(),
+            modifications,
+            &read_limits,
+        );
         let profiles = file.profiles.iter().map(|own| own.profile.name.as_str());
         let tokens = match serve.tokens_file {
             Some(path) => http_auth::read_file(&path, file.tokens, profiles)?,

@@ -38,7 +38,7 @@ const LIST_SQL: &str = concat!(
     "select a.id, ",
     rfc3339!("a.admitted_at"),
     " as created_at, a.status, a.tool_name, a.account_id, a.actor, a.correlation_id, a.elapsed_ms, a.params_summary, \
-     a.result_summary, a.error_code, a.error_message, a.approval, a.client, \
+     a.result_summary, a.error_code, a.error_message, a.approval, a.client, a.reason, \
      (with recursive reversed (by, times) as ( \
           select v.reversed_by, 1 from countersign.reversal v where v.correlation_id = a.correlation_id \
           union all \
@@ -69,7 +69,7 @@ const PAGE: u32 = 500;
 
 /// The number of duplicates, and the ids of the first ones: a record can have any number of duplicates.
 const SHOW_SQL: &str = concat!(
-    "select a.id, a.correlation_id, a.status, a.tool_name, a.account_id, a.actor, a.client, ",
+    "select a.id, a.correlation_id, a.status, a.tool_name, a.account_id, a.actor, a.client, a.reason, ",
     rfc3339!("a.admitted_at"),
     " as created_at, ",
     rfc3339!("a.completed_at"),

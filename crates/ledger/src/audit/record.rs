@@ -35,6 +35,8 @@ pub struct RecordLine {
     pub approval: Option<Value>,
     /// The client.
     pub client: Option<ClientInfo>,
+    /// The agent's reason for the write, if it gave one.
+    pub reason: Option<String>,
     /// Whether the write is undone now.
     pub is_reversed: bool,
 }
@@ -93,6 +95,8 @@ pub struct Record {
     pub actor: Option<String>,
     /// The client.
     pub client: Option<ClientInfo>,
+    /// As in [`RecordLine`].
+    pub reason: Option<String>,
     /// When the record was made.
     pub created_at: String,
     /// When the write ended.

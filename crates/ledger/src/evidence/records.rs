@@ -73,7 +73,7 @@ const RECENT_SQL: &str = concat!(
 const DETAIL_SQL: &str = concat!(
     "select a.id, a.correlation_id, a.idempotency_key, a.tool_name, a.fingerprint as params_hash, a.params_summary, a.params, a.status, \
      a.result_summary, a.result, a.rows_affected, a.before_image, a.after_image, a.rollback as rollback_action, a.error_code, a.error_sqlstate, \
-     a.error_message, a.elapsed_ms, a.account_id, a.actor, a.client, a.duplicate_of, a.approval, a.error_detail, \
+     a.error_message, a.elapsed_ms, a.account_id, a.actor, a.client, a.reason, a.duplicate_of, a.approval, a.error_detail, \
      (select json_agg(v.reversed_by) from countersign.reversal v where v.correlation_id = a.correlation_id) as reversed_by, \
      (select json_agg(v.correlation_id) from countersign.reversal v where v.reversed_by = a.correlation_id) as reverses, \
      countersign.undo_obstacles(a.correlation_id) as undo_obstacles, ",

@@ -24,7 +24,7 @@ pub struct Notice {
     pub created_at: String,
     /// The number of this attempt, from 1.
     pub attempt: u32,
-    /// The proposal, without rows, parameters or texts of agents.
+    /// The proposal, without rows and parameters.
     pub data: NoticeData,
 }
 
@@ -35,6 +35,14 @@ pub struct NoticeData {
     pub proposal_id: ProposalId,
     /// The tool.
     pub tool: String,
+    /// The title of the tool, for people.
+    pub title: String,
+    /// The agent's reason for the write, if it gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The number of rows that the write would change, if it was tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u64>,
     /// The tier: `confirm` or `approve`.
     pub tier: String,
     /// The status.

@@ -35,7 +35,7 @@ pub(crate) enum AdmitDecision {
 }
 
 const ADMIT_SQL: &str = "select verdict, original, detail \
-    from countersign.admit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
+    from countersign.admit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
 /// Runs with the privileges of the login, not of the ledger's owner.
 const CHANGED_SQL: &str = "select countersign.changed_since($1)";
 const ANSWER_SQL: &str = "select countersign.answer_duplicate($1, $2, $3, $4)";

@@ -31,6 +31,8 @@ pub struct WriteAttempt {
     pub request: WriteRequest,
     /// The tool.
     pub tool: String,
+    /// The agent's reason for the write, for people. It is not part of the fingerprint.
+    pub reason: Option<String>,
     /// The sensitive parameters, which must not appear in the record, in logs or in later answers. The fingerprint
     /// still covers them.
     pub redaction: Redaction,
@@ -63,6 +65,7 @@ impl WriteAttempt {
             client.name.clone(),
             client.version.clone(),
             client.trace_id.clone(),
+            self.reason.clone(),
             Some(self.tool.clone()),
             Some(fingerprint.as_str().to_owned()),
             self.idempotency_key.clone(),

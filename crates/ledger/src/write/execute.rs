@@ -55,7 +55,7 @@ const RENEW_SQL: &str = "select countersign.renew_shapes()";
 const FAIL_SQL: &str = "select countersign.fail($1, $2, $3, $4, $5, $6, $7)";
 /// Records a failure that has no attempt.
 pub(crate) const RECORD_FAILURE_SQL: &str = "select countersign.record_failure($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
-    $11, $12, $13, $14, $15, $16, $17, $18, $19, pg_catalog.make_interval(secs => $20::double precision))";
+    $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, pg_catalog.make_interval(secs => $21::double precision))";
 
 /// How a write begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

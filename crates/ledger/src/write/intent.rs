@@ -14,7 +14,7 @@ pub(crate) struct Intent {
     began: Instant,
 }
 
-pub(crate) const COLUMNS: usize = 15;
+pub(crate) const COLUMNS: usize = 16;
 
 /// The maximum sizes, in bytes of JSON, of the parameters of a record, and of its result, images and undo calls
 /// together. One answer (8 MiB) must be able to return everything that the ledger accepts.
@@ -58,7 +58,7 @@ impl Intent {
     }
 
     pub(crate) fn fingerprint(&self) -> Option<String> {
-        let [_, _, _, _, _, _, _, _, _, fingerprint, ..] = &self.columns;
+        let [_, _, _, _, _, _, _, _, _, _, fingerprint, ..] = &self.columns;
         fingerprint.clone()
     }
 }

@@ -221,7 +221,7 @@ impl Call {
     /// The arguments of `begin_write` and of others.
     fn intent(&self) -> String {
         format!(
-            "{}, '{}', '{}', 'ana', null, null, null, null, '{}', '{}', {}, '{{}}', '{{}}', {}, null",
+            "{}, '{}', '{}', 'ana', null, null, null, null, null, '{}', '{}', {}, '{{}}', '{{}}', {}, null",
             self.slot(),
             self.correlation_id,
             self.account,

@@ -1,7 +1,7 @@
 //! Checks that need only the declaration of a tool: names, description, statements, rows, executor, tier.
 
 use std::collections::HashMap;
-use types::Tier;
+use types::{REASON, Tier};
 
 use super::is_name;
 use crate::Diagnostics;
@@ -27,6 +27,7 @@ pub(super) fn check(
     rows(parsed, tool, diagnostics);
     max_rows(parsed, tool, diagnostics);
     not_found(parsed, tool, diagnostics);
+    reason(parsed, tool, diagnostics);
     executor(parsed, tool, executors, diagnostics);
     approval(parsed, tool, diagnostics);
     approvers(parsed, tool, diagnostics);
@@ -115,6 +116,15 @@ fn not_found(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut 
     }
 }
 
+/// Checks that a tool with a parameter of the name does not ask for the reason of a call as well.
+fn reason(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
+    let Some(reason) = tool.reason.as_ref().filter(|_| tool.is(true)) else { return };
+    if tool.param.iter().any(|param| param.name.get_ref() == REASON) {
+        let message = "the tool has a parameter \"reason\" of its own: rename it, or leave the key reason out";
+        diagnostics.0.push(parsed.diagnostic(reason.span(), message));
+    }
+}
+
 fn only_for_writes(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
     if let Some(before) = &tool.before {
         diagnostics.0.push(parsed.diagnostic(before.span(), "a read overwrites nothing: before is for writes"));
@@ -130,6 +140,9 @@ fn only_for_writes(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics:
     }
     if let Some(tier) = tool.tier.as_ref().filter(|tier| *tier.get_ref() > Tier::Auto) {
         diagnostics.0.push(parsed.diagnostic(tier.span(), "nobody needs to agree to a read: tier is for writes"));
+    }
+    if let Some(reason) = &tool.reason {
+        diagnostics.0.push(parsed.diagnostic(reason.span(), "a read changes nothing: reason is for writes"));
     }
     if let Some(undo_tier) = &tool.undo_tier {
         diagnostics

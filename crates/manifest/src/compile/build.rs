@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use types::{ApprovalRule, PgType, Tier};
+use types::{ApprovalRule, PgType, REASON, Tier};
 
 use crate::file::{ParamDeclaration, UndoDeclaration, principal_field, value_source};
 use crate::infer::InferredTypes;
@@ -27,6 +27,7 @@ pub(super) fn spec(parsed: ParsedTool<'_>, inferred: InferredTypes) -> Option<To
     let rules = tool.rule.iter().map(policy::rule).collect::<Option<Vec<Rule>>>()?;
     let strictest = rules.iter().filter_map(|rule| rule.then.tier()).fold(tier, Tier::max);
     let undo_tier = tool.undo_tier.map_or(strictest, serde_spanned::Spanned::into_inner);
+    let reason = tool.reason.map(serde_spanned::Spanned::into_inner).unwrap_or_default();
     let default_rows = if tool.executor.is_some() { RowExpectation::One } else { RowExpectation::Any };
     let rows = tool.rows.map_or(default_rows, serde_spanned::Spanned::into_inner);
     let columns = inferred.result().and_then(|shape| shape.columns.as_deref()).unwrap_or_default();
@@ -45,6 +46,7 @@ pub(super) fn spec(parsed: ParsedTool<'_>, inferred: InferredTypes) -> Option<To
             approvers: tool.approvers.map(serde_spanned::Spanned::into_inner),
         },
         undo_tier,
+        reason: (access.writes() && params.iter().all(|param| param.name != REASON)).then_some(reason),
         input_schema: Arc::new(input_schema(access, &params)),
         output_schema: Arc::new(output_schema(access, rows, columns)),
         params,

@@ -76,8 +76,7 @@ impl ConfirmProposal {
 
     /// Asks the user of a client that supports elicitation. An agent's claim that its user agreed is not proof.
     fn ask(proposal: &Proposal, call: &Call) -> ToolResult {
-        let title = call.title_of(&proposal.tool_name);
-        let question = Some(question(title, &ShownProposal::new(proposal, call.masks.as_deref())));
+        let question = Some(question(&ShownProposal::new(proposal, call.masks.as_deref())));
         Self::waits(proposal).map(|answer| ToolOutput { question, ..answer })
     }
 

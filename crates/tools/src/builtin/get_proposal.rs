@@ -37,6 +37,6 @@ async fn get(proposals: &Proposals, console: Option<&ConsoleLinks>, given: Argum
     let id = proposal_id(NAME, &given.proposal_id)?;
     let found = proposals.get(Some(&call.principal.account_id), id).await?.ok_or_else(not_found)?;
     let shown = ShownProposal::new(&found, call.masks.as_deref());
-    let description = shown_description(call.title_of(&found.tool_name), &shown);
+    let description = shown_description(&shown);
     ToolOutput::read(&ProposalData::new(found, description, console))
 }

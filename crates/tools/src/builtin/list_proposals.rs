@@ -55,6 +55,9 @@ struct ProposalSummary {
     status: ProposalStatus,
     /// What would happen.
     description: String,
+    /// Why the agent wants to write; absent if it did not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
     /// When it was proposed.
     created_at: String,
     /// Until when it can be agreed to.
@@ -73,7 +76,7 @@ impl ProposalSummary {
     fn new(proposal: proposals::ProposalSummary, call: &Call) -> Self {
         let description = match &call.masks {
             None => proposal.description,
-            Some(_) => format!("{}. get_proposal shows its parameters.", visible(call.title_of(&proposal.tool_name))),
+            Some(_) => format!("{}. get_proposal shows its parameters.", visible(&proposal.title)),
         };
         Self {
             proposal_id: proposal.proposal_id,
@@ -81,6 +84,7 @@ impl ProposalSummary {
             tier: proposal.tier,
             status: proposal.status,
             description,
+            reason: proposal.reason,
             created_at: proposal.created_at,
             expires_at: proposal.expires_at,
             correlation_id: proposal.correlation_id,

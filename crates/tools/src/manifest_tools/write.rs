@@ -31,9 +31,8 @@ impl ManifestWrite {
             // Within the dedup window; after that, only with an idempotency key.
             idempotent: true,
         };
-        let title = spec.title.clone().unwrap_or_else(|| spec.name.clone());
         let (info, number_fields) = (info(&spec, hints), number_fields(&spec));
-        Self { info, spec, executor, flow: ApprovalFlow::new(services, title), number_fields }
+        Self { info, spec, executor, flow: ApprovalFlow::new(services), number_fields }
     }
 
     pub(crate) fn spec(&self) -> &ToolSpec {
@@ -58,6 +57,7 @@ pub(crate) fn info(spec: &ToolSpec, hints: Annotations) -> ToolInfo {
         version: spec.version.clone(),
         access: spec.access,
         tier: spec.access.writes().then_some(spec.tier),
+        reason: spec.reason,
         rules: spec.rules.clone(),
         limit: spec.limit,
         input_schema: Arc::clone(&spec.input_schema),
@@ -95,9 +95,18 @@ impl Tool for ManifestWrite {
                 Tier::Auto => Vec::new(),
                 Tier::Confirm | Tier::Approve => mixed_script::warnings(&self.spec, &request.params),
             };
-            let (tool, executor) = (self.spec.name.clone(), Arc::clone(&self.executor));
-            let (tool_version, tier, rule) = (self.spec.version.clone(), self.spec.tier, self.spec.rule.clone());
-            let write = NewProposal { request, tool, tool_version, tier, rule, idempotency_key, executor };
+            let spec = &self.spec;
+            let write = NewProposal {
+                request,
+                reason: call.reason.clone(),
+                tool: spec.name.clone(),
+                title: spec.title.clone().unwrap_or_else(|| spec.name.clone()),
+                tool_version: spec.version.clone(),
+                tier: spec.tier,
+                rule: spec.rule.clone(),
+                idempotency_key,
+                executor: Arc::clone(&self.executor),
+            };
             self.flow.write(&call, write, redaction, warnings).await
         })
     }

@@ -31,6 +31,7 @@ fn broken() -> Box<dyn Tool> {
         tier: None,
         rules: Vec::new(),
         limit: None,
+        reason: None,
         input_schema: Arc::default(),
         output_schema: Arc::default(),
         hints: Annotations { read_only: true, destructive: false, idempotent: true },

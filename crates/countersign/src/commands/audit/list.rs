@@ -85,6 +85,7 @@ fn wide(records: &[RecordLine]) -> Vec<String> {
         "SESSION",
         "MS",
         "WHAT",
+        "REASON",
     ];
     let row = |record: &RecordLine| {
         let client = record.client.clone().unwrap_or_default();
@@ -101,6 +102,7 @@ fn wide(records: &[RecordLine]) -> Vec<String> {
             or_dash(client.session_id.as_deref()),
             record.elapsed_ms.map_or_else(|| "-".to_owned(), |ms| ms.to_string()),
             what(record),
+            or_dash(record.reason.as_deref()),
         ]
     };
     let rows: Vec<_> = std::iter::once(heading.map(str::to_owned).to_vec()).chain(records.iter().map(row)).collect();

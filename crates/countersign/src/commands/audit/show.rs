@@ -44,6 +44,7 @@ fn lines(record: &Record, shown: Shown) -> Vec<String> {
         text("account", &record.account_id),
         optional("actor", &record.actor),
         client(record.client.clone().unwrap_or_default()),
+        optional("reason", &record.reason),
         text("made at", &record.created_at),
         optional("completed at", &record.completed_at),
         number("elapsed ms", record.elapsed_ms),

@@ -66,6 +66,7 @@ impl LedgerExecutor {
         let attempt = WriteAttempt {
             request: WriteRequest { principal: self.principal.clone(), params },
             tool: TOOL.to_owned(),
+            reason: None,
             redaction: Redaction::default(),
             // A random key: identical statements are separate writes.
             idempotency_key: Some(CorrelationId::new().to_string()),

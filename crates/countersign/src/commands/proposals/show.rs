@@ -59,9 +59,10 @@ pub(super) fn print(proposal: &Proposal, full: bool) {
     };
     let several = format!("approve: {} different people who are not the proposer agree", proposal.rule.approvals);
     let tier = if proposal.rule.approvals > 1 { &several } else { tier };
-    let parts: [Vec<String>; 14] = [
+    let parts: [Vec<String>; 15] = [
         text("proposal", &proposal.proposal_id.to_string()),
         beside("state", [style.bold(proposal.status.as_str())]),
+        optional("reason", &proposal.reason),
         text("tool", &format!("{} {}", proposal.tool_name, proposal.tool_version)),
         text("tier", tier),
         optional("approvers", &proposal.rule.approvers),
@@ -143,7 +144,7 @@ fn outcome(proposal: &Proposal) -> Vec<String> {
         lines.extend(beside(what, [who]));
     }
     let rest = [
-        ("reason", proposal.reason.clone()),
+        ("rejected because", proposal.decision_reason.clone()),
         ("correlation id", proposal.correlation_id.map(|id| id.to_string())),
         ("error code", proposal.error_code.clone()),
         ("error", proposal.error_message.clone()),

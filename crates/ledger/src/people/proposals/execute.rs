@@ -152,6 +152,7 @@ impl Proposals {
             .perform(WriteAttempt {
                 request: proposal.request(),
                 tool: proposal.tool_name.clone(),
+                reason: proposal.reason.clone(),
                 // The compiler does not allow sensitive parameters in tools that need agreement.
                 redaction: Redaction::default(),
                 idempotency_key: proposal.idempotency_key.clone(),

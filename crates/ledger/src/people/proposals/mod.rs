@@ -83,10 +83,10 @@ pub struct Proposals {
 const WHOLE_SQL: &str = "select nullif(json_strip_nulls(json_build_object('name', p.client_name, 'version', p.client_version, \
     'session_id', p.session_id, 'trace_id', p.trace_id))::text, '{}')::json as client, \
     p.tool_version, p.definition, p.params, p.fingerprint as params_hash, p.idempotency_key, p.preview, \
-    p.reason, ";
+    p.decision_reason, ";
 const LINE_SQL: &str = "select ";
 const COLUMNS_SQL: &str = concat!(
-    "p.proposal_id, p.account_id, p.actor, p.tool_name, p.tier, p.approvals, p.approvers, \
+    "p.proposal_id, p.account_id, p.actor, p.reason, p.tool_name, p.title, p.tier, p.approvals, p.approvers, \
      countersign.approvals_of(p) as approved_by, p.description, p.digest, ",
     rfc3339!("p.created_at"),
     " as created_at, ",
@@ -107,8 +107,8 @@ const WAITING_SQL: &str =
 const ENDED_SQL: &str =
     "where p.status <> 'pending' or p.expires_at <= clock_timestamp() order by p.id desc limit $1::bigint";
 const FIND_SQL: &str = "where p.proposal_id between $1::uuid and $2::uuid order by p.id desc limit $3::bigint";
-const PROPOSE_SQL: &str = "select * from countersign.propose($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
-    make_interval(secs => $13::double precision), $14, $15, $16, $17, $18, $19, $20)";
+const PROPOSE_SQL: &str = "select * from countersign.propose($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, \
+    make_interval(secs => $14::double precision), $15, $16, $17, $18, $19, $20, $21, $22)";
 
 impl Proposals {
     pub(crate) fn new(writer: WriterPool, gate: Gate, records: Records, settings: &crate::LedgerOptions) -> Self {
@@ -234,6 +234,7 @@ impl Proposals {
             Some(draft.request.principal.account_id.as_str().to_owned()),
             draft.request.principal.actor.clone(),
             Some(draft.tool.clone()),
+            Some(draft.title.clone()),
             Some(draft.tool_version.clone()),
             Some(definition(draft.executor.as_ref())),
             Some(draft.tier.as_str().to_owned()),
@@ -250,6 +251,7 @@ impl Proposals {
             client.trace_id.clone(),
             Some(draft.rule.approvals.to_string()),
             draft.rule.approvers.clone(),
+            draft.reason.clone(),
         ];
         let answer =
             self.writer.run_one(PROPOSE_SQL, &params, deadline).await.map_err(|error| ledger_failure(&error))?;

@@ -15,8 +15,12 @@ use crate::write::executor::{WriteExecutor, WriteRequest};
 pub struct NewProposal {
     /// The requested write.
     pub request: WriteRequest,
+    /// The agent's reason for the write, if it gave one.
+    pub reason: Option<String>,
     /// The tool.
     pub tool: String,
+    /// The title of the tool, for people.
+    pub title: String,
     /// The `meta.tool_version` of the tool's answers.
     pub tool_version: String,
     /// The tier of approval.
@@ -41,8 +45,12 @@ pub struct Proposal {
     /// The client that proposed; absent if it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientInfo>,
+    /// The agent's reason for the write, as it wrote it.
+    pub reason: Option<String>,
     /// The tool.
     pub tool_name: String,
+    /// The title of the tool, for people.
+    pub title: String,
     /// The version of the tool.
     pub tool_version: String,
     /// SHA-256 of the executor's definition.
@@ -82,7 +90,7 @@ pub struct Proposal {
     /// When the decision was made.
     pub decided_at: Option<String>,
     /// The reason of a rejection, as its author wrote it.
-    pub reason: Option<String>,
+    pub decision_reason: Option<String>,
     /// The correlation id of the write that ended the proposal.
     pub correlation_id: Option<CorrelationId>,
     /// The error code of a failed execution.
@@ -102,8 +110,12 @@ pub struct ProposalSummary {
     pub account_id: AccountId,
     /// The label of the actor that proposed.
     pub actor: Option<String>,
+    /// As in [`Proposal`].
+    pub reason: Option<String>,
     /// The tool.
     pub tool_name: String,
+    /// As in [`Proposal`].
+    pub title: String,
     /// The tier of approval.
     pub tier: Tier,
     /// The number of people who must approve, and their group.
@@ -175,7 +187,7 @@ impl Proposal {
     /// The failure of a request that the state does not allow.
     #[must_use]
     pub fn closed(&self) -> Failure {
-        closed(self.status, self.error_message.as_deref().or(self.reason.as_deref()))
+        closed(self.status, self.error_message.as_deref().or(self.decision_reason.as_deref()))
     }
 
     /// The request with which the proposal is executed, on behalf of its account.

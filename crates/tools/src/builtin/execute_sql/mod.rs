@@ -79,7 +79,7 @@ pub(super) fn tool(
     executor: Arc<dyn WriteExecutor>,
 ) -> Box<dyn Tool> {
     let warnings = if settings.modifications.is_none() { vec![any::UNTRIED.to_owned()] } else { Vec::new() };
-    let tool = ExecuteSql { executor, flow: ApprovalFlow::new(services, TITLE), tier: settings.tier, warnings };
+    let tool = ExecuteSql { executor, flow: ApprovalFlow::new(services), tier: settings.tier, warnings };
     Builtin::boxed(info(settings), tool, |tool, given, call| Box::pin(execute(tool, given, call)))
 }
 
@@ -93,7 +93,7 @@ fn info(settings: &ExecuteSqlSettings) -> ToolInfo {
         properties.insert("idempotency_key".to_owned(), manifest::idempotency_key());
     }
     let hints = Annotations { read_only: false, destructive: true, idempotent: true };
-    ToolInfo { tier: Some(settings.tier), hints, ..info }
+    ToolInfo { tier: Some(settings.tier), reason: Some(settings.reason), hints, ..info }
 }
 
 async fn execute(tool: &ExecuteSql, given: Arguments, call: Call) -> ToolResult {
@@ -101,7 +101,9 @@ async fn execute(tool: &ExecuteSql, given: Arguments, call: Call) -> ToolResult 
     let request = write_request(sql, params, &call.principal);
     let write = NewProposal {
         request,
+        reason: call.reason.clone(),
         tool: NAME.to_owned(),
+        title: TITLE.to_owned(),
         tool_version: TOOL_VERSION.to_owned(),
         tier: tool.tier,
         rule: ApprovalRule::default(),

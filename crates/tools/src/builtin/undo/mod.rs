@@ -16,7 +16,7 @@ use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use types::{ApprovalRule, CorrelationId, ErrorCode, Failure, Redaction, TOOL_VERSION, Tier, UNDO_TOOL};
+use types::{ApprovalRule, CorrelationId, ErrorCode, Failure, ReasonRule, Redaction, TOOL_VERSION, Tier, UNDO_TOOL};
 
 pub(super) use executor::UndoExecutor;
 pub(super) use tiers::UndoTiers;
@@ -59,7 +59,8 @@ impl UndoKind {
             Self::Mutation => builtin_info::<MutationArguments, MutationData>(name, title, MUTATION, Access::Write),
             Self::Run => builtin_info::<RunArguments, RunData>(name, title, RUN, Access::Admin),
         };
-        ToolInfo { hints: Annotations { read_only: false, destructive: false, idempotent: true }, ..info }
+        let hints = Annotations { read_only: false, destructive: false, idempotent: true };
+        ToolInfo { reason: Some(ReasonRule::Optional), hints, ..info }
     }
 }
 
@@ -140,7 +141,7 @@ impl UndoTool {
             records: services.records.clone(),
             plans: services.plans.clone(),
             executor,
-            flow: ApprovalFlow::new(services, kind.title()),
+            flow: ApprovalFlow::new(services),
             tiers,
         }
     }
@@ -212,7 +213,9 @@ async fn undo(tool: &UndoTool, given: Map<String, Value>, call: Call) -> ToolRes
     let RequestedUndo { request, tier, rule, idempotency_key } = tool.requested(given, &call).await?;
     let write = NewProposal {
         request,
+        reason: call.reason.clone(),
         tool: tool.kind.name().to_owned(),
+        title: tool.kind.title().to_owned(),
         tool_version: TOOL_VERSION.to_owned(),
         tier,
         rule,
