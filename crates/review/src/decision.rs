@@ -59,7 +59,7 @@ mod tests {
         let proposal = |status: &str, approved_by: &str| -> Proposal {
             let approval = json!({"person": approved_by, "decided_by": "", "decided_login": "", "decided_via": "", "decided_at": ""});
             serde_json::from_value(json!({
-                "proposal_id": "3f0c1a52-9c1e-4c7e-8a55-0d9f6b1f2a34", "account_id": "Night", "actor": "Zoë", "tool_name": "t",
+                "proposal_id": "3f0c1a52-9c1e-4c7e-8a55-0d9f6b1f2a34", "account_id": "Night", "actor": "Zoë", "tool_name": "t", "title": "T",
                 "tool_version": "1", "definition": "", "tier": "approve", "approvals": 2, "approvers": null, "approved_by": [approval],
                 "description": "", "params": {}, "params_hash": "", "digest": "", "created_at": "", "expires_at": "", "status": status,
                 "preview": {"rows_affected": 1, "result": {}, "rollback": types::Rollback::irreversible("")},
