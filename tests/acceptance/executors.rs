@@ -136,6 +136,7 @@ async fn effects_beyond_a_rollback_are_shown_by_their_own_preview_and_happen_aft
     native.register("burn", outside.clone()).unwrap();
     let services = tools::Services {
         reader: None,
+        has_ledger: true,
         gate: ledger.gate(),
         records: ledger.records(),
         plans: ledger.plans(),

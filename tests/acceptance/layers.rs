@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use ledger::read::{ReadError, ReadLimits, ReadRequest, Reader, RowFormat, SearchPath};
 use pg::ConnectOptions;
-use testkit::long_form;
+use serde_json::json;
+use testkit::{Server, long_form};
 
 use weakened::{Layer, Weakened};
 use world::{Attack, Harm, World};
@@ -195,6 +196,48 @@ async fn even_a_superuser_does_no_harm_with_all_layers() {
         }
     })
     .await;
+}
+
+/// The login of a server on a database without a ledger is the operator's: one that may only read, and the owner of the
+/// tables. Attacks on time are left out: they show the deadline, which is the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_attack_does_harm_through_a_server_without_a_ledger() {
+    let (mut world, db) = World::new().await;
+    db.run("drop schema countersign cascade; alter role app_owner login").await;
+    let attacks = world.attacks();
+    for login in ["agent_ro", "app_owner"] {
+        let target = db.target().as_role(login, None);
+        world.watch(&target).await;
+        world.restore(&target).await;
+        let mut command = Server::bare_command(&db);
+        command.env("DATABASE_URL", db.url().replace("user=postgres", &format!("user={login}")));
+        command.args(["--read-sessions", "1", "--query-timeout-ms", "10000"]);
+        let server = Server::start(command).await;
+        let clean = server.query(world::SESSION_STATE).await;
+        let mut harms = Vec::new();
+        let mut answered = 0;
+        for attack in attacks.iter().filter(|attack| !attack.takes_time()) {
+            let mut seen = Vec::new();
+            for sql in &attack.sql {
+                let answer = server.call("query_database", json!({"query": sql})).await;
+                answered += usize::from(answer["success"] == true);
+                seen.push(answer["data"].to_string());
+            }
+            let mut harm = world.harm_outside(&seen);
+            harm.network &= !attack.may_connect();
+            if harm.any() {
+                harms.push((attack.id.clone(), harm));
+            }
+        }
+        let mut harm = world.harm_inside().await;
+        harm.left = server.query(world::SESSION_STATE).await != clean;
+        if harm.any() {
+            harms.push((name_of(&attacks.iter().collect::<Vec<_>>()), harm));
+        }
+        assert!(harms.is_empty(), "{login}: {harms:?}");
+        assert!(answered > 20, "{login}: {answered} harmless statements were answered");
+        server.close().await;
+    }
 }
 
 fn print(login: &str, findings: &Findings) {

@@ -60,6 +60,7 @@ impl World {
 pub(crate) fn without_reader(ledger: &Ledger) -> Services {
     Services {
         reader: None,
+        has_ledger: true,
         gate: ledger.gate(),
         records: ledger.records(),
         plans: ledger.plans(),

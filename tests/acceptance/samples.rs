@@ -19,6 +19,7 @@ use crate::pages::pages;
 const RUN_BY: &[(&str, &str, &str)] = &[
     ("README.md", "cargo run -- demo", "the_demo_is_what_the_readme_starts"),
     ("README.md", "{\"success\": true,", "the_readme_from_init_to_the_first_write_and_back"),
+    ("README.md", "countersign install --client cursor --name reads", "the_command_of_the_readme_lets_an_agent_read"),
     ("README.md", "countersign init --schema shop", "the_two_commands_of_the_readme_let_an_agent_propose_a_write"),
     ("README.md", "cargo build --release", "the_readme_from_init_to_the_first_write_and_back"),
     ("README.md", "target/release/countersign install", "the_readme_from_init_to_the_first_write_and_back"),

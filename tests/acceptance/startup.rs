@@ -1,5 +1,6 @@
 //! Mistakes that stop the server at its start: one clear message names the cause and the remedy.
 
+mod reads_only;
 mod waiting;
 
 use std::time::{Duration, Instant};
@@ -78,7 +79,7 @@ async fn wrong_credentials_and_a_missing_database_have_distinct_errors() {
     assert_says(&said, &["Authentication failed - check connection string credentials"]);
     let said = refused(&mut check(&guarded)).await;
     assert_says(&said, &["Authentication failed", "none is given"]);
-    // With the right one it gets as far as the missing ledger: SCRAM works.
+    // With the right one it gets as far as the ledger that the manifest needs: SCRAM works.
     let said = refused(&mut serve(&format!("{guarded} password=right"))).await;
     assert_says(&said, &["run `countersign init`"]);
     let said = refused(&mut check(&own.connection_string("nowhere"))).await;
@@ -88,7 +89,9 @@ async fn wrong_credentials_and_a_missing_database_have_distinct_errors() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_without_the_ledger() {
     let db = Database::empty("no_ledger").await;
-    assert_says(&refused(&mut serve(&db.url())).await, &["no_ledger", "schema countersign", "countersign init"]);
+    for command in [&mut serve(&db.url()), &mut check(&db.url())] {
+        assert_says(&refused(command).await, &["no_ledger", "schema countersign", "countersign init"]);
+    }
     let db = database().await;
     db.run("drop table countersign.reversal").await;
     assert_says(&refused(&mut serve(&db.url())).await, &["table countersign.reversal", "countersign init"]);

@@ -51,7 +51,7 @@ pub use options::LedgerOptions;
 pub use people::freezes::{Freeze, FreezeScope, Freezes};
 pub use people::notices::{Notice, NoticeData, Notices};
 pub use reads::read_log::{ReadEntry, ReadLog, ReadLogDetail, ReadLogStatus};
-pub use reads::reader_role::{ReaderRoleError, check_reader, reader_login};
+pub use reads::reader_role::{ReaderRoleError, changeable_table, check_reader, reader_login};
 pub use roles::{
     APPROVER, CONSOLE, DEFAULT_WRITER, ExcessPrivileges, OPERATOR, OWNER, check_all_server_roles, check_login,
     check_server_role,
@@ -151,13 +151,13 @@ impl Ledger {
         self.gate.clone()
     }
 
-    /// Checks that the database answers before `deadline` and accepts writes.
+    /// Checks that the database answers before `deadline` and, if the server `writes`, that it accepts writes.
     ///
     /// # Errors
     /// The reason, as a message for an operator.
-    pub async fn ping(&self, deadline: Instant) -> Result<(), String> {
+    pub async fn ping(&self, deadline: Instant, writes: bool) -> Result<(), String> {
         match self.writer.run_one("select pg_catalog.pg_is_in_recovery()", &[], deadline).await {
-            Ok(answer) if answer.rows.first().and_then(|row| row.first()) == Some(&Some("t".to_owned())) => {
+            Ok(answer) if writes && answer.rows.first().and_then(|row| row.first()) == Some(&Some("t".to_owned())) => {
                 Err("the database is a standby: nothing can be written".to_owned())
             }
             // The pool is full because every session is in use, so the database does answer.

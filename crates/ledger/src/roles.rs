@@ -17,27 +17,28 @@ pub const CONSOLE: &str = "countersign_console";
 /// The role of the people who undo writes of any account, and who stop accounts.
 pub const OPERATOR: &str = "countersign_operator";
 
-/// Every privilege by which a login can do more than the manifests' statements and the ledger's protocol need.
+/// Every privilege by which a login can do more than the manifests' statements and the ledger's protocol need. The
+/// database may have no ledger.
 const EXCESS_SQL: &str = "\
 select s.rolname::text, array_to_json(case when s.rolsuper then array['is a superuser'] else array( \
     with mine as (select g.* from pg_roles g where pg_has_role(s.oid, g.oid, 'member')) \
     select x.power from (values \
         (1, (select 'may become the superuser ' || string_agg(rolname, ', ' order by rolname) from mine where rolsuper)), \
-        (2, case when exists (select from pg_class c where c.relnamespace = 'countersign'::regnamespace \
+        (2, case when exists (select from pg_class c where c.relnamespace = to_regnamespace('countersign') \
                               and c.relkind = 'r' and pg_has_role(s.oid, c.relowner, 'member')) \
             then 'owns the ledger' end), \
-        (3, case when exists (select from pg_class c where c.relnamespace = 'countersign'::regnamespace \
+        (3, case when exists (select from pg_class c where c.relnamespace = to_regnamespace('countersign') \
                               and c.relkind in ('r', 'v') and not pg_has_role(s.oid, c.relowner, 'member') \
                               and has_table_privilege(s.oid, c.oid, case c.relname when 'admission' then 'update, delete, truncate' \
                                                                     else 'insert, update, delete, truncate' end)) \
             then 'may change the ledger''s tables' end), \
         (4, case when exists (select from mine where rolname in ('countersign_approver', 'countersign_console')) \
-                 or exists (select from pg_proc p where p.pronamespace = 'countersign'::regnamespace \
+                 or exists (select from pg_proc p where p.pronamespace = to_regnamespace('countersign') \
                             and p.proname in ('decide_as_person', 'decide_as_reviewer', 'decide_as_console') \
                             and has_function_privilege(s.oid, p.oid, 'execute')) \
             then 'may approve what its agents propose' end), \
         (5, case when exists (select from mine where rolname = 'countersign_operator') \
-                 or exists (select from pg_proc p where p.pronamespace = 'countersign'::regnamespace \
+                 or exists (select from pg_proc p where p.pronamespace = to_regnamespace('countersign') \
                             and p.proname in ('admit_undo', 'freeze', 'unfreeze') and has_function_privilege(s.oid, p.oid, 'execute')) \
             then 'may undo the writes of every account, and freeze accounts' end), \
         (6, (select 'may create roles' from mine where rolcreaterole limit 1)), \

@@ -28,6 +28,10 @@ const DUPLICATES: &str = "A call identical to one that succeeded within the last
 
 const PROPOSALS: &str = "A write that answers requires_approval was not made yet.";
 
+/// What a server without a ledger says: to agents in its instructions, and to operators.
+pub const READS_ONLY: &str = "the database has no ledger, so only reads are served. For writes, the operator runs \
+    `countersign init --schema SCHEMA --config FILE`, and starts the server again with --config FILE";
+
 /// The instructions for a session that begins before the database is reachable. A client reads instructions only
 /// once.
 pub(crate) const UNREACHED: &str = "The database was not reachable when this session began. Further tools are announced once \
@@ -77,7 +81,7 @@ pub(crate) fn of_tools(tools: &[&ToolInfo]) -> String {
 }
 
 /// Makes a sentence of the words, with a capital letter and a full stop.
-fn sentence(words: &str) -> String {
+pub(crate) fn sentence(words: &str) -> String {
     let mut letters = words.chars();
     letters.next().map(|first| format!("{}{}.", first.to_uppercase(), letters.as_str())).unwrap_or_default()
 }

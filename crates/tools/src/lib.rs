@@ -48,6 +48,7 @@ mod tool;
 mod unavailable;
 mod unfit_tool;
 
+pub use instructions::READS_ONLY;
 pub use ledger::read::ResponsePermit;
 pub use live_registry::{ListChange, LiveRegistry, ProfileRegistries, ProfileView};
 pub use mask_policy::{MaskPolicy, MaskRule};

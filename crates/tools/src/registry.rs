@@ -107,7 +107,8 @@ impl Registry {
         let describer = describer.map(|describer| describer.with_masks(services.masks.strictest().cloned()));
         let resources = ResourceRegistry::new(describer, services.call_deadline);
         let call_deadline = services.call_deadline;
-        let instructions = catalog.instructions.clone().into();
+        let reads_only = (!services.has_ledger).then(|| instructions::sentence(instructions::READS_ONLY));
+        let instructions = reads_only.into_iter().chain(catalog.instructions.iter().cloned()).collect();
         let (masks, read_log) = (services.masks.clone(), services.read_log.clone());
         let mut registry =
             Self { resources, call_deadline, executors, instructions, masks, read_log, ..Self::default() };

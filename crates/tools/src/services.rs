@@ -16,6 +16,8 @@ use crate::metrics::Metrics;
 pub struct Services {
     /// The read path; `None` if there is no login for it.
     pub reader: Option<Reader>,
+    /// Whether the database has a ledger. Without one, only reads are served.
+    pub has_ledger: bool,
     /// The write path.
     pub gate: Gate,
     /// Records of the ledger.
@@ -81,6 +83,7 @@ impl ExecuteSqlSettings {
 impl Services {
     /// The metrics page, with the current state of pools and ledger.
     pub async fn render_metrics(&self) -> String {
-        self.metrics.render(self.reader.as_ref(), &self.gate, self.read_log.status(), &self.gauges).await
+        let ledger = self.has_ledger.then_some(&self.gauges);
+        self.metrics.render(self.reader.as_ref(), &self.gate, self.read_log.status(), ledger).await
     }
 }

@@ -240,18 +240,20 @@ impl World {
     }
 }
 
-/// State of an idle session of this pool.
-pub(crate) async fn session_state(reader: &Reader) -> Vec<Option<String>> {
-    const SQL: &str = "
-        select current_user, session_user, current_setting('search_path'), current_setting('application_name'),
+/// State of a session.
+pub(crate) const SESSION_STATE: &str = "
+        select concat_ws('|', current_user, session_user, current_setting('search_path'), current_setting('application_name'),
             current_setting('statement_timeout'), current_setting('default_transaction_read_only'),
             current_setting('work_mem'), current_setting('client_min_messages'), current_setting('row_security'),
             current_setting('max_parallel_workers_per_gather'), coalesce(current_setting('app.tenant', true), ''),
             (select count(*) from pg_cursors), (select count(*) from pg_prepared_statements where from_sql),
             (select count(*) from pg_listening_channels()), pg_my_temp_schema()::text,
-            (select count(*) from pg_locks where pid = pg_backend_pid() and locktype = 'advisory')";
+            (select count(*) from pg_locks where pid = pg_backend_pid() and locktype = 'advisory')) as state";
+
+/// State of an idle session of this pool.
+pub(crate) async fn session_state(reader: &Reader) -> Vec<Option<String>> {
     // A session that is being cleaned comes back to the pool before it is lent again.
     let mut lease = tokio::time::timeout(Duration::from_secs(10), reader.acquire()).await.unwrap().unwrap();
-    let outcomes = lease.session().run(&[PipelineStatement::without_params(SQL)]).await.unwrap();
+    let outcomes = lease.session().run(&[PipelineStatement::without_params(SESSION_STATE)]).await.unwrap();
     outcomes.into_iter().flat_map(|outcome| outcome.rows).flatten().collect()
 }

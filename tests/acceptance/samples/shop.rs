@@ -125,11 +125,11 @@ impl Shop {
         text(&output.stdout)
     }
 
-    /// The server that `install` has given to Cursor under the name `shop`.
-    async fn installed(&self) -> Server {
+    /// The server that `install` has given to Cursor under this name.
+    async fn installed(&self, name: &str) -> Server {
         let file = std::fs::read_to_string(self.folder().join(".cursor/mcp.json")).unwrap();
         let file: Value = serde_json::from_str(&file).unwrap();
-        let entry = &file["mcpServers"]["shop"];
+        let entry = &file["mcpServers"][name];
         let mut command = Command::new(entry["command"].as_str().unwrap());
         command.args(entry["args"].as_array().unwrap().iter().map(|argument| argument.as_str().unwrap()));
         command.env_remove("DATABASE_URL").kill_on_drop(true);
@@ -138,11 +138,24 @@ impl Shop {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_command_of_the_readme_lets_an_agent_read() {
+    let shop = Shop::new().await;
+    shop.run("create role agent login; grant usage on schema shop to agent; grant select on shop.orders to agent")
+        .await;
+    let command = sample("README.md", "countersign install --client cursor --name reads");
+    shop.shell(&format!("export DATABASE_URL='{}'\n{command}", shop.url("agent")), "").await;
+    let server = shop.installed("reads").await;
+    assert_eq!(server.query("select status from shop.orders where id = 17").await, [json!({"status": "paid"})]);
+    assert_eq!(server.tool_names().await, ["query_database", "describe_database", "explain_query"]);
+    server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_two_commands_of_the_readme_let_an_agent_propose_a_write() {
     let shop = Shop::new().await;
     let commands = sample("README.md", "countersign init --schema shop");
     shop.shell(&format!("export DATABASE_URL='{}'\n{commands}", shop.url("me")), "").await;
-    let server = shop.installed().await;
+    let server = shop.installed("shop").await;
     let call = json!({"sql": "update shop.orders set status = $1 where id = 17", "params": ["shipped"]});
     let shown = server.propose("execute_sql", call).await;
     let row = &shown["preview"]["effects"]["rows"][0]["columns"]["status"];
@@ -162,7 +175,7 @@ async fn the_readme_from_init_to_the_first_write_and_back() {
 
     let install = sample("README.md", "target/release/countersign install").replace("target/release/", "");
     shop.shell(&format!("export DATABASE_URL='{}'\n{install}", shop.url("countersign_writer")), "").await;
-    let server = shop.installed().await;
+    let server = shop.installed("shop").await;
     let call = json!({"id": 17, "status": "shipped"});
     let mut written = server.succeed("set_order_status", call).await;
     let mut shown: Value = serde_json::from_str(&sample("README.md", "{\"success\": true,")).unwrap();

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use ledger::read::{Reader, SearchPath, UntrustedSchema};
-use ledger::{ConnectOptions, Ledger, LoginSetting, WatchedTables};
+use ledger::{ConnectOptions, Ledger, LoginSetting, ReadLogDetail, ReaderRoleError, SchemaError, WatchedTables};
 use manifest::{Diagnostic, ServerNames, Source, ToolCatalog};
 use mcp::{Elicitation, StateCodec, StateKey};
 use tools::{
-    ConsoleLinks, LiveRegistry, MaskPolicy, Metrics, Profile, ProfileRegistries, Registry, Services, Unavailable,
+    ConsoleLinks, LiveRegistry, MaskPolicy, Metrics, Profile, ProfileRegistries, READS_ONLY, Registry, Services,
+    Unavailable,
 };
 use types::{MaskKey, Principal};
 
@@ -70,17 +71,26 @@ impl ServerBuilder {
         demo: bool,
         metrics: Metrics,
     ) -> anyhow::Result<Self> {
-        ledger::check(target).await?;
-        ledger::check_identity(target, &settings.ledger).await?;
+        let needing = needing_a_ledger(settings, demo);
+        let has_ledger = !needing.is_empty() || ledger::exists(target).await?;
+        if has_ledger {
+            ledger::check(target).await.map_err(|error| missing_for(error, &needing))?;
+            ledger::check_identity(target, &settings.ledger).await?;
+        } else {
+            tracing::warn!("{READS_ONLY}");
+        }
         check_role(target, settings).await?;
         let ledger = Ledger::new(target.clone(), settings.ledger.clone());
-        let reader = reader(target, settings).await?;
+        let reader = reader(target, settings, has_ledger).await?;
         let collects_tables = ledger.read_log().is_on();
         let reader = reader.map(|reader| if collects_tables { reader.collecting_tables() } else { reader });
-        warn_of_settings(target, reader.as_ref().map(Reader::target)).await?;
+        if has_ledger {
+            warn_of_settings(target, reader.as_ref().map(Reader::target)).await?;
+        }
         let masks = masks(settings, reader.as_ref()).await?;
         let services = Services {
             reader,
+            has_ledger,
             gate: ledger.gate(),
             records: ledger.records(),
             plans: ledger.plans(),
@@ -100,8 +110,15 @@ impl ServerBuilder {
         ledger::can_connect(&self.target).await.is_ok()
     }
 
+    /// Whether the database has a ledger now.
+    pub(crate) async fn finds_ledger(&self) -> anyhow::Result<bool> {
+        Ok(ledger::exists(&self.target).await?)
+    }
+
     pub(crate) fn sources(&self, settings: &Settings) -> anyhow::Result<Vec<Source>> {
-        manifest_sources(settings, self.demo)
+        let sources = manifest_sources(settings, self.demo)?;
+        anyhow::ensure!(self.services.has_ledger || sources.is_empty(), "{READS_ONLY}");
+        Ok(sources)
     }
 
     /// Builds the tools of every profile and checks everything from the files to the schemas. Unless `strict` is set,
@@ -126,6 +143,27 @@ impl ServerBuilder {
             all: !catalog.misfits.is_empty(),
         };
         Ok(BuiltTools { registries, misfits: catalog.misfits, watched })
+    }
+}
+
+/// The settings that need a ledger, in the words of the configuration.
+pub(crate) fn needing_a_ledger(settings: &Settings, demo: bool) -> Vec<&'static str> {
+    let needs = [
+        ("manifests", demo || !settings.manifests.is_empty()),
+        ("execute_sql", settings.execute_sql.is_some()),
+        ("log of [reads]", settings.ledger.read_log != ReadLogDetail::Off),
+        ("[notify]", settings.notify.is_some()),
+    ];
+    needs.into_iter().filter_map(|(setting, is_set)| is_set.then_some(setting)).collect()
+}
+
+/// The error of a check of the ledger, with the settings that need one.
+fn missing_for(error: SchemaError, needing: &[&str]) -> anyhow::Error {
+    match error {
+        SchemaError::Missing { .. } if !needing.is_empty() => {
+            anyhow::Error::new(error).context(format!("{}: this needs a ledger", needing.join(", ")))
+        }
+        error => error.into(),
     }
 }
 
@@ -227,16 +265,24 @@ pub(crate) fn not_searched(schema: &UntrustedSchema) -> String {
     )
 }
 
-/// The read path, if a login may be used for it. Otherwise the reason and the remedy are logged.
-async fn reader(target: &ConnectOptions, settings: &Settings) -> anyhow::Result<Option<Reader>> {
+/// The read path, if a login may be used for it. Otherwise the reason and the remedy are logged; without a ledger,
+/// nothing is left to serve, and the reason is an error. Without a ledger the login is the server's own, unless another
+/// one is configured.
+async fn reader(target: &ConnectOptions, settings: &Settings, has_ledger: bool) -> anyhow::Result<Option<Reader>> {
+    let refused = |error: ReaderRoleError| {
+        let what = "query_database is not served";
+        if !has_ledger {
+            return Err(anyhow::Error::new(error).context(what));
+        }
+        tracing::error!("{what}: {error}");
+        Ok(None)
+    };
     let login = match &settings.read {
         Some(read) => connection::parse(read, settings)?,
+        None if !has_ledger => target.clone(),
         None => match ledger::reader_login(target).await {
             Ok(login) => login,
-            Err(error @ ledger::ReaderRoleError::NoLogin) => {
-                tracing::error!("query_database is not served: {error}");
-                return Ok(None);
-            }
+            Err(error @ ReaderRoleError::NoLogin) => return refused(error),
             Err(error) => return Err(error.into()),
         },
     };
@@ -246,15 +292,31 @@ async fn reader(target: &ConnectOptions, settings: &Settings) -> anyhow::Result<
     }
     let reader = Reader::new(login, &path, settings.read_limits.clone()).deny_schema(ledger::SCHEMA);
     match ledger::check_reader(&reader).await {
-        Ok(()) => Ok(Some(reader)),
-        Err(ledger::ReaderRoleError::Privileged { role, power }) if settings.allow_privileged_reader => {
+        Ok(()) if has_ledger => Ok(Some(reader)),
+        Ok(()) => {
+            if let Some(excess) = own_login(&reader).await? {
+                anyhow::ensure!(!settings.strict_roles, "{excess}; strict_roles refuses that");
+                tracing::warn!("{excess}");
+            }
+            Ok(Some(reader))
+        }
+        Err(ReaderRoleError::Privileged { role, power }) if settings.allow_privileged_reader => {
             tracing::warn!("query_database reads as \"{role}\", which {power}: a hostile query can use that");
             Ok(Some(reader))
         }
-        Err(error @ ledger::ReaderRoleError::Privileged { .. }) => {
-            tracing::error!("query_database is not served: {error}");
-            Ok(None)
-        }
+        Err(error @ ReaderRoleError::Privileged { .. }) => refused(error),
         Err(error) => Err(anyhow::Error::from(error).context(CANNOT_LOG_IN)),
     }
+}
+
+/// What is missing if the login of a reader that `init` has not made may change a table.
+pub(crate) async fn own_login(reader: &Reader) -> anyhow::Result<Option<String>> {
+    let table = ledger::changeable_table(reader).await?;
+    Ok(table.map(|table| {
+        format!(
+            "query_database reads as \"{}\", which may change {table}: what keeps a query from that is its read-only transaction, \
+             and not the login. Use a login with SELECT only (`countersign init` makes one)",
+            reader.target().user
+        )
+    }))
 }

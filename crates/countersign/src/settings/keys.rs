@@ -107,8 +107,7 @@ keys! {
         /// SIGHUP.
         #[arg(long, env = "COUNTERSIGN_TOKENS_FILE", value_name = "FILE")]
         tokens_file: PathBuf,
-        /// Connection string for reading, perhaps of a standby. Default: the login that `countersign init`
-        /// made.
+        /// Connection string for reading, perhaps of a standby. Default: the ledger's, or database_url.
         #[arg(long, env = "COUNTERSIGN_READ_URL", hide_env_values = true, value_parser = parse_secret)]
         #[schemars(with = "Option<String>")]
         read_url: Secret,

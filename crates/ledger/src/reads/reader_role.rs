@@ -73,3 +73,23 @@ pub async fn check_reader(reader: &Reader) -> Result<(), ReaderRoleError> {
         _ => Ok(()),
     }
 }
+
+const CHANGEABLE_SQL: &str = "\
+select format('%I.%I', n.nspname, c.relname) from pg_class c join pg_namespace n on n.oid = c.relnamespace \
+where c.relkind in ('r', 'p', 'v', 'f') and n.nspname <> 'information_schema' and left(n.nspname, 3) <> 'pg_' \
+  and (pg_has_role(c.relowner, 'usage') or has_table_privilege(c.oid, 'insert, update, delete, truncate') \
+       or has_any_column_privilege(c.oid, 'insert, update')) \
+order by 1 limit 1";
+
+/// A table that the reader's login may change; `None` if it may change none. For a login that `init` has not made: the
+/// read-only transaction keeps a query from changing the table, and the login does not. The owner of a table also reads
+/// past its row level security.
+///
+/// # Errors
+/// The query failed.
+pub async fn changeable_table(reader: &Reader) -> Result<Option<String>, pg::Error> {
+    let mut lease = reader.acquire().await?;
+    let step = PipelineStatement::without_params(CHANGEABLE_SQL);
+    let outcomes = lease.session().run(&[step]).await.map_err(|failed| failed.error)?;
+    Ok(outcomes.into_iter().flat_map(|outcome| outcome.rows).flatten().flatten().next())
+}

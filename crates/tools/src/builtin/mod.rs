@@ -111,6 +111,9 @@ pub(crate) fn all(services: &Services, catalog: &ToolCatalog, executors: &Execut
         tools.push(describe_database::tool(describer, services.masks.clone()));
         tools.push(explain_query::tool(queries));
     }
+    if !services.has_ledger {
+        return tools;
+    }
     tools.push(get_recent_mutations::tool(services.records.clone()));
     tools.push(get_mutation_detail::tool(services.records.clone()));
     if let (Some(settings), Some(executor)) = (&services.execute_sql, executors.get(execute_sql::NAME)) {

@@ -110,18 +110,21 @@ impl Metrics {
         self.shared.calls.of_tool(name)
     }
 
-    /// All metrics as text in the format [`CONTENT_TYPE`], within about 2 s. The ledger's metrics are omitted if it
-    /// does not answer. The ledger is queried at most every 5 s, however many scrapers there are.
+    /// All metrics as text in the format [`CONTENT_TYPE`], within about 2 s. The ledger's metrics are omitted if
+    /// there is none, or it does not answer. The ledger is queried at most every 5 s, however many scrapers there are.
     pub(crate) async fn render(
         &self,
         reader: Option<&Reader>,
         gate: &Gate,
         reads: ReadLogStatus,
-        ledger: &LedgerGauges,
+        ledger: Option<&LedgerGauges>,
     ) -> String {
-        let (shared, gauges) = (Arc::clone(&self.shared), ledger.clone());
+        let (shared, gauges) = (Arc::clone(&self.shared), ledger.cloned());
         // The query runs in a task of its own: if a scraper disconnects, the next one gets its result.
-        let asked = tokio::spawn(async move { shared.ledger.get(|| gauges::count(gauges, &shared.is_silent)).await });
+        let asked = tokio::spawn(async move {
+            let gauges = gauges?;
+            shared.ledger.get(|| gauges::count(gauges, &shared.is_silent)).await
+        });
         let counted = asked.await.ok().flatten();
         let ours = gauges::registry(reader, gate, reads, counted.as_ref());
         let process = process::registry(self.shared.since);

@@ -18,7 +18,9 @@ use ::console::HealthCheck;
 use ledger::read::{ConnectError, Error};
 use ledger::{ConnectOptions, Ledger, ServerFacts};
 use review::{Finding, FindingLevel};
+use tools::READS_ONLY;
 
+use crate::commands::bootstrap;
 use crate::commands::cli::DoctorArgs;
 use crate::connection;
 use crate::settings::Settings;
@@ -71,6 +73,11 @@ async fn examine(target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
         Err(finding) => return vec![finding],
     };
     findings.extend(pooler::examine(target).await);
+    if bootstrap::needing_a_ledger(settings, false).is_empty() && matches!(ledger::exists(target).await, Ok(false)) {
+        findings.push(Finding::broken("ledger", READS_ONLY).into_warning());
+        findings.extend(roles::own_reader(target, settings).await);
+        return findings;
+    }
     match ledger::check(target).await {
         Ok(version) => findings
             .push(Finding::ok("ledger", format!("the schema countersign has version {version}, as this program"))),

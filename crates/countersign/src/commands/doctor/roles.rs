@@ -106,6 +106,30 @@ async fn reader(target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
     findings
 }
 
+/// Checks the reader of a database without a ledger: a login of the operator's own.
+pub(super) async fn own_reader(target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
+    let login = match &settings.read {
+        Some(read) => match connection::parse(read, settings) {
+            Ok(login) => login,
+            Err(error) => return vec![Finding::problem(AREA, format!("{error:#}"), "correct read_url")],
+        },
+        None => target.clone(),
+    };
+    let mut findings = search_path(&login).await;
+    let reader = Reader::new(login, &SearchPath::default(), settings.read_limits.clone());
+    let checked = ledger::check_reader(&reader).await;
+    let excess = if checked.is_ok() { bootstrap::own_login(&reader).await } else { Ok(None) };
+    findings.push(match excess {
+        Ok(Some(excess)) if settings.strict_roles => {
+            Finding::broken(AREA, format!("{excess}; strict_roles refuses that"))
+        }
+        Ok(Some(excess)) => Finding::broken(AREA, excess).into_warning(),
+        Ok(None) => reader_finding(checked, settings),
+        Err(error) => Finding::broken(AREA, format!("{error:#}")),
+    });
+    findings
+}
+
 /// The schemas that reads do not search. A reader that cannot log in is reported elsewhere.
 async fn search_path(login: &ConnectOptions) -> Vec<Finding> {
     let untrusted = SearchPath::load(login).await.map(|path| path.untrusted).unwrap_or_default();

@@ -96,12 +96,12 @@ async fn started(start: Startup, settings: &Settings, http: &HttpFrontend) -> an
 }
 
 fn check(builder: &ServerBuilder) -> ReadinessCheck {
-    let ledger = builder.ledger.clone();
+    let (ledger, writes) = (builder.ledger.clone(), builder.services.has_ledger);
     Arc::new(move || {
         let ledger = ledger.clone();
         Box::pin(async move {
             let deadline = Instant::now() + PING_TIMEOUT;
-            ledger.ping(deadline).await.map_err(|reason| match Instant::now() < deadline {
+            ledger.ping(deadline, writes).await.map_err(|reason| match Instant::now() < deadline {
                 true => reason,
                 false => format!("the database did not answer within {} s", PING_TIMEOUT.as_secs()),
             })

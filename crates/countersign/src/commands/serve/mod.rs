@@ -100,7 +100,10 @@ impl Startup {
         let builder = ServerBuilder::open(&self.target, settings, self.demo, self.metrics.clone()).await?;
         let manifests = builder.sources(settings)?;
         let tools = builder.tools(&manifests, settings).await?;
-        let state_keys = bootstrap::state_keys(&builder.ledger).await?;
+        let state_keys = match builder.services.has_ledger {
+            true => Some(bootstrap::state_keys(&builder.ledger).await?),
+            false => None,
+        };
         Ok(Prepared { builder, manifests, tools, state_keys })
     }
 
@@ -146,18 +149,22 @@ impl Startup {
         settings: &Settings,
         http: Option<HttpFrontend>,
     ) -> anyhow::Result<RunningServer> {
-        let Prepared { builder, manifests, tools: built, state_keys: (sealing, keys) } = opened;
+        let Prepared { builder, manifests, tools: built, state_keys } = opened;
         let Served { registry, codec, elicitation } = served;
-        codec.replace(&sealing, keys)?;
         built.log_misfits();
         let BuiltTools { registries, misfits, watched } = built;
         let tools = registries.get(&settings.profile).map_or(0, |registry| registry.infos().count());
         registry.replace(registries);
-        tokio::spawn(builder.ledger.clone().run_sweeper());
-        tokio::spawn(bootstrap::refresh_state_keys(builder.ledger.clone(), codec));
-        let proposal_worker = tokio::spawn(tools::run_proposal_worker(builder.ledger.proposals(), registry.clone()));
-        if let Some(notify) = settings.notify.clone() {
-            tokio::spawn(Notifier::new(notify, builder.ledger.notices())?.run());
+        let mut proposal_worker = None;
+        if let Some((sealing, keys)) = state_keys {
+            codec.replace(&sealing, keys)?;
+            tokio::spawn(builder.ledger.clone().run_sweeper());
+            tokio::spawn(bootstrap::refresh_state_keys(builder.ledger.clone(), codec));
+            let worker = tools::run_proposal_worker(builder.ledger.proposals(), registry.clone());
+            proposal_worker = Some(tokio::spawn(worker));
+            if let Some(notify) = settings.notify.clone() {
+                tokio::spawn(Notifier::new(notify, builder.ledger.notices())?.run());
+            }
         }
         let services = builder.services.clone();
         let read_log = services.read_log.start();
@@ -167,6 +174,7 @@ impl Startup {
             builder,
             registry: registry.clone(),
             http,
+            has_found_ledger: false,
             compiled: CompiledState { settings: settings.clone(), manifests, misfits, watched, version: None },
         };
         tokio::spawn(reload::at_every(self.hangup, reloader));
@@ -178,8 +186,9 @@ struct Prepared {
     builder: ServerBuilder,
     manifests: Vec<Source>,
     tools: BuiltTools,
-    /// The sealing keys, and the name of the current one.
-    state_keys: (String, Vec<StateKey>),
+    /// The sealing keys, and the name of the current one; `None` without a ledger. Then the keys of the process are
+    /// used, and end with it.
+    state_keys: Option<(String, Vec<StateKey>)>,
 }
 
 /// The served tools, and the background tasks.
@@ -189,7 +198,8 @@ struct RunningServer {
     tools: usize,
     registry: LiveRegistry,
     elicitation: Elicitation,
-    proposal_worker: JoinHandle<()>,
+    /// `None` without a ledger.
+    proposal_worker: Option<JoinHandle<()>>,
     read_log: JoinHandle<()>,
     services: Services,
 }
@@ -210,7 +220,9 @@ impl RunningServer {
 
     /// Stops accepting work and waits for running work.
     async fn drain(self) {
-        self.proposal_worker.abort();
+        if let Some(worker) = &self.proposal_worker {
+            worker.abort();
+        }
         self.services.gate.drain().await;
         if let Some(reader) = &self.services.reader {
             reader.drain().await;

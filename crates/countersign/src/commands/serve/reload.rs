@@ -2,14 +2,16 @@
 //! changed, the tools are compiled again. If a file has an error, the old tools stay.
 
 use anyhow::Context;
-use ledger::{CatalogVersion, WatchedTables};
+use ledger::{CatalogVersion, ReaderRoleError, WatchedTables};
 use manifest::{Diagnostic, Diagnostics, Source};
 use tokio::signal::unix::Signal;
+use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 use tools::LiveRegistry;
+use types::{ErrorCode, Failure};
 
 use super::HttpFrontend;
-use crate::commands::bootstrap::{BuiltTools, ServerBuilder};
+use crate::commands::bootstrap::{self, BuiltTools, ServerBuilder};
 use crate::settings::{ConfigSources, Settings};
 
 /// Reloads at every SIGHUP, and checks the database for changes at an interval, never both at the same time.
@@ -36,6 +38,8 @@ pub(crate) struct Reloader {
     pub(crate) registry: LiveRegistry,
     /// The HTTP part of the server, if it serves HTTP.
     pub(crate) http: Option<HttpFrontend>,
+    /// Whether a server that was started without a ledger has found one.
+    pub(crate) has_found_ledger: bool,
     pub(crate) compiled: CompiledState,
 }
 
@@ -60,6 +64,7 @@ impl Reloader {
 
     /// Compiles and serves the tools again. Returns their number.
     async fn replace(&mut self) -> anyhow::Result<usize> {
+        anyhow::ensure!(!self.has_found_ledger, NEW_LEDGER);
         let settings = self.sources.load()?;
         anyhow::ensure!(
             settings.has_profile(&self.running.profile),
@@ -83,6 +88,9 @@ impl Reloader {
 
     /// Compiles the tools again if the tables that they use have changed.
     async fn follow_database(&mut self) {
+        if !self.builder.services.has_ledger {
+            return self.look_for_ledger().await;
+        }
         let version = match self.builder.ledger.catalog_version(&self.compiled.watched).await {
             Ok(version) => version,
             // Calls report an unavailable database themselves.
@@ -115,6 +123,30 @@ impl Reloader {
         }
     }
 
+    /// Looks for a ledger that was made since the start. Reads end as soon as their login may read it.
+    async fn look_for_ledger(&mut self) {
+        let Some(reader) = &self.builder.services.reader else { return };
+        if !self.builder.finds_ledger().await.unwrap_or_default() {
+            return;
+        }
+        if !std::mem::replace(&mut self.has_found_ledger, true) {
+            tracing::warn!("{NEW_LEDGER}");
+        }
+        match ledger::check_reader(reader).await {
+            Err(refused @ ReaderRoleError::Privileged { .. }) if !self.running.allow_privileged_reader => {
+                tracing::error!("query_database is not served any more: {refused}");
+                let (_, failure) = watch::channel(Failure::new(ErrorCode::DatabaseUnavailable, NEW_LEDGER));
+                let metrics = &self.builder.services.metrics;
+                match bootstrap::unavailable_tools(&self.running, false, &failure, metrics) {
+                    Ok(refusing) => self.registry.replace(refusing),
+                    Err(error) => return log("the tools were not replaced", &error),
+                }
+                self.builder.services.reader = None;
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+
     /// Compiles the tools. The returned version is from before the compilation, so that no later change is missed;
     /// `None` if the database changes too fast to determine it.
     async fn compile(
@@ -122,6 +154,9 @@ impl Reloader {
         manifests: &[Source],
         settings: &Settings,
     ) -> anyhow::Result<(BuiltTools, Option<CatalogVersion>)> {
+        if !self.builder.services.has_ledger {
+            return Ok((self.builder.tools(manifests, settings).await?, None));
+        }
         let mut watched = self.compiled.watched.clone();
         let mut rounds = 0;
         loop {
@@ -149,6 +184,8 @@ impl Reloader {
         tools
     }
 }
+
+const NEW_LEDGER: &str = "the database has got a ledger since this server was started: start it again";
 
 /// The maximum number of compilations in a row if each one uses other tables.
 const MAX_ROUNDS: u32 = 3;
