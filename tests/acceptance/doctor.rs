@@ -234,7 +234,7 @@ async fn without_a_connection_or_a_matching_ledger_doctor_explains_the_remedy() 
     assert_eq!((found.len(), code), (1, 1));
     finding(&found, "problem", "connection", "/nowhere");
     let empty = Database::empty("doctor_without_a_ledger").await;
-    let (found, code) = findings(&empty.url(), &[]).await;
+    let (found, code) = findings(&empty.url(), &["--manifest", "shop.toml"]).await;
     assert_eq!((found.len(), code), (2, 1), "{found:#?}");
     finding(&found, "problem", "ledger", "run `countersign init` on it first");
     let db = database().await;
