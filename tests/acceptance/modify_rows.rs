@@ -162,6 +162,34 @@ async fn more_rows_than_allowed_are_refused_with_cascades_and_triggers_counted()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn changes_that_a_disabled_trigger_would_not_record_are_refused() {
+    let db = shop().await;
+    let server = server(&db, &["--execute-sql-tier", "auto", "--execute-sql-max-rows", "1"]).await;
+    let before = rows(&db).await;
+    for (table, sql) in [
+        ("shop.customer", "update shop.customer set credit = 1"),
+        // The trigger of customers writes the history.
+        ("shop.history", "update shop.customer set credit = 1 where id = 1"),
+        ("shop.visit_2026", "update shop.visit set day = '2026-04-01'"),
+    ] {
+        db.run(&format!("alter table {table} disable trigger user")).await;
+        for (tool, call) in [
+            ("execute_sql", json!({"sql": sql})),
+            ("preview_mutation", json!({"tool": "execute_sql", "params": {"sql": sql}})),
+        ] {
+            let error = server.fail(tool, call, "not_permitted").await;
+            let message = error["message"].as_str().unwrap();
+            assert!(message.contains(&format!("{table} (its trigger is disabled)")), "{sql}: {message}");
+        }
+        // As the hint says.
+        db.run(&format!("alter table {table} enable trigger user")).await;
+        db.run(TRACK).await;
+    }
+    assert_eq!(rows(&db).await, before);
+    server.succeed("execute_sql", json!({"sql": "update shop.visit set day = '2026-04-01'"})).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_statement_without_a_condition_is_marked() {
     let db = shop().await;
     let server = server(&db, &[]).await;

@@ -5,7 +5,7 @@
 //! EXPLAIN               one plan that changes rows, without forbidden functions (`pg::ModifyingStatement`)
 //! tables                each table that the plan writes to is tracked, has a key, and is allowed by the operator
 //! Bind, Execute         the statement runs to its end
-//! afterwards            deferred triggers run; nothing else was changed, and not too many rows
+//! afterwards            deferred triggers run; all changes are recorded, and there are not too many
 //! ```
 //! The last step counts what triggers and functions did as well: PostgreSQL's counters for the transaction show
 //! every table with changed rows, those of the catalog included, which a command such as CREATE TABLE changes.
@@ -99,7 +99,8 @@ left join (pg_catalog.pg_class r join pg_catalog.pg_namespace rn on rn.oid opera
     on r.oid operator(pg_catalog.=) case when c.relispartition then pg_catalog.pg_partition_root(c.oid) else c.oid end \
 left join countersign.tracked t on t.is_current and t.relation operator(pg_catalog.=) r.oid";
 
-/// The number of changed rows in tracked tables, whether PostgreSQL counts the others, and the names of the others.
+/// The number of recorded rows, whether PostgreSQL counts changed rows, and the changed tables of which changes are not
+/// recorded, each with the reason: it is not tracked, or its owner has disabled the trigger that records them.
 /// Tables of users stay locked until the end of a transaction that changes them; those of the catalog do not, and
 /// there are few. Changes of foreign tables are not counted, so the lock is enough. $2 is the last column of
 /// [`TABLES_SQL`].
@@ -107,8 +108,12 @@ const CHANGES_SQL: &str = "\
 select (select pg_catalog.count(*) from countersign.effect e \
         where e.correlation_id operator(pg_catalog.=) $1::pg_catalog.uuid and e.op operator(pg_catalog.<>) 'N'), \
     pg_catalog.current_setting('track_counts'), \
-    (select pg_catalog.string_agg(pg_catalog.format('%I.%I', n.nspname, c.relname), ', ' order by c.oid operator(pg_catalog.<) 16384, c.oid) \
+    (select pg_catalog.string_agg(pg_catalog.format('%I.%I (%s)', n.nspname, c.relname, \
+                case when t.relation is null then 'not tracked' else 'its trigger is disabled' end), \
+            ', ' order by c.oid operator(pg_catalog.<) 16384, c.oid) \
      from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid operator(pg_catalog.=) c.relnamespace \
+     left join countersign.tracked t on t.is_current and t.relation operator(pg_catalog.=) \
+         case when c.relispartition then pg_catalog.pg_partition_root(c.oid)::pg_catalog.oid else c.oid end \
      where n.nspname operator(pg_catalog.<>) 'countersign' and c.relkind in ('r', 'm', 'f') \
          and (c.oid operator(pg_catalog.<) 16384 or c.oid in ( \
              select l.relation from pg_catalog.pg_locks l \
@@ -118,8 +123,9 @@ select (select pg_catalog.count(*) from countersign.effect e \
               pg_catalog.pg_stat_get_xact_tuples_updated(c.oid) operator(pg_catalog.+) \
               pg_catalog.pg_stat_get_xact_tuples_deleted(c.oid) operator(pg_catalog.>) \
               coalesce(($2::pg_catalog.jsonb operator(pg_catalog.->>) c.oid::pg_catalog.text)::pg_catalog.int8, 0)) \
-         and not exists (select from countersign.tracked t where t.is_current and t.relation operator(pg_catalog.=) \
-             case when c.relispartition then pg_catalog.pg_partition_root(c.oid)::pg_catalog.oid else c.oid end))";
+         and (t.relation is null or not exists ( \
+             select from pg_catalog.pg_trigger g where g.tgrelid operator(pg_catalog.=) c.oid \
+                 and g.tgname operator(pg_catalog.=) '!countersign' and g.tgenabled operator(pg_catalog.=) 'A')))";
 
 /// Deferred triggers run before the changes are counted. A function may have changed the role of the transaction.
 const SETTLE: [&str; 3] = ["set constraints all immediate", "reset session authorization", "reset role"];
@@ -220,7 +226,7 @@ impl WriteTx<'_> {
         Ok(counted)
     }
 
-    /// Checks that nothing was changed but rows of tracked tables, and not too many of them.
+    /// Checks that all that was changed is recorded, and that there is not too much of it.
     async fn check_changes(
         &mut self,
         counted: Option<String>,
@@ -238,8 +244,9 @@ impl WriteTx<'_> {
         }
         if let Some(others) = others {
             let why =
-                format!("the statement, or a trigger or function that it runs, changes {others}, which is not tracked");
-            let hint = "The operator can track tables (countersign track), or write a tool for this.";
+                format!("the statement, or a trigger or function that it runs, changes what is not recorded: {others}");
+            let hint =
+                "The operator can track tables (countersign track, again if a trigger is disabled), or write a tool.";
             return Err(not_permitted(why).hint(hint).into());
         }
         let changed = changed.and_then(|count| count.parse().ok()).unwrap_or(u64::MAX);
