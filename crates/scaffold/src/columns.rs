@@ -9,7 +9,7 @@ use crate::table::{Column, ForeignKey, Table, ValueKind};
 /// Maximum length of a comment in a description, in characters.
 const MAX_COMMENT: usize = 1000;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Param {
     pub(crate) name: String,
     pub(crate) description: String,
@@ -23,7 +23,7 @@ pub(crate) struct Param {
 }
 
 impl Param {
-    fn required(name: String, description: String, rules: Rules) -> Self {
+    pub(crate) fn required(name: String, description: String, rules: Rules) -> Self {
         Self { name, description, optional: false, default: None, sets: None, sets_null: false, rules }
     }
 }

@@ -135,17 +135,17 @@ struct SchemaName {
     name: String,
 }
 
-/// Reads the catalog over the read path. The queries are constant text, so the functions that they call are not
+/// Reads the catalog and the ledger over the read path. The queries are constant text, so the functions that they call are not
 /// inspected.
-struct CatalogReader(Reader);
+pub(crate) struct CatalogReader(Reader);
 
 impl CatalogReader {
-    fn new(target: &ConnectOptions) -> Self {
+    pub(crate) fn new(target: &ConnectOptions) -> Self {
         let limits = ReadLimits { sessions: 1, max_rows: MAX_ROWS, max_bytes: MAX_BYTES, ..ReadLimits::default() };
         Self(Reader::new(target.clone(), &SearchPath::default(), limits).for_trusted_sql())
     }
 
-    async fn rows<T: DeserializeOwned>(&self, sql: &str, params: &[Value]) -> Result<Vec<T>, DiscoverError> {
+    pub(crate) async fn rows<T: DeserializeOwned>(&self, sql: &str, params: &[Value]) -> Result<Vec<T>, DiscoverError> {
         let request = ReadRequest {
             sql,
             params,

@@ -25,7 +25,12 @@ impl Names {
     /// The part of tool names that stands for the table: `order_item` for `"OrderItem"`.
     pub(crate) fn noun(&mut self, table: &str) -> String {
         let longest = MAX_TOOL - "insert_".len();
-        self.unique(&or_else(snake_case(table), "table"), longest)
+        self.unique(&noun(table), longest)
+    }
+
+    /// The name of a tool.
+    pub(crate) fn tool(&mut self, name: &str) -> String {
+        self.unique(name, MAX_TOOL)
     }
 
     /// The parameter's name for a column: the name of the column, if it is valid.
@@ -49,6 +54,11 @@ impl Names {
         self.0.insert(name.clone());
         name
     }
+}
+
+/// The part of tool names that stands for the table, which may occur several times.
+pub(crate) fn noun(table: &str) -> String {
+    or_else(snake_case(table), "table")
 }
 
 fn or_else(name: String, instead: &str) -> String {

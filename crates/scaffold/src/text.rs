@@ -4,24 +4,31 @@
 use std::fmt::Write;
 
 use toml::Value;
+use types::Tier;
 
 use crate::columns::Param;
-use crate::tools::Tool;
+use crate::tools::{ExpectedRows, Tool};
 
 pub(crate) fn tool(tool: &Tool) -> String {
     let mut text = String::from("[[tool]]\n");
     let mut key = |name: &str, value: Value| push(&mut text, name, &value);
     key("name", Value::from(tool.name.as_str()));
     key("access", Value::from("write"));
-    if tool.needs_approval {
-        key("tier", Value::from("approve"));
+    if tool.tier != Tier::Auto {
+        key("tier", Value::from(tool.tier.as_str()));
     }
     key("description", Value::from(tool.description.join("\n")));
     if let Some(before) = &tool.before {
         key("before", Value::from(before.as_str()));
     }
     key("sql", Value::from(tool.sql.as_str()));
-    key("rows", Value::from("one"));
+    match tool.rows {
+        ExpectedRows::One => key("rows", Value::from("one")),
+        ExpectedRows::AtMost(rows) => {
+            key("rows", Value::from("any"));
+            key("max_rows", Value::from(rows));
+        }
+    }
     if let Some(not_found) = &tool.not_found {
         key("not_found", Value::from(not_found.as_str()));
     }

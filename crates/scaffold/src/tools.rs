@@ -1,6 +1,6 @@
 //! The tools of one table: their statements, parameters and descriptions.
 
-use types::visible;
+use types::{Tier, visible};
 
 use crate::columns::{Param, inserted, sentence, set_null, sought, updated};
 use crate::names::Names;
@@ -12,16 +12,25 @@ const WIDTH: usize = 100;
 /// Maximum length of `not_found`, as the format of manifests has it.
 const MAX_NOT_FOUND: usize = 200;
 
-#[derive(Debug)]
+/// How many rows a tool returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ExpectedRows {
+    One,
+    /// Any number up to this one.
+    AtMost(i64),
+}
+
+#[derive(Debug, Clone)]
 pub(crate) struct Tool {
     pub(crate) name: String,
     /// The lines of the description.
     pub(crate) description: Vec<String>,
-    pub(crate) needs_approval: bool,
+    pub(crate) tier: Tier,
     /// Whether the tool changes or deletes existing data.
     pub(crate) is_destructive: bool,
     pub(crate) before: Option<String>,
     pub(crate) sql: String,
+    pub(crate) rows: ExpectedRows,
     pub(crate) not_found: Option<String>,
     /// The reason why its recorded changes cannot undo it; `None` if they can.
     pub(crate) irreversible: Option<String>,
@@ -57,10 +66,11 @@ impl TableTools<'_> {
         Tool {
             name: format!("insert_{}", self.noun),
             description: self.description(format!("Insert a row into {}.", visible(table)), true),
-            needs_approval: false,
+            tier: Tier::Auto,
             is_destructive: false,
             before: None,
             sql: format!("{head}\n{}\n", list("returning ", &self.returned())),
+            rows: ExpectedRows::One,
             not_found: None,
             irreversible: None,
             params,
@@ -99,10 +109,11 @@ impl TableTools<'_> {
         Some(Tool {
             name: format!("update_{}", self.noun),
             description: self.description(summary, true),
-            needs_approval: false,
+            tier: Tier::Auto,
             is_destructive: true,
             before: Some(self.before(&row)),
             sql: format!("update {table} set {{set}} where {row}\n{}\n", list("returning ", &self.returned())),
+            rows: ExpectedRows::One,
             not_found: Some(self.not_found()),
             irreversible: self.irreversible(Action::Update),
             params,
@@ -123,10 +134,11 @@ impl TableTools<'_> {
         Tool {
             name: format!("delete_{}", self.noun),
             description,
-            needs_approval: true,
+            tier: Tier::Approve,
             is_destructive: true,
             before: Some(self.before(&row)),
             sql: format!("delete from {table} where {row}\n{}\n", list("returning ", &key)),
+            rows: ExpectedRows::One,
             not_found: Some(self.not_found()),
             irreversible: self.irreversible(Action::Delete),
             params,

@@ -95,12 +95,13 @@ pub fn manifest(found: &[SchemaTables], only: &[ToolKind]) -> Scaffold {
         }
     }
     let schemas: Vec<&str> = found.iter().map(|of| of.schema.as_str()).collect();
-    Scaffold {
-        text: whole(&schemas.join(", "), &tools, &left_out),
-        tools: tools.len(),
-        tables: tables.into_iter().collect(),
-        left_out,
-        tokens: tools.iter().map(listed_bytes).sum::<usize>() / BYTES_OF_A_TOKEN,
+    Scaffold::new(HEAD, &schemas.join(", "), &tools, tables.into_iter().collect(), left_out)
+}
+
+impl Scaffold {
+    pub(crate) fn new(head: &str, name: &str, tools: &[Tool], tables: Vec<String>, left_out: Vec<String>) -> Self {
+        let tokens = tools.iter().map(listed_bytes).sum::<usize>() / BYTES_OF_A_TOKEN;
+        Self { text: whole(head, name, tools, &left_out), tools: tools.len(), tables, left_out, tokens }
     }
 }
 
@@ -136,14 +137,14 @@ fn obstacle(table: &Table) -> Option<String> {
     }
 }
 
-fn whole(schema: &str, tools: &[Tool], left_out: &[String]) -> String {
-    let mut text = HEAD.to_owned();
+fn whole(head: &str, name: &str, tools: &[Tool], left_out: &[String]) -> String {
+    let mut text = head.to_owned();
     if !left_out.is_empty() {
         text.push_str("#\n# Left out:\n");
         left_out.iter().for_each(|line| text.push_str(&format!("# - {line}\n")));
     }
     text.push('\n');
-    text::push(&mut text, "name", &Value::from(schema));
+    text::push(&mut text, "name", &Value::from(name));
     text::push(&mut text, "version", &Value::from("1"));
     for tool in tools {
         text.push('\n');

@@ -1,6 +1,8 @@
 //! `countersign scaffold`: writes a manifest for the tables of a schema, and lists what to do before it fits.
 
-use ::manifest::Source;
+use std::collections::BTreeMap;
+
+use ::manifest::{Diagnostics, Source};
 use ::scaffold::{Scaffold, discover};
 use ledger::{ConnectOptions, Ledger};
 
@@ -17,18 +19,58 @@ const MANY_TOOLS: usize = 30;
 
 pub(crate) async fn run(arguments: &ScaffoldArgs, settings: &Settings) -> anyhow::Result<()> {
     let target = connection::configured(settings)?;
+    if arguments.from_records {
+        return from_records(arguments.at_least.get(), &target, settings).await;
+    }
     let scaffold =
         ::scaffold::manifest(&discover(&target, &arguments.schemas, &arguments.tables).await?, &arguments.only);
     anyhow::ensure!(scaffold.tools > 0, "no table can have tools:\n{}", scaffold.left_out.join("\n"));
     if let Some(role) = &arguments.grants {
         return print_grants(&scaffold, role, &target, settings).await;
     }
+    print(&scaffold);
+    advice(&scaffold, arguments).iter().for_each(|line| print_error(line));
+    Ok(())
+}
+
+fn print(scaffold: &Scaffold) {
     write_bytes(scaffold.text.as_bytes());
     for line in &scaffold.left_out {
         print_error(&format!("left out  {line}"));
     }
-    advice(&scaffold, arguments).iter().for_each(|line| print_error(line));
-    Ok(())
+}
+
+/// Prints a manifest for the statements that agents have executed so often. Those that do not compile as a tool are
+/// left out.
+async fn from_records(at_least: usize, target: &ConnectOptions, settings: &Settings) -> anyhow::Result<()> {
+    ledger::check(target).await?;
+    let ledger = Ledger::new(target.clone(), settings.ledger.clone());
+    let mut recorded = ::scaffold::from_records(target, at_least).await?;
+    loop {
+        let scaffold = recorded.manifest();
+        if scaffold.tools == 0 {
+            let none =
+                format!("no statement of execute_sql was executed {at_least} times, so there is nothing to write");
+            anyhow::bail!(if scaffold.left_out.is_empty() { none } else { scaffold.left_out.join("\n") });
+        }
+        let source = Source { path: "scaffold".into(), text: scaffold.text.clone() };
+        let misfits = match tool_catalog::compile_fitting(&[source], &[], &ledger, target).await {
+            Ok(catalog) => catalog.misfits,
+            Err(error) => error.downcast::<Diagnostics>()?.0,
+        };
+        if misfits.is_empty() {
+            print(&scaffold);
+            print_error(&format!(
+                "{} tools. Give them the names of your business, then run `countersign check`.",
+                scaffold.tools
+            ));
+            return Ok(());
+        }
+        let unfit: BTreeMap<String, String> =
+            misfits.iter().filter_map(|misfit| Some((misfit.tool.clone()?, misfit.message.clone()))).collect();
+        anyhow::ensure!(!unfit.is_empty(), Diagnostics(misfits));
+        recorded.leave_out(&unfit);
+    }
 }
 
 /// Prints the privileges that the tools need, as `check --grants` finds them. Tracking of the tables does not matter
