@@ -32,6 +32,9 @@ async fn the_demo_shows_every_step_and_ends_with_a_configuration_that_works() {
         "using PostgreSQL",
         "tools/list",
         "\"not_read_only\"",
+        "-> execute_sql",
+        "ok: the user sees the row before and after; nothing was written yet",
+        "ok: the name is the old one",
         "-> like_tweet",
         "\"duplicate\": true",
         "-> unlike_tweet",
@@ -45,6 +48,10 @@ async fn the_demo_shows_every_step_and_ends_with_a_configuration_that_works() {
     ] {
         assert!(first.contains(part), "{part}: {first}");
     }
+    let first_write = first.find("-> execute_sql ").unwrap();
+    assert!(!first[..first_write].contains("\"rollback\""), "it is the first write: {first}");
+    let took = first.split_once("Every step answered as it should, in ").and_then(|(_, rest)| rest.split_once(" s."));
+    assert!(took.is_some_and(|(seconds, _)| seconds.parse::<f64>().unwrap() > 0.0), "{first}");
     assert!(!first.contains('\u{1b}'), "no colours where there is no terminal");
     // Again: the data are kept, and it still works; then anew.
     assert!(run(&home, &[]).await.contains("from an earlier run"));

@@ -9,7 +9,7 @@ pub(crate) mod database;
 mod transcript;
 
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use mcp::Client;
@@ -23,7 +23,7 @@ use crate::settings::Settings;
 use crate::terminal::{Style, print_line};
 
 pub(crate) async fn run(arguments: DemoArgs, settings: &Settings, health: MakeHealthCheck) -> anyhow::Result<()> {
-    let style = Style::of_stdout();
+    let (style, started) = (Style::of_stdout(), Instant::now());
     if arguments.console {
         return console::run(arguments.fresh, style, settings, health).await;
     }
@@ -32,22 +32,25 @@ pub(crate) async fn run(arguments: DemoArgs, settings: &Settings, health: MakeHe
     let database = database::prepare(arguments.fresh, |step| print_line(&format!("   {step}"))).await?;
     let program = std::env::current_exe().context("the path of this program is not known")?;
     let mut server = this_program()?;
-    server.args(["--log", "warn", "serve", "--demo"]);
+    server.args(["--log", "warn"]).args(SERVE);
     let client = Client::start(server).await.context("the demo's server did not start")?;
-    print_line(&format!("   an MCP client is connected to {} serve --demo", program.display()));
+    print_line(&format!("   an MCP client is connected to {} {}", program.display(), SERVE.join(" ")));
 
     let played = play(&mut Session::new(&client, style), &database).await;
     let closed = client.close().await;
     drop(database);
     played?;
     closed?;
-    print_configuration(&program);
+    print_configuration(&program, started.elapsed());
     Ok(())
 }
 
+/// The arguments of the demo's server.
+const SERVE: [&str; 3] = ["serve", "--demo", "--execute-sql"];
+
 /// Plays the steps. Each checks its result; the first unexpected result ends the demo with an error.
 async fn play(session: &mut Session<'_>, database: &DemoDatabase) -> anyhow::Result<()> {
-    session.list_tools(&["query_database", "like_tweet", "unlike_tweet", "get_mutation_detail"]).await?;
+    session.list_tools(&["query_database", "execute_sql", "like_tweet", "unlike_tweet", "get_mutation_detail"]).await?;
 
     let query = "select t.id, a.handle, t.text from social.tweet t join social.account a using (account_id) \
                  where not exists (select from social.tweet_like l where l.tweet_id = t.id and l.account_id = $1) \
@@ -71,8 +74,12 @@ async fn play(session: &mut Session<'_>, database: &DemoDatabase) -> anyhow::Res
         )
         .await?;
 
+    write_without_a_tool(session).await?;
+
     let like = json!({"tweet_id": tweet_id});
-    let liked = session.succeeds("A write: recorded, and it says how to undo it", "like_tweet", like.clone()).await?;
+    let liked = session
+        .succeeds("A declared tool, which needs no SQL and here no agreement", "like_tweet", like.clone())
+        .await?;
     let receipt = liked["meta"]["correlation_id"].clone();
 
     let again = session
@@ -124,6 +131,35 @@ async fn play(session: &mut Session<'_>, database: &DemoDatabase) -> anyhow::Res
     verify(session, database).await
 }
 
+/// A write for which nobody has declared a tool: tried, agreed to, undone.
+async fn write_without_a_tool(session: &mut Session<'_>) -> anyhow::Result<()> {
+    // An earlier run has undone its own write, and the same call would count as superseded.
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_millis();
+    let name = "North Street Bakery and Café";
+    let update = json!({"sql": "update social.account set display_name = $1 where handle = $2",
+        "params": [name, "northstreetbakery"], "idempotency_key": format!("demo:{since}")});
+    let proposed = session
+        .succeeds("A write of its own SQL: run, rolled back, and shown to the user", "execute_sql", update)
+        .await?;
+    let shown = &proposed["data"]["proposal"]["preview"]["effects"]["rows"][0]["columns"]["display_name"];
+    session.expect(shown["after"] == json!(name), "the user sees the row before and after; nothing was written yet")?;
+    let done =
+        session.succeeds("The user agrees: it is executed once", "confirm_proposal", agreement(&proposed)).await?;
+    let undo = &done["meta"]["rollback"];
+    let undo_tool = undo["undo_tool"].as_str().context("execute_sql did not say how to undo it")?;
+    let proposed = session.succeeds("Its undo is shown as well", undo_tool, undo["undo_params"].clone()).await?;
+    session.succeeds("And made, when the user agrees", "confirm_proposal", agreement(&proposed)).await?;
+    let query = json!({"query": "select display_name from social.account where handle = 'northstreetbakery'"});
+    let now = session.succeeds("The row is as before", "query_database", query).await?;
+    session.expect(now["data"]["rows"][0]["display_name"] != json!(name), "the name is the old one")
+}
+
+/// The arguments with which a user agrees to what this answer has shown.
+fn agreement(proposed: &Value) -> Value {
+    let proposal = &proposed["data"]["proposal"];
+    json!({"proposal_id": proposal["proposal_id"], "digest": proposal["digest"]})
+}
+
 /// Undoes a write by its recorded effects: first a conflict, then a plan.
 async fn take_back(session: &mut Session<'_>, database: &DemoDatabase) -> anyhow::Result<()> {
     // The text is unique: an earlier run has undone its own post, and the same text would count as superseded.
@@ -173,10 +209,6 @@ async fn agree(session: &mut Session<'_>) -> anyhow::Result<()> {
         .succeeds("A write that its user has to agree to: shown, and not made", "upsert_package", package.clone())
         .await?;
     session.expect(proposed["data"]["requires_approval"] == json!(true), "nothing was written yet")?;
-    let agreement = |proposed: &Value| {
-        let proposal = &proposed["data"]["proposal"];
-        json!({"proposal_id": proposal["proposal_id"], "digest": proposal["digest"]})
-    };
     let done = session
         .succeeds(
             "The user agrees to what they saw, and exactly that is written",
@@ -211,26 +243,27 @@ async fn verify(session: &mut Session<'_>, database: &DemoDatabase) -> anyhow::R
     session.expect(verified.starts_with("The ledger agrees with its log"), "no record was changed or removed since")
 }
 
-fn print_configuration(program: &Path) {
+fn print_configuration(program: &Path, took: Duration) {
     let program = program.display().to_string();
     let server = |args: &[&str]| json!({"command": program, "args": args});
     let pretty = |value: Value| serde_json::to_string_pretty(&value).unwrap_or_default();
     let style = Style::of_stdout();
     print_line("");
-    print_line(&style.bold("Every step answered as it should. To use this server yourself:"));
+    print_line(&style.bold(&format!(
+        "Every step answered as it should, in {:.1} s. To use this server yourself:",
+        took.as_secs_f64()
+    )));
     print_line("");
     print_line("Claude Desktop (claude_desktop_config.json), Cursor (.cursor/mcp.json), Windsurf and most others:");
     print_line("");
-    print_line(&pretty(json!({"mcpServers": {"countersign-demo": server(&["serve", "--demo"])}})));
+    print_line(&pretty(json!({"mcpServers": {"countersign-demo": server(&SERVE)}})));
     print_line("");
     print_line("VS Code (.vscode/mcp.json):");
     print_line("");
-    let mut stdio = server(&["serve", "--demo"]);
+    let mut stdio = server(&SERVE);
     stdio["type"] = json!("stdio");
     print_line(&pretty(json!({"servers": {"countersign-demo": stdio}})));
     print_line("");
-    print_line(
-        "On a database of your own: `countersign init` once, then \"args\": [\"serve\", \"--manifest\", \"FILE\"] and",
-    );
-    print_line("\"env\": {\"DATABASE_URL\": \"postgresql://countersign_writer:PASSWORD@host:5432/dbname\"}.");
+    print_line("On a database of your own: `countersign init --schema SCHEMA --config FILE` once, and then");
+    print_line("`countersign install --client cursor --name NAME --config FILE`.");
 }
