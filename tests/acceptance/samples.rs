@@ -27,12 +27,6 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("README.md", "name = \"shop\"", "the_readme_from_init_to_the_first_write_and_back"),
     ("docs/tutorial.md", "create schema shop", "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified"),
     ("docs/tutorial.md", "$ export DATABASE_URL", "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified"),
-    (
-        "docs/tutorial.md",
-        "$ countersign scaffold",
-        "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified",
-    ),
-    ("docs/tutorial.md", "$ export DATABASE_URL", "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified"),
     ("docs/tutorial.md", "$ countersign install", "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified"),
     (
         "docs/tutorial.md",
@@ -41,7 +35,22 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ),
     (
         "docs/tutorial.md",
-        "{\"name\": \"update_orders\"",
+        "{\"name\": \"execute_sql\"",
+        "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified",
+    ),
+    (
+        "docs/tutorial.md",
+        "{\"name\": \"confirm_proposal\"",
+        "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified",
+    ),
+    (
+        "docs/tutorial.md",
+        "$ countersign audit list",
+        "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified",
+    ),
+    (
+        "docs/tutorial.md",
+        "$ countersign scaffold",
         "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified",
     ),
     (
@@ -49,10 +58,9 @@ const RUN_BY: &[(&str, &str, &str)] = &[
         "{\"name\": \"delete_orders\"",
         "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified",
     ),
-    ("docs/tutorial.md", "$ export DATABASE_URL", "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified"),
     (
         "docs/tutorial.md",
-        "$ countersign audit list",
+        "$ countersign proposals list",
         "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified",
     ),
     ("docs/tutorial.md", "$ countersign undo", "the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified"),

@@ -14,7 +14,7 @@ const PAGE: &str = "docs/tutorial.md";
 const PROPOSAL: &str = "dcd345d9";
 const DIGEST: &str = "284695fc1e928629d2432338cee23bfce47130683a8c1ca727f079596cfceeb5";
 /// The records of the page, and the tools that wrote them.
-const RECORDS: [(&str, &str); 2] = [("cc8d9ad4", "delete_orders"), ("979aefec", "update_orders")];
+const RECORDS: [(&str, &str); 2] = [("cc8d9ad4", "delete_orders"), ("979aefec", "execute_sql")];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified() {
@@ -29,7 +29,12 @@ async fn the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified() {
             if server.is_none() {
                 server = Some(installed(&shop).await);
             }
-            let call: Value = serde_json::from_str(&sample.text).unwrap();
+            let mut call: Value = serde_json::from_str(&sample.text).unwrap();
+            if call["name"] == "confirm_proposal" {
+                for (name, value) in call["arguments"].as_object_mut().unwrap() {
+                    *value = proposal[name].clone();
+                }
+            }
             let answer = server.as_ref().unwrap().call(call["name"].as_str().unwrap(), call["arguments"].clone()).await;
             assert_eq!(answer["success"], true, "{call}: {answer}");
             if call["name"] == "query_database" {
@@ -44,9 +49,11 @@ async fn the_tutorial_leads_to_a_write_that_is_approved_undone_and_verified() {
                     continue;
                 }
                 let command = with_ids_of_this_run(&shop, command, &proposal).await;
-                // psql asks for the password twice.
-                let printed = shop.shell(&format!("{connection}; {command}"), "secret\nsecret\n").await;
+                let printed = shop.shell(&format!("{connection}; {command}"), "").await;
                 assert_shown(&command, &printed, shown);
+                if command.starts_with("countersign install ") {
+                    server = None;
+                }
             }
         }
     }
