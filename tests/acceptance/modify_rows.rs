@@ -273,6 +273,15 @@ async fn values_are_checked_and_errors_name_their_place() {
     let error = server.fail("execute_sql", json!({"sql": "update shop.customer set nope = 1"}), "sql_error").await;
     assert_eq!(error["position"], 26, "{error}");
     assert_eq!(db.value("select count(*) from shop.customer where credit <> 0").await, "0");
+    for (sql, hint) in [
+        ("update customer set credit = 1", "The nearest tables that exist: shop.customer"),
+        ("update shop.color_chart set credit = 1", "shop.\"Color Chart\""),
+        ("update shop.customer set credits = 1", "The nearest columns that exist: credit (in shop.customer)"),
+        ("update shop.customer set credit = 1; update shop.customer set credit = 2", "call once for each"),
+    ] {
+        let error = server.fail("execute_sql", json!({"sql": sql}), "sql_error").await;
+        assert!(error["hint"].as_str().unwrap_or_default().contains(hint), "{sql}: {error}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

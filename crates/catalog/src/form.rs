@@ -23,19 +23,13 @@ pub(crate) fn hint(query: &str, failure: &Failure) -> Option<&'static str> {
     if statement.starts_with('\\') {
         return Some(PSQL);
     }
-    if let Some(hint) = fence_hint(query, failure) {
-        return Some(hint);
+    // A fenced block of Markdown around the query.
+    if query.lines().any(|line| line.trim_start().starts_with("```")) {
+        return Some(FENCED);
     }
     // PostgreSQL reports no position for several statements, but it does for other syntax errors.
     let has_several = statement.trim_end_matches(|it: char| it == ';' || it.is_whitespace()).contains(';');
     (failure.position.is_none() && has_several).then_some(SEVERAL)
-}
-
-/// A hint, if the syntax error is caused by a fenced block of Markdown around the query.
-#[must_use]
-pub fn fence_hint(query: &str, failure: &Failure) -> Option<&'static str> {
-    let is_fenced = || query.lines().any(|line| line.trim_start().starts_with("```"));
-    (failure.sqlstate.as_deref() == Some("42601") && is_fenced()).then_some(FENCED)
 }
 
 /// The query without its leading white space, semicolons and comments.

@@ -32,7 +32,6 @@ mod suggestion;
 mod truncate;
 
 pub use describer::DatabaseDescriber;
-pub use form::fence_hint;
 pub use hints::{HINT_TIMEOUT, corrected, statement_hint};
 pub use names::CatalogNames;
 pub use read_failure::{RowsPage, Truncation, ledger_failure, read_failure};

@@ -252,7 +252,8 @@ impl WriteTx<'_> {
         let changed = changed.and_then(|count| count.parse().ok()).unwrap_or(u64::MAX);
         if changed > limits.max_rows {
             let most = format!("at most {} (execute_sql_max_rows)", limits.max_rows);
-            return Err(WriteOutput::wrong_row_count(&most, changed).into());
+            let hint = "Change fewer rows in a call, or ask the operator for a higher limit.";
+            return Err(WriteOutput::wrong_row_count(&most, changed).hint(hint).into());
         }
         Ok(())
     }

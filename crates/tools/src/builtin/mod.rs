@@ -103,11 +103,11 @@ pub(crate) fn register(
 /// The built-in tools, in the order in which clients list them. A new tool is one line here.
 pub(crate) fn all(services: &Services, catalog: &ToolCatalog, executors: &ExecutorRegistry) -> Vec<Box<dyn Tool>> {
     let mut tools: Vec<Box<dyn Tool>> = Vec::new();
-    if let Some(reader) = &services.reader {
-        let names = CatalogNames::new(reader.clone());
+    let names = services.reader.clone().map(CatalogNames::new);
+    if let (Some(reader), Some(names)) = (&services.reader, &names) {
         let queries = QueryReader { reader: reader.clone(), names: names.clone(), masks: services.masks.clone() };
         tools.push(query_database::tool(queries.clone(), query_defaults(catalog)));
-        let describer = DatabaseDescriber::new(names, catalog);
+        let describer = DatabaseDescriber::new(names.clone(), catalog);
         tools.push(describe_database::tool(describer, services.masks.clone()));
         tools.push(explain_query::tool(queries));
     }
@@ -117,7 +117,7 @@ pub(crate) fn all(services: &Services, catalog: &ToolCatalog, executors: &Execut
     tools.push(get_recent_mutations::tool(services.records.clone()));
     tools.push(get_mutation_detail::tool(services.records.clone()));
     if let (Some(settings), Some(executor)) = (&services.execute_sql, executors.get(execute_sql::NAME)) {
-        tools.push(execute_sql::tool(services, settings, Arc::clone(executor)));
+        tools.push(execute_sql::tool(services, settings, Arc::clone(executor), names));
     }
     let tiers = UndoTiers::new(services, catalog);
     if let Some(executor) = executors.get(UndoKind::Mutation.name()) {

@@ -4,7 +4,7 @@ use ledger::{RowRetention, WriteExecutor, WriteFuture, WriteOutput, WriteRequest
 use serde::Serialize;
 use types::{Failure, ReferencedObjects, Rollback, TOOL_VERSION, TableAccess, Tier};
 
-use super::{ExecuteData, NAME, REST, RequestedSql, fenced, requested};
+use super::{ExecuteData, NAME, REST, RequestedSql, requested};
 use crate::builtin::query_database::QueryData;
 use crate::schema::to_json;
 use crate::services::ExecuteSqlSettings;
@@ -55,7 +55,7 @@ impl WriteExecutor for AdhocSqlExecutor {
     fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
             let RequestedSql { sql, params } = requested(request)?;
-            let answered = tx.run_adhoc(&sql, &params, self.keep).await.map_err(|error| fenced(&sql, error))?;
+            let answered = tx.run_adhoc(&sql, &params, self.keep).await?;
             let result = QueryData::new(answered.result, |_| REST);
             // The ledger determines whether the tables are tracked.
             let rollback = match answered.command_tag {
@@ -72,7 +72,7 @@ impl WriteExecutor for AdhocSqlExecutor {
     fn preview<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
             let RequestedSql { sql, params } = requested(request)?;
-            let foreseen = tx.plan_adhoc(&sql, &params).await.map_err(|error| fenced(&sql, error))?;
+            let foreseen = tx.plan_adhoc(&sql, &params).await?;
             let tables = foreseen.referenced_objects.and_then(|referenced_objects| match referenced_objects {
                 ReferencedObjects::Planned { tables, .. } => Some(tables),
                 ReferencedObjects::Unplanned(_) | ReferencedObjects::Forbidden(_) => None,

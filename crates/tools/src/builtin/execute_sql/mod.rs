@@ -9,8 +9,9 @@ mod rows;
 
 use std::sync::Arc;
 
+use catalog::CatalogNames;
 use ledger::proposals::NewProposal;
-use ledger::{ExecutorError, WriteExecutor, WriteRequest};
+use ledger::{WriteExecutor, WriteRequest};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,7 @@ use super::query_database::QueryData;
 use crate::approval_flow::ApprovalFlow;
 use crate::schema::{AnyParameter, builtin_info, parsed};
 use crate::services::{ExecuteSqlSettings, Services};
-use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolResult};
+use crate::tool::{Annotations, Call, Tool, ToolError, ToolInfo, ToolResult};
 
 pub(crate) use crate::tool::EXECUTE_SQL as NAME;
 
@@ -61,6 +62,8 @@ struct ExecuteData {
 struct ExecuteSql {
     executor: Arc<dyn WriteExecutor>,
     flow: ApprovalFlow,
+    /// The names that hints are made of; `None` if nothing is read.
+    names: Option<CatalogNames>,
     tier: Tier,
     warnings: Vec<String>,
 }
@@ -77,9 +80,10 @@ pub(super) fn tool(
     services: &Services,
     settings: &ExecuteSqlSettings,
     executor: Arc<dyn WriteExecutor>,
+    names: Option<CatalogNames>,
 ) -> Box<dyn Tool> {
     let warnings = if settings.modifications.is_none() { vec![any::UNTRIED.to_owned()] } else { Vec::new() };
-    let tool = ExecuteSql { executor, flow: ApprovalFlow::new(services), tier: settings.tier, warnings };
+    let tool = ExecuteSql { executor, flow: ApprovalFlow::new(services), names, tier: settings.tier, warnings };
     Builtin::boxed(info(settings), tool, |tool, given, call| Box::pin(execute(tool, given, call)))
 }
 
@@ -98,7 +102,7 @@ fn info(settings: &ExecuteSqlSettings) -> ToolInfo {
 
 async fn execute(tool: &ExecuteSql, given: Arguments, call: Call) -> ToolResult {
     let Arguments { sql, params, idempotency_key } = given;
-    let request = write_request(sql, params, &call.principal);
+    let request = write_request(sql.clone(), params, &call.principal);
     let write = NewProposal {
         request,
         reason: call.reason.clone(),
@@ -110,7 +114,14 @@ async fn execute(tool: &ExecuteSql, given: Arguments, call: Call) -> ToolResult 
         idempotency_key,
         executor: Arc::clone(&tool.executor),
     };
-    tool.flow.write(&call, write, Redaction::default(), tool.warnings.clone()).await
+    let written = tool.flow.write(&call, write, Redaction::default(), tool.warnings.clone()).await;
+    match (written, &tool.names) {
+        (Err(ToolError { correlation_id, failure }), Some(names)) => {
+            let failure = catalog::corrected(names, &sql, *failure, call.deadline).await;
+            Err(ToolError { correlation_id, failure: Box::new(failure) })
+        }
+        (written, _) => written,
+    }
 }
 
 /// The request for the arguments of a preview, which were checked against the schema.
@@ -139,15 +150,4 @@ fn requested(request: &WriteRequest) -> Result<RequestedSql, Failure> {
         return Err(Failure::new(ErrorCode::InvalidParams, message));
     }
     Ok(requested)
-}
-
-/// Adds a hint to the error if the statement is in a fenced block of Markdown.
-fn fenced(sql: &str, error: ExecutorError) -> ExecutorError {
-    match error {
-        ExecutorError::Rejected(failure) => match catalog::fence_hint(sql, &failure) {
-            Some(hint) => failure.hint(hint).into(),
-            None => failure.into(),
-        },
-        lost => lost,
-    }
 }

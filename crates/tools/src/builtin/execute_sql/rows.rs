@@ -8,7 +8,7 @@ use ledger::{
 use serde_json::json;
 use types::{Failure, Rollback, TOOL_VERSION, Tier};
 
-use super::{ExecuteData, NAME, REST, RequestedSql, fenced, requested};
+use super::{ExecuteData, NAME, REST, RequestedSql, requested};
 use crate::builtin::query_database::QueryData;
 use crate::schema::to_json;
 use crate::services::ExecuteSqlSettings;
@@ -46,8 +46,7 @@ impl WriteExecutor for ModifyingSqlExecutor {
         Box::pin(async move {
             let RequestedSql { sql, params } = requested(request)?;
             let modified = tx.modify_rows(&sql, &params, self.keep, &self.limits).await;
-            let ModificationResult { returned, command_tag, rows_affected, unfiltered } =
-                modified.map_err(|error| fenced(&sql, error))?;
+            let ModificationResult { returned, command_tag, rows_affected, unfiltered } = modified?;
             let data = ExecuteData { command_tag: Some(command_tag), result: QueryData::new(returned, |_| REST) };
             let warnings = unfiltered
                 .iter()
