@@ -116,10 +116,10 @@ async fn writes_that_are_pending_for_too_long_are_listed_until_a_server_ends_the
 async fn confirmed(db: &Database, account: &str, minutes_ago: u32, expires_in_minutes: i32) -> String {
     let insert = format!(
         "with made as (select gen_random_uuid() as id, clock_timestamp() - interval '{minutes_ago} minutes' as at) \
-         insert into countersign.proposal (proposal_id, account_id, tool_name, tool_version, definition, tier, description, params, \
+         insert into countersign.proposal (proposal_id, account_id, tool_name, title, tool_version, definition, tier, description, params, \
              fingerprint, preview, preview_hash, created_at, expires_at, digest, status, decision, decided_by, decided_login, \
              decided_via, decided_at) \
-         select id, '{account}', 'delete_package', '1.0', repeat('0', 64), 'approve', '', '{{}}', repeat('0', 64), '{{}}', id::text, \
+         select id, '{account}', 'delete_package', 'Delete a package', '1.0', repeat('0', 64), 'approve', '', '{{}}', repeat('0', 64), '{{}}', id::text, \
              at - interval '1 minute', clock_timestamp() + interval '{expires_in_minutes} minutes', repeat('0', 64), 'confirmed', \
              'confirmed', 'anna', 'anna', 'command_line', at from made returning proposal_id"
     );

@@ -2,6 +2,7 @@
 //! `elicitation`, the command line in `proposals_cli`.
 
 mod altered;
+mod bounded;
 mod crashes;
 mod definitions;
 mod logged;

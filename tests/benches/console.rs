@@ -63,9 +63,9 @@ async fn fill(db: &Database) {
     ))
     .await;
     db.run(
-        "insert into countersign.proposal (proposal_id, account_id, actor, tool_name, tool_version, definition, tier, description, params,
+        "insert into countersign.proposal (proposal_id, account_id, actor, tool_name, title, tool_version, definition, tier, description, params,
              fingerprint, preview, preview_hash, expires_at, digest)
-         select gen_random_uuid(), 'account-' || n % 100, 'actor-' || n % 1000, 'delete_package', '1', repeat('a', 64), 'approve',
+         select gen_random_uuid(), 'account-' || n % 100, 'actor-' || n % 1000, 'delete_package', 'Delete a package', '1', repeat('a', 64), 'approve',
              'Delete a package. It is removed with its photos.', json_build_object('package_id', n), encode(sha256(n::text::bytea), 'hex'),
              '{\"rollback\": {\"reversible\": true, \"note\": \"\"}}', repeat('b', 64),
              clock_timestamp() + interval '1 day' + n * interval '1 s', repeat('c', 64)

@@ -105,7 +105,7 @@ impl RecordedTools {
 }
 
 fn left_out(sql: &str, why: &str) -> String {
-    let words: String = sql.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words: String = sql.split(char::is_whitespace).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
     let end = if words.chars().count() > MAX_SHOWN { " .." } else { "" };
     let shown: String = words.chars().take(MAX_SHOWN).collect();
     format!("{}{end}: {}", visible(&shown), visible(why))

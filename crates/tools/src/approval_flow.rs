@@ -120,7 +120,6 @@ impl ApprovalFlow {
         let question = asks.then(|| question(&shown));
         let page = self.console.as_ref().filter(|_| proposal.tier == Tier::Approve);
         let page = page.map(|console| page_request(&shown, console));
-        let description = proposal_text::shown_description(&shown);
         let message = match proposal.tier {
             Tier::Approve if proposal.rule.approvals > 1 => {
                 "Nothing was written yet. Several different people who are not the proposer have to approve it, outside of \
@@ -137,10 +136,16 @@ impl ApprovalFlow {
         };
         let data = RequiresApproval {
             requires_approval: true,
-            proposal: ProposalData::new(proposal, description, self.console.as_ref()),
+            proposal: ProposalData::new(&shown, self.console.as_ref()),
             message: message.to_owned(),
         };
-        ToolOutput::read(&data).map(|answer| ToolOutput { question, page, success: Disposition::Proposed, ..answer })
+        ToolOutput::read(&data).map(|answer| ToolOutput {
+            question,
+            page,
+            success: Disposition::Proposed,
+            is_masked: true,
+            ..answer
+        })
     }
 
     /// Continues a repeated call with the user's answer to the question.

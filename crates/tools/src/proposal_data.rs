@@ -1,15 +1,27 @@
-//! A proposal as agents see it.
+//! A proposal as agents see it. What does not fit into [`MAX_BYTES`] is left out, and read in pages.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-use ledger::proposals::{Preview, Proposal, ProposalStatus};
+use ledger::proposals::{Preview, ProposalStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use types::{CorrelationId, ProposalId, Tier};
+use types::{CorrelationId, Effects, ProposalId, Tier};
 
+use crate::proposal_text::{cut, shown_description};
 use crate::schema::AnyJson;
 use crate::services::ConsoleLinks;
+use crate::shown_proposal::ShownProposal;
+
+/// The maximum size of a proposal for an agent, in bytes of JSON.
+const MAX_BYTES: usize = 4 << 10;
+
+/// The maximum size of a page of rows, in bytes of JSON.
+const MAX_PAGE_BYTES: usize = 32 << 10;
+
+/// The maximum length of a text in a proposal that is cut, in characters.
+const MAX_TEXT_CHARS: usize = 200;
 
 /// What is told of a proposal. What is not there is left out, and not in the schema: it is there once it is decided.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -47,7 +59,15 @@ pub(crate) struct ProposalData {
     params: Map<String, Value>,
     /// What the write did when it was tried and rolled back.
     #[schemars(with = "BTreeMap<String, AnyJson>")]
-    preview: Value,
+    preview: Preview,
+    /// What was left out of the preview and cut, and how to read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    left_out: Option<String>,
+    /// For `after`: the number of rows up to here, if there are more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    next_after: Option<usize>,
     /// What is agreed to, in 64 digits: confirm_proposal needs it.
     digest: String,
     /// When it was proposed.
@@ -97,12 +117,26 @@ pub(crate) struct ProposalData {
 }
 
 impl ProposalData {
-    /// `description` is the one that the caller may see
-    /// ([`shown_description`](crate::proposal_text::shown_description)).
-    pub(crate) fn new(proposal: Proposal, description: String, console: Option<&ConsoleLinks>) -> Self {
-        // The definitions are for the server and the reviewer, not for the agent.
-        let preview = Preview { definitions: Vec::new(), ..proposal.preview };
-        let preview = serde_json::to_value(preview).unwrap_or_default();
+    /// The proposal, if it is small, or else without the rows and the ends of texts that do not fit.
+    pub(crate) fn new(proposal: &ShownProposal<'_>, console: Option<&ConsoleLinks>) -> Self {
+        let whole = Self::whole(proposal, console);
+        if size(&whole) <= MAX_BYTES { whole } else { whole.cut() }
+    }
+
+    /// The proposal with a page of its rows, after the first `after` ones.
+    pub(crate) fn page(proposal: &ShownProposal<'_>, console: Option<&ConsoleLinks>, after: usize) -> Self {
+        let mut page = Self::whole(proposal, console);
+        let rows = PreviewRows::take(&mut page.preview);
+        // At least one row, however large.
+        let end = rows.fitting(after, MAX_PAGE_BYTES).max((after + 1).min(rows.count()));
+        page.next_after = (end < rows.count()).then_some(end);
+        rows.put(&mut page.preview, after..end);
+        page
+    }
+
+    fn whole(proposal: &ShownProposal<'_>, console: Option<&ConsoleLinks>) -> Self {
+        let description = shown_description(proposal);
+        let proposal = (**proposal).clone();
         Self {
             review_url: console
                 .filter(|_| proposal.tier == Tier::Approve)
@@ -117,7 +151,10 @@ impl ProposalData {
             status: proposal.status,
             description,
             params: proposal.params,
-            preview,
+            // The definitions are for the server and the reviewer, not for the agent.
+            preview: Preview { definitions: Vec::new(), ..proposal.preview },
+            left_out: None,
+            next_after: None,
             digest: proposal.digest,
             created_at: proposal.created_at,
             expires_at: proposal.expires_at,
@@ -131,5 +168,102 @@ impl ProposalData {
             error_message: proposal.error_message,
             completed_at: proposal.completed_at,
         }
+    }
+
+    fn cut(mut self) -> Self {
+        let mut rows = PreviewRows::take(&mut self.preview);
+        self.description = cut(&self.description, 2 * MAX_TEXT_CHARS);
+        self.params.values_mut().for_each(cut_texts);
+        cut_texts(&mut self.preview.result);
+        self.preview.warnings.iter_mut().for_each(|warning| *warning = cut(warning, MAX_TEXT_CHARS));
+        rows.cut();
+        self.left_out = Some(LEFT_OUT.to_owned());
+        if size(&self) > MAX_BYTES {
+            self.preview.result = Value::Null;
+        }
+        if size(&self) > MAX_BYTES {
+            self.params = Map::new();
+        }
+        let end = rows.fitting(0, MAX_BYTES.saturating_sub(size(&self)));
+        rows.put(&mut self.preview, 0..end);
+        self
+    }
+}
+
+const LEFT_OUT: &str =
+    "Rows, and the ends of long texts. get_proposal with rows = \"all\" has them, in pages if there are many.";
+
+/// The rows of a preview. Each list may have a row with the same number.
+struct PreviewRows {
+    effects: Option<Effects<Value>>,
+    before: Option<Vec<Value>>,
+    after: Option<Vec<Value>>,
+}
+
+impl PreviewRows {
+    fn take(preview: &mut Preview) -> Self {
+        let rows = |image: &mut Option<Value>| match image.take() {
+            Some(Value::Array(rows)) => Some(rows),
+            other => other.map(|row| vec![row]),
+        };
+        Self { effects: preview.effects.take(), before: rows(&mut preview.before), after: rows(&mut preview.after) }
+    }
+
+    /// Puts the rows of this range into the preview.
+    fn put(self, preview: &mut Preview, range: Range<usize>) {
+        let image = |rows: Vec<Value>| Value::Array(part(rows, &range));
+        preview.before = self.before.map(image);
+        preview.after = self.after.map(image);
+        preview.effects = self.effects.map(|effects| Effects { rows: part(effects.rows, &range), ..effects });
+    }
+
+    /// Removes the images if the effects have the same rows, and cuts the texts of the others.
+    fn cut(&mut self) {
+        if let Some(effects) = &mut self.effects {
+            (self.before, self.after) = (None, None);
+            let cut = |_: &str, mut value: Value| {
+                cut_texts(&mut value);
+                value
+            };
+            effects.rows = std::mem::take(&mut effects.rows).into_iter().map(|row| row.map(cut)).collect();
+        }
+        self.before.iter_mut().chain(&mut self.after).flatten().for_each(cut_texts);
+    }
+
+    fn count(&self) -> usize {
+        let images = [&self.before, &self.after].map(|image| image.as_ref().map_or(0, Vec::len));
+        images.into_iter().chain(self.effects.as_ref().map(|effects| effects.rows.len())).max().unwrap_or_default()
+    }
+
+    /// The end of the rows from `start` on that take at most so many bytes.
+    fn fitting(&self, start: usize, bytes: usize) -> usize {
+        let mut taken = 0;
+        let fits = |at: &usize| {
+            let images = [&self.before, &self.after].map(|image| image.as_ref().and_then(|rows| rows.get(*at)));
+            let effect = self.effects.as_ref().and_then(|effects| effects.rows.get(*at));
+            taken += images.into_iter().flatten().map(size).sum::<usize>() + effect.map_or(0, size) + 3;
+            taken <= bytes
+        };
+        let count = self.count();
+        start.min(count) + (start..count).take_while(fits).count()
+    }
+}
+
+fn part<T>(rows: Vec<T>, range: &Range<usize>) -> Vec<T> {
+    rows.into_iter().skip(range.start).take(range.len()).collect()
+}
+
+/// The size as JSON, in bytes.
+fn size(value: &impl Serialize) -> usize {
+    serde_json::to_vec(value).map_or(usize::MAX, |json| json.len())
+}
+
+/// Cuts the long texts of a value.
+fn cut_texts(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = cut(text, MAX_TEXT_CHARS),
+        Value::Array(items) => items.iter_mut().for_each(cut_texts),
+        Value::Object(fields) => fields.values_mut().for_each(cut_texts),
+        _ => {}
     }
 }

@@ -186,7 +186,8 @@ fn json(value: &Value) -> String {
 }
 
 /// Cuts the text to this length and appends the number of omitted characters.
-fn cut(text: &str, characters: usize) -> String {
+/// The beginning of a text, and how much more there is.
+pub(crate) fn cut(text: &str, characters: usize) -> String {
     match text.char_indices().nth(characters) {
         Some((end, _)) => {
             let (shown, rest) = text.split_at_checked(end).unwrap_or_default();

@@ -24,10 +24,10 @@ async fn proposal(db: &Database, status: &str, minutes_ago: u32, expires_in_minu
     let record = if status == "executed" { "gen_random_uuid()" } else { "null" };
     let completed = if ["pending", "confirmed"].contains(&status) { "null" } else { "at" };
     db.run(&format!(
-        "insert into countersign.proposal (proposal_id, account_id, tool_name, tool_version, definition, tier, description, \
+        "insert into countersign.proposal (proposal_id, account_id, tool_name, title, tool_version, definition, tier, description, \
              params, fingerprint, preview, preview_hash, created_at, expires_at, digest, status, decision, decided_by, \
              decided_login, decided_via, decided_at, correlation_id, completed_at) \
-         select id, 'default', 'delete_package', '1.0', repeat('0', 64), 'approve', '', '{{}}', repeat('0', 64), '{{}}', id::text, \
+         select id, 'default', 'delete_package', 'Delete a package', '1.0', repeat('0', 64), 'approve', '', '{{}}', repeat('0', 64), '{{}}', id::text, \
              at - interval '1 minute', clock_timestamp() + interval '{expires_in_minutes} minutes', repeat('0', 64), '{status}', \
              {decision}, {record}, {completed} \
          from (select gen_random_uuid() as id, clock_timestamp() - interval '{minutes_ago} minutes' as at) made"

@@ -2,13 +2,12 @@
 
 use ledger::proposals::{Proposals, not_found};
 use manifest::Access;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 
 use super::{Builtin, proposal_id};
 use crate::proposal_data::ProposalData;
-use crate::proposal_text::shown_description;
-use crate::schema::builtin_info;
+use crate::schema::{builtin_info, one_of};
 use crate::services::ConsoleLinks;
 use crate::shown_proposal::ShownProposal;
 use crate::tool::{Call, Tool, ToolOutput, ToolResult};
@@ -24,6 +23,16 @@ const DESCRIPTION: &str = "Look up one proposed write of this account: what it w
 struct Arguments {
     /// The proposal_id of the proposal.
     proposal_id: String,
+    /// all: every row of the preview, and long texts whole, in pages.
+    #[schemars(schema_with = "shown_rows", default)]
+    rows: Option<String>,
+    /// With rows: next_after of the page before.
+    #[serde(default)]
+    after: usize,
+}
+
+fn shown_rows(_: &mut SchemaGenerator) -> Schema {
+    one_of(&["all"])
 }
 
 pub(super) fn tool(proposals: Proposals, console: Option<ConsoleLinks>) -> Box<dyn Tool> {
@@ -37,6 +46,9 @@ async fn get(proposals: &Proposals, console: Option<&ConsoleLinks>, given: Argum
     let id = proposal_id(NAME, &given.proposal_id)?;
     let found = proposals.get(Some(&call.principal.account_id), id).await?.ok_or_else(not_found)?;
     let shown = ShownProposal::new(&found, call.masks.as_deref());
-    let description = shown_description(&shown);
-    ToolOutput::read(&ProposalData::new(found, description, console))
+    let data = match given.rows {
+        None => ProposalData::new(&shown, console),
+        Some(_) => ProposalData::page(&shown, console, given.after),
+    };
+    ToolOutput::read(&data).map(|output| ToolOutput { is_masked: true, ..output })
 }

@@ -137,7 +137,8 @@ async fn write_without_a_tool(session: &mut Session<'_>) -> anyhow::Result<()> {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_millis();
     let name = "North Street Bakery and Café";
     let update = json!({"sql": "update social.account set display_name = $1 where handle = $2",
-        "params": [name, "northstreetbakery"], "idempotency_key": format!("demo:{since}")});
+        "params": [name, "northstreetbakery"], "reason": "The bakery opened a café.",
+        "idempotency_key": format!("demo:{since}")});
     let proposed = session
         .succeeds("A write of its own SQL: run, rolled back, and shown to the user", "execute_sql", update)
         .await?;
