@@ -138,7 +138,11 @@ async fn a_reviewer_logs_in_once_by_a_link_sees_the_rows_and_approves_exactly_th
     let inbox = browser.get("/").await;
     assert!(inbox.body.contains("<title>(1) Inbox") && inbox.body.contains(&path(&proposal)), "{}", inbox.body);
     let page = browser.get(&path(&proposal)).await;
-    assert!(page.body.contains("removed") && page.body.contains("Sunset &#60;script&#62;"), "{}", page.body);
+    assert!(
+        page.body.contains("Delete 1 row of studio.package") && page.body.contains("Sunset &#60;script&#62;"),
+        "{}",
+        page.body
+    );
     assert!(!page.body.contains("<script>") && !page.body.contains('\u{202e}'), "{}", page.body);
     let shown = digest(&page).to_owned();
     assert_eq!(shown, proposal["digest"].as_str().unwrap());
@@ -347,8 +351,8 @@ async fn every_response_has_the_headers_errors_included() {
         "/login",
         "/login/x",
         "/absent",
-        "/static/console-4.css",
-        "/static/console-1.js",
+        "/static/console-5.css",
+        "/static/console-2.js",
         "/proposals/x",
         "/records",
         "/records?status=x",

@@ -40,7 +40,8 @@ export async function focused(page) {
     const [x, y] = [Math.max(box.left, 0) + 3, Math.min(Math.max(box.top, 0) + 3, innerHeight - 1)];
     const seen = document.elementFromPoint(x, y);
     if (problems.length === 0 && !element.contains(seen)) problems.push(`${seen?.localName} hides it`);
-    const all = [...document.querySelectorAll(focusable)];
+    // What a closed fold has is reached once it is open.
+    const all = [...document.querySelectorAll(focusable)].filter((one) => one.checkVisibility());
     return { name: label.trim().replaceAll(/\s+/g, " "), place: all.indexOf(element), count: all.length, problems };
   }, FOCUSABLE);
 }

@@ -40,7 +40,10 @@ pub(crate) fn list(conflicts: &[Conflict<Value>]) -> Vec<ShownConflict> {
 }
 
 fn conflict(conflict: &Conflict<Value>) -> ShownConflict {
-    let place = conflict.table.get().map(|table| format!("{} {}", visible(table), key(conflict.key.get())));
+    let place = conflict
+        .table
+        .get()
+        .map(|table| format!("{} {}", visible(table), key(conflict.key.get().into_iter().flatten())));
     let (changed_by, outside) = match conflict.changed_by.get() {
         Some(RowChanger::Write(write)) => (Some(link(write)), None),
         Some(RowChanger::Outside { outside, at }) => (None, outside.as_deref().map(|origin| from_outside(origin, at))),

@@ -1,88 +1,200 @@
-//! The rows of a preview, for the page.
+//! The rows of a write, for the pages: one table for each table and kind.
 
-use ledger::proposals::Preview;
-use review::row_diff::{RowChange, RowDiff, column_pairs, columns};
+use review::summary::{ChangedColumn, ChangedRow, RowGroup, RowOrigin};
+use review::{Summary, sentences};
+use serde::Deserialize;
 use serde_json::Value;
-use types::{ColumnEffect, Columns, Effects, RowEffect, visible};
+use types::{ChangeKind, ColumnEffect, Effects, RowEffect, visible};
 
-use crate::text::LongText;
+use crate::text::{LongText, Words};
 
-/// The maximum number of rows that are shown.
-const MAX_ROWS: usize = 100;
+/// The number of rows that a table shows first, and on each page of all rows.
+const FIRST_ROWS: usize = 20;
+const PAGE_ROWS: usize = 500;
 
-/// The maximum number of unchanged columns that are shown among the changed ones.
-const MAX_UNCHANGED_CELLS: usize = 8;
+/// The maximum number of columns of a table with several rows. The others are shown below each other.
+const MAX_COLUMNS: usize = 8;
 
-/// A row before and after the write.
-pub(crate) struct Row {
-    /// `+` added, `-` removed, `~` changed, `=` as before.
-    pub(crate) sign: char,
-    /// The meaning of the sign.
-    pub(crate) word: &'static str,
-    pub(crate) cells: Vec<Cell>,
-    /// The unchanged columns of a changed row, if there are many.
-    pub(crate) same: Vec<Cell>,
+/// The maximum number of values in a fold with unchanged columns.
+const MAX_UNCHANGED: usize = 2000;
+
+/// The rows that a page shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ShownRows {
+    First,
+    /// All rows, from this one on.
+    Page(usize),
 }
 
+/// The rows of one table that change in the same way.
+pub(crate) struct Table {
+    /// `Update 3 rows of shop.orders`.
+    pub(crate) title: String,
+    /// `+` inserted, `-` deleted, `~` updated.
+    pub(crate) sign: char,
+    /// What changes the rows, if it is not the write itself.
+    pub(crate) origin: Option<&'static str>,
+    /// What the columns become, in sentences.
+    pub(crate) columns: Vec<String>,
+    /// The names of the changed columns; empty if the columns are below each other.
+    pub(crate) heading: Vec<String>,
+    pub(crate) rows: Vec<Row>,
+    /// The number of rows before those that are shown, and after them.
+    pub(crate) before: usize,
+    pub(crate) after: usize,
+    /// The number of rows that the ledger has not listed.
+    pub(crate) unlisted: u64,
+    pub(crate) unchanged: Vec<Unchanged>,
+    pub(crate) generated: String,
+}
+
+/// A row of a table.
+pub(crate) struct Row {
+    /// `id = 7`.
+    pub(crate) key: String,
+    /// As many cells as the heading has names, or a cell for each column of the row.
+    pub(crate) cells: Vec<Cell>,
+    pub(crate) note: Option<&'static str>,
+}
+
+/// A column of a row.
 pub(crate) struct Cell {
     pub(crate) column: String,
-    pub(crate) before: Option<LongText>,
-    pub(crate) after: Option<LongText>,
-    pub(crate) is_changed: bool,
+    pub(crate) value: CellValue,
 }
 
-/// The rows of a preview, and the number of rows that are not shown.
-pub(crate) fn of_preview(preview: &Preview) -> (Vec<Row>, usize) {
-    let none = Value::Array(Vec::new());
-    let (before, after) = (preview.before.as_ref().unwrap_or(&none), preview.after.as_ref().unwrap_or(&none));
-    of(before, after, &preview.row_key)
+pub(crate) enum CellValue {
+    /// The row does not change in this column.
+    Nothing,
+    /// The value before and after the write; `None` if there is none.
+    Change { before: Option<LongText>, after: Option<LongText> },
+    /// The difference of two long texts.
+    Words(Words),
 }
 
-/// The rows of two images, and the number of rows that are not shown.
-pub(crate) fn of(before: &Value, after: &Value, row_key: &[String]) -> (Vec<Row>, usize) {
-    let diff = RowDiff::new(before, after, row_key);
-    let rows = diff.changes.iter().take(MAX_ROWS).map(|change| row(change, &diff.key)).collect();
-    (rows, diff.changes.len().saturating_sub(MAX_ROWS))
+/// The unchanged columns of a row.
+pub(crate) struct Unchanged {
+    pub(crate) key: String,
+    pub(crate) values: Vec<(String, LongText)>,
 }
 
-fn row(change: &RowChange<'_>, key: &[String]) -> Row {
-    let text = |value: &Value| LongText::new(shown(value));
-    let one = |row: &Value, is_before: bool, is_after: bool| {
-        columns(row)
-            .map(|(name, value)| Cell {
-                column: visible(name),
-                before: is_before.then(|| text(value)),
-                after: is_after.then(|| text(value)),
-                is_changed: is_before != is_after,
-            })
-            .collect()
-    };
-    let whole = |sign, word, cells| Row { sign, word, cells, same: Vec::new() };
-    match change {
-        RowChange::Unchanged(row) => whole('=', "as before", one(row, true, true)),
-        RowChange::Removed(row) => whole('\u{2212}', "removed", one(row, true, false)),
-        RowChange::Added(row) => whole('+', "added", one(row, false, true)),
-        RowChange::Changed(before, after) => changed(before, after, key),
+/// The query of a page with rows.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct RowsQuery {
+    /// `all` for all rows.
+    rows: String,
+    from: usize,
+}
+
+impl From<RowsQuery> for ShownRows {
+    fn from(query: RowsQuery) -> Self {
+        if query.rows == "all" { Self::Page(query.from) } else { Self::First }
     }
 }
 
-/// A changed row. The key of a wide row is shown among the changed columns.
-fn changed(before: &Value, after: &Value, key: &[String]) -> Row {
-    let keys: Vec<String> = key.iter().map(|column| visible(column)).collect();
-    let cells = column_pairs(before, after).into_iter().map(|(name, old, new)| {
-        let (before, after) = match (old.map(shown), new.map(shown)) {
-            (Some(old), Some(new)) => {
-                let [old, new] = LongText::pair(old, new);
-                (Some(old), Some(new))
+impl ShownRows {
+    /// The range of the rows of a table.
+    fn range(self, count: usize) -> std::ops::Range<usize> {
+        match self {
+            Self::First => 0..count.min(FIRST_ROWS),
+            Self::Page(from) => from.min(count)..from.saturating_add(PAGE_ROWS).min(count),
+        }
+    }
+
+    /// The first row of the next page.
+    pub(crate) fn next(self) -> usize {
+        if let Self::Page(from) = self { from.saturating_add(PAGE_ROWS) } else { 0 }
+    }
+}
+
+pub(crate) fn tables(summary: &Summary, shown: ShownRows) -> Vec<Table> {
+    summary.groups.iter().map(|group| table(group, shown)).collect()
+}
+
+fn table(group: &RowGroup, shown: ShownRows) -> Table {
+    let range = shown.range(group.rows.len());
+    let (before, after) = (range.start, group.rows.len() - range.end);
+    let rows = group.rows.get(range).unwrap_or_default();
+    let mut names: Vec<&str> = Vec::new();
+    for column in rows.iter().flat_map(|row| &row.columns) {
+        if !names.contains(&column.name.as_str()) {
+            names.push(&column.name);
+        }
+        if names.len() > MAX_COLUMNS {
+            break;
+        }
+    }
+    if names.len() > MAX_COLUMNS || rows.len() == 1 {
+        names.clear();
+    }
+    let mut generated: Vec<&str> = rows.iter().flat_map(|row| &row.generated).map(String::as_str).collect();
+    generated.sort_unstable();
+    generated.dedup();
+    Table {
+        title: sentences::capitalized(&group.title()),
+        sign: match group.change {
+            ChangeKind::Insert => '+',
+            ChangeKind::Delete => '\u{2212}',
+            ChangeKind::Update => '~',
+        },
+        origin: match group.origin {
+            RowOrigin::Statement => None,
+            RowOrigin::Further => Some("further rows"),
+            RowOrigin::Tool => Some("as the tool reads them"),
+        },
+        columns: if rows.len() > 1 {
+            group.columns().iter().map(|column| column.sentence()).collect()
+        } else {
+            Vec::new()
+        },
+        rows: rows.iter().map(|row| Row::new(row, &names)).collect(),
+        heading: names.into_iter().map(visible).collect(),
+        before,
+        after,
+        unlisted: group.unlisted(),
+        unchanged: unchanged(rows),
+        generated: visible(&generated.join(", ")),
+    }
+}
+
+fn unchanged(rows: &[ChangedRow]) -> Vec<Unchanged> {
+    let most = MAX_UNCHANGED / rows.len().max(1);
+    let of = |row: &ChangedRow| Unchanged {
+        key: key(row.key.iter().map(|(name, part)| (name, part))),
+        values: row.same.iter().take(most).map(|(name, value)| (visible(name), LongText::new(shown(value)))).collect(),
+    };
+    rows.iter().filter(|row| !row.same.is_empty()).map(of).collect()
+}
+
+impl Row {
+    fn new(row: &ChangedRow, names: &[&str]) -> Self {
+        let cell = |name: &str| row.columns.iter().find(|column| column.name == name).map_or(CellValue::Nothing, value);
+        let cells = match names {
+            [] => {
+                row.columns.iter().map(|column| Cell { column: visible(&column.name), value: value(column) }).collect()
             }
-            (old, new) => (old.map(LongText::new), new.map(LongText::new)),
+            names => names.iter().map(|name| Cell { column: visible(name), value: cell(name) }).collect(),
         };
-        Cell { column: visible(name), before, after, is_changed: old != new }
-    });
-    let cells: Vec<Cell> = cells.collect();
-    let is_long = cells.iter().filter(|cell| !cell.is_changed).count() > MAX_UNCHANGED_CELLS;
-    let (cells, same) = cells.into_iter().partition(|cell| cell.is_changed || !is_long || keys.contains(&cell.column));
-    Row { sign: '~', word: "changed", cells, same }
+        let note = match (row.is_cut, row.has_sensitive_changes) {
+            (true, _) => Some("too long to be shown"),
+            (_, true) => Some("sensitive columns change"),
+            _ => None,
+        };
+        Self { key: key(row.key.iter().map(|(name, part)| (name, part))), cells, note }
+    }
+}
+
+fn value(column: &ChangedColumn) -> CellValue {
+    match (&column.before, &column.after) {
+        (Some(Value::String(before)), Some(Value::String(after))) if Words::is_for(before, after) => {
+            CellValue::Words(Words::new(before, after))
+        }
+        (before, after) => {
+            let text = |value: &Option<Value>| value.as_ref().map(|value| LongText::new(shown(value)));
+            CellValue::Change { before: text(before), after: text(after) }
+        }
+    }
 }
 
 /// A changed row of a tracked table.
@@ -106,12 +218,17 @@ pub(crate) fn effect(row: &RowEffect<Value>) -> Effect {
         (_, true) => format!("{columns}, and sensitive columns"),
         _ => columns,
     };
-    Effect { table: visible(&row.table), key: key(row.key.as_ref()), change: row.change.past(), columns }
+    Effect {
+        table: visible(&row.table),
+        key: key(row.key.as_ref().into_iter().flatten()),
+        change: row.change.past(),
+        columns,
+    }
 }
 
 /// The key of a row: `id = 7`.
-pub(crate) fn key(key: Option<&Columns<Value>>) -> String {
-    let parts = key.into_iter().flatten().map(|(name, part)| format!("{} = {}", visible(name), shown(part)));
+pub(crate) fn key<'a>(key: impl IntoIterator<Item = (&'a String, &'a Value)>) -> String {
+    let parts = key.into_iter().map(|(name, part)| format!("{} = {}", visible(name), shown(part)));
     parts.collect::<Vec<_>>().join(", ")
 }
 
@@ -138,24 +255,35 @@ mod tests {
 
     use super::*;
 
+    fn of(before: Value, after: Value) -> Vec<Table> {
+        let preview = json!({"rows_affected": 1, "result": {}, "before": before, "after": after, "row_key": ["id"],
+            "rollback": types::Rollback::irreversible("")});
+        tables(&Summary::new(&serde_json::from_value(preview).unwrap()), ShownRows::First)
+    }
+
     #[test]
     fn a_wide_row_shows_its_key_and_what_changes_and_folds_the_rest() {
         let wide = |value: u32| {
             let columns = (0..500).map(|n| (format!("c{n:03}"), json!(if n == 250 { value } else { n })));
-            json!([columns.collect::<serde_json::Map<_, _>>()])
+            let id = std::iter::once(("id".to_owned(), json!(1)));
+            json!([id.chain(columns).collect::<serde_json::Map<_, _>>()])
         };
-        let (rows, more) = of(&wide(1), &wide(2), &["c007".to_owned()]);
-        let [row] = rows.as_slice() else { panic!("{} rows", rows.len()) };
-        let columns: Vec<&str> = row.cells.iter().map(|cell| cell.column.as_str()).collect();
-        assert_eq!((columns, row.same.len(), more), (vec!["c007", "c250"], 498, 0));
+        let tables = of(wide(1), wide(2));
+        let [table] = tables.as_slice() else { panic!("{} tables", tables.len()) };
+        let columns: Vec<&str> = table.rows[0].cells.iter().map(|cell| cell.column.as_str()).collect();
+        assert_eq!((columns, table.unchanged[0].values.len()), (vec!["c250"], 499));
+        assert_eq!((table.rows[0].key.as_str(), table.title.as_str()), ("id = 1", "Update 1 row"));
     }
 
     #[test]
-    fn a_narrow_row_shows_all_of_itself() {
-        let (rows, _) =
-            of(&json!([{"id": 1, "a": 1, "b": 1}]), &json!([{"id": 1, "a": 2, "b": 1}]), &["id".to_owned()]);
-        let changed: Vec<bool> = rows[0].cells.iter().map(|cell| cell.is_changed).collect();
-        assert_eq!((changed, rows[0].same.len()), (vec![false, true, false], 0));
+    fn many_rows_have_only_the_changed_columns_and_the_first_are_shown() {
+        let rows = |value: u32| json!((0..80).map(|id| json!({"id": id, "a": value, "b": 1})).collect::<Vec<_>>());
+        let tables = of(rows(1), rows(2));
+        let [table] = tables.as_slice() else { panic!("{} tables", tables.len()) };
+        assert_eq!((table.heading.as_slice(), table.rows.len(), table.after), (&["a".to_owned()][..], 20, 60));
+        assert_eq!(table.columns, ["a: 80 rows become 2 (80 were 1)"]);
+        assert_eq!(ShownRows::Page(500).range(700), 500..700);
+        assert_eq!(ShownRows::Page(usize::MAX).range(7), 7..7);
     }
 
     #[test]

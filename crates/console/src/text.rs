@@ -1,5 +1,7 @@
 //! Texts of the pages.
 
+use review::TextPart;
+use serde_json::Value;
 use types::visible;
 
 /// A labelled value on a page.
@@ -52,17 +54,27 @@ pub(crate) fn to_the_minute(time: impl AsRef<str>) -> String {
     format!("{} UTC", minute.replace('T', " "))
 }
 
-/// The title of the tool and its parameters in the description of a proposal: `Delete a package`, `package_id 3`. A
-/// description is `{title} with {parameters}. It would touch ..`. The parameters may contain anything.
-pub(crate) fn title_and_params(description: &str) -> (String, String) {
-    let sentence = TOUCHES.iter().filter_map(|touches| description.rfind(touches)).max();
-    let sentence = sentence.and_then(|end| description.get(..end)).unwrap_or(description);
-    let (title, params) = sentence.split_once(" with ").unwrap_or((sentence, ""));
-    (visible(title), visible(params))
+/// The parameters in the description of a proposal, `package_id 3`. A description is `{title} with {parameters}. It
+/// would touch ..`. The parameters may contain anything.
+pub(crate) fn params_of(title: &str, description: &str) -> String {
+    let behind = description.strip_prefix(&visible(title)).and_then(|rest| rest.strip_prefix(" with "));
+    let end = TOUCHES.iter().filter_map(|touches| behind?.rfind(touches)).max();
+    behind.zip(end).and_then(|(behind, end)| behind.get(..end)).map(visible).unwrap_or_default()
 }
 
 /// The possible beginnings of the sentence after the parameters.
 const TOUCHES: [&str; 2] = [". It would touch ", ". It was not tried"];
+
+/// The maximum length of the parameters in a line, in characters.
+const MAX_PARAMS_CHARS: usize = 160;
+
+/// The beginning of the parameters, for a line.
+pub(crate) fn beginning(params: &str) -> String {
+    match params.char_indices().nth(MAX_PARAMS_CHARS) {
+        Some((end, _)) => format!("{}…", params.get(..end).unwrap_or_default()),
+        None => params.to_owned(),
+    }
+}
 
 /// A phrase as a sentence: with a capital letter, and a full stop.
 pub(crate) fn sentence(phrase: &str) -> String {
@@ -90,8 +102,11 @@ pub(crate) fn query_string<'a>(fields: impl IntoIterator<Item = (&'a str, Option
 
 /// The maximum length of a text that is shown completely, and the length of the excerpt of a longer one, in
 /// characters.
-const SHORT: usize = 2_000;
+const SHORT: usize = 600;
 const EXCERPT: usize = 400;
+
+/// The length from which the words of two texts are compared, in characters.
+const COMPARED: usize = 120;
 
 /// A text, or an excerpt together with the whole text.
 pub(crate) struct LongText {
@@ -102,25 +117,59 @@ pub(crate) struct LongText {
 
 impl LongText {
     pub(crate) fn new(text: String) -> Self {
-        Self::around(text, 0)
-    }
-
-    /// Two versions of a text. The excerpts begin shortly before the first difference.
-    pub(crate) fn pair(old: String, new: String) -> [Self; 2] {
-        let equal = old.chars().zip(new.chars()).take_while(|(old, new)| old == new).count();
-        [Self::around(old, equal), Self::around(new, equal)]
-    }
-
-    fn around(text: String, place: usize) -> Self {
         let count = text.chars().count();
         if count <= SHORT {
             return Self { start: text, whole: None, count };
         }
-        let skipped = if place < EXCERPT { 0 } else { place.saturating_sub(EXCERPT / 4) };
-        let excerpt: String = text.chars().skip(skipped).take(EXCERPT).collect();
-        let start = if skipped == 0 { excerpt } else { format!("… {excerpt}") };
-        Self { start, whole: Some(text), count }
+        Self { start: text.chars().take(EXCERPT).collect(), whole: Some(text), count }
     }
+}
+
+/// The value of a parameter: on one line, or a text with lines such as a statement.
+pub(crate) struct Statement {
+    pub(crate) text: LongText,
+    pub(crate) is_statement: bool,
+}
+
+impl Statement {
+    pub(crate) fn new(value: &Value) -> Self {
+        match value {
+            Value::String(text) if text.contains([' ', '\n']) => {
+                Self { text: LongText::new(visible_lines(text)), is_statement: true }
+            }
+            value => Self { text: LongText::new(crate::rows::shown(value)), is_statement: false },
+        }
+    }
+}
+
+/// The words that differ between two long texts, and the whole texts.
+pub(crate) struct Words {
+    pub(crate) parts: Vec<TextPart>,
+    pub(crate) before: String,
+    pub(crate) after: String,
+}
+
+impl Words {
+    /// Whether the words of these texts are compared.
+    pub(crate) fn is_for(before: &str, after: &str) -> bool {
+        [before, after].iter().all(|text| text.chars().nth(COMPARED).is_some())
+    }
+
+    pub(crate) fn new(before: &str, after: &str) -> Self {
+        let part = |part| match part {
+            TextPart::Same(text) => TextPart::Same(visible_lines(&text)),
+            TextPart::Removed(text) => TextPart::Removed(visible_lines(&text)),
+            TextPart::Added(text) => TextPart::Added(visible_lines(&text)),
+            TextPart::Skipped(count) => TextPart::Skipped(count),
+        };
+        let parts = review::word_diff(before, after).into_iter().map(part).collect();
+        Self { parts, before: visible_lines(before), after: visible_lines(after) }
+    }
+}
+
+/// A text with its lines, and with every other hidden character made visible.
+pub(crate) fn visible_lines(text: &str) -> String {
+    text.split('\n').map(visible).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -128,9 +177,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_title_ends_where_the_parameters_begin() {
+    fn the_parameters_end_where_the_sentence_about_rows_begins() {
         for (description, title, params) in [
             ("Delete a package with id 3. It would touch 2 rows. It can be undone.", "Delete a package", "id 3"),
+            ("Pay with a card with id 3. It would touch 2 rows.", "Pay with a card", "id 3"),
             ("Delete all. It would touch 2 rows. There would be nothing to undo.", "Delete all", ""),
             ("Run SQL with sql \"x. y\". It was not tried, so", "Run SQL", "sql \"x. y\""),
             (
@@ -140,19 +190,18 @@ mod tests {
             ),
             ("Something else", "Something else", ""),
         ] {
-            assert_eq!(title_and_params(description), (title.to_owned(), params.to_owned()), "{description}");
+            assert_eq!(params_of(title, description), params, "{description}");
         }
     }
 
     #[test]
-    fn long_texts_are_shown_where_they_differ() {
+    fn long_texts_have_an_excerpt_and_two_of_them_their_difference() {
         let short = LongText::new("short".to_owned());
         assert!(short.start == "short" && short.whole.is_none());
-        let long = "é".repeat(SHORT + 1);
-        let [old, new] = LongText::pair(format!("{long}old{long}"), format!("{long}new"));
-        assert!(old.start.starts_with("… é") && old.start.contains("old") && new.start.ends_with("new"));
-        assert_eq!((new.count, new.whole), (SHORT + 4, Some(format!("{long}new"))));
-        let [old, new] = LongText::pair("a".to_owned(), "b".repeat(SHORT + 1));
-        assert_eq!((old.start.as_str(), new.start), ("a", "b".repeat(EXCERPT)));
+        let long = "é ".repeat(SHORT);
+        assert_eq!(LongText::new(long.clone()).start.chars().count(), EXCERPT);
+        let words = Words::new(&format!("{long}old\u{202e}"), &format!("{long}new\n\u{202e}"));
+        assert!(words.parts.contains(&TextPart::Added("new\n\\u202e".to_owned())), "{:?}", words.parts);
+        assert!(Words::is_for(&long, &long) && !Words::is_for(&long, "new"));
     }
 }

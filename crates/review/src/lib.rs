@@ -1,26 +1,35 @@
 //! What people and agents see of a write: the differences of its rows, with the masks of the viewer. The tools of
 //! agents, the console and the command line format this content; this crate determines it. Entry points:
-//! [`RecordReader`], [`RowMasks`], [`undecidable`]. This crate prints nothing and does not depend on MCP or HTML.
+//! [`RecordReader`], [`RowMasks`], [`Summary`], [`Risk`], [`undecidable`]. This crate prints nothing and does not depend on MCP or HTML.
 //!
 //! ```text
 //! reader     reads records for people, and returns rows only with masks applied
 //! masks      the masks of results, records, previews, conflicts and proposals
 //! row_diff   the rows before and after a write; `row_key` is the key of a row as people type it
+//! summary    the rows of a write by table and kind, and what they become; `word_diff` is for long texts
+//! risk       the risks of a write, the worst first
 //! decision   who may approve a proposal
-//! sentences  the texts that all front ends share
+//! sentences  the texts that all front ends share; `ago` is for times
 //! finding    what the check of a ledger and of its servers found
 //! ```
 
+pub mod ago;
 mod decision;
 mod finding;
 mod masks;
 mod reader;
+mod risk;
 pub mod row_diff;
 mod row_key;
 pub mod sentences;
+pub mod summary;
+mod word_diff;
 
 pub use decision::{Undecidable, is_same_person, undecidable};
 pub use finding::{Finding, FindingLevel};
 pub use masks::RowMasks;
 pub use reader::{LoginMasks, RecordReader};
+pub use risk::{Risk, RiskLevel, marks};
 pub use row_key::RowKey;
+pub use summary::Summary;
+pub use word_diff::{TextPart, word_diff};

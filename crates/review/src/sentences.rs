@@ -31,7 +31,20 @@ pub fn short_id(id: &str) -> String {
 /// The number in words: `1 row`, `3 rows`.
 #[must_use]
 pub fn rows(count: u64) -> String {
-    format!("{count} row{}", if count == 1 { "" } else { "s" })
+    self::count(count, "row")
+}
+
+/// The number and the noun in words: `2 approvals`.
+#[must_use]
+pub fn count(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// The text with a capital letter.
+#[must_use]
+pub fn capitalized(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().into_iter().flat_map(char::to_uppercase).chain(characters).collect()
 }
 
 /// The rule of a tool that requires an approval. `condition` formats the condition.
@@ -40,6 +53,18 @@ pub fn rule(rule: &AppliedRule, condition: impl Fn(&str) -> String) -> String {
     let message = rule.message.as_ref().map(|message| format!(": {}", visible(message))).unwrap_or_default();
     let condition = condition(&visible(&rule.when));
     format!("Rule {} of the tool requires approval (if {condition}){message}", rule.number)
+}
+
+/// The rows that change besides those of the write's own statements.
+#[must_use]
+pub fn further(rows: &str) -> String {
+    format!("It would also {rows}, through triggers, foreign keys or other parts of the statement.")
+}
+
+/// The warning about an UPDATE or DELETE without a condition.
+#[must_use]
+pub fn unfiltered(table: &str) -> String {
+    format!("The statement has no condition for {}: it changes every row of the table.", visible(table))
 }
 
 /// How a recorded write can be undone now, according to the ledger.

@@ -66,7 +66,9 @@ pub(crate) fn question(proposal: &ShownProposal<'_>) -> String {
     }
     lines.extend([String::new(), undo(preview)]);
     lines.extend(rule(preview));
-    lines.extend(preview.warnings.iter().map(|warning| format!("Warning: {}", visible(warning))));
+    let unfiltered = preview.unfiltered.iter().map(|table| sentences::unfiltered(table));
+    let warnings = preview.warnings.iter().map(|warning| visible(warning));
+    lines.extend(unfiltered.chain(warnings).map(|warning| format!("Warning: {warning}")));
     lines.push(format!("Nothing is written unless you accept. This offer ends at {}.", proposal.expires_at));
     lines.join("\n")
 }

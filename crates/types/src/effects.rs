@@ -13,6 +13,23 @@ pub struct Effects<V = Cell> {
     pub count: u64,
     /// The first of the changed rows.
     pub rows: Vec<RowEffect<V>>,
+    /// The numbers of all changed rows by table and kind, the first ones first; empty if `rows` has every row.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_table: Vec<EffectCount>,
+}
+
+/// The number of rows of a table that a write changed in the same way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EffectCount {
+    /// The table of the rows.
+    pub table: String,
+    /// Whether the rows were inserted, updated or deleted.
+    pub change: ChangeKind,
+    /// As in [`RowEffect`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_trigger: bool,
+    /// The number of rows.
+    pub count: u64,
 }
 
 /// A row of a tracked table that a write changed.
@@ -24,6 +41,9 @@ pub struct RowEffect<V = Cell> {
     pub key: Option<Columns<V>>,
     /// Whether the row was inserted, updated or deleted.
     pub change: ChangeKind,
+    /// Whether a trigger or an action of a foreign key changed the row, and not a statement of the write itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_trigger: bool,
     /// For an update, the columns that changed; for an insert or a delete, the columns that are not null. Values are
     /// in PostgreSQL's text format.
     pub columns: Columns<ColumnEffect<V>>,
@@ -33,10 +53,13 @@ pub struct RowEffect<V = Cell> {
     /// Whether the write changed columns whose values are not recorded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_sensitive_changes: bool,
+    /// The columns whose values the database generates anew each time the write runs, in a preview.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub generated: Vec<String>,
 }
 
 /// The kind of a change to a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
     /// The row was inserted.
@@ -95,6 +118,16 @@ impl ChangeKind {
             Self::Update => "changed",
         }
     }
+
+    /// The verb for people, such as `insert`.
+    #[must_use]
+    pub const fn verb(self) -> &'static str {
+        match self {
+            Self::Insert => "insert",
+            Self::Delete => "delete",
+            Self::Update => "update",
+        }
+    }
 }
 
 impl<V> ColumnEffect<V> {
@@ -107,22 +140,30 @@ impl<V> ColumnEffect<V> {
 }
 
 impl<V> RowEffect<V> {
+    /// Whether the write set the row to what it was.
+    #[must_use]
+    pub fn is_without_change(&self) -> bool {
+        let is_empty = self.columns.is_empty() && !self.is_cut && !self.has_sensitive_changes;
+        self.change == ChangeKind::Update && is_empty
+    }
+
     /// Converts every value; `value` also receives the column name.
     pub fn map<W>(self, mut value: impl FnMut(&str, V) -> W) -> RowEffect<W> {
-        let Self { table, key, change, columns, is_cut, has_sensitive_changes } = self;
+        let Self { table, key, change, by_trigger, columns, is_cut, has_sensitive_changes, generated } = self;
         let key = key.map(|key| {
             key.into_iter().map(|(name, part)| (value(&name, part), name)).map(|(part, name)| (name, part)).collect()
         });
         let columns = columns.into_iter().map(|(name, effect)| (effect.map(|it| value(&name, it)), name));
         let columns = columns.map(|(effect, name)| (name, effect)).collect();
-        RowEffect { table, key, change, columns, is_cut, has_sensitive_changes }
+        RowEffect { table, key, change, by_trigger, columns, is_cut, has_sensitive_changes, generated }
     }
 }
 
 impl<V> Effects<V> {
     /// Converts every value; `value` also receives the column name.
     pub fn map<W>(self, mut value: impl FnMut(&str, V) -> W) -> Effects<W> {
-        Effects { count: self.count, rows: self.rows.into_iter().map(|row| row.map(&mut value)).collect() }
+        let Self { count, rows, by_table } = self;
+        Effects { count, rows: rows.into_iter().map(|row| row.map(&mut value)).collect(), by_table }
     }
 }
 

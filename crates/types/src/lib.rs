@@ -47,7 +47,7 @@ mod tier;
 pub use cell::{Cell, CellMasks, Columns, Member};
 pub use client_info::{ClientInfo, trace_id};
 pub use conflict::{Conflict, ConflictColumn, ConflictKind, ConflictWrite, Conflicts, RowChanger, shown_conflicts};
-pub use effects::{ChangeKind, ColumnEffect, Effects, RowEffect, RowHistoryEntry};
+pub use effects::{ChangeKind, ColumnEffect, EffectCount, Effects, RowEffect, RowHistoryEntry};
 pub use envelope::{Envelope, Failure, Meta, Rollback, TOOL_VERSION, UNDO_NOTE, UNDO_TOOL, UndoCall};
 pub use error_code::ErrorCode;
 pub use escape::{quoted, visible};

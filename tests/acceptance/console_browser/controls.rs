@@ -54,12 +54,12 @@ async fn a_page_that_breaks_a_rule_is_found() {
             "light",
         ),
         (
-            "the Tab key reaches 14 of 15 elements",
+            "the Tab key reaches 15 of 16 elements",
             "<button class=\"primary\"",
             "<button tabindex=\"-1\" class=\"primary\"",
             "light",
         ),
-        ("its turn comes after", "<textarea ", "<textarea tabindex=\"3\" ", "light"),
+        ("its turn comes after", "<input id=\"reason\" ", "<input id=\"reason\" tabindex=\"3\" ", "light"),
     ] {
         let found = found(&tab, &url, from, to, scheme).await;
         assert!(found.iter().any(|finding| finding.contains(rule)), "{rule}: {found:#?}");

@@ -82,8 +82,8 @@ async fn a_browser_without_javascript_does_all_of_it() {
     let tab = logged_in(&browser, &console, &db, "anna", without_javascript()).await;
     let (_one, approved) = proposed(&db, "Sunset").await;
     tab.open(&format!("{}/", console.url)).await;
-    assert!(tab.text().await.contains(" UTC"), "{}", tab.text().await);
     assert_eq!(tab.follow("Delete a package").await, 200);
+    assert!(tab.text().await.contains(" UTC"), "{}", tab.text().await);
     assert_eq!(tab.follow(APPROVE).await, 200);
     until_executed(&db, &approved).await;
     tab.open(&format!("{}{}", console.url, path(&approved))).await;

@@ -1,26 +1,27 @@
 //! A proposal: the changes, the proposer and the reason, and the decision.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use askama::Template;
 use axum::Form;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use ledger::console::ConsolePerson;
 use ledger::proposals::{ConsoleDecider, ConsoleDecisionError, Decision, Preview, Proposal, ProposalStatus, not_found};
-use review::{Undecidable, sentences, undecidable};
+use review::ago::ago;
+use review::{Risk, Summary, Undecidable, sentences, undecidable};
 use serde::Deserialize;
 use tokio::time::Instant;
 use types::{ProposalId, Tier, visible};
 
 use crate::message::{self, render};
 use crate::pages::sign_in::SignInAgain;
-use crate::rows::{self, Effect, Row, shown};
+use crate::rows::{RowsQuery, ShownRows, Table, tables};
 use crate::session::{self, CurrentSession};
 use crate::state::Console;
-use crate::text::{Fact, LongText, optional, proposer};
+use crate::text::{Fact, Statement, beginning, optional, params_of, proposer};
 
 const NOT_A_REVIEWER: &str = "An auditor reads, and does not decide.";
 
@@ -34,32 +35,46 @@ struct Page<'a> {
     id: String,
     digest: &'a str,
     heading: String,
+    /// The beginning of the parameters.
+    object: String,
     reason: Option<String>,
     status: &'static str,
+    tier: &'static str,
     is_pending: bool,
     proposer: String,
+    client: Option<String>,
     proposed_at: &'a str,
     open_until: &'a str,
-    /// The number of rows that the write would change.
-    touches: String,
-    /// The rule of the tool that requires the approval.
-    rule: Option<String>,
+    /// The time until it ends: `in 25 min`.
+    time_left: String,
+    /// The approvals so far and those that are needed.
+    approvals: Option<String>,
     facts: Vec<Fact>,
-    /// The approvals so far, the decision and the outcome.
+    /// The decision and the outcome.
     outcome: Vec<Fact>,
-    params: Vec<(String, LongText)>,
-    warnings: Vec<String>,
-    rows: Vec<Row>,
-    effects: Vec<Effect>,
-    more_rows: usize,
-    generated: String,
-    undo: String,
-    is_reversible: bool,
+    params: Vec<(String, Statement)>,
+    /// Whether the parameters are all that is known of the write.
+    is_untried: bool,
+    risks: Vec<ShownRisk>,
+    /// The numbers of rows by table and kind.
+    headline: String,
+    tables: Vec<Table>,
+    shown_rows: ShownRows,
+    /// The number of rows that the tool reads and does not change.
+    unchanged: usize,
+    /// How the write could be undone, unless it is a risk that it cannot.
+    undo: Option<String>,
     /// Why this person cannot approve.
     why_not: Option<&'static str>,
     /// What the person must do to approve, if the last sign-in is too long ago.
     sign_in_again: Option<SignInAgain<'a>>,
     may_reject: bool,
+}
+
+/// A risk with its level.
+struct ShownRisk {
+    word: &'static str,
+    text: String,
 }
 
 #[derive(Deserialize)]
@@ -77,11 +92,12 @@ pub(crate) async fn show(
     current: CurrentSession,
     State(console): State<Arc<Console>>,
     Path(id): Path<String>,
+    Query(query): Query<RowsQuery>,
 ) -> Response {
     match find(&console, &id).await {
         Ok(proposal) => {
             let sign_in_again = SignInAgain::needed(&console, &current.session, &path(proposal.proposal_id));
-            render(&page(&current.session.person, &proposal, sign_in_again))
+            render(&page(&current.session.person, &proposal, query.into(), sign_in_again))
         }
         Err(refusal) => refusal,
     }
@@ -139,35 +155,43 @@ async fn find(console: &Console, id: &str) -> Result<Proposal, Response> {
     found.ok_or_else(|| message::refused(&not_found()))
 }
 
-fn page<'a>(person: &'a ConsolePerson, proposal: &'a Proposal, sign_in_again: Option<SignInAgain<'a>>) -> Page<'a> {
+fn page<'a>(
+    person: &'a ConsolePerson,
+    proposal: &'a Proposal,
+    shown_rows: ShownRows,
+    sign_in_again: Option<SignInAgain<'a>>,
+) -> Page<'a> {
     let preview = &proposal.preview;
-    let (rows, more_rows) = rows::of_preview(preview);
+    let summary = Summary::new(preview);
     let is_pending = proposal.status == ProposalStatus::Pending;
-    let rollback = &preview.rollback;
-    let undo = sentences::undo_of_preview(rollback, preview.rows_affected.is_some());
+    let undo = || sentences::undo_of_preview(&preview.rollback, preview.rows_affected.is_some());
+    let risks = Risk::of_preview(preview, &summary);
     Page {
         person: Some(&person.name),
         id: proposal.proposal_id.to_string(),
         digest: &proposal.digest,
         heading: visible(&proposal.title),
+        object: beginning(&params_of(&proposal.title, &proposal.description)),
         reason: optional(&proposal.reason),
         status: proposal.status.as_str(),
+        tier: proposal.tier.as_str(),
         is_pending,
         proposer: proposer(proposal.actor.as_deref(), proposal.account_id.as_str()),
+        client: client(proposal),
         proposed_at: &proposal.created_at,
         open_until: &proposal.expires_at,
-        touches: touches(preview),
-        rule: preview.rule.as_ref().map(|rule| sentences::rule(rule, str::to_owned)),
+        time_left: ago(&proposal.expires_at, SystemTime::now()),
+        approvals: approvals(proposal),
         facts: facts(proposal),
         outcome: outcome(proposal),
-        params: proposal.params.iter().map(|(name, value)| (visible(name), LongText::new(shown(value)))).collect(),
-        warnings: preview.warnings.iter().map(|warning| visible(warning)).collect(),
-        rows,
-        effects: preview.effects.as_ref().map(rows::effects_of).unwrap_or_default(),
-        more_rows,
-        generated: visible(&preview.generated.join(", ")),
-        undo,
-        is_reversible: rollback.reversible,
+        params: proposal.params.iter().map(|(name, value)| (visible(name), Statement::new(value))).collect(),
+        is_untried: preview.rows_affected.is_none(),
+        risks: risks.iter().map(|risk| ShownRisk { word: risk.level().word(), text: risk.sentence() }).collect(),
+        headline: headline(preview, &summary),
+        tables: tables(&summary, shown_rows),
+        shown_rows,
+        unchanged: summary.unchanged,
+        undo: preview.rollback.reversible.then(undo),
         why_not: why_not(person, proposal),
         sign_in_again,
         may_reject: is_pending && person.role.may_decide(),
@@ -185,26 +209,29 @@ fn why_not(person: &ConsolePerson, proposal: &Proposal) -> Option<&'static str> 
     })
 }
 
-fn touches(preview: &Preview) -> String {
-    match preview.rows_affected {
-        Some(count) => format!("The write was tried and rolled back. It would change {}.", sentences::rows(count)),
-        None => "The write was not tried, so the number of rows that it would change is not known.".to_owned(),
+fn headline(preview: &Preview, summary: &Summary) -> String {
+    match (preview.rows_affected, summary.headline()) {
+        (_, Some(headline)) => headline,
+        (Some(count), None) => format!("It would change {}. The tool shows no rows.", sentences::rows(count)),
+        (None, None) => "The write was not tried, so the number of rows that it would change is not known.".to_owned(),
     }
 }
 
+/// The name and version of the client.
+fn client(proposal: &Proposal) -> Option<String> {
+    let client = proposal.client.as_ref()?;
+    let name = visible(client.name.as_deref()?);
+    Some(client.version.as_deref().map_or_else(|| name.clone(), |version| format!("{name} {}", visible(version))))
+}
+
 fn facts(proposal: &Proposal) -> Vec<Fact> {
-    let client = proposal.client.as_ref();
-    let client_name = client.and_then(|client| {
-        let name = visible(client.name.as_deref()?);
-        Some(client.version.as_deref().map_or_else(|| name.clone(), |version| format!("{name} {}", visible(version))))
-    });
+    let definitions = proposal.preview.definitions.iter();
+    let definitions: Vec<String> = definitions.map(|one| visible(&format!("{} {}", one.kind, one.name))).collect();
     [
         Some(Fact::text("Tool", format!("{} {}", visible(&proposal.tool_name), visible(&proposal.tool_version)))),
-        client_name.map(|name| Fact::text("Client", name)),
-        Some(Fact::time("Proposed at", proposal.created_at.clone())),
-        Some(Fact::time("Open until", proposal.expires_at.clone())),
         Some(Fact::id("Proposal", proposal.proposal_id.to_string())),
         Some(Fact::id("Digest", proposal.digest.clone())),
+        (!definitions.is_empty()).then(|| Fact::text("Depends on", definitions.join(", "))),
     ]
     .into_iter()
     .flatten()
@@ -221,7 +248,6 @@ fn outcome(proposal: &Proposal) -> Vec<Fact> {
     let executed =
         proposal.correlation_id.map(|id| Fact::link("Executed as", format!("/records/{id}"), id.to_string()));
     [
-        approvals(proposal).map(|text| Fact::text("Approvals", text)),
         decided_by.map(|by| Fact::text("Decided by", by)),
         proposal.decided_at.as_ref().map(|at| Fact::time("Decided at", at.clone())),
         text("Reason", &proposal.decision_reason),
@@ -233,15 +259,13 @@ fn outcome(proposal: &Proposal) -> Vec<Fact> {
     .collect()
 }
 
-/// `1 of 2 of the group finance: anna`.
+/// `1 of 2 approved of the group finance: anna`; `None` if the decision says the same.
 fn approvals(proposal: &Proposal) -> Option<String> {
     let rule = &proposal.rule;
     let people: Vec<String> = proposal.approved_by.iter().map(|approval| visible(&approval.person)).collect();
     let people = if people.is_empty() { String::new() } else { format!(": {}", people.join(", ")) };
     let group = rule.approvers.as_deref().map(|group| format!(" of the group {}", visible(group)));
-    let text =
-        format!("{} of {}{}{people}", proposal.approved_by.len(), rule.approvals, group.as_deref().unwrap_or_default());
-    // If one approval by anybody is enough, the decision already says everything.
-    let is_plain = rule.approvals == 1 && group.is_none();
-    (proposal.tier == Tier::Approve && !is_plain).then_some(text)
+    let (given, group) = (proposal.approved_by.len(), group.as_deref().unwrap_or_default());
+    let is_shown = proposal.tier == Tier::Approve && (rule.approvals > 1 || !group.is_empty() || given == 0);
+    is_shown.then(|| format!("{given} of {} approved{group}{people}", rule.approvals))
 }

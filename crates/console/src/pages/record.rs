@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use ledger::RecordStatus;
 use ledger::audit::{ProveError, Record, RecordApproval};
 use ledger::console::ConsolePerson;
+use review::Summary;
 use serde_json::Value;
 use types::{CorrelationId, visible};
 
 use crate::message::{self, render};
-use crate::rows::{self, Effect, Row, shown};
+use crate::rows::{RowsQuery, ShownRows, Table, shown, tables};
 use crate::session::LoggedIn;
 use crate::state::Console;
 use crate::text::{Fact, LongText, optional, proposer};
@@ -30,10 +31,8 @@ struct Page<'a> {
     at: Option<String>,
     error: Option<String>,
     params: Vec<(String, LongText)>,
-    rows: Vec<Row>,
-    more_rows: usize,
-    effects: Vec<Effect>,
-    more_effects: u64,
+    tables: Vec<Table>,
+    shown_rows: ShownRows,
     chain: Vec<Fact>,
     approval: Vec<Fact>,
     undo: String,
@@ -45,10 +44,11 @@ pub(crate) async fn show(
     LoggedIn(person): LoggedIn,
     State(console): State<Arc<Console>>,
     Path(id): Path<String>,
+    Query(query): Query<RowsQuery>,
 ) -> Response {
     let Some(id) = CorrelationId::parse(&id) else { return unknown() };
     match console.records.show(id).await {
-        Ok(Some(record)) => render(&page(&console, &person, id, &record)),
+        Ok(Some(record)) => render(&page(&console, &person, &record, query.into())),
         Ok(None) => unknown(),
         Err(error) => message::unavailable(&error),
     }
@@ -80,29 +80,20 @@ pub(crate) fn unknown() -> Response {
     message::page(StatusCode::NOT_FOUND, "Not found", text)
 }
 
-fn page<'a>(console: &Console, person: &'a ConsolePerson, id: CorrelationId, record: &Record) -> Page<'a> {
-    let none = Value::Array(Vec::new());
-    let (rows, more_rows) = match (&record.before_image, &record.after_image) {
-        (None, None) => (Vec::new(), 0),
-        (before, after) => rows::of(before.as_ref().unwrap_or(&none), after.as_ref().unwrap_or(&none), &[]),
-    };
-    let effects = record.effects.get().map(rows::effects_of).unwrap_or_default();
-    let count = record.effects.get().map_or(0, |effects| effects.count);
+fn page<'a>(console: &Console, person: &'a ConsolePerson, record: &Record, shown_rows: ShownRows) -> Page<'a> {
     let is_success = record.status == RecordStatus::Success.as_str();
-    let has_effects = !effects.is_empty();
+    let has_effects = record.effects.get().is_some();
     Page {
         person: Some(&person.name),
-        id: id.to_string(),
+        id: record.correlation_id.to_string(),
         tool: visible(&record.tool_name),
         by: proposer(record.actor.as_deref(), &record.account_id),
         at: record.completed_at.clone().or_else(|| Some(record.created_at.clone())),
         error: error(record),
         facts: facts(record),
         params: record.params.as_ref().and_then(Value::as_object).into_iter().flatten().map(pair).collect(),
-        rows,
-        more_rows,
-        more_effects: count.saturating_sub(effects.len() as u64),
-        effects,
+        tables: tables(&Summary::of_record(record), shown_rows),
+        shown_rows,
         chain: chain(record),
         approval: record.approval().map(approval).unwrap_or_default(),
         undo: review::sentences::undo(record),

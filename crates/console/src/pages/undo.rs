@@ -343,7 +343,10 @@ fn plan_page<'a>(
 }
 
 pub(crate) fn left_out_write(conflict: &Conflict<Value>) -> LeftOut {
-    let place = conflict.table.get().map(|table| format!(", {} {}", visible(table), key(conflict.key.get())));
+    let place = conflict
+        .table
+        .get()
+        .map(|table| format!(", {} {}", visible(table), key(conflict.key.get().into_iter().flatten())));
     let message = conflict.message.get().map(|message| format!(": {}", visible(message))).unwrap_or_default();
     let tool = conflict.write.get().and_then(|write| write.tool_name.get());
     LeftOut {

@@ -1,6 +1,5 @@
 //! Standard input and output. Only this module writes to standard output and standard error directly.
 
-pub(crate) mod ago;
 pub(crate) mod diff;
 pub(crate) mod effects;
 pub(crate) mod os_user;

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::Instant;
-use types::{ChangeKind, ColumnEffect, Columns, CorrelationId, Effects, RowEffect};
+use types::{ChangeKind, ColumnEffect, Columns, CorrelationId, EffectCount, Effects, RowEffect};
 
 /// The maximum number of effects in one answer, which also has their total number.
 pub(crate) const MAX_SHOWN: u32 = 100;
@@ -14,7 +14,15 @@ const EFFECTS_SQL: &str = "\
 select t.name, e.op::pg_catalog.text, coalesce(e.key_before, e.key), case when e.bytes <= 1048576 then e.before end, \
     case when e.bytes <= 1048576 then e.after end, e.bytes operator(pg_catalog.>) 1048576, \
     e.secret_before is distinct from e.secret_after, pg_catalog.array_to_json(coalesce(e.unchanged, '{}')), pg_catalog.array_to_json(t.columns), pg_catalog.array_to_json(t.sensitive), \
-    (select pg_catalog.count(*) from countersign.effect c where c.correlation_id operator(pg_catalog.=) $1) \
+    e.by_trigger, \
+    (select pg_catalog.count(*) from countersign.effect c where c.correlation_id operator(pg_catalog.=) $1), \
+    (select pg_catalog.json_agg(pg_catalog.json_build_object('table', n.name, 'change', \
+        case n.op when 'I' then 'insert' when 'D' then 'delete' else 'update' end, \
+        'by_trigger', n.by_trigger, 'count', n.count) order by n.first) \
+     from (select c.shape, ct.name, c.op, c.by_trigger, pg_catalog.count(*) as count, pg_catalog.min(c.position) as first \
+           from countersign.effect c join countersign.tracked ct on ct.shape operator(pg_catalog.=) c.shape \
+           where c.correlation_id operator(pg_catalog.=) $1 and c.op operator(pg_catalog.<>) 'N' \
+           group by c.shape, ct.name, c.op, c.by_trigger) n) \
 from (select f.*, pg_catalog.sum(coalesce(pg_catalog.octet_length(f.before), 0) operator(pg_catalog.+) \
           coalesce(pg_catalog.octet_length(f.after), 0)) over (order by f.position) as bytes \
       from countersign.effect f where f.correlation_id operator(pg_catalog.=) $1 order by f.position limit $2::pg_catalog.int8) e \
@@ -44,13 +52,18 @@ pub(crate) fn params(write: CorrelationId) -> [Option<String>; 2] {
 /// Parses the result of [`step`], in the form of [`of_write`].
 pub(crate) fn parse_effects(answer: Vec<Vec<Option<String>>>) -> Option<Effects> {
     let (mut count, mut rows) = (0, Vec::new());
+    let mut by_table: Vec<EffectCount> = Vec::new();
     for row in answer {
-        let Ok([table, op, key, before, after, is_cut, is_hidden, unchanged, columns, sensitive, all]) =
-            <[Option<String>; 11]>::try_from(row)
+        let Ok(
+            [table, op, key, before, after, is_cut, is_hidden, unchanged, columns, sensitive, by_trigger, all, counts],
+        ) = <[Option<String>; 13]>::try_from(row)
         else {
             continue;
         };
         count = all.and_then(|all| all.parse::<u64>().ok()).unwrap_or_default();
+        if by_table.is_empty() {
+            by_table = list(counts);
+        }
         let change = RecordedChange {
             name: table.unwrap_or_default(),
             op: op.unwrap_or_default(),
@@ -62,9 +75,13 @@ pub(crate) fn parse_effects(answer: Vec<Vec<Option<String>>>) -> Option<Effects>
             columns: list(columns),
             sensitive: list(sensitive),
         };
-        rows.push(RowEffect { is_cut: is_cut.as_deref() == Some("t"), ..change.effect() });
+        let [is_cut, by_trigger] = [is_cut, by_trigger].map(|flag| flag.as_deref() == Some("t"));
+        rows.push(RowEffect { is_cut, by_trigger, ..change.effect() });
     }
-    (count > 0).then_some(Effects { count, rows })
+    if count <= rows.len() as u64 {
+        by_table.clear();
+    }
+    (count > 0).then_some(Effects { count, rows, by_table })
 }
 
 fn list<T: DeserializeOwned>(json: Option<String>) -> Vec<T> {
@@ -111,9 +128,11 @@ impl RecordedChange {
             key: self.key.and_then(|key| serde_json::from_str(&key).ok()),
             table: self.name,
             change,
+            by_trigger: false,
             columns,
             is_cut: false,
             has_sensitive_changes: self.has_sensitive_changes,
+            generated: Vec::new(),
         }
     }
 

@@ -124,15 +124,15 @@ pub struct WriteOutput {
     pub after: Option<Value>,
     /// How to undo the write.
     pub rollback: Rollback,
-    /// Warnings for the reviewer of its proposal: sentences.
-    pub warnings: Vec<String>,
+    /// The tables of which an UPDATE or DELETE without a condition changed every row: `schema.table`.
+    pub unfiltered: Vec<String>,
 }
 
 impl WriteOutput {
-    /// A result without row images and warnings.
+    /// A result without row images.
     #[must_use]
     pub const fn new(data: Value, rows_affected: u64, rollback: Rollback) -> Self {
-        Self { data, rows_affected, before: None, after: None, rollback, warnings: Vec::new() }
+        Self { data, rows_affected, before: None, after: None, rollback, unfiltered: Vec::new() }
     }
 
     /// The failure of a write that changed the wrong number of rows, for executors with a rule for it. The gate rolls

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ledger::proposals::Proposals;
 use ledger::{ExecutorRegistry, Gate, WriteExecutor, WriteRequest};
 use manifest::{Access, ToolCatalog};
-use review::RowMasks;
+use review::{RowMasks, sentences};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -184,7 +184,8 @@ impl PreviewMutation {
         let policy = policy.map_err(|failure| failure.redacted(&redaction))?;
         let work = self.gate.preview(executor.as_ref(), &request, call.deadline).await;
         let (work, effects) = work.map_err(|failure| failure.redacted(&redaction))?;
-        let warnings = warnings.into_iter().chain(work.warnings).collect();
+        let warnings =
+            warnings.into_iter().chain(work.unfiltered.iter().map(|table| sentences::unfiltered(table))).collect();
         let redaction = redaction.with_images(&[work.before.as_ref(), work.after.as_ref()]);
         let kept = |value: Option<Value>| value.map(|value| redaction.value(&value));
         let mut rows = RowMasks::new(call.masks.as_deref());

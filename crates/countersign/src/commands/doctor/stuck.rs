@@ -7,9 +7,9 @@ use serde::Serialize;
 use serde_json::json;
 use types::visible;
 
-use crate::terminal::ago::{WORDS, rounded};
 use crate::terminal::table::{or_dash, to_the_second};
 use review::Finding;
+use review::ago::{WORDS, rounded};
 
 pub(super) async fn examine(doctor: &Doctor) -> Vec<Finding> {
     let mut findings = records(doctor).await;

@@ -35,7 +35,7 @@ pub use decide::{Decision, DecisionChannel, MAX_REASON_CHARS};
 pub use execute::ExecutedProposal;
 pub use human_decision::{ConsoleDecider, ConsoleDecisionError, DecisionNonce};
 pub use preview::Preview;
-pub use proposal::{Approval, NewProposal, Proposal, ProposalFilter, ProposalSummary};
+pub use proposal::{Approval, NewProposal, PreviewOutline, Proposal, ProposalFilter, ProposalSummary, WaitingProposal};
 pub use state::{ProposalStatus, not_found};
 pub use watch::ProposalWatch;
 
@@ -85,6 +85,10 @@ const WHOLE_SQL: &str = "select nullif(json_strip_nulls(json_build_object('name'
     p.tool_version, p.definition, p.params, p.fingerprint as params_hash, p.idempotency_key, p.preview, \
     p.decision_reason, ";
 const LINE_SQL: &str = "select ";
+const OUTLINE_SQL: &str = "select json_build_object('rows_affected', p.preview -> 'rows_affected', \
+    'changed', coalesce((p.preview #>> '{effects,count}')::bigint, 0), 'reversible', p.preview #> '{rollback,reversible}', \
+    'unfiltered', coalesce(json_array_length(p.preview -> 'unfiltered'), 0), \
+    'warnings', coalesce(json_array_length(p.preview -> 'warnings'), 0)) as outline, ";
 const COLUMNS_SQL: &str = concat!(
     "p.proposal_id, p.account_id, p.actor, p.reason, p.tool_name, p.title, p.tier, p.approvals, p.approvers, \
      countersign.approvals_of(p) as approved_by, p.description, p.digest, ",
@@ -288,8 +292,8 @@ impl Proposals {
     }
 
     /// The proposals of all accounts that wait for a decision, in the order in which they expire.
-    pub async fn waiting(&self, limit: u32) -> Result<Vec<ProposalSummary>, Failure> {
-        self.read(LINE_SQL, WAITING_SQL, &[Some(limit.to_string())]).await
+    pub async fn waiting(&self, limit: u32) -> Result<Vec<WaitingProposal>, Failure> {
+        self.read(OUTLINE_SQL, WAITING_SQL, &[Some(limit.to_string())]).await
     }
 
     /// The proposals of all accounts that no longer wait, the most recently proposed first.

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use types::{ChangeKind, ColumnEffect, Effects, ErrorCode, Failure, Rollback, RowEffect};
+use types::{ChangeKind, ColumnEffect, Columns, Effects, ErrorCode, Failure, Rollback, RowEffect};
 
 use crate::canonical_json;
 use crate::evidence::effects::MAX_SHOWN;
@@ -54,6 +54,9 @@ pub struct Preview {
     /// The rule of the tool that requires the approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<AppliedRule>,
+    /// The tables of which an UPDATE or DELETE without a condition changes every row: `schema.table`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unfiltered: Vec<String>,
     /// Warnings for the reviewer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -82,7 +85,8 @@ impl Preview {
             rollback,
             definitions,
             rule: None,
-            warnings: work.warnings,
+            unfiltered: work.unfiltered,
+            warnings: Vec::new(),
         }
     }
 
@@ -216,9 +220,13 @@ fn without_generated(first: Effects<Value>, second: &Effects<Value>) -> Effects<
             };
             (name, effect)
         };
-        RowEffect { key, columns: row.columns.into_iter().map(column).collect(), ..row }
+        let shown = row.columns.clone();
+        let columns: Columns<ColumnEffect<Value>> = row.columns.into_iter().map(column).collect();
+        let is_marked = |name: &&String| columns.get(*name) != shown.get(*name);
+        let generated = columns.keys().filter(is_marked).cloned().collect();
+        RowEffect { key, columns, generated, ..row }
     };
-    Effects { count: first.count, rows: first.rows.into_iter().zip(others).map(row).collect() }
+    Effects { rows: first.rows.into_iter().zip(others).map(row).collect(), ..first }
 }
 
 /// The failure if the two runs differ in every attempt.

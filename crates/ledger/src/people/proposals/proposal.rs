@@ -152,6 +152,31 @@ pub struct ProposalSummary {
     pub completed_at: Option<String>,
 }
 
+/// A proposal that waits, and the outline of its preview.
+#[derive(Debug, Clone, Deserialize)]
+pub struct WaitingProposal {
+    /// The proposal.
+    #[serde(flatten)]
+    pub proposal: ProposalSummary,
+    /// The outline.
+    pub outline: PreviewOutline,
+}
+
+/// The numbers of a preview, without its rows.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct PreviewOutline {
+    /// As in [`Preview`].
+    pub rows_affected: Option<u64>,
+    /// The number of rows of tracked tables that the write would change.
+    pub changed: u64,
+    /// Whether the write could be undone.
+    pub reversible: bool,
+    /// The number of tables that an UPDATE or DELETE without a condition changes.
+    pub unfiltered: u64,
+    /// The number of warnings.
+    pub warnings: u64,
+}
+
 /// An approval of a proposal of tier approve.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approval {

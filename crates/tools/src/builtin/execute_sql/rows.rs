@@ -48,14 +48,8 @@ impl WriteExecutor for ModifyingSqlExecutor {
             let modified = tx.modify_rows(&sql, &params, self.keep, &self.limits).await;
             let ModificationResult { returned, command_tag, rows_affected, unfiltered } = modified?;
             let data = ExecuteData { command_tag: Some(command_tag), result: QueryData::new(returned, |_| REST) };
-            let warnings = unfiltered
-                .iter()
-                .map(|table| format!("The statement has no condition for {table}: it changes every row of the table."));
             let rollback = Rollback { checked: None, ..Rollback::by_effects() };
-            Ok(WriteOutput {
-                warnings: warnings.collect(),
-                ..WriteOutput::new(to_json(&data)?, rows_affected, rollback)
-            })
+            Ok(WriteOutput { unfiltered, ..WriteOutput::new(to_json(&data)?, rows_affected, rollback) })
         })
     }
 

@@ -10,9 +10,9 @@ use super::args::ReadsListArgs;
 use super::permitted;
 use crate::commands::audit::open;
 use crate::settings::Settings;
-use crate::terminal::ago::ago;
 use crate::terminal::table::{json_line, or_dash, table, to_the_second, without_empty_columns};
 use crate::terminal::{print_line, width};
+use review::ago::ago;
 
 pub(super) async fn run(arguments: ReadsListArgs, settings: &Settings) -> anyhow::Result<()> {
     let audit = open(settings).await?;

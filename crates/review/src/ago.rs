@@ -7,7 +7,8 @@ use time::format_description::well_known::Rfc3339;
 
 /// The distance of a time from now: `12 s ago`, `3 days ago`, `in 25 min`. A text that is not an RFC 3339 time is
 /// shown as it is.
-pub(crate) fn ago(time: &str, now: SystemTime) -> String {
+#[must_use]
+pub fn ago(time: &str, now: SystemTime) -> String {
     let Ok(time_read) = OffsetDateTime::parse(time, &Rfc3339) else { return types::visible(time) };
     let time_read = SystemTime::from(time_read);
     match now.duration_since(time_read) {
@@ -17,15 +18,16 @@ pub(crate) fn ago(time: &str, now: SystemTime) -> String {
 }
 
 /// The names of days, hours, minutes and seconds.
-type Units = [&'static str; 4];
+pub type Units = [&'static str; 4];
 
 const SHORT: Units = ["days", "h", "min", "s"];
 
 /// Units for sentences.
-pub(crate) const WORDS: Units = ["days", "hours", "minutes", "seconds"];
+pub const WORDS: Units = ["days", "hours", "minutes", "seconds"];
 
 /// The duration in the largest unit of which there are at least two.
-pub(crate) fn rounded(duration: Duration, [days, hours, minutes, seconds]: Units) -> String {
+#[must_use]
+pub fn rounded(duration: Duration, [days, hours, minutes, seconds]: Units) -> String {
     let units = [(86_400, days), (3600, hours), (60, minutes)];
     let largest = units.into_iter().find(|(unit, _)| duration.as_secs() >= 2 * unit);
     let (unit, name) = largest.unwrap_or((1, seconds));

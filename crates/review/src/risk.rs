@@ -1,0 +1,129 @@
+//! The risks of a write, for the person who decides about it.
+
+use ledger::AppliedRule;
+use ledger::proposals::{Preview, PreviewOutline};
+use types::visible;
+
+use crate::sentences;
+use crate::summary::Summary;
+
+/// A risk of a write. The order is that in which people see them: the worst first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Risk {
+    /// An UPDATE or DELETE without a condition changes every row of this table.
+    Unfiltered(String),
+    /// The write cannot be undone. The sentence says why.
+    Irreversible(String),
+    /// A warning of the server, such as a word of two scripts.
+    Warning(String),
+    /// These rows change, too, besides those of the write's own statements.
+    Further(String),
+    /// The rule of the tool that requires the approval.
+    Rule(AppliedRule),
+}
+
+/// How serious a risk is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RiskLevel {
+    /// A person should know it.
+    Low,
+    /// The write changes more than it names.
+    Medium,
+    /// The write may do damage, or is not what it looks like.
+    High,
+}
+
+impl Risk {
+    /// The risks of a preview, the worst first.
+    #[must_use]
+    pub fn of_preview(preview: &Preview, summary: &Summary) -> Vec<Self> {
+        let undo = || sentences::undo_of_preview(&preview.rollback, preview.rows_affected.is_some());
+        let irreversible = (!preview.rollback.reversible).then(undo).map(Self::Irreversible);
+        let warnings = preview.warnings.iter().map(|warning| Self::Warning(visible(warning)));
+        let unfiltered = preview.unfiltered.iter().cloned().map(Self::Unfiltered);
+        let further = summary.further().map(Self::Further);
+        let rule = preview.rule.clone().map(Self::Rule);
+        unfiltered.chain(irreversible).chain(warnings).chain(further).chain(rule).collect()
+    }
+
+    /// How serious it is.
+    #[must_use]
+    pub const fn level(&self) -> RiskLevel {
+        match self {
+            Self::Unfiltered(_) | Self::Irreversible(_) | Self::Warning(_) => RiskLevel::High,
+            Self::Further(_) => RiskLevel::Medium,
+            Self::Rule(_) => RiskLevel::Low,
+        }
+    }
+
+    /// The risk in a sentence, with every character visible.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::Unfiltered(table) => sentences::unfiltered(table),
+            Self::Irreversible(why) => why.clone(),
+            Self::Warning(warning) => sentences::capitalized(warning),
+            Self::Further(rows) => sentences::further(rows),
+            Self::Rule(rule) => sentences::rule(rule, str::to_owned),
+        }
+    }
+}
+
+impl RiskLevel {
+    /// The level in a word.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Low => "note",
+            Self::Medium => "caution",
+            Self::High => "risk",
+        }
+    }
+}
+
+/// The risks of a proposal in a list, in a few words each.
+#[must_use]
+pub fn marks(outline: &PreviewOutline) -> Vec<String> {
+    let more = outline.changed.saturating_sub(outline.rows_affected.unwrap_or_default());
+    [
+        (outline.unfiltered > 0).then(|| "every row of a table".to_owned()),
+        (!outline.reversible).then(|| "cannot be undone".to_owned()),
+        (outline.warnings > 0).then(|| sentences::count(outline.warnings, "warning")),
+        (outline.rows_affected.is_some() && more > 0).then(|| format!("and {}", sentences::count(more, "further row"))),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_worst_risk_is_first() {
+        let effect = |table: &str, by_trigger: bool| json!({"table": table, "key": {"id": 1}, "change": "delete", "by_trigger": by_trigger, "columns": {}});
+        let preview: Preview = serde_json::from_value(json!({
+            "rows_affected": 1, "result": {}, "rollback": types::Rollback::irreversible("The rows are gone."),
+            "effects": {"count": 2, "rows": [effect("h.patient", false), effect("h.note", true)]},
+            "unfiltered": ["h.pa\u{202e}tient"], "warnings": ["parameter \"name\" mixes letters\n"],
+            "rule": {"number": 2, "when": "rows > 0", "then": "approve"},
+        }))
+        .unwrap();
+        let found = Risk::of_preview(&preview, &Summary::new(&preview));
+        let said: Vec<String> = found.iter().map(Risk::sentence).collect();
+        assert_eq!(
+            said,
+            [
+                "The statement has no condition for h.pa\\u202etient: it changes every row of the table.",
+                "It cannot be undone. The rows are gone.",
+                "Parameter \"name\" mixes letters\\n",
+                "It would also delete 1 row of h.note, through triggers, foreign keys or other parts of the statement.",
+                "Rule 2 of the tool requires approval (if rows > 0)",
+            ]
+        );
+        assert!(found.is_sorted_by_key(|risk| std::cmp::Reverse(risk.level())));
+    }
+}

@@ -1,0 +1,227 @@
+//! The summary of a write: its rows by table and kind, and by column what they become. It is made from a preview
+//! whose masks are applied.
+
+mod column;
+mod rows;
+
+use ledger::audit::Record;
+use ledger::proposals::Preview;
+use serde_json::Value;
+use types::{ChangeKind, Effects, visible};
+
+pub use self::column::{ColumnSummary, NewValue, ValueCount};
+pub use self::rows::{ChangedColumn, ChangedRow};
+use crate::sentences;
+
+/// The rows of a write.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Summary {
+    /// The rows by origin, table and kind.
+    pub groups: Vec<RowGroup>,
+    /// The number of rows that the tool reads and does not change.
+    pub unchanged: usize,
+}
+
+/// The rows of one table that a write changes in the same way.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RowGroup {
+    /// The table; `None` if the ledger does not know it, because it is not tracked.
+    pub table: Option<String>,
+    /// What changes the rows.
+    pub origin: RowOrigin,
+    /// Whether the rows are inserted, updated or deleted.
+    pub change: ChangeKind,
+    /// The number of all rows, of which `rows` has the first ones.
+    pub count: u64,
+    /// The rows.
+    pub rows: Vec<ChangedRow>,
+}
+
+/// What changes rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RowOrigin {
+    /// A statement of the write.
+    Statement,
+    /// Something that the number of rows of the write's statements does not count: a trigger, an action of a foreign
+    /// key, or another part of a statement.
+    Further,
+    /// The rows as the tool reads them, of which the ledger does not know which rows of tables they are. The other
+    /// origins have the same changes by table.
+    Tool,
+}
+
+/// The rows that a tool reads before and after its write.
+#[derive(Debug, Clone, Copy, Default)]
+struct Images<'a> {
+    before: Option<&'a Value>,
+    after: Option<&'a Value>,
+    /// The columns that identify the rows.
+    row_key: &'a [String],
+    /// The names of the values that the database generates.
+    generated: &'a [String],
+}
+
+impl Summary {
+    /// The summary of a preview.
+    #[must_use]
+    pub fn new(preview: &Preview) -> Self {
+        let Preview { before, after, row_key, generated, effects, rows_affected, .. } = preview;
+        let images = Images { before: before.as_ref(), after: after.as_ref(), row_key, generated };
+        rows::summary(&images, effects.as_ref(), *rows_affected)
+    }
+
+    /// The summary of a record.
+    #[must_use]
+    pub fn of_record(record: &Record) -> Self {
+        let images =
+            Images { before: record.before_image.as_ref(), after: record.after_image.as_ref(), ..Images::default() };
+        let rows = record.rows_affected.and_then(|rows| rows.try_into().ok());
+        rows::summary(&images, record.effects.get(), rows)
+    }
+
+    /// The summary of the rows that a tool reads before and after its write, and of the effects of the write.
+    #[must_use]
+    pub fn of_images(before: Option<&Value>, after: Option<&Value>, effects: Option<&Effects<Value>>) -> Self {
+        rows::summary(&Images { before, after, ..Images::default() }, effects, None)
+    }
+
+    /// The rows of the write's own statements in a sentence: `It would delete 1 row of shop.orders.` `None` if no rows
+    /// are known.
+    #[must_use]
+    pub fn headline(&self) -> Option<String> {
+        self.listed(RowOrigin::Statement).map(|own| format!("It would {own}."))
+    }
+
+    /// The rows that change besides those of the write's own statements: `delete 3 rows of shop.item`.
+    #[must_use]
+    pub fn further(&self) -> Option<String> {
+        self.listed(RowOrigin::Further)
+    }
+
+    fn listed(&self, origin: RowOrigin) -> Option<String> {
+        let titles: Vec<String> =
+            self.groups.iter().filter(|group| group.origin == origin).map(RowGroup::title).collect();
+        let (last, first) = titles.split_last()?;
+        Some(if first.is_empty() { last.clone() } else { format!("{} and {last}", first.join(", ")) })
+    }
+}
+
+impl RowGroup {
+    /// The kind, number and table: `update 3 rows of shop.orders`.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let table = self.table.as_ref().map(|table| format!(" of {}", visible(table))).unwrap_or_default();
+        format!("{} {}{table}", self.change.verb(), sentences::rows(self.count))
+    }
+
+    /// The columns of updated rows that change, in the order of their first appearance.
+    #[must_use]
+    pub fn columns(&self) -> Vec<ColumnSummary> {
+        if self.change == ChangeKind::Update { column::of_rows(&self.rows) } else { Vec::new() }
+    }
+
+    /// The number of rows that are not in `rows`.
+    #[must_use]
+    pub fn unlisted(&self) -> u64 {
+        self.count.saturating_sub(self.rows.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn summary(preview: Value) -> Summary {
+        let mut whole = json!({"rows_affected": 1, "result": {}, "rollback": types::Rollback::irreversible("")});
+        whole.as_object_mut().unwrap().extend(preview.as_object().unwrap().clone());
+        Summary::new(&serde_json::from_value(whole).unwrap())
+    }
+
+    fn said(summary: &Summary) -> Vec<String> {
+        let columns = summary.groups.iter().flat_map(|group| group.columns());
+        summary.headline().into_iter().chain(columns.map(|column| column.sentence())).collect()
+    }
+
+    #[test]
+    fn many_rows_are_said_by_column_and_by_value() {
+        let row = |id: usize, dose: usize| json!({"id": id, "times_per_day": dose, "note": "after a meal"});
+        let old = |id: usize| {
+            if id < 41 {
+                2
+            } else if id < 61 {
+                1
+            } else {
+                3
+            }
+        };
+        let before: Vec<Value> = (0..80).map(|id| row(id, old(id))).collect();
+        let after: Vec<Value> = (0..80).map(|id| row(id, 5)).collect();
+        let effects = |id: usize| {
+            json!({"table": "hospital.prescription", "key": {"id": id}, "change": "update",
+                "columns": {"times_per_day": {"before": old(id).to_string(), "after": "5"},
+                    "updated_at": {"before": "noon", "after": "(generated)"}}, "generated": ["updated_at"]})
+        };
+        let rows: Vec<Value> = (0..80).map(effects).collect();
+        let found = summary(
+            json!({"before": before, "after": after, "row_key": ["id"], "effects": {"count": 80, "rows": rows}}),
+        );
+        assert_eq!(
+            said(&found),
+            [
+                "It would update 80 rows of hospital.prescription.",
+                "times_per_day: 80 rows become 5 (41 were 2, 20 were 1, 19 were 3)"
+            ]
+        );
+        let [group] = found.groups.as_slice() else { panic!("{:?}", found.groups) };
+        let first = &group.rows[0];
+        assert_eq!((first.key.len(), first.columns.len(), first.same.len()), (1, 1, 1));
+        assert_eq!(first.generated, ["updated_at"]);
+    }
+
+    #[test]
+    fn rows_of_cascades_are_apart_and_all_of_them_are_counted() {
+        let delete = |table: &str, id: u32, by_trigger: bool| json!({"table": table, "key": {"id": id}, "change": "delete", "by_trigger": by_trigger, "columns": {"id": "1"}});
+        let rows =
+            [delete("h.patient", 1, false), delete("h.prescription", 1, true), delete("h.prescription", 2, true)];
+        let found =
+            summary(json!({"before": [{"id": 1, "name": "Ada"}], "after": [], "effects": {"count": 3, "rows": rows}}));
+        let said = [Some("It would delete 1 row of h.patient."), Some("delete 2 rows of h.prescription")];
+        assert_eq!([found.headline().as_deref(), found.further().as_deref()], said);
+        assert_eq!(found.groups[0].rows[0].columns[0].name, "name", "the rows of the tool are those of the table");
+        // PostgreSQL runs the triggers of an action of a foreign key as if the statement had changed the row.
+        let mut by_action = rows.clone();
+        by_action.iter_mut().for_each(|row| drop(row.as_object_mut().unwrap().remove("by_trigger")));
+        let same = summary(
+            json!({"before": [{"id": 1, "name": "Ada"}], "after": [], "effects": {"count": 3, "rows": by_action}}),
+        );
+        assert_eq!([same.headline(), same.further()], [found.headline(), found.further()]);
+        let counts = json!([{"table": "h.patient", "change": "delete", "count": 1},
+            {"table": "h.prescription", "change": "delete", "by_trigger": true, "count": 5000}]);
+        let found = summary(json!({"effects": {"count": 5001, "rows": rows, "by_table": counts}}));
+        assert_eq!((found.groups[1].count, found.groups[1].unlisted()), (5000, 4998));
+    }
+
+    #[test]
+    fn a_change_that_the_tool_does_not_read_is_shown() {
+        let effect = json!({"table": "s.package", "key": {"id": 1}, "change": "update", "columns": {"price": {"before": "1", "after": "2"}}});
+        let image = json!([{"id": 1, "title": "Sunset"}, {"id": 2, "title": "Newborn"}]);
+        let found = summary(json!({"before": image, "after": image, "effects": {"count": 1, "rows": [effect]}}));
+        assert_eq!(said(&found), ["It would update 1 row of s.package.", "price: 1 becomes 2"]);
+        assert_eq!((found.unchanged, found.groups.len()), (1, 1));
+    }
+
+    #[test]
+    fn rows_that_are_not_those_of_one_table_are_shown_beside_those_of_the_tables() {
+        let effect = json!({"table": "s.package", "key": {"id": 1}, "change": "update", "columns": {"price": {"before": "1", "after": "2"}}});
+        let found = summary(json!({"before": [{"name": "x", "total": 1}], "after": [{"name": "x", "total": 2}],
+            "effects": {"count": 1, "rows": [effect]}}));
+        let origins: Vec<RowOrigin> = found.groups.iter().map(|group| group.origin).collect();
+        assert_eq!(origins, [RowOrigin::Statement, RowOrigin::Tool]);
+        assert_eq!(found.headline().as_deref(), Some("It would update 1 row of s.package."));
+        let untracked = summary(json!({"before": [{"id": 1}], "after": []}));
+        assert_eq!(untracked.headline().as_deref(), Some("It would delete 1 row."));
+        assert_eq!(summary(json!({})).headline(), None);
+    }
+}

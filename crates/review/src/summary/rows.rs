@@ -1,0 +1,291 @@
+//! The rows of a preview. The tool reads rows before and after the write, and the ledger knows the changed rows of
+//! tracked tables. A row that both have becomes one row.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+use types::{ChangeKind, ColumnEffect, Effects, RowEffect};
+
+use super::{Images, RowGroup, RowOrigin, Summary};
+use crate::row_diff::{RowChange, RowDiff, column_pairs, columns};
+
+/// A row that a write changes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ChangedRow {
+    /// The columns that identify the row; empty if none does.
+    pub key: Vec<(String, Value)>,
+    /// The columns of an updated row that change; all columns of another row, except the key.
+    pub columns: Vec<ChangedColumn>,
+    /// The columns of an updated row that the tool reads and that stay as they are.
+    pub same: Vec<(String, Value)>,
+    /// The columns whose values the database generates when the write runs.
+    pub generated: Vec<String>,
+    /// Whether the row was too long to be recorded with its columns.
+    pub is_cut: bool,
+    /// Whether columns change whose values are not recorded.
+    pub has_sensitive_changes: bool,
+}
+
+/// A column of a row: its values before and after the write. `None` if there is no value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChangedColumn {
+    /// The name.
+    pub name: String,
+    /// The value before the write.
+    pub before: Option<Value>,
+    /// The value after the write.
+    pub after: Option<Value>,
+}
+
+/// A row that the tool reads.
+#[derive(Clone, Copy)]
+struct ReadRow<'a> {
+    before: Option<&'a Value>,
+    after: Option<&'a Value>,
+}
+
+/// The rows of a kind with these values in the columns of a key.
+type Places = HashMap<(ChangeKind, Vec<String>), Vec<usize>>;
+
+/// The effect of the same row, for each row that the tool reads.
+type Matches<'a> = HashMap<usize, &'a RowEffect<Value>>;
+
+/// `counted` is the number of rows that the statements of the write say they have changed.
+pub(super) fn summary(images: &Images<'_>, all: Option<&Effects<Value>>, counted: Option<u64>) -> Summary {
+    let none = Value::Array(Vec::new());
+    let [before, after] = [images.before, images.after].map(|image| image.unwrap_or(&none));
+    let diff = RowDiff::new(before, after, images.row_key);
+    let read: Vec<ReadRow<'_>> = diff.changes.iter().copied().map(ReadRow::from).collect();
+    let generated: Vec<&str> = images.generated.iter().filter_map(|name| name.strip_prefix("after.")).collect();
+    let row = |at: usize, effect: Option<&RowEffect<Value>>| {
+        read.get(at).map(|read| (read.kind(), read.changed_row(&diff.key, effect, &generated)))
+    };
+    let mut found = Summary::default();
+    let is_known = |row: &&RowEffect<Value>| !row.is_without_change();
+    let effects: Vec<&RowEffect<Value>> = all.into_iter().flat_map(|all| &all.rows).filter(is_known).collect();
+    let matched = all.and_then(|all| matching_table(&read, &effects, all));
+    let (table, matches) = matched.map_or((None, Matches::new()), |(table, matches)| (Some(table), matches));
+    let origin = if table.is_none() && !effects.is_empty() { RowOrigin::Tool } else { RowOrigin::Statement };
+    // Of rows that the tool reads only before or only after the write, their effects say what becomes of them.
+    let is_read = origin == RowOrigin::Statement || images.before.is_some() == images.after.is_some();
+    for (change, one) in (0..if is_read { read.len() } else { 0 }).filter_map(|at| row(at, matches.get(&at).copied())) {
+        if change == ChangeKind::Update && one.is_without_change() {
+            found.unchanged += 1;
+        } else {
+            found.add((table, origin, change), one);
+        }
+    }
+    for effect in effects.iter().filter(|effect| effect.by_trigger || Some(effect.table.as_str()) != table) {
+        found.add((Some(&effect.table), origin_of(effect.by_trigger), effect.change), ChangedRow::from(*effect));
+    }
+    for one in all.into_iter().flat_map(|all| &all.by_table) {
+        found.change((Some(&one.table), origin_of(one.by_trigger), one.change), |group| {
+            group.count = group.count.max(one.count);
+        });
+    }
+    found.mark_further(table, counted);
+    found.groups.sort_by_key(|group| group.origin);
+    found
+}
+
+const fn origin_of(by_trigger: bool) -> RowOrigin {
+    if by_trigger { RowOrigin::Further } else { RowOrigin::Statement }
+}
+
+impl Summary {
+    fn add(&mut self, place: (Option<&str>, RowOrigin, ChangeKind), row: ChangedRow) {
+        self.change(place, |group| {
+            group.rows.push(row);
+            group.count = group.count.max(group.rows.len() as u64);
+        });
+    }
+
+    /// Marks the rows that are more than the statements count, if it is clear which of the tables theirs is.
+    fn mark_further(&mut self, table: Option<&str>, counted: Option<u64>) {
+        let Some(counted) = counted else { return };
+        let own = || self.groups.iter().filter(|group| group.origin == RowOrigin::Statement);
+        let read: u64 =
+            own().filter(|group| table.is_some() && group.table.as_deref() == table).map(|one| one.count).sum();
+        let total: u64 = own().map(|group| group.count).sum();
+        let mut fitting = own().filter(|group| group.count == counted).map(|group| group.table.clone());
+        let theirs = match (fitting.next(), fitting.next()) {
+            _ if total <= counted => return,
+            _ if read == counted => table.map(str::to_owned),
+            (Some(only), None) => only,
+            _ => return,
+        };
+        let others =
+            self.groups.iter_mut().filter(|group| group.origin == RowOrigin::Statement && group.table != theirs);
+        others.for_each(|group| group.origin = RowOrigin::Further);
+    }
+
+    /// Changes the group of this place; a new one, if there is none.
+    fn change(
+        &mut self,
+        (table, origin, change): (Option<&str>, RowOrigin, ChangeKind),
+        edit: impl FnOnce(&mut RowGroup),
+    ) {
+        let place = (table, origin, change);
+        let is_it = |group: &&mut RowGroup| (group.table.as_deref(), group.origin, group.change) == place;
+        if let Some(group) = self.groups.iter_mut().find(is_it) {
+            return edit(group);
+        }
+        let mut group = RowGroup { table: table.map(str::to_owned), origin, change, count: 0, rows: Vec::new() };
+        edit(&mut group);
+        self.groups.push(group);
+    }
+}
+
+/// The only table whose changed rows are the rows that the tool reads, by key and kind. Every listed row of it must be
+/// among those that the tool reads and, if all rows are listed, the other way round.
+fn matching_table<'a>(
+    read: &[ReadRow<'_>],
+    effects: &[&'a RowEffect<Value>],
+    all: &Effects<Value>,
+) -> Option<(&'a str, Matches<'a>)> {
+    let own: Vec<&RowEffect<Value>> = effects.iter().copied().filter(|effect| !effect.by_trigger).collect();
+    let mut tables: Vec<&str> = own.iter().map(|effect| effect.table.as_str()).collect();
+    tables.sort_unstable();
+    tables.dedup();
+    let changed = read.iter().filter(|row| row.before != row.after).count();
+    let mut found = None;
+    for table in tables {
+        let Some(matches) = matches_of(read, own.iter().copied().filter(|effect| effect.table == table)) else {
+            continue;
+        };
+        let covered = matches.keys().filter_map(|at| read.get(*at)).filter(|row| row.before != row.after).count();
+        if covered < changed && all.by_table.is_empty() {
+            continue;
+        }
+        if found.replace((table, matches)).is_some() {
+            return None;
+        }
+    }
+    found
+}
+
+/// The rows that the tool reads, by the columns of the key that it reads. `None` if an effect has no row among them, or
+/// if these columns do not tell the rows apart.
+fn matches_of<'a>(read: &[ReadRow<'_>], effects: impl Iterator<Item = &'a RowEffect<Value>>) -> Option<Matches<'a>> {
+    let mut effects = effects.peekable();
+    let key = effects.peek()?.key.as_ref()?;
+    let is_read = |name: &&String| read.iter().all(|row| row.any().is_some_and(|row| row.get(*name).is_some()));
+    let names: Vec<&String> = key.keys().filter(is_read).collect();
+    let is_whole = names.len() == key.len();
+    let mut places = Places::new();
+    for (at, row) in read.iter().enumerate().rev() {
+        let values = names.iter().map(|name| row.any()?.get(*name).map(text)).collect::<Option<Vec<String>>>()?;
+        places.entry((row.kind(), values)).or_default().push(at);
+    }
+    if names.is_empty() || !is_whole && places.values().any(|rows| rows.len() > 1) {
+        return None;
+    }
+    let mut matches = Matches::new();
+    for effect in effects {
+        let key = effect.key.as_ref()?;
+        let values = names.iter().map(|name| key.get(*name).map(text)).collect::<Option<Vec<String>>>()?;
+        let at = places.get_mut(&(effect.change, values)).and_then(Vec::pop)?;
+        matches.insert(at, effect);
+    }
+    Some(matches)
+}
+
+/// A value in the text form in which PostgreSQL compares best with JSON.
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+impl<'a> From<RowChange<'a>> for ReadRow<'a> {
+    fn from(change: RowChange<'a>) -> Self {
+        let (before, after) = match change {
+            RowChange::Unchanged(row) => (Some(row), Some(row)),
+            RowChange::Changed(before, after) => (Some(before), Some(after)),
+            RowChange::Removed(row) => (Some(row), None),
+            RowChange::Added(row) => (None, Some(row)),
+        };
+        Self { before, after }
+    }
+}
+
+impl<'a> ReadRow<'a> {
+    fn any(self) -> Option<&'a Value> {
+        self.before.or(self.after)
+    }
+
+    fn kind(self) -> ChangeKind {
+        match (self.before, self.after) {
+            (None, _) => ChangeKind::Insert,
+            (_, None) => ChangeKind::Delete,
+            _ => ChangeKind::Update,
+        }
+    }
+
+    /// The row with the columns of its effect that the tool does not read.
+    fn changed_row(self, key: &[String], effect: Option<&RowEffect<Value>>, generated: &[&str]) -> ChangedRow {
+        let pairs = match (self.before, self.after) {
+            (Some(before), Some(after)) => column_pairs(before, after),
+            (Some(row), None) => columns(row).map(|(name, value)| (name, Some(value), None)).collect(),
+            (None, Some(row)) => columns(row).map(|(name, value)| (name, None, Some(value))).collect(),
+            (None, None) => Vec::new(),
+        };
+        let is_key = |name: &str| match effect.and_then(|effect| effect.key.as_ref()) {
+            Some(key) => key.contains_key(name),
+            None => key.iter().any(|column| column == name),
+        };
+        let mut row = ChangedRow::default();
+        for &(name, before, after) in &pairs {
+            let value = before.or(after).cloned().unwrap_or_default();
+            if is_key(name) {
+                row.key.push((name.to_owned(), value));
+                if before.is_none() || after.is_none() || before == after {
+                    continue;
+                }
+            } else if before == after {
+                row.same.push((name.to_owned(), value));
+                continue;
+            } else if generated.contains(&name) {
+                row.generated.push(name.to_owned());
+                continue;
+            }
+            row.columns.push(ChangedColumn { name: name.to_owned(), before: before.cloned(), after: after.cloned() });
+        }
+        if let Some(effect) = effect {
+            let more = ChangedRow::from(effect);
+            row.key = more.key;
+            let is_unread = |name: &str| pairs.iter().all(|(read, _, _)| *read != name);
+            row.columns.extend(more.columns.into_iter().filter(|column| is_unread(&column.name)));
+            row.generated.extend(more.generated.into_iter().filter(|name| is_unread(name)));
+            (row.is_cut, row.has_sensitive_changes) = (effect.is_cut, effect.has_sensitive_changes);
+        }
+        row
+    }
+}
+
+impl ChangedRow {
+    fn is_without_change(&self) -> bool {
+        self.columns.is_empty() && self.generated.is_empty() && !self.is_cut && !self.has_sensitive_changes
+    }
+}
+
+impl From<&RowEffect<Value>> for ChangedRow {
+    fn from(effect: &RowEffect<Value>) -> Self {
+        let is_key = |name: &str| effect.key.as_ref().is_some_and(|key| key.contains_key(name));
+        let column = |(name, values): (&String, &ColumnEffect<Value>)| {
+            let (before, after) = match (values, effect.change) {
+                (ColumnEffect::Changed { before, after }, _) => (Some(before.clone()), Some(after.clone())),
+                (ColumnEffect::Whole(_), _) if is_key(name) => return None,
+                (ColumnEffect::Whole(value), ChangeKind::Delete) => (Some(value.clone()), None),
+                (ColumnEffect::Whole(value), _) => (None, Some(value.clone())),
+            };
+            (!effect.generated.contains(name)).then(|| ChangedColumn { name: name.clone(), before, after })
+        };
+        Self {
+            key: effect.key.iter().flatten().map(|(name, value)| (name.clone(), value.clone())).collect(),
+            columns: effect.columns.iter().filter_map(column).collect(),
+            same: Vec::new(),
+            generated: effect.generated.clone(),
+            is_cut: effect.is_cut,
+            has_sensitive_changes: effect.has_sensitive_changes,
+        }
+    }
+}
