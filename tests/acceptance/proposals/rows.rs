@@ -55,7 +55,7 @@ async fn swapped_values_are_shown_by_key_or_with_a_warning() {
     let id = shown["proposal_id"].as_str().unwrap();
     let screen = testkit::run_countersign(&db.url(), &["proposals", "show", id]).await;
     assert_eq!(screen.code, 0, "{}", screen.err);
-    assert!(screen.out.contains("2 changed") && !screen.out.contains("as before"), "{}", screen.out);
+    assert!(screen.out.contains("update 2 rows") && !screen.out.contains("as before"), "{}", screen.out);
 
     // And what changes places meanwhile is noticed.
     db.run("update public.seat s set name = o.name from public.seat o where o.seat_no = 3 - s.seat_no").await;

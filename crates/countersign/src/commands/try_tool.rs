@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use manifest::Access;
+use review::Summary;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tools::{Metrics, Registry};
@@ -12,10 +13,10 @@ use types::{Effects, Envelope, Failure, Principal, Rollback, Tier, check_strict_
 
 use crate::commands::bootstrap::ServerBuilder;
 use crate::commands::cli::TryArgs;
-use crate::commands::proposals::show::{images_lines, undo_lines};
+use crate::commands::proposals::show::undo_lines;
 use crate::connection;
 use crate::settings::Settings;
-use crate::terminal::effects;
+use crate::terminal::rows;
 use crate::terminal::table::{Shown, beside};
 use crate::terminal::{Style, print_error, print_line};
 
@@ -145,10 +146,8 @@ fn preview(data: &PreviewedWrite, tier: Option<Tier>, shown: Shown) -> Vec<Strin
     lines.extend(shown.field("parameters", Some(&Value::Object(given))));
     lines.extend(beside("rows touched", [data.rows_affected.to_string()]));
     lines.extend(data.warnings.iter().flat_map(|warning| beside("warning", [style.bad(&visible(warning))])));
-    if let Some(effects) = &data.effects {
-        lines.extend(beside("changed rows", effects::lines(effects, shown.full)));
-    }
-    lines.extend(images_lines((data.before.as_ref(), data.after.as_ref()), &[], shown, &style));
+    let summary = Summary::of_images(data.before.as_ref(), data.after.as_ref(), data.effects.as_ref());
+    lines.extend(beside("rows", rows::lines(&summary, shown, &style)));
     lines.extend(shown.field("result", Some(&data.result)));
     lines.extend(undo_lines(&data.rollback, true, &style));
     lines

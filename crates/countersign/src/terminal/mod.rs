@@ -1,8 +1,8 @@
 //! Standard input and output. Only this module writes to standard output and standard error directly.
 
-pub(crate) mod diff;
 pub(crate) mod effects;
 pub(crate) mod os_user;
+pub(crate) mod rows;
 pub(crate) mod shell_word;
 pub(crate) mod short_id;
 pub(crate) mod table;

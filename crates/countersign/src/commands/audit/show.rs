@@ -1,6 +1,7 @@
 //! `countersign audit show`: a record and the records that are linked to it.
 
 use ledger::audit::Record;
+use review::Summary;
 use serde_json::{Value, json};
 use types::ClientInfo;
 
@@ -8,8 +9,8 @@ use super::args::ShowArgs;
 use super::masks;
 use super::{find, open, unknown};
 use crate::settings::Settings;
-use crate::terminal::diff;
 use crate::terminal::effects;
+use crate::terminal::rows;
 use crate::terminal::table;
 use crate::terminal::table::{Shown, beside, json_line, or_dash};
 use crate::terminal::{Style, print_line};
@@ -60,7 +61,7 @@ fn lines(record: &Record, shown: Shown) -> Vec<String> {
         number("entry in the log", record.log_entry),
         json("parameters", &record.params),
         effects.unwrap_or_default(),
-        rows(record, shown),
+        row_lines(record, shown),
         json("result", &record.result),
         json("receipt", &record.rollback_action),
         text("undo", &review::sentences::undo(record)),
@@ -70,13 +71,9 @@ fn lines(record: &Record, shown: Shown) -> Vec<String> {
 }
 
 /// The rows before and after the write, if its tool recorded them.
-fn rows(record: &Record, shown: Shown) -> Vec<String> {
-    match (&record.before_image, &record.after_image) {
-        (Some(before), Some(after)) => {
-            beside("rows", diff::lines(before, after, &[], shown.full, shown.width, &Style::of_stdout()))
-        }
-        (before, after) => [shown.field("before", before.as_ref()), shown.field("after", after.as_ref())].concat(),
-    }
+fn row_lines(record: &Record, shown: Shown) -> Vec<String> {
+    let summary = Summary::of_images(record.before_image.as_ref(), record.after_image.as_ref(), None);
+    beside("rows", rows::lines(&summary, shown, &Style::of_stdout()))
 }
 
 fn client(client: ClientInfo) -> Vec<String> {

@@ -1,18 +1,20 @@
 //! `countersign proposals show`: prints everything that a reviewer needs, with hidden characters escaped.
 
 use ledger::proposals::{Approval, Preview, Proposal, ProposalStatus};
-use review::sentences;
+use review::{Risk, RiskLevel, Summary, sentences};
 use serde_json::Value;
 use types::{Rollback, Tier, visible};
 
 use super::args::ShowArgs;
 use super::{find, open};
 use crate::settings::Settings;
-use crate::terminal::diff;
-use crate::terminal::effects;
 use crate::terminal::os_user::{Decider, decided_by};
+use crate::terminal::rows;
 use crate::terminal::table::{Shown, beside, field, json_line};
 use crate::terminal::{Style, print_line};
+
+/// The maximum number of definitions that are listed without --full.
+const MAX_DEFINITIONS: usize = 3;
 
 pub(crate) async fn run(arguments: &ShowArgs, settings: &Settings) -> anyhow::Result<()> {
     let proposal = find(&open(settings).await?.proposals(), &arguments.id).await?;
@@ -59,10 +61,15 @@ pub(super) fn print(proposal: &Proposal, full: bool) {
     };
     let several = format!("approve: {} different people who are not the proposer agree", proposal.rule.approvals);
     let tier = if proposal.rule.approvals > 1 { &several } else { tier };
-    let parts: [Vec<String>; 15] = [
+    let summary = Summary::new(&proposal.preview);
+    let parts: [Vec<String>; 17] = [
         text("proposal", &proposal.proposal_id.to_string()),
         beside("state", [style.bold(proposal.status.as_str())]),
+        text("what", &proposal.description),
         optional("reason", &proposal.reason),
+        risks(&proposal.preview, &summary, &style),
+        preview(&proposal.preview, &summary, shown, &style),
+        shown.field("parameters", Some(&Value::Object(proposal.params.clone()))),
         text("tool", &format!("{} {}", proposal.tool_name, proposal.tool_version)),
         text("tier", tier),
         optional("approvers", &proposal.rule.approvers),
@@ -72,57 +79,49 @@ pub(super) fn print(proposal: &Proposal, full: bool) {
         text("proposed at", &proposal.created_at),
         text("until", &proposal.expires_at),
         optional("idempotency key", &proposal.idempotency_key),
-        text("what", &proposal.description),
-        shown.field("parameters", Some(&Value::Object(proposal.params.clone()))),
-        preview(&proposal.preview, shown, &style),
+        text("digest", &proposal.digest),
     ];
     parts.iter().flatten().for_each(|line| print_line(line));
-    let hashes =
-        [("digest", &proposal.digest), ("fingerprint", &proposal.params_hash), ("definition", &proposal.definition)];
-    hashes.into_iter().flat_map(|(heading, hash)| text(heading, hash)).for_each(|line| print_line(&line));
+    if full {
+        let hashes = [("fingerprint", &proposal.params_hash), ("definition", &proposal.definition)];
+        hashes.into_iter().flat_map(|(heading, hash)| text(heading, hash)).for_each(|line| print_line(&line));
+    }
     outcome(proposal).iter().for_each(|line| print_line(line));
 }
 
-fn preview(preview: &Preview, shown: Shown, style: &Style) -> Vec<String> {
+/// The risks, the worst first.
+fn risks(preview: &Preview, summary: &Summary, style: &Style) -> Vec<String> {
+    let line = |risk: &Risk| {
+        let heading = risk.level().word();
+        let sentence = risk.sentence();
+        beside(heading, [if risk.level() == RiskLevel::High { style.bad(&sentence) } else { sentence }])
+    };
+    Risk::of_preview(preview, summary).iter().flat_map(line).collect()
+}
+
+fn preview(preview: &Preview, summary: &Summary, shown: Shown, style: &Style) -> Vec<String> {
     let rows = preview.rows_affected.map_or_else(
         || "not known: it was looked at, and not tried".to_owned(),
         |count| format!("{count}, when it was tried and rolled back"),
     );
     let mut lines = beside("rows touched", [rows]);
-    for warning in &preview.warnings {
-        lines.extend(beside("warning", [style.bad(&visible(warning))]));
+    lines.extend(beside("rows", summary.headline().into_iter().chain(rows::lines(summary, shown, style))));
+    if shown.full || summary.groups.is_empty() {
+        lines.extend(shown.field("result", Some(&preview.result)));
     }
-    if let Some(effects) = &preview.effects {
-        lines.extend(beside("changed rows", effects::lines(effects, shown.full)));
+    if preview.rollback.reversible {
+        lines.extend(undo_lines(&preview.rollback, preview.rows_affected.is_some(), style));
     }
-    let images = (preview.before.as_ref(), preview.after.as_ref());
-    lines.extend(images_lines(images, &preview.row_key, shown, style));
-    lines.extend(shown.field("result", Some(&preview.result)));
-    if !preview.generated.is_empty() {
-        lines.extend(beside("generated", [visible(&preview.generated.join(", "))]));
-    }
-    lines.extend(undo_lines(&preview.rollback, preview.rows_affected.is_some(), style));
     let definitions = preview.definitions.iter().map(|definition| format!("{} {}", definition.kind, definition.name));
     let definitions: Vec<String> = definitions.map(|definition| visible(&definition)).collect();
-    if !definitions.is_empty() {
-        lines.extend(beside("depends on", definitions));
+    match definitions.len() {
+        0 => {}
+        count if !shown.full && count > MAX_DEFINITIONS => {
+            lines.extend(beside("depends on", [format!("{count} definitions: --full lists them")]));
+        }
+        _ => lines.extend(beside("depends on", definitions)),
     }
     lines
-}
-
-/// The rows before and after the write, as tried for the proposal.
-pub(crate) fn images_lines(
-    images: (Option<&Value>, Option<&Value>),
-    row_key: &[String],
-    shown: Shown,
-    style: &Style,
-) -> Vec<String> {
-    match images {
-        (Some(before), Some(after)) => {
-            beside("rows", diff::lines(before, after, row_key, shown.full, shown.width, style))
-        }
-        (before, after) => [shown.field("rows before", before), shown.field("rows after", after)].concat(),
-    }
 }
 
 /// Whether and how the write could be undone.
