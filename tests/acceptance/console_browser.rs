@@ -8,6 +8,7 @@ mod hostile_values;
 mod keyboard;
 mod looks;
 mod mcp_apps;
+mod review;
 mod sign_in;
 mod site;
 
