@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use ledger::proposals::{Preview, ProposalStatus};
+use review::Summary;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -19,6 +20,9 @@ const MAX_BYTES: usize = 4 << 10;
 
 /// The maximum size of a page of rows, in bytes of JSON.
 const MAX_PAGE_BYTES: usize = 32 << 10;
+
+/// The maximum number of sentences of a summary.
+const MAX_SENTENCES: usize = 10;
 
 /// The maximum length of a text in a proposal that is cut, in characters.
 const MAX_TEXT_CHARS: usize = 200;
@@ -60,6 +64,10 @@ pub(crate) struct ProposalData {
     /// What the write did when it was tried and rolled back.
     #[schemars(with = "BTreeMap<String, AnyJson>")]
     preview: Preview,
+    /// For a cut preview: what its rows become, by table and column.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(skip)]
+    summary: Vec<String>,
     /// What was left out of the preview and cut, and how to read it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
@@ -123,9 +131,16 @@ impl ProposalData {
         if size(&whole) <= MAX_BYTES { whole } else { whole.cut() }
     }
 
-    /// The proposal with a page of its rows, after the first `after` ones.
+    /// The proposal with a page of its rows, after the first `after` ones. The first page has the
+    /// parameters and the answer, too, if they fit.
     pub(crate) fn page(proposal: &ShownProposal<'_>, console: Option<&ConsoleLinks>, after: usize) -> Self {
         let mut page = Self::whole(proposal, console);
+        if after > 0 || size(&page.params) > MAX_PAGE_BYTES {
+            page.params = Map::new();
+        }
+        if after > 0 || size(&page.preview.result) > MAX_PAGE_BYTES {
+            page.preview.result = Value::Null;
+        }
         let rows = PreviewRows::take(&mut page.preview);
         // At least one row, however large.
         let end = rows.fitting(after, MAX_PAGE_BYTES).max((after + 1).min(rows.count()));
@@ -153,6 +168,7 @@ impl ProposalData {
             params: proposal.params,
             // The definitions are for the server and the reviewer, not for the agent.
             preview: Preview { definitions: Vec::new(), ..proposal.preview },
+            summary: Vec::new(),
             left_out: None,
             next_after: None,
             digest: proposal.digest,
@@ -171,6 +187,7 @@ impl ProposalData {
     }
 
     fn cut(mut self) -> Self {
+        self.summary = Summary::new(&self.preview).sentences().take(MAX_SENTENCES).collect();
         let mut rows = PreviewRows::take(&mut self.preview);
         self.description = cut(&self.description, 2 * MAX_TEXT_CHARS);
         self.params.values_mut().for_each(cut_texts);
@@ -190,8 +207,7 @@ impl ProposalData {
     }
 }
 
-const LEFT_OUT: &str =
-    "Rows, and the ends of long texts. get_proposal with rows = \"all\" has them, in pages if there are many.";
+const LEFT_OUT: &str = "Rows are left out, and long texts cut. get_proposal with rows = \"all\" has more, in pages if there are many rows.";
 
 /// The rows of a preview. Each list may have a row with the same number.
 struct PreviewRows {

@@ -98,6 +98,13 @@ impl Summary {
         self.listed(RowOrigin::Further)
     }
 
+    /// The summary in sentences: the rows of the write's own statements, other rows, and what columns become.
+    pub fn sentences(&self) -> impl Iterator<Item = String> {
+        let further = self.further().map(|rows| sentences::further(&rows));
+        let columns = self.groups.iter().flat_map(RowGroup::columns);
+        self.headline().into_iter().chain(further).chain(columns.map(|column| column.sentence()))
+    }
+
     fn listed(&self, origin: RowOrigin) -> Option<String> {
         let titles: Vec<String> =
             self.groups.iter().filter(|group| group.origin == origin).map(RowGroup::title).collect();
