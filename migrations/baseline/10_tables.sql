@@ -258,7 +258,7 @@ comment on table countersign.effect is
     'Rows that writes changed, whatever changed them: the statement, a trigger, a cascade, a rule. A row image is the text of the row.';
 comment on column countersign.effect.correlation_id is 'The write; null for a change that came from outside countersign.';
 comment on column countersign.effect.op is 'I, U or D; N for a row that an UPDATE set to what it was: only `after` has its image.';
-comment on column countersign.effect.by_trigger is 'A trigger, or an action of a foreign key, ran the statement.';
+comment on column countersign.effect.by_trigger is 'A trigger ran the statement. The triggers of an action of a foreign key run as those of the statement do, so it is false for them.';
 comment on column countersign.effect.key is 'The key as a JSON object: of the row after the change, or of the deleted row.';
 comment on column countersign.effect.key_before is 'The key before, where the change altered it.';
 comment on column countersign.effect.unchanged is

@@ -193,6 +193,10 @@ async fn records_are_filtered_by_the_address_paged_and_exported() {
     assert_eq!(lines(&filtered.body), 2, "{}", filtered.body);
     assert!(filtered.body.contains("<option selected>success</option>"), "{}", filtered.body);
 
+    // What was not given is not listed, and a failure says why.
+    let failed = olga.get("/records?status=failure").await.body;
+    assert!(failed.contains("<span class=\"note failed\">") && !failed.contains(": null"), "{failed}");
+
     let exported = olga.get("/records.jsonl").await;
     let all: Vec<Value> = exported.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(all.len(), 622);

@@ -1,7 +1,7 @@
-//! Who may approve a proposal.
+//! Who may approve a proposal, and who has decided.
 
 use ledger::proposals::{Proposal, ProposalStatus};
-use types::Tier;
+use types::{Tier, visible};
 
 /// The reason why a person cannot approve a proposal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +46,40 @@ pub fn undecidable(proposal: &Proposal, person: &str, is_reviewer: bool) -> Opti
 #[must_use]
 pub fn is_same_person(one: &str, other: &str) -> bool {
     one.to_lowercase() == other.to_lowercase()
+}
+
+/// The person who decided on a proposal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decider {
+    /// The database login of a person, or the account whose client decided.
+    name: String,
+    /// The operating-system user of a person.
+    os_user: Option<String>,
+}
+
+/// The decider in a recorded decision. On the command line, the ledger has verified the login, but the
+/// operating-system user is only what the command reported.
+#[must_use]
+pub fn decided_by(who: &str, login: Option<&str>, via: Option<&str>) -> Decider {
+    match (login, via) {
+        (Some(login), Some("command_line")) => Decider { name: visible(login), os_user: Some(visible(who)) },
+        _ => Decider { name: visible(who), os_user: None },
+    }
+}
+
+impl Decider {
+    /// The name of the decider, without the operating-system user.
+    #[must_use]
+    pub fn short(self) -> String {
+        self.name
+    }
+}
+
+impl std::fmt::Display for Decider {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)?;
+        self.os_user.as_ref().map_or(Ok(()), |user| write!(f, " (OS user {user})"))
+    }
 }
 
 #[cfg(test)]

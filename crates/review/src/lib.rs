@@ -8,7 +8,7 @@
 //! row_diff   the rows before and after a write; `row_key` is the key of a row as people type it
 //! summary    the rows of a write by table and kind, and what they become; `word_diff` is for long texts
 //! risk       the risks of a write, the worst first
-//! decision   who may approve a proposal
+//! decision   who may approve a proposal, and who has decided
 //! sentences  the texts that all front ends share; `ago` is for times
 //! finding    what the check of a ledger and of its servers found
 //! ```
@@ -25,7 +25,7 @@ pub mod sentences;
 pub mod summary;
 mod word_diff;
 
-pub use decision::{Undecidable, is_same_person, undecidable};
+pub use decision::{Decider, Undecidable, decided_by, is_same_person, undecidable};
 pub use finding::{Finding, FindingLevel};
 pub use masks::RowMasks;
 pub use reader::{LoginMasks, RecordReader};

@@ -41,7 +41,8 @@ pub struct RowEffect<V = Cell> {
     pub key: Option<Columns<V>>,
     /// Whether the row was inserted, updated or deleted.
     pub change: ChangeKind,
-    /// Whether a trigger or an action of a foreign key changed the row, and not a statement of the write itself.
+    /// Whether a trigger changed the row. False for an action of a foreign key, since PostgreSQL runs the triggers of its
+    /// rows as those of the statement.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_trigger: bool,
     /// For an update, the columns that changed; for an insert or a delete, the columns that are not null. Values are

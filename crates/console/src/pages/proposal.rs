@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use ledger::console::ConsolePerson;
 use ledger::proposals::{ConsoleDecider, ConsoleDecisionError, Decision, Preview, Proposal, ProposalStatus, not_found};
 use review::ago::ago;
-use review::{Risk, Summary, Undecidable, sentences, undecidable};
+use review::{Risk, Summary, Undecidable, decided_by, sentences, undecidable};
 use serde::Deserialize;
 use tokio::time::Instant;
 use types::{ProposalId, Tier, visible};
@@ -241,12 +241,13 @@ fn facts(proposal: &Proposal) -> Vec<Fact> {
 fn outcome(proposal: &Proposal) -> Vec<Fact> {
     let text =
         |name: &'static str, value: &Option<String>| value.as_deref().map(|text| Fact::text(name, visible(text)));
+    let (login, via) = (proposal.decided_login.as_deref(), proposal.decided_via.as_deref());
     let decided_by = proposal
         .decided_by
         .as_deref()
-        .map(|by| format!("{}, via {}", visible(by), proposal.decided_via.as_deref().unwrap_or("-")));
-    let executed =
-        proposal.correlation_id.map(|id| Fact::link("Executed as", format!("/records/{id}"), id.to_string()));
+        .map(|by| format!("{}, via {}", decided_by(by, login, via), visible(via.unwrap_or("-"))));
+    let record = if proposal.status == ProposalStatus::Executed { "Executed as" } else { "Attempt, not executed" };
+    let executed = proposal.correlation_id.map(|id| Fact::link(record, format!("/records/{id}"), id.to_string()));
     [
         decided_by.map(|by| Fact::text("Decided by", by)),
         proposal.decided_at.as_ref().map(|at| Fact::time("Decided at", at.clone())),

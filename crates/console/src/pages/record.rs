@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use ledger::RecordStatus;
 use ledger::audit::{ProveError, Record, RecordApproval};
 use ledger::console::ConsolePerson;
-use review::Summary;
+use review::{Summary, decided_by};
 use serde_json::Value;
 use types::{CorrelationId, visible};
 
@@ -30,6 +30,7 @@ struct Page<'a> {
     by: String,
     at: Option<String>,
     error: Option<String>,
+    reason: Option<String>,
     params: Vec<(String, LongText)>,
     tables: Vec<Table>,
     shown_rows: ShownRows,
@@ -89,9 +90,10 @@ fn page<'a>(console: &Console, person: &'a ConsolePerson, record: &Record, shown
         tool: visible(&record.tool_name),
         by: proposer(record.actor.as_deref(), &record.account_id),
         at: record.completed_at.clone().or_else(|| Some(record.created_at.clone())),
-        error: error(record),
+        error: error(record.error_code.as_ref(), record.error_message.as_ref()),
+        reason: optional(&record.reason),
         facts: facts(record),
-        params: record.params.as_ref().and_then(Value::as_object).into_iter().flatten().map(pair).collect(),
+        params: record.params.as_ref().and_then(Value::as_object).into_iter().flatten().filter_map(pair).collect(),
         tables: tables(&Summary::of_record(record), shown_rows),
         shown_rows,
         chain: chain(record),
@@ -103,15 +105,15 @@ fn page<'a>(console: &Console, person: &'a ConsolePerson, record: &Record, shown
     }
 }
 
-fn pair((name, value): (&String, &Value)) -> (String, LongText) {
-    (visible(name), LongText::new(shown(value)))
+/// A parameter; `None` if it was not given.
+fn pair((name, value): (&String, &Value)) -> Option<(String, LongText)> {
+    (!value.is_null()).then(|| (visible(name), LongText::new(shown(value))))
 }
 
 /// `db_error: the value is too long`.
-fn error(record: &Record) -> Option<String> {
-    let code = optional(&record.error_code)?;
-    let message = optional(&record.error_message).map(|message| format!(": {message}")).unwrap_or_default();
-    Some(format!("{code}{message}"))
+pub(super) fn error(code: Option<&String>, message: Option<&String>) -> Option<String> {
+    let message = message.map(|message| format!(": {}", visible(message))).unwrap_or_default();
+    Some(format!("{}{message}", visible(code?)))
 }
 
 fn facts(record: &Record) -> Vec<Fact> {
@@ -123,7 +125,6 @@ fn facts(record: &Record) -> Vec<Fact> {
     [
         client_name.map(|name| Fact::text("Client", name)),
         optional(&client.session_id).map(|id| Fact::id("Session", id)),
-        optional(&record.reason).map(|reason| Fact::text("Reason", reason)),
         Some(Fact::time("Made at", record.created_at.clone())),
         record.completed_at.clone().map(|time| Fact::time("Completed at", time)),
         number(record.rows_affected).map(|rows| Fact::text("Rows", rows)),
@@ -151,9 +152,10 @@ fn chain(record: &Record) -> Vec<Fact> {
 
 fn approval(approval: RecordApproval) -> Vec<Fact> {
     let text = |name: &'static str, text: &Option<String>| optional(text).map(|text| Fact::text(name, text));
+    let (login, via) = (approval.decided_login.as_deref(), approval.decided_via.as_deref());
+    let by = approval.decided_by.as_deref().map(|by| decided_by(by, login, via).to_string());
     [
-        text("Decided by", &approval.decided_by),
-        text("Login", &approval.decided_login),
+        by.map(|by| Fact::text("Decided by", by)),
         text("Via", &approval.decided_via),
         approval.decided_at.as_ref().map(|at| Fact::time("Decided at", visible(at))),
         approval.proposal_id.map(|id| Fact::link("Proposal", format!("/proposals/{id}"), id.to_string())),

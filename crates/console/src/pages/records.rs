@@ -16,11 +16,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use types::{TimeError, visible};
 
+use super::record::error;
 use crate::message::{self, render};
 use crate::rows;
 use crate::session::LoggedIn;
 use crate::state::Console;
-use crate::text::{proposer, query_string};
+use crate::text::{optional, proposer, query_string};
 
 /// The number of records on a page.
 const PAGE: u32 = 50;
@@ -70,7 +71,11 @@ pub(crate) struct RecordLine {
     pub(crate) status: String,
     pub(crate) at: String,
     pub(crate) by: String,
+    /// The parameters that were given.
     pub(crate) what: String,
+    /// The reason of the agent.
+    pub(crate) why: Option<String>,
+    pub(crate) error: Option<String>,
 }
 
 impl RecordQuery {
@@ -222,7 +227,6 @@ pub(crate) async fn export(
 
 fn line(record: &ledger::audit::RecordLine) -> RecordLine {
     let id = record.correlation_id.to_string();
-    let error = record.error_code.as_deref().map(|code| format!("{}: ", visible(code))).unwrap_or_default();
     let params = record.params_summary.as_deref().unwrap_or_default();
     RecordLine {
         short_id: short_id(&id),
@@ -231,7 +235,9 @@ fn line(record: &ledger::audit::RecordLine) -> RecordLine {
         status: if record.is_reversed { "reversed".to_owned() } else { visible(&record.status) },
         at: record.created_at.clone(),
         by: proposer(record.actor.as_deref(), &record.account_id),
-        what: format!("{error}{}", params_in_words(params)),
+        what: params_in_words(params),
+        why: optional(&record.reason),
+        error: error(record.error_code.as_ref(), record.error_message.as_ref()),
     }
 }
 
@@ -245,6 +251,8 @@ pub(crate) fn planned_line(write: &PlannedWrite) -> RecordLine {
         at: write.completed_at.clone().unwrap_or_default(),
         by: proposer(write.actor.as_deref(), &write.account_id),
         what: params_in_words(write.params_summary.as_deref().unwrap_or_default()),
+        why: None,
+        error: None,
     }
 }
 
@@ -252,7 +260,8 @@ pub(crate) fn planned_line(write: &PlannedWrite) -> RecordLine {
 fn params_in_words(summary: &str) -> String {
     match serde_json::from_str::<Map<String, Value>>(&visible(summary)) {
         Ok(params) => {
-            let pairs = params.iter().map(|(name, value)| format!("{}: {}", visible(name), rows::shown(value)));
+            let given = params.iter().filter(|(_, value)| !value.is_null());
+            let pairs = given.map(|(name, value)| format!("{}: {}", visible(name), rows::shown(value)));
             pairs.collect::<Vec<_>>().join(", ")
         }
         Err(_) => visible(summary),

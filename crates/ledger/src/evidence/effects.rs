@@ -17,7 +17,7 @@ select t.name, e.op::pg_catalog.text, coalesce(e.key_before, e.key), case when e
     e.by_trigger, \
     (select pg_catalog.count(*) from countersign.effect c where c.correlation_id operator(pg_catalog.=) $1), \
     (select pg_catalog.json_agg(pg_catalog.json_build_object('table', n.name, 'change', \
-        case n.op when 'I' then 'insert' when 'D' then 'delete' else 'update' end, \
+        case when n.op operator(pg_catalog.=) 'I' then 'insert' when n.op operator(pg_catalog.=) 'D' then 'delete' else 'update' end, \
         'by_trigger', n.by_trigger, 'count', n.count) order by n.first) \
      from (select c.shape, ct.name, c.op, c.by_trigger, pg_catalog.count(*) as count, pg_catalog.min(c.position) as first \
            from countersign.effect c join countersign.tracked ct on ct.shape operator(pg_catalog.=) c.shape \

@@ -10,11 +10,11 @@ use super::args::ListArgs;
 use super::masks;
 use super::open;
 use crate::settings::Settings;
-use crate::terminal::os_user::decided_by;
 use crate::terminal::short_id::short;
 use crate::terminal::table::{assignments, json_line, or_dash, table, to_the_second, without_empty_columns};
 use crate::terminal::{print_line, width};
 use review::ago::ago;
+use review::decided_by;
 
 pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Result<()> {
     let audit = open(settings).await?;

@@ -9,11 +9,11 @@ use super::args::ListArgs;
 use super::show::progress_of;
 use super::{open, refused};
 use crate::settings::Settings;
-use crate::terminal::os_user::decided_by;
 use crate::terminal::short_id::short;
 use crate::terminal::table::{json_line, or_dash, table, to_the_second, without_empty_columns};
 use crate::terminal::{print_line, width};
 use review::ago::ago;
+use review::decided_by;
 
 pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Result<()> {
     let filter = ProposalFilter { account: arguments.account, status: arguments.status, limit: arguments.limit };

@@ -1,14 +1,13 @@
 //! `countersign proposals show`: prints everything that a reviewer needs, with hidden characters escaped.
 
 use ledger::proposals::{Approval, Preview, Proposal, ProposalStatus};
-use review::{Risk, RiskLevel, Summary, sentences};
+use review::{Decider, Risk, RiskLevel, Summary, decided_by, sentences};
 use serde_json::Value;
 use types::{Rollback, Tier, visible};
 
 use super::args::ShowArgs;
 use super::{find, open};
 use crate::settings::Settings;
-use crate::terminal::os_user::{Decider, decided_by};
 use crate::terminal::rows;
 use crate::terminal::table::{Shown, beside, field, json_line};
 use crate::terminal::{Style, print_line};
