@@ -200,7 +200,7 @@ async fn the_record_of_a_long_text_has_it_once() {
     let texts = ["x", "y"].map(|letter| letter.repeat(2_800));
     server.succeed("note_bed", json!({"id": 1, "note": texts[0]})).await;
     let done = server.succeed("note_bed", json!({"id": 1, "note": texts[1]})).await;
-    let receipt = json!({"correlation_id": done["meta"]["correlation_id"]});
+    let receipt = json!({"correlation_id": done["meta"]["correlation_id"], "rows": "all"});
     let record = server.succeed("get_mutation_detail", receipt).await["data"].clone();
     assert_eq!(record["params"]["note"], texts[1]);
     assert_eq!(record["result"]["note"], json!({"same_as": "params.note"}), "{record}");

@@ -23,6 +23,7 @@
 
 mod approval_flow;
 mod arguments;
+mod bounded;
 pub mod builtin;
 mod instructions;
 mod listed_numbers;

@@ -1,4 +1,5 @@
-//! A proposal as agents see it. What does not fit into [`MAX_BYTES`] is left out, and read in pages.
+//! A proposal as agents see it. What does not fit is left out, and read in pages
+//! (`bounded`).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,24 +9,16 @@ use review::Summary;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use types::{CorrelationId, Effects, ProposalId, Tier};
+use types::{CorrelationId, ProposalId, Tier};
 
+use crate::bounded::{MAX_BYTES, MAX_PAGE_BYTES, MAX_TEXT_CHARS, RowLists, cut_texts, size};
 use crate::proposal_text::{cut, shown_description};
 use crate::schema::AnyJson;
 use crate::services::ConsoleLinks;
 use crate::shown_proposal::ShownProposal;
 
-/// The maximum size of a proposal for an agent, in bytes of JSON.
-const MAX_BYTES: usize = 4 << 10;
-
-/// The maximum size of a page of rows, in bytes of JSON.
-const MAX_PAGE_BYTES: usize = 32 << 10;
-
 /// The maximum number of sentences of a summary.
 const MAX_SENTENCES: usize = 10;
-
-/// The maximum length of a text in a proposal that is cut, in characters.
-const MAX_TEXT_CHARS: usize = 200;
 
 /// What is told of a proposal. What is not there is left out, and not in the schema: it is there once it is decided.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -141,11 +134,10 @@ impl ProposalData {
         if after > 0 || size(&page.preview.result) > MAX_PAGE_BYTES {
             page.preview.result = Value::Null;
         }
-        let rows = PreviewRows::take(&mut page.preview);
-        // At least one row, however large.
-        let end = rows.fitting(after, MAX_PAGE_BYTES).max((after + 1).min(rows.count()));
+        let rows = taken(&mut page.preview);
+        let end = rows.page_end(after);
         page.next_after = (end < rows.count()).then_some(end);
-        rows.put(&mut page.preview, after..end);
+        put(rows, &mut page.preview, &(after..end));
         page
     }
 
@@ -188,7 +180,7 @@ impl ProposalData {
 
     fn cut(mut self) -> Self {
         self.summary = Summary::new(&self.preview).sentences().take(MAX_SENTENCES).collect();
-        let mut rows = PreviewRows::take(&mut self.preview);
+        let mut rows = taken(&mut self.preview);
         self.description = cut(&self.description, 2 * MAX_TEXT_CHARS);
         self.params.values_mut().for_each(cut_texts);
         cut_texts(&mut self.preview.result);
@@ -202,84 +194,18 @@ impl ProposalData {
             self.params = Map::new();
         }
         let end = rows.fitting(0, MAX_BYTES.saturating_sub(size(&self)));
-        rows.put(&mut self.preview, 0..end);
+        put(rows, &mut self.preview, &(0..end));
         self
     }
 }
 
+/// The rows of a preview, which then has none.
+fn taken(preview: &mut Preview) -> RowLists {
+    RowLists::new(preview.effects.take(), preview.before.take(), preview.after.take())
+}
+
+fn put(rows: RowLists, preview: &mut Preview, range: &Range<usize>) {
+    (preview.effects, preview.before, preview.after) = rows.part(range);
+}
+
 const LEFT_OUT: &str = "Rows are left out, and long texts cut. get_proposal with rows = \"all\" has more, in pages if there are many rows.";
-
-/// The rows of a preview. Each list may have a row with the same number.
-struct PreviewRows {
-    effects: Option<Effects<Value>>,
-    before: Option<Vec<Value>>,
-    after: Option<Vec<Value>>,
-}
-
-impl PreviewRows {
-    fn take(preview: &mut Preview) -> Self {
-        let rows = |image: &mut Option<Value>| match image.take() {
-            Some(Value::Array(rows)) => Some(rows),
-            other => other.map(|row| vec![row]),
-        };
-        Self { effects: preview.effects.take(), before: rows(&mut preview.before), after: rows(&mut preview.after) }
-    }
-
-    /// Puts the rows of this range into the preview.
-    fn put(self, preview: &mut Preview, range: Range<usize>) {
-        let image = |rows: Vec<Value>| Value::Array(part(rows, &range));
-        preview.before = self.before.map(image);
-        preview.after = self.after.map(image);
-        preview.effects = self.effects.map(|effects| Effects { rows: part(effects.rows, &range), ..effects });
-    }
-
-    /// Removes the images if the effects have the same rows, and cuts the texts of the others.
-    fn cut(&mut self) {
-        if let Some(effects) = &mut self.effects {
-            (self.before, self.after) = (None, None);
-            let cut = |_: &str, mut value: Value| {
-                cut_texts(&mut value);
-                value
-            };
-            effects.rows = std::mem::take(&mut effects.rows).into_iter().map(|row| row.map(cut)).collect();
-        }
-        self.before.iter_mut().chain(&mut self.after).flatten().for_each(cut_texts);
-    }
-
-    fn count(&self) -> usize {
-        let images = [&self.before, &self.after].map(|image| image.as_ref().map_or(0, Vec::len));
-        images.into_iter().chain(self.effects.as_ref().map(|effects| effects.rows.len())).max().unwrap_or_default()
-    }
-
-    /// The end of the rows from `start` on that take at most so many bytes.
-    fn fitting(&self, start: usize, bytes: usize) -> usize {
-        let mut taken = 0;
-        let fits = |at: &usize| {
-            let images = [&self.before, &self.after].map(|image| image.as_ref().and_then(|rows| rows.get(*at)));
-            let effect = self.effects.as_ref().and_then(|effects| effects.rows.get(*at));
-            taken += images.into_iter().flatten().map(size).sum::<usize>() + effect.map_or(0, size) + 3;
-            taken <= bytes
-        };
-        let count = self.count();
-        start.min(count) + (start..count).take_while(fits).count()
-    }
-}
-
-fn part<T>(rows: Vec<T>, range: &Range<usize>) -> Vec<T> {
-    rows.into_iter().skip(range.start).take(range.len()).collect()
-}
-
-/// The size as JSON, in bytes.
-fn size(value: &impl Serialize) -> usize {
-    serde_json::to_vec(value).map_or(usize::MAX, |json| json.len())
-}
-
-/// Cuts the long texts of a value.
-fn cut_texts(value: &mut Value) {
-    match value {
-        Value::String(text) => *text = cut(text, MAX_TEXT_CHARS),
-        Value::Array(items) => items.iter_mut().for_each(cut_texts),
-        Value::Object(fields) => fields.values_mut().for_each(cut_texts),
-        _ => {}
-    }
-}

@@ -1,4 +1,4 @@
-//! What an agent gets of a proposal is bounded, and the rest comes in pages.
+//! What an agent gets of a proposal or a record is bounded, and the rest comes in pages.
 
 use std::collections::BTreeSet;
 
@@ -77,8 +77,21 @@ async fn a_proposal_of_many_rows_is_bounded_and_read_in_pages() {
         assert_eq!(rows[..shown.len()], shown[..], "{tool}");
         // What is agreed to is all of it.
         let confirm = json!({"proposal_id": proposal["proposal_id"], "digest": proposal["digest"]});
-        server.succeed("confirm_proposal", confirm).await;
+        let written = server.succeed("confirm_proposal", confirm).await;
         assert_eq!(db.value("select count(*) from ward.dose where times = 5").await, "80");
+        let receipt = json!({"correlation_id": written["meta"]["correlation_id"]});
+        let record = server.succeed("get_mutation_detail", receipt.clone()).await["data"].clone();
+        assert!(bytes(&record) <= MOST && record["left_out"].is_string(), "{tool}: {}", bytes(&record));
+        assert!(record["rollback_action"]["reversible"].is_boolean(), "{record}");
+        let (mut ids, mut after) = (BTreeSet::new(), json!(0));
+        while !after.is_null() {
+            let ask = json!({"correlation_id": receipt["correlation_id"], "rows": "all", "after": after});
+            let page = server.succeed("get_mutation_detail", ask).await["data"].clone();
+            let rows = page["effects"]["rows"].as_array().unwrap();
+            ids.extend(rows.iter().map(|row| row["key"]["id"].as_i64().unwrap()));
+            after = page["next_after"].clone();
+        }
+        assert_eq!(ids, (1..=80).collect(), "{tool}");
         db.run("update ward.dose set times = 0").await;
     }
     server.close().await;

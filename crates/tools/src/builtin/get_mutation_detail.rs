@@ -1,25 +1,46 @@
-//! `get_mutation_detail`: the ledger's full record of one write.
+//! `get_mutation_detail`: the ledger's record of one write.
 
 use std::collections::HashMap;
 
+use catalog::ledger_failure;
 use ledger::Records;
 use manifest::Access;
+use review::RowMasks;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use types::Masks;
 
-use super::undo::MutationArguments;
 use super::{Builtin, correlation_id, no_write};
-use crate::schema::builtin_info;
+use crate::bounded::{MAX_BYTES, RowLists, cut_texts, size};
+use crate::schema::{builtin_info, one_of};
 use crate::tool::{Call, Tool, ToolOutput, ToolResult};
-use catalog::ledger_failure;
 
 pub(super) const NAME: &str = "get_mutation_detail";
 
 const DESCRIPTION: &str = "Look up one write of this account by the correlation_id that its answer carried: parameters, \
     result, how to undo it, what reversed it, why it failed. Repeated long texts are {\"same_as\": place}.";
 
+/// What the agent sends.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// meta.correlation_id of the write's answer: a UUID.
+    correlation_id: String,
+    /// all: every row, and long texts whole, in pages.
+    #[schemars(schema_with = "shown_rows", default)]
+    rows: Option<String>,
+    /// With rows: next_after of the page before.
+    #[serde(default)]
+    after: usize,
+}
+
+pub(super) fn shown_rows(_: &mut SchemaGenerator) -> Schema {
+    one_of(&["all"])
+}
+
 pub(super) fn tool(records: Records) -> Box<dyn Tool> {
-    let info =
-        builtin_info::<MutationArguments, Map<String, Value>>(NAME, "Look up a write", DESCRIPTION, Access::Write);
+    let info = builtin_info::<Arguments, Map<String, Value>>(NAME, "Look up a write", DESCRIPTION, Access::Write);
     Builtin::boxed(info, records, |records, given, call| Box::pin(detail(records, given, call)))
 }
 
@@ -69,13 +90,81 @@ fn note_long_texts(value: &mut Value, place: &str, texts: &mut HashMap<String, S
     }
 }
 
-async fn detail(records: &Records, given: MutationArguments, call: Call) -> ToolResult {
+/// The record with the masks of the caller.
+fn masked(record: Map<String, Value>, masks: &Masks) -> Map<String, Value> {
+    let mut rows = RowMasks::new(Some(masks));
+    let mut data = Value::Object(record);
+    rows.mask(&mut data, false);
+    match rows.redaction().value(&data) {
+        Value::Object(record) => record,
+        _ => Map::new(),
+    }
+}
+
+/// The parts of a record that are lists of rows.
+const ROWS: [&str; 3] = ["effects", "before_image", "after_image"];
+
+/// The parts that an agent needs whole, however large they are.
+const WHOLE: [&str; 2] = ["rollback_action", "correlation_id"];
+
+fn taken(record: &mut Map<String, Value>) -> RowLists {
+    let [effects, before, after] = ROWS.map(|name| record.remove(name));
+    RowLists::new(effects.and_then(|effects| serde_json::from_value(effects).ok()), before, after)
+}
+
+fn put(rows: RowLists, record: &mut Map<String, Value>, start: usize, end: usize) {
+    let (effects, before, after) = rows.part(&(start..end));
+    let parts = [effects.map(|effects| json!(effects)), before, after];
+    let parts = ROWS.iter().zip(parts).filter_map(|(name, part)| Some(((*name).to_owned(), part?)));
+    record.extend(parts);
+}
+
+/// The record without the rows and the ends of texts that do not fit.
+fn cut(mut record: Map<String, Value>) -> Map<String, Value> {
+    let mut rows = taken(&mut record);
+    rows.cut();
+    record.iter_mut().filter(|(name, _)| !WHOLE.contains(&name.as_str())).for_each(|(_, part)| cut_texts(part));
+    let more = "Rows are left out, and long texts cut: get_mutation_detail with rows = \"all\" has them, in pages.";
+    record.insert("left_out".to_owned(), more.into());
+    for part in ["result", "params"] {
+        if size(&record) > MAX_BYTES {
+            record.remove(part);
+        }
+    }
+    let end = rows.fitting(0, MAX_BYTES.saturating_sub(size(&record)));
+    put(rows, &mut record, 0, end);
+    record
+}
+
+/// The record with a page of its rows, after the first `start` ones.
+fn page(mut record: Map<String, Value>, start: usize) -> Map<String, Value> {
+    let rows = taken(&mut record);
+    let end = rows.page_end(start);
+    if start > 0 {
+        record.retain(|name, _| WHOLE.contains(&name.as_str()));
+    }
+    if end < rows.count() {
+        record.insert("next_after".to_owned(), end.into());
+    }
+    put(rows, &mut record, start, end);
+    record
+}
+
+async fn detail(records: &Records, given: Arguments, call: Call) -> ToolResult {
     let id = correlation_id(NAME, &given.correlation_id)?;
     let found = records.detail(&call.principal.account_id, id).await;
-    match found.map_err(|error| ledger_failure(&error))? {
-        // Masking learns the values to hide from the columns of the record, so the texts must stay in place.
-        Some(record) if call.masks.is_some() => ToolOutput::read(&record),
-        Some(record) => ToolOutput::read(&with_long_texts_once(record)),
-        None => Err(no_write(&id.to_string()).into()),
-    }
+    let record = found.map_err(|error| ledger_failure(&error))?.ok_or_else(|| no_write(&id.to_string()))?;
+    // Masking learns the values to hide from the columns of the record, so nothing may be cut before.
+    let record = match &call.masks {
+        Some(masks) => masked(record, masks),
+        None => record,
+    };
+    let record = if given.rows.is_some() {
+        let page = page(record, given.after);
+        if call.masks.is_none() { with_long_texts_once(page) } else { page }
+    } else {
+        let whole = if call.masks.is_none() { with_long_texts_once(record.clone()) } else { record.clone() };
+        if size(&whole) > MAX_BYTES { cut(record) } else { whole }
+    };
+    ToolOutput::read(&record).map(|output| ToolOutput { is_masked: true, ..output })
 }

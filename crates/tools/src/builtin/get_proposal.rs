@@ -2,12 +2,12 @@
 
 use ledger::proposals::{Proposals, not_found};
 use manifest::Access;
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Builtin, proposal_id};
 use crate::proposal_data::ProposalData;
-use crate::schema::{builtin_info, one_of};
+use crate::schema::builtin_info;
 use crate::services::ConsoleLinks;
 use crate::shown_proposal::ShownProposal;
 use crate::tool::{Call, Tool, ToolOutput, ToolResult};
@@ -24,15 +24,11 @@ struct Arguments {
     /// The proposal_id of the proposal.
     proposal_id: String,
     /// all: every row of the preview, and long texts whole, in pages.
-    #[schemars(schema_with = "shown_rows", default)]
+    #[schemars(schema_with = "super::get_mutation_detail::shown_rows", default)]
     rows: Option<String>,
     /// With rows: next_after of the page before.
     #[serde(default)]
     after: usize,
-}
-
-fn shown_rows(_: &mut SchemaGenerator) -> Schema {
-    one_of(&["all"])
 }
 
 pub(super) fn tool(proposals: Proposals, console: Option<ConsoleLinks>) -> Box<dyn Tool> {

@@ -72,12 +72,12 @@ const RUN: &str = "Take back the writes of a plan that undo_plan has made: every
     something has changed one since. It needs the strictest agreement that one of the writes needed, and can itself be undone with \
     undo_mutation.";
 
-/// Arguments of `undo_mutation` and `get_mutation_detail`.
+/// Arguments of `undo_mutation`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct MutationArguments {
+struct MutationArguments {
     /// meta.correlation_id of the write's answer: a UUID.
-    pub(super) correlation_id: String,
+    correlation_id: String,
 }
 
 /// `data` of the answer of `undo_mutation`.
