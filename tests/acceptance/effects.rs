@@ -71,7 +71,8 @@ async fn a_record_shows_what_its_write_changed_by_table_and_key() {
 
     // Of many effects the first hundred are shown, and how many there are.
     let all = server.succeed("set_all", json!({"status": "sent"})).await;
-    let effects = server.record(&all).await["effects"].clone();
+    let ask = json!({"correlation_id": all["meta"]["correlation_id"], "rows": "all"});
+    let effects = server.succeed("get_mutation_detail", ask).await["data"]["effects"].clone();
     assert_eq!((&effects["count"], effects["rows"].as_array().unwrap().len()), (&json!(299), 100));
     let failed = server.call("set_status", json!({"id": 777, "status": "paid"})).await;
     assert_eq!(server.record(&failed).await.get("effects"), None);
@@ -196,6 +197,17 @@ async fn auditors_see_the_effects_of_a_record_and_the_history_of_a_row() {
     assert_eq!(listed.out.lines().count(), 2, "{}", listed.out);
     assert_eq!(audit(&["list", "--table", "shop.item", "--json"]).await.out.lines().count(), 1);
     assert_eq!(audit(&["list", "--table", "shop.item", "--key", "line=9,order_id=1"]).await.out, "No records.\n");
+    // A reviewer may not use the schema of the tables.
+    let reviewer = format!("reviewer_{}", db.name());
+    db.run(&format!("create role {reviewer} login; grant countersign_approver to {reviewer}")).await;
+    let reviewer = url.replace("user=postgres", &format!("user={reviewer}"));
+    for table in ["shop.orders", "Shop.Orders"] {
+        let history = run_countersign(&reviewer, &["audit", "row", table, "1", "--json"]).await;
+        assert_eq!(history.out.lines().count(), 2, "{table}: {}", history.err);
+        let listed = run_countersign(&reviewer, &["audit", "list", "--table", table, "--json"]).await;
+        assert_eq!(listed.out.lines().count(), 2, "{table}: {}", listed.err);
+    }
+
     for (arguments, said) in [
         (&["row", "shop.nothing", "1"][..], "the table shop.nothing is not tracked"),
         (

@@ -3,7 +3,8 @@
 use serde_json::Value;
 use types::{Conflict, ConflictColumn, ConflictWrite, Member, RowChanger, visible};
 
-use crate::rows::{key, shown};
+use crate::rows::key;
+use crate::text::shown;
 use crate::text::{sentence, to_the_minute};
 
 /// The maximum number of conflicts on a page.

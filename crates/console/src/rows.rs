@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use types::{ChangeKind, ColumnEffect, Effects, RowEffect, visible};
 
-use crate::text::{LongText, Words};
+use crate::text::{LongText, Words, shown};
 
 /// The number of rows that a table shows first, and on each page of all rows.
 const FIRST_ROWS: usize = 20;
@@ -237,15 +237,6 @@ fn effect_value(effect: &ColumnEffect<Value>) -> String {
     match effect {
         ColumnEffect::Whole(value) => shown(value),
         ColumnEffect::Changed { before, after } => format!("{} \u{2192} {}", shown(before), shown(after)),
-    }
-}
-
-/// A value as people read it: text without quotes, everything else as JSON.
-pub(crate) fn shown(value: &Value) -> String {
-    match value {
-        Value::String(text) => visible(text),
-        Value::Null => "null".to_owned(),
-        other => visible(&other.to_string()),
     }
 }
 

@@ -76,6 +76,15 @@ pub(crate) fn beginning(params: &str) -> String {
     }
 }
 
+/// A value as people read it: text without quotes, everything else as JSON.
+pub(crate) fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => visible(text),
+        Value::Null => "null".to_owned(),
+        other => visible(&other.to_string()),
+    }
+}
+
 /// A phrase as a sentence: with a capital letter, and a full stop.
 pub(crate) fn sentence(phrase: &str) -> String {
     let mut characters = phrase.chars();
@@ -137,7 +146,7 @@ impl Statement {
             Value::String(text) if text.contains([' ', '\n']) => {
                 Self { text: LongText::new(visible_lines(text)), is_statement: true }
             }
-            value => Self { text: LongText::new(crate::rows::shown(value)), is_statement: false },
+            value => Self { text: LongText::new(shown(value)), is_statement: false },
         }
     }
 }

@@ -14,10 +14,10 @@ use serde_json::Value;
 use types::{CorrelationId, visible};
 
 use crate::message::{self, render};
-use crate::rows::{RowsQuery, ShownRows, Table, shown, tables};
+use crate::rows::{RowsQuery, ShownRows, Table, tables};
 use crate::session::LoggedIn;
 use crate::state::Console;
-use crate::text::{Fact, LongText, optional, proposer};
+use crate::text::{Fact, LongText, optional, proposer, shown};
 
 #[derive(Template)]
 #[template(path = "record.html")]

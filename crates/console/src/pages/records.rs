@@ -18,10 +18,9 @@ use types::{TimeError, visible};
 
 use super::record::error;
 use crate::message::{self, render};
-use crate::rows;
 use crate::session::LoggedIn;
 use crate::state::Console;
-use crate::text::{optional, proposer, query_string};
+use crate::text::{optional, proposer, query_string, shown};
 
 /// The number of records on a page.
 const PAGE: u32 = 50;
@@ -261,7 +260,7 @@ fn params_in_words(summary: &str) -> String {
     match serde_json::from_str::<Map<String, Value>>(&visible(summary)) {
         Ok(params) => {
             let given = params.iter().filter(|(_, value)| !value.is_null());
-            let pairs = given.map(|(name, value)| format!("{}: {}", visible(name), rows::shown(value)));
+            let pairs = given.map(|(name, value)| format!("{}: {}", visible(name), shown(value)));
             pairs.collect::<Vec<_>>().join(", ")
         }
         Err(_) => visible(summary),

@@ -60,11 +60,13 @@ const TRACKED_SQL: &str = "\
 select t.name, coalesce(c.relname::text, t.name) as bare \
 from countersign.tracked t left join pg_catalog.pg_class c on c.oid = t.relation where t.is_current order by t.name";
 
+/// The tracked table with this name as SQL writes it. The login of a reviewer may not use the schema of the table, so
+/// `to_regclass` cannot look the name up.
 const TABLE_SQL: &str = "\
 select t.relation, t.name, coalesce(to_json(t.key_columns), 'null') as key_columns, \
     (select json_agg(json_build_object('type', u.type, 'is_own', to_regtype(u.type)::oid >= 16384) order by k.n) \
      from unnest(t.key_columns) with ordinality k (name, n) join unnest(t.columns, t.types) u (name, type) on u.name = k.name) as types \
-from countersign.tracked t where t.is_current and (t.name = $1 or t.relation = to_regclass($1)) limit 1";
+from countersign.tracked t where t.is_current and t.name in ($1, lower($1)) order by t.name = $1 desc limit 1";
 
 const HISTORY_SQL: &str = concat!(
     "select e.correlation_id, r.tool_name, r.account_id, r.actor, r.client_name, ",
