@@ -79,6 +79,7 @@ mod recovery;
 mod reload;
 mod remote_databases;
 mod resources;
+mod review;
 mod roles;
 mod samples;
 mod scaffold;
