@@ -90,6 +90,10 @@ impl RecordQuery {
         ]
     }
 
+    fn is_set(&self) -> bool {
+        self.fields().iter().any(|(_, value)| value.as_ref().is_some_and(|value| !value.is_empty()))
+    }
+
     /// Whether the filter begins at a time that its menu does not offer.
     fn has_other_time(&self) -> bool {
         !self.since.is_empty() && AGES.iter().all(|(age, _)| *age != self.since)
