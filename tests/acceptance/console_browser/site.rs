@@ -40,7 +40,9 @@ impl Site {
         let mut prices = manifest.command(&shop.db);
         prices.env("COUNTERSIGN_ACTOR", "mia");
         let prices = Server::start(prices).await;
-        let change = prices.propose("set_price", json!({"package_id": 1, "price": "1350.00"})).await;
+        let reason = "Weekend sessions take ten times as long, says the owner.";
+        let call = json!({"package_id": 1, "price": "1350.00", "reason": reason});
+        let change = prices.propose("set_price", call).await;
         let confirmed = studio.propose("upsert_package", crate::proposals::price("150.00")).await;
         let (_other, rejected) = proposed(&shop.db, "Newborn at home").await;
         let (executed, record) = Self::decide(&shop, &rejected, &prices).await;
