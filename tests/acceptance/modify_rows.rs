@@ -281,6 +281,9 @@ async fn values_are_checked_and_errors_name_their_place() {
     ] {
         let error = server.fail("execute_sql", json!({"sql": sql}), "sql_error").await;
         assert!(error["hint"].as_str().unwrap_or_default().contains(hint), "{sql}: {error}");
+        let previewed = json!({"tool": "execute_sql", "params": {"sql": sql}});
+        let previewed = server.fail("preview_mutation", previewed, "sql_error").await;
+        assert_eq!(previewed["hint"], error["hint"], "{sql}");
     }
 }
 

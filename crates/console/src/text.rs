@@ -1,8 +1,9 @@
 //! Texts of the pages.
 
 use review::TextPart;
+use review::sentences::capitalized;
 use serde_json::Value;
-use types::visible;
+use types::{ClientInfo, visible};
 
 /// A labelled value on a page.
 pub(crate) struct Fact {
@@ -87,9 +88,14 @@ pub(crate) fn shown(value: &Value) -> String {
 
 /// A phrase as a sentence: with a capital letter, and a full stop.
 pub(crate) fn sentence(phrase: &str) -> String {
-    let mut characters = phrase.chars();
-    let first = characters.next().map(char::to_uppercase).into_iter().flatten();
-    first.chain(characters).chain(['.']).collect()
+    format!("{}.", capitalized(phrase))
+}
+
+/// The name and version of a client, as it reports them.
+pub(crate) fn client(client: Option<&ClientInfo>) -> Option<String> {
+    let client = client?;
+    let version = optional(&client.version).map(|version| format!(" {version}")).unwrap_or_default();
+    Some(format!("{}{version}", optional(&client.name)?))
 }
 
 /// A text, with control and formatting characters made visible.

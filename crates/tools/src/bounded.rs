@@ -17,6 +17,14 @@ pub(crate) const MAX_PAGE_BYTES: usize = 32 << 10;
 /// The maximum length of a text that is cut, in characters.
 pub(crate) const MAX_TEXT_CHARS: usize = 200;
 
+/// What an answer of this tool says if it has not everything.
+pub(crate) fn left_out(tool: &str) -> String {
+    format!(
+        "Rows are left out, and long texts cut; so are parameters and the answer if they are too large. {tool} with \
+         rows = \"all\" has more, in pages if there are many rows."
+    )
+}
+
 /// The rows of a write. Each list may have a row with the same number.
 pub(crate) struct RowLists {
     effects: Option<Effects<Value>>,
@@ -44,7 +52,7 @@ impl RowLists {
 
     /// The end of a page of rows: at least one row, however large.
     pub(crate) fn page_end(&self, start: usize) -> usize {
-        self.fitting(start, MAX_PAGE_BYTES).max((start + 1).min(self.count()))
+        self.fitting(start, MAX_PAGE_BYTES).max(start.saturating_add(1).min(self.count()))
     }
 
     /// Removes the images if the effects have the same rows, and cuts the texts of the others.

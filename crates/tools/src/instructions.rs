@@ -1,6 +1,8 @@
 //! The instructions that an agent gets at the beginning of a session: how the server's tools work together. They
 //! mention only tools that the server has.
 
+use review::sentences::capitalized;
+
 use crate::tool::ToolInfo;
 use types::Tier;
 
@@ -82,6 +84,5 @@ pub(crate) fn of_tools(tools: &[&ToolInfo]) -> String {
 
 /// Makes a sentence of the words, with a capital letter and a full stop.
 pub(crate) fn sentence(words: &str) -> String {
-    let mut letters = words.chars();
-    letters.next().map(|first| format!("{}{}.", first.to_uppercase(), letters.as_str())).unwrap_or_default()
+    format!("{}.", capitalized(words))
 }

@@ -11,11 +11,14 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use types::{CorrelationId, ProposalId, Tier};
 
-use crate::bounded::{MAX_BYTES, MAX_PAGE_BYTES, MAX_TEXT_CHARS, RowLists, cut_texts, size};
+use crate::bounded::{MAX_BYTES, MAX_PAGE_BYTES, MAX_TEXT_CHARS, RowLists, cut_texts, left_out, size};
 use crate::proposal_text::{cut, shown_description};
 use crate::schema::AnyJson;
 use crate::services::ConsoleLinks;
 use crate::shown_proposal::ShownProposal;
+
+/// What a page says that lacks the parameters or the answer.
+const ON_FIRST_PAGE: &str = "The parameters and the answer are on the first page, unless they are too large.";
 
 /// The maximum number of sentences of a summary.
 const MAX_SENTENCES: usize = 10;
@@ -128,11 +131,14 @@ impl ProposalData {
     /// parameters and the answer, too, if they fit.
     pub(crate) fn page(proposal: &ShownProposal<'_>, console: Option<&ConsoleLinks>, after: usize) -> Self {
         let mut page = Self::whole(proposal, console);
-        if after > 0 || size(&page.params) > MAX_PAGE_BYTES {
+        let has_room = |size: usize| after == 0 && size <= MAX_PAGE_BYTES;
+        if !has_room(size(&page.params)) {
             page.params = Map::new();
+            page.left_out = Some(ON_FIRST_PAGE.to_owned());
         }
-        if after > 0 || size(&page.preview.result) > MAX_PAGE_BYTES {
+        if !has_room(size(&page.preview.result)) {
             page.preview.result = Value::Null;
+            page.left_out = Some(ON_FIRST_PAGE.to_owned());
         }
         let rows = taken(&mut page.preview);
         let end = rows.page_end(after);
@@ -186,7 +192,7 @@ impl ProposalData {
         cut_texts(&mut self.preview.result);
         self.preview.warnings.iter_mut().for_each(|warning| *warning = cut(warning, MAX_TEXT_CHARS));
         rows.cut();
-        self.left_out = Some(LEFT_OUT.to_owned());
+        self.left_out = Some(left_out("get_proposal"));
         if size(&self) > MAX_BYTES {
             self.preview.result = Value::Null;
         }
@@ -207,5 +213,3 @@ fn taken(preview: &mut Preview) -> RowLists {
 fn put(rows: RowLists, preview: &mut Preview, range: &Range<usize>) {
     (preview.effects, preview.before, preview.after) = rows.part(range);
 }
-
-const LEFT_OUT: &str = "Rows are left out, and long texts cut. get_proposal with rows = \"all\" has more, in pages if there are many rows.";

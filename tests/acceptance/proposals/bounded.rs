@@ -71,6 +71,13 @@ async fn a_proposal_of_many_rows_is_bounded_and_read_in_pages() {
         assert!(proposal["left_out"].as_str().unwrap().contains("rows = \"all\""), "{proposal}");
         let again = server.succeed("get_proposal", json!({"proposal_id": proposal["proposal_id"]})).await;
         assert_eq!(again["data"]["preview"], proposal["preview"], "{tool}");
+        let beyond = json!({"proposal_id": proposal["proposal_id"], "rows": "all", "after": (1_u64 << 53) - 1});
+        let beyond = server.succeed("get_proposal", beyond).await["data"].clone();
+        assert_eq!(
+            (&beyond["preview"]["effects"]["rows"], &beyond["next_after"]),
+            (&json!([]), &Value::Null),
+            "{beyond}"
+        );
         let (rows, _) = pages(&server, &proposal, "/preview/effects/rows").await;
         let ids: BTreeSet<i64> = rows.iter().map(|row| row["key"]["id"].as_i64().unwrap()).collect();
         assert_eq!((rows.len(), ids), (80, (1..=80).collect()), "{tool}: each row once");

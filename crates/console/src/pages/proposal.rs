@@ -21,7 +21,7 @@ use crate::pages::sign_in::SignInAgain;
 use crate::rows::{RowsQuery, ShownRows, Table, tables};
 use crate::session::{self, CurrentSession};
 use crate::state::Console;
-use crate::text::{Fact, Statement, beginning, optional, params_of, proposer};
+use crate::text::{Fact, Statement, beginning, client, optional, params_of, proposer};
 
 const NOT_A_REVIEWER: &str = "An auditor reads, and does not decide.";
 
@@ -177,7 +177,7 @@ fn page<'a>(
         tier: proposal.tier.as_str(),
         is_pending,
         proposer: proposer(proposal.actor.as_deref(), proposal.account_id.as_str()),
-        client: client(proposal),
+        client: client(proposal.client.as_ref()),
         proposed_at: &proposal.created_at,
         open_until: &proposal.expires_at,
         time_left: ago(&proposal.expires_at, SystemTime::now()),
@@ -215,13 +215,6 @@ fn headline(preview: &Preview, summary: &Summary) -> String {
         (Some(count), None) => format!("It would change {}. The tool shows no rows.", sentences::rows(count)),
         (None, None) => "The write was not tried, so the number of rows that it would change is not known.".to_owned(),
     }
-}
-
-/// The name and version of the client.
-fn client(proposal: &Proposal) -> Option<String> {
-    let client = proposal.client.as_ref()?;
-    let name = visible(client.name.as_deref()?);
-    Some(client.version.as_deref().map_or_else(|| name.clone(), |version| format!("{name} {}", visible(version))))
 }
 
 fn facts(proposal: &Proposal) -> Vec<Fact> {

@@ -17,7 +17,7 @@ use crate::message::{self, render};
 use crate::rows::{RowsQuery, ShownRows, Table, tables};
 use crate::session::LoggedIn;
 use crate::state::Console;
-use crate::text::{Fact, LongText, optional, proposer, shown};
+use crate::text::{Fact, LongText, client, optional, proposer, shown};
 
 #[derive(Template)]
 #[template(path = "record.html")]
@@ -117,14 +117,10 @@ pub(super) fn error(code: Option<&String>, message: Option<&String>) -> Option<S
 }
 
 fn facts(record: &Record) -> Vec<Fact> {
-    let client = record.client.clone().unwrap_or_default();
-    let version = optional(&client.version);
-    let client_name =
-        optional(&client.name).map(|name| version.map_or_else(|| name.clone(), |version| format!("{name} {version}")));
     let number = |number: Option<i64>| number.map(|number| number.to_string());
     [
-        client_name.map(|name| Fact::text("Client", name)),
-        optional(&client.session_id).map(|id| Fact::id("Session", id)),
+        client(record.client.as_ref()).map(|name| Fact::text("Client", name)),
+        record.client.as_ref().and_then(|client| optional(&client.session_id)).map(|id| Fact::id("Session", id)),
         Some(Fact::time("Made at", record.created_at.clone())),
         record.completed_at.clone().map(|time| Fact::time("Completed at", time)),
         number(record.rows_affected).map(|rows| Fact::text("Rows", rows)),

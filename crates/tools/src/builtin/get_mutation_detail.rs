@@ -9,10 +9,10 @@ use review::RowMasks;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use types::Masks;
+use types::{Effects, Masks};
 
 use super::{Builtin, correlation_id, no_write};
-use crate::bounded::{MAX_BYTES, RowLists, cut_texts, size};
+use crate::bounded::{MAX_BYTES, RowLists, cut_texts, left_out, size};
 use crate::schema::{builtin_info, one_of};
 use crate::tool::{Call, Tool, ToolOutput, ToolResult};
 
@@ -101,22 +101,22 @@ fn masked(record: Map<String, Value>, masks: &Masks) -> Map<String, Value> {
     }
 }
 
-/// The parts of a record that are lists of rows.
-const ROWS: [&str; 3] = ["effects", "before_image", "after_image"];
-
 /// The parts that an agent needs whole, however large they are.
 const WHOLE: [&str; 2] = ["rollback_action", "correlation_id"];
 
 fn taken(record: &mut Map<String, Value>) -> RowLists {
-    let [effects, before, after] = ROWS.map(|name| record.remove(name));
-    RowLists::new(effects.and_then(|effects| serde_json::from_value(effects).ok()), before, after)
+    // What is not in this form stays in the record.
+    let effects = record.get("effects").and_then(|effects| Effects::deserialize(effects).ok());
+    if effects.is_some() {
+        record.remove("effects");
+    }
+    RowLists::new(effects, record.remove("before_image"), record.remove("after_image"))
 }
 
 fn put(rows: RowLists, record: &mut Map<String, Value>, start: usize, end: usize) {
     let (effects, before, after) = rows.part(&(start..end));
-    let parts = [effects.map(|effects| json!(effects)), before, after];
-    let parts = ROWS.iter().zip(parts).filter_map(|(name, part)| Some(((*name).to_owned(), part?)));
-    record.extend(parts);
+    let parts = [("effects", effects.map(|effects| json!(effects))), ("before_image", before), ("after_image", after)];
+    record.extend(parts.into_iter().filter_map(|(name, part)| Some((name.to_owned(), part?))));
 }
 
 /// The record without the rows and the ends of texts that do not fit.
@@ -124,8 +124,7 @@ fn cut(mut record: Map<String, Value>) -> Map<String, Value> {
     let mut rows = taken(&mut record);
     rows.cut();
     record.iter_mut().filter(|(name, _)| !WHOLE.contains(&name.as_str())).for_each(|(_, part)| cut_texts(part));
-    let more = "Rows are left out, and long texts cut: get_mutation_detail with rows = \"all\" has them, in pages.";
-    record.insert("left_out".to_owned(), more.into());
+    record.insert("left_out".to_owned(), left_out(NAME).into());
     for part in ["result", "params"] {
         if size(&record) > MAX_BYTES {
             record.remove(part);
@@ -155,15 +154,16 @@ async fn detail(records: &Records, given: Arguments, call: Call) -> ToolResult {
     let found = records.detail(&call.principal.account_id, id).await;
     let record = found.map_err(|error| ledger_failure(&error))?.ok_or_else(|| no_write(&id.to_string()))?;
     // Masking learns the values to hide from the columns of the record, so nothing may be cut before.
-    let record = match &call.masks {
-        Some(masks) => masked(record, masks),
-        None => record,
+    let (record, short): (_, fn(_) -> _) = match &call.masks {
+        Some(masks) => (masked(record, masks), std::convert::identity),
+        None => (record, with_long_texts_once),
     };
     let record = if given.rows.is_some() {
-        let page = page(record, given.after);
-        if call.masks.is_none() { with_long_texts_once(page) } else { page }
+        short(page(record, given.after))
+    } else if size(&record) <= MAX_BYTES {
+        short(record)
     } else {
-        let whole = if call.masks.is_none() { with_long_texts_once(record.clone()) } else { record.clone() };
+        let whole = short(record.clone());
         if size(&whole) > MAX_BYTES { cut(record) } else { whole }
     };
     ToolOutput::read(&record).map(|output| ToolOutput { is_masked: true, ..output })

@@ -117,7 +117,7 @@ pub(crate) fn all(services: &Services, catalog: &ToolCatalog, executors: &Execut
     tools.push(get_recent_mutations::tool(services.records.clone()));
     tools.push(get_mutation_detail::tool(services.records.clone()));
     if let (Some(settings), Some(executor)) = (&services.execute_sql, executors.get(execute_sql::NAME)) {
-        tools.push(execute_sql::tool(services, settings, Arc::clone(executor), names));
+        tools.push(execute_sql::tool(services, settings, Arc::clone(executor), names.clone()));
     }
     let tiers = UndoTiers::new(services, catalog);
     if let Some(executor) = executors.get(UndoKind::Mutation.name()) {
@@ -127,7 +127,7 @@ pub(crate) fn all(services: &Services, catalog: &ToolCatalog, executors: &Execut
         tools.push(undo::plan::tool(services, tiers.clone(), Arc::clone(executor)));
         tools.push(UndoTool::new(UndoKind::Run, services, tiers.clone(), Arc::clone(executor)).boxed());
     }
-    tools.push(preview_mutation::tool(services, catalog, executors, &tiers));
+    tools.push(preview_mutation::tool(services, catalog, executors, &tiers, names));
     let asks =
         catalog.tools.iter().any(|spec| spec.strictest_tier().max(catalog.effective_undo_tier(spec)) > Tier::Auto);
     if asks || services.execute_sql.as_ref().is_some_and(|settings| settings.tier != Tier::Auto) {

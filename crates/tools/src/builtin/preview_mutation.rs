@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use catalog::CatalogNames;
 use ledger::proposals::Proposals;
 use ledger::{ExecutorRegistry, Gate, WriteExecutor, WriteRequest};
 use manifest::{Access, ToolCatalog};
@@ -87,8 +88,8 @@ struct PreviewMutation {
 enum PreviewedWrite {
     Manifest(ManifestWrite),
     Undo(UndoTool),
-    /// `execute_sql` in mode `rows`.
-    Sql(Arc<dyn WriteExecutor>),
+    /// `execute_sql` in mode `rows`, and the names that its hints are made of.
+    Sql(Arc<dyn WriteExecutor>, Option<CatalogNames>),
 }
 
 impl PreviewedWrite {
@@ -109,7 +110,9 @@ impl PreviewedWrite {
                 let undo = tool.requested(arguments, call).await?;
                 Ok((undo.request, Redaction::default(), Vec::new()))
             }
-            Self::Sql(_) => Ok((execute_sql::previewed(arguments, &call.principal)?, Redaction::default(), Vec::new())),
+            Self::Sql(..) => {
+                Ok((execute_sql::previewed(arguments, &call.principal)?, Redaction::default(), Vec::new()))
+            }
         }
     }
 
@@ -117,7 +120,7 @@ impl PreviewedWrite {
         match self {
             Self::Manifest(tool) => tool.executor(),
             Self::Undo(tool) => tool.executor(),
-            Self::Sql(executor) => executor,
+            Self::Sql(executor, _) => executor,
         }
     }
 }
@@ -127,6 +130,7 @@ pub(super) fn tool(
     catalog: &ToolCatalog,
     executors: &ExecutorRegistry,
     tiers: &UndoTiers,
+    names: Option<CatalogNames>,
 ) -> Box<dyn Tool> {
     let written = catalog.tools.iter().filter(|spec| spec.access.writes()).filter_map(|spec| {
         let tool = ManifestWrite::new(Arc::clone(spec), Arc::clone(executors.get(&spec.name)?), services);
@@ -138,7 +142,7 @@ pub(super) fn tool(
     });
     let modifies_rows = services.execute_sql.as_ref().is_some_and(|settings| settings.modifications.is_some());
     let sql = executors.get(execute_sql::NAME).filter(|_| modifies_rows);
-    let sql = sql.map(|executor| (execute_sql::NAME.to_owned(), PreviewedWrite::Sql(Arc::clone(executor))));
+    let sql = sql.map(|executor| (execute_sql::NAME.to_owned(), PreviewedWrite::Sql(Arc::clone(executor), names)));
     let (gate, proposals) = (services.gate.clone(), services.proposals.clone());
     let tool = PreviewMutation { gate, proposals, targets: written.chain(undo).chain(sql).collect() };
     let info = builtin_info::<Arguments, PreviewData>(NAME, "Preview a write", DESCRIPTION, Access::Write);
@@ -183,7 +187,14 @@ impl PreviewMutation {
         let policy = self.proposals.preview_policy(executor.as_ref(), &request, call.deadline).await;
         let policy = policy.map_err(|failure| failure.redacted(&redaction))?;
         let work = self.gate.preview(executor.as_ref(), &request, call.deadline).await;
-        let (work, effects) = work.map_err(|failure| failure.redacted(&redaction))?;
+        let (work, effects) = match (work, target) {
+            (Ok(work), _) => work,
+            (Err(failure), PreviewedWrite::Sql(_, names)) => {
+                let sql = request.params.get("sql").and_then(Value::as_str).unwrap_or_default();
+                return Err(execute_sql::corrected(names.as_ref(), sql, failure, call.deadline).await.into());
+            }
+            (Err(failure), _) => return Err(failure.redacted(&redaction).into()),
+        };
         let warnings =
             warnings.into_iter().chain(work.unfiltered.iter().map(|table| sentences::unfiltered(table))).collect();
         let redaction = redaction.with_images(&[work.before.as_ref(), work.after.as_ref()]);

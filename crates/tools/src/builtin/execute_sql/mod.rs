@@ -16,6 +16,7 @@ use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 use types::{ApprovalRule, ErrorCode, Failure, Principal, Redaction, TOOL_VERSION, Tier};
 
 use super::Builtin;
@@ -114,13 +115,20 @@ async fn execute(tool: &ExecuteSql, given: Arguments, call: Call) -> ToolResult 
         idempotency_key,
         executor: Arc::clone(&tool.executor),
     };
-    let written = tool.flow.write(&call, write, Redaction::default(), tool.warnings.clone()).await;
-    match (written, &tool.names) {
-        (Err(ToolError { correlation_id, failure }), Some(names)) => {
-            let failure = catalog::corrected(names, &sql, *failure, call.deadline).await;
+    match tool.flow.write(&call, write, Redaction::default(), tool.warnings.clone()).await {
+        Err(ToolError { correlation_id, failure }) => {
+            let failure = corrected(tool.names.as_ref(), &sql, *failure, call.deadline).await;
             Err(ToolError { correlation_id, failure: Box::new(failure) })
         }
-        (written, _) => written,
+        written => written,
+    }
+}
+
+/// The failure with the hints of reads.
+pub(super) async fn corrected(names: Option<&CatalogNames>, sql: &str, failure: Failure, deadline: Instant) -> Failure {
+    match names {
+        Some(names) => catalog::corrected(names, sql, failure, deadline).await,
+        None => failure,
     }
 }
 
