@@ -328,7 +328,8 @@ begin
             end if;
             return json_strip_nulls(json_build_object('status', 'ok', 'rows', total, 'set_again', set_again, 'written', written));
         exception
-            when transaction_rollback or lock_not_available or insufficient_resources or operator_intervention or system_error then
+            -- A column got another type, and a trigger's function has plans of this session that are older: another session has none.
+            when transaction_rollback or lock_not_available or insufficient_resources or operator_intervention or system_error or datatype_mismatch then
                 raise;
             when sqlstate 'CS002' then
                 refusal := case when kinds = 'R' then coalesce(refusal, conflict) else conflict end;

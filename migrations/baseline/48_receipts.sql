@@ -316,8 +316,8 @@ begin
     exception
         when sqlstate 'CS006' then
             return outcome;
-        -- Others are in the way for now.
-        when lock_not_available or transaction_rollback then
+        -- Others are in the way for now, or the plans of this session are older than a column's type.
+        when lock_not_available or transaction_rollback or datatype_mismatch then
             return null;
     end;
 end $$;

@@ -216,6 +216,57 @@ async fn a_running_server_follows_the_database_and_tells_its_clients() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_trigger_that_a_session_has_planned_does_not_outlive_a_columns_type() {
+    let (db, manifest) = shop().await;
+    // PL/pgSQL plans the statement once for each session, with the types of then.
+    db.run(
+        "create table shop.log_of_prices (id int generated always as identity primary key, price numeric);
+        grant all on shop.log_of_prices to public;
+        create function shop.log_price() returns trigger language plpgsql as $$ begin
+            insert into shop.log_of_prices (price) values (case when tg_op = 'INSERT' then new.price else old.price end);
+            return null;
+        end $$;
+        create trigger log_price after insert or update or delete on shop.orders
+            for each row execute function shop.log_price();
+        select countersign.track('shop.log_of_prices', is_log => true)",
+    )
+    .await;
+    let server = manifest.serve(&db).await;
+    let first = server.succeed("rename", json!({"id": 1, "name": "eins"})).await;
+    // What the ledger keeps of the table is new: only the session is old.
+    let migrate = async |type_name: &str| {
+        db.run(&format!("alter table shop.orders alter column price type {type_name}")).await;
+        db.run("select countersign.track('shop.orders')").await;
+    };
+    migrate("double precision").await;
+    let second = server.succeed("rename", json!({"id": 2, "name": "zwei"})).await;
+    assert_eq!(second["meta"]["rollback"]["reversible"], true, "{second}");
+    migrate("numeric").await;
+    for write in [&first, &second] {
+        server.succeed("undo_mutation", write["meta"]["rollback"]["undo_params"].clone()).await;
+    }
+    assert_eq!(db.value("select string_agg(name, ' ' order by id) from shop.orders").await, "one two");
+}
+
+/// What a trigger refuses in a new session as well is answered, after one more try.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trigger_whose_types_never_fit_fails_its_write() {
+    let (db, manifest) = shop().await;
+    let server = manifest.serve(&db).await;
+    server.succeed("rename", json!({"id": 1, "name": "eins"})).await;
+    db.run(
+        "create function shop.raise() returns trigger language plpgsql as
+            $$ begin raise 'it never fits' using errcode = 'datatype_mismatch'; end $$;
+        create trigger raise before update on shop.orders for each row execute function shop.raise()",
+    )
+    .await;
+    for _ in 0..2 {
+        let error = server.fail("rename", json!({"id": 1, "name": "uno"}), "sql_error").await;
+        assert!(error["message"].as_str().unwrap().contains("it never fits"), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_reload_picks_a_repaired_tool_up() {
     // N-3
     let (db, manifest) = shop().await;

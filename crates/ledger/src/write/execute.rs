@@ -42,8 +42,8 @@ pub(crate) enum CommitError {
     /// PostgreSQL refused the COMMIT, because of a deferred trigger or a conflict with another transaction. Nothing
     /// was written.
     Refused(Box<ServerError>),
-    /// A migration has changed the columns of tracked tables, and the triggers that record their rows were renewed.
-    /// Nothing was written, and the attempt may run again.
+    /// A migration has changed columns: the triggers that record the rows of tracked tables were renewed, or the session
+    /// has older plans. Nothing was written, and the attempt may run again on a new session.
     Renewed,
     /// It is unknown whether the transaction committed.
     InDoubt(pg::Error),
@@ -111,6 +111,9 @@ pub(crate) async fn execute(
             Ok(receipt) => Ok(WriteOutput { rollback: work.rollback.with_ledger_findings(receipt), ..work }),
             // A deferred constraint or trigger refuses the work.
             Err(SucceedError::Work(error)) => {
+                if error.is_stale_function() && is_renewed(lease).await? {
+                    return Err(CommitError::Renewed);
+                }
                 let hint_query = HintQuery::of(&error);
                 fail(lease, intent, attempt, start, sql_failure(&error), hint_query).await
             }
@@ -144,13 +147,15 @@ async fn renew(lease: &mut PooledSession) -> Result<WriteOutput, CommitError> {
     is_renewed(lease).await.and(Err(CommitError::Renewed))
 }
 
-/// Rolls back, and renews the triggers of tracked tables whose columns have changed. Returns whether there were any.
+/// Rolls back, and renews the triggers of tracked tables whose columns have changed. Returns whether there were any, or
+/// the functions of this session were planned before such a change.
 async fn is_renewed(lease: &mut PooledSession) -> Result<bool, CommitError> {
     let renew = PipelineStatement { sql: RENEW_SQL, params: &[], param_types: &[] };
     let steps = [PipelineStatement::without_params("rollback"), renew];
     let outcomes = lease.session().run(&steps).await.map_err(|failed| unfinished(failed.error))?;
     let renewed = outcomes.into_iter().next_back().and_then(|outcome| outcome.rows.into_iter().flatten().next()?);
-    Ok(renewed.is_some_and(|number| number != "0"))
+    let has_old_plans = !lease.is_new() && !lease.session().is_reusable();
+    Ok(has_old_plans || renewed.is_some_and(|number| number != "0"))
 }
 
 /// The size of the recorded outcome, in bytes of JSON.

@@ -136,7 +136,7 @@ enum TryResult {
     Ended(Result<WriteOutcome, WriteError>),
     /// The transaction could not be opened; no statement of the executor has run.
     Unopened(Unopened),
-    /// The work was rolled back and may run again: the triggers of altered tables were renewed.
+    /// The work was rolled back and may run again on a new session, after a migration.
     Renewed,
     /// Nothing was written, but the failure is not recorded yet.
     Undone(Failure),
@@ -262,7 +262,8 @@ impl WriteProtocol {
                     return Err(self.undone(intent, failure).await);
                 }
                 TryResult::Renewed if renewals < MAX_RENEWALS => {
-                    tracing::info!("the columns of a tracked table have changed; the write is tried again");
+                    tracing::info!("a migration has changed columns; the write is tried again");
+                    self.writer.retire_all();
                     renewals += 1;
                     if matches!(start, WriteStart::Admit { .. }) {
                         start = WriteStart::Claim;
@@ -270,7 +271,7 @@ impl WriteProtocol {
                     continue;
                 }
                 TryResult::Renewed => {
-                    let why = "tracked tables were altered while the write ran; nothing was written";
+                    let why = "tables were altered while the write ran; nothing was written";
                     return Err(self.undone(intent, Failure::new(ErrorCode::Timeout, why)).await);
                 }
                 TryResult::Unopened(Unopened::Failed(error)) => return Err(unanswered(None, &error)),

@@ -121,11 +121,15 @@ impl Trial {
         }
         let mut call = Call::undo(&[written.id]);
         let mut outcome = undo_as(&self.session, &call).await;
-        if outcome.as_ref().is_err_and(|conflict| conflict["code"] == "CS005")
-            && run(&self.session, "select countersign.renew_shapes()").await.is_ok()
-        {
+        // As a server does it: triggers are renewed, and a session with old plans is replaced.
+        let renewed = match outcome.as_ref().err().and_then(|conflict| conflict["code"].as_str()) {
+            Some("CS005") => run(&self.session, "select countersign.renew_shapes()").await.is_ok(),
+            Some("42804") => true,
+            _ => false,
+        };
+        if renewed {
             call = call.again();
-            outcome = undo_as(&self.session, &call).await;
+            outcome = undo_as(&server(&self.database).await, &call).await;
         }
         let undone = self.state().await;
         let states = States { before: &written.before, after: &written.after, now: &now, undone: &undone };

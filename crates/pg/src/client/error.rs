@@ -124,6 +124,14 @@ impl ServerError {
         self.context.is_none() && (analysed || self.sqlstate == "0A000")
     }
 
+    /// Whether a function may have failed because its session planned its statements before a column got another type:
+    /// "type of parameter 3 (bigint) does not match that when preparing the plan". PL/pgSQL keeps such plans; another
+    /// session has none of them.
+    #[must_use]
+    pub fn is_stale_function(&self) -> bool {
+        self.context.is_some() && self.sqlstate == "42804"
+    }
+
     /// Whether the same statement may succeed when it is repeated: serialization failures and deadlocks (class 40), a
     /// lock that was not available (55P03), insufficient resources (class 53), a shutdown of the server or a
     /// cancelled query (class 57).

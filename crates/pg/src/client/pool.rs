@@ -241,6 +241,12 @@ impl PooledSession {
         self.session.as_mut().unwrap_or_else(|| unreachable!("a lease holds its session until it is dropped"))
     }
 
+    /// Whether the session was opened for this lease.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| Object::metrics(session).recycle_count == 0)
+    }
+
     /// Runs one of the server's own statements to its end, before `deadline`. A row may be as large as a record of
     /// the ledger.
     pub async fn run_one(

@@ -236,7 +236,7 @@ impl Session {
             // feature_not_supported: "cached plan must not change result type", after a change of the schema. If this
             // pipeline parsed the text itself, the error has another cause.
             let is_new = parsing.get(step).is_some_and(Option::is_some);
-            self.is_unusable |= !is_new && error.sqlstate == "0A000";
+            self.is_unusable |= !is_new && error.sqlstate == "0A000" || error.is_stale_function();
             return Err(PipelineError { step, error: Error::Server(error) });
         }
         if collector.truncated_by.is_some() {
