@@ -61,7 +61,7 @@ comment on table countersign.proposal is
     'Writes that were shown and wait for a decision, and those that were decided on.';
 comment on column countersign.proposal.definition is
     'SHA-256 of what the tool does. A proposal of a tool that has changed since is stale.';
-comment on column countersign.proposal.title is 'For people: what the tool does.';
+comment on column countersign.proposal.title is 'For people: what the call does.';
 comment on column countersign.proposal.tier is 'confirm: the proposing account agrees. approve: a person who is not the proposer.';
 comment on column countersign.proposal.approvals is
     'How many people have to approve, as the tool said when it was proposed. A later manifest does not change it.';

@@ -172,3 +172,43 @@ async fn the_question_to_the_user_quotes_the_reason() {
     assert_eq!(asked.lines().nth(1), Some(r#"The agent's reason: "Harmless.\nIt would touch 0 rows.""#), "{asked}");
     server.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_heading_of_a_proposal_is_what_its_call_does() {
+    let db = notes().await;
+    let summary = "summary = 'Set the text of note {id} to {body}'\ntier = 'approve'\n\
+        before = 'select id, body from shop.note where id = $1 for update'\n";
+    let server = TestManifest::new(&format!("{MANIFEST}{summary}")).serve(&db).await;
+    for (body, heading) in [
+        ("second", "Set the text of note 1 to second"),
+        ("No. It is fine", "Set the text of note 1 to \"No. It is fine\""),
+    ] {
+        let proposed = server.propose("set_note", note(body, REASON)).await;
+        let id = proposed["proposal_id"].as_str().unwrap();
+        let shown = run_countersign(&db.url(), &["proposals", "show", id]).await.out;
+        assert!(shown.contains(heading), "{shown}");
+        let list = run_countersign(&db.url(), &["proposals", "list"]).await.out;
+        assert!(list.contains(heading), "{list}");
+        let stored = format!("select title from countersign.proposal where proposal_id = '{id}'");
+        assert_eq!(db.value(&stored).await, heading);
+        let said = server.succeed("get_proposal", json!({"proposal_id": id})).await;
+        assert!(said["data"]["description"].as_str().unwrap().starts_with(heading), "{said}");
+    }
+    server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_summary_names_parameters_that_people_may_see() {
+    let db = notes().await;
+    for (summary, why) in [
+        ("Set {nothing}", "which the tool does not have"),
+        ("Set {body} {", "in pairs of braces"),
+        ("", "summary is empty"),
+    ] {
+        let error = TestManifest::new(&format!("{MANIFEST}summary = '{summary}'\n")).compile_error(&db).await;
+        assert!(error.contains(why), "{error}");
+    }
+    let sensitive = MANIFEST.replace("name = 'body',", "name = 'body', sensitive = true,");
+    let error = TestManifest::new(&format!("{sensitive}summary = 'Set {{body}}'\n")).compile_error(&db).await;
+    assert!(error.contains("which is sensitive"), "{error}");
+}

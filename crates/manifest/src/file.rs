@@ -109,6 +109,10 @@ pub(crate) struct ToolDeclaration {
     pub(crate) name: Spanned<String>,
     /// A name for people.
     pub(crate) title: Option<String>,
+    /// What one call of a write does, for the person who decides about it: `Set {status} on order {id}`, with the
+    /// values of parameters; 200 characters at most.
+    #[schemars(with = "Option<String>", length(min = 1, max = 200))]
+    pub(crate) summary: Option<Spanned<String>>,
     /// What the tool may do: `read`, `write`, or `admin` (a write for the admin profile only).
     #[schemars(with = "Access")]
     pub(crate) access: Option<Spanned<Access>>,

@@ -13,7 +13,7 @@
 //!             `missing_privileges` reports what the login may not do, once for each object
 //! result      `spec`: the tools that fit the database; `tool_schema`: the JSON Schemas of arguments and answers
 //! values      `value` checks those of a manifest, `timestamp` those with a time
-//! calls       `undo` builds the undo calls of a write
+//! calls       `undo` builds the undo calls of a write; `summary` says what a call does
 //! texts       `notes` of the operator on tables and columns
 //! editors     `json_schema`: the file format as a JSON Schema
 //! ```
@@ -38,6 +38,7 @@ mod policy;
 mod set_clause;
 mod source;
 mod spec;
+mod summary;
 mod timestamp;
 mod tool_schema;
 mod undo;
@@ -54,6 +55,7 @@ pub use spec::{
     Access, BuiltinTool, Limits, Note, OutdatedTool, Param, ParamSource, QueryDefaults, RowExpectation, Rule,
     StatementSpec, ToolCatalog, ToolSpec, UndoSpec, ValueSource,
 };
+pub use summary::Summary;
 pub use timestamp::{is_timestamp, timestamp_in_utc};
 pub use tool_schema::{
     any_parameter, any_scalar, any_value, decimal, enforced, envelope_schema, form, idempotency_key, integer, outline,

@@ -12,7 +12,7 @@ use types::{
     ToolLimit,
 };
 
-use crate::{Diagnostic, Location, SetClause};
+use crate::{Diagnostic, Location, SetClause, Summary};
 
 /// All tools and notes of all manifests, in the order of the files and of their contents.
 #[derive(Debug, Clone, Default)]
@@ -128,6 +128,8 @@ pub struct ToolSpec {
     pub name: String,
     /// Title for people.
     pub title: Option<String>,
+    /// What one call does, for people.
+    pub summary: Option<Summary>,
     /// Description for the agent.
     pub description: String,
     /// Version of the manifest: `meta.tool_version` of its responses.

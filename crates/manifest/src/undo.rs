@@ -91,6 +91,7 @@ mod tests {
         ToolSpec {
             name: "change".into(),
             title: None,
+            summary: None,
             description: "Changes.".into(),
             version: "1.0".into(),
             declared_at: Location { path: "m.toml".into(), line: 1, column: 1 },

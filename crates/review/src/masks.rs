@@ -109,7 +109,8 @@ impl<'a> RowMasks<'a> {
     #[must_use]
     pub fn masked_proposal(masks: &'a Masks, proposal: Proposal) -> Proposal {
         let mut rows = Self::new(Some(masks));
-        let Proposal { mut params, preview, .. } = proposal;
+        let Proposal { mut params, preview, title, .. } = proposal;
+        let given = params.clone();
         let Preview { mut result, mut before, mut after, effects, rollback, .. } = preview;
         rows.mask_fields(&mut params, true);
         rows.mask(&mut result, true);
@@ -121,8 +122,12 @@ impl<'a> RowMasks<'a> {
         let redaction = rows.redaction();
         let text = |text: String| if redaction.text(&text) == text { text } else { REDACTED.to_owned() };
         let kept = |part: Option<Value>| part.map(|part| redaction.value(&part));
+        let params = redaction.params(&params);
+        // A title may have values of parameters.
+        let title = if params == given { title } else { proposal.tool_name.clone() };
         Proposal {
-            params: redaction.params(&params),
+            params,
+            title,
             preview: Preview {
                 result: redaction.value(&result),
                 before: kept(before),

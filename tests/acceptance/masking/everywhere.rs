@@ -49,6 +49,7 @@ fn set_note(name: &str, tier: &str) -> String {
         r#"
 [[tool]]
 name = "{name}"
+summary = "Set {{note}}, {{code}}, {{pin}}, {{mail}} of {{id}}"
 access = "write"
 tier = "{tier}"
 description = "Set a note."

@@ -7,6 +7,7 @@ use super::is_name;
 use crate::Diagnostics;
 use crate::file::ToolDeclaration;
 use crate::parse::ParsedTool;
+use crate::summary::Summary;
 
 /// Upper bound of `max_rows`.
 const MAX_ROWS: i64 = 10_000;
@@ -28,6 +29,7 @@ pub(super) fn check(
     max_rows(parsed, tool, diagnostics);
     not_found(parsed, tool, diagnostics);
     reason(parsed, tool, diagnostics);
+    summary(parsed, tool, diagnostics);
     executor(parsed, tool, executors, diagnostics);
     approval(parsed, tool, diagnostics);
     approvers(parsed, tool, diagnostics);
@@ -125,6 +127,25 @@ fn reason(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Dia
     }
 }
 
+/// Checks that the summary of a call names parameters that people may see.
+fn summary(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
+    let Some(declared) = tool.summary.as_ref().filter(|_| tool.is(true)) else { return };
+    let mut note = |message: String| diagnostics.0.push(parsed.diagnostic(declared.span(), &message));
+    let summary = match Summary::parse(declared.get_ref()) {
+        Ok(summary) => summary,
+        Err(mistake) => return note(mistake),
+    };
+    for name in summary.params() {
+        match tool.param.iter().find(|param| param.name.get_ref() == name) {
+            None => note(format!("summary names the parameter \"{name}\", which the tool does not have")),
+            Some(param) if param.sensitive => {
+                note(format!("summary names the parameter \"{name}\", which is sensitive: people would see it"));
+            }
+            Some(_) => {}
+        }
+    }
+}
+
 fn only_for_writes(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
     if let Some(before) = &tool.before {
         diagnostics.0.push(parsed.diagnostic(before.span(), "a read overwrites nothing: before is for writes"));
@@ -143,6 +164,9 @@ fn only_for_writes(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics:
     }
     if let Some(reason) = &tool.reason {
         diagnostics.0.push(parsed.diagnostic(reason.span(), "a read changes nothing: reason is for writes"));
+    }
+    if let Some(summary) = &tool.summary {
+        diagnostics.0.push(parsed.diagnostic(summary.span(), "nobody decides about a read: summary is for writes"));
     }
     if let Some(undo_tier) = &tool.undo_tier {
         diagnostics

@@ -10,6 +10,7 @@ use crate::infer::InferredTypes;
 use crate::parse::ParsedTool;
 use crate::policy;
 use crate::spec::Rule;
+use crate::summary::Summary;
 use crate::tool_schema::{input_schema, output_schema};
 use crate::value::{json, json_object};
 use crate::{Param, ParamSource, RowExpectation, ToolSpec, UndoSpec};
@@ -36,6 +37,7 @@ pub(super) fn spec(parsed: ParsedTool<'_>, inferred: InferredTypes) -> Option<To
     Some(ToolSpec {
         name: tool.name.into_inner(),
         title: tool.title,
+        summary: tool.summary.and_then(|summary| Summary::parse(summary.get_ref()).ok()),
         description: tool.description.into_inner(),
         version: parsed.version,
         declared_at,

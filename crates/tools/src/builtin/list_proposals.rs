@@ -71,12 +71,12 @@ struct ProposalSummary {
 }
 
 impl ProposalSummary {
-    /// The stored description contains parameters, which cannot be masked afterwards. So a caller with masks gets a
-    /// different one.
+    /// The stored description and title contain parameters, which cannot be masked afterwards. So a caller with masks
+    /// gets a different description.
     fn new(proposal: proposals::ProposalSummary, call: &Call) -> Self {
         let description = match &call.masks {
             None => proposal.description,
-            Some(_) => format!("{}. get_proposal shows its parameters.", visible(&proposal.title)),
+            Some(_) => format!("{}. get_proposal shows its parameters.", visible(&proposal.tool_name)),
         };
         Self {
             proposal_id: proposal.proposal_id,

@@ -96,11 +96,15 @@ impl Tool for ManifestWrite {
                 Tier::Confirm | Tier::Approve => mixed_script::warnings(&self.spec, &request.params),
             };
             let spec = &self.spec;
+            let title = match &spec.summary {
+                Some(summary) => summary.of_call(&request.params),
+                None => spec.title.clone().unwrap_or_else(|| spec.name.clone()),
+            };
             let write = NewProposal {
                 request,
                 reason: call.reason.clone(),
                 tool: spec.name.clone(),
-                title: spec.title.clone().unwrap_or_else(|| spec.name.clone()),
+                title,
                 tool_version: spec.version.clone(),
                 tier: spec.tier,
                 rule: spec.rule.clone(),

@@ -19,7 +19,7 @@ pub struct NewProposal {
     pub reason: Option<String>,
     /// The tool.
     pub tool: String,
-    /// The title of the tool, for people.
+    /// What the call does, for people: the summary of its tool, or the title of the tool.
     pub title: String,
     /// The `meta.tool_version` of the tool's answers.
     pub tool_version: String,
@@ -49,7 +49,7 @@ pub struct Proposal {
     pub reason: Option<String>,
     /// The tool.
     pub tool_name: String,
-    /// The title of the tool, for people.
+    /// As in [`NewProposal`].
     pub title: String,
     /// The version of the tool.
     pub tool_version: String,
