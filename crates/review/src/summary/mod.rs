@@ -2,6 +2,7 @@
 //! whose masks are applied.
 
 mod column;
+mod json_paths;
 mod rows;
 
 use ledger::audit::Record;

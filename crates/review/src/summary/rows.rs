@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 use types::{ChangeKind, ColumnEffect, Effects, RowEffect};
 
-use super::{Images, RowGroup, RowOrigin, Summary};
+use super::{Images, RowGroup, RowOrigin, Summary, json_paths};
 use crate::row_diff::{RowChange, RowDiff, column_pairs, columns};
 
 /// A row that a write changes.
@@ -29,12 +29,23 @@ pub struct ChangedRow {
 /// A column of a row: its values before and after the write. `None` if there is no value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChangedColumn {
-    /// The name.
+    /// The name; of a part of a JSON document with the path of its keys, `settings.mail.daily`.
     pub name: String,
     /// The value before the write.
     pub before: Option<Value>,
     /// The value after the write.
     pub after: Option<Value>,
+}
+
+impl ChangedColumn {
+    /// The parts of a JSON document that change, or the column.
+    fn parts(self) -> Vec<Self> {
+        let parts = self.before.as_ref().zip(self.after.as_ref());
+        match parts.and_then(|(before, after)| json_paths::parts(&self.name, before, after)) {
+            Some(parts) => parts.into_iter().map(|(name, before, after)| Self { name, before, after }).collect(),
+            None => vec![self],
+        }
+    }
 }
 
 /// A row that the tool reads.
@@ -93,7 +104,8 @@ const fn origin_of(by_trigger: bool) -> RowOrigin {
 }
 
 impl Summary {
-    fn add(&mut self, place: (Option<&str>, RowOrigin, ChangeKind), row: ChangedRow) {
+    fn add(&mut self, place: (Option<&str>, RowOrigin, ChangeKind), mut row: ChangedRow) {
+        row.columns = row.columns.into_iter().flat_map(ChangedColumn::parts).collect();
         self.change(place, |group| {
             group.rows.push(row);
             group.count = group.count.max(group.rows.len() as u64);
