@@ -3,7 +3,7 @@
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use testkit::audit::audit;
-use testkit::{Database, Server, TestManifest, database, run_countersign};
+use testkit::{Database, Server, TestManifest, database};
 
 use crate::console::{Browser, Console};
 use crate::shop::{DROP_ORDER, SET_STATUS, SHOP};
@@ -258,43 +258,4 @@ async fn the_health_page_says_what_doctor_says() {
     let page = olga.get("/health").await;
     assert!(page.body.contains("a login of the console"), "{}", page.body);
     assert!(page.body.contains("the log is not signed"), "{}", page.body);
-}
-
-const SET_THEME: &str = r#"
-[[tool]]
-name = "set_theme"
-access = "write"
-tier = "approve"
-summary = "Show {id} the theme {theme}"
-description = "Set it."
-before = "select id from shop.profile where id = $1 for update"
-sql = "update shop.profile set settings = jsonb_set(settings, '{page,theme}', to_jsonb($2::text)) - 'old' where id = $1 returning id"
-rows = "one"
-param = [{ name = "id", description = "Which." }, { name = "theme", description = "Which." }]
-"#;
-
-#[tokio::test(flavor = "multi_thread")]
-async fn of_a_json_document_a_reviewer_sees_the_keys_that_change() {
-    let db = database().await;
-    db.run(
-        "create schema shop; create table shop.profile (id int primary key, settings jsonb not null);
-        insert into shop.profile values (1, '{\"page\": {\"theme\": \"dark\", \"size\": 12}, \"mail\": true, \"old\": 1}');
-        select countersign.track('shop.profile');
-        grant usage on schema shop to public; grant all on shop.profile to public",
-    )
-    .await;
-    let server = TestManifest::new(SET_THEME).serve(&db).await;
-    let proposal = server.propose("set_theme", json!({"id": 1, "theme": "light"})).await;
-    let id = proposal["proposal_id"].as_str().unwrap();
-    let shown = run_countersign(&db.url(), &["proposals", "show", id]).await.out;
-    for line in ["settings.page.theme     dark -> light\n", "settings.old (removed)  1\n"] {
-        assert!(shown.contains(line), "{line}: {shown}");
-    }
-    assert!(!shown.contains("mail"), "{shown}");
-    let console = Console::on(&db).await;
-    let page = console.browser(&db, "anna", &[]).await.get(&format!("/proposals/{id}")).await;
-    for part in ["Show 1 the theme light", "settings.page.theme", "settings.old (removed)"] {
-        assert!(page.body.contains(part), "{part}: {}", page.body);
-    }
-    server.close().await;
 }

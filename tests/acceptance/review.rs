@@ -7,7 +7,7 @@ use testkit::{Database, Server, TestManifest, database, run_countersign};
 
 use crate::console::{Console, path};
 
-const TABLES: &str = "
+const TABLES: &str = r#"
 create schema hospital;
 create table hospital.patient (id int primary key, family_name text not null);
 create table hospital.prescription (id int primary key, patient_id int not null references hospital.patient on delete cascade,
@@ -23,9 +23,12 @@ insert into hospital.note values (1, repeat('The patient reports headaches since
 do $$ begin execute (select 'create table hospital.wide (id int primary key, '
   || string_agg(format('column_%s int not null default 0', n), ', ') || ')' from generate_series(1, 200) n); end $$;
 insert into hospital.wide (id) select generate_series(1, 3);
+create table hospital.display (ward int primary key, settings jsonb not null);
+insert into hospital.display values
+    (1, '{"page": {"theme": "dark", "size": 12}, "mail": true, "old": 1, "names": ["Nowak", "Kowalska"]}');
 grant usage on schema hospital to public;
 grant all on all tables in schema hospital to public;
-";
+"#;
 
 const TOOLS: &str = r#"
 [[tool]]
@@ -74,6 +77,18 @@ after = "select * from hospital.wide where id > $1"
 rows = "some"
 max_rows = 10
 param = [{ name = "id", description = "Above." }]
+
+[[tool]]
+name = "set_theme"
+summary = "Give the display of ward {ward} the theme {theme}"
+access = "write"
+tier = "approve"
+description = "Change the theme of a display."
+before = "select ward from hospital.display where ward = $1 for update"
+sql = """update hospital.display set settings = jsonb_set(settings, '{page,theme}', to_jsonb($2::text)) - 'old'
+    where ward = $1 returning ward"""
+rows = "one"
+param = [{ name = "ward", description = "Which." }, { name = "theme", description = "Its name." }]
 "#;
 
 /// A hospital with many rows, and a server whose writes a person approves.
@@ -87,7 +102,7 @@ impl Hospital {
     pub(crate) async fn new() -> Self {
         let db = database().await;
         db.run(TABLES).await;
-        let tables = ["patient", "prescription", "note", "wide"].map(|table| format!("hospital.{table}"));
+        let tables = ["patient", "prescription", "note", "wide", "display"].map(|table| format!("hospital.{table}"));
         let track: Vec<&str> = ["track"].into_iter().chain(tables.iter().map(String::as_str)).collect();
         assert_eq!(run_countersign(&db.url(), &track).await.code, 0);
         let console = Console::on(&db).await;
@@ -124,6 +139,23 @@ async fn five_thousand_rows_are_a_page_in_a_moment_and_all_of_them_are_paged() {
         };
     }
     assert_eq!((seen, next.as_str()), (5000, ""));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_json_document_a_person_sees_the_keys_that_change() {
+    let hospital = Hospital::new().await;
+    let proposal = hospital.server.propose("set_theme", json!({"ward": 1, "theme": "light"})).await;
+    let id = proposal["proposal_id"].as_str().unwrap();
+    let shown = run_countersign(&hospital.db.url(), &["proposals", "show", id]).await.out;
+    for line in ["settings.page.theme     dark -> light\n", "settings.old (removed)  1\n"] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    assert!(!shown.contains("Kowalska") && !shown.contains("mail"), "{shown}");
+    let mut anna = hospital.console.browser(&hospital.db, "anna", &[]).await;
+    let page = anna.get(&path(&proposal)).await.body;
+    for part in ["Give the display of ward 1 the theme light", "settings.page.theme", "settings.old (removed)"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -62,6 +62,12 @@ async fn what_changes_and_the_decision_are_on_the_first_screen() {
             1600.0,
             &["column_7", "column_90", "Columns that stay as they are"],
         ),
+        (
+            "a json document",
+            ("set_theme", json!({"ward": 1, "theme": "light"})),
+            1300.0,
+            &["Give the display of ward 1 the theme light", "settings.page.theme", "settings.old (removed)"],
+        ),
     ] {
         let proposal = hospital.server.propose(tool, call).await;
         assert_eq!(tab.open(&hospital.url(&proposal)).await, 200);
