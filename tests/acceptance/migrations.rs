@@ -242,6 +242,11 @@ async fn a_trigger_that_a_session_has_planned_does_not_outlive_a_columns_type() 
     let second = server.succeed("rename", json!({"id": 2, "name": "zwei"})).await;
     assert_eq!(second["meta"]["rollback"]["reversible"], true, "{second}");
     migrate("numeric").await;
+    let tried = json!({"tool": "rename", "params": {"id": 2, "name": "dos"}});
+    server.succeed("preview_mutation", tried.clone()).await;
+    migrate("double precision").await;
+    server.succeed("preview_mutation", tried).await;
+    migrate("numeric").await;
     for write in [&first, &second] {
         server.succeed("undo_mutation", write["meta"]["rollback"]["undo_params"].clone()).await;
     }

@@ -154,8 +154,7 @@ async fn is_renewed(lease: &mut PooledSession) -> Result<bool, CommitError> {
     let steps = [PipelineStatement::without_params("rollback"), renew];
     let outcomes = lease.session().run(&steps).await.map_err(|failed| unfinished(failed.error))?;
     let renewed = outcomes.into_iter().next_back().and_then(|outcome| outcome.rows.into_iter().flatten().next()?);
-    let has_old_plans = !lease.is_new() && !lease.session().is_reusable();
-    Ok(has_old_plans || renewed.is_some_and(|number| number != "0"))
+    Ok(lease.is_outdated() || renewed.is_some_and(|number| number != "0"))
 }
 
 /// The size of the recorded outcome, in bytes of JSON.

@@ -101,21 +101,29 @@ impl Trials<'_> {
     }
 
     async fn attempt(self, snapshot: Option<&str>, with_definitions: bool) -> Result<Trial, Failure> {
-        let mut lease = self.writer.acquire(self.deadline).await.map_err(|error| failure(&error))?;
-        let trial = self.roll_back(&mut lease, snapshot, with_definitions);
-        match tokio::time::timeout_at(self.deadline + CANCEL_GRACE, trial).await {
-            Ok(Ok(trial)) => Ok(trial),
-            Ok(Err(ExecutorError::Rejected(failure))) => Err(failure),
-            Ok(Err(ExecutorError::ConnectionLost(error))) => {
-                lease.discard();
-                if matches!(error, pg::Error::Lost(_)) {
+        let mut is_repeated = false;
+        loop {
+            let mut lease = self.writer.acquire(self.deadline).await.map_err(|error| failure(&error))?;
+            let trial = self.roll_back(&mut lease, snapshot, with_definitions);
+            match tokio::time::timeout_at(self.deadline + CANCEL_GRACE, trial).await {
+                Ok(Ok(trial)) => return Ok(trial),
+                // After a migration: the functions of the session were planned before it.
+                Ok(Err(ExecutorError::Rejected(_))) if lease.is_outdated() && !is_repeated => {
                     self.writer.retire_all();
+                    is_repeated = true;
                 }
-                Err(failure(&error))
-            }
-            Err(_) => {
-                lease.discard();
-                Err(failure(&pg::Error::Deadline))
+                Ok(Err(ExecutorError::Rejected(failure))) => return Err(failure),
+                Ok(Err(ExecutorError::ConnectionLost(error))) => {
+                    lease.discard();
+                    if matches!(error, pg::Error::Lost(_)) {
+                        self.writer.retire_all();
+                    }
+                    return Err(failure(&error));
+                }
+                Err(_) => {
+                    lease.discard();
+                    return Err(failure(&pg::Error::Deadline));
+                }
             }
         }
     }

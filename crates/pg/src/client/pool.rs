@@ -241,10 +241,10 @@ impl PooledSession {
         self.session.as_mut().unwrap_or_else(|| unreachable!("a lease holds its session until it is dropped"))
     }
 
-    /// Whether the session was opened for this lease.
+    /// Whether an error may come from what the session has planned for earlier leases, so that it is not leased again.
     #[must_use]
-    pub fn is_new(&self) -> bool {
-        self.session.as_ref().is_some_and(|session| Object::metrics(session).recycle_count == 0)
+    pub fn is_outdated(&self) -> bool {
+        self.session.as_ref().is_some_and(|it| Object::metrics(it).recycle_count > 0 && !it.is_reusable())
     }
 
     /// Runs one of the server's own statements to its end, before `deadline`. A row may be as large as a record of
