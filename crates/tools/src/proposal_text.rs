@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn no_text_for_a_caller_with_masks_has_a_masked_value() {
         let proposal: Proposal = serde_json::from_value(json!({
-            "proposal_id": "3f0c1a52-9c1e-4c7e-8a55-0d9f6b1f2a34", "account_id": "default", "tool_name": "set_pin", "title": "Set a pin", "tool_version": "1",
+            "proposal_id": "3f0c1a52-9c1e-4c7e-8a55-0d9f6b1f2a34", "account_id": "default", "tool_name": "set_pin", "title": "Set the pin of 1 to 4711", "tool_version": "1",
             "definition": "", "tier": "confirm", "approvals": 1, "approvers": null, "approved_by": [], "description": "Set a pin with pin 4711.",
             "params": {"id": 1, "pin": 4711}, "params_hash": "", "digest": "", "created_at": "", "expires_at": "", "status": "pending",
             "preview": {"rows_affected": 1, "result": {"pin": 4711}, "before": [{"id": 1, "pin": 4710}], "after": [{"id": 1, "pin": 4711}],
@@ -301,7 +301,7 @@ mod tests {
         let asked = question(&shown);
         assert_eq!(shown.params.get("pin"), Some(&Value::Null));
         assert!(!asked.contains("47") && asked.contains("pin: null"), "{asked}");
-        let description = "Set a pin with id 1, pin null. It would touch 1 row. It cannot be undone.";
+        let description = "set_pin with id 1, pin null. It would touch 1 row. It cannot be undone.";
         assert_eq!(shown_description(&shown), description);
         let whole = ShownProposal::new(&proposal, None);
         assert!(question(&whole).contains("pin: 4711"));
