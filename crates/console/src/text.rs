@@ -3,7 +3,7 @@
 use review::TextPart;
 use review::sentences::capitalized;
 use serde_json::Value;
-use types::{ClientInfo, visible};
+use types::{ClientInfo, beginning, visible};
 
 /// A labelled value on a page.
 pub(crate) struct Fact {
@@ -55,27 +55,20 @@ pub(crate) fn to_the_minute(time: impl AsRef<str>) -> String {
     format!("{} UTC", minute.replace('T', " "))
 }
 
-/// The parameters in the description of a proposal, `package_id 3`. A description is `{title} with {parameters}. It
+/// The maximum length of the parameters in a line, in characters.
+const MAX_PARAMS_CHARS: usize = 160;
+
+/// The parameters in the description of a proposal for a line, `package_id 3`. A description is `{title} with {parameters}. It
 /// would touch ..`. The parameters may contain anything.
 pub(crate) fn params_of(title: &str, description: &str) -> String {
     let behind = description.strip_prefix(&visible(title)).and_then(|rest| rest.strip_prefix(" with "));
     let end = TOUCHES.iter().filter_map(|touches| behind?.rfind(touches)).max();
-    behind.zip(end).and_then(|(behind, end)| behind.get(..end)).map(visible).unwrap_or_default()
+    let params = behind.zip(end).and_then(|(behind, end)| behind.get(..end)).unwrap_or_default();
+    beginning(&visible(params), MAX_PARAMS_CHARS)
 }
 
 /// The possible beginnings of the sentence after the parameters.
 const TOUCHES: [&str; 2] = [". It would touch ", ". It was not tried"];
-
-/// The maximum length of the parameters in a line, in characters.
-const MAX_PARAMS_CHARS: usize = 160;
-
-/// The beginning of the parameters, for a line.
-pub(crate) fn beginning(params: &str) -> String {
-    match params.char_indices().nth(MAX_PARAMS_CHARS) {
-        Some((end, _)) => format!("{}…", params.get(..end).unwrap_or_default()),
-        None => params.to_owned(),
-    }
-}
 
 /// A value as people read it: text without quotes, everything else as JSON.
 pub(crate) fn shown(value: &Value) -> String {

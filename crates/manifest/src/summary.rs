@@ -1,7 +1,7 @@
 //! The summary of a tool, `Set {status} on order {id}`: what one call does, for the person who decides about it.
 
 use serde_json::{Map, Value};
-use types::visible;
+use types::in_sentence;
 
 /// The maximum length of the text in a manifest, in characters.
 const MAX_TEXT_CHARS: usize = 200;
@@ -56,21 +56,9 @@ impl Summary {
     pub fn of_call(&self, params: &Map<String, Value>) -> String {
         let part = |part: &Part| match part {
             Part::Text(text) => text.clone(),
-            Part::Param(name) => shown(params.get(name).unwrap_or(&Value::Null)),
+            Part::Param(name) => in_sentence(params.get(name).unwrap_or(&Value::Null), MAX_VALUE_CHARS),
         };
         self.0.iter().map(part).collect()
-    }
-}
-
-fn shown(value: &Value) -> String {
-    let is_plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c));
-    let shown = match value {
-        Value::String(text) if is_plain(text) => visible(text),
-        other => visible(&other.to_string()),
-    };
-    match shown.char_indices().nth(MAX_VALUE_CHARS) {
-        Some((end, _)) => format!("{}…", shown.get(..end).unwrap_or_default()),
-        None => shown,
     }
 }
 

@@ -187,7 +187,6 @@ fn json(value: &Value) -> String {
     visible(&value.to_string())
 }
 
-/// Cuts the text to this length and appends the number of omitted characters.
 /// The beginning of a text, and how much more there is.
 pub(crate) fn cut(text: &str, characters: usize) -> String {
     match text.char_indices().nth(characters) {

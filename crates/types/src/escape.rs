@@ -1,6 +1,8 @@
 //! Escapes texts of other users before people see them. Such a text may contain anything. Escaped, it cannot send
 //! control characters to a terminal or a dialogue, and none of its lines can look like a line of the program.
 
+use serde_json::Value;
+
 /// Whether a character controls a terminal, or changes the order or look of its surroundings, instead of being
 /// visible: C0 and C1 controls, line and paragraph separators, and characters that may be omitted from display
 /// (`Default_Ignorable_Code_Point`): bidirectional controls, zero-width characters, fillers, variation selectors,
@@ -33,6 +35,29 @@ fn push_escape(line: &mut String, character: char) {
     let mut units = [0; 2];
     for unit in character.encode_utf16(&mut units) {
         line.push_str(&format!("\\u{unit:04x}"));
+    }
+}
+
+/// The beginning of a text: this many characters, and then `…` if there are more.
+#[must_use]
+pub fn beginning(text: &str, characters: usize) -> String {
+    match text.char_indices().nth(characters) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+/// A value in a sentence, its text cut to this many characters. Quotes keep a text of other characters than those of
+/// one word apart from the words around it.
+#[must_use]
+pub fn in_sentence(value: &Value, characters: usize) -> String {
+    let Value::String(text) = value else { return beginning(&visible(&value.to_string()), characters) };
+    let is_word = |character: char| character.is_ascii_alphanumeric() || "_-.:+@/".contains(character);
+    let is_plain = !text.is_empty() && text != "null" && text.chars().all(is_word);
+    if is_plain {
+        beginning(text, characters)
+    } else {
+        format!("\"{}\"", beginning(&visible(text), characters).replace('"', "\\\""))
     }
 }
 

@@ -50,7 +50,7 @@ pub use conflict::{Conflict, ConflictColumn, ConflictKind, ConflictWrite, Confli
 pub use effects::{ChangeKind, ColumnEffect, EffectCount, Effects, RowEffect, RowHistoryEntry};
 pub use envelope::{Envelope, Failure, Meta, Rollback, TOOL_VERSION, UNDO_NOTE, UNDO_TOOL, UndoCall};
 pub use error_code::ErrorCode;
-pub use escape::{quoted, visible};
+pub use escape::{beginning, in_sentence, quoted, visible};
 pub use id_scanner::IdScanner;
 pub use ids::{CorrelationId, IdPrefix, ProposalId};
 pub use json_text::JsonText;

@@ -13,7 +13,7 @@ use types::{Tier, visible};
 use crate::message::{self, render};
 use crate::session::LoggedIn;
 use crate::state::Console;
-use crate::text::{beginning, params_of, proposer};
+use crate::text::{params_of, proposer};
 
 /// The maximum number of pending and of ended proposals on the page.
 const MAX_PROPOSALS: u32 = 200;
@@ -82,7 +82,7 @@ fn line(proposal: &ProposalSummary) -> Line {
     Line {
         id: proposal.proposal_id.to_string(),
         what: visible(&proposal.title),
-        params: beginning(&params_of(&proposal.title, &proposal.description)),
+        params: params_of(&proposal.title, &proposal.description),
         by: proposer(proposal.actor.as_deref(), proposal.account_id.as_str()),
         at: proposal.created_at.clone(),
         status: proposal.status.as_str(),

@@ -21,7 +21,7 @@ use crate::pages::sign_in::SignInAgain;
 use crate::rows::{RowsQuery, ShownRows, Table, tables};
 use crate::session::{self, CurrentSession};
 use crate::state::Console;
-use crate::text::{Fact, Statement, beginning, client, optional, params_of, proposer};
+use crate::text::{Fact, Statement, client, optional, params_of, proposer};
 
 const NOT_A_REVIEWER: &str = "An auditor reads, and does not decide.";
 
@@ -171,7 +171,7 @@ fn page<'a>(
         id: proposal.proposal_id.to_string(),
         digest: &proposal.digest,
         heading: visible(&proposal.title),
-        object: beginning(&params_of(&proposal.title, &proposal.description)),
+        object: params_of(&proposal.title, &proposal.description),
         reason: optional(&proposal.reason),
         status: proposal.status.as_str(),
         tier: proposal.tier.as_str(),

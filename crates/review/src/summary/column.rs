@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use serde_json::Value;
-use types::visible;
+use types::{in_sentence, visible};
 
 use super::ChangedRow;
 use crate::sentences;
@@ -152,19 +152,8 @@ fn range<'a>(values: impl Iterator<Item = &'a Value>) -> Option<[String; 2]> {
     Some([shown(least.1), shown(most.1)])
 }
 
-/// A value in a sentence. Quotes keep a text apart from the words around it.
 fn shown(value: &Value) -> String {
-    let Value::String(text) = value else { return cut(&visible(&value.to_string())) };
-    let is_word = |character: char| character.is_ascii_alphanumeric() || "_-.:+@/".contains(character);
-    let is_plain = !text.is_empty() && text != "null" && text.chars().all(is_word);
-    if is_plain { cut(text) } else { format!("\"{}\"", cut(&visible(text)).replace('"', "\\\"")) }
-}
-
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(MAX_CHARS) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
-    }
+    in_sentence(value, MAX_CHARS)
 }
 
 #[cfg(test)]
