@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ledger::read::{ReadError, ReadLimits, ReadRequest, Reader, RowFormat, SearchPath};
+use ledger::{Ledger, LedgerOptions};
 use pg::ConnectOptions;
 use serde_json::json;
 use testkit::{Server, long_form};
@@ -159,7 +160,10 @@ async fn no_attack_changes_anything_with_any_single_layer_missing() {
     let (world, db) = World::new().await;
     let attacks = world.attacks();
     let mut matrix = Matrix { world, attacks: &attacks };
-    let made_by_init = Login { name: "countersign_reader", target: ledger::reader_login(&db.target()).await.unwrap() };
+    let made_by_init = Login {
+        name: "countersign_reader",
+        target: Ledger::new(db.target(), LedgerOptions::default()).reader_login().await.unwrap(),
+    };
     survey(&mut matrix, &made_by_init, |layer, harms| {
         assert!(!harms.iter().any(|(_, harm)| harm.changed), "without {layer:?}: {harms:?}");
     })

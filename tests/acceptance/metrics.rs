@@ -32,7 +32,7 @@ impl World {
     pub(crate) async fn over(target: ConnectOptions, limits: ReadLimits) -> Self {
         let ledger = Ledger::new(target.clone(), LedgerOptions { sessions: 2, ..LedgerOptions::default() });
         let services = Services {
-            reader: Some(Reader::new(ledger::reader_login(&target).await.unwrap(), &SearchPath::default(), limits)),
+            reader: Some(Reader::new(ledger.reader_login().await.unwrap(), &SearchPath::default(), limits)),
             ..without_reader(&ledger)
         };
         let sources = ["social", "studio"].map(|name| {

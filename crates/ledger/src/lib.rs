@@ -51,13 +51,10 @@ pub use options::LedgerOptions;
 pub use people::freezes::{Freeze, FreezeScope, Freezes};
 pub use people::notices::{Notice, NoticeData, Notices};
 pub use reads::read_log::{ReadEntry, ReadLog, ReadLogDetail, ReadLogStatus};
-pub use reads::reader_role::{ReaderRoleError, changeable_table, check_reader, reader_login};
-pub use roles::{
-    APPROVER, CONSOLE, DEFAULT_WRITER, ExcessPrivileges, OPERATOR, OWNER, check_all_server_roles, check_login,
-    check_server_role,
-};
-pub use setup::identity::{Fork, check_identity, fork, is_original};
-pub use setup::schema::{SchemaError, check, exists};
+pub use reads::reader_role::{ReaderRoleError, changeable_table, check_reader};
+pub use roles::{APPROVER, CONSOLE, DEFAULT_WRITER, ExcessPrivileges, OPERATOR, OWNER};
+pub use setup::identity::Fork;
+pub use setup::schema::SchemaError;
 pub use setup::{
     Deviation, GrantedObjects, InitOptions, InitReport, OwnerStatements, ReaderTables, RoleReport, SchemaReport,
     SkippedRelation, TableNames, TrackOptions, TrackReport, TrackedTable, deviations, examine_roles, init, load_once,
@@ -80,12 +77,14 @@ pub use write::modify_rows::{ModificationLimits, ModificationResult, TablePatter
 pub use write::policy::{AppliedPolicy, AppliedRule, PolicyCall, PolicyRule, ToolPolicy};
 pub use write::write_tx::{Rows, Statement, WriteTx};
 
+use std::time::Duration;
+
 use pg::WriterPool;
 pub use pg::{
     ConnectEnvironment, ConnectOptions, ConnectOptionsError, Conninfo, DEFAULT_CONNECT_TIMEOUT, Pooler, PoolerReport,
     RowRetention, probe_pooler,
 };
-pub use setup::login_settings::{LoginSetting, unexpected_settings};
+pub use setup::login_settings::LoginSetting;
 use tokio::time::Instant;
 use types::{ConditionShape, DescribeError, DescribeStatement, StatementShape};
 
@@ -105,6 +104,9 @@ pub mod read {
 /// The name of the ledger's schema.
 pub const SCHEMA: &str = "countersign";
 
+/// The time limit for a statement about the set-up of a ledger.
+const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// The ledger of one database. No other type has sessions that may write.
 #[derive(Debug, Clone)]
 pub struct Ledger {
@@ -116,7 +118,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The ledger in this database. This opens no connection; [`check`] reports whether the ledger exists.
+    /// The ledger in this database. This opens no connection; [`Ledger::check`] reports whether the ledger exists.
     #[must_use]
     pub fn new(target: ConnectOptions, settings: LedgerOptions) -> Self {
         let gauges = LedgerGauges::new(target.clone());
@@ -149,6 +151,15 @@ impl Ledger {
     #[must_use]
     pub fn gate(&self) -> Gate {
         self.gate.clone()
+    }
+
+    fn database(&self) -> String {
+        self.writer.target().dbname.clone()
+    }
+
+    /// The rows of one of the ledger's own statements about its set-up.
+    async fn rows(&self, sql: &str, params: &[Option<String>]) -> Result<Vec<Vec<Option<String>>>, pg::Error> {
+        Ok(self.writer.run_one(sql, params, Instant::now() + SETUP_TIMEOUT).await?.rows)
     }
 
     /// Checks that the database answers before `deadline` and, if the server `writes`, that it accepts writes.

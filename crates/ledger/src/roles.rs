@@ -1,6 +1,6 @@
 //! The roles of the ledger: its owner, and the logins of servers (`setup` creates them).
 
-use pg::{ConnectOptions, PipelineStatement, Session, SessionSettings};
+use crate::Ledger;
 
 /// The login that `init` creates for servers if the operator gives no other name.
 pub const DEFAULT_WRITER: &str = "countersign_writer";
@@ -61,36 +61,43 @@ pub struct ExcessPrivileges {
     pub powers: Vec<String>,
 }
 
-/// The reason why this login can do more than a server needs; `None` if it cannot.
-pub async fn check_server_role(target: &ConnectOptions) -> Result<Option<String>, pg::Error> {
-    let excess = check_login(target).await?.filter(|excess| !excess.powers.is_empty());
-    Ok(excess.map(|ExcessPrivileges { role, powers }| {
-        format!("the server logs in as \"{role}\", which {}", powers.join(", "))
-    }))
-}
+impl Ledger {
+    /// The reason why this login can do more than a server needs; `None` if it cannot.
+    ///
+    /// # Errors
+    /// The connection or the query failed.
+    pub async fn check_server_role(&self) -> Result<Option<String>, pg::Error> {
+        let excess = self.check_login().await?.filter(|excess| !excess.powers.is_empty());
+        Ok(excess.map(|ExcessPrivileges { role, powers }| {
+            format!("the server logs in as \"{role}\", which {}", powers.join(", "))
+        }))
+    }
 
-/// The excess privileges of the login of this connection.
-pub async fn check_login(target: &ConnectOptions) -> Result<Option<ExcessPrivileges>, pg::Error> {
-    Ok(excess(target, THIS_SQL).await?.into_iter().next())
-}
+    /// The excess privileges of the login of this ledger's connections.
+    ///
+    /// # Errors
+    /// The connection or the query failed.
+    pub async fn check_login(&self) -> Result<Option<ExcessPrivileges>, pg::Error> {
+        Ok(self.excess(THIS_SQL).await?.into_iter().next())
+    }
 
-/// The logins that `init` has created for servers or that were named to it, each with its excess privileges.
-pub async fn check_all_server_roles(target: &ConnectOptions) -> Result<Vec<ExcessPrivileges>, pg::Error> {
-    excess(target, SERVERS_SQL).await
-}
+    /// The logins that `init` has created for servers or that were named to it, each with its excess privileges.
+    ///
+    /// # Errors
+    /// The connection or the query failed.
+    pub async fn check_all_server_roles(&self) -> Result<Vec<ExcessPrivileges>, pg::Error> {
+        self.excess(SERVERS_SQL).await
+    }
 
-async fn excess(target: &ConnectOptions, which: &str) -> Result<Vec<ExcessPrivileges>, pg::Error> {
-    let mut session = Session::connect(target, &SessionSettings::default()).await?;
-    let sql = format!("{EXCESS_SQL}{which}");
-    let outcomes = session.run(&[PipelineStatement::without_params(&sql)]).await.map_err(|failed| failed.error)?;
-    session.close().await;
-    let rows = outcomes.into_iter().flat_map(|outcome| outcome.rows);
-    let excess = rows.filter_map(|row| match <[Option<String>; 2]>::try_from(row).ok()? {
-        [Some(role), powers] => {
-            let powers = powers.and_then(|powers| serde_json::from_str(&powers).ok()).unwrap_or_default();
-            Some(ExcessPrivileges { role, powers })
-        }
-        _ => None,
-    });
-    Ok(excess.collect())
+    async fn excess(&self, which: &str) -> Result<Vec<ExcessPrivileges>, pg::Error> {
+        let rows = self.rows(&format!("{EXCESS_SQL}{which}"), &[]).await?.into_iter();
+        let excess = rows.filter_map(|row| match <[Option<String>; 2]>::try_from(row).ok()? {
+            [Some(role), powers] => {
+                let powers = powers.and_then(|powers| serde_json::from_str(&powers).ok()).unwrap_or_default();
+                Some(ExcessPrivileges { role, powers })
+            }
+            _ => None,
+        });
+        Ok(excess.collect())
+    }
 }

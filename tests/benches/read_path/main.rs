@@ -32,6 +32,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ledger::read::{ReadLimits, ReadRequest, Reader, RowFormat, SearchPath};
+use ledger::{Ledger, LedgerOptions};
 use serde_json::json;
 use testkit::{Database, HttpServer, ProcessMemory, database};
 use tokio::sync::Semaphore;
@@ -136,7 +137,7 @@ struct Table {
 
 impl Table {
     async fn new(db: &Database, server: &HttpServer) -> Self {
-        let login = ledger::reader_login(&db.target()).await.unwrap();
+        let login = Ledger::new(db.target(), LedgerOptions::default()).reader_login().await.unwrap();
         let reader = Reader::new(login, &SearchPath::default(), ReadLimits::default());
         let mut sides = vec![
             ("bare", Side::Bare(Arc::new(Bare::new(db).await))),

@@ -72,20 +72,20 @@ impl ServerBuilder {
         metrics: Metrics,
     ) -> anyhow::Result<Self> {
         let needing = needing_a_ledger(settings, demo);
-        let has_ledger = !needing.is_empty() || ledger::exists(target).await?;
+        let ledger = Ledger::new(target.clone(), settings.ledger.clone());
+        let has_ledger = !needing.is_empty() || ledger.exists().await?;
         if has_ledger {
-            ledger::check(target).await.map_err(|error| missing_for(error, &needing))?;
-            ledger::check_identity(target, &settings.ledger).await?;
+            ledger.check().await.map_err(|error| missing_for(error, &needing))?;
+            ledger.check_identity().await?;
         } else {
             tracing::warn!("{READS_ONLY}");
         }
-        check_role(target, settings).await?;
-        let ledger = Ledger::new(target.clone(), settings.ledger.clone());
-        let reader = reader(target, settings, has_ledger).await?;
+        check_role(&ledger, settings).await?;
+        let reader = reader(&ledger, target, settings, has_ledger).await?;
         let collects_tables = ledger.read_log().is_on();
         let reader = reader.map(|reader| if collects_tables { reader.collecting_tables() } else { reader });
         if has_ledger {
-            warn_of_settings(target, reader.as_ref().map(Reader::target)).await?;
+            warn_of_settings(&ledger, target, reader.as_ref().map(Reader::target)).await?;
         }
         let masks = masks(settings, reader.as_ref()).await?;
         let services = Services {
@@ -112,7 +112,7 @@ impl ServerBuilder {
 
     /// Whether the database has a ledger now.
     pub(crate) async fn finds_ledger(&self) -> anyhow::Result<bool> {
-        Ok(ledger::exists(&self.target).await?)
+        Ok(self.ledger.exists().await?)
     }
 
     pub(crate) fn sources(&self, settings: &Settings) -> anyhow::Result<Vec<Source>> {
@@ -221,9 +221,13 @@ pub(crate) async fn refresh_state_keys(ledger: Ledger, codec: StateCodec) {
 }
 
 /// Logs a warning for settings that `ALTER ROLE .. SET` and `ALTER DATABASE .. SET` change for the sessions of servers.
-async fn warn_of_settings(target: &ConnectOptions, reader: Option<&ConnectOptions>) -> anyhow::Result<()> {
+async fn warn_of_settings(
+    ledger: &Ledger,
+    target: &ConnectOptions,
+    reader: Option<&ConnectOptions>,
+) -> anyhow::Result<()> {
     let logins: Vec<&str> = [Some(target), reader].into_iter().flatten().map(|target| target.user.as_str()).collect();
-    for LoginSetting { scope, setting } in ledger::unexpected_settings(target, &logins).await? {
+    for LoginSetting { scope, setting } in ledger.unexpected_settings(&logins).await? {
         tracing::warn!(
             "{scope} has the setting {setting}, which a server does not expect; `alter {scope} reset ..` removes it"
         );
@@ -232,8 +236,8 @@ async fn warn_of_settings(target: &ConnectOptions, reader: Option<&ConnectOption
 }
 
 /// Checks that the server's login has the needed privileges and no others.
-async fn check_role(target: &ConnectOptions, settings: &Settings) -> anyhow::Result<()> {
-    let Some(excess) = ledger::check_server_role(target).await? else { return Ok(()) };
+async fn check_role(ledger: &Ledger, settings: &Settings) -> anyhow::Result<()> {
+    let Some(excess) = ledger.check_server_role().await? else { return Ok(()) };
     let advice = "log in as the role that `countersign init` makes for servers (countersign_writer), granted what the manifests need";
     anyhow::ensure!(!settings.strict_roles, "{excess}; strict_roles refuses that: {advice}");
     tracing::warn!("{excess}: more than a server needs; {advice}");
@@ -268,7 +272,12 @@ pub(crate) fn not_searched(schema: &UntrustedSchema) -> String {
 /// The read path, if a login may be used for it. Otherwise the reason and the remedy are logged; without a ledger,
 /// nothing is left to serve, and the reason is an error. Without a ledger the login is the server's own, unless another
 /// one is configured.
-async fn reader(target: &ConnectOptions, settings: &Settings, has_ledger: bool) -> anyhow::Result<Option<Reader>> {
+async fn reader(
+    ledger: &Ledger,
+    target: &ConnectOptions,
+    settings: &Settings,
+    has_ledger: bool,
+) -> anyhow::Result<Option<Reader>> {
     let refused = |error: ReaderRoleError| {
         let what = "query_database is not served";
         if !has_ledger {
@@ -280,7 +289,7 @@ async fn reader(target: &ConnectOptions, settings: &Settings, has_ledger: bool) 
     let login = match &settings.read {
         Some(read) => connection::parse(read, settings)?,
         None if !has_ledger => target.clone(),
-        None => match ledger::reader_login(target).await {
+        None => match ledger.reader_login().await {
             Ok(login) => login,
             Err(error @ ReaderRoleError::NoLogin) => return refused(error),
             Err(error) => return Err(error.into()),

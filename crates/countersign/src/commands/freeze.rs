@@ -161,15 +161,15 @@ fn subject(scope: &FreezeScope) -> String {
 /// Opens the freezes of the configured database. With `changes`, the ledger must have been made for this database: an
 /// operator who freezes a copy would believe that the original is frozen.
 async fn open(settings: &Settings, changes: bool) -> anyhow::Result<Freezes> {
-    let target = connection::configured(settings)?;
-    ledger::check(&target).await.map_err(|error| match error {
+    let ledger = Ledger::new(connection::configured(settings)?, settings.ledger.clone());
+    ledger.check().await.map_err(|error| match error {
         SchemaError::Database(error) => refused(error),
         error => error.into(),
     })?;
     if changes {
-        ledger::check_identity(&target, &settings.ledger).await?;
+        ledger.check_identity().await?;
     }
-    Ok(Ledger::new(target, settings.ledger.clone()).freezes())
+    Ok(ledger.freezes())
 }
 
 fn refused(error: ledger::read::Error) -> anyhow::Error {

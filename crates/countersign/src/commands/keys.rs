@@ -24,9 +24,9 @@ pub(crate) struct RotateArgs {
 
 pub(crate) async fn run(command: KeysCommand, settings: &Settings) -> anyhow::Result<()> {
     let KeysCommand::Rotate(With { own: arguments, .. }) = command;
-    let target = connection::configured(settings)?;
-    ledger::check(&target).await?;
-    let rotated = Ledger::new(target, settings.ledger.clone()).state_keys().rotate(arguments.at_once).await;
+    let ledger = Ledger::new(connection::configured(settings)?, settings.ledger.clone());
+    ledger.check().await?;
+    let rotated = ledger.state_keys().rotate(arguments.at_once).await;
     let id = rotated.map_err(|error| {
         let may_not = error.server_error().is_some_and(|error| error.sqlstate == "42501");
         let error = anyhow::Error::from(error);

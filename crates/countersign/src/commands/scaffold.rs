@@ -43,8 +43,8 @@ fn print(scaffold: &Scaffold) {
 /// Prints a manifest for the statements that agents have executed so often. Those that do not compile as a tool are
 /// left out.
 async fn from_records(at_least: usize, target: &ConnectOptions, settings: &Settings) -> anyhow::Result<()> {
-    ledger::check(target).await?;
     let ledger = Ledger::new(target.clone(), settings.ledger.clone());
+    ledger.check().await?;
     let mut recorded = ::scaffold::from_records(target, at_least).await?;
     loop {
         let scaffold = recorded.manifest();

@@ -1,8 +1,10 @@
 //! The login of the read path. Security depends on the privileges of this login: a read-only transaction prevents
 //! little, and a query can undo SET ROLE.
 
-use pg::{ConnectOptions, PipelineStatement, Reader, Session, SessionSettings};
+use pg::{ConnectOptions, PipelineStatement, Reader};
 use types::Secret;
+
+use crate::Ledger;
 
 /// The reason why `query_database` is not available.
 #[derive(Debug, thiserror::Error)]
@@ -29,19 +31,18 @@ pub enum ReaderRoleError {
     },
 }
 
-/// The options of the read path: the same database with the reader's login.
-///
-/// # Errors
-/// [`ReaderRoleError::NoLogin`] if there is no login; otherwise the query failed.
-pub async fn reader_login(target: &ConnectOptions) -> Result<ConnectOptions, ReaderRoleError> {
-    let mut session = Session::connect(target, &SessionSettings::default()).await.map_err(pg::Error::from)?;
-    let step = PipelineStatement::without_params("select role_name, password from countersign.reader_credentials()");
-    let outcomes = session.run(&[step]).await.map_err(|failed| failed.error)?;
-    session.close().await;
-    let row = outcomes.into_iter().next().and_then(|outcome| outcome.rows.into_iter().next());
-    match row.and_then(|row| <[Option<String>; 2]>::try_from(row).ok()) {
-        Some([Some(role), password]) => Ok(target.as_role(&role, password.map(Secret::new))),
-        _ => Err(ReaderRoleError::NoLogin),
+impl Ledger {
+    /// The options of the read path: the same database with the reader's login.
+    ///
+    /// # Errors
+    /// [`ReaderRoleError::NoLogin`] if there is no login; otherwise the query failed.
+    pub async fn reader_login(&self) -> Result<ConnectOptions, ReaderRoleError> {
+        let sql = "select role_name, password from countersign.reader_credentials()";
+        let row = self.rows(sql, &[]).await?.into_iter().next();
+        match row.and_then(|row| <[Option<String>; 2]>::try_from(row).ok()) {
+            Some([Some(role), password]) => Ok(self.writer.target().as_role(&role, password.map(Secret::new))),
+            _ => Err(ReaderRoleError::NoLogin),
+        }
     }
 }
 

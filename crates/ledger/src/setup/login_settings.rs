@@ -1,9 +1,7 @@
 //! Finds settings that `ALTER ROLE .. SET` has given to the servers' logins, by an administrator or by SQL that ran
 //! within a write. They apply to every later session of the login.
 
-use pg::{ConnectOptions, Session, SessionSettings};
-
-use crate::setup::rows;
+use crate::Ledger;
 
 /// A setting with which a session of the login starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,11 +47,18 @@ where (s.setdatabase = 0 or s.setdatabase = (select d.oid from pg_database d whe
       'temp_file_limit', 'timezone', 'track_activities', 'transaction_timeout', 'work_mem']) \
 order by 1, 2";
 
-/// The unexpected settings of these logins, of all servers' logins, and of the database.
-pub async fn unexpected_settings(target: &ConnectOptions, logins: &[&str]) -> Result<Vec<LoginSetting>, pg::Error> {
-    let mut session = Session::connect(target, &SessionSettings::default()).await?;
-    let logins: Vec<String> = logins.iter().map(|login| (*login).to_owned()).collect();
-    let found = rows(&mut session, SETTINGS_SQL, &[Some(pg::value::text_array(&logins))]).await?;
-    session.close().await;
-    Ok(found.into_iter().map(|[scope, setting]| LoginSetting { scope, setting }).collect())
+impl Ledger {
+    /// The unexpected settings of these logins, of all servers' logins, and of the database.
+    ///
+    /// # Errors
+    /// The connection or the query failed.
+    pub async fn unexpected_settings(&self, logins: &[&str]) -> Result<Vec<LoginSetting>, pg::Error> {
+        let logins: Vec<String> = logins.iter().map(|login| (*login).to_owned()).collect();
+        let found = self.rows(SETTINGS_SQL, &[Some(pg::value::text_array(&logins))]).await?;
+        let setting = |row| match <[Option<String>; 2]>::try_from(row) {
+            Ok([Some(scope), Some(setting)]) => Some(LoginSetting { scope, setting }),
+            _ => None,
+        };
+        Ok(found.into_iter().filter_map(setting).collect())
+    }
 }

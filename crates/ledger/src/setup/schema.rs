@@ -2,14 +2,17 @@
 
 use std::io;
 
-use pg::{ConnectOptions, PipelineStatement, Pooler, Session, SessionSettings};
+use pg::value::text_array;
+use pg::{ConnectOptions, PipelineStatement, Pooler, Session};
 use refinery_core::traits::r#async::{AsyncMigrate, AsyncQuery, AsyncTransaction};
 use refinery_core::{Migration, Runner};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::Ledger;
 use crate::audit::SignError;
 use crate::baseline::BASELINE;
+use crate::setup::rows;
 
 const HISTORY_TABLE: &str = "countersign.schema_history";
 
@@ -35,7 +38,7 @@ pub enum SchemaError {
         /// The database.
         database: String,
         /// The missing object.
-        missing: &'static str,
+        missing: String,
     },
     /// The ledger has the schema of another version.
     #[error("the ledger in database \"{database}\" has version {found} and this binary needs {needed}: {advice}")]
@@ -132,10 +135,6 @@ pub enum SchemaError {
     Migration(String),
 }
 
-fn connect_error(error: pg::ConnectError) -> SchemaError {
-    SchemaError::Database(error.into())
-}
-
 /// Refuses a pooler, because a migration needs one transaction on one session.
 pub(crate) fn refuse_pooler(target: &ConnectOptions) -> Result<(), SchemaError> {
     if target.pooler == Pooler::None { Ok(()) } else { Err(SchemaError::Pooled) }
@@ -158,7 +157,8 @@ fn needed_version() -> Result<i32, SchemaError> {
 /// Refuses a ledger of the format before version 1: its tables differ, and its records cannot be migrated.
 pub(crate) async fn refuse_old_format(session: &mut Session) -> Result<(), SchemaError> {
     let sql = "select pg_catalog.current_database()::text where pg_catalog.to_regclass('countersign.mutation_audit') is not null";
-    single(session, sql, &[]).await?.map_or(Ok(()), |database| Err(SchemaError::OldFormat { database }))
+    let found = rows::<1>(session, sql, &[]).await?.into_iter().flatten().next();
+    found.map_or(Ok(()), |database| Err(SchemaError::OldFormat { database }))
 }
 
 fn with_causes(error: &dyn std::error::Error) -> String {
@@ -171,53 +171,55 @@ fn with_causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Whether this database has a ledger of any version, even if this login may not use it.
-pub async fn exists(target: &ConnectOptions) -> Result<bool, pg::Error> {
-    let mut session = Session::connect(target, &SessionSettings::default()).await?;
-    let sql = "select from pg_catalog.pg_namespace where nspname = 'countersign'";
-    let found = session.run(&[PipelineStatement::without_params(sql)]).await.map_err(|failed| failed.error)?;
-    session.close().await;
-    Ok(found.first().is_some_and(|outcome| !outcome.rows.is_empty()))
-}
+/// Whether the ledger has the format before version 1, and the first of these tables that is missing.
+const TABLES_SQL: &str = "\
+select pg_catalog.to_regclass('countersign.mutation_audit') is not null, \
+    (select t.name from unnest($1::text[]) with ordinality t (name, no) \
+     where pg_catalog.to_regclass('countersign.' || t.name) is null order by t.no limit 1)";
 
-/// Checks that the ledger exists and has this binary's version, and returns the version.
-pub async fn check(target: &ConnectOptions) -> Result<i32, SchemaError> {
-    let mut session = Session::connect(target, &SessionSettings::default()).await.map_err(connect_error)?;
-    let missing = |missing| SchemaError::Missing { database: target.dbname.clone(), missing };
-    refuse_old_format(&mut session).await?;
-    for (table, name) in [
-        ("countersign.schema_history", "ledger (schema countersign)"),
-        ("countersign.attempt", "table countersign.attempt"),
-        ("countersign.record", "table countersign.record"),
-        ("countersign.effect", "table countersign.effect"),
-        ("countersign.reversal", "table countersign.reversal"),
-        ("countersign.tracked", "table countersign.tracked"),
-        ("countersign.leaf", "table countersign.leaf"),
-        ("countersign.proposal", "table countersign.proposal"),
-    ] {
-        let found = single(&mut session, "select to_regclass($1)::text", &[Some(table.to_owned())]).await?;
-        found.ok_or_else(|| missing(name))?;
+/// The table of the migrations comes first: without it there is no ledger.
+const TABLES: [&str; 8] = ["schema_history", "attempt", "record", "effect", "reversal", "tracked", "leaf", "proposal"];
+
+impl Ledger {
+    /// Whether this database has a ledger of any version, even if this login may not use it.
+    ///
+    /// # Errors
+    /// The connection or the query failed.
+    pub async fn exists(&self) -> Result<bool, pg::Error> {
+        let sql = "select from pg_catalog.pg_namespace where nspname = 'countersign'";
+        Ok(!self.rows(sql, &[]).await?.is_empty())
     }
-    let newest = single(&mut session, "select max(version) from countersign.schema_history", &[]).await?;
-    let found: i32 = newest.and_then(|version| version.parse().ok()).unwrap_or_default();
-    let needed = needed_version()?;
-    session.close().await;
-    let advice = match found.cmp(&needed) {
-        std::cmp::Ordering::Equal => return Ok(found),
-        std::cmp::Ordering::Less => "run `countersign init` to bring it up to date",
-        std::cmp::Ordering::Greater => "use a newer countersign",
-    };
-    Err(SchemaError::Version { database: target.dbname.clone(), found, needed, advice })
-}
 
-async fn single(session: &mut Session, sql: &str, params: &[Option<String>]) -> Result<Option<String>, pg::Error> {
-    let step = PipelineStatement { sql, params, param_types: &[] };
-    let outcomes = session.run(&[step]).await.map_err(|failed| failed.error)?;
-    Ok(outcomes
-        .into_iter()
-        .next()
-        .and_then(|outcome| outcome.rows.into_iter().next())
-        .and_then(|row| row.into_iter().next().flatten()))
+    /// Checks that the ledger exists and has this binary's version, and returns the version.
+    ///
+    /// # Errors
+    /// [`SchemaError`]: what is missing or does not fit, or the query failed.
+    pub async fn check(&self) -> Result<i32, SchemaError> {
+        let database = self.database();
+        let names = text_array(&TABLES.map(str::to_owned));
+        let tables = self.rows(TABLES_SQL, &[Some(names)]).await?.into_iter().next().unwrap_or_default();
+        let mut tables = tables.into_iter();
+        if tables.next().flatten().as_deref() == Some("t") {
+            return Err(SchemaError::OldFormat { database });
+        }
+        if let Some(table) = tables.next().flatten() {
+            let missing = match table == TABLES[0] {
+                true => "ledger (schema countersign)".to_owned(),
+                false => format!("table countersign.{table}"),
+            };
+            return Err(SchemaError::Missing { database, missing });
+        }
+        let newest = self.rows("select max(version) from countersign.schema_history", &[]).await?;
+        let newest = newest.into_iter().flatten().flatten().next();
+        let found: i32 = newest.and_then(|version| version.parse().ok()).unwrap_or_default();
+        let needed = needed_version()?;
+        let advice = match found.cmp(&needed) {
+            std::cmp::Ordering::Equal => return Ok(found),
+            std::cmp::Ordering::Less => "run `countersign init` to bring it up to date",
+            std::cmp::Ordering::Greater => "use a newer countersign",
+        };
+        Err(SchemaError::Version { database, found, needed, advice })
+    }
 }
 
 /// Lets refinery run its migrations in the caller's transaction.

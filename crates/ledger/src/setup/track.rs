@@ -7,6 +7,7 @@ use pg::value::text_array;
 use super::tables::{Table, TableNames};
 use super::{Setup, inspect, literal};
 use crate::setup::schema::{self, SchemaError};
+use crate::{Ledger, LedgerOptions};
 
 /// How long `track` waits for transactions that use a table. New transactions on the table wait behind it meanwhile.
 pub(super) const TABLE_LOCK_TIMEOUT: &str = "5s";
@@ -82,7 +83,7 @@ pub async fn untrack(target: &ConnectOptions, names: &TableNames) -> Result<Vec<
 
 async fn begin(target: &ConnectOptions) -> Result<Setup, SchemaError> {
     schema::refuse_pooler(target)?;
-    schema::check(target).await.map_err(|error| match error {
+    Ledger::new(target.clone(), LedgerOptions::default()).check().await.map_err(|error| match error {
         SchemaError::Database(error) if is_refused(&error) => not_a_member(&target.user),
         error => error,
     })?;

@@ -88,6 +88,12 @@ impl WriterPool {
         self.acquire(deadline).await?.run_one(sql, params, deadline).await
     }
 
+    /// The database, and the login of the sessions.
+    #[must_use]
+    pub fn target(&self) -> &ConnectOptions {
+        self.pool.target()
+    }
+
     /// The current state of the pool.
     #[must_use]
     pub fn status(&self) -> PoolStatus {

@@ -51,9 +51,9 @@ pub(crate) async fn run(command: AuditCommand, settings: &Settings) -> anyhow::R
 
 /// The ledger of the configured database; an error if there is none.
 pub(crate) async fn open(settings: &Settings) -> anyhow::Result<Audit> {
-    let target = connection::configured(settings)?;
-    ledger::check(&target).await?;
-    Ok(Ledger::new(target, settings.ledger.clone()).audit())
+    let ledger = Ledger::new(connection::configured(settings)?, settings.ledger.clone());
+    ledger.check().await?;
+    Ok(ledger.audit())
 }
 
 /// The only record whose correlation id begins with this prefix.

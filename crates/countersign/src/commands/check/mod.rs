@@ -30,8 +30,8 @@ pub(crate) async fn run(arguments: &CheckArgs, settings: &Settings) -> anyhow::R
     settings.authenticator()?;
     let sources = tool_catalog::read_manifests(&settings.manifests)?;
     let target = connection::configured(settings)?;
-    ledger::check(&target).await?;
     let ledger = Ledger::new(target.clone(), settings.ledger.clone());
+    ledger.check().await?;
     let catalog = tool_catalog::compile(&sources, &settings.profiles, &ledger, &target).await?;
     let questions = CatalogQueries::new(&target);
     bootstrap::masks(settings, Some(&questions.0)).await?;
@@ -62,7 +62,7 @@ pub(crate) async fn run(arguments: &CheckArgs, settings: &Settings) -> anyhow::R
         Err(error) => print_error(&format!("whether tables are tracked could not be looked up: {error:#}")),
     }
     // Whether the reader can log in is not what this command reports.
-    if let Ok(reader) = ledger::reader_login(&target).await {
+    if let Ok(reader) = ledger.reader_login().await {
         for schema in SearchPath::load(&reader).await.unwrap_or_default().untrusted {
             tell(&format!("warning: {}", bootstrap::not_searched(&schema)));
         }

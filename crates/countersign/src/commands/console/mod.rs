@@ -38,9 +38,10 @@ pub(crate) async fn run(arguments: ConsoleArgs, settings: &Settings, health: Mak
 /// The ledger of a database, if it was made for this database: a decision in a copy would apply to a proposal of the
 /// original.
 async fn open(target: &ConnectOptions, settings: &Settings) -> anyhow::Result<Ledger> {
-    ledger::check(target).await?;
-    ledger::check_identity(target, &settings.ledger).await?;
-    Ok(Ledger::new(target.clone(), settings.ledger.clone()))
+    let ledger = Ledger::new(target.clone(), settings.ledger.clone());
+    ledger.check().await?;
+    ledger.check_identity().await?;
+    Ok(ledger)
 }
 
 async fn serve(ledger: &Ledger, arguments: ServeArgs, health: HealthCheck, settings: &Settings) -> anyhow::Result<()> {

@@ -73,12 +73,12 @@ async fn examine(target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
         Err(finding) => return vec![finding],
     };
     findings.extend(pooler::examine(target).await);
-    if bootstrap::needing_a_ledger(settings, false).is_empty() && matches!(ledger::exists(target).await, Ok(false)) {
+    if bootstrap::needing_a_ledger(settings, false).is_empty() && matches!(ledger.exists().await, Ok(false)) {
         findings.push(Finding::broken("ledger", READS_ONLY).into_warning());
         findings.extend(roles::own_reader(target, settings).await);
         return findings;
     }
-    match ledger::check(target).await {
+    match ledger.check().await {
         Ok(version) => findings
             .push(Finding::ok("ledger", format!("the schema countersign has version {version}, as this program"))),
         Err(error) => {
@@ -86,7 +86,7 @@ async fn examine(target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
             return findings;
         }
     }
-    match ledger::check_identity(target, &settings.ledger).await {
+    match ledger.check_identity().await {
         Ok(()) => findings.push(Finding::ok(
             "ledger",
             "it was made for this database, and its log goes on from what was signed here",

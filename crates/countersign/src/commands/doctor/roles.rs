@@ -16,8 +16,8 @@ pub(super) async fn examine(
     login: &str,
     settings: &Settings,
 ) -> Vec<Finding> {
-    let mut findings = servers(ledger, target, login, settings).await;
-    findings.extend(reader(target, settings).await);
+    let mut findings = servers(ledger, login, settings).await;
+    findings.extend(reader(ledger, target, settings).await);
     findings.extend(owner(target).await);
     findings.push(match ledger.doctor().approvers().await {
         Ok(approvers) => people(&approvers),
@@ -26,8 +26,8 @@ pub(super) async fn examine(
     findings
 }
 
-async fn servers(ledger: &Ledger, target: &ConnectOptions, login: &str, settings: &Settings) -> Vec<Finding> {
-    let (known, this) = match (ledger::check_all_server_roles(target).await, ledger::check_login(target).await) {
+async fn servers(ledger: &Ledger, login: &str, settings: &Settings) -> Vec<Finding> {
+    let (known, this) = match (ledger.check_all_server_roles().await, ledger.check_login().await) {
         (Ok(known), Ok(this)) => (known, this),
         (Err(error), _) | (_, Err(error)) => return vec![Finding::unasked(AREA, "the servers' logins", &error)],
     };
@@ -85,15 +85,15 @@ async fn owner(target: &ConnectOptions) -> Vec<Finding> {
     problems.chain(members).collect()
 }
 
-async fn reader(target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
+async fn reader(ledger: &Ledger, target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
     let login = match &settings.read {
         Some(read) => match connection::parse(read, settings) {
             Ok(target) => Ok(target),
             Err(error) => return vec![Finding::problem(AREA, format!("{error:#}"), "correct read_url")],
         },
-        None => ledger::reader_login(target).await,
+        None => ledger.reader_login().await,
     };
-    let mut findings = login_settings(target, login.as_ref().ok()).await;
+    let mut findings = login_settings(ledger, target, login.as_ref().ok()).await;
     let checked = match login {
         Ok(login) => {
             findings.extend(search_path(&login).await);
@@ -137,9 +137,9 @@ async fn search_path(login: &ConnectOptions) -> Vec<Finding> {
     untrusted.iter().map(finding).collect()
 }
 
-async fn login_settings(target: &ConnectOptions, reader: Option<&ConnectOptions>) -> Vec<Finding> {
+async fn login_settings(ledger: &Ledger, target: &ConnectOptions, reader: Option<&ConnectOptions>) -> Vec<Finding> {
     let logins: Vec<&str> = [Some(target), reader].into_iter().flatten().map(|target| target.user.as_str()).collect();
-    match ledger::unexpected_settings(target, &logins).await {
+    match ledger.unexpected_settings(&logins).await {
         Ok(settings) => settings
             .into_iter()
             .map(|found| {

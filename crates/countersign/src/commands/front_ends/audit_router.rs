@@ -83,7 +83,9 @@ impl AuditRouter {
         if let Some(known) = known {
             return Ok(known.ledger);
         }
-        let found = ledger::exists(&place.target).await.map_err(ExecuteError::from)?;
+        // The checks do not run with the search path of the login.
+        let ledger = Ledger::new(place.target.clone(), self.settings.clone());
+        let found = ledger.exists().await.map_err(ExecuteError::from)?;
         let audited = match (found, self.audit) {
             (false, AuditMode::Always) => {
                 return Err(ExecuteError::Ledger {
@@ -94,8 +96,8 @@ impl AuditRouter {
             }
             (false, _) => None,
             (true, _) => {
-                ledger::check(&place.target).await.map_err(|error| unusable(&error))?;
-                ledger::check_identity(&place.target, &self.settings).await.map_err(|error| unusable(&error))?;
+                ledger.check().await.map_err(|error| unusable(&error))?;
+                ledger.check_identity().await.map_err(|error| unusable(&error))?;
                 let ledger = Ledger::interactive(place.target.clone(), self.settings.clone());
                 let gate = ledger.gate();
                 self.gates.lock().unwrap_or_else(PoisonError::into_inner).push(gate.clone());

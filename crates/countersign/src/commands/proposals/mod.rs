@@ -33,21 +33,21 @@ pub(crate) async fn run(command: ProposalsCommand, settings: &Settings) -> anyho
 
 /// The ledger of the configured database; an error if it does not exist or cannot be read.
 async fn open(settings: &Settings) -> anyhow::Result<Ledger> {
-    let target = connection::configured(settings)?;
-    ledger::check(&target).await.map_err(|error| {
+    let ledger = Ledger::new(connection::configured(settings)?, settings.ledger.clone());
+    ledger.check().await.map_err(|error| {
         let may_not = matches!(&error, SchemaError::Database(error)
             if error.server_error().is_some_and(|error| error.sqlstate == "42501"));
         let error = anyhow::Error::from(error);
         if may_not { error.context(format!("this login may not read the ledger: {GRANT}")) } else { error }
     })?;
-    Ok(Ledger::new(target, settings.ledger.clone()))
+    Ok(ledger)
 }
 
 /// Opens the ledger, if it was made for this database: a decision in a copy would apply to a proposal of the
 /// original.
 async fn open_to_decide(settings: &Settings) -> anyhow::Result<Ledger> {
     let ledger = open(settings).await?;
-    ledger::check_identity(&connection::configured(settings)?, &settings.ledger).await?;
+    ledger.check_identity().await?;
     Ok(ledger)
 }
 

@@ -117,13 +117,13 @@ fn all_columns(effects: Effects) -> Effects<Value> {
 /// Opens the ledger of the configured database. It must have been made for this database: in a copy, an undo would
 /// change only the copy.
 async fn open(settings: &Settings) -> anyhow::Result<Ledger> {
-    let target = connection::configured(settings)?;
-    ledger::check(&target).await.map_err(|error| match error {
+    let ledger = Ledger::new(connection::configured(settings)?, settings.ledger.clone());
+    ledger.check().await.map_err(|error| match error {
         SchemaError::Database(error) => refused(error.into()),
         error => error.into(),
     })?;
-    ledger::check_identity(&target, &settings.ledger).await?;
-    Ok(Ledger::new(target, settings.ledger.clone()))
+    ledger.check_identity().await?;
+    Ok(ledger)
 }
 
 fn refused(error: UndoError) -> anyhow::Error {
