@@ -1,9 +1,9 @@
 //! One cluster for each test binary and one database for each test. Tests that kill PostgreSQL get a separate cluster.
 
+use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
-use std::{fs, mem};
 
 use ledger::ConnectOptions;
 use nix::sys::signal::{Signal, kill};
@@ -151,8 +151,6 @@ pub struct Database {
 /// A database that was created for a test. Some hundreds of them, ten megabytes each, would fill a small disk.
 #[derive(Debug)]
 struct Made {
-    /// Connection string of the maintenance database.
-    url: String,
     name: String,
 }
 
@@ -160,12 +158,10 @@ impl Drop for Made {
     /// Drops the database in the background, because nothing can be awaited here. A database that is left over ends
     /// with the cluster.
     fn drop(&mut self) {
-        let (url, statement) = (mem::take(&mut self.url), format!("drop database {} with (force)", self.name));
+        let statement = format!("drop database {} with (force)", self.name);
         background().spawn(async move {
-            if let Ok((client, connection)) = tokio_postgres::connect(&url, NoTls).await {
-                tokio::spawn(connection);
-                let _cluster_gone = client.batch_execute(&statement).await;
-            }
+            let Database { idle_connection, .. } = maintenance();
+            let _cluster_gone = idle_connection.simple_query(&maintenance().url(), &statement).await;
         });
     }
 }
@@ -194,7 +190,7 @@ impl Database {
     }
 
     fn for_one_test(mut self) -> Self {
-        self.made = Some(Arc::new(Made { url: self.beside("postgres").url(), name: self.name.clone() }));
+        self.made = Some(Arc::new(Made { name: self.name.clone() }));
         self
     }
 
