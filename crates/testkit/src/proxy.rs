@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tempfile::TempDir;
@@ -86,6 +86,8 @@ struct State {
     thaws: watch::Sender<u64>,
     swallows: watch::Sender<u64>,
     traffic: [AtomicUsize; 2],
+    /// Pipelines that PostgreSQL has not answered to their ends.
+    unanswered: watch::Sender<isize>,
 }
 
 #[derive(Debug)]
@@ -121,6 +123,7 @@ impl Proxy {
             thaws: watch::Sender::new(0),
             swallows: watch::Sender::new(0),
             traffic: Default::default(),
+            unanswered: watch::Sender::new(0),
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&state)));
         Self { folder, database: database.clone(), state, accepting }
@@ -168,6 +171,12 @@ impl Proxy {
     /// Accepts connections again, after [`ConnectionFault::CutAndRefuse`] or [`Proxy::refuse`].
     pub fn accept_connections(&self) {
         self.state.refusing.send_replace(false);
+    }
+
+    /// Waits until everything that was forwarded to PostgreSQL has been answered, also the reset of a session that no
+    /// call waits for.
+    pub async fn until_answered(&self) {
+        self.state.unanswered.subscribe().wait_for(|pipelines| *pipelines == 0).await.expect("the state is ours");
     }
 
     /// From now on, the open connections drop all data without either side noticing, as after a failover without RST.
@@ -239,9 +248,10 @@ async fn forward(client: UnixStream, server: UnixStream, state: &State) {
     // The fault to inject when the response passes.
     let waiting = Mutex::new(None);
     let progress = Progress::default();
+    let unanswered = Unanswered::of(state);
     tokio::select! {
-        _ = requests(from_client, to_server, state, &waiting, &progress) => {}
-        _ = answers(from_server, to_client, state, &waiting, &progress) => {}
+        _ = requests(from_client, to_server, &unanswered, &waiting, &progress) => {}
+        _ = answers(from_server, to_client, &unanswered, &waiting, &progress) => {}
     }
     // The connection ended without that answer, so the fault applies to the next one.
     if let Some(unused) = waiting.into_inner().expect("nobody panics while holding it") {
@@ -252,10 +262,11 @@ async fn forward(client: UnixStream, server: UnixStream, state: &State) {
 async fn requests(
     client: OwnedReadHalf,
     mut server: OwnedWriteHalf,
-    state: &State,
+    unanswered: &Unanswered<'_>,
     waiting: &Mutex<Option<Armed>>,
     progress: &Progress,
 ) -> io::Result<()> {
+    let state = unanswered.state;
     let mut messages = Messages { stream: client, bytes: Vec::new(), tagged: false };
     let (mut prepared, mut is_reset) = (HashMap::new(), false);
     while let Some(message) = messages.next().await? {
@@ -284,6 +295,7 @@ async fn requests(
             Some(b'S') => _ = pipelines.fetch_add(usize::from(!std::mem::take(&mut is_reset)), Ordering::Relaxed),
             _ => {}
         }
+        unanswered.add(isize::from(matches!(message.first(), Some(b'S' | b'Q'))));
         server.write_all(&message).await?;
     }
     Ok(())
@@ -292,7 +304,7 @@ async fn requests(
 async fn answers(
     server: OwnedReadHalf,
     mut client: OwnedWriteHalf,
-    state: &State,
+    unanswered: &Unanswered<'_>,
     waiting: &Mutex<Option<Armed>>,
     progress: &Progress,
 ) -> io::Result<()> {
@@ -303,12 +315,13 @@ async fn answers(
             .expect("nobody panics while holding it")
             .take_if(|armed: &mut Armed| armed.when.is_answered_by(&message));
         if let Some(armed) = armed
-            && inject(armed, state).await
+            && inject(armed, unanswered.state).await
         {
             return Ok(());
         }
         progress.hears(&message);
         client.write_all(&message).await?;
+        unanswered.add(-isize::from(message.first() == Some(&b'Z')));
     }
     Ok(())
 }
@@ -341,6 +354,31 @@ impl Progress {
     async fn until_all_is_done(&self) {
         let sent = self.sent.load(Ordering::Relaxed);
         self.done.subscribe().wait_for(|done| *done >= sent).await.expect("the sender is ours");
+    }
+}
+
+/// The pipelines of a connection that PostgreSQL has not answered to their ends. Its start is one as well.
+struct Unanswered<'a> {
+    state: &'a State,
+    pipelines: AtomicIsize,
+}
+
+impl<'a> Unanswered<'a> {
+    fn of(state: &'a State) -> Self {
+        let start = Self { state, pipelines: AtomicIsize::new(0) };
+        start.add(1);
+        start
+    }
+
+    fn add(&self, pipelines: isize) {
+        self.pipelines.fetch_add(pipelines, Ordering::Relaxed);
+        self.state.unanswered.send_modify(|all| *all += pipelines);
+    }
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.add(-self.pipelines.load(Ordering::Relaxed));
     }
 }
 

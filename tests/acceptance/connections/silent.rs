@@ -26,6 +26,8 @@ async fn warm(db: &Database, sessions: usize, deadline: Duration, probe_after: D
     };
     let (answers, ()) = tokio::join!(join_all((0..sessions).map(|_| read(&world, WAITING))), release);
     assert!(answers.iter().all(|answer| answer["error"].is_null()), "{answers:?}");
+    // A session whose reset is not answered is not used again.
+    proxy.until_answered().await;
     (proxy, world)
 }
 
