@@ -16,10 +16,13 @@ use crate::setup::rows;
 
 const HISTORY_TABLE: &str = "countersign.schema_history";
 
+/// The version of the schema that this binary needs: that of its last migration.
+const VERSION: i32 = 1;
+
 /// The versions of the schema. Each is one migration.
 fn migrations() -> Result<Vec<Migration>, SchemaError> {
     let baseline: String = BASELINE.iter().map(|(_, sql)| *sql).collect();
-    let baseline = Migration::unapplied("V1__baseline", &baseline);
+    let baseline = Migration::unapplied(&format!("V{VERSION}__baseline"), &baseline);
     Ok(vec![baseline.map_err(|error| SchemaError::Migration(with_causes(&error)))?])
 }
 
@@ -147,11 +150,7 @@ pub(crate) async fn migrate(session: &mut Session, statements: &mut Vec<String>)
     runner.set_migration_table_name(HISTORY_TABLE);
     let mut connection = MigrationSession { session, statements };
     runner.run_async(&mut connection).await.map_err(|error| SchemaError::Migration(with_causes(&error)))?;
-    needed_version()
-}
-
-fn needed_version() -> Result<i32, SchemaError> {
-    Ok(migrations()?.iter().map(Migration::version).max().unwrap_or_default())
+    Ok(VERSION)
 }
 
 /// Refuses a ledger of the format before version 1: its tables differ, and its records cannot be migrated.
@@ -212,13 +211,12 @@ impl Ledger {
         let newest = self.rows("select max(version) from countersign.schema_history", &[]).await?;
         let newest = newest.into_iter().flatten().flatten().next();
         let found: i32 = newest.and_then(|version| version.parse().ok()).unwrap_or_default();
-        let needed = needed_version()?;
-        let advice = match found.cmp(&needed) {
+        let advice = match found.cmp(&VERSION) {
             std::cmp::Ordering::Equal => return Ok(found),
             std::cmp::Ordering::Less => "run `countersign init` to bring it up to date",
             std::cmp::Ordering::Greater => "use a newer countersign",
         };
-        Err(SchemaError::Version { database, found, needed, advice })
+        Err(SchemaError::Version { database, found, needed: VERSION, advice })
     }
 }
 
