@@ -92,7 +92,17 @@ async fn load_template() {
 /// Creates a database on a separate cluster, which the test may kill. The cluster ends with the last of its databases.
 pub async fn lone_database() -> Database {
     exclusive::shared().await;
-    let options = options().copy_of(stopped_cluster().await.data_dir());
+    start_copy(options()).await
+}
+
+/// Like [`lone_database`], but on the disk, for which each COMMIT waits.
+pub async fn lone_database_on_disk() -> Database {
+    let settings = [("fsync", "on"), ("shared_buffers", "256MB"), ("max_wal_size", "8GB")];
+    start_copy(Options::ephemeral().settings(&settings)).await
+}
+
+async fn start_copy(options: Options) -> Database {
+    let options = options.copy_of(stopped_cluster().await.data_dir());
     let cluster = tokio::task::spawn_blocking(|| Arc::new(start(options))).await.expect("a cluster");
     Database::there(&cluster, LONE)
 }

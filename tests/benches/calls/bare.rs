@@ -1,4 +1,4 @@
-//! The statement over bare tokio-postgres: BEGIN READ ONLY, the statement and ROLLBACK in one pipeline.
+//! The statement over bare tokio-postgres: BEGIN READ ONLY, the statement and ROLLBACK in one pipeline, or one UPDATE.
 
 use ledger::read::ReadLimits;
 use testkit::Database;
@@ -6,7 +6,7 @@ use tokio::sync::{Mutex, mpsc};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
 
-use crate::call::{BY_KEY, Call, LARGE, LARGE_ROWS};
+use crate::call::{BY_KEY, Call, LARGE, LARGE_ROWS, UPDATE};
 
 /// Connections of tokio-postgres, as many as a reader has, with the prepared statements of each.
 pub(crate) struct Bare {
@@ -18,6 +18,7 @@ struct Connection {
     client: Client,
     by_key: Statement,
     large: Statement,
+    update: Statement,
 }
 
 impl Bare {
@@ -27,20 +28,25 @@ impl Bare {
             let client = db.connect().await;
             let by_key = client.prepare(BY_KEY).await.unwrap();
             let large = client.prepare(LARGE).await.unwrap();
-            assert!(returned.send(Connection { client, by_key, large }).is_ok());
+            let update = client.prepare(UPDATE).await.unwrap();
+            assert!(returned.send(Connection { client, by_key, large, update }).is_ok());
         }
         Self { free: Mutex::new(free), returned }
     }
 
     pub(crate) async fn run(&self, call: &Call) {
         let connection = self.free.lock().await.recv().await.unwrap();
-        let Connection { client, by_key, large } = &connection;
+        let Connection { client, by_key, large, update } = &connection;
         match call {
             Call::Seen(id) => {
                 let params: [&(dyn ToSql + Sync); 1] = [id];
                 check_row(&read(client, client.query(by_key, &params)).await, *id);
             }
             Call::New(id, text) => check_row(&read(client, client.query_typed(text, &[])).await, *id),
+            Call::Write(_, id, n) => {
+                let row = client.query_one(update, &[id, n]).await.unwrap();
+                assert_eq!(row.get::<_, i64>(0), *id);
+            }
             Call::Large => assert_eq!(read(client, client.query(large, &[])).await.len(), LARGE_ROWS as usize),
         }
         assert!(self.returned.send(connection).is_ok());

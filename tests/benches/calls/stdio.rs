@@ -4,7 +4,7 @@
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use testkit::{Database, Server};
+use testkit::{Database, Server, TestManifest};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
@@ -18,27 +18,27 @@ pub(crate) struct StdioServer {
     output: BufReader<ChildStdout>,
     line: Vec<u8>,
     asked: u64,
-    tool: &'static str,
-    arguments: fn(&Call) -> Value,
+    /// The tool that runs SQL, of a server that has nothing else.
+    tool: Option<&'static str>,
+    /// Whether it can change rows.
+    pub(crate) writes: bool,
 }
 
 impl StdioServer {
     /// This repository's server.
-    pub(crate) async fn countersign(db: &Database) -> Self {
-        Self::start(Server::command(db), "query_database", Call::arguments).await.expect("an answer of the server")
+    pub(crate) async fn countersign(db: &Database, manifest: &TestManifest) -> Self {
+        let mut command = Server::command(db);
+        command.args(manifest.arguments());
+        Self::start(command, None).await.expect("an answer of the server")
     }
 
     /// Starts a server. The error is the reason why it does not answer.
-    pub(crate) async fn start(
-        mut command: Command,
-        tool: &'static str,
-        arguments: fn(&Call) -> Value,
-    ) -> Result<Self, String> {
+    pub(crate) async fn start(mut command: Command, tool: Option<&'static str>) -> Result<Self, String> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().map_err(|error| error.to_string())?;
         let input = child.stdin.take().unwrap();
         let output = BufReader::with_capacity(1 << 16, child.stdout.take().unwrap());
-        let mut server = Self { child, input, output, line: Vec::new(), asked: 0, tool, arguments };
+        let mut server = Self { child, input, output, line: Vec::new(), asked: 0, tool, writes: true };
         let client = json!({"name": "bench", "version": "0"});
         let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
         server.send(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello})).await;
@@ -63,7 +63,10 @@ impl StdioServer {
 
     async fn ask(&mut self, call: &Call) {
         self.asked += 1;
-        let params = json!({"name": self.tool, "arguments": (self.arguments)(call)});
+        let params = match self.tool {
+            Some(tool) => json!({"name": tool, "arguments": {"sql": call.sql()}}),
+            None => call.params(),
+        };
         self.send(&json!({"jsonrpc": "2.0", "id": self.asked, "method": "tools/call", "params": params})).await;
     }
 

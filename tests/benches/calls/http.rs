@@ -99,7 +99,7 @@ impl HttpConnection {
 
     async fn run(&mut self, call: &Call) {
         self.asked += 1;
-        let mut params = json!({"name": "query_database", "arguments": call.arguments()});
+        let mut params = call.params();
         if self.session.is_none() {
             params["_meta"] = json!({
                 "io.modelcontextprotocol/protocolVersion": "2026-07-28",

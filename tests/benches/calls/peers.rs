@@ -23,6 +23,7 @@ struct Peer {
     name: &'static str,
     program: &'static str,
     tool: &'static str,
+    writes: bool,
     configure: fn(&mut Command, &Database, &Path),
 }
 
@@ -32,6 +33,7 @@ const PEERS: [Peer; 3] = [
         // The program that the script of @toolbox-sdk/server starts.
         program: "@toolbox-sdk/server-linux-x64/bin/toolbox",
         tool: "execute_sql",
+        writes: true,
         configure: |command, db, folder| {
             let config = folder.join("toolbox.json");
             fs::write(&config, toolbox_config(db)).expect("a file for the toolbox");
@@ -42,6 +44,7 @@ const PEERS: [Peer; 3] = [
         name: "dbhub",
         program: "@bytebase/dbhub/dist/index.js",
         tool: "execute_sql",
+        writes: true,
         configure: |command, db, _| {
             // Its connection strings have no place for the folder of a socket; libpq's variables have.
             command.env("PGHOST", db.cluster().socket_dir());
@@ -53,6 +56,7 @@ const PEERS: [Peer; 3] = [
         name: "server-postgres",
         program: "@modelcontextprotocol/server-postgres/dist/index.js",
         tool: "query",
+        writes: false,
         configure: |command, db, _| {
             let (port, socket) = (db.cluster().port(), db.cluster().socket_dir());
             command.arg(format!("postgres://postgres@localhost:{port}/{}?host={}", db.name(), socket.display()));
@@ -104,7 +108,8 @@ impl Peer {
         (self.configure)(&mut command, db, folder);
         let log = fs::File::create(folder.join(format!("{}.log", self.name))).map_err(|error| error.to_string())?;
         command.stderr(log);
-        let mut server = StdioServer::start(command, self.tool, Call::peer_arguments).await?;
+        let mut server = StdioServer::start(command, Some(self.tool)).await?;
+        server.writes = self.writes;
         server.run(&Call::Large).await;
         Ok(server)
     }
@@ -128,7 +133,7 @@ impl Peer {
 /// Installs the packages of `tests/peers` as its lock file has them. Returns their folder. No script of theirs runs.
 async fn install() -> Result<PathBuf, String> {
     let program = env::current_exe().map_err(|error| error.to_string())?;
-    // target/release/deps/read_path-...
+    // target/release/deps/calls-...
     let target = program.ancestors().nth(3).ok_or("there is no target folder")?;
     let (folder, listed) = (target.join("peers"), repository().join("tests/peers"));
     let copy = |name: &str| fs::copy(listed.join(name), folder.join(name));

@@ -12,7 +12,6 @@ use tokio::sync::mpsc;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 use crate::IN_FLIGHT;
-use crate::call::Call;
 use crate::stdio::StdioServer;
 
 /// The argument that makes this binary the server.
@@ -22,7 +21,7 @@ pub(crate) const ARGUMENT: &str = "smallest-server";
 pub(crate) async fn start(db: &Database) -> StdioServer {
     let mut command = Command::new(std::env::current_exe().expect("this binary"));
     command.arg(ARGUMENT).env("DATABASE_URL", db.url());
-    StdioServer::start(command, "query", Call::peer_arguments).await.expect("an answer of the smallest server")
+    StdioServer::start(command, Some("execute_sql")).await.expect("an answer of the smallest server")
 }
 
 /// Serves standard input until it ends.
@@ -58,7 +57,7 @@ pub(crate) async fn serve() {
         let client = free.recv().await.expect("a connection");
         let (answers, returned) = (answers.clone(), returned.clone());
         tokio::spawn(async move {
-            let rows = read(&client, request["params"]["arguments"]["sql"].as_str().expect("a text")).await;
+            let rows = run(&client, request["params"]["arguments"]["sql"].as_str().expect("a text")).await;
             returned.send(client).await.expect("room for it");
             let text = Value::from(rows).to_string();
             answers.send(answer(&id, &json!({"content": [{"type": "text", "text": text}]}))).await.expect("a writer");
@@ -70,13 +69,11 @@ fn answer(id: &Value, result: &Value) -> Vec<u8> {
     serde_json::to_vec(&json!({"jsonrpc": "2.0", "id": id, "result": result})).expect("JSON")
 }
 
-/// BEGIN READ ONLY, the statement and ROLLBACK in one round trip; the rows as objects of texts.
-async fn read(client: &Client, sql: &str) -> Vec<Value> {
-    let (began, messages, ended) = tokio::join!(
-        client.batch_execute("begin read only"),
-        client.simple_query(sql),
-        client.batch_execute("rollback")
-    );
+/// A transaction of the statement in one round trip, read only unless it is an UPDATE; the rows as objects of texts.
+async fn run(client: &Client, sql: &str) -> Vec<Value> {
+    let (begin, end) = if sql.starts_with("update") { ("begin", "commit") } else { ("begin read only", "rollback") };
+    let (began, messages, ended) =
+        tokio::join!(client.batch_execute(begin), client.simple_query(sql), client.batch_execute(end));
     began.and(ended).expect("a transaction");
     let object = |message: SimpleQueryMessage| match message {
         SimpleQueryMessage::Row(row) => {

@@ -1,13 +1,14 @@
-//! What does a read cost, at the core (`Reader`), through MCP stdio and over HTTP, against the same statement over bare
-//! tokio-postgres: BEGIN READ ONLY, the statement and ROLLBACK pipelined into one round trip, over as many connections?
-//! And what does it cost with the smallest MCP server ([`smallest`]) and with others for PostgreSQL ([`peers`])?
+//! What does a call cost? A read at the core (`Reader`), through MCP stdio and over HTTP, and an audited write over stdio,
+//! against the same statement over bare tokio-postgres: BEGIN READ ONLY, the statement and ROLLBACK pipelined into one
+//! round trip, or one prepared UPDATE. And what does it cost with the smallest MCP server ([`smallest`]) and with others for
+//! PostgreSQL ([`peers`]), which audit nothing?
 //!
 //! Agents write a new text each time, so each case runs with texts that the server has never seen; the same text again
 //! and again (prepared at the bare side) is a case of its own.
 //!
 //! The sides run in turns against one PostgreSQL, so that a busy machine slows them alike; only the ratios mean anything.
 //!
-//! Run: `cargo build --release && cargo bench -p acceptance --bench read_path`; with `COUNTERSIGN_BENCH_PEERS=1` against the
+//! Run: `cargo build --release && cargo bench -p acceptance --bench calls`; with `COUNTERSIGN_BENCH_PEERS=1` against the
 //! peers as well. `COUNTERSIGN_BENCH_SIDES=bare,stdio` leaves the other sides out.
 #![allow(
     clippy::expect_used,
@@ -34,12 +35,12 @@ use std::time::{Duration, Instant};
 use ledger::read::{ReadLimits, ReadRequest, Reader, RowFormat, SearchPath};
 use ledger::{Ledger, LedgerOptions};
 use serde_json::json;
-use testkit::{Database, HttpServer, ProcessMemory, database};
+use testkit::{Database, HttpServer, ProcessMemory, TestManifest, lone_database_on_disk};
 use tokio::sync::Semaphore;
 
 use bare::Bare;
 use baseline::Baseline;
-use call::{BY_KEY, Call, LARGE, LARGE_ROWS, Texts};
+use call::{BY_KEY, Call, ITEMS, LARGE, LARGE_ROWS, TOOLS, Texts};
 use http::{HttpClients, Protocol};
 use stdio::StdioServer;
 
@@ -91,6 +92,15 @@ impl Side {
         }
     }
 
+    /// Whether it makes such calls. A read over HTTP stands for what HTTP adds to a call.
+    fn can_make(&self, texts: Texts) -> bool {
+        match self {
+            Self::Core(_) | Self::Http(..) => !texts.is_write(),
+            Self::Stdio(server) => !texts.is_write() || server.writes,
+            Self::Bare(_) => true,
+        }
+    }
+
     /// The process of the server, if there is one.
     fn pid(&self) -> Option<u32> {
         match self {
@@ -106,6 +116,7 @@ async fn read(reader: &Reader, call: &Call) {
         Call::Seen(id) => (BY_KEY, vec![json!(id)], None, 1),
         Call::New(_, text) => (text.as_str(), Vec::new(), None, 1),
         Call::Large => (LARGE, Vec::new(), Some(LARGE_ROWS), LARGE_ROWS),
+        Call::Write(..) => unreachable!("the reader writes nothing"),
     };
     let request =
         ReadRequest { sql, params: &params, row_limit, format: RowFormat::Object, account: None, trace: None };
@@ -136,14 +147,14 @@ struct Table {
 }
 
 impl Table {
-    async fn new(db: &Database, server: &HttpServer) -> Self {
+    async fn new(db: &Database, manifest: &TestManifest, server: &HttpServer) -> Self {
         let login = Ledger::new(db.target(), LedgerOptions::default()).reader_login().await.unwrap();
         let reader = Reader::new(login, &SearchPath::default(), ReadLimits::default());
         let mut sides = vec![
             ("bare", Side::Bare(Arc::new(Bare::new(db).await))),
             ("smallest", Side::Stdio(Box::new(smallest::start(db).await))),
             ("core", Side::Core(reader)),
-            ("stdio", Side::Stdio(Box::new(StdioServer::countersign(db).await))),
+            ("stdio", Side::Stdio(Box::new(StdioServer::countersign(db, manifest).await))),
         ];
         for (name, protocol) in [("http", Protocol::Stateless), ("http session", Protocol::Session)] {
             sides.push((name, Side::Http(HttpClients::connect(server, protocol).await, server.pid())));
@@ -164,8 +175,7 @@ impl Table {
     fn print(&mut self, name: &str, unit: &str, figures: &[f64]) {
         let sides: Vec<_> = self.sides.iter().zip(figures).map(|((side, _), figure)| (*side, *figure)).collect();
         self.baseline.compare(name, unit == "/s", &sides);
-        let figures: Vec<String> =
-            figures.iter().map(|figure| format!("{figure:>8.0} ({:4.2})", figure / figures[0])).collect();
+        let figures: Vec<String> = figures.iter().map(|figure| cell(*figure, figure / figures[0])).collect();
         println!("{name:<28} {unit:<2} {}", figures.join(" "));
     }
 
@@ -185,7 +195,8 @@ impl Table {
         let mut times = vec![Vec::new(); self.sides.len()];
         for round in 0..=ROUNDS {
             for ((_, side), times) in self.sides.iter_mut().zip(&mut times) {
-                for number in 0..CALLS_PER_ROUND {
+                let calls = if side.can_make(texts) { CALLS_PER_ROUND } else { 0 };
+                for number in 0..calls {
                     times.push(timed(side.run(&texts.call(number))).await);
                 }
             }
@@ -204,7 +215,9 @@ impl Table {
         let mut times = vec![Vec::new(); self.sides.len()];
         for _ in 0..MANY_ROUNDS {
             for ((_, side), times) in self.sides.iter_mut().zip(&mut times) {
-                times.push(timed(side.run_many(texts, CALLS_PER_MANY)).await);
+                if side.can_make(texts) {
+                    times.push(timed(side.run_many(texts, CALLS_PER_MANY)).await);
+                }
             }
         }
         let rates: Vec<f64> =
@@ -232,10 +245,17 @@ async fn timed(work: impl Future<Output = ()>) -> Duration {
     started.elapsed()
 }
 
-/// This percentile of the times of each side, in microseconds.
+fn cell(figure: f64, ratio: f64) -> String {
+    if figure.is_finite() { format!("{figure:>8.0} ({ratio:4.2})") } else { format!("{:>15}", "-") }
+}
+
+/// This percentile of the times of each side, in microseconds. Not a number for a side without times.
 fn percentiles(times: &mut [Vec<Duration>], at: f64) -> Vec<f64> {
     let of_side = |times: &mut Vec<Duration>| {
         times.sort_unstable();
+        if times.is_empty() {
+            return f64::NAN;
+        }
         times[((times.len() - 1) as f64 * at) as usize].as_secs_f64() * 1e6
     };
     times.iter_mut().map(of_side).collect()
@@ -246,21 +266,25 @@ async fn main() {
     if std::env::args().nth(1).is_some_and(|argument| argument == smallest::ARGUMENT) {
         return smallest::serve().await;
     }
-    let db = database().await;
+    let db = lone_database_on_disk().await;
+    for statement in ITEMS.split("; ") {
+        db.run(statement).await;
+    }
+    let manifest = TestManifest::new(TOOLS);
     let mut starts = [Vec::new()];
     for _ in 0..5 {
-        let started = async { StdioServer::countersign(&db).await.run(&Call::Seen(1)).await };
+        let started = async { StdioServer::countersign(&db, &manifest).await.run(&Call::Seen(1)).await };
         starts[0].push(timed(started).await);
     }
     println!("start to first answer over stdio: {:.0} ms", percentiles(&mut starts, 0.5)[0] / 1000.0);
     let server = http::start(&db).await;
-    let mut table = Table::new(&db, &server).await;
+    let mut table = Table::new(&db, &manifest, &server).await;
     table.print_head();
     for (_, side) in &mut table.sides {
         side.run(&Call::Seen(1)).await;
     }
     table.print_resident("resident after one answer");
-    for texts in [Texts::New, Texts::Seen] {
+    for texts in [Texts::New, Texts::Seen, Texts::Write, Texts::TrackedWrite] {
         table.sequential(texts).await;
         table.throughput(texts).await;
     }

@@ -1,4 +1,4 @@
-//! The ratios to the smallest server that earlier runs had, in `tests/benches/read_path/baseline.toml`. A run that is much
+//! The ratios to the smallest server that earlier runs had, in `tests/benches/calls/baseline.toml`. A run that is much
 //! worse fails, so that a change that makes something slower is seen. `COUNTERSIGN_BENCH_UPDATE=1` writes the file anew.
 
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ impl Baseline {
     pub(crate) fn compare(&mut self, case: &str, is_rate: bool, sides: &[(&str, f64)]) {
         let Some((_, reference)) = sides.iter().find(|(name, _)| *name == REFERENCE) else { return };
         let mut ratios = Table::new();
-        for (side, figure) in sides.iter().filter(|(side, _)| OWN.contains(side)) {
+        for (side, figure) in sides.iter().filter(|(side, figure)| OWN.contains(side) && figure.is_finite()) {
             let ratio = figure / reference;
             let known = self.known.get(case).and_then(|sides| sides.get(side)).and_then(Value::as_float);
             let is_worse = |known: f64| if is_rate { ratio * BOUND < known } else { ratio > known * BOUND };
@@ -57,5 +57,5 @@ impl Baseline {
 }
 
 fn path() -> PathBuf {
-    repository().join("tests/benches/read_path/baseline.toml")
+    repository().join("tests/benches/calls/baseline.toml")
 }
