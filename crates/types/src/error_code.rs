@@ -55,11 +55,11 @@ pub enum ErrorCode {
     /// Do: repeat exactly the same call; it will be answered with that write's result.
     DuplicateInFlight,
     /// An identical call has written before, and its effect is no longer in force: the write was undone, or
-    /// something changed its rows since. This call wrote nothing. `message` names what changed the rows.
+    /// something changed its rows since. `message` names what changed the rows.
     ///
     /// Do: to write again, repeat the call with a new `idempotency_key`.
     Superseded,
-    /// An undo would overwrite or lose later changes, or cannot restore its rows exactly. Nothing was changed.
+    /// An undo would overwrite or lose later changes, or cannot restore its rows exactly.
     /// `conflicts` has an object for each of the first 20 rows: `code` (docs/internals/ledger.md lists them),
     /// `table`, `key`, `columns` with the value to restore, the value that the write left and the current
     /// value, and `changed_by`.
@@ -67,23 +67,22 @@ pub enum ErrorCode {
     /// Do: undo the later change first, or write what the rows should be now. Where `code` is `image_missing`,
     /// call the undo tool that `meta.rollback` of the write names.
     UndoConflict,
-    /// The write was undone before; `message` names the undo. Nothing was changed.
+    /// The write was undone before; `message` names the undo.
     ///
     /// Do: to restore the write, undo that undo.
     AlreadyReversed,
-    /// The operator has stopped the writes of this account or actor (`countersign freeze`). Nothing was
-    /// written.
+    /// The operator has stopped the writes of this account or actor (`countersign freeze`).
     ///
     /// Do: ask the operator, who resumes them with `countersign unfreeze`.
     AccountFrozen,
     /// A rule of the tool refuses calls with these arguments; the message names the rule and has its text.
-    /// Nothing was written, and there is no record.
+    /// There is no record.
     ///
     /// Do: choose other arguments, or tell the user why the call is refused.
     RuleDenied,
     /// The account or the actor has used up its calls of this tool, or the rows that they may change, for now; the
-    /// message says when the next one is possible. Nothing was written. A call too many has no record; a write with
-    /// too many rows has one.
+    /// message says when the next one is possible. A call too many has no record; a write with too many rows
+    /// has one.
     ///
     /// Do: repeat the call after that time.
     LimitReached,
@@ -100,22 +99,20 @@ pub enum ErrorCode {
     /// duplicate.
     CommitOutcomeUnknown,
     /// `confirm_proposal` was given another digest than the proposal has, or the stored proposal was altered.
-    /// Nothing was written.
     ///
     /// Do: read the proposal again with `get_proposal`, show it again, and send its digest.
     DigestMismatch,
-    /// Nobody agreed before `expires_at`. Nothing was written.
+    /// Nobody agreed before `expires_at`.
     ///
     /// Do: call the tool again for a new proposal.
     ProposalExpired,
-    /// The user or a reviewer rejected the proposal; the message has
-    /// the reason, if one was given. Nothing was written.
+    /// The user or a reviewer rejected the proposal; the message has the reason, if one was given.
     ///
     /// Do: propose the same again only if the user asks for it.
     ProposalRejected,
     /// Since the proposal was made the rows have changed, an identical write was executed, or the tool itself
-    /// has changed: the write would no longer do what was agreed to. Nothing was written. If there is no
-    /// proposal yet, other writes are changing these rows at this moment (`retryable`).
+    /// has changed: the write would no longer do what was agreed to. If there is no proposal yet,
+    /// other writes are changing these rows at this moment (`retryable`).
     ///
     /// Do: call the tool again, and show the new proposal.
     ProposalStale,
@@ -136,7 +133,7 @@ pub enum ErrorCode {
     ///
     /// Do: try again later, with fewer calls at once if the message says that all connections were in use.
     DatabaseUnavailable,
-    /// A value or row is larger than an answer may be, and nothing was written. The limits: one row (1 MiB
+    /// A value or row is larger than an answer may be. The limits: one row (1 MiB
     /// unless configured); the result of a write (8 MiB); the result with images and undo calls, as recorded (4
     /// MiB); the images of a write, its tool's `before` and `after` together (1 MiB); the plan of a query,
     /// which is inspected before it runs (8 MiB, or more than PostgreSQL itself can show, with `sqlstate`

@@ -14,6 +14,10 @@ use crate::commands::cli::Cli;
 use crate::commands::cli::help::MOST_USED;
 
 const SCHEMA: &str = include_str!("../../../../countersign.schema.json");
+/// The settings of every command that uses the database.
+const CONNECTION: [&str; 4] = ["database-url", "database-url-file", "pooler", "connect-timeout-ms"];
+/// The bytes above which an option is described at the first of its commands only.
+const LONG_OPTION: usize = 250;
 const ERROR_CODES: &str = include_str!("../../../types/src/error_code.rs");
 
 /// The commands that can be run, with their full names.
@@ -49,7 +53,7 @@ fn settings() -> HashMap<String, Arg> {
     settings.map(|argument| (argument.get_id().to_string(), argument.clone())).collect()
 }
 
-/// `an integer from 1 to 300`, `text or json`, `a list of texts`.
+/// `1 to 300`, `one of text, json`, `a list of texts`; nothing for a text.
 fn values(schema: &Value) -> String {
     let words = |list: &[Value]| {
         list.iter()
@@ -61,18 +65,34 @@ fn values(schema: &Value) -> String {
     if let Some(list) = schema.get("oneOf").or_else(|| schema.get("enum")).and_then(Value::as_array) {
         return format!("one of {}", words(list));
     }
-    let number = || format!("an integer from {} to {}", schema["minimum"], schema["maximum"]);
+    let number = || format!("{} to {}", schema["minimum"], schema["maximum"]);
     if schema["type"] == serde_json::json!(["integer", "string"]) {
-        return format!("{}, or a time such as `90s`", number());
+        return format!("{}, or a time", number());
     }
     match schema["type"].as_str().unwrap() {
         "integer" => number(),
         "boolean" => "true or false".to_owned(),
+        "array" if schema["items"]["type"] == "string" && schema["items"].get("enum").is_none() => "a list".to_owned(),
         "array" => format!("a list, each {}", values(&schema["items"])),
         "object" => "a table of texts".to_owned(),
-        "string" => "a text".to_owned(),
+        "string" => String::new(),
         other => panic!("{other}"),
     }
+}
+
+/// The flag of a setting, and the variable if its name does not follow from the flag.
+fn names(argument: &Arg) -> String {
+    let flag = argument.get_long().unwrap();
+    let variable = argument.get_env().unwrap().to_str().unwrap();
+    if variable == format!("COUNTERSIGN_{}", flag.replace('-', "_").to_ascii_uppercase()) {
+        return format!("`--{flag}`");
+    }
+    format!("`--{flag}`, `{variable}`")
+}
+
+fn capitalized(text: &str) -> String {
+    let mut rest = text.chars();
+    rest.next().map(|first| first.to_ascii_uppercase().to_string() + rest.as_str()).unwrap_or_default()
 }
 
 /// The keys of a table of the file. The ids of its flags begin with `prefix`.
@@ -85,12 +105,13 @@ fn keys(table: &Value, flags: Option<&HashMap<String, Arg>>, prefix: &str) -> St
         {
             continue;
         }
-        let given = flags.and_then(|flags| flags.get(&format!("{prefix}{key}"))).map(|argument| {
-            let flag = argument.get_long().unwrap();
-            format!("`--{flag}`, `{}`. ", argument.get_env().unwrap().to_str().unwrap())
-        });
-        let takes = wrapped(&format!("{}Takes {}.", given.unwrap_or_default(), values(schema)), "");
-        page.push_str(&format!("### `{key}`\n\n{takes}\n\n"));
+        let given = flags.and_then(|flags| flags.get(&format!("{prefix}{key}"))).map(names);
+        let takes = [given.unwrap_or_default(), values(schema)].into_iter().filter(|part| !part.is_empty());
+        let takes = takes.collect::<Vec<_>>().join(": ");
+        page.push_str(&format!("### `{key}`\n\n"));
+        if !takes.is_empty() {
+            page.push_str(&format!("{}\n\n", wrapped(&format!("{}.", capitalized(&takes)), "")));
+        }
         page.push_str(&format!("{}\n\n", wrapped(&sentence(schema["description"].as_str().unwrap()), "")));
     }
     page
@@ -102,18 +123,13 @@ fn the_page_of_the_configuration_follows_from_the_keys() {
     let (top, flags) = (&schema["properties"], settings());
     let mut page = "# Configuration\n\n".to_owned();
     page.push_str(&wrapped(
-        "This page is generated from the code. For each key of `countersign.toml` it has the flag and the environment variable, the \
-         values, and the meaning. A flag takes precedence over a variable, and a variable over the file. [Configure](../setup/configure.md) \
-         has a complete example.",
+        "This page is generated from the code: the keys of `countersign.toml`, each with its flag, values and meaning. The environment \
+         variable of `--row-limit` is `COUNTERSIGN_ROW_LIMIT`, unless another one is named. Values are texts unless it is \
+         said otherwise; a time is such as `90s`. [Configure](../setup/configure.md) has a complete example.",
         "",
     ));
-    page.push_str("\n\nMost people need these:\n\n");
-    for id in MOST_USED {
-        let argument = &flags[id];
-        let help = sentence(&argument.get_help().map(ToString::to_string).unwrap_or_default());
-        let item = format!("- `--{}`: {help}", argument.get_long().unwrap());
-        page.push_str(&format!("{}\n", wrapped(&item, "  ")));
-    }
+    let most_used = MOST_USED.map(|id| format!("[`--{}`](#{id})", flags[id].get_long().unwrap()));
+    page.push_str(&format!("\n\n{}\n", wrapped(&format!("Most people need {}.", most_used.join(", ")), "")));
     page.push_str("\n## Top level\n\n");
     page.push_str(&keys(&schema, Some(&flags), ""));
     let tables = [("limits", ""), ("reads", "reads_"), ("notify", "notify_"), ("http", ""), ("console", "console_")];
@@ -163,39 +179,66 @@ fn the_page_of_the_command_line_follows_from_its_definition() {
     let cli = command_line();
     let mut page = "# Command line\n\n".to_owned();
     page.push_str(&wrapped(
-        "This page is generated from the code. Options that are settings as well have the same name in the configuration file; \
-         [Configuration](configuration.md) describes them. The options of every command are `--config FILE` (the configuration file) \
-         and `--help`.",
+        "This page is generated from the code. [Configuration](configuration.md) describes options that are settings as well. Every \
+         command takes `--config FILE` (the configuration file) and `--help`. The settings *connection* are `--database-url`, \
+         `--database-url-file`, `--pooler` and `--connect-timeout-ms`.",
         "",
     ));
     page.push_str("\n\n");
+    // The paragraphs of the front ends' help, and the options, that the page has so far.
+    let (mut shown, mut long) = (Vec::<String>::new(), HashMap::<String, String>::new());
     for (name, command) in runnable(&cli, "") {
         page.push_str(&format!("## `{name}`\n\n"));
         let about = command.get_long_about().or_else(|| command.get_about()).unwrap().to_string();
-        for paragraph in about.split("\n\n") {
+        let front_end = agent_cli::FrontEnd::parse(command.get_name());
+        // The second paragraph of a front end refers to the help, which follows.
+        for paragraph in about.split("\n\n").take(if front_end.is_some() { 1 } else { usize::MAX }) {
             page.push_str(&format!("{}\n\n", wrapped(&sentence(paragraph), "")));
         }
-        if let Some(front_end) = agent_cli::FrontEnd::parse(command.get_name()) {
+        if let Some(front_end) = front_end {
             let help = agent_cli::parse(front_end, &["--help".to_owned()], HashMap::new()).unwrap_err().stdout;
-            let help = String::from_utf8(help).unwrap();
-            let lines: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
-            page.push_str(&format!("```text\n{}\n```\n\n", lines.join("\n")));
+            let lines: Vec<String> =
+                String::from_utf8(help).unwrap().lines().map(|line| line.trim_end().to_owned()).collect();
+            let help = lines.join("\n");
+            let (same, own): (Vec<&str>, Vec<&str>) =
+                help.trim_end().split("\n\n").partition(|paragraph| shown.iter().any(|one| one == paragraph));
+            page.push_str(&format!("```text\n{}\n```\n\n", own.join("\n\n")));
+            let same = same.iter().filter_map(|one| one.trim_start().split([' ', '[', '\n']).next());
+            let same: Vec<String> = same.filter(|one| one.starts_with("--")).map(|one| format!("`{one}`")).collect();
+            if !same.is_empty() {
+                page.push_str(&format!("{}\n\n", wrapped(&format!("As for `query`: {}.", same.join(", ")), "")));
+            }
+            shown.extend(own.into_iter().map(str::to_owned));
             continue;
         }
         let arguments =
             || command.get_arguments().filter(|one| !matches!(one.get_id().as_str(), "help" | "version" | "config"));
         let (shared, own): (Vec<&Arg>, Vec<&Arg>) = arguments().partition(|one| is_setting(one));
         for argument in &own {
-            page.push_str(&option(argument));
+            let text = option(argument);
+            match long.get(&text) {
+                Some(first) => page.push_str(&format!("- `{}`: As for `{first}`.\n", named(argument))),
+                None => page.push_str(&text),
+            }
+            if text.len() > LONG_OPTION {
+                long.entry(text).or_insert_with(|| name.clone());
+            }
         }
         if !own.is_empty() {
             page.push('\n');
         }
         let shared = shared.iter().filter(|one| !one.get_id().as_str().starts_with("log"));
-        let shared: Vec<String> = shared.map(|one| format!("`--{}`", one.get_long().unwrap())).collect();
+        let shared: Vec<&str> = shared.map(|one| one.get_long().unwrap()).collect();
+        let is_connected = CONNECTION.iter().all(|one| shared.contains(one));
+        let others = shared.iter().filter(|one| !is_connected || !CONNECTION.contains(one));
+        let connection = is_connected.then(|| "*connection*".to_owned());
+        let named_settings: Vec<String> =
+            connection.into_iter().chain(others.map(|one| format!("`--{one}`"))).collect();
         match shared.len() {
             0 => {}
-            1..10 => page.push_str(&format!("{}\n\n", wrapped(&format!("Settings: {}.", shared.join(", ")), ""))),
+            1..10 => {
+                page.push_str(&format!("{}\n\n", wrapped(&format!("Settings: {}.", named_settings.join(", ")), "")))
+            }
             _ => page.push_str("All settings of [Configuration](configuration.md).\n\n"),
         }
     }
@@ -220,7 +263,7 @@ fn the_page_of_error_codes_follows_from_their_definition() {
     let mut page = "# Error codes\n\n".to_owned();
     page.push_str(&wrapped(
         "This page is generated from the code. Every failed answer has `error.code`, one of the codes below. `error.retryable` is true \
-         only if exactly the same call may succeed later. `error.message` says what is wrong, and `error.hint` what to do. \
+         only if exactly the same call may succeed later: a code says so, or its text names exceptions. `error.message` says what is wrong, and `error.hint` what to do. \
          `error.sqlstate`, `detail` and `position` are PostgreSQL's, if the error came from PostgreSQL. Unless a code says otherwise, \
          nothing was written.",
         "",
@@ -228,8 +271,10 @@ fn the_page_of_error_codes_follows_from_their_definition() {
     page.push('\n');
     for code in ErrorCode::ALL {
         let text = entries.remove(&format!("{code:?}")).unwrap();
-        let retryable = if code.retryable() { "yes" } else { "no" };
-        page.push_str(&format!("\n## `{code}`\n\nRetryable, unless described otherwise: {retryable}.\n"));
+        page.push_str(&format!("\n## `{code}`\n"));
+        if code.retryable() {
+            page.push_str("\nRetryable.\n");
+        }
         for paragraph in text.split("\n\n").filter(|text| !text.trim().is_empty()) {
             page.push_str(&format!("\n{}\n", wrapped(&linked(paragraph), "")));
         }
