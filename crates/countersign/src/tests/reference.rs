@@ -179,9 +179,8 @@ fn the_page_of_the_command_line_follows_from_its_definition() {
     let cli = command_line();
     let mut page = "# Command line\n\n".to_owned();
     page.push_str(&wrapped(
-        "This page is generated from the code. [Configuration](configuration.md) describes options that are settings as well. Every \
-         command takes `--config FILE` (the configuration file) and `--help`. The settings *connection* are `--database-url`, \
-         `--database-url-file`, `--pooler` and `--connect-timeout-ms`.",
+        "This page is generated from the code. Every command takes `--config FILE` (the configuration file), `--help` and, unless it says \
+         otherwise, these [settings](configuration.md): `--database-url`, `--database-url-file`, `--pooler`, `--connect-timeout-ms`.",
         "",
     ));
     page.push_str("\n\n");
@@ -229,18 +228,15 @@ fn the_page_of_the_command_line_follows_from_its_definition() {
         }
         let shared = shared.iter().filter(|one| !one.get_id().as_str().starts_with("log"));
         let shared: Vec<&str> = shared.map(|one| one.get_long().unwrap()).collect();
-        let is_connected = CONNECTION.iter().all(|one| shared.contains(one));
-        let others = shared.iter().filter(|one| !is_connected || !CONNECTION.contains(one));
-        let connection = is_connected.then(|| "*connection*".to_owned());
-        let named_settings: Vec<String> =
-            connection.into_iter().chain(others.map(|one| format!("`--{one}`"))).collect();
-        match shared.len() {
-            0 => {}
-            1..10 => {
-                page.push_str(&format!("{}\n\n", wrapped(&format!("Settings: {}.", named_settings.join(", ")), "")))
-            }
-            _ => page.push_str("All settings of [Configuration](configuration.md).\n\n"),
-        }
+        let others = shared.iter().filter(|one| !CONNECTION.contains(one));
+        let others: Vec<String> = others.map(|one| format!("`--{one}`")).collect();
+        let settings = match (shared.len(), others.len()) {
+            (0, _) => "It takes no settings.".to_owned(),
+            (_, 0) => continue,
+            (1..10, _) => wrapped(&format!("Also: {}.", others.join(", ")), ""),
+            _ => "All settings of [Configuration](configuration.md).".to_owned(),
+        };
+        page.push_str(&format!("{settings}\n\n"));
     }
     assert_page("command-line", &format!("{}\n", page.trim_end()));
 }
