@@ -4,7 +4,7 @@
 grant usage on schema countersign to {writer}, countersign_approver, countersign_operator, countersign_console;
 grant select on countersign.record, countersign.mutation, countersign.effect, countersign.reversal,
     countersign.reversal_part, countersign.tracked, countersign.freeze,
-    countersign.writer_login, countersign.fingerprint_key, countersign.identity, countersign.proposal, countersign.approval,
+    countersign.writer_login, countersign.fingerprint_key, countersign.identity, countersign.proposal, countersign.approval, countersign.proposal_check,
     countersign.stored_plan, countersign.event, countersign.leaf, countersign.tree_node, countersign.log_key,
     countersign.witness, countersign.checkpoint
     to {writer}, countersign_approver, countersign_operator, countersign_console;
@@ -36,6 +36,8 @@ grant execute on function
     countersign.lock_proposal(uuid, uuid),
     countersign.end_proposal(uuid, uuid, text, text, text),
     countersign.sweep_proposals(integer),
+    countersign.take_checks(text[], interval, integer),
+    countersign.store_check(uuid, text, json),
     countersign.claim_notices(integer, interval),
     countersign.settle_notice(uuid, integer, interval),
     countersign.current_definitions(text[]),
@@ -58,7 +60,7 @@ grant execute on function countersign.approvals_of(countersign.proposal), counte
     to {writer}, countersign_approver, countersign_operator, countersign_console;
 
 -- Approvers, and the console.
-grant execute on function countersign.begin_decision(uuid)
+grant execute on function countersign.begin_decision(uuid), countersign.request_check(uuid)
     to countersign_approver, countersign_console;
 grant execute on function countersign.decide_as_reviewer(uuid, text, text, text, text, text)
     to countersign_approver;

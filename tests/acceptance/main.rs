@@ -71,6 +71,7 @@ mod preview;
 mod profiles;
 mod proposals;
 mod proposals_cli;
+mod proposals_since;
 mod protocol;
 mod query_database;
 mod read_log;

@@ -99,6 +99,8 @@ async fn a_reviewer_sees_the_whole_proposal_and_its_approval_is_executed_once() 
         "preview",
         "client",
         "decision_reason",
+        "newer",
+        "check",
     ];
     short.as_object_mut().unwrap().retain(|key, _| !left_out.contains(&key.as_str()));
     assert_eq!(listed, short, "nothing else is left out of a list in JSON");

@@ -4,7 +4,7 @@ use review::summary::{ChangedColumn, ChangedRow, RowGroup, RowOrigin};
 use review::{Summary, sentences};
 use serde::Deserialize;
 use serde_json::Value;
-use types::{ChangeKind, ColumnEffect, Effects, RowEffect, visible};
+use types::{ChangeKind, ColumnEffect, CorrelationId, Effects, RowEffect, visible};
 
 use crate::text::{LongText, Words, shown};
 
@@ -55,6 +55,8 @@ pub(crate) struct Row {
     /// As many cells as the heading has names, or a cell for each column of the row.
     pub(crate) cells: Vec<Cell>,
     pub(crate) note: Option<&'static str>,
+    /// Who changed the row since it was shown, and the record of the write.
+    pub(crate) changed_by: Option<(String, Option<CorrelationId>)>,
 }
 
 /// A column of a row.
@@ -142,6 +144,8 @@ fn table(group: &RowGroup, shown: ShownRows) -> Table {
             RowOrigin::Statement => None,
             RowOrigin::Further => Some("further rows"),
             RowOrigin::Tool => Some("as the tool reads them"),
+            RowOrigin::Since => Some("as it was shown, and as it is now"),
+            RowOrigin::Instead => Some("as it was shown, and what would happen now"),
         },
         columns: if rows.len() > 1 {
             group.columns().iter().map(|column| column.sentence()).collect()
@@ -181,7 +185,8 @@ impl Row {
             (_, true) => Some("sensitive columns change"),
             _ => None,
         };
-        Self { key: key(row.key.iter().map(|(name, part)| (name, part))), cells, note }
+        let changed_by = row.changed_by.as_ref().map(|by| (by.words(), by.record()));
+        Self { key: key(row.key.iter().map(|(name, part)| (name, part))), cells, note, changed_by }
     }
 }
 

@@ -7,6 +7,7 @@
 //! masks      the masks of results, records, previews, conflicts and proposals
 //! row_diff   the rows before and after a write; `row_key` is the key of a row as people type it
 //! summary    the rows of a write by table and kind, and what they become; `word_diff` is for long texts
+//! since      what has changed since a proposal was made, and who changed it
 //! risk       the risks of a write, the worst first
 //! decision   who may approve a proposal, and who has decided
 //! sentences  the texts that all front ends share; `ago` is for times
@@ -22,6 +23,7 @@ mod risk;
 pub mod row_diff;
 mod row_key;
 pub mod sentences;
+mod since;
 pub mod summary;
 mod word_diff;
 
@@ -31,5 +33,6 @@ pub use masks::RowMasks;
 pub use reader::{LoginMasks, RecordReader};
 pub use risk::{Risk, RiskLevel, marks};
 pub use row_key::RowKey;
+pub use since::Since;
 pub use summary::Summary;
 pub use word_diff::{TextPart, word_diff};

@@ -4,7 +4,7 @@
 //! its column. All other texts of the answer that contain the value are replaced.
 
 use ledger::audit::{PlannedWrite, Record, RecordLine};
-use ledger::proposals::{Preview, Proposal};
+use ledger::proposals::{Preview, Proposal, ProposalCheck};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use types::{CellMasks, Conflict, Effects, Masks, REDACTED, Redaction, Rollback};
@@ -107,8 +107,9 @@ impl<'a> RowMasks<'a> {
 
     /// A proposal with its parameters, rows and other values masked. Texts about it must be made from the result.
     #[must_use]
-    pub fn masked_proposal(masks: &'a Masks, proposal: Proposal) -> Proposal {
+    pub fn masked_proposal(masks: &'a Masks, mut proposal: Proposal) -> Proposal {
         let mut rows = Self::new(Some(masks));
+        let check = proposal.check.take().map(|check| Self::check(masks, check, &proposal));
         let Proposal { mut params, preview, title, .. } = proposal;
         let given = params.clone();
         let Preview { mut result, mut before, mut after, effects, rollback, .. } = preview;
@@ -137,8 +138,15 @@ impl<'a> RowMasks<'a> {
                 warnings: preview.warnings.into_iter().map(text).collect(),
                 ..preview
             },
+            check: check.map(|check| ProposalCheck { difference: check.difference.map(text), ..check }),
             ..proposal
         }
+    }
+
+    /// The check of this proposal with the preview that it found masked.
+    fn check(masks: &'a Masks, check: ProposalCheck, proposal: &Proposal) -> ProposalCheck {
+        let masked = |preview| Self::masked_proposal(masks, Proposal { preview, ..proposal.clone() }).preview;
+        ProposalCheck { found: check.found.map(masked), ..check }
     }
 
     /// A record with its rows masked.

@@ -5,14 +5,16 @@ use ledger::audit::{
     Audit, LogKey, PlannedWrite, ProveError, Record, RecordFilter, RecordLine, RowError, SessionActivity,
     SignatureState, TrackedRow, WitnessState,
 };
+use ledger::proposals::{Proposal, Proposals};
 use ledger::read::Error;
 use serde_json::Value;
 use types::{
-    CellMasks, Conflict, CorrelationId, Effects, MaskKey, MaskedColumn, Masks, Moment, RowHistoryEntry, TimeRange,
-    shown_conflicts,
+    CellMasks, Conflict, CorrelationId, Effects, ErrorCode, Failure, MaskKey, MaskedColumn, Masks, Moment,
+    RowHistoryEntry, TimeRange, shown_conflicts,
 };
 
 use crate::masks::RowMasks;
+use crate::since::Since;
 
 /// Reads the records of a ledger. It returns rows only with the masks of its login, so that no page or command can
 /// forget to apply them.
@@ -72,7 +74,7 @@ impl RecordReader {
     /// As [`Audit::row`].
     pub async fn row(&self, row: &TrackedRow, limit: u32) -> Result<Vec<RowHistoryEntry<Value>>, Error> {
         let (changes, masks) = (self.audit.row(row, limit).await?, self.masks().await?);
-        Ok(changes.into_iter().map(|change| change.shown(masks.cells())).collect())
+        Ok(masks.changes(changes))
     }
 
     /// As [`Audit::tracked_row`].
@@ -83,6 +85,12 @@ impl RecordReader {
     /// As [`Audit::time_range`].
     pub async fn time_range(&self, from: Option<Moment>, to: Option<Moment>) -> Result<TimeRange, TimeRangeError> {
         self.audit.time_range(from, to).await
+    }
+
+    /// What has changed since a proposal was made; `None` if nothing is known to have.
+    pub async fn since(&self, proposals: &Proposals, proposal: &Proposal) -> Result<Option<Since>, Failure> {
+        let masks = self.masks().await.map_err(|error| Failure::new(ErrorCode::DbError, error.to_string()))?;
+        Ok(Since::new(proposal, &masks.changes(proposals.row_changes(proposal).await?)))
     }
 
     /// As [`Audit::activity`]. The result contains no rows.
@@ -134,6 +142,12 @@ impl LoginMasks {
         let mut cells = self.cells();
         let effects = effects.shown(&mut cells);
         effects.redacted(&cells.redaction())
+    }
+
+    /// Masks the rows in changes that were made since a proposal.
+    #[must_use]
+    pub fn changes(&self, changes: Vec<RowHistoryEntry>) -> Vec<RowHistoryEntry<Value>> {
+        changes.into_iter().map(|change| change.shown(self.cells())).collect()
     }
 
     fn cells(&self) -> CellMasks<'_> {

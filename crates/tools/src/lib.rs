@@ -45,6 +45,7 @@ mod schema;
 mod schema_drift;
 mod services;
 mod shown_proposal;
+mod since_data;
 mod tool;
 mod unavailable;
 mod unfit_tool;

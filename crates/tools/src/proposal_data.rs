@@ -16,6 +16,7 @@ use crate::proposal_text::{cut, shown_description};
 use crate::schema::AnyJson;
 use crate::services::ConsoleLinks;
 use crate::shown_proposal::ShownProposal;
+use crate::since_data::SinceData;
 
 /// What a page says that lacks the parameters or the answer.
 const ON_FIRST_PAGE: &str = "The parameters and the answer are on the first page, unless they are too large.";
@@ -118,6 +119,14 @@ pub(crate) struct ProposalData {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     completed_at: Option<String>,
+    /// What has changed since it was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    since: Option<SinceData>,
+    /// The newest later proposal of the same call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    newer_proposal: Option<ProposalId>,
 }
 
 impl ProposalData {
@@ -149,6 +158,7 @@ impl ProposalData {
 
     fn whole(proposal: &ShownProposal<'_>, console: Option<&ConsoleLinks>) -> Self {
         let description = shown_description(proposal);
+        let since = proposal.since().map(SinceData::from);
         let proposal = (**proposal).clone();
         Self {
             review_url: console
@@ -181,6 +191,8 @@ impl ProposalData {
             error_code: proposal.error_code,
             error_message: proposal.error_message,
             completed_at: proposal.completed_at,
+            since,
+            newer_proposal: proposal.newer,
         }
     }
 

@@ -1,4 +1,4 @@
-//! Executes approved proposals, including those that a stopped server left unexecuted.
+//! Executes approved proposals, including those that a stopped server left unexecuted, and checks proposals.
 
 use std::time::Duration;
 
@@ -26,8 +26,10 @@ pub async fn run_proposal_worker(proposals: Proposals, registry: LiveRegistry) {
         }
         until_sweep = (until_sweep + 1) % POLLS_PER_SWEEP;
         let Some(executors) = registry.executors() else { continue };
-        // The ledger has logged the reason of a failure.
-        let _ = proposals.recover(&executors).await;
+        // The ledger has logged the reason of a failure. It cannot be asked for checks then, either.
+        if proposals.recover(&executors).await.is_ok() {
+            let _ = proposals.check_requested(&executors).await;
+        }
     }
 }
 

@@ -201,6 +201,14 @@ async fn no_proposal_or_question_shows_a_masked_value() {
     let proposal = &proposed["data"]["proposal"];
     assert!(proposal["description"].as_str().unwrap().contains("It would touch 1 row."), "{proposal}");
     shop.call("get_proposal", json!({"proposal_id": proposal["proposal_id"]})).await;
+    // What is there now, and who changed it.
+    shop.set(1, 9).await;
+    shop.db.run("update shop.note set note = 'SECRETNOTE outside', kept = 'other' where id = 1").await;
+    shop.db.run("select countersign.request_check(proposal_id) from countersign.proposal").await;
+    shop.db.first_value("select 1 from countersign.proposal_check where found is not null").await;
+    let changed = shop.call("get_proposal", json!({"proposal_id": proposal["proposal_id"]})).await;
+    let row = &changed["data"]["since"]["rows"][0];
+    assert!(row["columns"]["kept"]["now"] == "other" && row["columns"]["pin"]["now"].is_string(), "{changed}");
     shop.call("confirm_note", arguments(3)).await;
     let listed = shop.call("list_proposals", json!({})).await;
     assert_eq!(listed["data"]["count"], 2, "{listed}");

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use ledger::console::ConsolePerson;
 use ledger::proposals::{ConsoleDecider, ConsoleDecisionError, Decision, Preview, Proposal, ProposalStatus, not_found};
 use review::ago::ago;
-use review::{Risk, Summary, Undecidable, decided_by, sentences, undecidable};
+use review::{Risk, Since, Summary, Undecidable, decided_by, sentences, undecidable};
 use serde::Deserialize;
 use tokio::time::Instant;
 use types::{ProposalId, Tier, visible};
@@ -25,7 +25,7 @@ use crate::text::{Fact, Statement, client, optional, params_of, proposer};
 
 const NOT_A_REVIEWER: &str = "An auditor reads, and does not decide.";
 
-/// How long the page waits for the outcome of an approval. Servers look for approved proposals every second.
+/// How long the page waits for the outcome of an approval or a check. Servers look for them every second.
 const OUTCOME_WITHIN: Duration = Duration::from_secs(3);
 
 #[derive(Template)]
@@ -66,9 +66,18 @@ struct Page<'a> {
     undo: Option<String>,
     /// Why this person cannot approve.
     why_not: Option<&'static str>,
+    since: Option<ShownSince>,
+    /// Whether this person may ask for a check.
+    may_check: bool,
     /// What the person must do to approve, if the last sign-in is too long ago.
     sign_in_again: Option<SignInAgain<'a>>,
     may_reject: bool,
+}
+
+/// What has changed since it was proposed.
+struct ShownSince {
+    check: Option<String>,
+    tables: Vec<Table>,
 }
 
 /// A risk with its level.
@@ -96,8 +105,12 @@ pub(crate) async fn show(
 ) -> Response {
     match find(&console, &id).await {
         Ok(proposal) => {
+            let since = match console.records.since(&console.proposals, &proposal).await {
+                Ok(since) => since,
+                Err(failure) => return message::refused(&failure),
+            };
             let sign_in_again = SignInAgain::needed(&console, &current.session, &path(proposal.proposal_id));
-            render(&page(&current.session.person, &proposal, query.into(), sign_in_again))
+            render(&page(&current.session.person, &proposal, since.as_ref(), query.into(), sign_in_again))
         }
         Err(refusal) => refusal,
     }
@@ -120,6 +133,22 @@ pub(crate) async fn reject(
 ) -> Response {
     let reason = Some(form.reason.trim().to_owned()).filter(|reason| !reason.is_empty());
     decide(&console, &current, &id, Decision::Reject { reason }).await
+}
+
+/// Asks a server to try the write once more.
+pub(crate) async fn check(
+    current: CurrentSession,
+    State(console): State<Arc<Console>>,
+    Path(id): Path<String>,
+) -> Response {
+    if !current.session.person.role.may_decide() {
+        return message::page(StatusCode::FORBIDDEN, "Not done", NOT_A_REVIEWER);
+    }
+    let Some(id) = ProposalId::parse(&id) else { return message::refused(&not_found()) };
+    match console.proposals.request_check(id, Instant::now() + OUTCOME_WITHIN).await {
+        Ok(_) => Redirect::to(&path(id)).into_response(),
+        Err(failure) => message::refused(&failure),
+    }
 }
 
 async fn decide(console: &Console, current: &CurrentSession, id: &str, decision: Decision) -> Response {
@@ -158,6 +187,7 @@ async fn find(console: &Console, id: &str) -> Result<Proposal, Response> {
 fn page<'a>(
     person: &'a ConsolePerson,
     proposal: &'a Proposal,
+    since: Option<&Since>,
     shown_rows: ShownRows,
     sign_in_again: Option<SignInAgain<'a>>,
 ) -> Page<'a> {
@@ -193,6 +223,8 @@ fn page<'a>(
         unchanged: summary.unchanged,
         undo: preview.rollback.reversible.then(undo),
         why_not: why_not(person, proposal),
+        since: since.map(|since| ShownSince { check: since.check.clone(), tables: tables(&since.rows, shown_rows) }),
+        may_check: proposal.status.can_be_checked() && preview.rows_affected.is_some() && person.role.may_decide(),
         sign_in_again,
         may_reject: is_pending && person.role.may_decide(),
     }
@@ -247,6 +279,7 @@ fn outcome(proposal: &Proposal) -> Vec<Fact> {
         text("Reason", &proposal.decision_reason),
         executed,
         text("Error", &proposal.error_message),
+        proposal.newer.map(|id| Fact::link("Newer proposal", path(id), id.to_string())),
     ]
     .into_iter()
     .flatten()

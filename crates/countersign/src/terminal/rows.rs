@@ -1,6 +1,7 @@
 //! The rows of a write on a terminal: one block for each table and kind, with the changed columns only.
 
-use review::summary::{ChangedColumn, ChangedRow, RowGroup, RowOrigin};
+use review::sentences::short_id;
+use review::summary::{ChangedBy, ChangedColumn, ChangedRow, RowGroup, RowOrigin};
 use review::{Summary, TextPart, word_diff};
 use serde_json::Value;
 use types::{ChangeKind, visible};
@@ -30,6 +31,8 @@ fn block(group: &RowGroup, shown: Shown, style: &Style) -> Vec<String> {
         RowOrigin::Statement => "",
         RowOrigin::Further => ", further rows",
         RowOrigin::Tool => ", as the tool reads them",
+        RowOrigin::Since => ", as it was shown -> as it is now",
+        RowOrigin::Instead => ", as it was shown -> what would happen now",
     };
     let mark = match group.change {
         ChangeKind::Insert => style.good("+"),
@@ -81,6 +84,7 @@ fn single(row: &ChangedRow, full: bool) -> Vec<String> {
         lines.push(format!("  generated when it runs: {}", visible(&row.generated.join(", "))));
     }
     lines.extend(note(row).map(|note| format!("  {note}")));
+    lines.extend(row.changed_by.as_ref().map(|by| format!("  changed by: {}", changed_by(by))));
     lines
 }
 
@@ -92,12 +96,15 @@ fn of_table(rows: &[ChangedRow], width: Option<usize>) -> Vec<String> {
         }
     }
     let has_key = rows.iter().any(|row| !row.key.is_empty());
+    let is_changed = rows.iter().any(|row| row.changed_by.is_some());
     let heading = has_key.then(|| "row".to_owned()).into_iter().chain(names.iter().map(|name| visible(name)));
+    let heading = heading.chain(is_changed.then(|| "changed by".to_owned()));
     let line = |row: &ChangedRow| {
         let of = |name: &&str| row.columns.iter().find(|column| column.name == **name);
         let cells = names.iter().map(|name| of(name).map_or_else(|| "-".to_owned(), |column| value(column, false)));
         let first = [key(row)].into_iter().chain(note(row).map(str::to_owned)).collect::<Vec<_>>().join(", ");
-        has_key.then_some(first).into_iter().chain(cells).collect::<Vec<_>>()
+        let by = is_changed.then(|| row.changed_by.as_ref().map_or_else(String::new, changed_by));
+        has_key.then_some(first).into_iter().chain(cells).chain(by).collect::<Vec<_>>()
     };
     let lines: Vec<Vec<String>> = std::iter::once(heading.collect()).chain(rows.iter().map(line)).collect();
     table(&lines, width)
@@ -106,6 +113,12 @@ fn of_table(rows: &[ChangedRow], width: Option<usize>) -> Vec<String> {
 fn key(row: &ChangedRow) -> String {
     let part = |(name, value): &(String, Value)| format!("{}={}", visible(name), cell(Some(value)));
     row.key.iter().map(part).collect::<Vec<_>>().join(", ")
+}
+
+/// The writer, and the beginning of the record's id.
+fn changed_by(by: &ChangedBy) -> String {
+    let record = by.record().map(|id| format!(" ({})", short_id(&id.to_string()))).unwrap_or_default();
+    format!("{}{record}", by.words())
 }
 
 const fn note(row: &ChangedRow) -> Option<&'static str> {

@@ -2,11 +2,10 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use types::{CorrelationId, RowHistoryEntry, nearest, visible};
+use types::{RowHistoryEntry, nearest, visible};
 
 use super::{Audit, unreadable};
-use crate::evidence::effects::RecordedChange;
-use crate::evidence::values::rfc3339;
+use crate::evidence::row_history;
 
 /// A tracked table, or one row of it.
 #[derive(Debug, Clone)]
@@ -68,17 +67,11 @@ select t.relation, t.name, coalesce(to_json(t.key_columns), 'null') as key_colum
      from unnest(t.key_columns) with ordinality k (name, n) join unnest(t.columns, t.types) u (name, type) on u.name = k.name) as types \
 from countersign.tracked t where t.is_current and t.name in ($1, lower($1)) order by t.name = $1 desc limit 1";
 
-const HISTORY_SQL: &str = concat!(
-    "select e.correlation_id, r.tool_name, r.account_id, r.actor, r.client_name, ",
-    rfc3339!("coalesce(r.completed_at, e.changed_at)"),
-    " as changed_at, e.origin, t.name, e.op::text as op, coalesce(e.key_before, e.key) as key, e.before, e.after, \
-     e.secret_before is distinct from e.secret_after as has_sensitive_changes, to_json(coalesce(e.unchanged, '{}')) as unchanged, to_json(t.columns) as columns, to_json(t.sensitive) as sensitive \
-     from (select * from countersign.effect a where a.relation = $1::oid and a.key = $2 and hashtextextended(a.key, 0) = hashtextextended($2, 0) \
-           union select * from countersign.effect a where a.relation = $1::oid and a.key_before = $2 \
-               and hashtextextended(a.key_before, 0) = hashtextextended($2, 0)) e \
-     join countersign.tracked t on t.shape = e.shape left join countersign.record r on r.correlation_id = e.correlation_id \
-     order by e.position desc limit $3::bigint"
-);
+/// The changes of the row with a key, or that gave it another key.
+const CHANGES_SQL: &str = "\
+select * from countersign.effect a where a.relation = $1::oid and a.key = $2 and hashtextextended(a.key, 0) = hashtextextended($2, 0) \
+union select * from countersign.effect a where a.relation = $1::oid and a.key_before = $2 \
+    and hashtextextended(a.key_before, 0) = hashtextextended($2, 0)";
 
 impl Audit {
     /// Finds the tracked table with this name and, if `key` is not empty, its row with this key. A key of one column
@@ -136,9 +129,7 @@ impl Audit {
     /// The newest changes of a row, newest first.
     pub async fn row(&self, row: &TrackedRow, limit: u32) -> Result<Vec<RowHistoryEntry>, pg::Error> {
         let params = [Some(row.relation.clone()), row.key.clone(), Some(limit.to_string())];
-        let changes = self.records.objects(HISTORY_SQL, &params).await?.into_iter().map(Value::Object);
-        let parsed = changes.map(|change| serde_json::from_value(change).map(HistoryRow::entry));
-        parsed.collect::<Result<_, _>>().map_err(|error| pg::Error::Lost(std::io::Error::other(error)))
+        row_history::newest(&self.records, CHANGES_SQL, &params).await
     }
 }
 
@@ -147,28 +138,6 @@ impl Audit {
 struct TrackedName {
     name: String,
     bare: String,
-}
-
-/// A row of [`HISTORY_SQL`].
-#[derive(Deserialize)]
-struct HistoryRow {
-    correlation_id: Option<CorrelationId>,
-    tool_name: Option<String>,
-    account_id: Option<String>,
-    actor: Option<String>,
-    client_name: Option<String>,
-    changed_at: Option<String>,
-    origin: Option<String>,
-    #[serde(flatten)]
-    change: RecordedChange,
-}
-
-impl HistoryRow {
-    fn entry(self) -> RowHistoryEntry {
-        let Self { correlation_id, tool_name, account_id, actor, client_name, changed_at, origin, change } = self;
-        let effect = change.effect();
-        RowHistoryEntry { correlation_id, tool_name, account_id, actor, client_name, changed_at, origin, effect }
-    }
 }
 
 fn literal(text: &str) -> String {

@@ -48,7 +48,7 @@ with trusted as (
     from pg_trigger g join tables t on t.oid = g.tgrelid join pg_proc p on p.oid = g.tgfoid
     where not g.tgisinternal and (p.pronamespace <> (select oid from space)
         or p.proname not in ('protect_record', 'protect_effect', 'protect_reversal', 'protect_log', 'protect_proposal', 'protect_approval',
-                              'protect_read_log', 'enqueue_notice'))
+                              'protect_read_log', 'enqueue_notice', 'check_stale'))
     union all
     select format('rule %I of countersign.%I', r.rulename, t.relname)
     from pg_rewrite r join tables t on t.oid = r.ev_class where r.rulename <> '_RETURN'

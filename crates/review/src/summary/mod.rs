@@ -1,6 +1,7 @@
 //! The summary of a write: its rows by table and kind, and by column what they become. It is made from a preview
 //! whose masks are applied.
 
+mod changed_by;
 mod column;
 mod json_paths;
 mod rows;
@@ -10,6 +11,7 @@ use ledger::proposals::Preview;
 use serde_json::Value;
 use types::{ChangeKind, Effects, visible};
 
+pub use self::changed_by::ChangedBy;
 pub use self::column::{ColumnSummary, NewValue, ValueCount};
 pub use self::rows::{ChangedColumn, ChangedRow};
 use crate::sentences;
@@ -49,6 +51,10 @@ pub enum RowOrigin {
     /// The rows as the tool reads them, of which the ledger does not know which rows of tables they are. The other
     /// origins have the same changes by table.
     Tool,
+    /// Something else, since the rows were shown.
+    Since,
+    /// The write, if it ran now, instead of what was shown.
+    Instead,
 }
 
 /// The rows that a tool reads before and after its write.
@@ -115,17 +121,30 @@ impl Summary {
 }
 
 impl RowGroup {
-    /// The kind, number and table: `update 3 rows of shop.orders`.
+    /// The kind, number and table: `update 3 rows of shop.orders`, `1 row of shop.orders has changed since`.
     #[must_use]
     pub fn title(&self) -> String {
         let table = self.table.as_ref().map(|table| format!(" of {}", visible(table))).unwrap_or_default();
-        format!("{} {}{table}", self.change.verb(), sentences::rows(self.count))
+        let rows = format!("{}{table}", sentences::rows(self.count));
+        let [has, was] = if self.count == 1 { ["has", "was"] } else { ["have", "were"] };
+        match (self.origin, self.change) {
+            (RowOrigin::Since, ChangeKind::Insert) => format!("{rows} {was} inserted since"),
+            (RowOrigin::Since, ChangeKind::Update) => format!("{rows} {has} changed since"),
+            (RowOrigin::Since, ChangeKind::Delete) => format!("{rows} {was} deleted since"),
+            (RowOrigin::Instead, ChangeKind::Insert) => format!("{rows} would be changed, too"),
+            (RowOrigin::Instead, ChangeKind::Update) => format!("{rows} would become something else"),
+            (RowOrigin::Instead, ChangeKind::Delete) => format!("{rows} would not be changed any more"),
+            (RowOrigin::Statement | RowOrigin::Further | RowOrigin::Tool, change) => {
+                format!("{} {rows}", change.verb())
+            }
+        }
     }
 
     /// The columns of updated rows that change, in the order of their first appearance.
     #[must_use]
     pub fn columns(&self) -> Vec<ColumnSummary> {
-        if self.change == ChangeKind::Update { column::of_rows(&self.rows) } else { Vec::new() }
+        let is_of_write = !matches!(self.origin, RowOrigin::Since | RowOrigin::Instead);
+        if is_of_write && self.change == ChangeKind::Update { column::of_rows(&self.rows) } else { Vec::new() }
     }
 
     /// The number of rows that are not in `rows`.

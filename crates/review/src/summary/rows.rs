@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 use types::{ChangeKind, ColumnEffect, Effects, RowEffect};
 
-use super::{Images, RowGroup, RowOrigin, Summary, json_paths};
+use super::{ChangedBy, Images, RowGroup, RowOrigin, Summary, json_paths};
 use crate::row_diff::{RowChange, RowDiff, column_pairs, columns};
 
 /// A row that a write changes.
@@ -24,6 +24,8 @@ pub struct ChangedRow {
     pub is_cut: bool,
     /// Whether columns change whose values are not recorded.
     pub has_sensitive_changes: bool,
+    /// Who changed the row since it was shown.
+    pub changed_by: Option<ChangedBy>,
 }
 
 /// A column of a row: its values before and after the write. `None` if there is no value.
@@ -298,6 +300,7 @@ impl From<&RowEffect<Value>> for ChangedRow {
             generated: effect.generated.clone(),
             is_cut: effect.is_cut,
             has_sensitive_changes: effect.has_sensitive_changes,
+            changed_by: None,
         }
     }
 }

@@ -14,8 +14,8 @@ use crate::tool::{Call, Tool, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "get_proposal";
 
-const DESCRIPTION: &str = "Look up one proposed write of this account: what it would do, who has to agree, its digest, and what has \
-    become of it. An executed one has the correlation_id of its write, for get_mutation_detail.";
+const DESCRIPTION: &str = "Look up one proposed write of this account: what it would do, who has to agree, its digest, what has \
+    become of it, and whether its rows have changed since. An executed one has the correlation_id of its write, for get_mutation_detail.";
 
 /// What the agent sends.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -41,7 +41,8 @@ pub(super) fn tool(proposals: Proposals, console: Option<ConsoleLinks>) -> Box<d
 async fn get(proposals: &Proposals, console: Option<&ConsoleLinks>, given: Arguments, call: Call) -> ToolResult {
     let id = proposal_id(NAME, &given.proposal_id)?;
     let found = proposals.get(Some(&call.principal.account_id), id).await?.ok_or_else(not_found)?;
-    let shown = ShownProposal::new(&found, call.masks.as_deref());
+    let changes = proposals.row_changes(&found).await?;
+    let shown = ShownProposal::new(&found, call.masks.as_deref()).with_changes(changes, call.masks.as_deref());
     let data = match given.rows {
         None => ProposalData::new(&shown, console),
         Some(_) => ProposalData::page(&shown, console, given.after),

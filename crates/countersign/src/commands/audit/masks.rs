@@ -1,4 +1,4 @@
-//! Masks of what `countersign audit` prints: a login without the right to select a masked column sees its mask.
+//! Masks of what commands print of records: a login without the right to select a masked column sees its mask.
 
 use ledger::audit::Audit;
 use review::RecordReader;
@@ -7,7 +7,7 @@ use types::MaskKey;
 use crate::settings::Settings;
 
 /// The records of the ledger, as the login may see them.
-pub(super) fn reader(audit: Audit, settings: &Settings) -> anyhow::Result<RecordReader> {
+pub(crate) fn reader(audit: Audit, settings: &Settings) -> anyhow::Result<RecordReader> {
     let columns = settings.masks.columns();
     let masked = (!columns.is_empty()).then(|| settings.mask_key().map(|key| (columns, MaskKey::new(key))));
     Ok(RecordReader::new(audit, masked.transpose()?))

@@ -8,7 +8,7 @@ mod export;
 mod fork;
 mod list;
 pub(crate) mod log_keys;
-mod masks;
+pub(crate) mod masks;
 mod prove;
 mod prune;
 mod reads;

@@ -65,6 +65,10 @@ pub(crate) struct ShowArgs {
     /// Print everything. Default: the rows of a large write are summarised.
     #[arg(long)]
     pub(crate) full: bool,
+    /// Let a server try the write once more and roll it back first, to see whether its rows have changed. Needs
+    /// the role countersign_approver.
+    #[arg(long)]
+    pub(crate) check: bool,
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,

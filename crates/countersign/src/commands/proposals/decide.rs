@@ -22,7 +22,8 @@ pub(crate) async fn approve(arguments: ApproveArgs, settings: &Settings) -> anyh
     let ledger = open_to_decide(settings).await?;
     let proposals = ledger.proposals();
     let shown = find(&proposals, &arguments.id).await?;
-    show::print(&shown, arguments.full);
+    let since = show::since(&ledger, &shown, settings).await?;
+    show::print(&shown, since.as_ref(), arguments.full);
     print_line("");
     let who = os_user::name();
     let nonce = proposals.begin_decision(shown.proposal_id).await.map_err(|failure| refused(&failure))?;

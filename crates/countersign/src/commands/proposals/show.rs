@@ -1,28 +1,48 @@
 //! `countersign proposals show`: prints everything that a reviewer needs, with hidden characters escaped.
 
+use std::time::Duration;
+
+use ledger::Ledger;
 use ledger::proposals::{Approval, Preview, Proposal, ProposalStatus};
-use review::{Decider, Risk, RiskLevel, Summary, decided_by, sentences};
+use review::{Decider, Risk, RiskLevel, Since, Summary, decided_by, sentences};
 use serde_json::Value;
+use tokio::time::Instant;
 use types::{Rollback, Tier, visible};
 
 use super::args::ShowArgs;
-use super::{find, open};
+use super::{find, open, refused};
+use crate::commands::audit::masks;
 use crate::settings::Settings;
 use crate::terminal::rows;
 use crate::terminal::table::{Shown, beside, field, json_line};
 use crate::terminal::{Style, print_line};
 
+/// How long `--check` waits for a server.
+const CHECK_WITHIN: Duration = Duration::from_secs(10);
+
 /// The maximum number of definitions that are listed without --full.
 const MAX_DEFINITIONS: usize = 3;
 
 pub(crate) async fn run(arguments: &ShowArgs, settings: &Settings) -> anyhow::Result<()> {
-    let proposal = find(&open(settings).await?.proposals(), &arguments.id).await?;
+    let ledger = open(settings).await?;
+    let proposals = ledger.proposals();
+    let mut proposal = find(&proposals, &arguments.id).await?;
+    if arguments.check {
+        let checked = proposals.request_check(proposal.proposal_id, Instant::now() + CHECK_WITHIN).await;
+        proposal = checked.map_err(|failure| refused(&failure))?;
+    }
     if arguments.json {
         print_line(&json_line(&serde_json::to_value(&proposal)?));
     } else {
-        print(&proposal, arguments.full);
+        print(&proposal, since(&ledger, &proposal, settings).await?.as_ref(), arguments.full);
     }
     Ok(())
+}
+
+/// What has changed since the proposal was made.
+pub(super) async fn since(ledger: &Ledger, proposal: &Proposal, settings: &Settings) -> anyhow::Result<Option<Since>> {
+    let records = masks::reader(ledger.audit(), settings)?;
+    records.since(&ledger.proposals(), proposal).await.map_err(|failure| refused(&failure))
 }
 
 pub(super) fn decider(proposal: &Proposal) -> Decider {
@@ -47,7 +67,7 @@ pub(super) fn progress_of(needed: u32, approved_by: &[Approval]) -> Option<Strin
 }
 
 /// Prints the proposal. The rows of a large write are printed only with `full`.
-pub(super) fn print(proposal: &Proposal, full: bool) {
+pub(super) fn print(proposal: &Proposal, since: Option<&Since>, full: bool) {
     let shown = Shown::new(full);
     let style = Style::of_stdout();
     let text = |heading: &str, text: &str| beside(heading, [visible(text)]);
@@ -61,12 +81,13 @@ pub(super) fn print(proposal: &Proposal, full: bool) {
     let several = format!("approve: {} different people who are not the proposer agree", proposal.rule.approvals);
     let tier = if proposal.rule.approvals > 1 { &several } else { tier };
     let summary = Summary::new(&proposal.preview);
-    let parts: [Vec<String>; 17] = [
+    let parts: [Vec<String>; 18] = [
         text("proposal", &proposal.proposal_id.to_string()),
         beside("state", [style.bold(proposal.status.as_str())]),
         text("what", &proposal.description),
         optional("reason", &proposal.reason),
         risks(&proposal.preview, &summary, &style),
+        since.map(|since| since_lines(since, shown, &style)).unwrap_or_default(),
         preview(&proposal.preview, &summary, shown, &style),
         shown.field("parameters", Some(&Value::Object(proposal.params.clone()))),
         text("tool", &format!("{} {}", proposal.tool_name, proposal.tool_version)),
@@ -86,6 +107,10 @@ pub(super) fn print(proposal: &Proposal, full: bool) {
         hashes.into_iter().flat_map(|(heading, hash)| text(heading, hash)).for_each(|line| print_line(&line));
     }
     outcome(proposal).iter().for_each(|line| print_line(line));
+}
+
+fn since_lines(since: &Since, shown: Shown, style: &Style) -> Vec<String> {
+    beside("since then", since.check.clone().into_iter().chain(rows::lines(&since.rows, shown, style)))
 }
 
 /// The risks, the worst first.
@@ -147,6 +172,7 @@ fn outcome(proposal: &Proposal) -> Vec<String> {
         ("error code", proposal.error_code.clone()),
         ("error", proposal.error_message.clone()),
         ("ended at", proposal.completed_at.clone()),
+        ("newer proposal", proposal.newer.map(|id| id.to_string())),
     ];
     for (heading, value) in rest {
         lines.extend(field(heading, value.map(Value::String).as_ref()));

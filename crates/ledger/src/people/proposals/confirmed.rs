@@ -2,7 +2,7 @@
 
 use types::{CorrelationId, ErrorCode, Failure, ProposalId};
 
-use super::preview::Preview;
+use super::preview::{Preview, definition_changed};
 use super::state::{ProposalStatus, closed};
 use crate::write::definitions;
 use crate::write::executor::{WriteExecutor, WriteFuture, WriteOutput, WritePrecondition, WriteRequest};
@@ -91,7 +91,7 @@ impl ConfirmedProposal {
         let others = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
         match named {
             [] => Ok(()),
-            [one] => Err(stale(&format!("the definition of {one} has changed since")).into()),
+            [one] => Err(stale(&definition_changed(one)).into()),
             several => {
                 let why = format!("the definitions of {}{others} have changed since", several.join(", "));
                 Err(stale(&why).into())

@@ -25,8 +25,8 @@ pub struct ExecutedProposal {
     pub outcome: WriteOutcome,
 }
 
-/// The pause between two checks whether another server has executed the proposal.
-const PAUSE: Duration = Duration::from_millis(50);
+/// The pause between two checks whether a server has executed or checked the proposal.
+pub(super) const PAUSE: Duration = Duration::from_millis(50);
 
 /// The pause after the ledger was unavailable.
 const BACKOFF: Duration = Duration::from_secs(2);
@@ -183,7 +183,7 @@ impl Proposals {
     }
 
     /// The executor of the tool, if its definition is the approved one and it accepts the parameters.
-    fn fitting(
+    pub(super) fn fitting(
         &self,
         proposal: &Proposal,
         executor: Option<&Arc<dyn WriteExecutor>>,

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use types::{ErrorCode, Failure, ProposalId, Secret, visible};
 
 use super::decide::{Decision, TransitionResult, verdict_of};
+use super::execute::PAUSE;
 use super::state::{ProposalStatus, closed, not_found};
 use super::{Proposal, Proposals};
 use crate::people::console::hash;
@@ -49,9 +50,6 @@ impl From<Failure> for ConsoleDecisionError {
         Self::Refused(failure)
     }
 }
-
-/// The pause between two checks whether the proposal has ended.
-const PAUSE: Duration = Duration::from_millis(100);
 
 impl Proposals {
     /// Prepares a decision on a proposal that the person has seen.
@@ -198,7 +196,7 @@ impl Proposals {
 }
 
 /// The failure if the login has no right to decide.
-fn may_not_decide(error: &pg::Error) -> Option<Failure> {
+pub(super) fn may_not_decide(error: &pg::Error) -> Option<Failure> {
     let is_refused = error.server_error().is_some_and(|error| error.sqlstate == "42501");
     let failure = || {
         Failure::new(ErrorCode::NotPermitted, "this database login may not decide on proposals").hint(

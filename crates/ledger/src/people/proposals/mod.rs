@@ -4,12 +4,14 @@
 //! propose   the write is tried in transactions that are rolled back; the preview is stored
 //! decide    compare and swap from pending: by the proposing account, or by a person outside of the agent
 //! execute   through the gate, like every write; compares the work with the preview, ends the proposal with its record
+//! check     a server tries a pending or stale write once more, and says what is not as it was shown
 //! recover   another server executes approved proposals of a server that went away
 //! ```
 //! `proposal` is the stored form, `preview` what people see and what is compared, and `state` the states. `decide`
 //! and `human_decision` record decisions. `execute` runs approved proposals through the gate, and `confirmed` is its
-//! part within the gate's transaction. `recover` finds approved proposals that no server is executing.
+//! part within the gate's transaction. `check` finds what has changed since. `recover` finds approved proposals that no server is executing.
 
+mod check;
 mod confirmed;
 mod decide;
 mod execute;
@@ -35,7 +37,9 @@ pub use decide::{Decision, DecisionChannel, MAX_REASON_CHARS};
 pub use execute::ExecutedProposal;
 pub use human_decision::{ConsoleDecider, ConsoleDecisionError, DecisionNonce};
 pub use preview::Preview;
-pub use proposal::{Approval, NewProposal, PreviewOutline, Proposal, ProposalFilter, ProposalSummary, WaitingProposal};
+pub use proposal::{
+    Approval, NewProposal, PreviewOutline, Proposal, ProposalCheck, ProposalFilter, ProposalSummary, WaitingProposal,
+};
 pub use state::{ProposalStatus, not_found};
 pub use watch::ProposalWatch;
 
@@ -46,6 +50,7 @@ use crate::fingerprint::{Fingerprints, sha256_hex};
 use crate::outage;
 use crate::write::attempt::undoes;
 use crate::write::executor::{WriteExecutor, WriteRequest};
+use crate::write::executor_registry::ExecutorRegistry;
 use crate::write::existing_write::{self, ExistingWrite};
 use crate::write::failures::{internal_error, key_reused, ledger_failure, superseded};
 use crate::write::gate::Gate;
@@ -80,10 +85,20 @@ pub struct Proposals {
     previewing: Arc<Semaphore>,
 }
 
-const WHOLE_SQL: &str = "select nullif(json_strip_nulls(json_build_object('name', p.client_name, 'version', p.client_version, \
+const WHOLE_SQL: &str = concat!(
+    "select nullif(json_strip_nulls(json_build_object('name', p.client_name, 'version', p.client_version, \
     'session_id', p.session_id, 'trace_id', p.trace_id))::text, '{}')::json as client, \
     p.tool_version, p.definition, p.params, p.fingerprint as params_hash, p.idempotency_key, p.preview, \
-    p.decision_reason, ";
+    p.decision_reason, \
+    (select n.proposal_id from countersign.proposal n where n.account_id = p.account_id and n.id > p.id \
+     and n.tool_name = p.tool_name and n.fingerprint = p.fingerprint order by n.id desc limit 1) as newer, ",
+    "(select json_build_object('requested_at', ",
+    rfc3339!("c.requested_at"),
+    ", 'checked_at', ",
+    rfc3339!("c.checked_at"),
+    ", 'difference', c.difference, 'found', c.found) \
+      from countersign.proposal_check c where c.proposal_id = p.proposal_id) as check, "
+);
 const LINE_SQL: &str = "select ";
 const OUTLINE_SQL: &str = "select json_build_object('rows_affected', p.preview -> 'rows_affected', \
     'changed', coalesce((p.preview #>> '{effects,count}')::bigint, 0), 'reversible', p.preview #> '{rollback,reversible}', \
@@ -334,6 +349,12 @@ impl Proposals {
 /// The definition of the executor as the ledger stores it.
 fn definition(executor: &dyn WriteExecutor) -> String {
     sha256_hex(&executor.definition())
+}
+
+/// The names of the tools, as an array of PostgreSQL in its text form.
+fn tool_names(executors: &ExecutorRegistry) -> Option<String> {
+    let names: Vec<String> = executors.names().map(|name| Value::from(name).to_string()).collect();
+    Some(format!("{{{}}}", names.join(",")))
 }
 
 /// The maximum size of a preview in bytes: a person must be able to read it.

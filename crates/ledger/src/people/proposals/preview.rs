@@ -164,10 +164,31 @@ impl Preview {
         None
     }
 
+    /// The difference between this trial and the preview, in words; `None` if they match.
+    #[must_use]
+    pub(crate) fn difference_of_trial(&self, trial: &Trial) -> Option<String> {
+        let is_tried = self.rows_affected.is_some();
+        let of_rows = || is_tried.then(|| self.difference(&trial.work)).flatten();
+        let of_effects = || is_tried.then(|| self.difference_of_effects(trial.effects.clone())).flatten();
+        let changed = || self.definitions.iter().find(|definition| !trial.definitions.contains(definition));
+        of_rows().or_else(of_effects).or_else(|| changed().map(|one| definition_changed(&one.name)))
+    }
+
+    /// The preview of a later trial of the same write.
+    #[must_use]
+    pub(crate) fn found(&self, trial: Trial) -> Self {
+        Self { row_key: self.row_key.clone(), generated: self.generated.clone(), ..Self::of(trial) }
+    }
+
     fn generated_in(&self, part: &str) -> Vec<String> {
         let key = |name: &String| name.split_once('.').filter(|(of, _)| *of == part).map(|(_, key)| key.to_owned());
         self.generated.iter().filter_map(key).collect()
     }
+}
+
+/// What is said of a definition that is another one than that of the preview.
+pub(super) fn definition_changed(name: &str) -> String {
+    format!("the definition of {name} has changed since")
 }
 
 /// Whether two effects change the same row in the same way. A generated value equals any value.

@@ -99,6 +99,25 @@ pub struct Proposal {
     pub error_message: Option<String>,
     /// When the proposal ended.
     pub completed_at: Option<String>,
+    /// The newest later proposal of the same call.
+    #[serde(default)]
+    pub newer: Option<ProposalId>,
+    /// The newest check.
+    #[serde(default)]
+    pub check: Option<ProposalCheck>,
+}
+
+/// The newest check of a proposal.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ProposalCheck {
+    /// When the check was asked for.
+    pub requested_at: String,
+    /// When a server made it; `None` if none has yet.
+    pub checked_at: Option<String>,
+    /// The difference between the preview and what would happen; `None` if there is none.
+    pub difference: Option<String>,
+    /// What would happen, if the write could be tried and is not as it was shown.
+    pub found: Option<Preview>,
 }
 
 /// A proposal without its parameters and preview, which may be large.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use types::{CorrelationId, ErrorCode, Failure, ProposalId};
 
-use super::{ExecutedProposal, Proposals};
+use super::{ExecutedProposal, Proposals, tool_names};
 use crate::outage;
 use crate::write::executor_registry::ExecutorRegistry;
 use crate::write::failures::{WriteError, ledger_failure};
@@ -29,8 +29,7 @@ impl Proposals {
     /// people, and those of a server that went away. Several servers may call this concurrently and repeatedly: the
     /// server that starts an execution owns the proposal for a while, and the execution continues in a task.
     pub async fn recover(&self, executors: &Arc<ExecutorRegistry>) -> Result<(), Failure> {
-        let names: Vec<String> = executors.names().map(|name| serde_json::Value::from(name).to_string()).collect();
-        let names = vec![Some(format!("{{{}}}", names.join(",")))];
+        let names = vec![tool_names(executors)];
         let open = self.ask_words(CONFIRMED_SQL, names, Instant::now() + self.call_deadline).await?;
         outage::end();
         for id in open.iter().filter_map(|id| ProposalId::parse(id)) {

@@ -31,6 +31,14 @@ types::text_enum! {
     }
 }
 
+impl ProposalStatus {
+    /// Whether it is of interest what has changed since the proposal was made: nothing was written, and it was not given up.
+    #[must_use]
+    pub const fn can_be_checked(self) -> bool {
+        matches!(self, Self::Pending | Self::Stale)
+    }
+}
+
 /// The failure of a request that this state does not allow; `why` is the reason in the proposal.
 pub(super) fn closed(status: ProposalStatus, why: Option<&str>) -> Failure {
     let (code, message, hint) = match status {

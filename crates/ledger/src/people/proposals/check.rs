@@ -1,0 +1,122 @@
+//! Checks whether a proposal still says what would happen: a server tries its write once more and rolls it back. The
+//! rules are in `migrations/baseline/66_checks.sql`.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use types::{Failure, ProposalId, RowHistoryEntry};
+
+use super::execute::PAUSE;
+use super::human_decision::may_not_decide;
+use super::preview::Preview;
+use super::state::not_found;
+use super::{MAX_PREVIEW_BYTES, Proposal, Proposals, tool_names};
+use crate::evidence::row_history;
+use crate::outage;
+use crate::write::executor::WriteExecutor;
+use crate::write::executor_registry::ExecutorRegistry;
+use crate::write::failures::ledger_failure;
+use crate::write::preview::Trials;
+
+/// The maximum number of recorded changes that are read for a proposal.
+const MAX_CHANGES: u32 = 1000;
+
+/// The changes that were recorded since the proposal was made, of the rows that its preview lists.
+const CHANGES_SQL: &str = "\
+select e.* from countersign.proposal p cross join lateral ( \
+    select distinct t.relation, (o.row -> 'key')::jsonb::text as key from json_array_elements(p.preview #> '{effects,rows}') o (row) \
+    join countersign.tracked t on t.is_current and t.name = o.row ->> 'table') k cross join lateral ( \
+    select * from countersign.effect a \
+    where a.relation = k.relation and a.key = k.key and hashtextextended(a.key, 0) = hashtextextended(k.key, 0) \
+    union select * from countersign.effect a \
+    where a.relation = k.relation and a.key_before = k.key and hashtextextended(a.key_before, 0) = hashtextextended(k.key, 0)) e \
+left join countersign.record w on w.correlation_id = e.correlation_id \
+where p.proposal_id = $1::uuid and e.op <> 'N' and e.correlation_id is distinct from p.correlation_id \
+    and coalesce(w.completed_at, e.changed_at) > greatest(p.created_at, $2::text::timestamptz)";
+const REQUEST_SQL: &str = "select countersign.request_check($1)";
+const TAKE_SQL: &str =
+    "select countersign.take_checks($1::text::text[], make_interval(secs => $2::double precision), 10)";
+const STORE_SQL: &str = "select countersign.store_check($1, $2, $3)";
+
+impl Proposals {
+    /// Asks the servers to check a pending or stale proposal, and waits for the answer until the deadline. Needs a login
+    /// of a reviewer or of the console.
+    ///
+    /// # Errors
+    /// The login has no right to ask, or the ledger cannot be written.
+    pub async fn request_check(&self, id: ProposalId, deadline: Instant) -> Result<Proposal, Failure> {
+        let answer = self.writer.run_one(REQUEST_SQL, &[Some(id.to_string())], deadline).await;
+        answer.map_err(|error| may_not_decide(&error).unwrap_or_else(|| ledger_failure(&error)))?;
+        loop {
+            let proposal = self.get(None, id).await?.ok_or_else(not_found)?;
+            let is_open = proposal.check.as_ref().is_some_and(|check| check.checked_at.is_none());
+            if !is_open || Instant::now() + PAUSE >= deadline {
+                return Ok(proposal);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// The recorded changes of the rows of a proposal that its preview and its newest check do not show, newest first;
+    /// for a check that found a difference, also those before the check, which explain it.
+    pub async fn row_changes(&self, proposal: &Proposal) -> Result<Vec<RowHistoryEntry>, Failure> {
+        if !proposal.status.can_be_checked() {
+            return Ok(Vec::new());
+        }
+        let same = proposal.check.as_ref().filter(|check| check.difference.is_none());
+        let since = same.and_then(|check| check.checked_at.clone());
+        let params = [Some(proposal.proposal_id.to_string()), since, Some(MAX_CHANGES.to_string())];
+        row_history::newest(&self.records, CHANGES_SQL, &params).await.map_err(|error| {
+            outage::log(&error, "the changes of rows cannot be read");
+            ledger_failure(&error)
+        })
+    }
+
+    /// Starts the checks that wait for a server with these tools. Like [`Proposals::recover`], several servers may call
+    /// this concurrently and repeatedly.
+    pub async fn check_requested(&self, executors: &Arc<ExecutorRegistry>) -> Result<(), Failure> {
+        let lease = Some(self.attempt_lease().as_secs_f64().to_string());
+        let taken = self.ask_words(TAKE_SQL, vec![tool_names(executors), lease], Instant::now() + self.call_deadline);
+        for id in taken.await?.iter().filter_map(|id| ProposalId::parse(id)) {
+            let (this, executors) = (self.clone(), Arc::clone(executors));
+            self.gate.begin(async move {
+                if let Err(failure) = this.check(id, &executors).await {
+                    // Another server takes it at the end of the lease.
+                    tracing::warn!(proposal_id = %id, code = %failure.code, "a proposal was not checked");
+                }
+            });
+        }
+        Ok(())
+    }
+
+    async fn check(&self, id: ProposalId, executors: &ExecutorRegistry) -> Result<(), Failure> {
+        let deadline = Instant::now() + self.call_deadline;
+        let Ok(_permit) = self.previewing.acquire().await else { return Ok(()) };
+        let Some(proposal) = self.get(None, id).await? else { return Ok(()) };
+        let (difference, found) = match self.fitting(&proposal, executors.get(&proposal.tool_name)) {
+            Ok(executor) => self.tried(&proposal, executor.as_ref(), deadline).await?,
+            Err(failure) => (Some(failure.message), None),
+        };
+        let found = found.and_then(|found| serde_json::to_string(&found).ok());
+        let found = found.filter(|found| found.len() <= MAX_PREVIEW_BYTES);
+        self.ask_words(STORE_SQL, vec![Some(id.to_string()), difference, found], deadline).await.map(drop)
+    }
+
+    /// What is not as it was shown, and what would happen instead, if the write can be tried.
+    async fn tried(
+        &self,
+        proposal: &Proposal,
+        executor: &dyn WriteExecutor,
+        deadline: Instant,
+    ) -> Result<(Option<String>, Option<Preview>), Failure> {
+        let request = proposal.request();
+        match (Trials { writer: &self.writer, executor, request: &request, deadline }).once().await {
+            Ok(trial) => Ok(match proposal.preview.difference_of_trial(&trial) {
+                None => (None, None),
+                difference => (difference, Some(proposal.preview.found(trial))),
+            }),
+            Err(failure) if failure.retryable => Err(failure),
+            Err(failure) => Ok((Some(failure.message), None)),
+        }
+    }
+}

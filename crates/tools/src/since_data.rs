@@ -1,0 +1,76 @@
+//! What has changed since a proposal was made, as agents see it: the first rows, with long texts cut.
+
+use review::Since;
+use review::summary::{ChangedBy, ChangedRow, RowGroup};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use types::CorrelationId;
+
+use crate::bounded::cut_texts;
+
+/// The maximum numbers of sentences, of rows, and of columns of a row.
+const MAX_SENTENCES: usize = 5;
+const MAX_ROWS: usize = 3;
+const MAX_COLUMNS: usize = 6;
+
+/// What has changed since a proposal was made.
+#[derive(Debug, Serialize)]
+pub(crate) struct SinceData {
+    /// What was found, in sentences.
+    found: Vec<String>,
+    /// The first rows that are not as they were shown.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rows: Vec<SinceRow>,
+}
+
+/// A row that is not as it was shown.
+#[derive(Debug, Serialize)]
+struct SinceRow {
+    /// What is not as it was: `1 row of shop.orders has changed since`.
+    what: String,
+    /// Its key.
+    key: Map<String, Value>,
+    /// The columns that differ.
+    columns: Map<String, Value>,
+    /// Who changed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changed_by: Option<String>,
+    /// The record of the write that did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    correlation_id: Option<CorrelationId>,
+}
+
+impl From<&Since> for SinceData {
+    fn from(since: &Since) -> Self {
+        let rows = since.rows.groups.iter().flat_map(|group| group.rows.iter().map(move |row| (group, row)));
+        Self {
+            found: since.sentences().take(MAX_SENTENCES).collect(),
+            rows: rows.take(MAX_ROWS).map(|(group, row)| SinceRow::new(group, row)).collect(),
+        }
+    }
+}
+
+impl SinceRow {
+    fn new(group: &RowGroup, row: &ChangedRow) -> Self {
+        let cut = |value: &Option<Value>| {
+            let mut value = value.clone().unwrap_or_default();
+            cut_texts(&mut value);
+            value
+        };
+        let columns = row.columns.iter().take(MAX_COLUMNS);
+        let columns = columns.map(|column| {
+            let sides = [("shown", cut(&column.before)), ("now", cut(&column.after))];
+            (
+                column.name.clone(),
+                Value::Object(sides.map(|(side, value)| (side.to_owned(), value)).into_iter().collect()),
+            )
+        });
+        Self {
+            what: group.title(),
+            key: row.key.iter().map(|(name, part)| (name.clone(), cut(&Some(part.clone())))).collect(),
+            columns: columns.collect(),
+            changed_by: row.changed_by.as_ref().map(ChangedBy::words),
+            correlation_id: row.changed_by.as_ref().and_then(ChangedBy::record),
+        }
+    }
+}
