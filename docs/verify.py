@@ -549,6 +549,7 @@ KEYS = {
     "error_code duplicate_of undo_of proposal_id decided_by decided_login decided_via decided_at params "
     "result effects context",
     "decision": "id at login person proposal_id digest decision via tier tool account details",
+    "question": "id at login person proposal_id digest via tool account details",
     "freeze": "id at login person subject name details",
     "unfreeze": "id at login person subject name details",
     "prune": "id at login person records made_before details",

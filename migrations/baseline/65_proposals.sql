@@ -115,6 +115,19 @@ comment on column countersign.approval.person is
 comment on column countersign.approval.decided_by is 'The person, or the user of the operating system that the command line named.';
 create unique index approval_person on countersign.approval (proposal_id, lower(person));
 
+create table countersign.question (
+    proposal_id  uuid         not null references countersign.proposal (proposal_id) on delete cascade,
+    number       integer      not null check (number >= 1),
+    asked_by     text         not null,
+    asked_login  name         not null default session_user,
+    asked_via    text         not null check (asked_via in ('command_line', 'console')),
+    asked_at     timestamptz  not null default clock_timestamp(),
+    question     text         not null check (char_length(question) between 1 and 1000),
+    primary key (proposal_id, number)
+);
+comment on table countersign.question is 'What reviewers have asked the agent before they decide. The digest of a proposal does not depend on it.';
+comment on column countersign.question.asked_by is 'The person, or the user of the operating system that the command line named.';
+
 create function countersign.approvals_of(p countersign.proposal) returns json language sql volatile
 set search_path = pg_catalog, pg_temp as $$
 select json_agg(json_build_object(
@@ -249,6 +262,13 @@ begin
         select e.id from countersign.proposal e
         where e.account_id = account and e.status = 'pending' and e.expires_at <= clock_timestamp()
         order by e.id for update skip locked);
+    -- A reviewer has asked, and the same call with another reason is the answer: its proposal takes the place of the one that waits.
+    stored := countersign.find_identical_pending(p);
+    if exists (select from countersign.proposal o where o.proposal_id = stored and o.reason is distinct from why and why is not null
+               and exists (select from countersign.question q where q.proposal_id = stored)) then
+        perform countersign.decide_pending(stored, 'rejected', account, account, 'reject_proposal', null,
+            'The agent has answered with a new proposal.', null, interval '0');
+    end if;
     if (select count(*) from countersign.proposal o where o.account_id = account and o.status = 'pending'
           and o.expires_at > clock_timestamp()) >= most then
         stored := countersign.find_identical_pending(p);
@@ -304,6 +324,16 @@ begin
         return p.status;
     elsif shown_digest is distinct from p.digest and (outcome = 'confirmed' or shown_digest is not null) then
         return 'digest_mismatch';
+    elsif outcome = 'asked' then
+        given := (select count(*) + 1 from countersign.question q where q.proposal_id = p.proposal_id);
+        if given > 10 then
+            return 'enough';
+        end if;
+        insert into countersign.question (proposal_id, number, asked_by, asked_via, question)
+        values (p.proposal_id, given, who, via, why);
+        perform countersign.note_event('question', array['person', who, 'proposal_id', p.proposal_id::text, 'digest', p.digest,
+            'via', via, 'tool', p.tool_name, 'account', p.account_id], why);
+        return 'done';
     elsif outcome = 'confirmed' and p.tier = 'approve' then
         if exists (select from countersign.approval a where a.proposal_id = p.proposal_id and lower(a.person) = lower(of_person)) then
             return 'repeated';
@@ -332,6 +362,7 @@ begin
 end $$;
 comment on function countersign.decide_pending(uuid, text, text, text, text, text, text, uuid, interval) is
     'Compare and swap from pending, for every way to decide. Callers have checked who decides. approved: it counts, and more people have to approve; '
+    'asked is no decision: the proposal stays pending, and enough means that it has 10 questions; '
     'repeated: this person has approved before; other_channel: the approvals of a proposal come all by the command line, or all by the console.';
 
 create function countersign.decide_proposal(
@@ -344,7 +375,7 @@ begin
     select * into p from countersign.proposal o where o.proposal_id = proposal and o.account_id = account;
     if not found then
         return 'not_found';
-    elsif outcome = 'confirmed' and p.tier <> 'confirm' then
+    elsif outcome = 'asked' or outcome = 'confirmed' and p.tier <> 'confirm' then
         return 'not_yours';
     end if;
     return countersign.decide_pending(proposal, outcome, account, account, via, shown_digest, why, correlation, lease);

@@ -4,7 +4,7 @@
 grant usage on schema countersign to {writer}, countersign_approver, countersign_operator, countersign_console;
 grant select on countersign.record, countersign.mutation, countersign.effect, countersign.reversal,
     countersign.reversal_part, countersign.tracked, countersign.freeze,
-    countersign.writer_login, countersign.fingerprint_key, countersign.identity, countersign.proposal, countersign.approval, countersign.proposal_check,
+    countersign.writer_login, countersign.fingerprint_key, countersign.identity, countersign.proposal, countersign.approval, countersign.question, countersign.proposal_check,
     countersign.stored_plan, countersign.event, countersign.leaf, countersign.tree_node, countersign.log_key,
     countersign.witness, countersign.checkpoint
     to {writer}, countersign_approver, countersign_operator, countersign_console;

@@ -307,8 +307,8 @@ async fn what_was_not_shown_is_not_approved_and_who_may_not_decide_does_not() {
     assert_eq!(page.status, StatusCode::CONFLICT, "{}", page.body);
     let mut auditor = console.browser(&db, "olga", &["--role", "auditor"]).await;
     assert!(auditor.get(&path(&proposal)).await.body.contains("An auditor reads"));
-    for action in ["approve", "reject"] {
-        let page = auditor.post(&format!("{}/{action}", path(&proposal)), &[("digest", digest), ("reason", "x")]).await;
+    for action in ["approve", "reject", "ask"] {
+        let page = auditor.post(&format!("{}/{action}", path(&proposal)), &[("digest", digest), ("text", "x")]).await;
         assert_eq!(page.status, StatusCode::FORBIDDEN, "{}", page.body);
     }
     let mut proposer = console.browser(&db, "Default", &[]).await;
@@ -318,10 +318,10 @@ async fn what_was_not_shown_is_not_approved_and_who_may_not_decide_does_not() {
 
     let reject = format!("{}/reject", path(&proposal));
     // S-10: as the tool and the command line.
-    let page = anna.post(&reject, &[("reason", &"\u{e9}".repeat(1_001))]).await;
+    let page = anna.post(&reject, &[("text", &"\u{e9}".repeat(1_001))]).await;
     assert!(page.status == StatusCode::BAD_REQUEST && page.body.contains("1000 characters"), "{}", page.body);
     assert_eq!(status(&db, &proposal).await, "pending");
-    assert_eq!(anna.post(&reject, &[("reason", "too early")]).await.status, StatusCode::SEE_OTHER);
+    assert_eq!(anna.post(&reject, &[("text", "too early")]).await.status, StatusCode::SEE_OTHER);
     let page = anna.get(&path(&proposal)).await;
     assert!(page.body.contains("too early") && page.body.contains("rejected"), "{}", page.body);
     let page = anna.post(&approve, &[("digest", digest)]).await;

@@ -70,6 +70,7 @@ mod policies;
 mod preview;
 mod profiles;
 mod proposals;
+mod proposals_ask;
 mod proposals_cli;
 mod proposals_since;
 mod protocol;

@@ -206,7 +206,7 @@ async fn a_proposal_that_was_not_shown_is_not_approved() {
         (&["approve", id, "--digest", "abc"], 2, "64 hexadecimal digits".to_owned()),
         (&["approve", id, "--wait", "3601"], 2, "3601 is not in 0..=3600".to_owned()),
         (&["approve", "abc"], 2, "a UUID of 36 characters".to_owned()),
-        (&["reject", id, "--reason", " "], 2, "a reason says something".to_owned()),
+        (&["reject", id, "--reason", " "], 2, "a reason or a question needs a text".to_owned()),
         (&["list", "--status", "done"], 2, "[possible values: pending, confirmed, rejected, expired,".to_owned()),
         (&["list", "--limit", "0"], 2, "0 is not in 1..=1000".to_owned()),
     ] {

@@ -40,6 +40,7 @@ fn router(console: Arc<Console>) -> Router {
         .route("/proposals/{id}", get(pages::proposal::show))
         .route("/proposals/{id}/approve", post(pages::proposal::approve))
         .route("/proposals/{id}/check", post(pages::proposal::check))
+        .route("/proposals/{id}/ask", post(pages::proposal::ask))
         .route("/proposals/{id}/reject", post(pages::proposal::reject))
         .route("/records", get(pages::records::list))
         .route("/records.jsonl", get(pages::records::export))

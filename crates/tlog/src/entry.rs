@@ -17,7 +17,7 @@ const PART_KEYS: [&str; 5] = ["params", "result", "effects", "context", "details
 const TIME_KEYS: [&str; 5] = ["at", "admitted_at", "completed_at", "decided_at", "made_before"];
 
 /// The keys of each kind, in order.
-const KINDS: [(&str, &[&str]); 10] = [
+const KINDS: [(&str, &[&str]); 11] = [
     (
         "record",
         &[
@@ -63,6 +63,7 @@ const KINDS: [(&str, &[&str]); 10] = [
             "details",
         ],
     ),
+    ("question", &["id", "at", "login", "person", "proposal_id", "digest", "via", "tool", "account", "details"]),
     ("freeze", &["id", "at", "login", "person", "subject", "name", "details"]),
     ("unfreeze", &["id", "at", "login", "person", "subject", "name", "details"]),
     ("prune", &["id", "at", "login", "person", "records", "made_before", "details"]),

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use ledger::proposals::{Preview, ProposalStatus};
-use review::Summary;
+use ledger::proposals::{Preview, ProposalStatus, Question};
+use review::{Summary, decided_by};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -20,6 +20,13 @@ use crate::since_data::SinceData;
 
 /// What a page says that lacks the parameters or the answer.
 const ON_FIRST_PAGE: &str = "The parameters and the answer are on the first page, unless they are too large.";
+
+/// What an agent does about a question.
+const HOW_TO_ANSWER: &str = "Answer in `reason` of a new call of the tool, with other arguments if that is the answer. \
+    The same call with a new reason takes the place of this proposal.";
+
+/// The maximum number of questions that an agent gets with a large proposal: the newest ones.
+const MAX_QUESTIONS: usize = 3;
 
 /// The maximum number of sentences of a summary.
 const MAX_SENTENCES: usize = 10;
@@ -119,6 +126,14 @@ pub(crate) struct ProposalData {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     completed_at: Option<String>,
+    /// What reviewers have asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(skip)]
+    questions: Vec<AskedQuestion>,
+    /// How the agent answers them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    how_to_answer: Option<&'static str>,
     /// What has changed since it was made.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
@@ -191,6 +206,9 @@ impl ProposalData {
             error_code: proposal.error_code,
             error_message: proposal.error_message,
             completed_at: proposal.completed_at,
+            how_to_answer: (!proposal.questions.is_empty() && proposal.status == ProposalStatus::Pending)
+                .then_some(HOW_TO_ANSWER),
+            questions: proposal.questions.into_iter().map(AskedQuestion::from).collect(),
             since,
             newer_proposal: proposal.newer,
         }
@@ -200,6 +218,8 @@ impl ProposalData {
         self.summary = Summary::new(&self.preview).sentences().take(MAX_SENTENCES).collect();
         let mut rows = taken(&mut self.preview);
         self.description = cut(&self.description, 2 * MAX_TEXT_CHARS);
+        self.questions.drain(..self.questions.len().saturating_sub(MAX_QUESTIONS));
+        self.questions.iter_mut().for_each(|asked| asked.question = cut(&asked.question, MAX_TEXT_CHARS));
         self.params.values_mut().for_each(cut_texts);
         cut_texts(&mut self.preview.result);
         self.preview.warnings.iter_mut().for_each(|warning| *warning = cut(warning, MAX_TEXT_CHARS));
@@ -214,6 +234,21 @@ impl ProposalData {
         let end = rows.fitting(0, MAX_BYTES.saturating_sub(size(&self)));
         put(rows, &mut self.preview, &(0..end));
         self
+    }
+}
+
+/// A question of a reviewer.
+#[derive(Debug, Serialize)]
+struct AskedQuestion {
+    by: String,
+    at: String,
+    question: String,
+}
+
+impl From<Question> for AskedQuestion {
+    fn from(asked: Question) -> Self {
+        let by = decided_by(&asked.asked_by, Some(&asked.asked_login), Some(&asked.asked_via)).short();
+        Self { by, at: asked.asked_at, question: asked.question }
     }
 }
 

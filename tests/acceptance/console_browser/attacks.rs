@@ -159,7 +159,7 @@ async fn what_has_changed_between_the_look_and_the_click_is_not_approved() {
     scene.anna.open(&scene.url()).await;
     // Somebody else has rejected it.
     let mut bert = scene.console.browser(&scene.db, "bert", &[]).await;
-    bert.post(&format!("{}/reject", path(&scene.proposal)), &[("reason", "Not now.")]).await;
+    bert.post(&format!("{}/reject", path(&scene.proposal)), &[("text", "Not now.")]).await;
     assert_eq!(scene.anna.follow(APPROVE).await, 409);
     assert!(scene.anna.text().await.contains("rejected"), "{}", scene.anna.text().await);
     assert_eq!(scene.anna.follow("To the inbox").await, 200);

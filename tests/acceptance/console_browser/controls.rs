@@ -30,7 +30,7 @@ async fn a_page_that_breaks_a_rule_is_found() {
     let tab = logged_in(&browser, &console, &db, "anna", json!({})).await;
     let url = format!("{}{}", console.url, path(&proposal));
     assert_eq!(found(&tab, &url, "", "", "light").await, [""; 0], "the page as it is");
-    let label = "<label for=\"reason\">Reason for a rejection</label>";
+    let label = "<label for=\"text\">Question to the agent, or reason for a rejection</label>";
     for (rule, from, to, scheme) in [
         ("color-contrast", "--muted: #", "--muted: #bbb; --was: #", "light"),
         ("color-contrast", "--ink: #", "--ink: #222; --was: #", "dark"),
@@ -54,12 +54,12 @@ async fn a_page_that_breaks_a_rule_is_found() {
             "light",
         ),
         (
-            "the Tab key reaches 9 of 10 elements",
+            "the Tab key reaches 11 of 12 elements",
             "<button class=\"primary\"",
             "<button tabindex=\"-1\" class=\"primary\"",
             "light",
         ),
-        ("its turn comes after", "<input id=\"reason\" ", "<input id=\"reason\" tabindex=\"3\" ", "light"),
+        ("its turn comes after", "<input id=\"text\" ", "<input id=\"text\" tabindex=\"3\" ", "light"),
     ] {
         let found = found(&tab, &url, from, to, scheme).await;
         assert!(found.iter().any(|finding| finding.contains(rule)), "{rule}: {found:#?}");

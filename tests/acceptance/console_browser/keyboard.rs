@@ -44,7 +44,7 @@ async fn a_proposal_is_found_approved_or_rejected_with_the_keyboard_only() {
 
     let (_other, rejected) = proposed(&db, "Newborn").await;
     tab.open(&format!("{}{}", console.url, path(&rejected))).await;
-    tab_to(&tab, "Reason for a rejection").await;
+    tab_to(&tab, "Question to the agent, or reason for a rejection").await;
     tab.type_text("It is still sold.").await;
     tab_to(&tab, "Reject").await;
     tab.press("Enter").await;
@@ -91,7 +91,7 @@ async fn a_browser_without_javascript_does_all_of_it() {
 
     let (_other, rejected) = proposed(&db, "Newborn").await;
     tab.open(&format!("{}{}", console.url, path(&rejected))).await;
-    tab.fill("Reason for a rejection", "It is still sold.").await;
+    tab.fill("Question to the agent, or reason for a rejection", "It is still sold.").await;
     assert_eq!(tab.follow("Reject").await, 200);
     assert_eq!(status(&db, &rejected).await, "rejected");
     assert_eq!(tab.follow("Log out").await, 200);

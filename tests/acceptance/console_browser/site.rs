@@ -63,7 +63,7 @@ impl Site {
     /// Rejects one proposal and approves another one; that one, and its record.
     async fn decide(shop: &Shop, rejected: &Value, prices: &Server) -> (Value, String) {
         let mut anna = shop.console.browser(&shop.db, "anna", &[]).await;
-        anna.post(&format!("{}/reject", path(rejected)), &[("reason", "We still sell it until May.")]).await;
+        anna.post(&format!("{}/reject", path(rejected)), &[("text", "We still sell it until May.")]).await;
         let executed = prices.propose("set_price", json!({"package_id": 2, "price": "95.00"})).await;
         let digest = executed["digest"].as_str().unwrap();
         anna.post(&format!("{}/approve", path(&executed)), &[("digest", digest)]).await;

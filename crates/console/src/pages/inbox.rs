@@ -34,6 +34,8 @@ struct WaitingLine {
     line: Line,
     /// Its risks in a few words.
     marks: Vec<String>,
+    /// The number of questions that reviewers have asked.
+    questions: usize,
     /// The number of rows; `None` if the write was not tried.
     rows: Option<u64>,
     time_left: String,
@@ -73,6 +75,7 @@ fn waiting_line(waiting: &WaitingProposal, now: SystemTime) -> WaitingLine {
     WaitingLine {
         line: line(proposal),
         marks: review::marks(outline),
+        questions: proposal.questions.len(),
         rows: outline.rows_affected.map(|rows| rows.max(outline.changed)),
         time_left: ago(&proposal.expires_at, now),
     }

@@ -9,7 +9,9 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use ledger::console::ConsolePerson;
-use ledger::proposals::{ConsoleDecider, ConsoleDecisionError, Decision, Preview, Proposal, ProposalStatus, not_found};
+use ledger::proposals::{
+    ConsoleDecider, ConsoleDecisionError, Decision, Preview, Proposal, ProposalStatus, Question, not_found,
+};
 use review::ago::ago;
 use review::{Risk, Since, Summary, Undecidable, decided_by, sentences, undecidable};
 use serde::Deserialize;
@@ -21,7 +23,7 @@ use crate::pages::sign_in::SignInAgain;
 use crate::rows::{RowsQuery, ShownRows, Table, tables};
 use crate::session::{self, CurrentSession};
 use crate::state::Console;
-use crate::text::{Fact, Statement, client, optional, params_of, proposer};
+use crate::text::{Fact, Statement, client, optional, params_of, proposer, visible_lines};
 
 const NOT_A_REVIEWER: &str = "An auditor reads, and does not decide.";
 
@@ -49,6 +51,7 @@ struct Page<'a> {
     time_left: String,
     /// The approvals so far and those that are needed.
     approvals: Option<String>,
+    questions: Vec<AskedQuestion<'a>>,
     facts: Vec<Fact>,
     /// The decision and the outcome.
     outcome: Vec<Fact>,
@@ -80,6 +83,13 @@ struct ShownSince {
     tables: Vec<Table>,
 }
 
+/// What a reviewer has asked.
+struct AskedQuestion<'a> {
+    by: String,
+    at: &'a str,
+    question: String,
+}
+
 /// A risk with its level.
 struct ShownRisk {
     word: &'static str,
@@ -92,9 +102,10 @@ pub(crate) struct ApproveForm {
     digest: String,
 }
 
+/// The form in which a person rejects or asks.
 #[derive(Deserialize)]
-pub(crate) struct RejectForm {
-    reason: String,
+pub(crate) struct TextForm {
+    text: String,
 }
 
 pub(crate) async fn show(
@@ -129,10 +140,19 @@ pub(crate) async fn reject(
     current: CurrentSession,
     State(console): State<Arc<Console>>,
     Path(id): Path<String>,
-    Form(form): Form<RejectForm>,
+    Form(form): Form<TextForm>,
 ) -> Response {
-    let reason = Some(form.reason.trim().to_owned()).filter(|reason| !reason.is_empty());
+    let reason = Some(form.text.trim().to_owned()).filter(|reason| !reason.is_empty());
     decide(&console, &current, &id, Decision::Reject { reason }).await
+}
+
+pub(crate) async fn ask(
+    current: CurrentSession,
+    State(console): State<Arc<Console>>,
+    Path(id): Path<String>,
+    Form(form): Form<TextForm>,
+) -> Response {
+    decide(&console, &current, &id, Decision::Ask { question: form.text.trim().to_owned() }).await
 }
 
 /// Asks a server to try the write once more.
@@ -212,6 +232,7 @@ fn page<'a>(
         open_until: &proposal.expires_at,
         time_left: ago(&proposal.expires_at, SystemTime::now()),
         approvals: approvals(proposal),
+        questions: proposal.questions.iter().map(question).collect(),
         facts: facts(proposal),
         outcome: outcome(proposal),
         params: proposal.params.iter().map(|(name, value)| (visible(name), Statement::new(value))).collect(),
@@ -239,6 +260,11 @@ fn why_not(person: &ConsolePerson, proposal: &Proposal) -> Option<&'static str> 
         Undecidable::ApprovedBefore => "You have approved this. It waits for other people.",
         Undecidable::OwnProposal => "You have proposed this, and nobody approves their own proposals.",
     })
+}
+
+fn question(asked: &Question) -> AskedQuestion<'_> {
+    let by = decided_by(&asked.asked_by, Some(&asked.asked_login), Some(&asked.asked_via)).short();
+    AskedQuestion { by, at: &asked.asked_at, question: visible_lines(&asked.question) }
 }
 
 fn headline(preview: &Preview, summary: &Summary) -> String {

@@ -58,6 +58,9 @@ struct ProposalSummary {
     /// Why the agent wants to write; absent if it did not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    /// How many questions reviewers have asked, which get_proposal has; absent if they have not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    questions: Option<usize>,
     /// When it was proposed.
     created_at: String,
     /// Until when it can be agreed to.
@@ -85,6 +88,7 @@ impl ProposalSummary {
             status: proposal.status,
             description,
             reason: proposal.reason,
+            questions: Some(proposal.questions.len()).filter(|count| *count > 0),
             created_at: proposal.created_at,
             expires_at: proposal.expires_at,
             correlation_id: proposal.correlation_id,

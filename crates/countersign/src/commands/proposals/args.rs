@@ -28,6 +28,11 @@ pub(crate) enum ProposalsCommand {
         1  not approved; or approved and then not carried out (failed, stale, expired)\n  \
         2  the arguments are wrong")]
     Approve(With<ApproveArgs>),
+    /// Ask the agent about a pending proposal, which stays pending. get_proposal shows the agent the question.
+    ///
+    /// Needs a database login with the role countersign_approver. That login and the user of the operating
+    /// system are recorded.
+    Ask(With<AskArgs>),
     /// Reject a pending proposal of any tier. It is then never executed.
     ///
     /// Needs a database login with the role countersign_approver. That login and the user of the operating
@@ -101,6 +106,16 @@ pub(crate) struct ApproveArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct AskArgs {
+    /// The proposal_id of the tool's answer, or its first characters.
+    #[arg(value_name = "ID", value_parser = short_id::parse)]
+    pub(crate) id: IdPrefix,
+    /// The question, of at most 1000 characters.
+    #[arg(value_name = "TEXT", value_parser = reason)]
+    pub(crate) question: String,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct RejectArgs {
     /// The proposal_id of the tool's answer, or its first characters.
     #[arg(value_name = "ID", value_parser = short_id::parse)]
@@ -117,9 +132,9 @@ fn digest(text: &str) -> Result<String, String> {
 
 fn reason(text: &str) -> Result<String, String> {
     match text.trim() {
-        "" => Err("a reason says something; leave --reason out if there is none".to_owned()),
+        "" => Err("a reason or a question needs a text; leave --reason out if there is none".to_owned()),
         text if text.chars().count() > MAX_REASON_CHARS => {
-            Err(format!("a reason takes {MAX_REASON_CHARS} characters at most"))
+            Err(format!("a reason or a question takes {MAX_REASON_CHARS} characters at most"))
         }
         text => Ok(text.to_owned()),
     }

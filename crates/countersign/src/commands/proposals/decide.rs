@@ -9,9 +9,9 @@ use ledger::Ledger;
 use ledger::proposals::{Decision, Proposal, ProposalStatus};
 use review::{Undecidable, undecidable};
 use tokio::time::Instant;
-use types::visible;
+use types::{IdPrefix, visible};
 
-use super::args::{ApproveArgs, RejectArgs};
+use super::args::{ApproveArgs, AskArgs, RejectArgs};
 use super::show::{approver, decider, progress};
 use super::{find, open_to_decide, refused, show};
 use crate::settings::Settings;
@@ -111,13 +111,23 @@ async fn outcome(ledger: &Ledger, proposal: &Proposal) -> anyhow::Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) async fn reject(arguments: RejectArgs, settings: &Settings) -> anyhow::Result<()> {
+pub(crate) async fn ask_agent(arguments: AskArgs, settings: &Settings) -> anyhow::Result<()> {
+    decide(&arguments.id, Decision::Ask { question: arguments.question }, settings).await?;
+    print_line("Asked: the agent sees the question with get_proposal. The proposal still waits.");
+    Ok(())
+}
+
+/// Decides on the proposal whose id begins with this prefix, without asking.
+async fn decide(id: &IdPrefix, choice: Decision, settings: &Settings) -> anyhow::Result<Proposal> {
     let proposals = open_to_decide(settings).await?.proposals();
-    let shown = find(&proposals, &arguments.id).await?;
-    let choice = Decision::Reject { reason: arguments.reason };
+    let shown = find(&proposals, id).await?;
     let nonce = proposals.begin_decision(shown.proposal_id).await.map_err(|failure| refused(&failure))?;
     let decided = proposals.decide_as_person(shown.proposal_id, &os_user::name(), &choice, nonce).await;
-    let rejected = decided.map_err(|failure| refused(&failure))?;
+    decided.map_err(|failure| refused(&failure))
+}
+
+pub(crate) async fn reject(arguments: RejectArgs, settings: &Settings) -> anyhow::Result<()> {
+    let rejected = decide(&arguments.id, Decision::Reject { reason: arguments.reason }, settings).await?;
     print_line(&format!("Rejected by {}; nothing was written. {}", decider(&rejected), visible(&rejected.description)));
     Ok(())
 }

@@ -14,6 +14,7 @@ use crate::terminal::table::{json_line, or_dash, table, to_the_second, without_e
 use crate::terminal::{print_line, width};
 use review::ago::ago;
 use review::decided_by;
+use review::sentences::count;
 
 pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Result<()> {
     let filter = ProposalFilter { account: arguments.account, status: arguments.status, limit: arguments.limit };
@@ -48,13 +49,12 @@ fn decider(proposal: &ProposalSummary) -> String {
     proposal.decided_by.as_ref().map_or_else(|| "-".to_owned(), decided)
 }
 
-/// The state, with the approvals so far if a proposal needs more than one.
+/// The state, with the questions so far, and the approvals if a proposal needs more than one.
 pub(super) fn state(proposal: &ProposalSummary) -> String {
+    let asked = (!proposal.questions.is_empty()).then(|| count(proposal.questions.len() as u64, "question"));
     let progress = progress_of(proposal.rule.approvals, &proposal.approved_by);
-    match progress.filter(|_| proposal.status == ProposalStatus::Pending) {
-        Some(progress) => format!("{}, {progress}", proposal.status.as_str()),
-        None => proposal.status.as_str().to_owned(),
-    }
+    let more = asked.into_iter().chain(progress).filter(|_| proposal.status == ProposalStatus::Pending);
+    std::iter::once(proposal.status.as_str().to_owned()).chain(more).collect::<Vec<_>>().join(", ")
 }
 
 fn narrow(proposal: &ProposalSummary, now: SystemTime) -> Vec<String> {

@@ -26,6 +26,7 @@ pub(crate) async fn run(command: ProposalsCommand, settings: &Settings) -> anyho
         ProposalsCommand::Show(arguments) => show::run(&arguments.own, settings).await?,
         ProposalsCommand::Watch(arguments) => watch::run(&arguments.own, settings).await?,
         ProposalsCommand::Approve(arguments) => return decide::approve(arguments.own, settings).await,
+        ProposalsCommand::Ask(arguments) => decide::ask_agent(arguments.own, settings).await?,
         ProposalsCommand::Reject(arguments) => decide::reject(arguments.own, settings).await?,
     }
     Ok(ExitCode::SUCCESS)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ledger::Ledger;
-use ledger::proposals::{Approval, Preview, Proposal, ProposalStatus};
+use ledger::proposals::{Approval, Preview, Proposal, ProposalStatus, Question};
 use review::{Decider, Risk, RiskLevel, Since, Summary, decided_by, sentences};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -81,11 +81,12 @@ pub(super) fn print(proposal: &Proposal, since: Option<&Since>, full: bool) {
     let several = format!("approve: {} different people who are not the proposer agree", proposal.rule.approvals);
     let tier = if proposal.rule.approvals > 1 { &several } else { tier };
     let summary = Summary::new(&proposal.preview);
-    let parts: [Vec<String>; 18] = [
+    let parts: [Vec<String>; 19] = [
         text("proposal", &proposal.proposal_id.to_string()),
         beside("state", [style.bold(proposal.status.as_str())]),
         text("what", &proposal.description),
         optional("reason", &proposal.reason),
+        proposal.questions.iter().flat_map(question).collect(),
         risks(&proposal.preview, &summary, &style),
         since.map(|since| since_lines(since, shown, &style)).unwrap_or_default(),
         preview(&proposal.preview, &summary, shown, &style),
@@ -107,6 +108,11 @@ pub(super) fn print(proposal: &Proposal, since: Option<&Since>, full: bool) {
         hashes.into_iter().flat_map(|(heading, hash)| text(heading, hash)).for_each(|line| print_line(&line));
     }
     outcome(proposal).iter().for_each(|line| print_line(line));
+}
+
+fn question(asked: &Question) -> Vec<String> {
+    let by = decided_by(&asked.asked_by, Some(&asked.asked_login), Some(&asked.asked_via));
+    beside("question", [format!("{} by {by}: {}", asked.asked_at, visible(&asked.question))])
 }
 
 fn since_lines(since: &Since, shown: Shown, style: &Style) -> Vec<String> {

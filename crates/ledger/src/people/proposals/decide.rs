@@ -23,23 +23,41 @@ pub enum Decision {
         /// The reason, if one was given.
         reason: Option<String>,
     },
+    /// Asks the agent. The proposal stays pending.
+    Ask {
+        /// The question.
+        question: String,
+    },
 }
 
-/// The maximum length of a rejection's reason, in characters.
+/// The maximum length of a rejection's reason and of a question, in characters.
 pub const MAX_REASON_CHARS: usize = 1_000;
 
 impl Decision {
-    /// Refuses a reason that is too long.
+    /// Refuses a text that is too long, and a question without a text.
     pub(super) fn check(&self) -> Result<(), Failure> {
+        let (what, text) = match self {
+            Self::Reject { reason: Some(reason) } => ("reason", reason),
+            Self::Ask { question } => ("question", question),
+            Self::Confirm { .. } | Self::Reject { reason: None } => return Ok(()),
+        };
+        let count = text.chars().count();
+        let message = match self {
+            Self::Ask { .. } if text.trim().is_empty() => "a question needs a text; nothing was asked".to_owned(),
+            _ if count <= MAX_REASON_CHARS => return Ok(()),
+            _ => format!(
+                "a {what} has {MAX_REASON_CHARS} characters at most, and this one has {count}; nothing was decided"
+            ),
+        };
+        Err(Failure::new(ErrorCode::InvalidParams, message))
+    }
+
+    /// The outcome, the digest and the text, as the ledger takes them.
+    pub(super) fn parts(&self) -> (&'static str, Option<String>, Option<String>) {
         match self {
-            Self::Reject { reason: Some(reason) } if reason.chars().count() > MAX_REASON_CHARS => {
-                let message = format!(
-                    "a reason has {MAX_REASON_CHARS} characters at most, and this one has {}; nothing was decided",
-                    reason.chars().count()
-                );
-                Err(Failure::new(ErrorCode::InvalidParams, message))
-            }
-            _ => Ok(()),
+            Self::Confirm { digest } => ("confirmed", Some(digest.clone()), None),
+            Self::Reject { reason } => ("rejected", None, reason.clone()),
+            Self::Ask { question } => ("asked", None, Some(question.clone())),
         }
     }
 }
@@ -82,11 +100,12 @@ impl Proposals {
         deadline: Instant,
     ) -> Result<TransitionResult, Failure> {
         choice.check()?;
-        let (outcome, channel, digest, reason) = match choice {
-            Decision::Confirm { digest } => ("confirmed", "confirm_proposal", Some(digest.clone()), None),
-            Decision::Reject { reason } => ("rejected", "reject_proposal", None, reason.clone()),
+        let (outcome, digest, reason) = choice.parts();
+        let channel = match (via, digest.is_some()) {
+            (DecisionChannel::Elicitation, _) => "elicitation",
+            (DecisionChannel::Tool, true) => "confirm_proposal",
+            (DecisionChannel::Tool, false) => "reject_proposal",
         };
-        let channel = if via == DecisionChannel::Elicitation { "elicitation" } else { channel };
         let params = [
             Some(id.to_string()),
             Some(account.as_str().to_owned()),

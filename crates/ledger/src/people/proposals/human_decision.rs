@@ -109,10 +109,7 @@ impl Proposals {
         nonce: DecisionNonce,
     ) -> Result<String, Failure> {
         choice.check()?;
-        let (outcome, digest, reason) = match choice {
-            Decision::Confirm { digest } => ("confirmed", Some(digest.clone()), None),
-            Decision::Reject { reason } => ("rejected", None, reason.clone()),
-        };
+        let (outcome, digest, reason) = choice.parts();
         let nonce = Some(nonce.0.expose().to_owned());
         let mut params = vec![Some(id.to_string()), Some(outcome.to_owned()), Some(who), digest, reason, nonce];
         params.extend_from_slice(more);
@@ -143,6 +140,10 @@ impl Proposals {
                 let message = "this is for the proposing account to confirm, in its client (confirm_proposal)";
                 return Err(Failure::new(ErrorCode::NotPermitted, message).hint("It can be rejected here."));
             }
+            "enough" => {
+                let message = "a proposal takes 10 questions at most; nothing was asked";
+                return Err(Failure::new(ErrorCode::NotPermitted, message).hint("Approve or reject it."));
+            }
             "not_in_group" | "other_channel" => return Err(self.refused_approval(id, verdict).await?),
             verdict => verdict_of(verdict)?,
         };
@@ -150,6 +151,7 @@ impl Proposals {
         let again = match choice {
             Decision::Confirm { .. } => [ProposalStatus::Confirmed, ProposalStatus::Executed],
             Decision::Reject { .. } => [ProposalStatus::Rejected; 2],
+            Decision::Ask { .. } => [ProposalStatus::Pending; 2],
         };
         match transitioned {
             TransitionResult::Is(status) if !again.contains(&status) => {

@@ -38,7 +38,8 @@ pub use execute::ExecutedProposal;
 pub use human_decision::{ConsoleDecider, ConsoleDecisionError, DecisionNonce};
 pub use preview::Preview;
 pub use proposal::{
-    Approval, NewProposal, PreviewOutline, Proposal, ProposalCheck, ProposalFilter, ProposalSummary, WaitingProposal,
+    Approval, NewProposal, PreviewOutline, Proposal, ProposalCheck, ProposalFilter, ProposalSummary, Question,
+    WaitingProposal,
 };
 pub use state::{ProposalStatus, not_found};
 pub use watch::ProposalWatch;
@@ -106,7 +107,11 @@ const OUTLINE_SQL: &str = "select json_build_object('rows_affected', p.preview -
     'warnings', coalesce(json_array_length(p.preview -> 'warnings'), 0)) as outline, ";
 const COLUMNS_SQL: &str = concat!(
     "p.proposal_id, p.account_id, p.actor, p.reason, p.tool_name, p.title, p.tier, p.approvals, p.approvers, \
-     countersign.approvals_of(p) as approved_by, p.description, p.digest, ",
+     countersign.approvals_of(p) as approved_by, (select json_agg(json_build_object('asked_by', q.asked_by, \
+     'asked_login', q.asked_login, 'asked_via', q.asked_via, 'question', q.question, 'asked_at', ",
+    rfc3339!("q.asked_at"),
+    ") order by q.number) from countersign.question q where q.proposal_id = p.proposal_id) as questions, \
+     p.description, p.digest, ",
     rfc3339!("p.created_at"),
     " as created_at, ",
     rfc3339!("p.expires_at"),

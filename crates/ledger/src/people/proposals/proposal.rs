@@ -63,6 +63,9 @@ pub struct Proposal {
     /// The approvals so far, the first one first.
     #[serde(default, deserialize_with = "null_is_none")]
     pub approved_by: Vec<Approval>,
+    /// What reviewers have asked, the first question first.
+    #[serde(default, deserialize_with = "null_is_none")]
+    pub questions: Vec<Question>,
     /// The description of the write, for people.
     pub description: String,
     /// Every effective parameter.
@@ -143,6 +146,9 @@ pub struct ProposalSummary {
     /// The approvals so far, the first one first.
     #[serde(default, deserialize_with = "null_is_none")]
     pub approved_by: Vec<Approval>,
+    /// What reviewers have asked, the first question first.
+    #[serde(default, deserialize_with = "null_is_none")]
+    pub questions: Vec<Question>,
     /// The description of the write, for people.
     pub description: String,
     /// The digest that an approval must name.
@@ -212,8 +218,23 @@ pub struct Approval {
     pub decided_at: String,
 }
 
-fn null_is_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Approval>, D::Error> {
-    Option::<Vec<Approval>>::deserialize(deserializer).map(Option::unwrap_or_default)
+/// A question that a reviewer has asked the agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    /// The person in the console, or the user of the operating system that the command line reported.
+    pub asked_by: String,
+    /// The database login.
+    pub asked_login: String,
+    /// The channel: `command_line` or `console`.
+    pub asked_via: String,
+    /// When it was asked.
+    pub asked_at: String,
+    /// The question.
+    pub question: String,
+}
+
+fn null_is_none<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    Option::<Vec<T>>::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 /// Selects the proposals of a list.

@@ -22,7 +22,7 @@ const CHANGED_SQL: &str = "where p.status in ('pending', 'confirmed') or p.propo
 const MARGIN: Duration = Duration::from_secs(60);
 
 /// The last reported state of a proposal.
-type Seen = (ProposalStatus, usize);
+type Seen = (ProposalStatus, usize, usize);
 
 /// The state of one client that polls.
 #[derive(Debug, Default)]
@@ -41,14 +41,15 @@ impl Proposals {
         let now = Instant::now();
         let since = watch.looked_at.map_or(Duration::ZERO, |before| now.duration_since(before)) + MARGIN;
         let is_open = |status: ProposalStatus| matches!(status, ProposalStatus::Pending | ProposalStatus::Confirmed);
-        let open = watch.seen.iter().filter(|(_, (status, _))| is_open(*status)).map(|(id, _)| id.to_string());
+        let open = watch.seen.iter().filter(|(_, (status, _, _))| is_open(*status)).map(|(id, _)| id.to_string());
         let params =
             [Some(format!("{{{}}}", open.collect::<Vec<_>>().join(","))), Some(since.as_secs_f64().to_string())];
         let mut found: Vec<ProposalSummary> = self.read(LINE_SQL, CHANGED_SQL, &params).await?;
         found.reverse();
         let is_first = watch.looked_at.replace(now).is_none();
         let before = std::mem::take(&mut watch.seen);
-        let state = |proposal: &ProposalSummary| (proposal.status, proposal.approved_by.len());
+        let state =
+            |proposal: &ProposalSummary| (proposal.status, proposal.approved_by.len(), proposal.questions.len());
         watch.seen = found.iter().map(|proposal| (proposal.proposal_id, state(proposal))).collect();
         found.retain(|proposal| {
             let is_known = before.get(&proposal.proposal_id) == Some(&state(proposal));
