@@ -207,9 +207,12 @@ async fn a_link_leads_to_the_console_that_was_started_last() {
     let login = ["console", "login", "--as", "anna"];
     let before = run_countersign(&db.url(), &login).await;
     assert!(before.out.starts_with("http://127.0.0.1:7788/login/"), "{}", before.out);
+    assert!(before.err.contains("no console was started on this ledger yet"), "{}", before.err);
     for _ in 0..2 {
         let console = Console::on(&db).await;
-        let link = run_countersign(&db.url(), &login).await.out;
+        let made = run_countersign(&db.url(), &login).await;
+        assert_eq!(made.err, "");
+        let link = made.out;
         assert!(link.starts_with(&format!("{}/login/", console.url)), "{link} of {}", console.url);
     }
 }

@@ -15,7 +15,7 @@ use self::args::{ConsoleArgs, ConsoleCommand, LoginArgs, LogoutArgs, ServeArgs};
 use crate::connection;
 use crate::settings::{ConsoleSettings, SecretSource, Settings};
 use crate::signals::stop_on_signals;
-use crate::terminal::print_line;
+use crate::terminal::{print_error, print_line};
 
 /// The address of a console that was started with the defaults.
 const DEFAULT_URL: &str = "http://127.0.0.1:7788";
@@ -103,7 +103,12 @@ async fn log_in(ledger: &Ledger, arguments: LoginArgs, settings: &Settings) -> a
         Some(url) => url,
         None => {
             let noted = ledger.console_sessions().address().await.context(NO_LINK)?;
-            noted.unwrap_or_else(|| DEFAULT_URL.to_owned())
+            noted.unwrap_or_else(|| {
+                print_error(&format!(
+                    "no console was started on this ledger yet: the link is for {DEFAULT_URL} (--url)"
+                ));
+                DEFAULT_URL.to_owned()
+            })
         }
     };
     let (origin, _) = read_origin(&url).with_context(|| format!("--url {url} cannot be used"))?;
