@@ -4,7 +4,7 @@ use review::summary::{ChangedColumn, ChangedRow, RowGroup, RowOrigin};
 use review::{Summary, sentences};
 use serde::Deserialize;
 use serde_json::Value;
-use types::{ChangeKind, ColumnEffect, CorrelationId, Effects, RowEffect, visible};
+use types::{ChangeKind, ColumnEffect, CorrelationId, RowEffect, visible};
 
 use crate::text::{LongText, Words, shown};
 
@@ -147,11 +147,7 @@ fn table(group: &RowGroup, shown: ShownRows) -> Table {
             RowOrigin::Since => Some("as it was shown, and as it is now"),
             RowOrigin::Instead => Some("as it was shown, and what would happen now"),
         },
-        columns: if rows.len() > 1 {
-            group.columns().iter().map(|column| column.sentence()).collect()
-        } else {
-            Vec::new()
-        },
+        columns: if rows.len() > 1 { group.columns() } else { Vec::new() },
         rows: rows.iter().map(|row| Row::new(row, &names)).collect(),
         heading: names.into_iter().map(visible).collect(),
         before,
@@ -202,16 +198,10 @@ fn value(column: &ChangedColumn) -> CellValue {
     }
 }
 
-/// A changed row of a tracked table.
+/// The change of a row of a tracked table.
 pub(crate) struct Effect {
-    pub(crate) table: String,
-    pub(crate) key: String,
     pub(crate) change: &'static str,
     pub(crate) columns: String,
-}
-
-pub(crate) fn effects_of(effects: &Effects<Value>) -> Vec<Effect> {
-    effects.rows.iter().map(effect).collect()
 }
 
 pub(crate) fn effect(row: &RowEffect<Value>) -> Effect {
@@ -223,12 +213,7 @@ pub(crate) fn effect(row: &RowEffect<Value>) -> Effect {
         (_, true) => format!("{columns}, and sensitive columns"),
         _ => columns,
     };
-    Effect {
-        table: visible(&row.table),
-        key: key(row.key.as_ref().into_iter().flatten()),
-        change: row.change.past(),
-        columns,
-    }
+    Effect { change: row.change.past(), columns }
 }
 
 /// The key of a row: `id = 7`.
@@ -284,9 +269,10 @@ mod tests {
 
     #[test]
     fn the_console_says_the_same_of_every_kind_of_change() {
-        let effects = serde_json::from_str(include_str!("../../../tests/golden/review/effects.json")).unwrap();
-        let line = |one: Effect| format!("{} | {} | {} | {}\n", one.table, one.key, one.change, one.columns);
-        let said: String = effects_of(&effects).into_iter().map(line).collect();
+        let effects: types::Effects<Value> =
+            serde_json::from_str(include_str!("../../../tests/golden/review/effects.json")).unwrap();
+        let line = |one: Effect| format!("{} | {}\n", one.change, one.columns);
+        let said: String = effects.rows.iter().map(effect).map(line).collect();
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             std::fs::write(
                 concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/review/effects.console.txt"),

@@ -270,6 +270,7 @@ async fn no_command_or_page_of_a_login_without_the_right_shows_a_masked_value() 
     let location = plan.headers.get("location").unwrap_or_else(|| panic!("{} {}", plan.status, plan.body));
     let page = olga.get(location.to_str().unwrap()).await;
     no_secret("the plan", &page.body);
+    assert!(page.body.contains("Update 1 row of shop.note"), "the plan shows its rows: {}", page.body);
     // The same pages of a person who may see the values have them, so the test would find them.
     let whole = run(shop
         .folder

@@ -9,9 +9,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use ledger::console::ConsolePerson;
 use ledger::operator::{Operator, UndoError, UndoOutcome, UndoProgress};
-use ledger::plans::{PlanMode, PlanRequest, PlanRows, PlanScope, PlanSummary, Selection, StoredPlan};
-use review::LoginMasks;
-use review::sentences::rows;
+use ledger::plans::{PlanMode, PlanReport, PlanRequest, PlanRows, PlanScope, StoredPlan};
+use review::sentences::{self, rows};
+use review::{LoginMasks, Summary};
 use serde::Deserialize;
 use serde_json::Value;
 use types::{Conflict, ConflictKind, CorrelationId, IdPrefix, Moment, TimeError, visible};
@@ -20,18 +20,18 @@ use super::record;
 use super::records::{RecordLine, planned_line};
 use crate::conflicts::{self, ShownConflict};
 use crate::message::{self, render};
-use crate::rows::{Effect, effects_of, key};
+use crate::rows::{RowsQuery, ShownRows, Table, key, tables};
 use crate::session::LoggedIn;
 use crate::state::{Console, ConsoleOperator};
-use crate::text::Fact;
 
 /// The number of rows above which a plan runs in several transactions.
 const MAX_ROWS: u64 = 10_000;
 
 /// The maximum number of writes, and of rows, that the page of a plan lists. It counts the others.
 const MAX_LISTED: usize = 100;
-const MAX_EFFECTS: u32 = 20;
-const MAX_EFFECTS_IN_FULL: u32 = 10_000;
+const MAX_LISTED_ROWS: u32 = 10_000;
+
+const NOT_UNDONE: &str = "Not undone: sequences, NOTIFY, what left the database, and tables that are not tracked.";
 
 #[derive(Template)]
 #[template(path = "undo.html")]
@@ -74,14 +74,18 @@ struct PlanPage<'a> {
     person: Option<&'a str>,
     id: String,
     digest: String,
-    facts: Vec<Fact>,
+    /// The selection: `Tool set_status`.
+    selected: Vec<Selected>,
+    from: String,
+    to: String,
+    /// `Undoing 2 writes changes 3 rows.`
+    headline: String,
     writes: Vec<RecordLine>,
     write_count: usize,
     left_out: Vec<LeftOut>,
     more_left_out: usize,
-    effects: Vec<Effect>,
-    summary: Vec<String>,
-    is_whole: bool,
+    tables: Vec<Table>,
+    shown_rows: ShownRows,
     parts: usize,
     counted: String,
     conflicts: Vec<ShownConflict>,
@@ -89,18 +93,15 @@ struct PlanPage<'a> {
     is_ready: bool,
 }
 
+struct Selected {
+    name: &'static str,
+    text: String,
+}
+
 pub(crate) struct LeftOut {
     pub(crate) id: String,
     pub(crate) tool: String,
     pub(crate) why: String,
-}
-
-/// How much of a plan the page shows.
-#[derive(Deserialize)]
-pub(crate) struct PlanQuery {
-    /// Every row.
-    #[serde(default)]
-    full: String,
 }
 
 #[derive(Deserialize)]
@@ -145,7 +146,7 @@ pub(crate) async fn show(
     LoggedIn(person): LoggedIn,
     State(console): State<Arc<Console>>,
     Path(id): Path<String>,
-    Query(PlanQuery { full }): Query<PlanQuery>,
+    Query(query): Query<RowsQuery>,
 ) -> Response {
     let operator = match operator(&console, &person) {
         Ok(operator) => operator,
@@ -155,8 +156,7 @@ pub(crate) async fn show(
         Ok(plan) => plan,
         Err(refusal) => return refusal,
     };
-    let most = if full.is_empty() { MAX_EFFECTS } else { MAX_EFFECTS_IN_FULL };
-    let rows = match operator.undo.plan_rows(&plan.report, Some(most)).await {
+    let rows = match operator.undo.plan_rows(&plan.report, Some(MAX_LISTED_ROWS)).await {
         Ok(rows) => rows,
         Err(error) => return failed(&error),
     };
@@ -166,7 +166,7 @@ pub(crate) async fn show(
     match found.await {
         Ok((writes, masks)) => {
             let writes = writes.iter().map(planned_line).collect();
-            render(&plan_page(&person, plan, writes, rows, &masks))
+            render(&plan_page(&person, plan, writes, (rows, query.into()), &masks))
         }
         Err(error) => message::unavailable(&error),
     }
@@ -316,22 +316,24 @@ fn plan_page<'a>(
     person: &'a ConsolePerson,
     plan: StoredPlan,
     writes: Vec<RecordLine>,
-    rows: PlanRows,
+    (rows, shown_rows): (PlanRows, ShownRows),
     masks: &LoginMasks,
 ) -> PlanPage<'a> {
     let conflicts = masks.conflicts(plan.report.conflicts.clone());
     let left_out = masks.conflicts(plan.report.left_out.clone());
-    let effects = rows.effects.map(|effects| effects_of(&masks.effects(effects))).unwrap_or_default();
+    let effects = rows.effects.map(|effects| masks.effects(effects));
     PlanPage {
         person: Some(&person.name),
-        facts: plan_facts(&plan),
+        selected: selected(&plan.selection.scope),
+        headline: headline(&plan.report),
+        from: plan.selection.from,
+        to: plan.selection.to,
         writes,
         write_count: plan.report.writes.len(),
         left_out: left_out.iter().take(MAX_LISTED).map(left_out_write).collect(),
         more_left_out: left_out.len().saturating_sub(MAX_LISTED),
-        is_whole: effects.len() as u64 >= plan.report.rows,
-        effects,
-        summary: rows.summary.iter().map(PlanSummary::to_string).collect(),
+        tables: tables(&Summary::of_plan(effects.as_ref(), &rows.summary), shown_rows),
+        shown_rows,
         parts: plan.parts.len(),
         counted: ConflictKind::counted_words(&conflicts),
         conflicts: conflicts::list(&conflicts),
@@ -356,9 +358,8 @@ pub(crate) fn left_out_write(conflict: &Conflict<Value>) -> LeftOut {
     }
 }
 
-/// The selection of the plan, and its result.
-fn plan_facts(plan: &StoredPlan) -> Vec<Fact> {
-    let Selection { scope, from, to } = &plan.selection;
+/// The selection of the plan, without its time.
+fn selected(scope: &PlanScope) -> Vec<Selected> {
     let named = [
         ("Account", &scope.account),
         ("Actor", &scope.actor),
@@ -367,19 +368,20 @@ fn plan_facts(plan: &StoredPlan) -> Vec<Fact> {
         ("Tool", &scope.tool),
         ("Table", &scope.table),
     ];
-    let named = named.into_iter().filter_map(|(name, value)| Some(Fact::text(name, visible(value.as_ref()?))));
-    let times = [Fact::time("From", from), Fact::time("Until", to)];
-    let mut writes = plan.report.writes.len().to_string();
-    let (added, left_out) = (plan.report.added.len(), plan.report.left_out.len());
+    named.into_iter().filter_map(|(name, value)| Some(Selected { name, text: visible(value.as_ref()?) })).collect()
+}
+
+fn headline(report: &PlanReport) -> String {
+    let writes = |count: usize| sentences::count(count as u64, "write");
+    let mut headline = format!("The undo of {} changes {}.", writes(report.writes.len()), sentences::rows(report.rows));
+    let (added, left_out) = (report.added.len(), report.left_out.len());
     if added > 0 {
-        writes += &format!(", {added} of them added because they came later on the same rows");
+        headline += &format!(" {added} of them came later on the same rows, and were not selected.");
     }
     if left_out > 0 {
-        writes += &format!("; {left_out} left out because of conflicts");
+        headline += &format!(" {} left out because of conflicts.", writes(left_out));
     }
-    let changes = rows(plan.report.rows);
-    let found = [Fact::text("Writes", writes), Fact::text("Changes", changes), Fact::id("Digest", plan.digest.clone())];
-    named.chain(times).chain(found).collect()
+    headline
 }
 
 impl SelectionForm {

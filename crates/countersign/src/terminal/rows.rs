@@ -45,10 +45,14 @@ fn block(group: &RowGroup, shown: Shown, style: &Style) -> Vec<String> {
         [] => {}
         [row] => lines.extend(single(row, shown.full)),
         rows => {
-            lines.extend(group.columns().iter().map(|column| format!("  {}", column.sentence())));
-            let width = shown.width.map(|width| width.saturating_sub(2));
-            let listed = of_table(rows.get(..most.min(rows.len())).unwrap_or_default(), width);
-            lines.extend(listed.iter().map(|line| format!("  {}", line.trim_end())));
+            lines.extend(group.columns().iter().map(|column| format!("  {column}")));
+            let listed = rows.get(..most.min(rows.len())).unwrap_or_default();
+            if shown.full && listed.iter().any(is_cut_in_a_table) {
+                lines.extend(listed.iter().flat_map(|row| single(row, true)));
+            } else {
+                let width = shown.width.filter(|_| !shown.full).map(|width| width.saturating_sub(2));
+                lines.extend(of_table(listed, width).iter().map(|line| format!("  {}", line.trim_end())));
+            }
         }
     }
     let more = group.rows.len().saturating_sub(most);
@@ -86,6 +90,11 @@ fn single(row: &ChangedRow, full: bool) -> Vec<String> {
     lines.extend(note(row).map(|note| format!("  {note}")));
     lines.extend(row.changed_by.as_ref().map(|by| format!("  changed by: {}", changed_by(by))));
     lines
+}
+
+/// Whether a table of several rows shows a value of the row only in part.
+fn is_cut_in_a_table(row: &ChangedRow) -> bool {
+    row.columns.iter().any(|column| value(column, false) != value(column, true))
 }
 
 fn of_table(rows: &[ChangedRow], width: Option<usize>) -> Vec<String> {

@@ -16,37 +16,37 @@ const MAX_CHARS: usize = 40;
 
 /// The changes of one column in the rows of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ColumnSummary {
+pub(super) struct ColumnSummary {
     /// The column.
-    pub column: String,
+    column: String,
     /// The number of rows in which it changes.
-    pub rows: usize,
+    rows: usize,
     /// The most frequent new values.
-    pub values: Vec<NewValue>,
+    values: Vec<NewValue>,
     /// The number of other new values.
-    pub others: usize,
+    others: usize,
     /// The smallest and the largest number before, and after; `None` if a value is no number.
-    pub range: Option<[[String; 2]; 2]>,
+    range: Option<[[String; 2]; 2]>,
 }
 
 /// A new value of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewValue {
+struct NewValue {
     /// The value, and the number of rows that get it.
-    pub value: ValueCount,
+    value: ValueCount,
     /// The most frequent old values of these rows.
-    pub was: Vec<ValueCount>,
+    was: Vec<ValueCount>,
     /// The number of other old values.
-    pub others: usize,
+    others: usize,
 }
 
 /// A value, as people read it, and its number of rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ValueCount {
+struct ValueCount {
     /// The value. A text with other characters than those of words is in quotes.
-    pub value: String,
+    value: String,
     /// The number of rows.
-    pub rows: usize,
+    rows: usize,
 }
 
 pub(super) fn of_rows(rows: &[ChangedRow]) -> Vec<ColumnSummary> {
@@ -78,8 +78,7 @@ impl ColumnSummary {
     }
 
     /// The column in words: `times_per_day: 80 rows become 5 (41 were 2, 39 were 1)`.
-    #[must_use]
-    pub fn sentence(&self) -> String {
+    pub(super) fn sentence(&self) -> String {
         let Self { column, rows, .. } = self;
         let rows = sentences::rows(*rows as u64);
         match (self.values.as_slice(), &self.range) {
@@ -108,6 +107,9 @@ impl ColumnSummary {
 
 impl NewValue {
     fn old(&self) -> String {
+        if self.others > 0 && self.was.iter().all(|old| old.rows == 1) {
+            return format!("from {} different values", self.was.len() + self.others);
+        }
         let each =
             |old: &ValueCount| format!("{} {} {}", old.rows, if old.rows == 1 { "was" } else { "were" }, old.value);
         let listed: Vec<String> = self.was.iter().map(each).collect();
@@ -171,10 +173,7 @@ mod tests {
     fn a_column_says_what_its_rows_become() {
         assert_eq!(said(&[(json!("open"), json!("paid"))]), "c: open becomes paid");
         let old = |n: u32| (json!(n), json!(null));
-        assert_eq!(
-            said(&(0..10).map(old).collect::<Vec<_>>()),
-            "c: 10 rows become null (1 was 0, 1 was 1, 1 was 2, and 7 other values)"
-        );
+        assert_eq!(said(&(0..10).map(old).collect::<Vec<_>>()), "c: 10 rows become null (from 10 different values)");
         let to = |old: &str, new: &str| (json!(old), json!(new));
         assert_eq!(said(&[to("a", "x"), to("b", "x"), to("c", "y")]), "c: of 3 rows, 2 become x, 1 becomes y");
         let grown: Vec<_> = (1..=80).map(|n| (json!(n * 10), json!(n * 11))).collect();

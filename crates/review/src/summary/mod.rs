@@ -7,12 +7,12 @@ mod json_paths;
 mod rows;
 
 use ledger::audit::Record;
+use ledger::plans::PlanSummary;
 use ledger::proposals::Preview;
 use serde_json::Value;
 use types::{ChangeKind, Effects, visible};
 
 pub use self::changed_by::ChangedBy;
-pub use self::column::{ColumnSummary, NewValue, ValueCount};
 pub use self::rows::{ChangedColumn, ChangedRow};
 use crate::sentences;
 
@@ -86,6 +86,14 @@ impl Summary {
         rows::summary(&images, record.effects.get(), rows)
     }
 
+    /// The summary of what an undo restores: its first rows, and the numbers of all of them.
+    #[must_use]
+    pub fn of_plan(effects: Option<&Effects<Value>>, counts: &[PlanSummary]) -> Self {
+        let mut found = rows::summary(&Images::default(), effects, None);
+        counts.iter().for_each(|one| found.count(&one.table, RowOrigin::Statement, one.change, one.rows));
+        found
+    }
+
     /// The summary of the rows that a tool reads before and after its write, and of the effects of the write.
     #[must_use]
     pub fn of_images(before: Option<&Value>, after: Option<&Value>, effects: Option<&Effects<Value>>) -> Self {
@@ -108,8 +116,7 @@ impl Summary {
     /// The summary in sentences: the rows of the write's own statements, other rows, and what columns become.
     pub fn sentences(&self) -> impl Iterator<Item = String> {
         let further = self.further().map(|rows| sentences::further(&rows));
-        let columns = self.groups.iter().flat_map(RowGroup::columns);
-        self.headline().into_iter().chain(further).chain(columns.map(|column| column.sentence()))
+        self.headline().into_iter().chain(further).chain(self.groups.iter().flat_map(RowGroup::columns))
     }
 
     fn listed(&self, origin: RowOrigin) -> Option<String> {
@@ -140,11 +147,16 @@ impl RowGroup {
         }
     }
 
-    /// The columns of updated rows that change, in the order of their first appearance.
+    /// What the columns of updated rows become, in the order of their first appearance.
     #[must_use]
-    pub fn columns(&self) -> Vec<ColumnSummary> {
+    pub fn columns(&self) -> Vec<String> {
         let is_of_write = !matches!(self.origin, RowOrigin::Since | RowOrigin::Instead);
-        if is_of_write && self.change == ChangeKind::Update { column::of_rows(&self.rows) } else { Vec::new() }
+        if !is_of_write || self.change != ChangeKind::Update {
+            return Vec::new();
+        }
+        let known = self.rows.iter().filter(|row| !row.is_cut).count();
+        let of = if (known as u64) < self.count { format!(", in the first {known} rows") } else { String::new() };
+        column::of_rows(&self.rows).iter().map(|column| format!("{}{of}", column.sentence())).collect()
     }
 
     /// The number of rows that are not in `rows`.
@@ -167,8 +179,7 @@ mod tests {
     }
 
     fn said(summary: &Summary) -> Vec<String> {
-        let columns = summary.groups.iter().flat_map(|group| group.columns());
-        summary.headline().into_iter().chain(columns.map(|column| column.sentence())).collect()
+        summary.headline().into_iter().chain(summary.groups.iter().flat_map(RowGroup::columns)).collect()
     }
 
     #[test]
@@ -228,6 +239,21 @@ mod tests {
             {"table": "h.prescription", "change": "delete", "by_trigger": true, "count": 5000}]);
         let found = summary(json!({"effects": {"count": 5001, "rows": rows, "by_table": counts}}));
         assert_eq!((found.groups[1].count, found.groups[1].unlisted()), (5000, 4998));
+    }
+
+    #[test]
+    fn a_plan_says_of_which_rows_it_knows_the_values() {
+        let row = |id: u32, is_cut: bool| {
+            let columns = if is_cut { json!({}) } else { json!({"dose": {"before": "5", "after": "2"}}) };
+            json!({"table": "h.dose", "key": {"id": id}, "change": "update", "columns": columns, "is_cut": is_cut})
+        };
+        let effects = json!({"count": 80, "rows": [row(1, false), row(2, false), row(3, true)]});
+        let counts = json!([{"table": "h.dose", "change": "update", "rows": 80, "changed": {"dose": 80}}]);
+        let counts: Vec<PlanSummary> = serde_json::from_value(counts).unwrap();
+        let found = Summary::of_plan(serde_json::from_value(effects).ok().as_ref(), &counts);
+        let [group] = found.groups.as_slice() else { panic!("{:?}", found.groups) };
+        assert_eq!((group.title().as_str(), group.unlisted()), ("update 80 rows of h.dose", 77));
+        assert_eq!(group.columns(), ["dose: 2 rows become 2 (2 were 5), in the first 2 rows"]);
     }
 
     #[test]

@@ -92,9 +92,7 @@ pub(super) fn summary(images: &Images<'_>, all: Option<&Effects<Value>>, counted
         found.add((Some(&effect.table), origin_of(effect.by_trigger), effect.change), ChangedRow::from(*effect));
     }
     for one in all.into_iter().flat_map(|all| &all.by_table) {
-        found.change((Some(&one.table), origin_of(one.by_trigger), one.change), |group| {
-            group.count = group.count.max(one.count);
-        });
+        found.count(&one.table, origin_of(one.by_trigger), one.change, one.count);
     }
     found.mark_further(table, counted);
     found.groups.sort_by_key(|group| group.origin);
@@ -112,6 +110,11 @@ impl Summary {
             group.rows.push(row);
             group.count = group.count.max(group.rows.len() as u64);
         });
+    }
+
+    /// Takes the number of all rows of a group.
+    pub(super) fn count(&mut self, table: &str, origin: RowOrigin, change: ChangeKind, count: u64) {
+        self.change((Some(table), origin, change), |group| group.count = group.count.max(count));
     }
 
     /// Marks the rows that are more than the statements count, if it is clear which of the tables theirs is.

@@ -56,7 +56,7 @@ pub(crate) struct PlanArgs {
     /// Number of rows above which the plan runs in several transactions.
     #[arg(long, value_name = "ROWS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_rows: u64,
-    /// List every write and every row, with whole values. Default: the first 20, and a summary by table and column.
+    /// List every write and every row, with whole values. Default: the first ones, and what the columns become.
     #[arg(long)]
     pub(crate) full: bool,
     /// Freeze the account or actor first.

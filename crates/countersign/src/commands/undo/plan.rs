@@ -4,22 +4,24 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use ledger::operator::{UndoOutcome, UndoProgress};
-use ledger::plans::{Plan, PlanReport, PlanRequest, PlanScope, PlanSummary, SelectedWrite, Selection, StoredPlan};
+use ledger::plans::{Plan, PlanReport, PlanRequest, PlanScope, SelectedWrite, Selection, StoredPlan};
 use ledger::{FreezeScope, Ledger};
+use review::Summary;
 use serde_json::{Value, json};
-use types::{CellMasks, Conflict, Effects, Member, visible};
+use types::{CellMasks, Conflict, Member, visible};
 
 use super::args::{PlanArgs, RunArgs};
 use super::{CONFLICTS, all_columns, refused, report, tell};
-use crate::terminal::effects;
-use crate::terminal::os_user;
-use crate::terminal::print_line;
 use crate::terminal::short_id::{only, short};
-use crate::terminal::table::{json_line, to_the_second};
+use crate::terminal::table::{Shown, json_line, to_the_second};
+use crate::terminal::{Style, effects, os_user, print_line, rows};
 
-/// The maximum number of writes, and of rows, that a plan lists. It counts the others.
+/// The maximum number of writes that a plan lists, and of rows in the JSON object. It counts the others.
 const MAX_LISTED: usize = 20;
 const MAX_ROWS: u32 = 20;
+
+/// The maximum number of rows from which a plan says what their columns become.
+const MAX_COMPARED: u32 = 10_000;
 
 const NEVER_UNDONE: &str = "Not undone: sequences, NOTIFY, what left the database, and tables that are not tracked.";
 
@@ -45,22 +47,22 @@ pub(super) async fn make(ledger: &Ledger, arguments: PlanArgs) -> anyhow::Result
     let operator = ledger.operator();
     let (Plan { selection, writes, report }, stored) =
         operator.plan(&request, arguments.max_rows, &who).await.map_err(refused)?;
-    let most = if arguments.full { None } else { Some(MAX_ROWS) };
-    let rows = operator.plan_rows(&report, most).await.map_err(refused)?;
+    let most = if arguments.json { MAX_ROWS } else { MAX_COMPARED };
+    let rows = operator.plan_rows(&report, Some(most).filter(|_| !arguments.full)).await.map_err(refused)?;
+    let rows = if arguments.json && !arguments.full { rows.shortened() } else { rows };
     let effects = rows.effects.map(all_columns);
     let plan = ShownPlan {
         selection: &selection,
         writes: &writes,
         // An operator may see every column of what they undo.
         report: report.shown(&mut CellMasks::new(None)),
-        effects: effects.as_ref(),
-        summary: &rows.summary,
+        rows: Summary::of_plan(effects.as_ref(), &rows.summary),
         stored: &stored,
     };
     if arguments.json {
         print_line(&json_line(&json!({
             "plan_id": stored.plan_id, "digest": stored.digest, "selection": plan.selection, "writes": plan.writes,
-            "report": plan.report, "effects": plan.effects, "summary": plan.summary, "parts": stored.parts,
+            "report": plan.report, "effects": effects, "summary": rows.summary, "parts": stored.parts,
             "not_undone": NEVER_UNDONE,
         })));
     } else {
@@ -92,8 +94,7 @@ struct ShownPlan<'a> {
     selection: &'a Selection,
     writes: &'a [SelectedWrite],
     report: PlanReport<Value>,
-    effects: Option<&'a Effects<Value>>,
-    summary: &'a [PlanSummary],
+    rows: Summary,
     stored: &'a StoredPlan,
 }
 
@@ -138,7 +139,7 @@ fn shown(plan: &ShownPlan<'_>, full: bool) -> Vec<String> {
     } else if !report.is_ready {
         lines.push("There is nothing to undo.".to_owned());
     } else {
-        lines.extend(changes(plan.effects, plan.summary, full));
+        lines.extend(changes(&plan.rows, full));
         let parts = plan.stored.parts.len();
         let several = if parts > 1 { format!(" in {parts} transactions") } else { String::new() };
         lines.push(format!(
@@ -151,17 +152,11 @@ fn shown(plan: &ShownPlan<'_>, full: bool) -> Vec<String> {
     lines
 }
 
-/// The rows that the undo changes: the first ones, and the number of rows by table and column.
-fn changes(effects: Option<&Effects<Value>>, summary: &[PlanSummary], full: bool) -> Vec<String> {
-    let Some(listed) = effects.map(|effects| effects::lines(effects, full)) else { return Vec::new() };
-    let mut lines = vec!["The undo changes these rows (now -> after):".to_owned()];
-    lines.extend(listed.into_iter().map(|line| format!("  {line}")));
-    let all: u64 = summary.iter().map(|one| one.rows).sum();
-    if !full && all > u64::from(MAX_ROWS) {
-        lines.push("All of them (--full lists each):".to_owned());
-        lines.extend(summary.iter().map(|one| format!("  {one}")));
-    }
-    lines
+/// The rows that the undo changes.
+fn changes(summary: &Summary, full: bool) -> impl Iterator<Item = String> {
+    let lines = rows::lines(summary, Shown::new(full), &Style::of_stdout());
+    let heading = (!lines.is_empty()).then(|| "The undo changes these rows (now -> after):".to_owned());
+    heading.into_iter().chain(lines.into_iter().map(|line| format!("  {line}")))
 }
 
 /// The writes that are left out, with the reasons.

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use types::{Cell, CellMasks, ChangeKind, Conflict, CorrelationId, Effects, visible};
+use types::{Cell, CellMasks, ChangeKind, Conflict, CorrelationId, Effects};
+
+use crate::evidence::effects;
 
 /// Selects the writes of a plan. A field that is `None` matches every write.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -182,16 +184,10 @@ pub struct PlanSummary {
     pub changed: std::collections::BTreeMap<String, u64>,
 }
 
-/// For example `shop.orders: 40 rows changed (note 3, status 40)`.
-impl std::fmt::Display for PlanSummary {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { table, change, rows, changed } = self;
-        let plural = if *rows == 1 { "" } else { "s" };
-        write!(f, "{}: {rows} row{plural} {}", visible(table), change.past())?;
-        if changed.is_empty() {
-            return Ok(());
-        }
-        let columns: Vec<_> = changed.iter().map(|(name, rows)| format!("{} {rows}", visible(name))).collect();
-        write!(f, " ({})", columns.join(", "))
+impl PlanRows {
+    /// The rows with long values cut.
+    #[must_use]
+    pub fn shortened(self) -> Self {
+        Self { effects: self.effects.map(effects::shortened), ..self }
     }
 }

@@ -33,8 +33,8 @@ select json_build_object('table', n.name, 'change', n.change, 'rows', count(*), 
 from net n group by n.name, n.change order by n.name, n.change desc";
 
 impl Plans {
-    /// The rows that undoing these writes restores: the first `most` of them with long values cut (all of them if
-    /// `None`), and the numbers of all by table and column.
+    /// The rows that undoing these writes restores: the first `most` of them (all of them if `None`), and the numbers of
+    /// all by table and column.
     pub async fn rows(
         &self,
         writes: &[CorrelationId],
@@ -50,8 +50,6 @@ impl Plans {
         let summary = lease.run_one(SUMMARY_SQL, &[Some(array(writes))], deadline).await?.rows;
         let lines = summary.into_iter().flatten().flatten();
         let summary: Vec<PlanSummary> = lines.filter_map(|line| serde_json::from_str(&line).ok()).collect();
-        let effects = effects::parse_effects(rows);
-        let effects = if most.is_some() { effects.map(effects::shortened) } else { effects };
-        Ok(PlanRows { effects, summary })
+        Ok(PlanRows { effects: effects::parse_effects(rows), summary })
     }
 }
