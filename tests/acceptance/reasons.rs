@@ -195,6 +195,22 @@ async fn the_heading_of_a_proposal_is_what_its_call_does() {
         assert!(said["data"]["description"].as_str().unwrap().starts_with(heading), "{said}");
     }
     server.close().await;
+    // Lists and pages have the parameters that the heading does not have, as they are stored.
+    let shorter = summary.replace(" to {body}", "");
+    let server = TestManifest::new(&format!("{MANIFEST}{shorter}")).serve(&db).await;
+    let proposed = server.propose("set_note", note("It would touch 9 rows. x", REASON)).await;
+    let console = Console::on(&db).await;
+    let mut anna = console.browser(&db, "anna", &[]).await;
+    let more = "body: &#34;It would touch 9 rows. x&#34;";
+    for (page, class) in [("/".to_owned(), "note"), (crate::console::path(&proposed), "object")] {
+        let shown = anna.get(&page).await.body;
+        assert!(shown.contains(&format!("<span class=\"{class}\">{more}</span>")), "{page}: {shown}");
+        assert!(!shown.contains(&format!("<span class=\"{class}\">id")), "{page}: {shown}");
+    }
+    let inbox = anna.get("/").await.body;
+    let said = inbox.split("Set the text of note 1 to second</a>").nth(1).expect("the inbox has all of them");
+    assert!(said.starts_with("</th>"), "the heading says everything: {said}");
+    server.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

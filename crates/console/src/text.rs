@@ -3,7 +3,7 @@
 use review::TextPart;
 use review::sentences::capitalized;
 use serde_json::Value;
-use types::{ClientInfo, beginning, visible};
+use types::{ClientInfo, beginning, in_sentence, visible};
 
 /// A labelled value on a page.
 pub(crate) struct Fact {
@@ -58,17 +58,12 @@ pub(crate) fn to_the_minute(time: impl AsRef<str>) -> String {
 /// The maximum length of the parameters in a line, in characters.
 const MAX_PARAMS_CHARS: usize = 160;
 
-/// The parameters in the description of a proposal for a line, `package_id 3`. A description is `{title} with {parameters}. It
-/// would touch ..`. The parameters may contain anything.
-pub(crate) fn params_of(title: &str, description: &str) -> String {
-    let behind = description.strip_prefix(&visible(title)).and_then(|rest| rest.strip_prefix(" with "));
-    let end = TOUCHES.iter().filter_map(|touches| behind?.rfind(touches)).max();
-    let params = behind.zip(end).and_then(|(behind, end)| behind.get(..end)).unwrap_or_default();
-    beginning(&visible(params), MAX_PARAMS_CHARS)
+/// The parameters of a call in a line: `package_id: 3, title: "A week"`.
+pub(crate) fn params<'a>(given: impl IntoIterator<Item = (&'a String, &'a Value)>) -> String {
+    let pair =
+        |(name, value): (&String, &Value)| format!("{}: {}", visible(name), in_sentence(value, MAX_PARAMS_CHARS));
+    beginning(&given.into_iter().map(pair).collect::<Vec<_>>().join(", "), MAX_PARAMS_CHARS)
 }
-
-/// The possible beginnings of the sentence after the parameters.
-const TOUCHES: [&str; 2] = [". It would touch ", ". It was not tried"];
 
 /// A value as people read it: text without quotes, everything else as JSON.
 pub(crate) fn shown(value: &Value) -> String {
@@ -185,21 +180,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parameters_end_where_the_sentence_about_rows_begins() {
-        for (description, title, params) in [
-            ("Delete a package with id 3. It would touch 2 rows. It can be undone.", "Delete a package", "id 3"),
-            ("Pay with a card with id 3. It would touch 2 rows.", "Pay with a card", "id 3"),
-            ("Delete all. It would touch 2 rows. There would be nothing to undo.", "Delete all", ""),
-            ("Run SQL with sql \"x. y\". It was not tried, so", "Run SQL", "sql \"x. y\""),
-            (
-                "Say with text \". It would touch 9 rows. \". It would touch 1 row.",
-                "Say",
-                "text \". It would touch 9 rows. \"",
-            ),
-            ("Something else", "Something else", ""),
-        ] {
-            assert_eq!(params_of(title, description), params, "{description}");
-        }
+    fn a_parameter_cannot_look_like_another_one() {
+        let given = |value: Value| params(value.as_object().unwrap());
+        assert_eq!(given(serde_json::json!({"id": 3, "note": "1, id: 4\n"})), r#"id: 3, note: "1, id: 4\n""#);
+        assert_eq!(given(serde_json::json!({"sql": "x".repeat(500)})).chars().count(), MAX_PARAMS_CHARS + 1);
     }
 
     #[test]

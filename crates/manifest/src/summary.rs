@@ -43,7 +43,7 @@ impl Summary {
     }
 
     /// The names of its parameters.
-    pub(crate) fn params(&self) -> impl Iterator<Item = &str> {
+    pub fn params(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|part| match part {
             Part::Param(name) => Some(name.as_str()),
             Part::Text(_) => None,

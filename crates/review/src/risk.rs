@@ -1,7 +1,7 @@
 //! The risks of a write, for the person who decides about it.
 
 use ledger::AppliedRule;
-use ledger::proposals::{Preview, PreviewOutline};
+use ledger::proposals::{Preview, ProposalOutline};
 use types::visible;
 
 use crate::sentences;
@@ -83,7 +83,7 @@ impl RiskLevel {
 
 /// The risks of a proposal in a list, in a few words each.
 #[must_use]
-pub fn marks(outline: &PreviewOutline) -> Vec<String> {
+pub fn marks(outline: &ProposalOutline) -> Vec<String> {
     let more = outline.changed.saturating_sub(outline.rows_affected.unwrap_or_default());
     [
         (outline.unfiltered > 0).then(|| "every row of a table".to_owned()),

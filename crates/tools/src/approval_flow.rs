@@ -105,6 +105,7 @@ impl ApprovalFlow {
         let write = NewProposal { tier, ..write };
         let mut preview = self.proposals.preview(&write, call.deadline).await?;
         preview.rule = rule;
+        preview.in_title.clone_from(&write.in_title);
         preview.warnings.extend(warnings);
         preview.warnings.extend(proposal_text::no_key(&preview));
         let description = proposal_text::description(&write.title, &write.request.params, &preview);

@@ -189,8 +189,8 @@ impl ProposalData {
             status: proposal.status,
             description,
             params: proposal.params,
-            // The definitions are for the server and the reviewer, not for the agent.
-            preview: Preview { definitions: Vec::new(), ..proposal.preview },
+            // These are for the server and the reviewer, not for the agent.
+            preview: Preview { definitions: Vec::new(), in_title: Vec::new(), ..proposal.preview },
             summary: Vec::new(),
             left_out: None,
             next_after: None,

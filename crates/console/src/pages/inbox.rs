@@ -6,14 +6,14 @@ use std::time::SystemTime;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use ledger::proposals::{ProposalSummary, WaitingProposal};
+use ledger::proposals::OutlinedProposal;
 use review::ago::ago;
 use types::{Tier, visible};
 
 use crate::message::{self, render};
 use crate::session::LoggedIn;
 use crate::state::Console;
-use crate::text::{params_of, proposer};
+use crate::text::{params, proposer};
 
 /// The maximum number of pending and of ended proposals on the page.
 const MAX_PROPOSALS: u32 = 200;
@@ -70,10 +70,10 @@ pub(crate) async fn show(LoggedIn(person): LoggedIn, State(console): State<Arc<C
     render(&Inbox { person: Some(&person.name), waiting, ended, is_cut })
 }
 
-fn waiting_line(waiting: &WaitingProposal, now: SystemTime) -> WaitingLine {
-    let WaitingProposal { proposal, outline } = waiting;
+fn waiting_line(waiting: &OutlinedProposal, now: SystemTime) -> WaitingLine {
+    let OutlinedProposal { proposal, outline } = waiting;
     WaitingLine {
-        line: line(proposal),
+        line: line(waiting),
         marks: review::marks(outline),
         questions: proposal.questions.len(),
         rows: outline.rows_affected.map(|rows| rows.max(outline.changed)),
@@ -81,11 +81,11 @@ fn waiting_line(waiting: &WaitingProposal, now: SystemTime) -> WaitingLine {
     }
 }
 
-fn line(proposal: &ProposalSummary) -> Line {
+fn line(OutlinedProposal { proposal, outline }: &OutlinedProposal) -> Line {
     Line {
         id: proposal.proposal_id.to_string(),
         what: visible(&proposal.title),
-        params: params_of(&proposal.title, &proposal.description),
+        params: params(&outline.params),
         by: proposer(proposal.actor.as_deref(), proposal.account_id.as_str()),
         at: proposal.created_at.clone(),
         status: proposal.status.as_str(),

@@ -23,7 +23,7 @@ use crate::pages::sign_in::SignInAgain;
 use crate::rows::{RowsQuery, ShownRows, Table, tables};
 use crate::session::{self, CurrentSession};
 use crate::state::Console;
-use crate::text::{Fact, Statement, client, optional, params_of, proposer, visible_lines};
+use crate::text::{Fact, Statement, client, optional, params, proposer, visible_lines};
 
 const NOT_A_REVIEWER: &str = "An auditor reads, and does not decide.";
 
@@ -37,7 +37,7 @@ struct Page<'a> {
     id: String,
     digest: &'a str,
     heading: String,
-    /// The beginning of the parameters.
+    /// The beginning of the parameters that the heading does not have.
     object: String,
     reason: Option<String>,
     status: &'static str,
@@ -221,7 +221,7 @@ fn page<'a>(
         id: proposal.proposal_id.to_string(),
         digest: &proposal.digest,
         heading: visible(&proposal.title),
-        object: params_of(&proposal.title, &proposal.description),
+        object: params(preview.more_params(&proposal.params)),
         reason: optional(&proposal.reason),
         status: proposal.status.as_str(),
         tier: proposal.tier.as_str(),

@@ -96,15 +96,16 @@ impl Tool for ManifestWrite {
                 Tier::Confirm | Tier::Approve => mixed_script::warnings(&self.spec, &request.params),
             };
             let spec = &self.spec;
-            let title = match &spec.summary {
-                Some(summary) => summary.of_call(&request.params),
-                None => spec.title.clone().unwrap_or_else(|| spec.name.clone()),
+            let (title, in_title) = match &spec.summary {
+                Some(summary) => (summary.of_call(&request.params), summary.params().map(str::to_owned).collect()),
+                None => (spec.title.clone().unwrap_or_else(|| spec.name.clone()), Vec::new()),
             };
             let write = NewProposal {
                 request,
                 reason: call.reason.clone(),
                 tool: spec.name.clone(),
                 title,
+                in_title,
                 tool_version: spec.version.clone(),
                 tier: spec.tier,
                 rule: spec.rule.clone(),

@@ -38,8 +38,8 @@ pub use execute::ExecutedProposal;
 pub use human_decision::{ConsoleDecider, ConsoleDecisionError, DecisionNonce};
 pub use preview::Preview;
 pub use proposal::{
-    Approval, NewProposal, PreviewOutline, Proposal, ProposalCheck, ProposalFilter, ProposalSummary, Question,
-    WaitingProposal,
+    Approval, NewProposal, OutlinedProposal, Proposal, ProposalCheck, ProposalFilter, ProposalOutline, ProposalSummary,
+    Question,
 };
 pub use state::{ProposalStatus, not_found};
 pub use watch::ProposalWatch;
@@ -101,7 +101,11 @@ const WHOLE_SQL: &str = concat!(
       from countersign.proposal_check c where c.proposal_id = p.proposal_id) as check, "
 );
 const LINE_SQL: &str = "select ";
-const OUTLINE_SQL: &str = "select json_build_object('rows_affected', p.preview -> 'rows_affected', \
+const OUTLINE_SQL: &str = "select json_build_object('params', coalesce((select json_object_agg(a.key, \
+        case when octet_length(a.value::text) > 200 then to_json(left(a.value #>> '{}', 200)) else a.value end) \
+        from json_each(p.params) a where json_typeof(a.value) <> 'null' and not exists ( \
+            select from json_array_elements_text(p.preview -> 'in_title') t (name) where t.name = a.key)), '{}'), \
+    'rows_affected', p.preview -> 'rows_affected', \
     'changed', coalesce((p.preview #>> '{effects,count}')::bigint, 0), 'reversible', p.preview #> '{rollback,reversible}', \
     'unfiltered', coalesce(json_array_length(p.preview -> 'unfiltered'), 0), \
     'warnings', coalesce(json_array_length(p.preview -> 'warnings'), 0)) as outline, ";
@@ -312,13 +316,13 @@ impl Proposals {
     }
 
     /// The proposals of all accounts that wait for a decision, in the order in which they expire.
-    pub async fn waiting(&self, limit: u32) -> Result<Vec<WaitingProposal>, Failure> {
+    pub async fn waiting(&self, limit: u32) -> Result<Vec<OutlinedProposal>, Failure> {
         self.read(OUTLINE_SQL, WAITING_SQL, &[Some(limit.to_string())]).await
     }
 
     /// The proposals of all accounts that no longer wait, the most recently proposed first.
-    pub async fn lately_ended(&self, limit: u32) -> Result<Vec<ProposalSummary>, Failure> {
-        self.read(LINE_SQL, ENDED_SQL, &[Some(limit.to_string())]).await
+    pub async fn lately_ended(&self, limit: u32) -> Result<Vec<OutlinedProposal>, Failure> {
+        self.read(OUTLINE_SQL, ENDED_SQL, &[Some(limit.to_string())]).await
     }
 
     /// The proposals whose id begins with this prefix, newest first.

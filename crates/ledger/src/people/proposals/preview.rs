@@ -57,6 +57,9 @@ pub struct Preview {
     /// The tables of which an UPDATE or DELETE without a condition changes every row: `schema.table`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unfiltered: Vec<String>,
+    /// The parameters whose values the title of the proposal has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub in_title: Vec<String>,
     /// Warnings for the reviewer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -86,6 +89,7 @@ impl Preview {
             definitions,
             rule: None,
             unfiltered: work.unfiltered,
+            in_title: Vec::new(),
             warnings: Vec::new(),
         }
     }
@@ -178,6 +182,11 @@ impl Preview {
     #[must_use]
     pub(crate) fn found(&self, trial: Trial) -> Self {
         Self { row_key: self.row_key.clone(), generated: self.generated.clone(), ..Self::of(trial) }
+    }
+
+    /// The parameters that are given and that the title does not have.
+    pub fn more_params<'a>(&self, params: &'a Map<String, Value>) -> impl Iterator<Item = (&'a String, &'a Value)> {
+        params.iter().filter(|(name, value)| !value.is_null() && !self.in_title.contains(name))
     }
 
     fn generated_in(&self, part: &str) -> Vec<String> {

@@ -21,6 +21,8 @@ pub struct NewProposal {
     pub tool: String,
     /// What the call does, for people: the summary of its tool, or the title of the tool.
     pub title: String,
+    /// The parameters whose values the title has.
+    pub in_title: Vec<String>,
     /// The `meta.tool_version` of the tool's answers.
     pub tool_version: String,
     /// The tier of approval.
@@ -177,19 +179,21 @@ pub struct ProposalSummary {
     pub completed_at: Option<String>,
 }
 
-/// A proposal that waits, and the outline of its preview.
+/// A proposal, and the outline of its call and preview.
 #[derive(Debug, Clone, Deserialize)]
-pub struct WaitingProposal {
+pub struct OutlinedProposal {
     /// The proposal.
     #[serde(flatten)]
     pub proposal: ProposalSummary,
     /// The outline.
-    pub outline: PreviewOutline,
+    pub outline: ProposalOutline,
 }
 
-/// The numbers of a preview, without its rows.
+/// The parameters of a call, and the numbers of its preview, without the rows.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct PreviewOutline {
+pub struct ProposalOutline {
+    /// The parameters that are given and that the title does not have. Of long ones, the beginning as text.
+    pub params: Map<String, Value>,
     /// As in [`Preview`].
     pub rows_affected: Option<u64>,
     /// The number of rows of tracked tables that the write would change.

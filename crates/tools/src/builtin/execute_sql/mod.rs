@@ -109,6 +109,7 @@ async fn execute(tool: &ExecuteSql, given: Arguments, call: Call) -> ToolResult 
         reason: call.reason.clone(),
         tool: NAME.to_owned(),
         title: TITLE.to_owned(),
+        in_title: Vec::new(),
         tool_version: TOOL_VERSION.to_owned(),
         tier: tool.tier,
         rule: ApprovalRule::default(),

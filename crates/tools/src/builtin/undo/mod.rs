@@ -216,6 +216,7 @@ async fn undo(tool: &UndoTool, given: Map<String, Value>, call: Call) -> ToolRes
         reason: call.reason.clone(),
         tool: tool.kind.name().to_owned(),
         title: tool.kind.title().to_owned(),
+        in_title: Vec::new(),
         tool_version: TOOL_VERSION.to_owned(),
         tier,
         rule,
