@@ -354,7 +354,7 @@ async fn every_response_has_the_headers_errors_included() {
         "/login",
         "/login/x",
         "/absent",
-        "/static/console-5.css",
+        "/static/console-6.css",
         "/static/console-2.js",
         "/proposals/x",
         "/records",

@@ -189,9 +189,28 @@ async fn records_are_filtered_by_the_address_paged_and_exported() {
     let second = olga.get(&format!("/records?before={older}")).await;
     assert_eq!(lines(&second.body), 50);
     assert!(!second.body.contains(first.body.split("href=\"/records/").nth(1).unwrap().split('"').next().unwrap()));
-    let filtered = olga.get("/records?status=success&tool=set_status&table=shop.orders&since=1h").await;
+    let filtered = olga.get("/records?tool=set_status&status=success&table=shop.orders&since=1h").await;
     assert_eq!(lines(&filtered.body), 2, "{}", filtered.body);
-    assert!(filtered.body.contains("<option selected>success</option>"), "{}", filtered.body);
+    assert!(
+        filtered.body.contains("value=\"tool:set_status status:success table:shop.orders since:1h\""),
+        "{}",
+        filtered.body
+    );
+
+    let line = "tool%3Aset_status+status%3Asuccess+table%3Ashop.orders+since%3A1h";
+    let searched = olga.get(&format!("/records?q={line}")).await;
+    assert_eq!(lines(&searched.body), 2, "{}", searched.body);
+    assert!(searched.body.contains(&format!("/records.jsonl?q={line}\"")), "{}", searched.body);
+    assert_eq!(lines(&olga.get("/records?q=status%3Asuccess+before%3A1h").await.body), 0);
+    let part = "status%3Afailure";
+    let failures = olga.get(&format!("/records?q={part}")).await.body;
+    assert!(failures.contains(&format!("<a href=\"/records?q={part}&#38;before=")), "{failures}");
+    // The ledger suggests what there is, behind what is given.
+    for suggestion in ["tool:set_status", "table:shop.orders", "account:default", "status:failure", "since:7d"] {
+        assert!(first.body.contains(&format!("<option value=\"{suggestion}\">")), "{suggestion}: {}", first.body);
+        assert!(!failures.contains(&format!("<option value=\"{suggestion}\">")), "{failures}");
+    }
+    assert!(failures.contains("<option value=\"status:failure table:shop.orders\">"), "{failures}");
 
     // What was not given is not listed, and a failure says why.
     let failed = olga.get("/records?status=failure").await.body;
@@ -205,14 +224,19 @@ async fn records_are_filtered_by_the_address_paged_and_exported() {
     assert_eq!(exported.headers["content-type"], "application/jsonl; charset=utf-8");
 
     for (query, why) in [
-        ("status=done", "the state is one of"),
+        ("status=done", "status: is one of success, failure, pending and duplicate, not &#34;done&#34;"),
         ("since=lately", "is no time: give one such as 30m"),
-        ("before=x", "before is a number"),
+        ("before=x", "before is the number of a record"),
         ("table=shop.nothing", "is not tracked"),
+        ("q=owner%3Aanna", "&#34;owner&#34; is no key"),
+        ("q=anna", "&#34;anna&#34; has no key"),
+        ("q=since%3Alately", "since: &#34;lately&#34; is no time"),
+        ("q=tool%3Aa&tool=b", "tool: is given twice"),
     ] {
         let page = olga.get(&format!("/records?{query}")).await;
         assert!(page.status == StatusCode::BAD_REQUEST && page.body.contains(why), "{query}: {}", page.body);
-        assert!(page.body.contains("<form class=\"filter\""), "the filter can be corrected");
+        assert!(page.body.contains("The keys are tool, status, account, actor, session, table, since, before."));
+        assert!(page.body.contains("name=\"q\""), "the filter can be corrected");
         assert_eq!(olga.get(&format!("/records.jsonl?{query}")).await.status, StatusCode::BAD_REQUEST, "{query}");
     }
 }

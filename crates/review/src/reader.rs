@@ -2,7 +2,7 @@
 
 use ledger::TimeRangeError;
 use ledger::audit::{
-    Audit, LogKey, PlannedWrite, ProveError, Record, RecordFilter, RecordLine, RowError, SessionActivity,
+    Audit, LedgerNames, LogKey, PlannedWrite, ProveError, Record, RecordFilter, RecordLine, RowError, SessionActivity,
     SignatureState, TrackedRow, WitnessState,
 };
 use ledger::proposals::{Proposal, Proposals};
@@ -91,6 +91,15 @@ impl RecordReader {
     pub async fn since(&self, proposals: &Proposals, proposal: &Proposal) -> Result<Option<Since>, Failure> {
         let masks = self.masks().await.map_err(|error| Failure::new(ErrorCode::DbError, error.to_string()))?;
         Ok(Since::new(proposal, &masks.changes(proposals.row_changes(proposal).await?)))
+    }
+
+    /// As [`Audit::names`]. A login with masks gets no accounts and actors, which may be values of masked columns.
+    pub async fn names(&self) -> Result<LedgerNames, Error> {
+        let (names, masks) = (self.audit.names().await?, self.masks().await?);
+        Ok(match masks.0 {
+            Some(_) => LedgerNames { accounts: Vec::new(), actors: Vec::new(), ..names },
+            None => names,
+        })
     }
 
     /// As [`Audit::activity`]. The result contains no rows.

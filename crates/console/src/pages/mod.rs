@@ -9,5 +9,6 @@ pub(crate) mod proposal;
 pub(crate) mod record;
 pub(crate) mod records;
 pub(crate) mod row_history;
+mod search_line;
 pub(crate) mod sign_in;
 pub(crate) mod undo;

@@ -1,6 +1,5 @@
 //! The records of writes of all accounts.
 
-use std::str::FromStr;
 use std::sync::Arc;
 
 use askama::Template;
@@ -9,18 +8,18 @@ use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use ledger::audit::{PlannedWrite, RecordFilter, RowError};
+use ledger::audit::{LedgerNames, PlannedWrite, RecordFilter, RowError};
 use ledger::{RecordStatus, TimeRangeError};
 use review::sentences::short_id;
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use types::{TimeError, visible};
+use types::{Moment, TimeError, quoted, visible};
 
 use super::record::error;
+use super::search_line::{SearchKey, SearchLine, SearchLineError};
 use crate::message::{self, render};
 use crate::session::LoggedIn;
 use crate::state::Console;
-use crate::text::{optional, proposer, query_string, shown};
+use crate::text::{optional, params, proposer, query_string};
 
 /// The number of records on a page.
 const PAGE: u32 = 50;
@@ -29,34 +28,25 @@ const PAGE: u32 = 50;
 const EXPORT_PAGE: u32 = 500;
 const MAX_EXPORTED: usize = 100_000;
 
-/// The states of records, for the filter.
-const STATUSES: [&str; 4] = ["success", "failure", "pending", "duplicate"];
+/// The ages that the filter suggests.
+const AGES: [&str; 4] = ["1h", "24h", "7d", "30d"];
 
-/// The ages for the filter, and their labels. A URL may have any other time.
-const AGES: [(&str, &str); 4] =
-    [("1h", "last hour"), ("24h", "last day"), ("7d", "last 7 days"), ("30d", "last 30 days")];
-
-/// The filter of a page, as query parameters.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
+/// The query of the page: its search line, and the last record of the page before. Each part of the line may have a
+/// parameter of its own.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct RecordQuery {
-    pub(crate) tool: String,
-    pub(crate) status: String,
-    pub(crate) account: String,
-    pub(crate) actor: String,
-    pub(crate) session: String,
-    pub(crate) table: String,
-    /// A point in time.
-    pub(crate) since: String,
-    /// Records before this one: the id of the last record of a page.
-    pub(crate) before: String,
+    line: SearchLine,
+    /// Records before this one.
+    older_than: Option<i64>,
 }
 
 #[derive(Template)]
 #[template(path = "records.html")]
 struct Page<'a> {
     person: Option<&'a str>,
-    query: &'a RecordQuery,
+    /// The search line, as it is given.
+    line: &'a str,
+    suggestions: Vec<String>,
     lines: Vec<RecordLine>,
     older: Option<String>,
     export: String,
@@ -78,109 +68,127 @@ pub(crate) struct RecordLine {
 }
 
 impl RecordQuery {
-    fn fields(&self) -> [(&'static str, Option<String>); 7] {
-        [
-            ("tool", Some(self.tool.clone())),
-            ("status", Some(self.status.clone())),
-            ("account", Some(self.account.clone())),
-            ("actor", Some(self.actor.clone())),
-            ("session", Some(self.session.clone())),
-            ("table", Some(self.table.clone())),
-            ("since", Some(self.since.clone())),
-        ]
-    }
-
-    fn is_set(&self) -> bool {
-        self.fields().iter().any(|(_, value)| value.as_ref().is_some_and(|value| !value.is_empty()))
-    }
-
-    /// Whether the filter begins at a time that its menu does not offer.
-    fn has_other_time(&self) -> bool {
-        !self.since.is_empty() && AGES.iter().all(|(age, _)| *age != self.since)
+    /// Reads the parameters of an address. Those that no filter has are ignored.
+    fn parse(given: &[(String, String)]) -> Result<Self, FilterError> {
+        let mut query = Self::default();
+        for (name, value) in given {
+            match (name.as_str(), SearchKey::parse(name)) {
+                ("q", _) => query.line = SearchLine::parse(value)?,
+                ("before", _) => query.older_than = Some(value.parse().map_err(|_| FilterError::Id(value.clone()))?),
+                (_, Some(key)) => query.line.add(key, value.trim().to_owned())?,
+                (_, None) => {}
+            }
+        }
+        Ok(query)
     }
 
     fn with_before(&self, before: Option<String>) -> String {
-        query_string(self.fields().into_iter().chain([("before", before)]))
+        query_string([("q", Some(self.line.to_string())), ("before", before)])
     }
 
     async fn filter(&self, console: &Console, limit: u32) -> Result<RecordFilter, FilterError> {
-        let text = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
-        let status = match text(&self.status) {
-            None => None,
-            Some(status) => Some(RecordStatus::parse(&status).ok_or(FilterError::Status(status))?),
+        let text = |key| self.line.get(key).map(str::to_owned);
+        let time = |key: SearchKey| {
+            let time = self.line.get(key).map(str::parse::<Moment>).transpose();
+            time.map_err(|error| FilterError::Time { key: key.as_str(), error })
         };
-        let row = match text(&self.table) {
-            Some(table) => Some(console.records.tracked_row(&table, &[]).await?),
+        let status = self
+            .line
+            .get(SearchKey::Status)
+            .map(|status| RecordStatus::parse(status).ok_or_else(|| FilterError::Status(status.to_owned())));
+        let row = match self.line.get(SearchKey::Table) {
+            Some(table) => Some(console.records.tracked_row(table, &[]).await?),
             None => None,
         };
+        let (since, before) = (time(SearchKey::Since)?, time(SearchKey::Before)?);
         Ok(RecordFilter {
             limit,
-            tool_name: text(&self.tool),
-            status,
-            account_id: text(&self.account),
-            actor: text(&self.actor),
-            session: text(&self.session),
-            time: console.records.time_range(text(&self.since).map(|since| since.parse()).transpose()?, None).await?,
+            tool_name: text(SearchKey::Tool),
+            status: status.transpose()?,
+            account_id: text(SearchKey::Account),
+            actor: text(SearchKey::Actor),
+            session: text(SearchKey::Session),
+            time: console.records.time_range(since, before).await?,
             row,
-            before: number("before", text(&self.before))?,
+            before: self.older_than,
         })
     }
-}
 
-fn number<N: FromStr>(name: &'static str, value: Option<String>) -> Result<Option<N>, FilterError> {
-    let Some(value) = value else { return Ok(None) };
-    value.parse().map(Some).map_err(|_| FilterError::NotANumber { name, value })
+    /// Lines with one more part.
+    fn suggestions(&self, names: &LedgerNames) -> Vec<String> {
+        let named = |key: SearchKey| -> Vec<&str> {
+            match key {
+                SearchKey::Tool => names.tools.iter().map(String::as_str).collect(),
+                SearchKey::Account => names.accounts.iter().map(String::as_str).collect(),
+                SearchKey::Actor => names.actors.iter().map(String::as_str).collect(),
+                SearchKey::Table => names.tables.iter().map(String::as_str).collect(),
+                SearchKey::Status => RecordStatus::ALL.map(RecordStatus::as_str).to_vec(),
+                SearchKey::Since => AGES.to_vec(),
+                SearchKey::Session | SearchKey::Before => Vec::new(),
+            }
+        };
+        let of = |key| named(key).into_iter().filter_map(move |value| self.line.with(key, value)).collect::<Vec<_>>();
+        SearchKey::ALL.into_iter().flat_map(of).collect()
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
 enum FilterError {
-    #[error("the state is one of success, failure, pending and duplicate, not \"{0}\"")]
-    Status(String),
-    #[error("{name} is a number, not \"{value}\"")]
-    NotANumber { name: &'static str, value: String },
     #[error(transparent)]
-    Time(#[from] TimeError),
+    Line(#[from] SearchLineError),
+    #[error("status: is one of success, failure, pending and duplicate, not {}", quoted(.0))]
+    Status(String),
+    #[error("before is the number of a record, not {}", quoted(.0))]
+    Id(String),
+    #[error("{key}: {error}")]
+    Time { key: &'static str, error: TimeError },
     #[error(transparent)]
     Range(#[from] TimeRangeError),
-    #[error(transparent)]
+    #[error("table: {0}")]
     Table(#[from] RowError),
 }
 
-impl FilterError {
-    fn into_response(self) -> Response {
-        match self {
-            Self::Table(RowError::Database(error)) | Self::Range(TimeRangeError::Database(error)) => {
-                message::unavailable(&error)
-            }
-            error => message::page(StatusCode::BAD_REQUEST, "The filter cannot be used", &sentence(&error)),
-        }
-    }
-}
-
-fn sentence(error: &FilterError) -> String {
-    format!("{}.", visible(&error.to_string()))
+/// What is wrong, and the keys that a line may have.
+fn sentences(error: &FilterError) -> String {
+    let keys = SearchKey::ALL.map(SearchKey::as_str).join(", ");
+    format!("{}. The keys are {keys}.", visible(&error.to_string()))
 }
 
 pub(crate) async fn list(
     LoggedIn(person): LoggedIn,
     State(console): State<Arc<Console>>,
-    Query(query): Query<RecordQuery>,
+    Query(given): Query<Vec<(String, String)>>,
 ) -> Response {
+    let query = RecordQuery::parse(&given);
+    let line = match &query {
+        Ok(query) => query.line.to_string(),
+        Err(_) => given.iter().find(|(name, _)| name == "q").map(|(_, line)| line.clone()).unwrap_or_default(),
+    };
+    let names = match console.records.names().await {
+        Ok(names) => names,
+        Err(error) => return message::unavailable(&error),
+    };
     let mut page = Page {
         person: Some(&person.name),
-        query: &query,
+        line: &line,
+        suggestions: query.as_ref().map(|query| query.suggestions(&names)).unwrap_or_default(),
         lines: Vec::new(),
         older: None,
         export: String::new(),
         problem: None,
     };
-    let filter = match query.filter(&console, PAGE + 1).await {
-        Ok(filter) => filter,
-        Err(FilterError::Table(RowError::Database(error))) => return message::unavailable(&error),
-        // The form is shown again, so that the person can correct it.
+    let found = async {
+        let query = query?;
+        let filter = query.filter(&console, PAGE + 1).await?;
+        Ok((query, filter))
+    };
+    let (query, filter) = match found.await {
+        Ok(found) => found,
         Err(error) => {
-            page.problem = Some(sentence(&error));
-            return (StatusCode::BAD_REQUEST, render(&page)).into_response();
+            return refused(error, |problem| {
+                page.problem = Some(problem);
+                render(&page)
+            });
         }
     };
     let mut records = match console.records.list(&filter).await {
@@ -192,19 +200,33 @@ pub(crate) async fn list(
     let last = records.last().and_then(|record| record.id).filter(|_| is_cut);
     page.older = last.map(|id| query.with_before(Some(id.to_string())));
     page.export = query.with_before(None);
-    page.lines = records.iter().map(line).collect();
+    page.lines = records.iter().map(record_line).collect();
     render(&page)
+}
+
+/// The answer to a filter that cannot be used. `page` shows the line again, so that the person can correct it.
+fn refused(error: FilterError, page: impl FnOnce(String) -> Response) -> Response {
+    match error {
+        FilterError::Table(RowError::Database(error)) | FilterError::Range(TimeRangeError::Database(error)) => {
+            message::unavailable(&error)
+        }
+        error => (StatusCode::BAD_REQUEST, page(sentences(&error))).into_response(),
+    }
 }
 
 /// The records as JSON, one per line, the newest first.
 pub(crate) async fn export(
     LoggedIn(_): LoggedIn,
     State(console): State<Arc<Console>>,
-    Query(query): Query<RecordQuery>,
+    Query(given): Query<Vec<(String, String)>>,
 ) -> Response {
-    let filter = match query.filter(&console, EXPORT_PAGE).await {
+    let filter = async { RecordQuery::parse(&given)?.filter(&console, EXPORT_PAGE).await };
+    let filter = match filter.await {
         Ok(filter) => filter,
-        Err(error) => return error.into_response(),
+        Err(error) => {
+            let page = |problem: String| message::page(StatusCode::BAD_REQUEST, "The filter cannot be used", &problem);
+            return refused(error, page);
+        }
     };
     let lines = stream::try_unfold((console, filter, 0), |(console, filter, written)| {
         async move {
@@ -228,7 +250,7 @@ pub(crate) async fn export(
     (headers, Body::from_stream(lines)).into_response()
 }
 
-fn line(record: &ledger::audit::RecordLine) -> RecordLine {
+fn record_line(record: &ledger::audit::RecordLine) -> RecordLine {
     let id = record.correlation_id.to_string();
     let params = record.params_summary.as_deref().unwrap_or_default();
     RecordLine {
@@ -259,14 +281,10 @@ pub(crate) fn planned_line(write: &PlannedWrite) -> RecordLine {
     }
 }
 
-/// The parameters in words: `tweet_id: 26`. A text that was truncated is not a JSON object and stays as it is.
+/// The parameters that were given. A text that was truncated is not a JSON object and stays as it is.
 fn params_in_words(summary: &str) -> String {
-    match serde_json::from_str::<Map<String, Value>>(&visible(summary)) {
-        Ok(params) => {
-            let given = params.iter().filter(|(_, value)| !value.is_null());
-            let pairs = given.map(|(name, value)| format!("{}: {}", visible(name), shown(value)));
-            pairs.collect::<Vec<_>>().join(", ")
-        }
+    match serde_json::from_str::<Map<String, Value>>(summary) {
+        Ok(given) => params(given.iter().filter(|(_, value)| !value.is_null())),
         Err(_) => visible(summary),
     }
 }

@@ -33,7 +33,7 @@ pub use export::{ExportError, Exported, Parts};
 pub use finding::{Discrepancy, VerifyFinding};
 pub use prove::ProveError;
 pub use prune::{PrunePlan, Pruned};
-pub use read::{RecordFilter, RecordName, SessionActivity, ToolCounts};
+pub use read::{LedgerNames, RecordFilter, RecordName, SessionActivity, ToolCounts};
 pub use reads::{ReadCounts, ReadDay, ReadFilter, ReadGroup, ReadGroupCount, ReadLogLine};
 pub use record::{PlannedWrite, Record, RecordApproval, RecordLine, RecordUndo};
 pub use row::{RowError, TrackedRow};

@@ -116,6 +116,21 @@ const ACTIVITY_SQL: &str = concat!(
      group by r.account_id, r.actor, r.client_name, r.session_id order by max(r.admitted_at) desc limit 100"
 );
 
+/// Only looks at the newest records, as [`ACTIVITY_SQL`] does.
+const NAMES_SQL: &str = "\
+    with newest as materialized (select r.tool_name, r.account_id, r.actor from countersign.record r order by r.id desc limit 1000), \
+    named as (select k.kind, k.name, count(*) as count from newest n cross join lateral \
+        (values ('tools', n.tool_name), ('accounts', n.account_id), ('actors', n.actor)) k (kind, name) \
+        where k.name is not null group by k.kind, k.name), \
+    ranked as (select n.*, row_number() over (partition by n.kind order by n.count desc, n.name) as rank from named n \
+        union all select 'tables', t.name, null, row_number() over (order by t.name) \
+        from countersign.tracked t where t.is_current) \
+    select coalesce(json_agg(r.name order by r.rank) filter (where r.kind = 'tools'), '[]') as tools, \
+        coalesce(json_agg(r.name order by r.rank) filter (where r.kind = 'accounts'), '[]') as accounts, \
+        coalesce(json_agg(r.name order by r.rank) filter (where r.kind = 'actors'), '[]') as actors, \
+        coalesce(json_agg(r.name order by r.rank) filter (where r.kind = 'tables'), '[]') as tables \
+    from ranked r where r.rank <= 20";
+
 /// The columns that identify a record to people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordName {
@@ -165,7 +180,25 @@ pub struct SessionActivity {
     pub last_at: String,
 }
 
+/// Names by which records can be selected, the most frequent ones first, at most 20 of each kind.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct LedgerNames {
+    /// The tools of the newest 1000 records.
+    pub tools: Vec<String>,
+    /// The accounts of these records.
+    pub accounts: Vec<String>,
+    /// The actors of these records.
+    pub actors: Vec<String>,
+    /// The first tracked tables by name.
+    pub tables: Vec<String>,
+}
+
 impl Audit {
+    /// The names by which records can be selected.
+    pub async fn names(&self) -> Result<LedgerNames, pg::Error> {
+        Ok(self.records.rows(NAMES_SQL, &[]).await?.into_iter().next().unwrap_or_default())
+    }
+
     /// The writes with these ids, in short.
     pub async fn some(&self, ids: &[CorrelationId]) -> Result<Vec<PlannedWrite>, pg::Error> {
         self.records.rows(SOME_SQL, &[Some(array(ids))]).await
