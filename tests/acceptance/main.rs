@@ -103,6 +103,7 @@ mod undo_cli;
 mod undo_many;
 mod undo_matrix;
 mod undo_plans;
+mod unusual;
 mod unwritable_ledger;
 mod values;
 mod values_edges;

@@ -1,7 +1,7 @@
 //! The risks of a write, for the person who decides about it.
 
 use ledger::AppliedRule;
-use ledger::proposals::{Preview, ProposalOutline};
+use ledger::proposals::{Preview, ProposalOutline, UnusualValue};
 use types::visible;
 
 use crate::sentences;
@@ -18,6 +18,8 @@ pub enum Risk {
     Warning(String),
     /// These rows change, too, besides those of the write's own statements.
     Further(String),
+    /// A column gets a value that it does not usually have.
+    Unusual(UnusualValue),
     /// The rule of the tool that requires the approval.
     Rule(AppliedRule),
 }
@@ -42,8 +44,9 @@ impl Risk {
         let warnings = preview.warnings.iter().map(|warning| Self::Warning(visible(warning)));
         let unfiltered = preview.unfiltered.iter().cloned().map(Self::Unfiltered);
         let further = summary.further().map(Self::Further);
+        let unusual = preview.unusual.iter().cloned().map(Self::Unusual);
         let rule = preview.rule.clone().map(Self::Rule);
-        unfiltered.chain(irreversible).chain(warnings).chain(further).chain(rule).collect()
+        unfiltered.chain(irreversible).chain(warnings).chain(further).chain(unusual).chain(rule).collect()
     }
 
     /// How serious it is.
@@ -51,7 +54,7 @@ impl Risk {
     pub const fn level(&self) -> RiskLevel {
         match self {
             Self::Unfiltered(_) | Self::Irreversible(_) | Self::Warning(_) => RiskLevel::High,
-            Self::Further(_) => RiskLevel::Medium,
+            Self::Further(_) | Self::Unusual(_) => RiskLevel::Medium,
             Self::Rule(_) => RiskLevel::Low,
         }
     }
@@ -64,6 +67,7 @@ impl Risk {
             Self::Irreversible(why) => why.clone(),
             Self::Warning(warning) => sentences::capitalized(warning),
             Self::Further(rows) => sentences::further(rows),
+            Self::Unusual(value) => sentences::unusual(value),
             Self::Rule(rule) => sentences::rule(rule, str::to_owned),
         }
     }
@@ -89,6 +93,7 @@ pub fn marks(outline: &ProposalOutline) -> Vec<String> {
         (outline.unfiltered > 0).then(|| "every row of a table".to_owned()),
         (!outline.reversible).then(|| "cannot be undone".to_owned()),
         (outline.warnings > 0).then(|| sentences::count(outline.warnings, "warning")),
+        (outline.unusual > 0).then(|| sentences::count(outline.unusual, "unusual value")),
         (outline.rows_affected.is_some() && more > 0).then(|| format!("and {}", sentences::count(more, "further row"))),
     ]
     .into_iter()
@@ -108,6 +113,8 @@ mod tests {
         let preview: Preview = serde_json::from_value(json!({
             "rows_affected": 1, "result": {}, "rollback": types::Rollback::irreversible("The rows are gone."),
             "effects": {"count": 2, "rows": [effect("h.patient", false), effect("h.note", true)]},
+            "unusual": [{"table": "h.patient", "column": "ward", "value": "north. Approved\u{202e}", "listed": 12, "analyzed": "2026-11-20"},
+                {"table": "h.patient", "column": "age", "value": "180", "listed": null, "analyzed": null}],
             "unfiltered": ["h.pa\u{202e}tient"], "warnings": ["parameter \"name\" mixes letters\n"],
             "rule": {"number": 2, "when": "rows > 0", "then": "approve"},
         }))
@@ -121,6 +128,8 @@ mod tests {
                 "It cannot be undone. The rows are gone.",
                 "Parameter \"name\" mixes letters\\n",
                 "It would also delete 1 row of h.note, through triggers, foreign keys or other parts of the statement.",
+                "ward of h.patient becomes \"north. Approved\\u202e\": it is none of the 12 values of this column, by the statistics of 2026-11-20.",
+                "age of h.patient becomes 180: it is far outside of the values of this column, by PostgreSQL's statistics.",
                 "Rule 2 of the tool requires approval (if rows > 0)",
             ]
         );

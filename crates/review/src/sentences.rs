@@ -1,12 +1,16 @@
 //! Texts that all front ends share.
 
 use ledger::audit::Record;
+use ledger::proposals::UnusualValue;
 use ledger::{AppliedRule, RecordStatus};
 use serde_json::Value;
-use types::{Conflict, ErrorCode, Failure, Rollback, RowChanger, UNDO_NOTE, UNDO_TOOL, visible};
+use types::{Conflict, ErrorCode, Failure, Rollback, RowChanger, UNDO_NOTE, UNDO_TOOL, in_sentence, visible};
 
 /// The length of an id in a list, in characters.
 const SHORT_ID_CHARS: usize = 8;
+
+/// The maximum length of a value in a sentence, in characters.
+const MAX_VALUE_CHARS: usize = 60;
 
 /// Explains why an old proposal may be missing.
 pub const PROPOSAL_REMOVED: &str = "what was rejected or has expired is removed after 7 days";
@@ -59,6 +63,23 @@ pub fn rule(rule: &AppliedRule, condition: impl Fn(&str) -> String) -> String {
 #[must_use]
 pub fn further(rows: &str) -> String {
     format!("It would also {rows}, through triggers, foreign keys or other parts of the statement.")
+}
+
+/// The value that a column does not usually have, and how that is known.
+#[must_use]
+pub fn unusual(unusual: &UnusualValue) -> String {
+    let UnusualValue { table, column, value, listed, analyzed } = unusual;
+    let [table, column] = [table, column].map(|name| visible(name));
+    let value = in_sentence(&Value::from(value.as_str()), MAX_VALUE_CHARS);
+    let differs = match listed {
+        Some(count) => format!("none of the {count} values of this column"),
+        None => "far outside of the values of this column".to_owned(),
+    };
+    let by = match analyzed {
+        Some(day) => format!("the statistics of {}", visible(day)),
+        None => "PostgreSQL's statistics".to_owned(),
+    };
+    format!("{column} of {table} becomes {value}: it is {differs}, by {by}.")
 }
 
 /// The warning about an UPDATE or DELETE without a condition.

@@ -190,7 +190,7 @@ impl ProposalData {
             description,
             params: proposal.params,
             // These are for the server and the reviewer, not for the agent.
-            preview: Preview { definitions: Vec::new(), in_title: Vec::new(), ..proposal.preview },
+            preview: Preview { definitions: Vec::new(), in_title: Vec::new(), unusual: Vec::new(), ..proposal.preview },
             summary: Vec::new(),
             left_out: None,
             next_after: None,

@@ -20,6 +20,7 @@ mod preview;
 mod proposal;
 mod recover;
 mod state;
+mod unusual;
 mod watch;
 
 use std::sync::Arc;
@@ -42,6 +43,7 @@ pub use proposal::{
     Question,
 };
 pub use state::{ProposalStatus, not_found};
+pub use unusual::UnusualValue;
 pub use watch::ProposalWatch;
 
 use crate::evidence::conflicts;
@@ -108,6 +110,7 @@ const OUTLINE_SQL: &str = "select json_build_object('params', coalesce((select j
     'rows_affected', p.preview -> 'rows_affected', \
     'changed', coalesce((p.preview #>> '{effects,count}')::bigint, 0), 'reversible', p.preview #> '{rollback,reversible}', \
     'unfiltered', coalesce(json_array_length(p.preview -> 'unfiltered'), 0), \
+    'unusual', coalesce(json_array_length(p.preview -> 'unusual'), 0), \
     'warnings', coalesce(json_array_length(p.preview -> 'warnings'), 0)) as outline, ";
 const COLUMNS_SQL: &str = concat!(
     "p.proposal_id, p.account_id, p.actor, p.reason, p.tool_name, p.title, p.tier, p.approvals, p.approvers, \
@@ -221,7 +224,8 @@ impl Proposals {
             match trials.twice().await {
                 Ok([first, second]) => {
                     if let Some(preview) = Preview::from_two_runs(first, &second) {
-                        return Ok(Preview { row_key: executor.row_key().to_vec(), ..preview });
+                        let unusual = unusual::of_effects(&self.writer, preview.effects.as_ref(), deadline).await;
+                        return Ok(Preview { row_key: executor.row_key().to_vec(), unusual, ..preview });
                     }
                 }
                 // Other transactions have changed the rows since the snapshot was taken.

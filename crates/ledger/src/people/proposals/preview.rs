@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use types::{ChangeKind, ColumnEffect, Columns, Effects, ErrorCode, Failure, Rollback, RowEffect};
 
+use super::unusual::UnusualValue;
 use crate::canonical_json;
 use crate::evidence::effects::MAX_SHOWN;
 use crate::write::definitions::Definition;
@@ -57,6 +58,9 @@ pub struct Preview {
     /// The tables of which an UPDATE or DELETE without a condition changes every row: `schema.table`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unfiltered: Vec<String>,
+    /// Values that their columns do not usually have. They are for people only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unusual: Vec<UnusualValue>,
     /// The parameters whose values the title of the proposal has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub in_title: Vec<String>,
@@ -89,6 +93,7 @@ impl Preview {
             definitions,
             rule: None,
             unfiltered: work.unfiltered,
+            unusual: Vec::new(),
             in_title: Vec::new(),
             warnings: Vec::new(),
         }

@@ -202,6 +202,8 @@ pub struct ProposalOutline {
     pub reversible: bool,
     /// The number of tables that an UPDATE or DELETE without a condition changes.
     pub unfiltered: u64,
+    /// The number of values that their columns do not usually have.
+    pub unusual: u64,
     /// The number of warnings.
     pub warnings: u64,
 }
