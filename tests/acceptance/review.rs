@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use testkit::{Database, Server, TestManifest, database, run_countersign};
 
-use crate::console::{Console, path};
+use crate::console::{Browser, Console, path};
 
 const TABLES: &str = r#"
 create schema hospital;
@@ -25,7 +25,8 @@ do $$ begin execute (select 'create table hospital.wide (id int primary key, '
 insert into hospital.wide (id) select generate_series(1, 3);
 create table hospital.display (ward int primary key, settings jsonb not null);
 insert into hospital.display values
-    (1, '{"page": {"theme": "dark", "size": 12}, "mail": true, "old": 1, "names": ["Nowak", "Kowalska"]}');
+    (1, '{"page": {"theme": "dark", "size": 12}, "mail": true, "old": 1, "names": ["Nowak", "Kowalska"],
+        "notifications": {"delivery_channels": {"electronic_mail": {"frequency_of_messages": "daily"}}}}');
 grant usage on schema hospital to public;
 grant all on all tables in schema hospital to public;
 "#;
@@ -89,6 +90,18 @@ sql = """update hospital.display set settings = jsonb_set(settings, '{page,theme
     where ward = $1 returning ward"""
 rows = "one"
 param = [{ name = "ward", description = "Which." }, { name = "theme", description = "Its name." }]
+
+[[tool]]
+name = "set_frequency"
+access = "write"
+tier = "approve"
+description = "Change how often a display sends messages."
+before = "select ward from hospital.display where ward = $1 for update"
+sql = """update hospital.display
+    set settings = jsonb_set(settings, '{notifications,delivery_channels,electronic_mail,frequency_of_messages}', '"hourly"')
+    where ward = $1 returning ward"""
+rows = "one"
+param = [{ name = "ward", description = "Which." }]
 "#;
 
 /// A hospital with many rows, and a server whose writes a person approves.
@@ -105,9 +118,20 @@ impl Hospital {
         let tables = ["patient", "prescription", "note", "wide", "display"].map(|table| format!("hospital.{table}"));
         let track: Vec<&str> = ["track"].into_iter().chain(tables.iter().map(String::as_str)).collect();
         assert_eq!(run_countersign(&db.url(), &track).await.code, 0);
-        let console = Console::on(&db).await;
+        let console = Console::with(&db, &["--operator-url", &db.url()]).await;
         let server = TestManifest::new(TOOLS).serve(&db).await;
         Self { db, console, server }
+    }
+
+    /// A server whose writes nobody has to approve.
+    pub(crate) async fn agent(&self) -> Server {
+        TestManifest::new(&TOOLS.replace("tier = \"approve\"", "")).serve(&self.db).await
+    }
+
+    /// The path of a plan that undoes all writes.
+    pub(crate) async fn plan(&self, olga: &mut Browser) -> String {
+        let made = olga.post("/undo", &[("from", "1h"), ("mode", "strict")]).await;
+        made.headers.get("location").unwrap_or_else(|| panic!("{}", made.body)).to_str().unwrap().to_owned()
     }
 
     pub(crate) fn url(&self, proposal: &Value) -> String {
@@ -122,7 +146,7 @@ async fn five_thousand_rows_are_a_page_in_a_moment_and_all_of_them_are_paged() {
     let proposal = hospital.server.propose("set_dose", json!({"first": 1, "last": 5000})).await;
     let mut anna = hospital.console.browser(&hospital.db, "anna", &[]).await;
     let began = Instant::now();
-    let page = anna.get(&path(&proposal)).await.body;
+    let page = anna.get(&path(&proposal)).await.body.replace("<wbr>", "");
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     assert!(page.len() < 100_000, "{} bytes", page.len());
     assert!(page.contains("times_per_day: 5000 rows become 5 (1667 were 2, 1667 were 3, 1666 were 1)"), "{page}");
@@ -153,7 +177,7 @@ async fn of_a_json_document_a_person_sees_the_keys_that_change() {
     assert!(!shown.contains("Kowalska") && !shown.contains("mail"), "{shown}");
     let mut anna = hospital.console.browser(&hospital.db, "anna", &[]).await;
     let page = anna.get(&path(&proposal)).await.body;
-    for part in ["Give the display of ward 1 the theme light", "settings.page.theme", "settings.old (removed)"] {
+    for part in ["Give the display of ward 1 the theme light", "settings.<wbr>page.<wbr>theme", "old (removed)"] {
         assert!(page.contains(part), "{part}: {page}");
     }
 }
@@ -171,4 +195,38 @@ async fn eighty_rows_are_one_screen_of_a_terminal() {
     }
     let full = run_countersign(&hospital.db.url(), &["proposals", "show", id, "--full"]).await.out;
     assert!(full.lines().count() > 80 && full.contains("id=180"), "{full}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_of_undo_shows_what_its_rows_become() {
+    let hospital = Hospital::new().await;
+    let agent = hospital.agent().await;
+    agent.succeed("set_dose", json!({"first": 101, "last": 180})).await;
+    agent.succeed("set_note", json!({"word": "evening"})).await;
+    let mut olga = hospital.console.browser(&hospital.db, "olga", &["--role", "operator"]).await;
+    let plan = hospital.plan(&mut olga).await;
+    let page = olga.get(&plan).await.body.replace("<wbr>", "");
+    for part in [
+        "times_per_day: of 80 rows, 27 become 3, 27 become 1, 26 become 2",
+        "<th scope=\"row\">id = 101</th>",
+        "60 more rows",
+        "Update 1 row of hospital.note",
+        "<del>evening,</del><ins>morning,</ins>",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let rows = |body: &str| body.matches("<th scope=\"row\">id = ").count();
+    let all = olga.get(&format!("{plan}?rows=all")).await.body;
+    assert_eq!([rows(&page), rows(&all)], [20, 80], "{all}");
+    // The terminal shows the same, and with --full whole values.
+    let said = run_countersign(&hospital.db.url(), &["undo", "plan", "--from", "1h"]).await.out;
+    for part in ["27 become 3, 27 become 1, 26 become 2\n", "and 72 more rows", "[-evening,-]{+morning,+}"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let full = run_countersign(&hospital.db.url(), &["undo", "plan", "--from", "1h", "--full"]).await.out;
+    assert!(
+        full.contains("id=180")
+            && full.contains(&"The patient reports headaches since the morning, and was given fluids. ".repeat(20)),
+        "{full}"
+    );
 }

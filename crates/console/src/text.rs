@@ -65,6 +65,21 @@ pub(crate) fn params<'a>(given: impl IntoIterator<Item = (&'a String, &'a Value)
     beginning(&given.into_iter().map(pair).collect::<Vec<_>>().join(", "), MAX_PARAMS_CHARS)
 }
 
+/// The parts of a text with paths of JSON values, between which a line may break. Numbers stay whole.
+pub(crate) fn steps(path: &str) -> Vec<&str> {
+    let (mut steps, mut rest) = (Vec::new(), path);
+    let is_step = |rest: &str| rest.starts_with(|first: char| !first.is_ascii_digit() && !"._[]".contains(first));
+    while let Some((end, _)) =
+        rest.match_indices(['.', ']', '[', '_']).find(|(at, _)| rest.get(at + 1..).is_some_and(is_step))
+    {
+        let (step, behind) = rest.split_at(end + 1);
+        steps.push(step);
+        rest = behind;
+    }
+    steps.push(rest);
+    steps
+}
+
 /// A value as people read it: text without quotes, everything else as JSON.
 pub(crate) fn shown(value: &Value) -> String {
     match value {
@@ -119,6 +134,11 @@ pub(crate) struct LongText {
 }
 
 impl LongText {
+    /// Whether a table of several rows keeps it on one line.
+    pub(crate) fn is_short(&self) -> bool {
+        self.count <= 32
+    }
+
     pub(crate) fn new(text: String) -> Self {
         let count = text.chars().count();
         if count <= SHORT {
@@ -184,6 +204,12 @@ mod tests {
         let given = |value: Value| params(value.as_object().unwrap());
         assert_eq!(given(serde_json::json!({"id": 3, "note": "1, id: 4\n"})), r#"id: 3, note: "1, id: 4\n""#);
         assert_eq!(given(serde_json::json!({"sql": "x".repeat(500)})).chars().count(), MAX_PARAMS_CHARS + 1);
+    }
+
+    #[test]
+    fn a_line_breaks_between_the_steps_of_a_path() {
+        assert_eq!(steps("settings.page_size[1].\"a b\": 1.50"), ["settings.", "page_", "size[1].", "\"a b\": 1.50"]);
+        assert_eq!((steps(""), steps("id")), (vec![""], vec!["id"]));
     }
 
     #[test]

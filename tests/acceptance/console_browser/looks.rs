@@ -43,7 +43,7 @@ pub(super) async fn findings(tab: &Tab, page: &str) -> Vec<String> {
 /// Pictures of a page, for people who work on it: in the folder that a variable names.
 async fn keep_pictures(tab: &Tab, page: &str) {
     let Some(folder) = std::env::var_os("COUNTERSIGN_TEST_SCREENSHOTS") else { return };
-    for (width, scheme) in [(1280, "light"), (1280, "dark"), (390, "light")] {
+    for (width, scheme) in [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")] {
         tab.look(width, 800, scheme).await;
         let name = page.replace([' ', ':'], "-");
         tab.screenshot(&PathBuf::from(&folder).join(format!("{name}-{width}-{scheme}.png"))).await;
