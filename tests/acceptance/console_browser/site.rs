@@ -104,7 +104,7 @@ impl Site {
             ("record", format!("/records/{write}")),
             ("record: failure", format!("/records/{failure}")),
             ("records", "/records".to_owned()),
-            ("records: filtered", "/records?status=success&tool=set_status&table=shop.orders&since=1".to_owned()),
+            ("records: filtered", "/records?status=success&tool=set_status&table=shop.orders&since=1h".to_owned()),
             ("records: none", "/records?tool=nothing".to_owned()),
             ("records: a filter that cannot be used", "/records?table=shop.nothing".to_owned()),
             ("history of a row", "/rows".to_owned()),
