@@ -249,7 +249,8 @@ begin
     p.fingerprint := hash;
     p.idempotency_key := caller_key;
     p.preview := shown;
-    p.preview_hash := encode(sha256(convert_to(shown::text, 'UTF8')), 'hex');
+    -- What is unusual depends on the newest statistics, and not on the write.
+    p.preview_hash := encode(sha256(convert_to((shown::jsonb - 'unusual')::text, 'UTF8')), 'hex');
     p.created_at := clock_timestamp();
     p.expires_at := p.created_at + lifetime;
     p.session_id := of_session;

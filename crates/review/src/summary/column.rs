@@ -21,6 +21,8 @@ pub(super) struct ColumnSummary {
     column: String,
     /// The number of rows in which it changes.
     rows: usize,
+    /// The number of rows of which it is known whether it changes.
+    known: usize,
     /// The most frequent new values.
     values: Vec<NewValue>,
     /// The number of other new values.
@@ -60,11 +62,21 @@ pub(super) fn of_rows(rows: &[ChangedRow]) -> Vec<ColumnSummary> {
         let values = [&column.before, &column.after].map(|value| value.as_ref().unwrap_or(&Value::Null));
         columns.get_mut(at).into_iter().for_each(|(_, pairs)| pairs.push(values));
     }
-    columns.into_iter().map(|(name, pairs)| ColumnSummary::new(name, &pairs)).collect()
+    let known = |name: &str| rows.iter().filter(|row| row.knows(name)).count();
+    columns.into_iter().map(|(name, pairs)| ColumnSummary::new(name, &pairs, known(name))).collect()
+}
+
+impl ChangedRow {
+    /// Whether it is known what becomes of a column, or of a part of a JSON document in it.
+    fn knows(&self, name: &str) -> bool {
+        let document = |name: &str| name.split_once('.').map_or(name, |(column, _)| column).to_owned();
+        let read = self.columns.iter().map(|column| &column.name).chain(self.same.iter().map(|(name, _)| name));
+        self.is_recorded || read.into_iter().any(|read| document(read) == document(name))
+    }
 }
 
 impl ColumnSummary {
-    fn new(name: &str, pairs: &[[&Value; 2]]) -> Self {
+    fn new(name: &str, pairs: &[[&Value; 2]], known: usize) -> Self {
         let (values, others) = frequent(pairs.iter().map(|[_, after]| *after));
         let values = values.into_iter().map(|(value, count)| {
             let (was, others) = frequent(pairs.iter().filter(|[_, after]| *after == value).map(|[before, _]| *before));
@@ -74,11 +86,20 @@ impl ColumnSummary {
         let values = values.collect();
         let side = |side: usize| range(pairs.iter().filter_map(|pair| pair.get(side).copied()));
         let range = side(0).zip(side(1)).map(|(before, after)| [before, after]);
-        Self { column: visible(name), rows: pairs.len(), values, others, range }
+        Self { column: visible(name), rows: pairs.len(), known, values, others, range }
     }
 
-    /// The column in words: `times_per_day: 80 rows become 5 (41 were 2, 39 were 1)`.
-    pub(super) fn sentence(&self) -> String {
+    /// The column in words, in a group of this number of rows: `times_per_day: 80 rows become 5 (41 were 2, 39 were 1)`.
+    pub(super) fn sentence(&self, count: u64) -> String {
+        let words = self.words();
+        match count.saturating_sub(self.known as u64) {
+            0 => words,
+            1 => format!("{words}; of 1 other row it is not known"),
+            unknown => format!("{words}; of {unknown} other rows it is not known"),
+        }
+    }
+
+    fn words(&self) -> String {
         let Self { column, rows, .. } = self;
         let rows = sentences::rows(*rows as u64);
         match (self.values.as_slice(), &self.range) {
@@ -166,7 +187,7 @@ mod tests {
 
     fn said(pairs: &[(Value, Value)]) -> String {
         let pairs: Vec<[&Value; 2]> = pairs.iter().map(|(before, after)| [before, after]).collect();
-        ColumnSummary::new("c", &pairs).sentence()
+        ColumnSummary::new("c", &pairs, pairs.len()).words()
     }
 
     #[test]

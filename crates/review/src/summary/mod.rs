@@ -154,9 +154,7 @@ impl RowGroup {
         if !is_of_write || self.change != ChangeKind::Update {
             return Vec::new();
         }
-        let known = self.rows.iter().filter(|row| !row.is_cut).count();
-        let of = if (known as u64) < self.count { format!(", in the first {known} rows") } else { String::new() };
-        column::of_rows(&self.rows).iter().map(|column| format!("{}{of}", column.sentence())).collect()
+        column::of_rows(&self.rows).iter().map(|column| column.sentence(self.count)).collect()
     }
 
     /// The number of rows that are not in `rows`.
@@ -253,7 +251,24 @@ mod tests {
         let found = Summary::of_plan(serde_json::from_value(effects).ok().as_ref(), &counts);
         let [group] = found.groups.as_slice() else { panic!("{:?}", found.groups) };
         assert_eq!((group.title().as_str(), group.unlisted()), ("update 80 rows of h.dose", 77));
-        assert_eq!(group.columns(), ["dose: 2 rows become 2 (2 were 5), in the first 2 rows"]);
+        assert_eq!(group.columns(), ["dose: 2 rows become 2 (2 were 5); of 78 other rows it is not known"]);
+    }
+
+    #[test]
+    fn a_column_that_the_tool_does_not_read_is_known_of_the_recorded_rows_only() {
+        let image = |dose: u32| (0..4).map(|id| json!({"id": id, "dose": dose})).collect::<Vec<_>>();
+        let effect = |id: u32| {
+            json!({"table": "h.dose", "key": {"id": id}, "change": "update",
+            "columns": {"dose": {"before": "1", "after": "2"}, "by": {"before": "a", "after": "b"}}})
+        };
+        let counts = json!([{"table": "h.dose", "change": "update", "count": 4}]);
+        let effects = json!({"count": 4, "rows": [effect(0), effect(1)], "by_table": counts});
+        let found = summary(json!({"before": image(1), "after": image(2), "row_key": ["id"], "effects": effects}));
+        let [group] = found.groups.as_slice() else { panic!("{:?}", found.groups) };
+        assert_eq!(
+            group.columns(),
+            ["dose: 4 rows become 2 (4 were 1)", "by: 2 rows become b (2 were a); of 2 other rows it is not known"]
+        );
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub struct ChangedRow {
     pub same: Vec<(String, Value)>,
     /// The columns whose values the database generates when the write runs.
     pub generated: Vec<String>,
+    /// Whether the ledger knows every column that changes. Of other rows, only the columns that the tool reads are known.
+    pub is_recorded: bool,
     /// Whether the row was too long to be recorded with its columns.
     pub is_cut: bool,
     /// Whether columns change whose values are not recorded.
@@ -272,6 +274,7 @@ impl<'a> ReadRow<'a> {
             let is_unread = |name: &str| pairs.iter().all(|(read, _, _)| *read != name);
             row.columns.extend(more.columns.into_iter().filter(|column| is_unread(&column.name)));
             row.generated.extend(more.generated.into_iter().filter(|name| is_unread(name)));
+            row.is_recorded = more.is_recorded;
             (row.is_cut, row.has_sensitive_changes) = (effect.is_cut, effect.has_sensitive_changes);
         }
         row
@@ -301,6 +304,7 @@ impl From<&RowEffect<Value>> for ChangedRow {
             columns: effect.columns.iter().filter_map(column).collect(),
             same: Vec::new(),
             generated: effect.generated.clone(),
+            is_recorded: !effect.is_cut,
             is_cut: effect.is_cut,
             has_sensitive_changes: effect.has_sensitive_changes,
             changed_by: None,
