@@ -267,12 +267,12 @@ async fn a_reader_that_stops_stops_the_query_and_memory_stays_where_it_is() {
     assert_eq!(all(&mut pipe, "b").await.0.last().unwrap()["error_code"], "cancelled");
 
     // The statement times out while its output is unread.
-    streamed(&mut pipe, "c", &sql, json!({"statement_timeout_ms": 1000})).await;
+    let endless = "select generate_series(1, 1000000000) as n, repeat('y', 200) as t";
+    streamed(&mut pipe, "c", endless, json!({"statement_timeout_ms": 1000})).await;
     assert_eq!(pipe.next().await.unwrap()["code"], "result_start");
     db.until_value(active, "0").await;
-    let (events, received) = all(&mut pipe, "c").await;
+    let (events, _) = all(&mut pipe, "c").await;
     assert_eq!(events.last().unwrap()["sqlstate"], "57014");
-    assert!(received.len() < rows, "its rows were read");
     pipe.finish().await;
 }
 
